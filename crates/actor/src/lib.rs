@@ -1,0 +1,1 @@
+//! Shards, mailboxes, scheduling, supervision, timers, names, monitors, statistics.

@@ -1,0 +1,1 @@
+//! The load generator: an XMPP client over real sockets.

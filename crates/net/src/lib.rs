@@ -1,0 +1,1 @@
+//! Sockets, TLS and the poll loop that drives a shard.

@@ -1,0 +1,2 @@
+//! The roost binary.
+fn main() {}

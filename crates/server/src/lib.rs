@@ -1,0 +1,1 @@
+//! Users, sessions, rosters, presence, routing; one file per extension.

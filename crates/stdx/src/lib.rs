@@ -1,0 +1,1 @@
+//! Small things std lacks: generational slab, bounded ring, timer wheel, clock.

@@ -1,0 +1,1 @@
+//! Records, journal and storage traits, the on-disk engine and its twins.

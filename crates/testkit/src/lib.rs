@@ -1,0 +1,1 @@
+//! Server builder and conversation scripts for tests.

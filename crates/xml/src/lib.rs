@@ -1,0 +1,1 @@
+//! Streaming tokenizer and stanza framer with limits: bytes in, frames out.

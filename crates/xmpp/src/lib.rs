@@ -1,0 +1,1 @@
+//! Addresses, stanzas, errors, SASL and stream negotiation as sans-IO state machines.

@@ -1,0 +1,1 @@
+//! Repository upkeep: the tidy test and generated documents.
