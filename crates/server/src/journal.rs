@@ -1,0 +1,190 @@
+//! The shard's port to the journal: collects what the actors of a shard append, hands it over as one
+//! batch, and tells each actor what became of its part. At most one batch of a shard is under way:
+//! while it is, the next one collects, so that the group grows with the load by itself and the
+//! expected position of a range is always known.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::mem;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actor::{Actor, Addr, Context, Handle};
+use rustc_hash::FxHashMap;
+use store::{Append, Busy, Journal, Outcome, Position, RangeId, Record};
+
+use crate::limits::JOURNAL_BACKLOG_MAX;
+use crate::message::{AppendError, UserMsg};
+
+/// Identifies one append of one actor; the actor chooses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Ticket(pub u64);
+
+/// What an actor hands over.
+struct Entry {
+    range: RangeId,
+    records: Vec<Record>,
+    owner: Owner,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Owner {
+    addr: Addr<UserMsg>,
+    ticket: Ticket,
+}
+
+/// The port's mailbox.
+pub enum PortMsg {
+    /// Something was collected in this turn.
+    Flush,
+    /// The journal has decided the batch.
+    Decided(Vec<Outcome>),
+}
+
+/// The shared half: where actors of the shard leave their appends.
+#[derive(Default)]
+struct Collected {
+    entries: Vec<Entry>,
+    /// A `Flush` is on its way or a batch is under way: nothing needs to be sent.
+    scheduled: bool,
+}
+
+/// The handle that actors of one shard append with.
+#[derive(Clone)]
+pub struct Port {
+    collected: Rc<RefCell<Collected>>,
+    addr: Addr<PortMsg>,
+}
+
+impl Port {
+    /// Hands `records` over as one atomic append. The actor at `addr` is told the outcome by
+    /// [`UserMsg::Decided`], in the order of its appends.
+    ///
+    /// # Errors
+    /// [`AppendError::Busy`] if the shard's backlog is full; nothing was taken.
+    pub fn append(
+        &self,
+        cx: &mut Context<'_, UserMsg>,
+        range: RangeId,
+        records: Vec<Record>,
+        ticket: Ticket,
+    ) -> Result<(), AppendError> {
+        let mut collected = self.collected.borrow_mut();
+        if collected.entries.len() >= JOURNAL_BACKLOG_MAX {
+            return Err(AppendError::Busy);
+        }
+        let owner = Owner { addr: cx.myself(), ticket };
+        collected.entries.push(Entry { range, records, owner });
+        if !mem::replace(&mut collected.scheduled, true) {
+            // Normal lane on purpose: everything that runs before it joins the batch.
+            if cx.send(self.addr, PortMsg::Flush).is_err() {
+                collected.scheduled = false;
+                collected.entries.pop();
+                return Err(AppendError::Busy);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The actor behind a [`Port`].
+pub struct PortActor {
+    journal: Arc<dyn Journal>,
+    handle: Handle,
+    collected: Rc<RefCell<Collected>>,
+    under_way: Vec<Owner>,
+    expected: FxHashMap<RangeId, Position>,
+}
+
+impl PortActor {
+    /// Makes the actor and a function that turns its address into the handle for others.
+    pub fn new(journal: Arc<dyn Journal>, handle: Handle) -> (Self, impl FnOnce(Addr<PortMsg>) -> Port) {
+        let collected = Rc::new(RefCell::new(Collected::default()));
+        let shared = Rc::clone(&collected);
+        let actor = PortActor {
+            journal,
+            handle,
+            collected,
+            under_way: Vec::new(),
+            expected: FxHashMap::default(),
+        };
+        (actor, move |addr| Port { collected: shared, addr })
+    }
+
+    fn flush(&mut self, cx: &mut Context<'_, PortMsg>) {
+        let entries = mem::take(&mut self.collected.borrow_mut().entries);
+        if entries.is_empty() {
+            self.collected.borrow_mut().scheduled = false;
+            return;
+        }
+        let mut appends = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let journal = &self.journal;
+            let expected =
+                self.expected.entry(entry.range).or_insert_with(|| journal.position(entry.range));
+            appends.push(Append { range: entry.range, expected: *expected, records: entry.records });
+            *expected = expected.next();
+            self.under_way.push(entry.owner);
+        }
+        let (handle, addr) = (self.handle.clone(), cx.myself());
+        let done = Box::new(move |outcomes: Vec<Outcome>| {
+            // The mailbox of the port holds at most this and one `Flush`: it has room, and once the
+            // shard is gone nobody waits for the answer.
+            let _ = handle.send(addr, PortMsg::Decided(outcomes));
+        });
+        if let Err(Busy { .. }) = self.journal.append(appends, done) {
+            self.expected.clear();
+            for owner in mem::take(&mut self.under_way) {
+                tell(cx, owner, Err(AppendError::Busy));
+            }
+            self.collected.borrow_mut().scheduled = false;
+        }
+    }
+
+    fn decided(&mut self, outcomes: Vec<Outcome>, cx: &mut Context<'_, PortMsg>) {
+        let owners = mem::take(&mut self.under_way);
+        assert_eq!(owners.len(), outcomes.len(), "one outcome for each append");
+        let mut failed = HashSet::new();
+        for (owner, outcome) in owners.into_iter().zip(outcomes) {
+            let result = match outcome {
+                Outcome::Committed(_) => Ok(()),
+                Outcome::Fenced(_) => Err(AppendError::Fenced),
+                Outcome::Failed(store::AppendFailure::Full) => Err(AppendError::Full),
+                Outcome::Failed(_) => Err(AppendError::Failed),
+            };
+            if result.is_err() {
+                failed.insert(owner.addr);
+            }
+            tell(cx, owner, result);
+        }
+        if !failed.is_empty() {
+            // Positions are asked for anew, and what the failed actors appended since then was
+            // built on state that never came to be.
+            self.expected.clear();
+            let waiting = mem::take(&mut self.collected.borrow_mut().entries);
+            let (stale, good): (Vec<_>, Vec<_>) =
+                waiting.into_iter().partition(|entry| failed.contains(&entry.owner.addr));
+            self.collected.borrow_mut().entries = good;
+            for entry in stale {
+                tell(cx, entry.owner, Err(AppendError::Fenced));
+            }
+        }
+        self.flush(cx);
+    }
+}
+
+fn tell(cx: &mut Context<'_, PortMsg>, owner: Owner, result: Result<(), AppendError>) {
+    // An actor that is gone has nobody left to tell: its clients were told when it ended.
+    let _ = cx.send_priority(owner.addr, UserMsg::Decided { ticket: owner.ticket, result });
+}
+
+impl Actor for PortActor {
+    type Msg = PortMsg;
+
+    fn handle(&mut self, msg: PortMsg, cx: &mut Context<'_, PortMsg>) {
+        match msg {
+            PortMsg::Flush => self.flush(cx),
+            PortMsg::Decided(outcomes) => self.decided(outcomes, cx),
+        }
+    }
+}

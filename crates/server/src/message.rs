@@ -1,0 +1,103 @@
+//! What a user actor is told: plain data, so that the same message reaches an actor on this shard,
+//! on another shard and, later, on another node.
+
+use std::sync::Arc;
+
+use actor::Reply;
+use net::ConnRef;
+use xml::Frame;
+
+use crate::admin::{AdminAnswer, AdminCommand};
+use crate::journal::Ticket;
+
+/// The mailbox type of a user.
+pub enum UserMsg {
+    /// A connection wants the keys that its client's password is checked against.
+    Credentials {
+        /// The connection that asks; answered by `Control::Credentials`.
+        conn: ConnRef,
+    },
+    /// A connection's login attempt ended; failures pace the next ones.
+    LoginEnded {
+        /// Whether the client proved that it knows the password.
+        ok: bool,
+    },
+    /// An authenticated connection asks for a resource (RFC 6120 section 7).
+    Bind {
+        /// The connection, already at home with this user where the node allows it.
+        conn: ConnRef,
+        /// The resource that the client would like.
+        resource: Option<Box<str>>,
+    },
+    /// The connection has written the result of its bind: from now on it may be written to.
+    Started {
+        /// The connection of the session.
+        conn: ConnRef,
+    },
+    /// A stanza from one of the user's own sessions, its `from` stamped, its `to` normalised.
+    Stanza {
+        /// The connection of the session.
+        conn: ConnRef,
+        /// The stanza.
+        frame: Frame,
+    },
+    /// A connection of this user is gone.
+    Closed {
+        /// The connection that was.
+        conn: ConnRef,
+    },
+    /// A stanza from somebody else.
+    Deliver(Delivery),
+    /// The server of a contact that came online asks for this user's presence (RFC 6121 section
+    /// 4.3). Sent only to users who are loaded: an offline contact costs nothing.
+    Probe {
+        /// Full address of the new session.
+        from: Arc<str>,
+    },
+    /// What the store holds of this user.
+    Loaded(Box<Result<Option<store::UserState>, store::StoreError>>),
+    /// An append of this user was decided.
+    Decided {
+        /// Which one.
+        ticket: Ticket,
+        /// Whether it is durable, and if not, why.
+        result: Result<(), AppendError>,
+    },
+    /// A page of this user's log.
+    Page(Box<Result<Vec<store::LogEntry>, store::StoreError>>),
+    /// The answer to an IQ that had to wait for the store or a slow computation.
+    Answer(Box<crate::iq::LateAnswer>),
+    /// An administrator's command.
+    Admin {
+        /// What to do.
+        command: Box<AdminCommand>,
+        /// Where the answer goes, after the commit.
+        reply: Reply<AdminAnswer>,
+    },
+    /// The next paced login attempt may be answered.
+    NextLogin,
+    /// The user has been idle for a while.
+    Idle,
+}
+
+/// A stanza on its way to a user. Its frame carries the sender's full address in `from`.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The resource it is addressed to; `None` for the bare address.
+    pub resource: Option<Box<str>>,
+    /// The stanza, shared by all its recipients.
+    pub frame: Frame,
+}
+
+/// Why an append did not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendError {
+    /// Too much waits already ([`crate::limits::JOURNAL_BACKLOG_MAX`]): try again later.
+    Busy,
+    /// Another home owns the range now, or an append before this one failed.
+    Fenced,
+    /// The storage has no room.
+    Full,
+    /// The storage failed.
+    Failed,
+}

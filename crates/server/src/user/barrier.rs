@@ -1,0 +1,167 @@
+//! What waits for a commit: nothing leaves a user that is not durable (design rule 6). Each append
+//! has an entry here, and everything that the user sends after it waits behind it in order.
+
+use std::collections::VecDeque;
+use std::mem;
+
+use actor::Reply;
+use net::ConnRef;
+use xml::Frame;
+
+use crate::admin::AdminAnswer;
+use crate::c2s::Control;
+use crate::journal::Ticket;
+use crate::limits::BARRIER_MAX;
+use crate::message::Delivery;
+
+/// Something that leaves the user actor.
+pub enum Effect {
+    /// Bytes for one of the user's connections.
+    Write(ConnRef, Vec<u8>),
+    /// A message to a connection's protocol state.
+    Control(ConnRef, Control),
+    /// A stanza for another entity.
+    Forward {
+        /// Bare address.
+        to: Box<str>,
+        /// The stanza.
+        delivery: Delivery,
+        /// Whether an entity that is not loaded is loaded for it.
+        activate: bool,
+    },
+    /// A question for the presence of a contact.
+    Probe {
+        /// Bare address.
+        to: Box<str>,
+        /// Full address that asks.
+        from: std::sync::Arc<str>,
+    },
+    /// An answer for an administrator.
+    Answer(Reply<AdminAnswer>, AdminAnswer),
+    /// Room in a connection's window for one more stanza.
+    Credit(ConnRef),
+    /// The user ends its actor: its account is gone.
+    Stop,
+}
+
+/// Whose stanza caused an append: who is told if it fails.
+#[derive(Clone, Default)]
+pub enum Origin {
+    /// Nobody waits for an answer.
+    #[default]
+    Nobody,
+    /// One of the user's own sessions.
+    Session(ConnRef, Frame),
+    /// Somebody else's stanza.
+    Other(Frame),
+}
+
+struct Waiting {
+    ticket: Ticket,
+    origin: Origin,
+    /// Effects of the append itself: dropped if it fails.
+    own: Vec<Effect>,
+    /// Effects of later stanzas, which only wait for their turn.
+    after: Vec<Effect>,
+}
+
+/// The queue of appends that are not decided, with their effects.
+#[derive(Default)]
+pub struct Barrier {
+    waiting: VecDeque<Waiting>,
+    last: Ticket,
+}
+
+impl Barrier {
+    /// Whether effects may leave at once.
+    pub fn is_open(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether so much waits that new stanzas should wait in the mailbox.
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() >= BARRIER_MAX
+    }
+
+    /// The number that the next append gets.
+    pub fn next_ticket(&mut self) -> Ticket {
+        self.last = Ticket(self.last.0 + 1);
+        self.last
+    }
+
+    /// Puts an append behind those that wait already.
+    pub fn push(&mut self, ticket: Ticket, origin: Origin, own: Vec<Effect>) {
+        self.waiting.push_back(Waiting { ticket, origin, own, after: Vec::new() });
+    }
+
+    /// Puts effects that need no append of their own behind the last one. The barrier must be shut.
+    pub fn follow(&mut self, effects: &mut Vec<Effect>) {
+        // Invariant: callers ask `is_open` first.
+        let last = self.waiting.back_mut().expect("a shut barrier has an append that waits");
+        last.after.append(effects);
+    }
+
+    /// The outcome of an append: what leaves now, and whose stanza failed.
+    pub fn decide(&mut self, ticket: Ticket, ok: bool) -> (Vec<Effect>, Origin) {
+        match self.waiting.front() {
+            Some(first) if first.ticket == ticket => {}
+            // An append of before a reload, whose effects were dropped then.
+            _ => return (Vec::new(), Origin::Nobody),
+        }
+        // Invariant: matched just above.
+        let mut decided = self.waiting.pop_front().expect("front exists");
+        if ok {
+            decided.own.append(&mut decided.after);
+            (decided.own, Origin::Nobody)
+        } else {
+            (mem::take(&mut decided.after), decided.origin)
+        }
+    }
+
+    /// The tickets that are not decided, oldest first.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stop() -> Vec<Effect> {
+        vec![Effect::Stop]
+    }
+
+    #[test]
+    fn effects_leave_in_order_with_their_commit() {
+        let mut barrier = Barrier::default();
+        assert!(barrier.is_open());
+        let first = barrier.next_ticket();
+        barrier.push(first, Origin::Nobody, stop());
+        let second = barrier.next_ticket();
+        barrier.push(second, Origin::Nobody, stop());
+        barrier.follow(&mut stop());
+        assert_eq!(barrier.decide(first, true).0.len(), 1);
+        assert!(!barrier.is_open());
+        assert_eq!(barrier.decide(second, true).0.len(), 2);
+        assert!(barrier.is_open());
+    }
+
+    #[test]
+    fn a_failed_append_takes_its_own_effects_with_it_and_no_others() {
+        let mut barrier = Barrier::default();
+        let ticket = barrier.next_ticket();
+        barrier.push(ticket, Origin::Nobody, vec![Effect::Stop, Effect::Stop]);
+        barrier.follow(&mut stop());
+        assert_eq!(barrier.decide(ticket, false).0.len(), 1);
+    }
+
+    #[test]
+    fn an_unknown_ticket_changes_nothing() {
+        let mut barrier = Barrier::default();
+        let ticket = barrier.next_ticket();
+        barrier.push(ticket, Origin::Nobody, stop());
+        assert!(barrier.decide(Ticket(99), true).0.is_empty());
+        assert_eq!(barrier.len(), 1);
+    }
+}

@@ -1,0 +1,206 @@
+//! A stanza from somebody else arrives: the routing matrix of RFC 6121 section 8.5 for an account
+//! of this server.
+
+use actor::Context;
+use xml::Frame;
+use xmpp::error::{Condition, StanzaError};
+use xmpp::stanza::{self, IqType, Kind, MessageType, PresenceType};
+
+use super::barrier::Origin;
+use super::subscription::Action;
+use super::User;
+use crate::address;
+use crate::message::{Delivery, UserMsg};
+
+impl User {
+    /// Routes a stanza that somebody else, or one of the user's own sessions, sent to this user.
+    pub(crate) fn deliver(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+        let Ok(kind) = stanza::parse_kind(&delivery.frame) else { return };
+        if !self.is_registered() {
+            return self.deliver_to_nobody(&delivery, kind, cx);
+        }
+        if self.blocklist.is_active() && self.refuse_if_blocked(&delivery, kind, cx) {
+            return;
+        }
+        match kind {
+            Kind::Message(kind) => self.deliver_message(delivery, kind, cx),
+            Kind::Presence(kind) => self.deliver_presence(delivery, kind, cx),
+            Kind::Iq(kind) => self.deliver_iq(&delivery, kind, cx),
+        }
+    }
+
+    /// Section 8.5.1: there is no such account. Nothing distinguishes it from an account that
+    /// is offline and has nothing to say.
+    fn deliver_to_nobody(&mut self, delivery: &Delivery, kind: Kind, cx: &mut Context<'_, UserMsg>) {
+        match kind {
+            Kind::Message(MessageType::Error | MessageType::Headline) => {}
+            Kind::Message(_) | Kind::Iq(IqType::Get | IqType::Set) => {
+                self.bounce(&delivery.frame, Condition::ServiceUnavailable, cx);
+            }
+            Kind::Presence(PresenceType::Probe) => {
+                self.answer_probe_with(&delivery.frame, Action::Unsubscribed, cx);
+            }
+            Kind::Presence(_) | Kind::Iq(_) => {}
+        }
+    }
+
+    /// XEP-0191 section 3.4: what a blocked contact's stanzas get. True if it was refused.
+    fn refuse_if_blocked(
+        &mut self,
+        delivery: &Delivery,
+        kind: Kind,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> bool {
+        let Some(from) = delivery.frame.attr("from") else { return false };
+        if address::bare(&from) == &*self.name || !self.blocklist.covers(&from) {
+            return false;
+        }
+        match kind {
+            Kind::Message(MessageType::Error | MessageType::Headline) => {}
+            Kind::Message(_) | Kind::Iq(IqType::Get | IqType::Set) => {
+                self.bounce(&delivery.frame, Condition::ServiceUnavailable, cx);
+            }
+            Kind::Presence(_) | Kind::Iq(_) => {}
+        }
+        true
+    }
+
+    fn deliver_message(
+        &mut self,
+        delivery: Delivery,
+        kind: MessageType,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if let Some(resource) = &delivery.resource {
+            // Section 8.5.3.1: a connected resource gets it, available or not.
+            if let Some(session) = self.session_of(resource) {
+                let conn = session.conn;
+                return self.write_frame(conn, &delivery.frame, cx);
+            }
+        }
+        // Sections 8.5.2 and, for a full address that nobody holds, 8.5.3.2.1.
+        match kind {
+            MessageType::Normal | MessageType::Chat => self.deliver_to_inbox(delivery.frame, cx),
+            MessageType::Headline if delivery.resource.is_none() => {
+                self.write_to_takers(&delivery.frame, cx);
+            }
+            MessageType::Headline | MessageType::Error => {}
+            MessageType::Groupchat => {
+                self.bounce(&delivery.frame, Condition::ServiceUnavailable, cx);
+            }
+        }
+    }
+
+    /// Writes a message to every resource that takes messages; false if there is none.
+    pub(super) fn write_to_takers(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) -> bool {
+        let mut any = false;
+        for at in 0..self.sessions.len() {
+            if self.sessions[at].takes_messages() {
+                self.write_frame(self.sessions[at].conn, frame, cx);
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn deliver_presence(
+        &mut self,
+        delivery: Delivery,
+        kind: PresenceType,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let action = match kind {
+            PresenceType::Available | PresenceType::Unavailable => {
+                return self.show_presence(&delivery, cx);
+            }
+            PresenceType::Probe => return self.answer_probe(&delivery, cx),
+            // An error to a subscription request or to directed presence: shown to whoever is there.
+            PresenceType::Error => return self.show_presence(&delivery, cx),
+            PresenceType::Subscribe => Action::Subscribe,
+            PresenceType::Subscribed => Action::Subscribed,
+            PresenceType::Unsubscribe => Action::Unsubscribe,
+            PresenceType::Unsubscribed => Action::Unsubscribed,
+        };
+        self.origin = Origin::Other(delivery.frame.clone());
+        self.subscription_arrives(action, &delivery.frame, cx);
+    }
+
+    /// Sections 8.5.2.1.2 and 8.5.3: presence is shown to available resources, or to the one it
+    /// names.
+    fn show_presence(&mut self, delivery: &Delivery, cx: &mut Context<'_, UserMsg>) {
+        for at in 0..self.sessions.len() {
+            let session = &self.sessions[at];
+            let meant = match &delivery.resource {
+                Some(resource) => session.resource() == &**resource,
+                None => session.is_available(),
+            };
+            if meant {
+                self.write_presence(session.conn, &delivery.frame, cx);
+            }
+        }
+    }
+
+    fn deliver_iq(&mut self, delivery: &Delivery, kind: IqType, cx: &mut Context<'_, UserMsg>) {
+        match &delivery.resource {
+            Some(resource) => match self.session_of(resource) {
+                Some(session) => {
+                    let conn = session.conn;
+                    self.write_frame(conn, &delivery.frame, cx);
+                }
+                // Section 8.5.3.2.3.
+                None if matches!(kind, IqType::Get | IqType::Set) => {
+                    self.bounce(&delivery.frame, Condition::ServiceUnavailable, cx);
+                }
+                None => {}
+            },
+            // Section 8.5.2.1.3: the server answers on behalf of the account.
+            None if matches!(kind, IqType::Get | IqType::Set) => {
+                self.origin = Origin::Other(delivery.frame.clone());
+                self.answer_iq_of_other(&delivery.frame, cx);
+            }
+            None => {}
+        }
+    }
+
+    /// Sends an error about somebody else's stanza back to them. Errors and results never bounce.
+    pub(super) fn bounce(
+        &mut self,
+        frame: &Frame,
+        condition: Condition,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        self.bounce_with(frame, &StanzaError::new(condition), cx);
+    }
+
+    /// As [`User::bounce`], with a text or an application condition.
+    pub(super) fn bounce_with(
+        &mut self,
+        frame: &Frame,
+        error: &StanzaError,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if let Some(reply) = xmpp::error::reply(frame, error) {
+            self.return_to_sender(frame, reply, cx);
+        }
+    }
+
+    /// Sends an answer to whoever sent `frame`: a session of this user or somebody else.
+    pub(super) fn return_to_sender(
+        &mut self,
+        frame: &Frame,
+        reply: Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(from) = frame.attr("from") else { return };
+        let (bare, resource) = address::split(&from);
+        let resource = resource.map(Into::into);
+        if bare == &*self.name {
+            let session = resource.as_deref().and_then(|resource: &str| self.session_of(resource));
+            if let Some(conn) = session.map(|session| session.conn) {
+                self.write_frame(conn, &reply, cx);
+            }
+        } else {
+            self.forward(bare, Delivery { resource, frame: reply }, false, cx);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Presence of a user's sessions (RFC 6121 section 4): broadcast, probes, directed presence and its
+//! clean-up, and what a session is told when it comes online.
+
+use std::mem;
+use std::sync::Arc;
+
+use actor::Context;
+use net::ConnRef;
+use xml::Frame;
+use xml::build::Writer;
+use xmpp::error::{Condition, StanzaError};
+use xmpp::stanza;
+
+use super::User;
+use super::barrier::Effect;
+use super::outbound::Destination;
+use super::subscription::Action;
+use crate::address;
+use crate::limits::DIRECTED_MAX;
+use crate::message::{Delivery, UserMsg};
+
+impl User {
+    /// Sections 4.2 and 4.4: a session announces itself, or a change of its presence.
+    pub(super) fn available(&mut self, at: usize, frame: Frame, cx: &mut Context<'_, UserMsg>) {
+        let Ok(priority) = stanza::presence_priority(&frame) else {
+            let error = StanzaError::new(Condition::BadRequest)
+                .with_text("A priority is a number from -128 to 127.");
+            return self.reply_error(self.sessions[at].conn, &frame, &error, cx);
+        };
+        let session = &mut self.sessions[at];
+        let is_initial = !session.is_available();
+        let took_messages = session.takes_messages();
+        session.priority = priority;
+        session.presence = Some(frame.clone());
+        let (conn, full) = (session.conn, Arc::clone(&session.full));
+        self.broadcast(&frame, cx);
+        for other in 0..self.sessions.len() {
+            if self.sessions[other].is_available() {
+                self.write_presence(self.sessions[other].conn, &frame, cx);
+            }
+        }
+        if is_initial {
+            self.probe_contacts(&full, cx);
+            self.show_own_resources(at, cx);
+            self.show_waiting_requests(conn, cx);
+        }
+        if !took_messages && self.sessions[at].takes_messages() {
+            self.drain_inbox(cx);
+        }
+    }
+
+    /// Section 4.5: a session leaves, by its own word (`frame`) or because its connection ended.
+    pub(super) fn unavailable(
+        &mut self,
+        at: usize,
+        frame: Option<Frame>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let session = &mut self.sessions[at];
+        let was_available = session.presence.take().is_some();
+        let directed = session.directed.take();
+        if !was_available && directed.is_none() {
+            return;
+        }
+        let frame = frame.unwrap_or_else(|| unavailable_of(&session.full));
+        if was_available {
+            self.broadcast(&frame, cx);
+            for other in 0..self.sessions.len() {
+                if other == at || self.sessions[other].is_available() {
+                    self.write_presence(self.sessions[other].conn, &frame, cx);
+                }
+            }
+        }
+        // Section 4.6.3: those outside the roster who were shown this session's presence.
+        for to in directed.into_iter().flat_map(|directed| *directed) {
+            let seen = was_available && self.is_subscriber(address::bare(&to));
+            if !seen {
+                self.send_presence(&to, frame.clone(), cx);
+            }
+        }
+        if self.last_session_left() {
+            self.remember_last_activity(&frame, cx);
+        }
+    }
+
+    /// Whether no session of the user is available any more.
+    fn last_session_left(&self) -> bool {
+        !self.sessions.iter().any(super::session::Session::is_available)
+    }
+
+    /// Whether a contact may see this user.
+    pub(super) fn is_subscriber(&self, bare: &str) -> bool {
+        self.roster.find(bare).is_some_and(|item| item.state.subscription.from())
+    }
+
+    /// Sends presence to every contact that may see it and is not blocked. Contacts who are not
+    /// online are not disturbed: nobody would see it.
+    fn broadcast(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
+        let roster = mem::take(&mut self.roster);
+        for item in roster.iter().filter(|item| item.state.subscription.from()) {
+            if self.may_reach(item.jid) {
+                let delivery = Delivery { resource: None, frame: frame.clone() };
+                self.forward(item.jid, delivery, false, cx);
+            }
+        }
+        self.roster = roster;
+    }
+
+    /// Section 4.2.2: asks the contacts whom the user may see for their presence.
+    fn probe_contacts(&mut self, full: &Arc<str>, cx: &mut Context<'_, UserMsg>) {
+        let roster = mem::take(&mut self.roster);
+        for item in roster.iter().filter(|item| item.state.subscription.to()) {
+            if self.may_reach(item.jid) {
+                let effect = Effect::Probe { to: item.jid.into(), from: Arc::clone(full) };
+                self.emit(effect, cx);
+            }
+        }
+        self.roster = roster;
+    }
+
+    /// Whether presence can and may go to a contact.
+    fn may_reach(&self, bare: &str) -> bool {
+        self.destination(bare) == Destination::Local && !self.blocklist.covers(bare)
+    }
+
+    /// A new session learns which other resources of the user are there.
+    fn show_own_resources(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
+        let conn = self.sessions[at].conn;
+        for other in (0..self.sessions.len()).filter(|other| *other != at) {
+            if let Some(frame) = self.sessions[other].presence.clone() {
+                self.write_presence(conn, &frame, cx);
+            }
+        }
+    }
+
+    /// Section 3.1.3: requests that wait for an answer are shown to every session that comes.
+    fn show_waiting_requests(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+        let roster = mem::take(&mut self.roster);
+        for request in roster.iter().filter_map(|item| item.request()) {
+            if let Ok(frame) = Frame::parse(request) {
+                self.write_presence(conn, &frame, cx);
+            }
+        }
+        self.roster = roster;
+    }
+
+    /// Section 4.6: presence for one entity, outside the broadcast.
+    pub(super) fn directed_presence(
+        &mut self,
+        at: usize,
+        to: &str,
+        frame: Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if self.blocklist.is_active() && self.blocklist.covers(to) {
+            // XEP-0191 section 3.2 asks for the same answer as for messages.
+            let error = StanzaError::new(Condition::NotAcceptable)
+                .with_app("<blocked xmlns='urn:xmpp:blocking:errors'/>");
+            return self.reply_error(self.sessions[at].conn, &frame, &error, cx);
+        }
+        let directed = self.sessions[at].directed.get_or_insert_default();
+        let known = directed.iter().position(|other| **other == *to);
+        if frame.attr_raw("type").is_some() {
+            if let Some(known) = known {
+                directed.swap_remove(known);
+            }
+        } else if known.is_none() {
+            if directed.len() >= DIRECTED_MAX {
+                let error = StanzaError::new(Condition::ResourceConstraint)
+                    .with_text("This session has sent directed presence to too many addresses.");
+                return self.reply_error(self.sessions[at].conn, &frame, &error, cx);
+            }
+            directed.push(to.into());
+        }
+        self.route_presence(to, frame, cx);
+    }
+
+    /// A contact's session came online and asks who is here (section 4.3.2).
+    pub(super) fn probed(&mut self, from: &str, cx: &mut Context<'_, UserMsg>) {
+        let (bare, resource) = address::split(from);
+        if self.is_subscriber(bare) && !self.blocklist.covers(from) {
+            self.send_own_presence(bare, resource, cx);
+        }
+    }
+
+    /// A `<presence type='probe'/>` that a client wrote itself (section 4.3.2). Unlike the server's
+    /// own questions it is answered even if nobody is online.
+    pub(super) fn answer_probe(&mut self, delivery: &Delivery, cx: &mut Context<'_, UserMsg>) {
+        let Some(from) = delivery.frame.attr("from") else { return };
+        let (bare, resource) = address::split(&from);
+        if bare != &*self.name && !self.is_subscriber(bare) {
+            return self.answer_probe_with(&delivery.frame, Action::Unsubscribed, cx);
+        }
+        if let Some(wanted) = &delivery.resource {
+            let shown = self.session_of(wanted).and_then(|session| session.presence.clone());
+            if let Some(frame) = shown {
+                return self.send_presence(&from, frame, cx);
+            }
+        } else if self.send_own_presence(bare, resource, cx) {
+            return;
+        }
+        self.send_presence(&from, unavailable_of(&self.name), cx);
+    }
+
+    /// Answers a probe on behalf of an account that does not exist or does not want to be seen.
+    pub(super) fn answer_probe_with(
+        &mut self,
+        probe: &Frame,
+        action: Action,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(from) = probe.attr("from") else { return };
+        let frame = presence_of(&self.name, Some(action.as_str()));
+        self.send_presence(&from, frame, cx);
+    }
+
+    /// Sends the presence of every available session to one entity; false if there is none.
+    pub(super) fn send_own_presence(
+        &mut self,
+        bare: &str,
+        resource: Option<&str>,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> bool {
+        let mut any = false;
+        for at in 0..self.sessions.len() {
+            if let Some(frame) = self.sessions[at].presence.clone() {
+                let delivery = Delivery { resource: resource.map(Into::into), frame };
+                self.forward(bare, delivery, false, cx);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Sends unavailable presence of every available session to one entity.
+    pub(crate) fn hide_from(&mut self, bare: &str, cx: &mut Context<'_, UserMsg>) {
+        for at in 0..self.sessions.len() {
+            if self.sessions[at].is_available() {
+                let frame = unavailable_of(&self.sessions[at].full);
+                self.forward(bare, Delivery { resource: None, frame }, false, cx);
+            }
+        }
+    }
+
+    /// Sends presence to an entity that may be anything: this user, another, or a remote one.
+    pub(super) fn send_presence(&mut self, to: &str, frame: Frame, cx: &mut Context<'_, UserMsg>) {
+        let (bare, resource) = address::split(to);
+        let delivery = Delivery { resource: resource.map(Into::into), frame };
+        match self.destination(bare) {
+            Destination::Own => self.deliver(delivery, cx),
+            Destination::Local => self.forward(bare, delivery, false, cx),
+            Destination::Host | Destination::Remote => {}
+        }
+    }
+}
+
+/// `<presence from='…' type='unavailable'/>`.
+pub(crate) fn unavailable_of(from: &str) -> Frame {
+    presence_of(from, Some("unavailable"))
+}
+
+/// An empty presence stanza.
+pub(crate) fn presence_of(from: &str, kind: Option<&str>) -> Frame {
+    let mut bytes = Vec::with_capacity(64);
+    let mut writer = Writer::new(&mut bytes);
+    writer.open("presence").attr("from", from);
+    if let Some(kind) = kind {
+        writer.attr("type", kind);
+    }
+    writer.close();
+    // Invariant: the writer makes one well-formed element with escaped attributes.
+    Frame::parse(bytes).expect("a written element parses")
+}

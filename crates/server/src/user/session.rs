@@ -1,0 +1,61 @@
+//! One session of a user: a connection that has bound a resource (RFC 6120 section 7). State only;
+//! the rules are in the files beside this one.
+
+use std::sync::Arc;
+
+use net::ConnRef;
+use xml::Frame;
+
+/// A connected resource. An idle one costs its 80 bytes, its address and its last presence.
+pub struct Session {
+    /// Where its frames go.
+    pub conn: ConnRef,
+    /// The full address.
+    pub full: Arc<str>,
+    /// Offset of the resource in `full`.
+    pub resource_at: u16,
+    /// Priority of the last presence (RFC 6121 section 4.7.2.3).
+    pub priority: i8,
+    /// Its connection has written the result of the bind.
+    pub started: bool,
+    /// It asked for the roster and is told of its changes (RFC 6121 section 2.1.6).
+    pub wants_roster: bool,
+    /// It asked for the block list and is told of its changes (XEP-0191 section 3.3).
+    pub wants_blocklist: bool,
+    /// The last available presence, `None` while unavailable.
+    pub presence: Option<Frame>,
+    /// Who received directed presence and must learn of its end (RFC 6121 section 4.6.3).
+    pub directed: Option<Box<Vec<Box<str>>>>,
+}
+
+impl Session {
+    /// A session that has just been bound; `full` is the bare address, a slash and the resource.
+    pub fn new(conn: ConnRef, bare: &str, resource: &str) -> Self {
+        Session {
+            conn,
+            full: format!("{bare}/{resource}").into(),
+            resource_at: bare.len() as u16 + 1,
+            priority: 0,
+            started: false,
+            wants_roster: false,
+            wants_blocklist: false,
+            presence: None,
+            directed: None,
+        }
+    }
+
+    /// The resource.
+    pub fn resource(&self) -> &str {
+        &self.full[usize::from(self.resource_at)..]
+    }
+
+    /// An "available resource" of RFC 6121.
+    pub fn is_available(&self) -> bool {
+        self.presence.is_some()
+    }
+
+    /// Whether messages to the bare address may go to it (RFC 6121 section 8.5.2.1.1).
+    pub fn takes_messages(&self) -> bool {
+        self.is_available() && self.priority >= 0
+    }
+}
