@@ -1,1 +1,3 @@
 //! Small things std lacks: generational slab, bounded ring, timer wheel, clock.
+
+pub mod time;
