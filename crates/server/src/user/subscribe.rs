@@ -1,0 +1,144 @@
+//! Subscription stanzas at a user (RFC 6121 section 3): applies the machine of `subscription.rs` to
+//! the roster, records the change, tells the user's clients and the contact.
+
+use actor::Context;
+use net::ConnRef;
+use store::Record;
+use xml::Frame;
+use xmpp::error::{Condition, StanzaError};
+
+use super::User;
+use super::outbound::Destination;
+use super::presence::presence_of;
+use super::roster::{Item, Subscription};
+use super::subscription::{self, Action, Follow};
+use crate::limits::REQUEST_BYTES_MAX;
+use crate::message::{Delivery, UserMsg};
+use crate::modules::roster;
+
+impl User {
+    /// A session sends a subscription stanza to the bare address `to` (appendix A.2).
+    pub(super) fn subscription_leaves(
+        &mut self,
+        conn: ConnRef,
+        action: Action,
+        to: &str,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        match self.destination(to) {
+            // One sees oneself without a subscription, and a domain keeps no roster.
+            Destination::Own | Destination::Host => return,
+            Destination::Remote => {
+                let error = StanzaError::new(Condition::RemoteServerNotFound);
+                return self.reply_error(conn, frame, &error, cx);
+            }
+            Destination::Local => {}
+        }
+        let old = self.roster.find(to).map_or_else(|| Item::new(to), |item| item.to_item());
+        if old.is_empty() && self.roster.len() >= self.home.limits().roster_items_max as usize {
+            let error = StanzaError::new(Condition::ResourceConstraint)
+                .with_text("The roster is full.");
+            return self.reply_error(conn, frame, &error, cx);
+        }
+        let outbound = subscription::outbound(old.state, action);
+        let mut item = Item { state: outbound.state, ..old.clone() };
+        let visible = item.state.ask || item.state.approved;
+        item.listed |= visible || item.state.subscription != Subscription::None;
+        self.change_item(&old, item, cx);
+        if outbound.route {
+            // Section 3: a subscription stanza goes from bare address to bare address.
+            let frame = frame.edit().set_attr("from", &self.name).set_attr("to", to).finish();
+            self.forward(to, Delivery { resource: None, frame }, true, cx);
+        }
+        self.follow(to, outbound.follow, cx);
+    }
+
+    /// A subscription stanza arrives (appendix A.3).
+    pub(super) fn subscription_arrives(
+        &mut self,
+        action: Action,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(from) = frame.attr("from") else { return };
+        let from = crate::address::bare(&from).to_owned();
+        if from == *self.name {
+            return;
+        }
+        let old = self.roster.find(&from).map_or_else(|| Item::new(&from), |item| item.to_item());
+        if old.is_empty() && self.roster.len() >= self.home.limits().roster_items_max as usize {
+            return self.bounce(frame, Condition::ResourceConstraint, cx);
+        }
+        let inbound = subscription::inbound(old.state, action);
+        let mut item = Item { state: inbound.state, ..old.clone() };
+        if item.state.pending_in && !old.state.pending_in {
+            item.request = request_to_keep(frame);
+        }
+        item.listed |= item.state.subscription != Subscription::None;
+        self.change_item(&old, item, cx);
+        if inbound.deliver {
+            for at in 0..self.sessions.len() {
+                if self.sessions[at].is_available() {
+                    self.write_presence(self.sessions[at].conn, frame, cx);
+                }
+            }
+        }
+        if let Some(reply) = inbound.reply {
+            let frame = presence_of(&self.name, Some(reply.as_str()));
+            self.forward(&from, Delivery { resource: None, frame }, true, cx);
+        }
+        self.follow(&from, inbound.follow, cx);
+    }
+
+    fn follow(&mut self, contact: &str, follow: Follow, cx: &mut Context<'_, UserMsg>) {
+        match follow {
+            Follow::Nothing => {}
+            Follow::Available => {
+                self.send_own_presence(contact, None, cx);
+            }
+            Follow::Unavailable => self.hide_from(contact, cx),
+        }
+    }
+
+    /// Makes `item` the state of its contact: a record, the roster in memory, and a push to the
+    /// clients if what they see has changed.
+    pub(crate) fn change_item(&mut self, old: &Item, item: Item, cx: &mut Context<'_, UserMsg>) {
+        if *old == item {
+            return;
+        }
+        if item.is_empty() {
+            return self.remove_item(&item.jid, cx);
+        }
+        let version = self.roster.put(&item);
+        self.record(Record::RosterPut {
+            user: self.name.to_string(),
+            version,
+            item: (&item).into(),
+        });
+        if item.listed {
+            roster::push(self, &item, cx);
+        }
+    }
+
+    /// Forgets a contact: a record and the roster in memory. Nothing is pushed: the caller knows
+    /// whether clients saw the item.
+    pub(crate) fn remove_item(&mut self, jid: &str, _cx: &mut Context<'_, UserMsg>) {
+        let version = self.roster.remove(jid);
+        self.record(Record::RosterRemove {
+            user: self.name.to_string(),
+            version,
+            contact: jid.to_owned(),
+        });
+    }
+}
+
+/// The request as it is kept for sessions to come (section 3.1.3): whole, or, if it is too long,
+/// without its children.
+fn request_to_keep(frame: &Frame) -> Vec<u8> {
+    if frame.as_bytes().len() <= REQUEST_BYTES_MAX {
+        frame.as_bytes().to_vec()
+    } else {
+        frame.edit().remove_children(|_| true).finish().as_bytes().to_vec()
+    }
+}
