@@ -6,6 +6,7 @@ use std::sync::Arc;
 use actor::Reply;
 use net::ConnRef;
 use xml::Frame;
+use xmpp::error::{Condition, StanzaError};
 
 use crate::admin::{AdminAnswer, AdminCommand};
 use crate::journal::Ticket;
@@ -74,6 +75,13 @@ pub enum UserMsg {
         /// Where the answer goes, after the commit.
         reply: Reply<AdminAnswer>,
     },
+    /// The keys of an account that was loaded before, for a further login.
+    Keys {
+        /// The connection that asked.
+        conn: ConnRef,
+        /// The answer.
+        keys: Box<crate::c2s::Keys>,
+    },
     /// The next paced login attempt may be answered.
     NextLogin,
     /// The user has been idle for a while.
@@ -100,4 +108,20 @@ pub enum AppendError {
     Full,
     /// The storage failed.
     Failed,
+}
+
+impl AppendError {
+    /// What the sender of the stanza is told.
+    pub fn to_stanza_error(self) -> StanzaError {
+        match self {
+            AppendError::Busy | AppendError::Full => {
+                StanzaError::new(Condition::ResourceConstraint)
+                    .with_text("The server cannot take this now; try again later.")
+            }
+            AppendError::Fenced | AppendError::Failed => {
+                StanzaError::new(Condition::InternalServerError)
+                    .with_text("The change could not be saved; nothing was changed.")
+            }
+        }
+    }
 }

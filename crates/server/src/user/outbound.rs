@@ -129,7 +129,7 @@ impl User {
                 return match to {
                     Some(to) => self.directed_presence(at, &to, frame, cx),
                     None if kind == PresenceType::Available => self.available(at, frame, cx),
-                    None => self.unavailable(at, Some(frame), cx),
+                    None => self.unavailable(at, frame, cx),
                 };
             }
             PresenceType::Probe | PresenceType::Error => {

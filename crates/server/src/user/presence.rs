@@ -14,6 +14,7 @@ use xmpp::stanza;
 use super::User;
 use super::barrier::Effect;
 use super::outbound::Destination;
+use super::session::Session;
 use super::subscription::Action;
 use crate::address;
 use crate::limits::DIRECTED_MAX;
@@ -49,25 +50,47 @@ impl User {
         }
     }
 
-    /// Section 4.5: a session leaves, by its own word (`frame`) or because its connection ended.
-    pub(super) fn unavailable(
-        &mut self,
-        at: usize,
-        frame: Option<Frame>,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
+    /// Section 4.5: a session says that it leaves. It stays connected and may come back.
+    pub(super) fn unavailable(&mut self, at: usize, frame: Frame, cx: &mut Context<'_, UserMsg>) {
         let session = &mut self.sessions[at];
         let was_available = session.presence.take().is_some();
         let directed = session.directed.take();
         if !was_available && directed.is_none() {
             return;
         }
-        let frame = frame.unwrap_or_else(|| unavailable_of(&session.full));
+        let conn = session.conn;
+        self.leave(&frame, was_available, directed, cx);
         if was_available {
-            self.broadcast(&frame, cx);
+            self.write_presence(conn, &frame, cx);
+        }
+    }
+
+    /// The same for a session whose connection ended; it is no longer one of the user's.
+    pub(super) fn announce_end(
+        &mut self,
+        session: &Session,
+        was_available: bool,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let frame = unavailable_of(&session.full);
+        self.leave(&frame, was_available, session.directed.clone(), cx);
+    }
+
+    fn leave(
+        &mut self,
+        frame: &Frame,
+        was_available: bool,
+        directed: Option<Box<Vec<Box<str>>>>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if was_available {
+            if self.last_session_left() {
+                self.remember_last_activity(frame, cx);
+            }
+            self.broadcast(frame, cx);
             for other in 0..self.sessions.len() {
-                if other == at || self.sessions[other].is_available() {
-                    self.write_presence(self.sessions[other].conn, &frame, cx);
+                if self.sessions[other].is_available() {
+                    self.write_presence(self.sessions[other].conn, frame, cx);
                 }
             }
         }
@@ -78,14 +101,11 @@ impl User {
                 self.send_presence(&to, frame.clone(), cx);
             }
         }
-        if self.last_session_left() {
-            self.remember_last_activity(&frame, cx);
-        }
     }
 
     /// Whether no session of the user is available any more.
     fn last_session_left(&self) -> bool {
-        !self.sessions.iter().any(super::session::Session::is_available)
+        !self.sessions.iter().any(Session::is_available)
     }
 
     /// Whether a contact may see this user.

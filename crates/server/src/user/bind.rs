@@ -1,0 +1,94 @@
+//! Sessions come and go: resource binding with its conflict policy (RFC 6120 section 7.7) and the
+//! end of a connection.
+
+use actor::Context;
+use net::ConnRef;
+use xmpp::error::{Condition, StanzaError};
+
+use super::session::Session;
+use super::{Effect, Phase, User};
+use crate::c2s::{Abort, Control};
+use crate::limits::RESOURCE_BYTES;
+use crate::message::UserMsg;
+
+impl User {
+    /// A connection that has authenticated asks for a resource. A resource that is taken goes to
+    /// the newcomer and the older stream ends with `conflict`: after a lost link the newcomer is
+    /// the same device (section 7.7.2.2, first way).
+    pub(super) fn bind(
+        &mut self,
+        conn: ConnRef,
+        resource: Option<Box<str>>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let answer = match self.phase {
+            Phase::Registered => self.take_resource(conn, resource, cx),
+            // Removed between the login and now.
+            Phase::Absent => Err(StanzaError::new(Condition::NotAllowed)),
+            Phase::Loading | Phase::Unreadable => {
+                Err(StanzaError::new(Condition::InternalServerError))
+            }
+        };
+        let answer = answer.map(|()| self.sessions[self.sessions.len() - 1].full.clone());
+        self.emit(Effect::Control(conn, Control::Bound(Box::new(answer))), cx);
+    }
+
+    fn take_resource(
+        &mut self,
+        conn: ConnRef,
+        resource: Option<Box<str>>,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Result<(), StanzaError> {
+        let resource = resource.unwrap_or_else(|| random_resource(cx.rng()));
+        let held = self.sessions.iter().position(|session| session.resource() == &*resource);
+        if let Some(held) = held {
+            let old = self.sessions[held].conn;
+            self.end_session(held, cx);
+            self.emit(Effect::Control(old, Control::Abort(Abort::Conflict)), cx);
+        } else if self.sessions.len() >= self.home.limits().sessions_per_user as usize {
+            return Err(StanzaError::new(Condition::ResourceConstraint)
+                .with_text("This account has as many sessions as it may."));
+        }
+        self.sessions.push(Session::new(conn, &self.name, &resource));
+        self.sessions.shrink_to_fit();
+        self.login.forget_account();
+        Ok(())
+    }
+
+    pub(super) fn session_started(&mut self, conn: ConnRef) {
+        if let Some(session) = self.sessions.iter_mut().find(|session| session.conn == conn) {
+            session.started = true;
+        }
+    }
+
+    /// A connection is gone. A session whose client did not say goodbye says it now.
+    pub(super) fn session_closed(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+        if let Some(at) = self.sessions.iter().position(|session| session.conn == conn) {
+            self.end_session(at, cx);
+            self.watch_idleness(cx);
+        }
+    }
+
+    pub(super) fn end_session(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
+        // Its own connection is not written to any more.
+        self.sessions[at].started = false;
+        let mut session = self.sessions.swap_remove(at);
+        if session.is_available() || session.directed.is_some() {
+            let gone = session.presence.take().is_some();
+            self.announce_end(&session, gone, cx);
+        }
+    }
+
+    /// Ends every session with the same word.
+    pub(super) fn end_all_sessions(&mut self, abort: Abort, cx: &mut Context<'_, UserMsg>) {
+        while let Some(session) = self.sessions.first() {
+            let conn = session.conn;
+            self.end_session(0, cx);
+            self.emit(Effect::Control(conn, Control::Abort(abort)), cx);
+        }
+    }
+}
+
+fn random_resource(rng: &mut fastrand::Rng) -> Box<str> {
+    (0..RESOURCE_BYTES).map(|_| rng.alphanumeric()).collect::<String>().into()
+}

@@ -1,0 +1,428 @@
+//! The user actor: one per online account. Owns its life (loading, sessions, eviction), the barrier
+//! between what it records and what leaves it, and the small verbs that the other files of this
+//! folder are written with. The rules of RFC 6121 are in those files.
+
+mod admin;
+mod barrier;
+mod bind;
+pub mod blocklist;
+mod inbound;
+mod inbox;
+mod login;
+mod outbound;
+pub mod presence;
+pub mod roster;
+pub mod session;
+mod subscribe;
+pub mod subscription;
+
+use std::mem;
+use std::rc::Rc;
+
+use actor::{Actor, Context, Name};
+use net::ConnRef;
+use store::{Record, UserState};
+use xml::Frame;
+
+use crate::home::Home;
+use crate::limits::IDLE_EVICTION;
+use crate::message::{AppendError, Delivery, UserMsg};
+
+pub(crate) use barrier::Effect;
+use barrier::{Barrier, Origin};
+use blocklist::Blocklist;
+use inbox::Inbox;
+use login::Login;
+use roster::Roster;
+use session::Session;
+
+/// What is known of the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The store has been asked; the mailbox is held.
+    Loading,
+    /// There is no such account.
+    Absent,
+    /// There is one.
+    Registered,
+    /// The store could not be read; every question gets an error until the actor is evicted.
+    Unreadable,
+}
+
+/// One user: account, roster, sessions, and what waits for them.
+pub struct User {
+    pub(crate) name: Name,
+    pub(crate) home: Rc<Home>,
+    phase: Phase,
+    pub(crate) roster: Roster,
+    pub(crate) blocklist: Blocklist,
+    pub(crate) sessions: Vec<Session>,
+    inbox: Inbox,
+    login: Login,
+    barrier: Barrier,
+    /// Records of the message being handled; appended together when its handler ends.
+    records: Vec<Record>,
+    /// What leaves with those records, or after earlier ones.
+    effects: Vec<Effect>,
+    /// Whose stanza is being handled.
+    pub(crate) origin: Origin,
+    /// An append failed: the state in memory is ahead of the store and is loaded again.
+    stale: bool,
+    /// Last activity as the store knows it (XEP-0012).
+    pub(crate) last: Option<Box<(stdx::time::Timestamp, String)>>,
+    /// Hash of the user's avatar in its vCard (XEP-0153); empty if none.
+    pub(crate) photo_hash: Box<str>,
+}
+
+impl User {
+    /// A user that is about to be loaded.
+    pub fn new(name: Name, home: Rc<Home>) -> Self {
+        User {
+            name,
+            home,
+            phase: Phase::Loading,
+            roster: Roster::default(),
+            blocklist: Blocklist::default(),
+            sessions: Vec::new(),
+            inbox: Inbox::default(),
+            login: Login::default(),
+            barrier: Barrier::default(),
+            records: Vec::new(),
+            effects: Vec::new(),
+            origin: Origin::Nobody,
+            stale: false,
+            last: None,
+            photo_hash: Box::default(),
+        }
+    }
+
+    /// Whether the account exists.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.phase == Phase::Registered
+    }
+
+    /// The session that holds a resource.
+    pub(crate) fn session_of(&self, resource: &str) -> Option<&Session> {
+        self.sessions.iter().find(|session| session.started && session.resource() == resource)
+    }
+
+    // ---- Loading and eviction ------------------------------------------------------------------
+
+    fn load(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.phase = Phase::Loading;
+        cx.hold();
+        let (store, name) = (self.home.store.clone(), self.name.clone());
+        let read = move || Box::new(store.load_user(&name));
+        if cx.blocking(&self.home.reads, read, UserMsg::Loaded).is_err() {
+            // The readers are overloaded: everybody who waits is told, and the next one tries again.
+            self.loaded(Err(store::StoreError::Busy), cx);
+        }
+    }
+
+    fn loaded(
+        &mut self,
+        state: Result<Option<UserState>, store::StoreError>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        match state {
+            Ok(Some(state)) => {
+                self.phase = Phase::Registered;
+                self.roster = Roster::from_store(&state.roster);
+                self.blocklist = Blocklist::new(state.blocked);
+                self.inbox = Inbox::new(&state.log);
+                self.last = state.last.map(Box::new);
+                self.photo_hash = state.photo_hash.into();
+                self.login.keep(state.account);
+            }
+            Ok(None) => self.phase = Phase::Absent,
+            Err(error) => {
+                tracing::error!(user = %self.name, %error, "cannot read a user");
+                self.phase = Phase::Unreadable;
+            }
+        }
+        cx.release();
+        cx.send_after(IDLE_EVICTION, UserMsg::Idle);
+    }
+
+    fn idle(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let in_use = !self.sessions.is_empty() || !self.barrier.is_open() || self.login.is_busy();
+        if in_use || !cx.stop_when_idle() {
+            if self.sessions.is_empty() {
+                cx.send_after(IDLE_EVICTION, UserMsg::Idle);
+            }
+        }
+    }
+
+    /// Starts the clock of eviction once the last session has gone.
+    pub(super) fn watch_idleness(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if self.sessions.is_empty() {
+            cx.send_after(IDLE_EVICTION, UserMsg::Idle);
+        }
+    }
+
+    // ---- Recording -----------------------------------------------------------------------------
+
+    /// Makes a change durable together with the others of this message. State in memory changes at
+    /// once; whatever leaves the user from now on waits for the commit.
+    pub(crate) fn record(&mut self, record: Record) {
+        self.records.push(record);
+    }
+
+    /// Ends the handling of a message: hands its records over and puts its effects behind them.
+    fn settle(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let origin = mem::take(&mut self.origin);
+        if self.records.is_empty() {
+            if !self.effects.is_empty() {
+                self.barrier.follow(&mut self.effects);
+            }
+            return;
+        }
+        let records = mem::take(&mut self.records);
+        let ticket = self.barrier.next_ticket();
+        let range = self.home.place.range(&self.name);
+        match self.home.journal.append(cx, range, records, ticket) {
+            Ok(()) => {
+                self.barrier.push(ticket, origin, mem::take(&mut self.effects));
+                if self.barrier.is_full() {
+                    cx.hold();
+                }
+            }
+            Err(error) => {
+                self.effects.clear();
+                self.append_failed(origin, error, cx);
+            }
+        }
+    }
+
+    fn decided(
+        &mut self,
+        ticket: crate::journal::Ticket,
+        result: Result<(), AppendError>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let was_full = self.barrier.is_full();
+        let (effects, origin) = self.barrier.decide(ticket, result.is_ok());
+        if let Err(error) = result {
+            self.append_failed(origin, error, cx);
+        }
+        for effect in effects {
+            self.perform(effect, cx);
+        }
+        if self.stale && self.barrier.is_open() {
+            self.stale = false;
+            self.load(cx);
+        } else if was_full && !self.stale {
+            cx.release();
+        }
+    }
+
+    /// Design rule 6: what was not saved is dropped and the state comes back from the store. The
+    /// mailbox is held from here until it is loaded, so that nobody sees the difference.
+    fn append_failed(&mut self, origin: Origin, error: AppendError, cx: &mut Context<'_, UserMsg>) {
+        tracing::warn!(user = %self.name, ?error, "a change could not be made durable");
+        cx.hold();
+        self.stale = true;
+        let error = error.to_stanza_error();
+        match origin {
+            Origin::Nobody => {}
+            Origin::Session(conn, frame) => {
+                if let Some(reply) = xmpp::error::reply(&frame, &error) {
+                    self.perform_write(conn, cx, |out| out.extend_from_slice(reply.as_bytes()));
+                }
+                let _ = self.home.io.credit(cx, conn, 1);
+            }
+            Origin::Other(frame) => {
+                if let (Some(reply), Some(from)) = (xmpp::error::reply(&frame, &error), frame.attr("from")) {
+                    let (bare, resource) = crate::address::split(&from);
+                    let delivery = Delivery { resource: resource.map(Into::into), frame: reply };
+                    self.home.send(cx, bare, UserMsg::Deliver(delivery), false);
+                }
+            }
+        }
+        if self.barrier.is_open() {
+            self.stale = false;
+            self.load(cx);
+        }
+    }
+
+    // ---- Sending -------------------------------------------------------------------------------
+
+    fn may_leave(&self) -> bool {
+        self.records.is_empty() && self.barrier.is_open()
+    }
+
+    /// Lets an effect leave, after everything that it depends on is durable.
+    pub(crate) fn emit(&mut self, effect: Effect, cx: &mut Context<'_, UserMsg>) {
+        if self.may_leave() {
+            self.perform(effect, cx);
+        } else {
+            self.effects.push(effect);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect, cx: &mut Context<'_, UserMsg>) {
+        match effect {
+            Effect::Write(conn, bytes) => {
+                self.perform_write(conn, cx, |out| out.extend_from_slice(&bytes));
+            }
+            Effect::Control(conn, control) => {
+                let _ = self.home.io.control(cx, conn, control);
+            }
+            Effect::Forward { to, delivery, activate } => {
+                self.send_on(&to, delivery, activate, cx);
+            }
+            Effect::Probe { to, from } => {
+                self.home.send(cx, &to, UserMsg::Probe { from }, false);
+            }
+            Effect::Answer(reply, answer) => reply.send(cx, answer),
+            Effect::Credit(conn) => {
+                let _ = self.home.io.credit(cx, conn, 1);
+            }
+            Effect::Stop => self.end(cx),
+        }
+    }
+
+    fn perform_write(
+        &mut self,
+        conn: ConnRef,
+        cx: &mut Context<'_, UserMsg>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        // A connection that is gone has said so already or is about to: its session ends then.
+        let _ = self.home.io.with_out(cx, conn, write);
+    }
+
+    /// Writes bytes to one of the user's connections.
+    pub(crate) fn write(
+        &mut self,
+        conn: ConnRef,
+        cx: &mut Context<'_, UserMsg>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if self.may_leave() {
+            self.perform_write(conn, cx, write);
+        } else {
+            let mut bytes = Vec::new();
+            write(&mut bytes);
+            self.effects.push(Effect::Write(conn, bytes));
+        }
+    }
+
+    /// Writes a stanza to one of the user's connections as it is.
+    pub(crate) fn write_frame(
+        &mut self,
+        conn: ConnRef,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        self.write(conn, cx, |out| out.extend_from_slice(frame.as_bytes()));
+    }
+
+    /// Writes presence; what was broadcast gets this user's address as its `to` only here, so that
+    /// one frame serves every contact.
+    pub(super) fn write_presence(
+        &mut self,
+        conn: ConnRef,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if frame.attr_raw("to").is_some() {
+            return self.write_frame(conn, frame, cx);
+        }
+        let name = Name::clone(&self.name);
+        self.write(conn, cx, |out| frame.write_readdressed(out, None, Some(&name)));
+    }
+
+    /// Sends a stanza to another account of this server. Without `activate`, an account that is not
+    /// loaded does not get it.
+    pub(super) fn forward(
+        &mut self,
+        bare: &str,
+        delivery: Delivery,
+        activate: bool,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if self.may_leave() {
+            self.send_on(bare, delivery, activate, cx);
+        } else {
+            self.effects.push(Effect::Forward { to: bare.into(), delivery, activate });
+        }
+    }
+
+    fn send_on(
+        &mut self,
+        bare: &str,
+        delivery: Delivery,
+        activate: bool,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let refused = self.home.send(cx, bare, UserMsg::Deliver(delivery), activate);
+        if let Some(UserMsg::Deliver(delivery)) = refused {
+            self.overloaded(&delivery.frame, cx);
+        }
+    }
+
+    /// The recipient's mailbox is full: the sender is told to try again (design section 5).
+    fn overloaded(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
+        let error = AppendError::Busy.to_stanza_error();
+        self.bounce_with(frame, &error, cx);
+    }
+}
+
+impl Actor for User {
+    type Msg = UserMsg;
+
+    fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if self.home.journal.is_settled(self.home.place.range(&self.name)) {
+            self.load(cx);
+        } else {
+            // An earlier life of this user may have appended something that is not decided yet:
+            // an empty append behind it tells when the store is up to date.
+            cx.hold();
+            self.stale = true;
+            let (ticket, range) = (self.barrier.next_ticket(), self.home.place.range(&self.name));
+            match self.home.journal.append(cx, range, Vec::new(), ticket) {
+                Ok(()) => self.barrier.push(ticket, Origin::Nobody, Vec::new()),
+                Err(_) => self.loaded(Err(store::StoreError::Busy), cx),
+            }
+        }
+    }
+
+    fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
+        match msg {
+            UserMsg::Stanza { conn, frame } => self.stanza(conn, frame, cx),
+            UserMsg::Deliver(delivery) => {
+                self.origin = Origin::Other(delivery.frame.clone());
+                self.deliver(delivery, cx);
+            }
+            UserMsg::Probe { from } => self.probed(&from, cx),
+            UserMsg::Credentials { conn } => self.credentials_wanted(conn, cx),
+            UserMsg::LoginEnded { ok } => self.login.ended(ok),
+            UserMsg::Keys { conn, keys } => {
+                let _ = self.home.io.control(cx, conn, crate::c2s::Control::Keys(*keys));
+            }
+            UserMsg::NextLogin => self.next_login(cx),
+            UserMsg::Bind { conn, resource } => self.bind(conn, resource, cx),
+            UserMsg::Started { conn } => self.session_started(conn),
+            UserMsg::Closed { conn } => self.session_closed(conn, cx),
+            UserMsg::Loaded(state) => self.loaded(*state, cx),
+            UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
+            UserMsg::Page(page) => self.page_read(*page, cx),
+            UserMsg::Answer(answer) => self.late_answer(*answer, cx),
+            UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),
+            UserMsg::Idle => self.idle(cx),
+        }
+        self.settle(cx);
+    }
+
+    fn stopped(&mut self, reason: &actor::Reason, cx: &mut Context<'_, UserMsg>) {
+        // A crash ends this user's streams and nobody else's (design rule 8).
+        for session in mem::take(&mut self.sessions) {
+            let control = crate::c2s::Control::Abort(match reason {
+                actor::Reason::Normal | actor::Reason::Shutdown => crate::c2s::Abort::Shutdown,
+                _ => crate::c2s::Abort::Crash,
+            });
+            let _ = self.home.io.control(cx, session.conn, control);
+        }
+    }
+}
