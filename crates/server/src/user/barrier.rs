@@ -40,6 +40,8 @@ pub enum Effect {
     Answer(Reply<AdminAnswer>, AdminAnswer),
     /// Room in a connection's window for one more stanza.
     Credit(ConnRef),
+    /// The next page of pending messages is read.
+    ReadPage,
     /// The user ends its actor: its account is gone.
     Stop,
 }

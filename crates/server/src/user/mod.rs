@@ -278,6 +278,7 @@ impl User {
             Effect::Credit(conn) => {
                 let _ = self.home.io.credit(cx, conn, 1);
             }
+            Effect::ReadPage => self.read_page(cx),
             Effect::Stop => self.end(cx),
         }
     }

@@ -1,0 +1,206 @@
+//! IQ stanzas that the server answers (RFC 6120 section 8.2.3): finds the module of the payload's
+//! namespace, and writes its answer. Knows no extension by itself.
+
+use actor::Context;
+use net::ConnRef;
+use xml::Frame;
+use xml::build::Writer;
+use xmpp::error::{Condition, StanzaError};
+
+use crate::message::UserMsg;
+use crate::modules;
+use crate::user::User;
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub enum Asker {
+    /// A session of the account itself.
+    Owner(ConnRef),
+    /// Somebody else, by full address, who sees the account's presence or not.
+    Other {
+        /// Whether the account lets them see its presence.
+        is_subscriber: bool,
+    },
+}
+
+impl Asker {
+    /// Whether it is the account's owner.
+    pub fn is_owner(&self) -> bool {
+        matches!(self, Asker::Owner(_))
+    }
+
+    /// The owner's connection.
+    pub fn conn(&self) -> Option<ConnRef> {
+        match self {
+            Asker::Owner(conn) => Some(*conn),
+            Asker::Other { .. } => None,
+        }
+    }
+}
+
+/// One question.
+pub struct Request<'a> {
+    /// The whole stanza.
+    pub frame: &'a Frame,
+    /// Its one child.
+    pub payload: xml::Child<'a>,
+    /// `type='set'` rather than `get`.
+    pub is_set: bool,
+    /// Who asks.
+    pub asker: Asker,
+}
+
+impl Request<'_> {
+    /// The payload as a tree; `bad-request` if it is beyond what the tree parser takes.
+    ///
+    /// # Errors
+    /// `bad-request`.
+    pub fn tree(&self) -> Result<minidom::Element, StanzaError> {
+        self.payload
+            .to_xml()
+            .parse()
+            .map_err(|_| StanzaError::new(Condition::BadRequest))
+    }
+}
+
+/// What a module answers.
+pub enum Answer {
+    /// `type='result'` with this payload, empty for none.
+    Result(Vec<u8>),
+    /// `type='error'`.
+    Error(StanzaError),
+    /// The answer comes later, by [`UserMsg::Answer`].
+    Later,
+}
+
+impl From<StanzaError> for Answer {
+    fn from(error: StanzaError) -> Self {
+        Answer::Error(error)
+    }
+}
+
+impl From<Result<Vec<u8>, StanzaError>> for Answer {
+    fn from(result: Result<Vec<u8>, StanzaError>) -> Self {
+        result.map_or_else(Answer::Error, Answer::Result)
+    }
+}
+
+impl Answer {
+    /// An error by its condition alone.
+    pub fn error(condition: Condition) -> Self {
+        Answer::Error(StanzaError::new(condition))
+    }
+
+    /// A result without a payload.
+    pub fn done() -> Self {
+        Answer::Result(Vec::new())
+    }
+}
+
+/// An answer that had to wait, with the question it belongs to.
+pub struct LateAnswer {
+    /// The question.
+    pub frame: Frame,
+    /// The owner's connection, or `None` if somebody else asked.
+    pub conn: Option<ConnRef>,
+    /// The answer.
+    pub answer: Result<Vec<u8>, StanzaError>,
+}
+
+/// The one child of a request (RFC 6120 section 8.2.3 rule 3, checked at the edge).
+pub fn payload(frame: &Frame) -> Option<xml::Child<'_>> {
+    frame.children().next()
+}
+
+/// `<iq type='result'>` for a request, its addresses swapped.
+pub fn result(request: &Frame, payload: &[u8]) -> Frame {
+    let mut bytes = Vec::with_capacity(payload.len() + 128);
+    let mut writer = Writer::new(&mut bytes);
+    writer.open("iq").attr("type", "result");
+    for (theirs, ours) in [("id", "id"), ("from", "to"), ("to", "from")] {
+        if let Some(value) = request.attr(theirs) {
+            writer.attr(ours, &value);
+        }
+    }
+    writer.raw(payload);
+    writer.close();
+    // Invariant: payloads come from the same writer or from a stored, parsed element.
+    Frame::parse(bytes).expect("a written element parses")
+}
+
+impl User {
+    /// A session asks its own account.
+    pub(crate) fn answer_own_iq(
+        &mut self,
+        conn: ConnRef,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let answer = self.ask_module(frame, Asker::Owner(conn), cx);
+        if let Some(reply) = reply_of(frame, answer) {
+            self.write_frame(conn, &reply, cx);
+        }
+    }
+
+    /// Somebody else asks this account (RFC 6121 section 8.5.2.1.3).
+    pub(crate) fn answer_iq_of_other(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
+        let from = frame.attr("from").map(|from| from.into_owned()).unwrap_or_default();
+        let bare = crate::address::bare(&from);
+        let is_own = bare == &*self.name;
+        let asker = Asker::Other { is_subscriber: is_own || self.is_subscriber(bare) };
+        let answer = self.ask_module(frame, asker, cx);
+        if let Some(reply) = reply_of(frame, answer) {
+            self.return_to_sender(frame, reply, cx);
+        }
+    }
+
+    fn ask_module(
+        &mut self,
+        frame: &Frame,
+        asker: Asker,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Answer {
+        let Some(payload) = payload(frame) else {
+            return Answer::error(Condition::BadRequest);
+        };
+        let is_set = frame.attr_raw("type") == Some("set");
+        match modules::for_account(payload.name(), payload.ns()) {
+            Some(handler) => handler(self, &Request { frame, payload, is_set, asker }, cx),
+            None => Answer::error(Condition::ServiceUnavailable),
+        }
+    }
+
+    /// An answer that had to wait has come.
+    pub(crate) fn late_answer(&mut self, late: LateAnswer, cx: &mut Context<'_, UserMsg>) {
+        let Some(reply) = reply_of(&late.frame, Answer::from(late.answer)) else { return };
+        match late.conn {
+            Some(conn) => self.write_frame(conn, &reply, cx),
+            None => self.return_to_sender(&late.frame, reply, cx),
+        }
+    }
+
+    /// Asks the store on behalf of a request; the answer leaves when it has come.
+    pub(crate) fn ask_store(
+        &mut self,
+        request: &Request<'_>,
+        cx: &mut Context<'_, UserMsg>,
+        job: impl FnOnce(&store::Store) -> Result<Vec<u8>, StanzaError> + Send + 'static,
+    ) -> Answer {
+        let (frame, conn) = (request.frame.clone(), request.asker.conn());
+        let store = self.home.store.clone();
+        let read = move || Box::new(LateAnswer { frame, conn, answer: job(&store) });
+        match cx.blocking(&self.home.reads, read, UserMsg::Answer) {
+            Ok(()) => Answer::Later,
+            Err(_) => Answer::error(Condition::ResourceConstraint),
+        }
+    }
+}
+
+/// The stanza that carries an answer.
+pub fn reply_of(request: &Frame, answer: Answer) -> Option<Frame> {
+    match answer {
+        Answer::Result(payload) => Some(result(request, &payload)),
+        Answer::Error(error) => xmpp::error::reply(request, &error),
+        Answer::Later => None,
+    }
+}
