@@ -1,0 +1,336 @@
+//! Records: the durable changes that state is made of, and the plain types they carry. Owns their
+//! versioned encoding and what makes a record acceptable; how a record changes state is `apply`.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use stdx::time::Timestamp;
+
+use crate::limits::{PRIVATE_NAME_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX};
+
+/// Position of an entry in its entity's log. Assigned by the entity's home, strictly increasing from
+/// 1, never reused, not even after the account was removed and created again.
+pub type Seq = u64;
+
+/// The encoding version that [`Record::encode`] writes, its leading byte.
+pub const RECORD_VERSION: u8 = 1;
+
+/// One durable change of one entity. `user` is its normalised bare address.
+///
+/// Records other than [`Record::AccountPut`] change nothing while the account does not exist: a record
+/// that races with a removal leaves no residue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Record {
+    /// Creates the account or replaces its credentials and flags.
+    AccountPut {
+        /// Whose account.
+        user: String,
+        /// The account as it is from now on.
+        account: Account,
+    },
+    /// Removes the account with its roster, blocklist, vCard, private storage and log. What stays is the
+    /// next sequence number of its log.
+    AccountRemove {
+        /// Whose account.
+        user: String,
+    },
+    /// Adds or replaces one roster item.
+    RosterPut {
+        /// Whose roster.
+        user: String,
+        /// The roster's version from now on.
+        version: u64,
+        /// The item, identified by its address.
+        item: RosterItem,
+    },
+    /// Removes one roster item; the version changes even if there is none.
+    RosterRemove {
+        /// Whose roster.
+        user: String,
+        /// The roster's version from now on.
+        version: u64,
+        /// Address of the item.
+        contact: String,
+    },
+    /// Replaces the whole roster (import).
+    RosterReplace {
+        /// Whose roster.
+        user: String,
+        /// The roster as it is from now on. Of items with the same address the last one counts.
+        roster: Roster,
+    },
+    /// Replaces the blocklist (XEP-0191).
+    BlocklistPut {
+        /// Whose blocklist.
+        user: String,
+        /// The blocked addresses, in the order in which they are shown.
+        blocked: Vec<String>,
+    },
+    /// Remembers when the user was last here (XEP-0012).
+    LastActivity {
+        /// Who.
+        user: String,
+        /// When the last session ended.
+        #[serde(with = "millis")]
+        at: Timestamp,
+        /// The status text of the last unavailable presence.
+        status: String,
+    },
+    /// Replaces the vCard (XEP-0054); empty `xml` removes it.
+    VCardPut {
+        /// Whose vCard.
+        user: String,
+        /// The `<vCard/>` element.
+        xml: Vec<u8>,
+        /// SHA-1 of the photo in lower-case hex (XEP-0153), empty without a photo.
+        photo_hash: String,
+    },
+    /// Replaces one item of private storage (XEP-0049); empty `xml` removes it.
+    PrivatePut {
+        /// Whose storage.
+        user: String,
+        /// Namespace of the stored element.
+        ns: String,
+        /// Name of the stored element.
+        name: String,
+        /// The element.
+        xml: Vec<u8>,
+    },
+    /// Appends to the user's log. An entry whose `seq` was given out before changes nothing.
+    LogAppend {
+        /// Whose log.
+        user: String,
+        /// The entry.
+        entry: LogEntry,
+    },
+    /// Drops all entries up to and including `through`: they were acknowledged.
+    LogTrim {
+        /// Whose log.
+        user: String,
+        /// Last entry to go.
+        through: Seq,
+    },
+}
+
+/// Why a record was refused before it touched anything. The party at fault is the caller.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The address is empty, too long or contains a NUL.
+    #[error("not an address that can be stored: {0:?}")]
+    Address(String),
+    /// A namespace or element name of private storage is too long or contains a NUL.
+    #[error("namespace or name of private storage is too long or contains a NUL")]
+    PrivateName,
+    /// A value is larger than [`VALUE_BYTES_MAX`].
+    #[error("value of {0} bytes is above the limit")]
+    TooLarge(usize),
+    /// A log entry without a sequence number (0).
+    #[error("log entry without a sequence number")]
+    NoSequence,
+    /// The encoding is of a newer version.
+    #[error("record of version {0}; this program reads up to {RECORD_VERSION}")]
+    Version(u8),
+    /// The bytes are no record.
+    #[error("undecodable record: {0}")]
+    Encoding(String),
+}
+
+impl Record {
+    /// The entity that this record changes.
+    pub fn user(&self) -> &str {
+        match self {
+            Record::AccountPut { user, .. }
+            | Record::AccountRemove { user }
+            | Record::RosterPut { user, .. }
+            | Record::RosterRemove { user, .. }
+            | Record::RosterReplace { user, .. }
+            | Record::BlocklistPut { user, .. }
+            | Record::LastActivity { user, .. }
+            | Record::VCardPut { user, .. }
+            | Record::PrivatePut { user, .. }
+            | Record::LogAppend { user, .. }
+            | Record::LogTrim { user, .. } => user,
+        }
+    }
+
+    /// Bytes for the journal of a cluster: a version byte, then postcard.
+    pub fn encode(&self) -> Vec<u8> {
+        crate::state::encode(RECORD_VERSION, self)
+    }
+
+    /// The inverse of [`Record::encode`].
+    ///
+    /// # Errors
+    /// [`RecordError::Version`] for a newer version, [`RecordError::Encoding`] for anything else.
+    pub fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
+        match bytes.split_first() {
+            Some((&RECORD_VERSION, body)) => {
+                postcard::from_bytes(body).map_err(|e| RecordError::Encoding(e.to_string()))
+            }
+            Some((&version, _)) if version > RECORD_VERSION => Err(RecordError::Version(version)),
+            _ => Err(RecordError::Encoding("no version byte".to_owned())),
+        }
+    }
+
+    /// Checks everything that the key and value layout relies on.
+    ///
+    /// # Errors
+    /// What is wrong with the record; it must not be applied then.
+    pub fn check(&self) -> Result<(), RecordError> {
+        let user = self.user();
+        if user.is_empty() || user.len() > USER_BYTES_MAX || user.contains('\0') {
+            return Err(RecordError::Address(user.chars().take(64).collect()));
+        }
+        let size = match self {
+            Record::AccountPut { .. } | Record::AccountRemove { .. } | Record::LogTrim { .. } => 0,
+            Record::RosterPut { item, .. } => item.size(),
+            Record::RosterRemove { contact, .. } => contact.len(),
+            Record::RosterReplace { roster, .. } => roster.items.iter().map(RosterItem::size).sum(),
+            Record::BlocklistPut { blocked, .. } => blocked.iter().map(|b| b.len() + 3).sum(),
+            Record::LastActivity { status, .. } => status.len(),
+            Record::VCardPut { xml, photo_hash, .. } => xml.len() + photo_hash.len(),
+            Record::PrivatePut { ns, name, xml, .. } => {
+                let bad = |part: &str| part.len() > PRIVATE_NAME_BYTES_MAX || part.contains('\0');
+                if bad(ns) || bad(name) {
+                    return Err(RecordError::PrivateName);
+                }
+                xml.len()
+            }
+            Record::LogAppend { entry, .. } => {
+                if entry.seq == 0 || entry.seq == Seq::MAX {
+                    return Err(RecordError::NoSequence);
+                }
+                entry.frame.len() + entry.from.len()
+            }
+        };
+        if size > VALUE_BYTES_MAX { Err(RecordError::TooLarge(size)) } else { Ok(()) }
+    }
+}
+
+/// Credentials and flags of one account. Passwords are kept only as SCRAM keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// When it was created.
+    #[serde(with = "millis")]
+    pub created: Timestamp,
+    /// A locked account cannot log in.
+    pub locked: bool,
+    /// Keys for each mechanism family.
+    pub scram: Vec<ScramKeys>,
+}
+
+/// What a server keeps of a password (RFC 5802 section 3).
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScramKeys {
+    /// The hash of the mechanism.
+    pub hash: ScramHash,
+    /// Iteration count of the derivation.
+    pub iterations: u32,
+    /// Salt of the derivation.
+    pub salt: Vec<u8>,
+    /// `StoredKey`.
+    pub stored_key: Vec<u8>,
+    /// `ServerKey`.
+    pub server_key: Vec<u8>,
+}
+
+impl fmt::Debug for ScramKeys {
+    /// Shows no key: accounts get into logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScramKeys")
+            .field("hash", &self.hash)
+            .field("iterations", &self.iterations)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Hash functions of the SCRAM family in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ScramHash {
+    /// SCRAM-SHA-1 (RFC 5802).
+    Sha1,
+    /// SCRAM-SHA-256 (RFC 7677).
+    Sha256,
+}
+
+/// A user's whole roster: one value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Roster {
+    /// Changes with every change of an item (RFC 6121 section 2.6).
+    pub version: u64,
+    /// Sorted by address, one item for each.
+    pub items: Vec<RosterItem>,
+}
+
+/// One contact of a roster, or a request that waits for an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RosterItem {
+    /// The contact's bare address.
+    pub jid: String,
+    /// Display name, empty if none.
+    pub name: String,
+    /// Group names.
+    pub groups: Vec<String>,
+    /// Subscription state (RFC 6121 section 2.1.2.5).
+    pub subscription: Subscription,
+    /// A request of ours is unanswered ("pending out").
+    pub ask: bool,
+    /// We approved a request before it came (RFC 6121 section 3.4).
+    pub approved: bool,
+    /// The item is shown to clients; false for a mere pending request.
+    pub listed: bool,
+    /// The contact's unanswered request ("pending in"): the `subscribe` stanza.
+    pub pending_in: Option<Vec<u8>>,
+}
+
+impl RosterItem {
+    /// About the number of bytes that the item takes in storage.
+    fn size(&self) -> usize {
+        let groups: usize = self.groups.iter().map(|group| group.len() + 3).sum();
+        self.jid.len() + self.name.len() + groups + self.pending_in.as_ref().map_or(0, Vec::len) + 16
+    }
+}
+
+/// Who sees whose presence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Subscription {
+    /// Nobody.
+    #[default]
+    None,
+    /// We see theirs.
+    To,
+    /// They see ours.
+    From,
+    /// Both.
+    Both,
+}
+
+/// One message in an entity's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// Where in the log.
+    pub seq: Seq,
+    /// When it was accepted.
+    #[serde(with = "millis")]
+    pub at: Timestamp,
+    /// The sender's full address.
+    pub from: String,
+    /// The stanza.
+    pub frame: Vec<u8>,
+    /// Meaning is the server's.
+    pub flags: u32,
+}
+
+/// Timestamps are stored as signed milliseconds.
+pub(crate) mod millis {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use stdx::time::Timestamp;
+
+    pub(crate) fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_i64(at.as_millis())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+        i64::deserialize(from).map(Timestamp::from_millis)
+    }
+}
