@@ -1,0 +1,336 @@
+//! The matrix: every script, over every transport, on every variant of the server.
+//!
+//! One server runs per variant and per set of `[server]` keys, and it is started when its first
+//! play begins. `ROOST_SCRIPTS_AGAINST=PLAIN,TLS` plays against a server that runs already at these
+//! two addresses, with the accounts that `ROOST_SCRIPTS_ACCOUNTS=FILE` makes this write to a file.
+
+use crate::client::Address;
+use crate::play::{self, House, Setting};
+use crate::roost::{Account, Roost, Settings};
+use crate::script::{Script, Verb};
+use crate::transport::Kind;
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Plays that run at the same time; they mostly wait.
+const PLAYS_AT_ONCE: usize = 8;
+/// How long an answer may take. Generous: only a failing play waits that long.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// How long silence lasts on a server without delays.
+const SILENCE: Duration = Duration::from_millis(120);
+
+/// A way to run the server, beside the usual one.
+#[derive(Clone, Copy, Debug)]
+struct Variant {
+    name: &'static str,
+    settings: &'static [(&'static str, &'static str)],
+    transports: &'static [Kind],
+    /// Added to the time that silence must last.
+    delay: Duration,
+}
+
+const VARIANTS: [Variant; 3] = [
+    Variant {
+        name: "usual",
+        settings: &[],
+        transports: &Kind::ALL,
+        delay: Duration::ZERO,
+    },
+    Variant {
+        name: "shards",
+        settings: &[("runtime.shards", "4"), ("runtime.hand_over", "false")],
+        transports: &[Kind::Tcp, Kind::DirectTls],
+        delay: Duration::ZERO,
+    },
+    Variant {
+        name: "slow-commits",
+        settings: &[("runtime.shards", "2"), ("debug.commit_delay_ms", "20")],
+        transports: &[Kind::Tcp],
+        delay: Duration::from_millis(120),
+    },
+];
+
+/// Runs the scripts of a folder as a test program with the usual arguments of one.
+#[must_use]
+pub fn main(folder: &Path) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(PLAYS_AT_ONCE);
+    let scripts = match load(folder) {
+        Ok(scripts) => scripts,
+        Err(why) => {
+            report(&why);
+            return ExitCode::FAILURE;
+        }
+    };
+    let troupe = Troupe::gather(&scripts);
+    if let Some(file) = std::env::var_os("ROOST_SCRIPTS_ACCOUNTS") {
+        let written = fs::write(file, troupe.account_list());
+        return if written.is_ok() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+    }
+    let conclusion = libtest_mimic::run(&arguments, troupe.trials());
+    let stopped = troupe.stop_all();
+    if let Err(why) = &stopped {
+        report(why);
+    }
+    if stopped.is_ok() {
+        conclusion.exit_code()
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+#[allow(clippy::print_stderr)] // This is a test program's own output.
+fn report(why: &str) {
+    eprintln!("{why}");
+}
+
+/// Reads every `*.xmpp` file of a folder, in order of name.
+fn load(folder: &Path) -> Result<Vec<Arc<Script>>, String> {
+    let entries = fs::read_dir(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let mut scripts = Vec::new();
+    for path in paths {
+        if path.extension().is_none_or(|extension| extension != "xmpp") {
+            continue;
+        }
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let text = fs::read_to_string(&path).map_err(|why| format!("{name}: {why}"))?;
+        scripts.push(Arc::new(Script::parse(&name, &text)?));
+    }
+    if scripts.is_empty() {
+        return Err(format!("no scripts in {}", folder.display()));
+    }
+    Ok(scripts)
+}
+
+/// Every performance to be, and the houses they play in.
+struct Troupe {
+    performances: Vec<Performance>,
+    houses: BTreeMap<HouseKey, Arc<SharedHouse>>,
+}
+
+type HouseKey = (usize, Vec<String>, Option<String>);
+
+struct Performance {
+    name: String,
+    script: Arc<Script>,
+    setting: Setting,
+    house: Arc<SharedHouse>,
+}
+
+impl Troupe {
+    fn gather(scripts: &[Arc<Script>]) -> Self {
+        let external = external();
+        let mut houses: BTreeMap<HouseKey, SharedHouse> = BTreeMap::new();
+        let mut planned = Vec::new();
+        for (index, variant) in VARIANTS.iter().enumerate() {
+            for (number, script) in scripts.iter().enumerate() {
+                let is_plain = script.server.is_empty() && !needs_own_server(script);
+                if external.is_some() && (index > 0 || !is_plain) {
+                    continue;
+                }
+                for kind in variant
+                    .transports
+                    .iter()
+                    .filter(|k| script.transports.contains(k))
+                {
+                    let key = format!("{}{number}", &kind.name()[..1 + kind.name().len() / 4]);
+                    let own = needs_own_server(script)
+                        .then(|| format!("{}/{}", kind.name(), script.name));
+                    let house_key = (index, script.server.iter().cloned().collect(), own);
+                    let house = houses
+                        .entry(house_key.clone())
+                        .or_insert_with(|| SharedHouse::new(variant, script, external));
+                    house.accounts.extend(play::accounts(script, &key));
+                    let setting = Setting {
+                        kind: *kind,
+                        key,
+                        patience: PATIENCE,
+                        silence: SILENCE + variant.delay,
+                    };
+                    let name = format!("{}::{}::{}", variant.name, kind.name(), script.name);
+                    planned.push((name, Arc::clone(script), setting, house_key));
+                }
+            }
+        }
+        let houses: BTreeMap<_, _> = houses
+            .into_iter()
+            .map(|(key, house)| (key, Arc::new(house)))
+            .collect();
+        let performances = planned
+            .into_iter()
+            .map(|(name, script, setting, key)| {
+                let house = Arc::clone(&houses[&key]);
+                Performance {
+                    name,
+                    script,
+                    setting,
+                    house,
+                }
+            })
+            .collect();
+        Self {
+            performances,
+            houses,
+        }
+    }
+
+    fn account_list(&self) -> String {
+        let accounts = self.houses.values().flat_map(|house| &house.accounts);
+        accounts
+            .map(|account| format!("{}\t{}\n", account.jid, account.password))
+            .collect()
+    }
+
+    fn trials(&self) -> Vec<Trial> {
+        let trial = |performance: &Performance| {
+            let script = Arc::clone(&performance.script);
+            let setting = performance.setting.clone();
+            let house = Arc::clone(&performance.house);
+            Trial::test(performance.name.clone(), move || {
+                house.open().map_err(Failed::from)?;
+                play::perform(&script, &setting, &*house).map_err(Failed::from)
+            })
+        };
+        self.performances.iter().map(trial).collect()
+    }
+
+    fn stop_all(&self) -> Result<(), String> {
+        let failures: Vec<String> = self
+            .houses
+            .values()
+            .filter_map(|house| house.close().err())
+            .collect();
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            Err(failures.join("\n"))
+        }
+    }
+}
+
+/// A play that restarts the server must not share it.
+fn needs_own_server(script: &Script) -> bool {
+    let is_restart = |verb: &Verb| matches!(verb, Verb::ServerRestarts | Verb::ServerIsKilled);
+    script.steps.iter().any(|step| is_restart(&step.verb))
+}
+
+fn external() -> Option<Address> {
+    let value = std::env::var("ROOST_SCRIPTS_AGAINST").ok()?;
+    let (plain, tls) = value.split_once(',')?;
+    Some(Address {
+        plain: plain.parse().ok()?,
+        tls: tls.parse().ok()?,
+    })
+}
+
+/// A server that several plays use, started by the first of them.
+struct SharedHouse {
+    settings: Settings,
+    accounts: Vec<Account>,
+    external: Option<Address>,
+    opened: OnceLock<Result<Address, String>>,
+    server: Mutex<Option<Roost>>,
+}
+
+impl SharedHouse {
+    fn new(variant: &Variant, script: &Script, external: Option<Address>) -> Self {
+        let mut settings: Settings = variant
+            .settings
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        for line in &script.server {
+            if let Some((key, value)) = line.split_once('=') {
+                settings.insert(key.trim().to_owned(), value.trim().to_owned());
+            }
+        }
+        Self {
+            settings,
+            accounts: Vec::new(),
+            external,
+            opened: OnceLock::new(),
+            server: Mutex::new(None),
+        }
+    }
+
+    fn open(&self) -> Result<Address, String> {
+        let start = || match self.external {
+            Some(address) => Ok(address),
+            None => {
+                let server = Roost::start(&self.settings, &self.accounts)?;
+                let address = server.address();
+                *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+                Ok(address)
+            }
+        };
+        self.opened.get_or_init(start).clone()
+    }
+
+    fn close(&self) -> Result<(), String> {
+        match self
+            .server
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_mut()
+        {
+            Some(server) => server.stop(),
+            None => Ok(()),
+        }
+    }
+
+    fn with_server<T>(
+        &self,
+        work: impl FnOnce(&mut Roost) -> Result<T, String>,
+    ) -> Result<T, String> {
+        match self
+            .server
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_mut()
+        {
+            Some(server) => work(server),
+            None => Err("this server is not ours".to_owned()),
+        }
+    }
+}
+
+impl House for SharedHouse {
+    fn address(&self) -> Address {
+        match self.opened.get() {
+            Some(Ok(address)) => *address,
+            // Invariant: a play begins only after `open` succeeded.
+            _ => unreachable!("the house is not open"),
+        }
+    }
+
+    fn operate(&self, command: &str) -> Result<(), String> {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        self.with_server(|server| server.run(&words).map(drop))
+    }
+
+    fn restart(&self, is_killed: bool) -> Result<(), String> {
+        self.with_server(|server| {
+            if is_killed {
+                server.kill()?;
+            } else {
+                server.stop()?;
+            }
+            server.start_again()
+        })
+    }
+}
