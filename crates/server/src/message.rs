@@ -82,6 +82,15 @@ pub enum UserMsg {
         /// The answer.
         keys: Box<crate::c2s::Keys>,
     },
+    /// The keys of a new password have been derived (XEP-0077 section 3.3).
+    NewPassword {
+        /// The request.
+        frame: Frame,
+        /// Who made it.
+        conn: Option<ConnRef>,
+        /// Its keys, one for each hash.
+        scram: Vec<store::ScramKeys>,
+    },
     /// The next paced login attempt may be answered.
     NextLogin,
     /// The user has been idle for a while.

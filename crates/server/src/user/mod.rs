@@ -402,6 +402,9 @@ impl Actor for User {
             UserMsg::Keys { conn, keys } => {
                 let _ = self.home.io.control(cx, conn, crate::c2s::Control::Keys(*keys));
             }
+            UserMsg::NewPassword { frame, conn, scram } => {
+                self.password_derived(&frame, conn, scram, cx);
+            }
             UserMsg::NextLogin => self.next_login(cx),
             UserMsg::Bind { conn, resource } => self.bind(conn, resource, cx),
             UserMsg::Started { conn } => self.session_started(conn),

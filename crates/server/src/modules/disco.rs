@@ -1,0 +1,153 @@
+//! XEP-0030 Service Discovery 2.5.0 and XEP-0115 Entity Capabilities 1.6.0 for the server itself:
+//! what the modules announce, gathered, and its hash for the stream features.
+
+use actor::Context;
+use xml::build::Writer;
+use xmpp::error::Condition;
+
+use super::{MODULES, Module, Xep};
+use crate::host::HostRequest;
+use crate::iq::{Answer, Asker, Request};
+use crate::message::UserMsg;
+use crate::user::User;
+
+const NS_INFO: &str = "http://jabber.org/protocol/disco#info";
+const NS_ITEMS: &str = "http://jabber.org/protocol/disco#items";
+const NS_CAPS: &str = "http://jabber.org/protocol/caps";
+
+/// The node under which the server announces its capabilities (XEP-0115 section 4).
+pub const CAPS_NODE: &str = "https://roost.im/";
+
+pub(super) const MODULE: Module = Module {
+    xeps: &[
+        Xep {
+            number: 30,
+            name: "Service Discovery",
+            version: "2.5.0",
+            note: "Of domains and, for subscribers, of accounts.",
+        },
+        Xep {
+            number: 115,
+            name: "Entity Capabilities",
+            version: "1.6.0",
+            note: "The server's own, in its stream features.",
+        },
+    ],
+    host_features: &[NS_INFO, NS_ITEMS, NS_CAPS],
+    account_features: &[NS_INFO, NS_ITEMS],
+    account: &[("query", NS_INFO, account_info), ("query", NS_ITEMS, account_items)],
+    host: &[("query", NS_INFO, host_info), ("query", NS_ITEMS, host_items)],
+};
+
+const HOST_IDENTITY: (&str, &str, &str) = ("server", "im", "Roost");
+
+fn host_features() -> Vec<&'static str> {
+    let mut features: Vec<_> = MODULES.iter().flat_map(|module| module.host_features).copied().collect();
+    features.sort_unstable();
+    features.dedup();
+    features
+}
+
+/// The verification string of XEP-0115 section 5.1, SHA-1 in Base64.
+pub fn caps_hash() -> String {
+    let (category, kind, name) = HOST_IDENTITY;
+    let mut text = format!("{category}/{kind}//{name}<");
+    for feature in host_features() {
+        text.push_str(feature);
+        text.push('<');
+    }
+    xmpp::sasl::sha1_base64(text.as_bytes())
+}
+
+/// The `<c/>` element of the stream features (XEP-0115 section 6.3).
+pub fn caps_element() -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out);
+    writer.open("c").attr("xmlns", NS_CAPS).attr("hash", "sha-1");
+    writer.attr("node", CAPS_NODE).attr("ver", &caps_hash());
+    writer.close();
+    out
+}
+
+fn host_info(request: &HostRequest<'_>) -> Answer {
+    if request.is_set {
+        return Answer::error(Condition::NotAllowed);
+    }
+    let node = request.payload.attr("node").map(|node| node.into_owned());
+    let own = format!("{CAPS_NODE}#{}", caps_hash());
+    if node.as_ref().is_some_and(|node| *node != own) {
+        return Answer::error(Condition::ItemNotFound);
+    }
+    let mut features = host_features();
+    if request.home.options.registration_enabled {
+        features.push("jabber:iq:register");
+    }
+    info(node.as_deref(), HOST_IDENTITY, &features)
+}
+
+fn host_items(request: &HostRequest<'_>) -> Answer {
+    items(request.is_set, request.payload.attr("node").is_some())
+}
+
+fn account_info(_user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) -> Answer {
+    if let Some(refusal) = refuse_strangers(request) {
+        return refusal;
+    }
+    if request.is_set {
+        return Answer::error(Condition::NotAllowed);
+    }
+    if request.payload.attr("node").is_some() {
+        return Answer::error(Condition::ItemNotFound);
+    }
+    let mut features: Vec<_> =
+        MODULES.iter().flat_map(|module| module.account_features).copied().collect();
+    features.sort_unstable();
+    info(None, ("account", "registered", ""), &features)
+}
+
+fn account_items(
+    _user: &mut User,
+    request: &Request<'_>,
+    _cx: &mut Context<'_, UserMsg>,
+) -> Answer {
+    refuse_strangers(request)
+        .unwrap_or_else(|| items(request.is_set, request.payload.attr("node").is_some()))
+}
+
+/// Section 8: those without a subscription must not learn whether the account exists.
+fn refuse_strangers(request: &Request<'_>) -> Option<Answer> {
+    matches!(request.asker, Asker::Other { is_subscriber: false })
+        .then(|| Answer::error(Condition::ServiceUnavailable))
+}
+
+fn info(node: Option<&str>, identity: (&str, &str, &str), features: &[&str]) -> Answer {
+    let (category, kind, name) = identity;
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out);
+    writer.open("query").attr("xmlns", NS_INFO);
+    if let Some(node) = node {
+        writer.attr("node", node);
+    }
+    writer.open("identity").attr("category", category).attr("type", kind);
+    if !name.is_empty() {
+        writer.attr("name", name);
+    }
+    writer.close();
+    for feature in features {
+        writer.open("feature").attr("var", feature).close();
+    }
+    writer.close();
+    Answer::Result(out)
+}
+
+fn items(is_set: bool, has_node: bool) -> Answer {
+    if is_set {
+        return Answer::error(Condition::NotAllowed);
+    }
+    if has_node {
+        return Answer::error(Condition::ItemNotFound);
+    }
+    let mut out = Vec::new();
+    Writer::new(&mut out).open("query").attr("xmlns", NS_ITEMS).close();
+    Answer::Result(out)
+}

@@ -1,0 +1,105 @@
+//! Protocol extensions, one file each. A file declares in one table what it is, what it announces
+//! and what it answers; this file only puts the tables together.
+
+pub mod blocking;
+pub mod disco;
+pub mod last_activity;
+pub mod offline;
+pub mod ping;
+pub mod private_storage;
+pub mod register;
+pub mod roster;
+pub mod time;
+pub mod vcard;
+pub mod version;
+
+use actor::Context;
+
+use crate::host::HostRequest;
+use crate::iq::{Answer, Request};
+use crate::message::UserMsg;
+use crate::user::User;
+
+/// An extension as `docs/xeps.md` lists it.
+#[derive(Clone, Copy, Debug)]
+pub struct Xep {
+    /// Number in the XSF's series; 0 for an RFC.
+    pub number: u16,
+    /// Name as its document has it.
+    pub name: &'static str,
+    /// The version that this code follows.
+    pub version: &'static str,
+    /// What is there and what is not.
+    pub note: &'static str,
+}
+
+/// Answers an IQ to an account.
+pub type AccountHandler = fn(&mut User, &Request<'_>, &mut Context<'_, UserMsg>) -> Answer;
+
+/// Answers an IQ to a domain.
+pub type HostHandler = fn(&HostRequest<'_>) -> Answer;
+
+/// What one file declares.
+pub struct Module {
+    /// The extensions that it implements.
+    pub xeps: &'static [Xep],
+    /// Features that the domain announces (XEP-0030).
+    pub host_features: &'static [&'static str],
+    /// Features that an account announces.
+    pub account_features: &'static [&'static str],
+    /// Payloads (element name, namespace) that an account answers.
+    pub account: &'static [(&'static str, &'static str, AccountHandler)],
+    /// Payloads that a domain answers.
+    pub host: &'static [(&'static str, &'static str, HostHandler)],
+}
+
+/// Every module.
+pub const MODULES: &[&Module] = &[
+    &blocking::MODULE,
+    &disco::MODULE,
+    &last_activity::MODULE,
+    &offline::MODULE,
+    &ping::MODULE,
+    &private_storage::MODULE,
+    &register::MODULE,
+    &roster::MODULE,
+    &time::MODULE,
+    &vcard::MODULE,
+    &version::MODULE,
+];
+
+/// Extensions that live below this crate, in the stream or in the connection.
+pub const BELOW: &[Xep] = &[
+    Xep {
+        number: 368,
+        name: "SRV records for XMPP over TLS",
+        version: "1.1.0",
+        note: "Direct TLS listeners (`listen_tls`), ALPN `xmpp-client`; the records are the operator's.",
+    },
+    Xep {
+        number: 440,
+        name: "SASL Channel-Binding Type Capability",
+        version: "0.4.0",
+        note: "`tls-exporter` (RFC 9266), over TLS 1.3.",
+    },
+];
+
+/// The handler of an IQ to an account.
+pub fn for_account(name: &str, ns: &str) -> Option<AccountHandler> {
+    let mut entries = MODULES.iter().flat_map(|module| module.account);
+    entries.find(|entry| entry.0 == name && entry.1 == ns).map(|entry| entry.2)
+}
+
+/// The handler of an IQ to a domain.
+pub fn for_host(name: &str, ns: &str) -> Option<HostHandler> {
+    let mut entries = MODULES.iter().flat_map(|module| module.host);
+    entries.find(|entry| entry.0 == name && entry.1 == ns).map(|entry| entry.2)
+}
+
+/// Every extension with its file, by number: what `docs/xeps.md` is generated from.
+pub fn xeps() -> Vec<Xep> {
+    let mut all: Vec<Xep> =
+        MODULES.iter().flat_map(|module| module.xeps).chain(BELOW).copied().collect();
+    all.sort_by_key(|xep| xep.number);
+    all
+}

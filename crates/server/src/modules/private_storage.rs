@@ -1,0 +1,87 @@
+//! XEP-0049 Private XML Storage 1.2: one element for each name and namespace, for the owner's eyes.
+
+use actor::Context;
+use store::Record;
+use xml::build::Writer;
+use xmpp::error::{Condition, StanzaError};
+
+use super::{Module, Xep};
+use crate::iq::{Answer, Request};
+use crate::message::UserMsg;
+use crate::user::User;
+
+const NS: &str = "jabber:iq:private";
+
+/// Elements that one set may store.
+const ELEMENTS_MAX: usize = 16;
+
+pub(super) const MODULE: Module = Module {
+    xeps: &[Xep {
+        number: 49,
+        name: "Private XML Storage",
+        version: "1.2",
+        note: "Bounded by `limits.private_bytes_max` for each element.",
+    }],
+    host_features: &[],
+    account_features: &[NS],
+    account: &[("query", NS, query)],
+    host: &[],
+};
+
+fn query(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
+    if !request.asker.is_owner() {
+        return Answer::error(Condition::Forbidden);
+    }
+    if request.is_set { set(user, request) } else { get(user, request, cx) }
+}
+
+fn get(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
+    let mut elements = request.payload.children();
+    let (Some(element), None) = (elements.next(), elements.next()) else {
+        // Section 3: exactly one element names what is wanted.
+        return Answer::error(Condition::BadRequest);
+    };
+    let (name, ns) = (element.name().to_owned(), element.ns().to_owned());
+    let owner = user.name.clone();
+    user.ask_store(request, cx, move |store| {
+        let stored = store
+            .private(&owner, &ns, &name)
+            .map_err(|_| StanzaError::new(Condition::InternalServerError))?;
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        writer.open("query").attr("xmlns", NS);
+        match &stored {
+            Some(xml) => writer.raw(xml),
+            None => writer.open(&name).attr("xmlns", &ns).close(),
+        };
+        writer.close();
+        Ok(out)
+    })
+}
+
+fn set(user: &mut User, request: &Request<'_>) -> Answer {
+    let elements: Vec<_> = request.payload.children().collect();
+    if elements.is_empty() || elements.len() > ELEMENTS_MAX {
+        return Answer::error(Condition::BadRequest);
+    }
+    for element in &elements {
+        if matches!(element.ns(), "jabber:client" | NS | "") {
+            // Section 3: the element needs a namespace of its own.
+            return Answer::error(Condition::NotAcceptable);
+        }
+        if element.to_xml().len() > user.home.limits().private_bytes_max as usize {
+            return StanzaError::new(Condition::ResourceConstraint)
+                .with_text("The element is too large to be stored.")
+                .into();
+        }
+    }
+    for element in elements {
+        user.record(Record::PrivatePut {
+            user: user.name.to_string(),
+            ns: element.ns().to_owned(),
+            name: element.name().to_owned(),
+            xml: element.to_xml().into_bytes(),
+        });
+    }
+    Answer::done()
+}

@@ -1,0 +1,118 @@
+//! XEP-0077 In-Band Registration 2.4 for those who are logged in: a change of one's own password
+//! and the removal of one's own account. Registration of new accounts happens before a login, in
+//! `c2s.rs`, and only if the operator has enabled it.
+
+use actor::Context;
+use store::Record;
+use xml::build::Writer;
+use xmpp::error::{Condition, StanzaError};
+
+use super::{Module, Xep};
+use crate::address;
+use crate::c2s::Abort;
+use crate::iq::{Answer, Asker, Request};
+use crate::message::UserMsg;
+use crate::user::User;
+
+const NS: &str = "jabber:iq:register";
+
+pub(super) const MODULE: Module = Module {
+    xeps: &[Xep {
+        number: 77,
+        name: "In-Band Registration",
+        version: "2.4",
+        note: "Off by default and rate-limited; password change and account removal always.",
+    }],
+    host_features: &[],
+    account_features: &[NS],
+    account: &[("query", NS, query)],
+    host: &[],
+};
+
+fn query(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
+    let Asker::Owner(_) = request.asker else {
+        return Answer::error(Condition::Forbidden);
+    };
+    let query = match request.tree() {
+        Ok(query) => query,
+        Err(error) => return Answer::Error(error),
+    };
+    let local = address::local(&user.name).unwrap_or_default().to_owned();
+    if !request.is_set {
+        return form(&local);
+    }
+    if query.has_child("remove", NS) {
+        if query.children().count() != 1 {
+            return Answer::error(Condition::BadRequest);
+        }
+        user.remove_account(cx);
+        return Answer::done();
+    }
+    let text = |name| query.get_child(name, NS).map(minidom::Element::text);
+    match (text("username"), text("password")) {
+        (Some(name), Some(password)) if name.eq_ignore_ascii_case(&local) => {
+            change_password(user, request, &password, cx)
+        }
+        // Section 3.3: the name is one's own.
+        (Some(_), Some(_)) => Answer::error(Condition::NotAllowed),
+        _ => Answer::error(Condition::BadRequest),
+    }
+}
+
+fn form(local: &str) -> Answer {
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out);
+    writer.open("query").attr("xmlns", NS);
+    writer.open("registered").close();
+    writer.open("username").text(local).close();
+    writer.open("password").close();
+    writer.close();
+    Answer::Result(out)
+}
+
+/// Deriving keys takes milliseconds: a pool thread does it, and the answer waits for the commit.
+fn change_password(
+    user: &mut User,
+    request: &Request<'_>,
+    password: &str,
+    cx: &mut Context<'_, UserMsg>,
+) -> Answer {
+    let password = match xmpp::sasl::prepare_password(password) {
+        Ok(password) => password,
+        Err(_) => {
+            return StanzaError::new(Condition::NotAcceptable)
+                .with_text("This password is empty, too long or has characters that no password may have.")
+                .into();
+        }
+    };
+    let mut salt = vec![0; crate::c2s::SALT_BYTES];
+    cx.rng().fill(&mut salt);
+    let iterations = user.home.options.scram_iterations;
+    let (frame, conn) = (request.frame.clone(), request.asker.conn());
+    let derive = move || crate::c2s::derive_keys(&password, &salt, iterations);
+    let map = move |scram| UserMsg::NewPassword { frame, conn, scram };
+    match cx.blocking(&user.home.crypto, derive, map) {
+        Ok(()) => Answer::Later,
+        Err(_) => Answer::error(Condition::ResourceConstraint),
+    }
+}
+
+impl User {
+    /// The keys of a new password are there: stored, then the other sessions end, because whoever
+    /// changes a password may be shutting somebody out.
+    pub(crate) fn password_derived(
+        &mut self,
+        frame: &xml::Frame,
+        conn: Option<net::ConnRef>,
+        scram: Vec<store::ScramKeys>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        self.record(Record::PasswordPut { user: self.name.to_string(), scram });
+        self.forget_keys();
+        if let Some(conn) = conn {
+            let reply = crate::iq::result(frame, &[]);
+            self.write_frame(conn, &reply, cx);
+        }
+        self.end_sessions_except(conn, Abort::CredentialsChanged, cx);
+    }
+}

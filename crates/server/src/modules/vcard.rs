@@ -1,0 +1,92 @@
+//! XEP-0054 vcard-temp 1.3 and XEP-0153 vCard-Based Avatars 1.1: everybody may read a vCard, its
+//! owner may replace it, and presence carries the hash of its photo.
+
+use actor::Context;
+use base64::Engine as _;
+use store::Record;
+use xmpp::error::{Condition, StanzaError};
+
+use super::{Module, Xep};
+use crate::iq::{Answer, Request};
+use crate::message::UserMsg;
+use crate::user::User;
+
+const NS: &str = "vcard-temp";
+const EMPTY: &[u8] = b"<vCard xmlns='vcard-temp'/>";
+
+pub(super) const MODULE: Module = Module {
+    xeps: &[
+        Xep {
+            number: 54,
+            name: "vcard-temp",
+            version: "1.3",
+            note: "Bounded by `limits.vcard_bytes_max`.",
+        },
+        Xep {
+            number: 153,
+            name: "vCard-Based Avatars",
+            version: "1.1.1",
+            note: "The server keeps the photo's hash and adds it to presence that carries none.",
+        },
+    ],
+    host_features: &[],
+    account_features: &[NS],
+    account: &[("vCard", NS, vcard)],
+    host: &[],
+};
+
+fn vcard(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
+    if request.is_set { set(user, request) } else { get(user, request, cx) }
+}
+
+fn get(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
+    let (owner, by_owner) = (user.name.clone(), request.asker.is_owner());
+    user.ask_store(request, cx, move |store| match store.vcard(&owner) {
+        Ok(Some(xml)) => Ok(xml),
+        // Section 3.1: the owner gets an empty card, others learn that there is none.
+        Ok(None) if by_owner => Ok(EMPTY.to_vec()),
+        Ok(None) => Err(StanzaError::new(Condition::ItemNotFound)),
+        Err(_) => Err(StanzaError::new(Condition::InternalServerError)),
+    })
+}
+
+fn set(user: &mut User, request: &Request<'_>) -> Answer {
+    if !request.asker.is_owner() {
+        return Answer::error(Condition::Forbidden);
+    }
+    let xml = request.payload.to_xml();
+    if xml.len() > user.home.limits().vcard_bytes_max as usize {
+        return StanzaError::new(Condition::ResourceConstraint)
+            .with_text("The vCard is too large.")
+            .into();
+    }
+    let card = match request.tree() {
+        Ok(card) => card,
+        Err(error) => return Answer::Error(error),
+    };
+    let photo_hash = match photo(&card).map(|photo| photo_hash(&photo)) {
+        Some(Err(error)) => return Answer::Error(error),
+        Some(Ok(hash)) => hash,
+        None => String::new(),
+    };
+    user.photo_hash = photo_hash.as_str().into();
+    user.record(Record::VCardPut {
+        user: user.name.to_string(),
+        xml: xml.into_bytes(),
+        photo_hash,
+    });
+    Answer::done()
+}
+
+fn photo(card: &minidom::Element) -> Option<String> {
+    let data = card.get_child("PHOTO", NS)?.get_child("BINVAL", NS)?;
+    Some(data.text().split_whitespace().collect())
+}
+
+/// XEP-0153 section 3.1: SHA-1 of the decoded image, in lower-case hexadecimal.
+fn photo_hash(base64: &str) -> Result<String, StanzaError> {
+    let image = base64::engine::general_purpose::STANDARD.decode(base64).map_err(|_| {
+        StanzaError::new(Condition::BadRequest).with_text("The photo is not valid Base64.")
+    })?;
+    Ok(xmpp::sasl::sha1_hex(&image))
+}
