@@ -170,7 +170,7 @@ impl<'a> Play<'a> {
             }
             Verb::ReceivesNothing(name) => self.receive_nothing(name),
             Verb::ReceivesStreamError(name, conditions) => self.stream_error(name, conditions),
-            Verb::FailsToLogIn(name, condition) => self.fail_to_log_in(name, condition),
+            Verb::FailsToLogIn(name, conditions) => self.fail_to_log_in(name, conditions),
             Verb::IsClosed(name) => self.is_closed(name),
             Verb::Disconnects(name) => {
                 let ended = self.client(name)?.disconnect();
@@ -265,7 +265,7 @@ impl<'a> Play<'a> {
         })
     }
 
-    fn fail_to_log_in(&mut self, name: &str, condition: &str) -> Result<(), String> {
+    fn fail_to_log_in(&mut self, name: &str, conditions: &[String]) -> Result<(), String> {
         let identity = self.identity(name)?;
         let mut client = self.open(&identity)?;
         let outcome = client
@@ -273,9 +273,9 @@ impl<'a> Play<'a> {
             .and_then(|features| client.authenticate(&identity, &features));
         self.role(name)?.client = Some(client);
         match outcome? {
-            Err(refusal) if refusal == condition => Ok(()),
+            Err(refusal) if conditions.contains(&refusal) => Ok(()),
             Err(refusal) => Err(format!(
-                "refused with <{refusal}/>, not with <{condition}/>"
+                "refused with <{refusal}/>, not with {conditions:?}"
             )),
             Ok(()) => Err("the login succeeded".to_owned()),
         }

@@ -103,8 +103,8 @@ pub enum Verb {
     ReceivesNothing(String),
     /// `romeo receives stream error <a/> or <b/>`, and then the stream is closed.
     ReceivesStreamError(String, Vec<String>),
-    /// `romeo fails to log in with <not-authorized/>`.
-    FailsToLogIn(String, String),
+    /// `romeo fails to log in with <a/> or <b/>`.
+    FailsToLogIn(String, Vec<String>),
     /// `romeo is closed` by the server without a stream error.
     IsClosed(String),
     /// `romeo disconnects`: closes the stream and waits for the server to close it too.
@@ -321,14 +321,10 @@ fn verb(line: &str, block: Option<String>) -> Result<Verb, String> {
         };
     }
     if let Some(rest) = tail.strip_prefix("receives stream error ") {
-        let conditions = rest
-            .split(" or ")
-            .map(condition)
-            .collect::<Result<_, _>>()?;
-        return Ok(Verb::ReceivesStreamError(name, conditions));
+        return Ok(Verb::ReceivesStreamError(name, conditions(rest)?));
     }
     if let Some(rest) = tail.strip_prefix("fails to log in with ") {
-        return Ok(Verb::FailsToLogIn(name, condition(rest)?));
+        return Ok(Verb::FailsToLogIn(name, conditions(rest)?));
     }
     match (words.as_slice(), tail.as_str()) {
         ([a, "and", b, "are", "contacts"], _) => {
@@ -358,13 +354,16 @@ fn verb(line: &str, block: Option<String>) -> Result<Verb, String> {
     }
 }
 
-fn condition(text: &str) -> Result<String, String> {
-    let name = text
-        .trim()
-        .strip_prefix('<')
-        .and_then(|rest| rest.strip_suffix("/>"));
-    name.map(str::to_owned)
-        .ok_or(format!("'{text}' is not of the form <condition/>"))
+fn conditions(text: &str) -> Result<Vec<String>, String> {
+    let one = |word: &str| {
+        let name = word
+            .trim()
+            .strip_prefix('<')
+            .and_then(|rest| rest.strip_suffix("/>"));
+        name.map(str::to_owned)
+            .ok_or(format!("'{word}' is not of the form <condition/>"))
+    };
+    text.split(" or ").map(one).collect()
 }
 
 #[cfg(test)]

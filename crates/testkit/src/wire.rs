@@ -4,7 +4,7 @@
 
 use crate::tree::{Builder, Built};
 use rxml::error::EndOrError;
-use rxml::{Options, Parse, Parser, WithOptions};
+use rxml::{Event, Options, Parse, Parser, WithOptions};
 use std::collections::VecDeque;
 
 /// The longest run of text or the longest name that a test client reads.
@@ -39,7 +39,7 @@ impl StreamReader {
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), String> {
         loop {
             match self.parser.parse(&mut bytes, false) {
-                Ok(Some(event)) => self.ready.extend(self.builder.event(event)),
+                Ok(Some(event)) => self.take(event),
                 Ok(None) | Err(EndOrError::NeedMoreData) => return Ok(()),
                 Err(EndOrError::Error(error)) => {
                     let rest = String::from_utf8_lossy(bytes);
@@ -51,10 +51,31 @@ impl StreamReader {
         }
     }
 
+    fn take(&mut self, event: Event) {
+        let Some(built) = self.builder.event(event) else {
+            return;
+        };
+        // RFC 6120 section 6.4.6: after `<success/>` the next byte begins a new stream.
+        let is_restart = matches!(&built, Built::Element(element)
+            if element.is("urn:ietf:params:xml:ns:xmpp-sasl", "success"));
+        if is_restart {
+            self.parser = new_parser();
+            self.builder = Builder::default();
+        }
+        self.ready.push_back(built);
+    }
+
     /// The next complete item.
     pub fn next_item(&mut self) -> Option<Built> {
         self.ready.pop_front()
     }
+}
+
+fn new_parser() -> Parser {
+    Parser::with_options(Options {
+        max_token_length: TOKEN_BYTES_MAX,
+        ..Options::default()
+    })
 }
 
 #[cfg(test)]
@@ -76,6 +97,17 @@ mod tests {
             assert!(matches!(&items[2], Built::Element(iq) if iq.attr("id") == Some("b")));
             assert_eq!(items[3], Built::End);
         }
+    }
+
+    #[test]
+    fn a_new_stream_begins_right_after_success() {
+        let mut reader = StreamReader::default();
+        let bytes = "<s:stream xmlns:s='u' id='1'>\
+            <success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>\
+            <?xml version='1.0'?><s:stream xmlns:s='u' id='2'>";
+        reader.feed(bytes.as_bytes()).unwrap();
+        let items: Vec<_> = std::iter::from_fn(|| reader.next_item()).collect();
+        assert!(matches!(&items[2], Built::Root(root) if root.attr("id") == Some("2")));
     }
 
     #[test]
