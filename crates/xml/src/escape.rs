@@ -1,0 +1,108 @@
+//! Escaping of character data and attribute values. Values are always written in single quotes.
+
+/// Appends `text` as character data.
+pub fn text(out: &mut Vec<u8>, text: &str) {
+    escape(out, text, |byte| match byte {
+        b'&' => Some(b"&amp;"),
+        b'<' => Some(b"&lt;"),
+        b'>' => Some(b"&gt;"),
+        b'\r' => Some(b"&#xD;"),
+        _ => None,
+    });
+}
+
+/// Appends `value` as the inside of a single-quoted attribute.
+pub fn attr(out: &mut Vec<u8>, value: &str) {
+    escape(out, value, |byte| match byte {
+        b'&' => Some(b"&amp;"),
+        b'<' => Some(b"&lt;"),
+        b'>' => Some(b"&gt;"),
+        b'\'' => Some(b"&apos;"),
+        b'"' => Some(b"&quot;"),
+        b'\t' => Some(b"&#x9;"),
+        b'\n' => Some(b"&#xA;"),
+        b'\r' => Some(b"&#xD;"),
+        _ => None,
+    });
+}
+
+fn escape(out: &mut Vec<u8>, text: &str, entity: impl Fn(u8) -> Option<&'static [u8]>) {
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        if let Some(entity) = entity(*byte) {
+            out.extend_from_slice(&bytes[from..at]);
+            out.extend_from_slice(entity);
+            from = at + 1;
+        }
+    }
+    out.extend_from_slice(&bytes[from..]);
+}
+
+/// Undoes escaping in text that the parser has accepted; `None` if there is nothing to undo.
+pub(crate) fn unescape(raw: &str, is_attr: bool) -> Option<String> {
+    let special =
+        |byte: u8| byte == b'&' || byte == b'\r' || (is_attr && matches!(byte, b'\t' | b'\n'));
+    if !raw.bytes().any(special) {
+        return None;
+    }
+    let mut out = String::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(at) = rest.bytes().position(special) {
+        out.push_str(&rest[..at]);
+        let tail = &rest[at..];
+        rest = match tail.as_bytes()[0] {
+            b'&' => match tail.split_once(';') {
+                Some((entity, after)) => {
+                    out.extend(entity_char(&entity.as_bytes()[1..]));
+                    after
+                }
+                None => "",
+            },
+            // XML 1.0 section 2.11: a line end is one line feed.
+            b'\r' => {
+                out.push(if is_attr { ' ' } else { '\n' });
+                tail[1..].strip_prefix('\n').unwrap_or(&tail[1..])
+            }
+            // XML 1.0 section 3.3.3: white space in attributes becomes a space.
+            _ => {
+                out.push(' ');
+                &tail[1..]
+            }
+        };
+    }
+    out.push_str(rest);
+    Some(out)
+}
+
+/// The character that an entity or character reference stands for: the five of XML and numbers.
+pub(crate) fn entity_char(name: &[u8]) -> Option<char> {
+    match name {
+        b"amp" => Some('&'),
+        b"lt" => Some('<'),
+        b"gt" => Some('>'),
+        b"apos" => Some('\''),
+        b"quot" => Some('"'),
+        [b'#', b'x', digits @ ..] => number(digits, 16),
+        [b'#', digits @ ..] => number(digits, 10),
+        _ => None,
+    }
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<char> {
+    if digits.is_empty() || digits.len() > 8 {
+        return None;
+    }
+    let mut value = 0u32;
+    for digit in digits {
+        value = value
+            .checked_mul(radix)?
+            .checked_add((*digit as char).to_digit(radix)?)?;
+    }
+    char::from_u32(value).filter(|c| is_char(*c))
+}
+
+/// The Char production of XML 1.0.
+pub(crate) fn is_char(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+}
