@@ -20,7 +20,7 @@ use crate::tree::{Element, parse_fragment};
 use std::collections::BTreeMap;
 
 /// The attribute that stands for `...` in a start tag.
-const MORE: &str = "more..";
+pub(crate) const MORE: &str = "more..";
 
 /// Values remembered so far, by name.
 pub type Bindings = BTreeMap<String, String>;

@@ -31,6 +31,11 @@ pub trait House: Sync {
     /// # Errors
     /// It failed, or this server has no operator.
     fn operate(&self, command: &str) -> Result<(), String>;
+    /// Tells the server to stop, and does not wait for it.
+    ///
+    /// # Errors
+    /// It failed, or this server is not ours to stop.
+    fn stop(&self) -> Result<(), String>;
     /// Stops the server (without warning if `is_killed`) and starts it again.
     ///
     /// # Errors
@@ -196,6 +201,7 @@ impl<'a> Play<'a> {
                 let command = String::from_utf8_lossy(&self.fill(command)?).into_owned();
                 self.stage.operate(&command)
             }
+            Verb::ServerStops => self.stage.stop(),
             Verb::ServerRestarts => self.restart(false),
             Verb::ServerIsKilled => self.restart(true),
             Verb::Pause(duration) => {

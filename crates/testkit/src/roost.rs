@@ -164,6 +164,15 @@ impl Roost {
         Ok(())
     }
 
+    /// Sends SIGTERM and does not wait.
+    ///
+    /// # Errors
+    /// It runs no more.
+    pub fn begin_to_stop(&mut self) -> Result<(), String> {
+        let child = self.child.as_ref().ok_or("the server does not run")?;
+        kill_process(Pid::from_child(child), Signal::TERM).map_err(text)
+    }
+
     /// Stops the server with SIGTERM.
     ///
     /// # Errors
@@ -172,6 +181,7 @@ impl Roost {
         let Some(mut child) = self.child.take() else {
             return Ok(());
         };
+        // A process that has exited but was not waited for still takes signals.
         kill_process(Pid::from_child(&child), Signal::TERM).map_err(text)?;
         let deadline = Instant::now() + PATIENCE;
         loop {

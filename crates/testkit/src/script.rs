@@ -121,6 +121,8 @@ pub enum Verb {
     IsSubscribedTo(String, String),
     /// `operator runs: user kick romeo@localhost`, which must succeed.
     OperatorRuns(String),
+    /// `server stops`: it is told to, and nobody waits until it has.
+    ServerStops,
     /// `server restarts`, after an orderly stop.
     ServerRestarts,
     /// `server is killed` without warning and started again.
@@ -241,6 +243,7 @@ impl Verb {
             | Self::NegotiatesTls(a) => vec![a],
             Self::AreContacts(a, b) | Self::IsSubscribedTo(a, b) => vec![a, b],
             Self::OperatorRuns(_)
+            | Self::ServerStops
             | Self::ServerRestarts
             | Self::ServerIsKilled
             | Self::Pause(_) => Vec::new(),
@@ -337,6 +340,7 @@ fn verb(line: &str, block: Option<String>) -> Result<Verb, String> {
             .parse()
             .map(|ms| Verb::Pause(Duration::from_millis(ms)))
             .map_err(|_| format!("{number} is not a number")),
+        (["server", ..], "stops") => Ok(Verb::ServerStops),
         (["server", ..], "restarts") => Ok(Verb::ServerRestarts),
         (["server", ..], "is killed") => Ok(Verb::ServerIsKilled),
         (_, "opens a connection") => Ok(Verb::Enters(name, Stage::Socket)),

@@ -148,7 +148,7 @@ impl Troupe {
                     .iter()
                     .filter(|k| script.transports.contains(k))
                 {
-                    let key = format!("{}{number}", &kind.name()[..1 + kind.name().len() / 4]);
+                    let key = format!("{}{number}", kind.name());
                     let own = needs_own_server(script)
                         .then(|| format!("{}/{}", kind.name(), script.name));
                     let house_key = (index, script.server.iter().cloned().collect(), own);
@@ -225,7 +225,12 @@ impl Troupe {
 
 /// A play that restarts the server must not share it.
 fn needs_own_server(script: &Script) -> bool {
-    let is_restart = |verb: &Verb| matches!(verb, Verb::ServerRestarts | Verb::ServerIsKilled);
+    let is_restart = |verb: &Verb| {
+        matches!(
+            verb,
+            Verb::ServerStops | Verb::ServerRestarts | Verb::ServerIsKilled
+        )
+    };
     script.steps.iter().any(|step| is_restart(&step.verb))
 }
 
@@ -321,6 +326,10 @@ impl House for SharedHouse {
     fn operate(&self, command: &str) -> Result<(), String> {
         let words: Vec<&str> = command.split_whitespace().collect();
         self.with_server(|server| server.run(&words).map(drop))
+    }
+
+    fn stop(&self) -> Result<(), String> {
+        self.with_server(Roost::begin_to_stop)
     }
 
     fn restart(&self, is_killed: bool) -> Result<(), String> {

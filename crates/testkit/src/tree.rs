@@ -109,6 +109,9 @@ impl Element {
             write!(out, " xmlns='{}'", escape(&self.ns))?;
         }
         for ((ns, name), value) in &self.attrs {
+            if name == crate::pattern::MORE {
+                continue;
+            }
             let prefix = if ns.is_empty() {
                 ""
             } else if ns == NS_XML {
@@ -117,6 +120,9 @@ impl Element {
                 "?:"
             };
             write!(out, " {prefix}{name}='{}'", escape(value))?;
+        }
+        if self.attr(crate::pattern::MORE).is_some() {
+            out.write_str(" ...")?;
         }
         if self.nodes.is_empty() {
             return out.write_str("/>");
