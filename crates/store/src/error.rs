@@ -42,7 +42,9 @@ pub enum OpenError {
         pid: Option<u32>,
     },
     /// Written by a newer version of this program.
-    #[error("the data has schema {found}; this version knows up to {supported}: upgrade the program")]
+    #[error(
+        "the data has schema {found}; this version knows up to {supported}: upgrade the program"
+    )]
     NewerSchema {
         /// The schema of the data.
         found: u32,
@@ -94,13 +96,20 @@ impl OpenError {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 OpenError::ReadOnly(path.to_owned())
             }
-            _ => OpenError::Io { path: path.to_owned(), source },
+            _ => OpenError::Io {
+                path: path.to_owned(),
+                source,
+            },
         }
     }
 }
 
 impl From<io::Error> for StoreError {
     fn from(error: io::Error) -> StoreError {
-        if is_full(&error) { StoreError::Full } else { StoreError::Io(error.to_string()) }
+        if is_full(&error) {
+            StoreError::Full
+        } else {
+            StoreError::Io(error.to_string())
+        }
     }
 }

@@ -1,10 +1,17 @@
 //! The journal: where a range's records go first. Owns the trait that a cluster will implement over a
 //! replicated stream, and the terms of an append.
 
+mod commit;
+pub(crate) mod local;
+pub(crate) mod stats;
+pub(crate) mod twin;
+
 use std::fmt;
 
 use crate::record::Record;
 use crate::slot::RangeId;
+
+pub(crate) use commit::read_position;
 
 /// How many appends a range has seen: the position of its journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,7 +94,9 @@ pub struct Busy {
 
 impl fmt::Debug for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Busy").field("appends", &self.appends.len()).finish_non_exhaustive()
+        f.debug_struct("Busy")
+            .field("appends", &self.appends.len())
+            .finish_non_exhaustive()
     }
 }
 

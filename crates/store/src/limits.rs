@@ -48,5 +48,11 @@ pub const BACKUP_CHUNK_BYTES_MAX: usize = BACKUP_CHUNK_BYTES + VALUE_BYTES_MAX +
 /// Problems that a verification report spells out; the rest are only counted.
 pub const PROBLEMS_LISTED_MAX: usize = 100;
 
-const _: () = assert!(SLOTS as usize % RANGES as usize == 0, "ranges are equal runs of slots");
-const _: () = assert!(APPEND_RECORDS_MAX >= GROUP_RECORDS_MAX, "one append may fill a group");
+const _: () = assert!(
+    SLOTS as usize % RANGES as usize == 0,
+    "ranges are equal runs of slots"
+);
+const _: () = assert!(
+    APPEND_RECORDS_MAX >= GROUP_RECORDS_MAX,
+    "one append may fill a group"
+);

@@ -188,7 +188,9 @@ impl Record {
             Record::RosterReplace { roster, .. } => roster.items.iter().map(RosterItem::size).sum(),
             Record::BlocklistPut { blocked, .. } => blocked.iter().map(|b| b.len() + 3).sum(),
             Record::LastActivity { status, .. } => status.len(),
-            Record::VCardPut { xml, photo_hash, .. } => xml.len() + photo_hash.len(),
+            Record::VCardPut {
+                xml, photo_hash, ..
+            } => xml.len() + photo_hash.len(),
             Record::PrivatePut { ns, name, xml, .. } => {
                 let bad = |part: &str| part.len() > PRIVATE_NAME_BYTES_MAX || part.contains('\0');
                 if bad(ns) || bad(name) {
@@ -203,7 +205,11 @@ impl Record {
                 entry.frame.len() + entry.from.len()
             }
         };
-        if size > VALUE_BYTES_MAX { Err(RecordError::TooLarge(size)) } else { Ok(()) }
+        if size > VALUE_BYTES_MAX {
+            Err(RecordError::TooLarge(size))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -287,7 +293,11 @@ impl RosterItem {
     /// About the number of bytes that the item takes in storage.
     fn size(&self) -> usize {
         let groups: usize = self.groups.iter().map(|group| group.len() + 3).sum();
-        self.jid.len() + self.name.len() + groups + self.pending_in.as_ref().map_or(0, Vec::len) + 16
+        self.jid.len()
+            + self.name.len()
+            + groups
+            + self.pending_in.as_ref().map_or(0, Vec::len)
+            + 16
     }
 }
 

@@ -99,8 +99,10 @@ mod tests {
     #[test]
     fn slot_of_a_known_address_is_stable() {
         let key = SlotKey::new(*b"0123456789abcdef");
-        let slots: Vec<u16> =
-            ["alice@localhost", "bob@localhost", ""].iter().map(|a| key.slot(a).index()).collect();
+        let slots: Vec<u16> = ["alice@localhost", "bob@localhost", ""]
+            .iter()
+            .map(|a| key.slot(a).index())
+            .collect();
         assert_eq!(slots, SLOTS_OF_KNOWN_ADDRESSES);
     }
 

@@ -44,7 +44,12 @@ pub struct LogHead {
 
 impl Default for LogHead {
     fn default() -> Self {
-        LogHead { next_seq: 1, trimmed_through: 0, pending_count: 0, pending_bytes: 0 }
+        LogHead {
+            next_seq: 1,
+            trimmed_through: 0,
+            pending_count: 0,
+            pending_bytes: 0,
+        }
     }
 }
 
@@ -84,7 +89,9 @@ impl UserState {
             account: profile.account,
             roster: profile.roster,
             blocked: profile.blocked,
-            last: head.last.map(|(at, status)| (Timestamp::from_millis(at), status)),
+            last: head
+                .last
+                .map(|(at, status)| (Timestamp::from_millis(at), status)),
             log: head.log,
             photo_hash: profile.photo_hash,
         }
@@ -111,13 +118,16 @@ pub(crate) fn decode_borrowed<'a, T: Deserialize<'a>>(
         return Err(StoreError::Corrupt(format!("{what}: empty value")));
     };
     if version != VALUE_VERSION {
-        return Err(StoreError::Corrupt(format!("{what}: value version {version}")));
+        return Err(StoreError::Corrupt(format!(
+            "{what}: value version {version}"
+        )));
     }
     match postcard::take_from_bytes(body) {
         Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => {
-            Err(StoreError::Corrupt(format!("{what}: {} bytes too many", rest.len())))
-        }
+        Ok((_, rest)) => Err(StoreError::Corrupt(format!(
+            "{what}: {} bytes too many",
+            rest.len()
+        ))),
         Err(error) => Err(StoreError::Corrupt(format!("{what}: {error}"))),
     }
 }

@@ -1,12 +1,29 @@
 //! The store: typed reads over an engine. Owns opening, options and the shape of every read; changes go
-//! through a journal.
+//! through a journal, or in bulk while no journal is running.
 
+use std::fs::File;
+use std::io::Read;
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use stdx::time::Timestamp;
+
+use crate::apply::{Txn, apply, decode_u64};
+use crate::dir::{Dir, Stage};
+use crate::engine::fjall::{FjallEngine, FjallOptions};
+use crate::engine::memory::MemoryEngine;
+use crate::engine::{Engine, EngineStats, Reader, Space};
 use crate::error::{OpenError, StoreError};
+use crate::journal::read_position;
+use crate::keys;
+use crate::limits::{ACCOUNTS_PAGE_MAX, BULK_BYTES_MAX, BULK_RECORDS_MAX, LOG_READ_MAX};
+use crate::overlay::Overlay;
 use crate::record::{LogEntry, Record, Seq};
-use crate::slot::SlotKey;
-use crate::state::UserState;
+use crate::schema;
+use crate::slot::{RANGES, RangeId, SlotKey};
+use crate::state::{Head, Profile, StoredEntry, UserState, VALUE_VERSION, decode, decode_borrowed};
 
 /// What a commit promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,68 +36,418 @@ pub enum Durability {
 }
 
 /// How to open a store.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// What a commit promises.
+    /// What a commit promises. Default: [`Durability::Fsync`].
     pub durability: Durability,
+    /// Memory and other bounds of the engine.
+    pub engine: FjallOptions,
+    /// The key of the slot hash for a store that is created by this call. `None`: 16 bytes from the
+    /// operating system.
+    pub slot_key: Option<[u8; 16]>,
 }
 
-/// A handle to one store. Clones share it.
+/// A handle to one store. Clones share it. Reads block for as long as the disk takes: they belong on a
+/// pool, not on a shard.
 #[derive(Clone)]
-pub struct Store {}
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+/// Fields drop in this order: the engine closes before the folder's lock is given up.
+struct Shared {
+    engine: Arc<dyn Engine>,
+    slots: SlotKey,
+    durability: Durability,
+    has_writer: Arc<AtomicBool>,
+    _dir: Option<Dir>,
+}
+
+/// The right to write to a store: there is one.
+pub(crate) struct WriterToken(Arc<AtomicBool>);
+
+impl Drop for WriterToken {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 impl Store {
-    /// Opens or creates the store in the folder `path`.
+    /// Opens the store in the folder `path`, creating or upgrading it as needed.
+    ///
+    /// # Errors
+    /// [`OpenError::Locked`] if another process has it, [`OpenError::NewerSchema`] if a newer version wrote
+    /// it, [`OpenError::Corrupt`], [`OpenError::ReadOnly`], [`OpenError::Full`] or [`OpenError::Io`].
     pub fn open(path: &Path, options: &Options) -> Result<Store, OpenError> {
-        let _ = (path, options);
-        todo!()
+        let dir = Dir::lock(path)?;
+        let fresh = match dir.stage()? {
+            Stage::Ready => false,
+            Stage::Restoring => {
+                let why = "a restore was interrupted: remove the folder and restore again";
+                return Err(OpenError::Corrupt(why.to_owned()));
+            }
+            Stage::New | Stage::Creating => {
+                dir.wipe_engine()?;
+                dir.set_stage(Stage::Creating)?;
+                true
+            }
+        };
+        if !fresh && !dir.engine_path().join("version").exists() {
+            // The library would silently create an empty database.
+            return Err(OpenError::Corrupt(
+                "the engine's files are missing".to_owned(),
+            ));
+        }
+        let engine = open_engine(&dir, options)?;
+        let slots = schema::prepare(&engine, || {
+            if fresh {
+                new_slot_key(options)
+            } else {
+                Err(OpenError::Corrupt("the store has lost its data".to_owned()))
+            }
+        })?;
+        if fresh {
+            dir.set_stage(Stage::Ready)?;
+        }
+        Ok(Store::new(
+            Arc::new(engine),
+            slots,
+            options.durability,
+            Some(dir),
+        ))
     }
-    /// A store in memory.
+
+    /// An empty store in memory.
     pub fn in_memory() -> Store {
-        todo!()
+        let slots = SlotKey::new([0; 16]);
+        let store = Store::with_engine(Arc::new(MemoryEngine::new()), Durability::Memory, slots);
+        // Invariant: an empty memory engine has no schema to refuse and no disk to fail.
+        store.expect("an empty memory engine opens")
     }
+
+    /// A store over any engine; `slot_key` is for an engine that is empty.
+    ///
+    /// # Errors
+    /// As [`Store::open`], as far as they come from what the engine holds.
+    pub fn with_engine(
+        engine: Arc<dyn Engine>,
+        durability: Durability,
+        slot_key: SlotKey,
+    ) -> Result<Store, OpenError> {
+        let slots = schema::prepare(&*engine, || Ok(slot_key))?;
+        Ok(Store::new(engine, slots, durability, None))
+    }
+
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        slots: SlotKey,
+        durability: Durability,
+        dir: Option<Dir>,
+    ) -> Store {
+        let has_writer = Arc::default();
+        Store {
+            shared: Arc::new(Shared {
+                engine,
+                slots,
+                durability,
+                has_writer,
+                _dir: dir,
+            }),
+        }
+    }
+
     /// The key of the slot hash.
     pub fn slot_key(&self) -> SlotKey {
-        todo!()
+        self.shared.slots
     }
-    /// The one read of a login.
+
+    /// What a commit promises.
+    pub fn durability(&self) -> Durability {
+        self.shared.durability
+    }
+
+    /// Sizes for operators.
+    pub fn stats(&self) -> EngineStats {
+        self.shared.engine.stats()
+    }
+
+    pub(crate) fn engine(&self) -> Arc<dyn Engine> {
+        Arc::clone(&self.shared.engine)
+    }
+
+    pub(crate) fn snapshot(&self) -> Result<Box<dyn Reader>, StoreError> {
+        self.shared.engine.snapshot()
+    }
+
+    /// Takes the right to write.
+    pub(crate) fn writer(&self) -> Result<WriterToken, StoreError> {
+        if self.shared.has_writer.swap(true, Ordering::AcqRel) {
+            return Err(StoreError::HasWriter);
+        }
+        Ok(WriterToken(Arc::clone(&self.shared.has_writer)))
+    }
+
+    /// The one read of a login: two keys of one snapshot. `None` if there is no such account.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
     pub fn load_user(&self, user: &str) -> Result<Option<UserState>, StoreError> {
-        let _ = user;
-        todo!()
+        let key = keys::user(&self.shared.slots, user);
+        let snapshot = self.snapshot()?;
+        let Some(head) = snapshot.get(Space::Head, &key)? else {
+            return Ok(None);
+        };
+        let head: Head = decode(&head, user)?;
+        if !head.live {
+            return Ok(None);
+        }
+        let Some(profile) = snapshot.get(Space::State, &key)? else {
+            return Err(StoreError::Corrupt(format!(
+                "{user}: the profile is missing"
+            )));
+        };
+        let profile: Profile = decode(&profile, user)?;
+        Ok(Some(UserState::from_parts(head, profile)))
     }
-    /// Log entries after `after`.
-    pub fn log_read(&self, user: &str, after: Seq, limit: usize) -> Result<Vec<LogEntry>, StoreError> {
-        let _ = (user, after, limit);
-        todo!()
+
+    /// The entries of a user's log with a sequence number above `after`, oldest first, at most `limit`
+    /// and never more than [`LOG_READ_MAX`].
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn log_read(
+        &self,
+        user: &str,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<LogEntry>, StoreError> {
+        let limit = limit.min(LOG_READ_MAX);
+        let Some(first) = after.checked_add(1).filter(|_| limit > 0) else {
+            return Ok(Vec::new());
+        };
+        let start = keys::log_entry(&self.shared.slots, user, first);
+        let (_, end) = keys::owned_run(&self.shared.slots, user);
+        let mut entries = Vec::new();
+        let mut bad = None;
+        self.snapshot()?
+            .scan(Space::Log, &start, &end, &mut |key, value| {
+                match parse_entry(key, value) {
+                    Ok(entry) => entries.push(entry),
+                    Err(error) => bad = Some(error),
+                }
+                if bad.is_some() || entries.len() == limit {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })?;
+        bad.map_or(Ok(entries), Err)
     }
-    /// The vCard.
+
+    /// The vCard of a user.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
     pub fn vcard(&self, user: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let _ = user;
-        todo!()
+        self.blob(&keys::vcard(&self.shared.slots, user))
     }
-    /// An item of private storage.
+
+    /// One item of a user's private storage.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
     pub fn private(&self, user: &str, ns: &str, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let _ = (user, ns, name);
-        todo!()
+        self.blob(&keys::private(&self.shared.slots, user, ns, name))
     }
-    /// A page of accounts.
+
+    /// All items of a user's private storage: namespace, name, element. For exports.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn private_all(&self, user: &str) -> Result<Vec<(String, String, Vec<u8>)>, StoreError> {
+        let (start, end) = keys::private_run(&self.shared.slots, user);
+        let mut items = Vec::new();
+        let mut bad = None;
+        self.snapshot()?
+            .scan(Space::Blob, &start, &end, &mut |key, value| {
+                let blob = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_blob(rest));
+                match (blob, blob_body(value)) {
+                    (Some(keys::Blob::Private { ns, name }), Ok(xml)) => {
+                        items.push((ns.to_owned(), name.to_owned(), xml));
+                        ControlFlow::Continue(())
+                    }
+                    (_, Err(error)) => {
+                        bad = Some(error);
+                        ControlFlow::Break(())
+                    }
+                    _ => {
+                        bad = Some(StoreError::Corrupt(format!(
+                            "{user}: key of private storage"
+                        )));
+                        ControlFlow::Break(())
+                    }
+                }
+            })?;
+        bad.map_or(Ok(items), Err)
+    }
+
+    fn blob(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.snapshot()?
+            .get(Space::Blob, key)?
+            .map(|value| blob_body(&value))
+            .transpose()
+    }
+
+    /// A page of accounts, of one domain or of all, in the order of slot and address: those that follow
+    /// `after`, at most `limit` and never more than [`ACCOUNTS_PAGE_MAX`]. Fewer than asked for means that
+    /// there are no more.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
     pub fn accounts(
         &self,
         domain: Option<&str>,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<String>, StoreError> {
-        let _ = (domain, after, limit);
-        todo!()
+        let limit = limit.min(ACCOUNTS_PAGE_MAX);
+        let mut page = Vec::new();
+        if limit == 0 {
+            return Ok(page);
+        }
+        let mut start = after.map_or_else(Vec::new, |user| keys::user(&self.shared.slots, user));
+        if after.is_some() {
+            start.push(0);
+        }
+        let mut bad = None;
+        self.snapshot()?
+            .scan(Space::Head, &start, &[], &mut |key, value| {
+                let Some((_, user)) = keys::parse_user(key) else {
+                    bad = Some(StoreError::Corrupt("key of a head".to_owned()));
+                    return ControlFlow::Break(());
+                };
+                if domain.is_some_and(|domain| keys::domain_of(user) != domain) {
+                    return ControlFlow::Continue(());
+                }
+                match decode::<Head>(value, user) {
+                    Ok(head) if head.live => page.push(user.to_owned()),
+                    Ok(_) => {}
+                    Err(error) => bad = Some(error),
+                }
+                if bad.is_some() || page.len() == limit {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })?;
+        bad.map_or(Ok(page), Err)
     }
-    /// Number of accounts.
+
+    /// The number of accounts, of one domain or of all. Counts are kept, not counted: a few hundred keys.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
     pub fn count_accounts(&self, domain: Option<&str>) -> Result<u64, StoreError> {
-        let _ = domain;
-        todo!()
+        let mut total = 0;
+        let mut bad = None;
+        let (start, end) = keys::COUNT_RUN;
+        self.snapshot()?
+            .scan(Space::Meta, start, end, &mut |key, value| {
+                if let Some(keys::Meta::Count(_, of)) = keys::parse_meta(key)
+                    && domain.is_none_or(|domain| domain == of)
+                {
+                    match decode_u64(value, "account count") {
+                        Ok(count) => total += count,
+                        Err(error) => bad = Some(error),
+                    }
+                }
+                ControlFlow::Continue(())
+            })?;
+        bad.map_or(Ok(total), Err)
     }
-    /// Loads many records.
+
+    /// Applies many records in large batches, through the same `apply` as a journal: for imports and
+    /// provisioning. Memory is bounded by [`BULK_BYTES_MAX`]; what was applied is durable on return. Returns
+    /// the number of records. Each batch counts as one append of every range it touches.
+    ///
+    /// # Errors
+    /// [`StoreError::HasWriter`] while a journal is running; [`StoreError::Record`] for a bad record. Batches
+    /// before the failing one stay applied.
     pub fn bulk(&self, records: impl IntoIterator<Item = Record>) -> Result<u64, StoreError> {
-        let _ = records.into_iter();
-        todo!()
+        let _writer = self.writer()?;
+        let engine = &*self.shared.engine;
+        engine.heal()?;
+        let mut records = records.into_iter().peekable();
+        let mut total = 0;
+        while records.peek().is_some() {
+            let mut overlay = Overlay::new(engine);
+            let mut touched = [false; RANGES as usize];
+            let mut applied = 0;
+            while applied < BULK_RECORDS_MAX && overlay.bytes() < BULK_BYTES_MAX {
+                let Some(record) = records.next() else { break };
+                apply(&record, &self.shared.slots, &mut overlay)?;
+                overlay.keep();
+                let range = self.shared.slots.slot(record.user()).range();
+                touched[usize::from(range.index())] = true;
+                applied += 1;
+            }
+            for range in RangeId::all().filter(|range| touched[usize::from(range.index())]) {
+                let position = read_position(engine, range)?.next();
+                let value = position.value().to_be_bytes().to_vec();
+                overlay.put(Space::Meta, keys::position(range).to_vec(), value);
+            }
+            engine.commit(overlay.into_batch(), Durability::Memory)?;
+            total += applied as u64;
+        }
+        engine.commit(Vec::new(), Durability::Fsync)?;
+        Ok(total)
     }
+}
+
+/// Opens the engine and tells the operator's errors from damage.
+fn open_engine(dir: &Dir, options: &Options) -> Result<FjallEngine, OpenError> {
+    let path = dir.engine_path();
+    FjallEngine::open(&path, options.engine.clone()).map_err(|error| match error {
+        StoreError::Corrupt(why) => OpenError::Corrupt(why),
+        StoreError::Full => OpenError::Full,
+        other => match File::create(path.join(".probe")) {
+            Err(source) => OpenError::from_io(&path, source),
+            Ok(_) => {
+                let _ = std::fs::remove_file(path.join(".probe"));
+                OpenError::Store(other)
+            }
+        },
+    })
+}
+
+fn new_slot_key(options: &Options) -> Result<SlotKey, OpenError> {
+    if let Some(key) = options.slot_key {
+        return Ok(SlotKey::new(key));
+    }
+    let path = Path::new("/dev/urandom");
+    let mut key = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut key));
+    read.map_err(|source| OpenError::from_io(path, source))?;
+    Ok(SlotKey::new(key))
+}
+
+/// The body of a blob behind its version byte.
+pub(crate) fn blob_body(value: &[u8]) -> Result<Vec<u8>, StoreError> {
+    match value.split_first() {
+        Some((&VALUE_VERSION, body)) => Ok(body.to_vec()),
+        _ => Err(StoreError::Corrupt("blob of an unknown version".to_owned())),
+    }
+}
+
+fn parse_entry(key: &[u8], value: &[u8]) -> Result<LogEntry, StoreError> {
+    let seq = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_seq(rest));
+    let seq = seq.ok_or_else(|| StoreError::Corrupt("key of a log entry".to_owned()))?;
+    let entry: StoredEntry<'_> = decode_borrowed(value, "log entry")?;
+    Ok(LogEntry {
+        seq,
+        at: Timestamp::from_millis(entry.at),
+        from: entry.from.to_owned(),
+        frame: entry.frame.to_vec(),
+        flags: entry.flags,
+    })
 }

@@ -1,0 +1,300 @@
+//! How a record changes state: one deterministic function. It reads no clock, no configuration and no
+//! randomness; the same records in the same order give the same bytes on every node.
+
+use std::ops::ControlFlow;
+
+use crate::engine::{Space, Visit};
+use crate::error::StoreError;
+use crate::keys;
+use crate::record::{LogEntry, Record, Roster, Seq};
+use crate::slot::SlotKey;
+use crate::state::{Head, Profile, StoredEntry, VALUE_VERSION, decode, encode};
+
+/// State as `apply` sees it: reads include the changes made so far.
+pub trait Txn {
+    /// The value of one key.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of the engine.
+    fn get(&mut self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Sets a value.
+    fn put(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>);
+
+    /// Deletes a key.
+    fn delete(&mut self, space: Space, key: Vec<u8>);
+
+    /// Visits entries with `start <= key < end` in key order; an empty `end` means "to the last one".
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of the engine.
+    fn scan(
+        &mut self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError>;
+}
+
+/// Applies one record.
+///
+/// # Errors
+/// A [`StoreError`] of a read, or [`StoreError::Record`] for a record that [`Record::check`] refuses. The
+/// caller takes back what the record changed until then.
+pub fn apply(record: &Record, slots: &SlotKey, txn: &mut impl Txn) -> Result<(), StoreError> {
+    record.check()?;
+    let user = record.user();
+    let key = keys::user(slots, user);
+    let head = txn
+        .get(Space::Head, &key)?
+        .map(|value| decode::<Head>(&value, user))
+        .transpose()?;
+    let mut entity = Entity {
+        txn,
+        slots,
+        user,
+        key,
+        head: head.unwrap_or_default(),
+    };
+    if !entity.head.live && !matches!(record, Record::AccountPut { .. }) {
+        return Ok(());
+    }
+    match record {
+        Record::AccountPut { account, .. } => entity.account_put(account.clone()),
+        Record::AccountRemove { .. } => entity.account_remove(),
+        Record::RosterPut { version, item, .. } => entity.profile(|profile| {
+            profile.roster.version = *version;
+            let items = &mut profile.roster.items;
+            match items.binary_search_by(|have| have.jid.cmp(&item.jid)) {
+                Ok(at) => items[at].clone_from(item),
+                Err(at) => items.insert(at, item.clone()),
+            }
+        }),
+        Record::RosterRemove {
+            version, contact, ..
+        } => entity.profile(|profile| {
+            profile.roster.version = *version;
+            profile.roster.items.retain(|item| item.jid != *contact);
+        }),
+        Record::RosterReplace { roster, .. } => {
+            let roster = sorted(roster);
+            entity.profile(|profile| profile.roster = roster)
+        }
+        Record::BlocklistPut { blocked, .. } => {
+            entity.profile(|profile| profile.blocked.clone_from(blocked))
+        }
+        Record::LastActivity { at, status, .. } => {
+            entity.head.last = Some((at.as_millis(), status.clone()));
+            entity.save_head();
+            Ok(())
+        }
+        Record::VCardPut {
+            xml, photo_hash, ..
+        } => entity.vcard_put(xml, photo_hash),
+        Record::PrivatePut { ns, name, xml, .. } => {
+            let key = keys::private(slots, user, ns, name);
+            entity.blob_put(key, xml);
+            Ok(())
+        }
+        Record::LogAppend { entry, .. } => {
+            entity.log_append(entry);
+            Ok(())
+        }
+        Record::LogTrim { through, .. } => entity.log_trim(*through),
+    }
+}
+
+/// Sorted by address; of equal addresses the last one counts.
+fn sorted(roster: &Roster) -> Roster {
+    let mut items = roster.items.clone();
+    items.reverse();
+    items.sort_by(|a, b| a.jid.cmp(&b.jid));
+    items.dedup_by(|later, first| later.jid == first.jid);
+    Roster {
+        version: roster.version,
+        items,
+    }
+}
+
+/// The user under change.
+struct Entity<'a, T> {
+    txn: &'a mut T,
+    slots: &'a SlotKey,
+    user: &'a str,
+    key: Vec<u8>,
+    head: Head,
+}
+
+impl<T: Txn> Entity<'_, T> {
+    fn save_head(&mut self) {
+        self.txn.put(
+            Space::Head,
+            self.key.clone(),
+            encode(VALUE_VERSION, &self.head),
+        );
+    }
+
+    fn load_profile(&mut self) -> Result<Profile, StoreError> {
+        match self.txn.get(Space::State, &self.key)? {
+            Some(value) => decode(&value, self.user),
+            None => Ok(Profile::default()),
+        }
+    }
+
+    fn profile(&mut self, change: impl FnOnce(&mut Profile)) -> Result<(), StoreError> {
+        let mut profile = self.load_profile()?;
+        change(&mut profile);
+        self.txn.put(
+            Space::State,
+            self.key.clone(),
+            encode(VALUE_VERSION, &profile),
+        );
+        Ok(())
+    }
+
+    /// Changes the number of accounts of the user's domain in the user's range.
+    fn count(&mut self, up: bool) -> Result<(), StoreError> {
+        let range = self.slots.slot(self.user).range();
+        let key = keys::count(range, keys::domain_of(self.user));
+        let count = match self.txn.get(Space::Meta, &key)? {
+            Some(value) => decode_u64(&value, "account count")?,
+            None => 0,
+        };
+        let count = if up {
+            count.checked_add(1)
+        } else {
+            count.checked_sub(1)
+        };
+        match count {
+            None => {
+                return Err(StoreError::Corrupt(
+                    "account count runs below zero".to_owned(),
+                ));
+            }
+            Some(0) => self.txn.delete(Space::Meta, key),
+            Some(count) => self.txn.put(Space::Meta, key, count.to_be_bytes().to_vec()),
+        }
+        Ok(())
+    }
+
+    fn account_put(&mut self, account: crate::record::Account) -> Result<(), StoreError> {
+        if !self.head.live {
+            self.head.live = true;
+            self.count(true)?;
+            self.save_head();
+        }
+        self.profile(|profile| profile.account = account)
+    }
+
+    fn account_remove(&mut self) -> Result<(), StoreError> {
+        self.count(false)?;
+        self.txn.delete(Space::State, self.key.clone());
+        let (start, end) = keys::owned_run(self.slots, self.user);
+        for space in [Space::Log, Space::Blob] {
+            let mut owned = Vec::new();
+            self.txn.scan(space, &start, &end, &mut |key, _| {
+                owned.push(key.to_vec());
+                ControlFlow::Continue(())
+            })?;
+            for key in owned {
+                self.txn.delete(space, key);
+            }
+        }
+        let next_seq = self.head.log.next_seq;
+        self.head = Head::default();
+        self.head.log.next_seq = next_seq;
+        self.head.log.trimmed_through = next_seq - 1;
+        self.save_head();
+        Ok(())
+    }
+
+    fn vcard_put(&mut self, xml: &[u8], photo_hash: &str) -> Result<(), StoreError> {
+        let key = keys::vcard(self.slots, self.user);
+        self.blob_put(key, xml);
+        if self.load_profile()?.photo_hash == photo_hash {
+            return Ok(());
+        }
+        self.profile(|profile| photo_hash.clone_into(&mut profile.photo_hash))
+    }
+
+    /// Blobs are stored as they are, behind a version byte.
+    fn blob_put(&mut self, key: Vec<u8>, xml: &[u8]) {
+        if xml.is_empty() {
+            return self.txn.delete(Space::Blob, key);
+        }
+        let mut value = Vec::with_capacity(1 + xml.len());
+        value.push(VALUE_VERSION);
+        value.extend_from_slice(xml);
+        self.txn.put(Space::Blob, key, value);
+    }
+
+    fn log_append(&mut self, entry: &LogEntry) {
+        if entry.seq < self.head.log.next_seq {
+            return;
+        }
+        let stored = StoredEntry {
+            at: entry.at.as_millis(),
+            from: &entry.from,
+            flags: entry.flags,
+            frame: &entry.frame,
+        };
+        let key = keys::log_entry(self.slots, self.user, entry.seq);
+        self.txn
+            .put(Space::Log, key, encode(VALUE_VERSION, &stored));
+        let log = &mut self.head.log;
+        log.next_seq = entry.seq + 1;
+        log.pending_count += 1;
+        log.pending_bytes += entry.frame.len() as u64;
+        self.save_head();
+    }
+
+    fn log_trim(&mut self, through: Seq) -> Result<(), StoreError> {
+        let through = through.min(self.head.log.next_seq - 1);
+        if through <= self.head.log.trimmed_through {
+            return Ok(());
+        }
+        let start = keys::log_entry(self.slots, self.user, self.head.log.trimmed_through + 1);
+        let end = keys::log_entry(self.slots, self.user, through + 1);
+        let mut gone: Vec<(Vec<u8>, u64)> = Vec::new();
+        let mut bad = None;
+        self.txn.scan(Space::Log, &start, &end, &mut |key, value| {
+            match crate::state::decode_borrowed::<StoredEntry<'_>>(value, "log entry") {
+                Ok(entry) => gone.push((key.to_vec(), entry.frame.len() as u64)),
+                Err(error) => bad = Some(error),
+            }
+            if bad.is_some() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })?;
+        if let Some(error) = bad {
+            return Err(error);
+        }
+        let count = gone.len() as u64;
+        let bytes: u64 = gone.iter().map(|(_, bytes)| bytes).sum();
+        for (key, _) in gone {
+            self.txn.delete(Space::Log, key);
+        }
+        let log = &mut self.head.log;
+        log.trimmed_through = through;
+        let rest = |have: u64, gone: u64| {
+            have.checked_sub(gone).ok_or_else(|| {
+                StoreError::Corrupt(format!("{}: log head counts too little", self.user))
+            })
+        };
+        log.pending_count = rest(log.pending_count, count)?;
+        log.pending_bytes = rest(log.pending_bytes, bytes)?;
+        self.save_head();
+        Ok(())
+    }
+}
+
+/// Numbers in `Meta` are eight bytes, big-endian.
+pub(crate) fn decode_u64(value: &[u8], what: &str) -> Result<u64, StoreError> {
+    value
+        .try_into()
+        .map(u64::from_be_bytes)
+        .map_err(|_| StoreError::Corrupt(format!("{what}: {} bytes instead of 8", value.len())))
+}

@@ -1,0 +1,259 @@
+//! The fault-injecting twin of an engine: delays, fails, fills the disk and crashes on demand. Wraps any
+//! engine and behaves like the real one in what matters: after one failed commit it refuses all
+//! further ones until healed, and what was not synced can be lost.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::engine::{Batch, Engine, EngineStats, Reader, Space, Visit};
+use crate::error::StoreError;
+use crate::overlay::Overlay;
+use crate::store::Durability;
+
+/// The switches of a [`FaultyEngine`]; all of them work while it is in use.
+#[derive(Debug, Default)]
+pub struct Faults {
+    read_delay_us: AtomicU64,
+    commit_delay_us: AtomicU64,
+    commits_to_fail: AtomicU64,
+    keep_failed: AtomicBool,
+    heals_to_fail: AtomicU64,
+    reads_to_fail: AtomicU64,
+    disk_full: AtomicBool,
+    poisoned: AtomicBool,
+    heals: AtomicU64,
+}
+
+impl Faults {
+    /// Every read takes this much longer.
+    pub fn set_read_delay(&self, delay: Duration) {
+        self.read_delay_us
+            .store(delay.as_micros() as u64, Ordering::SeqCst);
+    }
+
+    /// Every commit takes this much longer.
+    pub fn set_commit_delay(&self, delay: Duration) {
+        self.commit_delay_us
+            .store(delay.as_micros() as u64, Ordering::SeqCst);
+    }
+
+    /// The next `count` commits fail. With `keep`, the batch survives although its commit failed: the
+    /// doubtful half of a failed sync.
+    pub fn fail_commits(&self, count: u64, keep: bool) {
+        self.keep_failed.store(keep, Ordering::SeqCst);
+        self.commits_to_fail.store(count, Ordering::SeqCst);
+    }
+
+    /// The next `count` attempts to heal fail.
+    pub fn fail_heals(&self, count: u64) {
+        self.heals_to_fail.store(count, Ordering::SeqCst);
+    }
+
+    /// The next `count` reads fail.
+    pub fn fail_reads(&self, count: u64) {
+        self.reads_to_fail.store(count, Ordering::SeqCst);
+    }
+
+    /// While set, commits fail for lack of space, and healing does not help.
+    pub fn set_disk_full(&self, full: bool) {
+        self.disk_full.store(full, Ordering::SeqCst);
+    }
+
+    /// How often the engine was healed.
+    pub fn heals(&self) -> u64 {
+        self.heals.load(Ordering::SeqCst)
+    }
+
+    fn read(&self) -> Result<(), StoreError> {
+        pause(&self.read_delay_us);
+        if take_one(&self.reads_to_fail) {
+            return Err(StoreError::Io("injected read failure".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+fn pause(micros: &AtomicU64) {
+    let micros = micros.load(Ordering::SeqCst);
+    if micros > 0 {
+        thread::sleep(Duration::from_micros(micros));
+    }
+}
+
+fn take_one(count: &AtomicU64) -> bool {
+    count
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1))
+        .is_ok()
+}
+
+/// Wraps an engine. Commits that were not synced are held back from it, so that [`FaultyEngine::crash`]
+/// can lose them.
+pub struct FaultyEngine<E> {
+    inner: E,
+    faults: Arc<Faults>,
+    /// Batches committed since the last sync, oldest first.
+    unsynced: Mutex<VecDeque<Batch>>,
+}
+
+impl<E: Engine> FaultyEngine<E> {
+    /// Wraps `inner`, without any fault to begin with.
+    pub fn new(inner: E) -> FaultyEngine<E> {
+        FaultyEngine {
+            inner,
+            faults: Arc::default(),
+            unsynced: Mutex::default(),
+        }
+    }
+
+    /// The switches.
+    pub fn faults(&self) -> Arc<Faults> {
+        Arc::clone(&self.faults)
+    }
+
+    /// The machine loses power: of the batches that were not synced the first `survivors` are kept, as
+    /// a disk may have written some of them, and the rest is gone. Returns how many were lost.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of the wrapped engine.
+    pub fn crash(&self, survivors: usize) -> Result<usize, StoreError> {
+        let mut unsynced = self.unsynced();
+        let kept = survivors.min(unsynced.len());
+        for batch in unsynced.drain(..kept) {
+            self.inner.commit(batch, Durability::Fsync)?;
+        }
+        let lost = unsynced.len();
+        unsynced.clear();
+        Ok(lost)
+    }
+
+    fn unsynced(&self) -> MutexGuard<'_, VecDeque<Batch>> {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sync(&self, batch: Batch) -> Result<(), StoreError> {
+        let mut unsynced = self.unsynced();
+        while let Some(earlier) = unsynced.pop_front() {
+            self.inner.commit(earlier, Durability::Memory)?;
+        }
+        self.inner.commit(batch, Durability::Fsync)
+    }
+
+    fn failure(&self) -> Option<StoreError> {
+        if self.faults.disk_full.load(Ordering::SeqCst) {
+            return Some(StoreError::Full);
+        }
+        take_one(&self.faults.commits_to_fail)
+            .then(|| StoreError::Io("injected commit failure".to_owned()))
+    }
+}
+
+impl<E: Engine> Reader for FaultyEngine<E> {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.faults.read()?;
+        for batch in self.unsynced().iter().rev() {
+            if let Some(change) = batch.iter().find(|c| c.space == space && c.key == key) {
+                return Ok(change.value.clone());
+            }
+        }
+        self.inner.get(space, key)
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        self.faults.read()?;
+        let batches: Vec<Batch> = self.unsynced().iter().cloned().collect();
+        Overlay::over(&self.inner, batches.into_iter().flatten())
+            .scan_merged(space, start, end, visit)
+    }
+}
+
+/// A snapshot of the wrapped engine with what was not synced at the time.
+struct FaultySnapshot {
+    inner: Box<dyn Reader>,
+    unsynced: Vec<Batch>,
+    faults: Arc<Faults>,
+}
+
+impl Reader for FaultySnapshot {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.faults.read()?;
+        for batch in self.unsynced.iter().rev() {
+            if let Some(change) = batch.iter().find(|c| c.space == space && c.key == key) {
+                return Ok(change.value.clone());
+            }
+        }
+        self.inner.get(space, key)
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        self.faults.read()?;
+        Overlay::over(&*self.inner, self.unsynced.iter().flatten().cloned())
+            .scan_merged(space, start, end, visit)
+    }
+}
+
+impl<E: Engine> Engine for FaultyEngine<E> {
+    fn snapshot(&self) -> Result<Box<dyn Reader>, StoreError> {
+        let unsynced = self.unsynced();
+        Ok(Box::new(FaultySnapshot {
+            inner: self.inner.snapshot()?,
+            unsynced: unsynced.iter().cloned().collect(),
+            faults: self.faults(),
+        }))
+    }
+
+    fn commit(&self, batch: Batch, durability: Durability) -> Result<(), StoreError> {
+        pause(&self.faults.commit_delay_us);
+        if self.faults.poisoned.load(Ordering::SeqCst) {
+            return Err(StoreError::Poisoned("injected".to_owned()));
+        }
+        if let Some(error) = self.failure() {
+            self.faults.poisoned.store(true, Ordering::SeqCst);
+            if self.faults.keep_failed.load(Ordering::SeqCst) {
+                self.sync(batch)?;
+            }
+            return Err(error);
+        }
+        match durability {
+            Durability::Fsync => self.sync(batch),
+            Durability::Memory => {
+                self.unsynced().push_back(batch);
+                Ok(())
+            }
+        }
+    }
+
+    fn heal(&self) -> Result<(), StoreError> {
+        if !self.faults.poisoned.load(Ordering::SeqCst) {
+            return self.inner.heal();
+        }
+        if self.faults.disk_full.load(Ordering::SeqCst) {
+            return Err(StoreError::Full);
+        }
+        if take_one(&self.faults.heals_to_fail) {
+            return Err(StoreError::Unavailable("injected".to_owned()));
+        }
+        self.inner.heal()?;
+        self.faults.heals.fetch_add(1, Ordering::SeqCst);
+        self.faults.poisoned.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.inner.stats()
+    }
+}

@@ -1,0 +1,174 @@
+//! The journal of a single node: the local store, written by one thread that commits the appends of all
+//! shards in groups; and its form without a thread, for simulation. Owns the queue and its bound.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use crate::error::StoreError;
+use crate::journal::commit::{Committer, Positions};
+use crate::journal::stats::{Counters, JournalStats};
+use crate::journal::{Append, Busy, Done, Journal, Outcome, Position};
+use crate::limits::{GROUP_BYTES_MAX, GROUP_RECORDS_MAX, JOURNAL_QUEUE_MAX};
+use crate::record::Record;
+use crate::slot::RangeId;
+use crate::store::Store;
+
+struct Job {
+    appends: Vec<Append>,
+    done: Done,
+}
+
+/// The local journal: while one group is being synced, the next one collects.
+pub struct LocalJournal {
+    /// Taken on drop, which ends the thread.
+    queue: Option<SyncSender<Job>>,
+    positions: Arc<Positions>,
+    counters: Arc<Counters>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LocalJournal {
+    /// Starts the writer thread of `store`.
+    ///
+    /// # Errors
+    /// [`StoreError::HasWriter`] if the store has a writer already; any error of reading the positions or
+    /// of starting a thread.
+    pub fn start(store: &Store) -> Result<LocalJournal, StoreError> {
+        let committer = Committer::new(store)?;
+        let (positions, counters) = (committer.positions(), committer.counters());
+        let (queue, jobs) = sync_channel(JOURNAL_QUEUE_MAX);
+        let thread = Builder::new().name("journal".to_owned());
+        let thread = thread.spawn(move || write(committer, &jobs))?;
+        Ok(LocalJournal {
+            queue: Some(queue),
+            positions,
+            counters,
+            thread: Some(thread),
+        })
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> JournalStats {
+        self.counters.snapshot()
+    }
+}
+
+impl Journal for LocalJournal {
+    fn append(&self, appends: Vec<Append>, done: Done) -> Result<(), Busy> {
+        // Invariant: `queue` is there until drop.
+        let queue = self.queue.as_ref().expect("the journal is running");
+        queue.try_send(Job { appends, done }).map_err(|error| {
+            self.counters.busy();
+            let (TrySendError::Full(job) | TrySendError::Disconnected(job)) = error;
+            Busy {
+                appends: job.appends,
+                done: job.done,
+            }
+        })
+    }
+
+    fn position(&self, range: RangeId) -> Position {
+        self.positions.get(range)
+    }
+}
+
+impl Drop for LocalJournal {
+    /// Decides everything in the queue, then ends the thread.
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            // The thread catches what panics inside it; there is nobody left to tell of anything else.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write(mut committer: Committer, jobs: &Receiver<Job>) {
+    let mut group = Vec::new();
+    let mut waiting: Vec<(usize, Done)> = Vec::new();
+    while let Ok(first) = jobs.recv() {
+        let (mut records, mut bytes) = (0, 0);
+        let mut next = Some(first);
+        while let Some(job) = next {
+            let (more_records, more_bytes) = weight(&job.appends);
+            records += more_records;
+            bytes += more_bytes;
+            waiting.push((job.appends.len(), job.done));
+            group.extend(job.appends);
+            let room = records < GROUP_RECORDS_MAX && bytes < GROUP_BYTES_MAX;
+            next = if room { jobs.try_recv().ok() } else { None };
+        }
+        let mut outcomes = committer.decide(&group).into_iter();
+        group.clear();
+        for (appends, done) in waiting.drain(..) {
+            answer(done, outcomes.by_ref().take(appends).collect());
+        }
+    }
+}
+
+/// Records and about the bytes of some appends.
+fn weight(appends: &[Append]) -> (usize, usize) {
+    let mut total = (0, 0);
+    for record in appends.iter().flat_map(|append| &append.records) {
+        total.0 += 1;
+        total.1 += match record {
+            Record::LogAppend { entry, .. } => entry.frame.len() + 128,
+            Record::VCardPut { xml, .. } | Record::PrivatePut { xml, .. } => xml.len() + 128,
+            Record::RosterReplace { roster, .. } => roster.items.len() * 64 + 128,
+            _ => 256,
+        };
+    }
+    total
+}
+
+fn answer(done: Done, outcomes: Vec<Outcome>) {
+    // A receiver that panics hurts its own caller only: the outcomes of the others are decided.
+    let _ = panic::catch_unwind(AssertUnwindSafe(|| done(outcomes)));
+}
+
+/// The local journal without a thread: an append is decided, and `done` called, before
+/// [`Journal::append`] returns. For simulation and tools.
+pub struct InlineJournal {
+    committer: Mutex<Committer>,
+    positions: Arc<Positions>,
+    counters: Arc<Counters>,
+}
+
+impl InlineJournal {
+    /// Becomes the writer of `store`.
+    ///
+    /// # Errors
+    /// As [`LocalJournal::start`].
+    pub fn new(store: &Store) -> Result<InlineJournal, StoreError> {
+        let committer = Committer::new(store)?;
+        let (positions, counters) = (committer.positions(), committer.counters());
+        Ok(InlineJournal {
+            committer: Mutex::new(committer),
+            positions,
+            counters,
+        })
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> JournalStats {
+        self.counters.snapshot()
+    }
+}
+
+impl Journal for InlineJournal {
+    fn append(&self, appends: Vec<Append>, done: Done) -> Result<(), Busy> {
+        let outcomes = self
+            .committer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .decide(&appends);
+        answer(done, outcomes);
+        Ok(())
+    }
+
+    fn position(&self, range: RangeId) -> Position {
+        self.positions.get(range)
+    }
+}

@@ -1,0 +1,315 @@
+//! The journal's twin: wraps another journal and delays, fences and fails by a seeded plan or by
+//! switches, as a replicated stream will one day. What it does to an append is what a cluster can do:
+//! a fence comes from another home's append, a failure leaves it in doubt whether the append survived.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Builder, JoinHandle};
+use std::time::Duration;
+
+use crate::journal::{Append, AppendFailure, Busy, Done, Journal, Outcome, Position};
+use crate::limits::JOURNAL_QUEUE_MAX;
+use crate::slot::RangeId;
+
+/// How often things go wrong by themselves, in thousandths of all appends. The choice depends on the seed
+/// and the count of appends alone, so a run can be repeated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Start of the pseudo-random sequence.
+    pub seed: u64,
+    /// Another home appends first, so that this append is fenced.
+    pub fence_per_mille: u16,
+    /// The append fails and is lost.
+    pub lose_per_mille: u16,
+    /// The append fails although it is committed.
+    pub doubt_per_mille: u16,
+}
+
+/// The switches of a [`TwinJournal`].
+#[derive(Debug, Default)]
+pub struct Switches {
+    delay_us: AtomicU64,
+    hold: AtomicBool,
+    fence: AtomicU64,
+    lose: AtomicU64,
+    doubt: AtomicU64,
+    full: AtomicBool,
+}
+
+impl Switches {
+    /// Everything handed over from now on takes this much longer to be decided.
+    pub fn set_delay(&self, delay: Duration) {
+        self.delay_us
+            .store(delay.as_micros() as u64, Ordering::SeqCst);
+    }
+
+    /// While set, nothing is decided until [`TwinJournal::release`].
+    pub fn set_hold(&self, hold: bool) {
+        self.hold.store(hold, Ordering::SeqCst);
+    }
+
+    /// The next `count` appends are fenced.
+    pub fn fence(&self, count: u64) {
+        self.fence.store(count, Ordering::SeqCst);
+    }
+
+    /// The next `count` appends fail and are lost.
+    pub fn lose(&self, count: u64) {
+        self.lose.store(count, Ordering::SeqCst);
+    }
+
+    /// The next `count` appends fail although they are committed.
+    pub fn doubt(&self, count: u64) {
+        self.doubt.store(count, Ordering::SeqCst);
+    }
+
+    /// While set, every append fails because the disk is full.
+    pub fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::SeqCst);
+    }
+}
+
+fn take_one(count: &AtomicU64) -> bool {
+    count
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1))
+        .is_ok()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    Fence,
+    Lose,
+    Doubt,
+    Full,
+}
+
+struct Job {
+    appends: Vec<Append>,
+    done: Done,
+    delay: Duration,
+}
+
+/// The half that both the caller's thread and the delaying thread use.
+struct Core {
+    inner: Arc<dyn Journal>,
+    plan: Plan,
+    switches: Arc<Switches>,
+    random: AtomicU64,
+    held: Mutex<VecDeque<Job>>,
+}
+
+/// Wraps a journal and misbehaves.
+pub struct TwinJournal {
+    core: Arc<Core>,
+    /// With a thread: everything goes through it, in order, so that a delay never reorders.
+    queue: Option<SyncSender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TwinJournal {
+    /// Wraps `inner` without a thread: delays are ignored, everything else works. For simulation.
+    pub fn inline(inner: Arc<dyn Journal>, plan: Plan) -> TwinJournal {
+        let core = Arc::new(Core {
+            inner,
+            plan,
+            switches: Arc::default(),
+            random: AtomicU64::new(plan.seed),
+            held: Mutex::default(),
+        });
+        TwinJournal {
+            core,
+            queue: None,
+            thread: None,
+        }
+    }
+
+    /// Wraps `inner` with a thread that delays.
+    ///
+    /// # Errors
+    /// The operating system's, if there is no thread to be had.
+    pub fn start(inner: Arc<dyn Journal>, plan: Plan) -> std::io::Result<TwinJournal> {
+        let mut twin = TwinJournal::inline(inner, plan);
+        let (queue, jobs) = sync_channel(JOURNAL_QUEUE_MAX);
+        let core = Arc::clone(&twin.core);
+        let thread = Builder::new().name("journal-twin".to_owned());
+        twin.thread = Some(thread.spawn(move || core.run(&jobs))?);
+        twin.queue = Some(queue);
+        Ok(twin)
+    }
+
+    /// The switches.
+    pub fn switches(&self) -> Arc<Switches> {
+        Arc::clone(&self.core.switches)
+    }
+
+    /// Lets up to `count` held calls go on, oldest first; returns how many there were.
+    pub fn release(&self, count: usize) -> usize {
+        for released in 0..count {
+            let Some(job) = self.core.held().pop_front() else {
+                return released;
+            };
+            self.core.forward(job);
+        }
+        count
+    }
+}
+
+impl Core {
+    fn held(&self) -> MutexGuard<'_, VecDeque<Job>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, jobs: &Receiver<Job>) {
+        while let Ok(job) = jobs.recv() {
+            thread::sleep(job.delay);
+            self.forward(job);
+        }
+    }
+
+    /// A number in `0..1000` (splitmix64).
+    fn per_mille(&self) -> u16 {
+        let mut x = self
+            .random
+            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::SeqCst);
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ (x >> 31)) % 1_000) as u16
+    }
+
+    fn choose(&self) -> Fault {
+        let switches = &self.switches;
+        if switches.full.load(Ordering::SeqCst) {
+            return Fault::Full;
+        }
+        for (count, fault) in [
+            (&switches.fence, Fault::Fence),
+            (&switches.lose, Fault::Lose),
+            (&switches.doubt, Fault::Doubt),
+        ] {
+            if take_one(count) {
+                return fault;
+            }
+        }
+        let roll = self.per_mille();
+        let fence = self.plan.fence_per_mille;
+        let lose = fence + self.plan.lose_per_mille;
+        match roll {
+            _ if roll < fence => Fault::Fence,
+            _ if roll < lose => Fault::Lose,
+            _ if roll < lose + self.plan.doubt_per_mille => Fault::Doubt,
+            _ => Fault::None,
+        }
+    }
+
+    fn forward(&self, job: Job) {
+        let mut sent = Vec::with_capacity(job.appends.len());
+        let mut faults = Vec::with_capacity(job.appends.len());
+        for append in job.appends {
+            let fault = self.choose();
+            faults.push(fault);
+            match fault {
+                Fault::None | Fault::Doubt => sent.push(append),
+                Fault::Fence => {
+                    // Another home's append, which says nothing but moves the position.
+                    let (range, expected) = (append.range, append.expected);
+                    sent.push(Append {
+                        range,
+                        expected,
+                        records: Vec::new(),
+                    });
+                    sent.push(append);
+                }
+                Fault::Lose | Fault::Full => {}
+            }
+        }
+        let done = job.done;
+        let merge: Done = Box::new(move |outcomes| done(merge(&faults, outcomes)));
+        // A full inner queue is waited out: the caller was told that the appends were taken.
+        let mut refused = self.inner.append(sent, merge);
+        while let Err(Busy { appends, done }) = refused {
+            thread::sleep(Duration::from_millis(1));
+            refused = self.inner.append(appends, done);
+        }
+    }
+}
+
+fn merge(faults: &[Fault], outcomes: Vec<Outcome>) -> Vec<Outcome> {
+    let mut outcomes = outcomes.into_iter();
+    let mut next = || {
+        let missing = || Outcome::Failed(AppendFailure::Io("no outcome".to_owned()));
+        outcomes.next().unwrap_or_else(missing)
+    };
+    let injected = || Outcome::Failed(AppendFailure::Io("injected".to_owned()));
+    let mut merged = Vec::with_capacity(faults.len());
+    for fault in faults {
+        merged.push(match fault {
+            Fault::None => next(),
+            Fault::Fence => {
+                let _foreign = next();
+                next()
+            }
+            Fault::Lose => injected(),
+            Fault::Full => Outcome::Failed(AppendFailure::Full),
+            Fault::Doubt => match next() {
+                Outcome::Committed(_) => injected(),
+                refused => refused,
+            },
+        });
+    }
+    merged
+}
+
+impl Journal for TwinJournal {
+    fn append(&self, appends: Vec<Append>, done: Done) -> Result<(), Busy> {
+        let switches = &self.core.switches;
+        let delay = Duration::from_micros(switches.delay_us.load(Ordering::SeqCst));
+        let job = Job {
+            appends,
+            done,
+            delay,
+        };
+        if switches.hold.load(Ordering::SeqCst) {
+            let mut held = self.core.held();
+            if held.len() >= JOURNAL_QUEUE_MAX {
+                return Err(Busy {
+                    appends: job.appends,
+                    done: job.done,
+                });
+            }
+            held.push_back(job);
+            return Ok(());
+        }
+        match &self.queue {
+            None => self.core.forward(job),
+            Some(queue) => {
+                if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
+                    queue.try_send(job)
+                {
+                    return Err(Busy {
+                        appends: job.appends,
+                        done: job.done,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn position(&self, range: RangeId) -> Position {
+        self.core.inner.position(range)
+    }
+}
+
+impl Drop for TwinJournal {
+    /// Whatever waits is decided first: `done` is called exactly once.
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.release(usize::MAX);
+    }
+}

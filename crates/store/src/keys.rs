@@ -1,0 +1,217 @@
+//! Which key holds what. Every key of a user starts with the slot, so that a range is one run of keys in
+//! every space and can be scanned, copied and moved.
+//!
+//! ```text
+//! Meta   "schema"                          u32, big-endian
+//!        "slot_key"                        16 bytes
+//!        "p" range:u16                     u64: applied position of the range
+//!        "n" range:u16 domain              u64: accounts of the domain in the range
+//! Head   slot:u16 user                     Head
+//! State  slot:u16 user                     Profile
+//! Log    slot:u16 user 00 seq:u64          StoredEntry
+//! Blob   slot:u16 user 00 "v"              vCard
+//!        slot:u16 user 00 "p" ns 00 name   item of private storage
+//! ```
+//! Numbers in keys are big-endian, so that byte order is number order. Addresses hold no NUL.
+
+use crate::record::Seq;
+use crate::slot::{RangeId, Slot, SlotKey};
+
+pub(crate) const SCHEMA: &[u8] = b"schema";
+pub(crate) const SLOT_KEY: &[u8] = b"slot_key";
+const POSITION: u8 = b'p';
+const COUNT: u8 = b'n';
+const VCARD: u8 = b'v';
+const PRIVATE: u8 = b'p';
+
+/// `slot user`: the key in `Head` and `State`.
+pub(crate) fn user(slots: &SlotKey, user: &str) -> Vec<u8> {
+    user_in(slots.slot(user), user, 0)
+}
+
+fn user_in(slot: Slot, user: &str, extra: usize) -> Vec<u8> {
+    let mut key = Vec::with_capacity(2 + user.len() + extra);
+    key.extend_from_slice(&slot.index().to_be_bytes());
+    key.extend_from_slice(user.as_bytes());
+    key
+}
+
+/// `slot user 00`, with room for `extra` bytes.
+fn owned(slots: &SlotKey, user: &str, extra: usize) -> Vec<u8> {
+    let mut key = user_in(slots.slot(user), user, 1 + extra);
+    key.push(0);
+    key
+}
+
+pub(crate) fn log_entry(slots: &SlotKey, user: &str, seq: Seq) -> Vec<u8> {
+    let mut key = owned(slots, user, 8);
+    key.extend_from_slice(&seq.to_be_bytes());
+    key
+}
+
+/// Everything of a user in `Log` or `Blob`: start and end of the run of keys.
+pub(crate) fn owned_run(slots: &SlotKey, user: &str) -> (Vec<u8>, Vec<u8>) {
+    let start = owned(slots, user, 0);
+    let mut end = start.clone();
+    // Nothing of the user sorts at or after `slot user 01`.
+    if let Some(last) = end.last_mut() {
+        *last = 1;
+    }
+    (start, end)
+}
+
+pub(crate) fn vcard(slots: &SlotKey, user: &str) -> Vec<u8> {
+    let mut key = owned(slots, user, 1);
+    key.push(VCARD);
+    key
+}
+
+pub(crate) fn private(slots: &SlotKey, user: &str, ns: &str, name: &str) -> Vec<u8> {
+    let mut key = owned(slots, user, 2 + ns.len() + name.len());
+    key.push(PRIVATE);
+    key.extend_from_slice(ns.as_bytes());
+    key.push(0);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// The run of keys of all private-storage items of a user.
+pub(crate) fn private_run(slots: &SlotKey, user: &str) -> (Vec<u8>, Vec<u8>) {
+    let mut start = owned(slots, user, 1);
+    let mut end = start.clone();
+    start.push(PRIVATE);
+    end.push(PRIVATE + 1);
+    (start, end)
+}
+
+pub(crate) fn position(range: RangeId) -> [u8; 3] {
+    let [high, low] = range.index().to_be_bytes();
+    [POSITION, high, low]
+}
+
+pub(crate) fn count(range: RangeId, domain: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(3 + domain.len());
+    key.push(COUNT);
+    key.extend_from_slice(&range.index().to_be_bytes());
+    key.extend_from_slice(domain.as_bytes());
+    key
+}
+
+/// The run of keys of all account counts.
+pub(crate) const COUNT_RUN: (&[u8], &[u8]) = (&[COUNT], &[COUNT + 1]);
+
+/// The domain of a bare address: what follows the `@`, or all of it.
+pub(crate) fn domain_of(user: &str) -> &str {
+    user.split_once('@').map_or(user, |(_, domain)| domain)
+}
+
+/// What a key in `Meta` is for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Meta<'a> {
+    Schema,
+    SlotKey,
+    Position(RangeId),
+    Count(RangeId, &'a str),
+}
+
+pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
+    if key == SCHEMA {
+        return Some(Meta::Schema);
+    }
+    if key == SLOT_KEY {
+        return Some(Meta::SlotKey);
+    }
+    let (&[tag, high, low], rest) = key.split_first_chunk()?;
+    let range = RangeId::from_index(u16::from_be_bytes([high, low]))?;
+    match (tag, rest) {
+        (POSITION, []) => Some(Meta::Position(range)),
+        (COUNT, domain) => Some(Meta::Count(range, std::str::from_utf8(domain).ok()?)),
+        _ => None,
+    }
+}
+
+/// Slot and address of a key in `Head` or `State`.
+pub(crate) fn parse_user(key: &[u8]) -> Option<(Slot, &str)> {
+    let (&[high, low], user) = key.split_first_chunk()?;
+    let slot = Slot::from_index(u16::from_be_bytes([high, low]))?;
+    let user = std::str::from_utf8(user).ok()?;
+    (!user.is_empty() && !user.contains('\0')).then_some((slot, user))
+}
+
+/// Slot, address and the rest of a key in `Log` or `Blob`.
+pub(crate) fn parse_owned(key: &[u8]) -> Option<(Slot, &str, &[u8])> {
+    let nul = 2 + key.get(2..)?.iter().position(|&byte| byte == 0)?;
+    let (slot, user) = parse_user(&key[..nul])?;
+    Some((slot, user, &key[nul + 1..]))
+}
+
+/// The sequence number in the rest of a log key.
+pub(crate) fn parse_seq(rest: &[u8]) -> Option<Seq> {
+    Some(Seq::from_be_bytes(rest.try_into().ok()?))
+}
+
+/// What a blob is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Blob<'a> {
+    VCard,
+    Private { ns: &'a str, name: &'a str },
+}
+
+pub(crate) fn parse_blob(rest: &[u8]) -> Option<Blob<'_>> {
+    match rest.split_first()? {
+        (&VCARD, []) => Some(Blob::VCard),
+        (&PRIVATE, rest) => {
+            let (ns, name) = std::str::from_utf8(rest).ok()?.split_once('\0')?;
+            Some(Blob::Private { ns, name })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: SlotKey = SlotKey::new([1; 16]);
+
+    #[test]
+    fn keys_parse_back() {
+        let slot = KEY.slot("a@b");
+        assert_eq!(parse_user(&user(&KEY, "a@b")), Some((slot, "a@b")));
+        let entry = log_entry(&KEY, "a@b", 7);
+        let (_, owner, rest) = parse_owned(&entry).unwrap();
+        assert_eq!((owner, parse_seq(rest)), ("a@b", Some(7)));
+        let item = private(&KEY, "a@b", "urn:x", "item");
+        let (_, _, rest) = parse_owned(&item).unwrap();
+        assert_eq!(
+            parse_blob(rest),
+            Some(Blob::Private {
+                ns: "urn:x",
+                name: "item"
+            })
+        );
+        let card = vcard(&KEY, "a@b");
+        assert_eq!(parse_blob(parse_owned(&card).unwrap().2), Some(Blob::VCard));
+        let range = RangeId::from_index(3).unwrap();
+        assert_eq!(parse_meta(&position(range)), Some(Meta::Position(range)));
+        assert_eq!(
+            parse_meta(&count(range, "b")),
+            Some(Meta::Count(range, "b"))
+        );
+        assert_eq!(parse_meta(b"schema"), Some(Meta::Schema));
+        assert_eq!(parse_meta(b"x"), None);
+    }
+
+    /// The run of one user must not hold a key of another whose address starts with the same letters.
+    #[test]
+    fn runs_hold_only_their_user() {
+        let (start, end) = owned_run(&KEY, "a@b");
+        for seq in [0, 1, Seq::MAX] {
+            let key = log_entry(&KEY, "a@b", seq);
+            assert!(start <= key && key < end);
+        }
+        let mut longer = user_in(KEY.slot("a@b"), "a@bc", 1);
+        longer.push(0);
+        assert!(longer >= end);
+    }
+}

@@ -1,0 +1,231 @@
+//! Changes not yet committed, laid over a reader: what a group commit is built in. Owns reading its own
+//! writes, taking back one append without the others, and merging both layers in a scan.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use crate::apply::Txn;
+use crate::engine::{Batch, Change, Reader, Space, Visit};
+use crate::error::StoreError;
+
+type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// Bookkeeping cost assumed per change, in bytes, when a group's size is estimated.
+const CHANGE_OVERHEAD_BYTES: usize = 64;
+
+/// Pending changes over a base.
+pub(crate) struct Overlay<'a> {
+    base: &'a dyn Reader,
+    changes: [Changes; Space::ALL.len()],
+    /// What each key of the current append held in `changes` before, newest last.
+    undo: Vec<(Space, Vec<u8>, Option<Option<Vec<u8>>>)>,
+    bytes: usize,
+}
+
+impl<'a> Overlay<'a> {
+    pub(crate) fn new(base: &'a dyn Reader) -> Overlay<'a> {
+        Overlay {
+            base,
+            changes: Default::default(),
+            undo: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// An overlay that starts with `changes`, in order.
+    pub(crate) fn over(base: &'a dyn Reader, changes: impl Iterator<Item = Change>) -> Overlay<'a> {
+        let mut overlay = Overlay::new(base);
+        for change in changes {
+            overlay.changes[change.space.index()].insert(change.key, change.value);
+        }
+        overlay
+    }
+
+    /// About how much memory the changes take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Keeps what was changed since the last call.
+    pub(crate) fn keep(&mut self) {
+        self.undo.clear();
+    }
+
+    /// Takes back what was changed since the last [`Overlay::keep`].
+    pub(crate) fn take_back(&mut self) {
+        while let Some((space, key, before)) = self.undo.pop() {
+            let changes = &mut self.changes[space.index()];
+            match before {
+                Some(before) => drop(changes.insert(key, before)),
+                None => drop(changes.remove(&key)),
+            }
+        }
+    }
+
+    /// All changes as one batch, by space and key.
+    pub(crate) fn into_batch(self) -> Batch {
+        let mut batch = Batch::with_capacity(self.changes.iter().map(BTreeMap::len).sum());
+        for (space, changes) in Space::ALL.into_iter().zip(self.changes) {
+            let changed = |(key, value)| Change { space, key, value };
+            batch.extend(changes.into_iter().map(changed));
+        }
+        batch
+    }
+
+    fn change(&mut self, space: Space, key: Vec<u8>, value: Option<Vec<u8>>) {
+        self.bytes += key.len() + value.as_ref().map_or(0, Vec::len) + CHANGE_OVERHEAD_BYTES;
+        let before = self.changes[space.index()].insert(key.clone(), value);
+        self.undo.push((space, key, before));
+    }
+
+    /// Scans the base with the changes merged in.
+    pub(crate) fn scan_merged(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        if !end.is_empty() && start >= end {
+            return Ok(());
+        }
+        let upper = if end.is_empty() {
+            Bound::Unbounded
+        } else {
+            Bound::Excluded(end)
+        };
+        let mut changes = self.changes[space.index()]
+            .range::<[u8], _>((Bound::Included(start), upper))
+            .peekable();
+        let mut stopped = false;
+        self.base.scan(space, start, end, &mut |key, value| {
+            while let Some((changed, new)) = changes.next_if(|(k, _)| k.as_slice() < key) {
+                if let Some(new) = new
+                    && visit(changed, new).is_break()
+                {
+                    stopped = true;
+                    return ControlFlow::Break(());
+                }
+            }
+            let flow = match changes.next_if(|(k, _)| k.as_slice() == key) {
+                Some((_, Some(new))) => visit(key, new),
+                Some((_, None)) => ControlFlow::Continue(()),
+                None => visit(key, value),
+            };
+            stopped = flow.is_break();
+            flow
+        })?;
+        if stopped {
+            return Ok(());
+        }
+        for (key, new) in changes {
+            if let Some(new) = new
+                && visit(key, new).is_break()
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Txn for Overlay<'_> {
+    fn get(&mut self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.changes[space.index()].get(key) {
+            Some(changed) => Ok(changed.clone()),
+            None => self.base.get(space, key),
+        }
+    }
+
+    fn put(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) {
+        self.change(space, key, Some(value));
+    }
+
+    fn delete(&mut self, space: Space, key: Vec<u8>) {
+        self.change(space, key, None);
+    }
+
+    fn scan(
+        &mut self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        self.scan_merged(space, start, end, visit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::engine::memory::MemoryEngine;
+    use crate::store::Durability;
+
+    fn put(key: &[u8], value: &[u8]) -> Change {
+        Change {
+            space: Space::Log,
+            key: key.to_vec(),
+            value: Some(value.to_vec()),
+        }
+    }
+
+    fn keys(overlay: &Overlay<'_>, start: &[u8], end: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut seen = Vec::new();
+        overlay
+            .scan_merged(Space::Log, start, end, &mut |key, value| {
+                seen.push((key.to_vec(), value.to_vec()));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        seen
+    }
+
+    /// Goal: a scan sees both layers in key order, deletions hidden, replacements once.
+    #[test]
+    fn scan_merges_base_and_changes() {
+        let base = MemoryEngine::new();
+        base.commit(
+            vec![put(b"b", b"1"), put(b"d", b"1"), put(b"e", b"1")],
+            Durability::Memory,
+        )
+        .unwrap();
+        let mut overlay = Overlay::new(&base);
+        overlay.put(Space::Log, b"a".to_vec(), b"2".to_vec());
+        overlay.put(Space::Log, b"d".to_vec(), b"2".to_vec());
+        overlay.delete(Space::Log, b"e".to_vec());
+        overlay.put(Space::Log, b"f".to_vec(), b"2".to_vec());
+        let pair = |k: &str, v: &str| (k.as_bytes().to_vec(), v.as_bytes().to_vec());
+        assert_eq!(
+            keys(&overlay, b"", b""),
+            [
+                pair("a", "2"),
+                pair("b", "1"),
+                pair("d", "2"),
+                pair("f", "2")
+            ]
+        );
+        assert_eq!(keys(&overlay, b"b", b"f"), [pair("b", "1"), pair("d", "2")]);
+        assert_eq!(keys(&overlay, b"f", b"a"), []);
+    }
+
+    /// Goal: taking back one append restores exactly what the appends before it had made.
+    #[test]
+    fn take_back_undoes_only_the_current_append() {
+        let base = MemoryEngine::new();
+        let mut overlay = Overlay::new(&base);
+        overlay.put(Space::Head, b"k".to_vec(), b"1".to_vec());
+        overlay.keep();
+        overlay.put(Space::Head, b"k".to_vec(), b"2".to_vec());
+        overlay.delete(Space::Head, b"k".to_vec());
+        overlay.put(Space::Head, b"new".to_vec(), b"2".to_vec());
+        overlay.take_back();
+        let batch = overlay.into_batch();
+        assert_eq!(batch.len(), 1);
+        assert_eq!(
+            (batch[0].key.as_slice(), batch[0].value.as_deref()),
+            (&b"k"[..], Some(&b"1"[..]))
+        );
+    }
+}

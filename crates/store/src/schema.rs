@@ -1,0 +1,403 @@
+//! The schema version of stored data, and the upgrades from earlier ones. Owns every layout that is no
+//! longer written; the current one is `keys` and `state`.
+//!
+//! Schema 1 (development versions before 0.1) kept three values per user in `State` under
+//! `slot user 00 tag`: `a` the account, `r` the roster, `h` the log's head with the last activity. It had
+//! no account counts, no blocklist, no lock flag, and log values without flags.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Batch, Change, Engine, Space};
+use crate::error::{OpenError, StoreError};
+use crate::keys;
+use crate::record::{Account, Roster, RosterItem, ScramHash, ScramKeys, Subscription};
+use crate::slot::SlotKey;
+use crate::state::{Head, LogHead, Profile, StoredEntry, VALUE_VERSION, encode};
+use crate::store::Durability;
+
+/// The schema that this program writes.
+pub const SCHEMA: u32 = 2;
+
+/// Entries that an upgrade rewrites per batch.
+const UPGRADE_ENTRIES_MAX: usize = 1_000;
+
+/// Leading byte of values that schema 1 wrote.
+const VALUE_VERSION_1: u8 = 0;
+
+/// Makes an engine ready for this program: initialises an empty one (with `new_key`), upgrades an older
+/// one, refuses a newer one. Returns the slot key.
+pub(crate) fn prepare(
+    engine: &dyn Engine,
+    new_key: impl FnOnce() -> Result<SlotKey, OpenError>,
+) -> Result<SlotKey, OpenError> {
+    let found = match engine.get(Space::Meta, keys::SCHEMA)? {
+        Some(value) => {
+            let bytes = value.as_slice().try_into();
+            u32::from_be_bytes(bytes.map_err(|_| corrupt("the schema number is damaged"))?)
+        }
+        None => {
+            for space in Space::ALL {
+                if !is_empty(engine, space)? {
+                    return Err(corrupt("there is data without a schema number"));
+                }
+            }
+            let key = new_key()?;
+            let batch = vec![
+                put(
+                    Space::Meta,
+                    keys::SLOT_KEY.to_vec(),
+                    key.to_bytes().to_vec(),
+                ),
+                schema_change(SCHEMA),
+            ];
+            engine.commit(batch, Durability::Fsync)?;
+            return Ok(key);
+        }
+    };
+    if found > SCHEMA {
+        return Err(OpenError::NewerSchema {
+            found,
+            supported: SCHEMA,
+        });
+    }
+    let slots = match engine.get(Space::Meta, keys::SLOT_KEY)? {
+        Some(value) => SlotKey::new(
+            value
+                .as_slice()
+                .try_into()
+                .map_err(|_| corrupt("the slot key is damaged"))?,
+        ),
+        None => return Err(corrupt("the slot key is missing")),
+    };
+    match found {
+        SCHEMA => Ok(slots),
+        1 => {
+            upgrade_from_1(engine, &slots)?;
+            Ok(slots)
+        }
+        _ => Err(corrupt("schema 0 was never written")),
+    }
+}
+
+fn corrupt(why: &str) -> OpenError {
+    OpenError::Corrupt(why.to_owned())
+}
+
+fn put(space: Space, key: Vec<u8>, value: Vec<u8>) -> Change {
+    Change {
+        space,
+        key,
+        value: Some(value),
+    }
+}
+
+fn schema_change(schema: u32) -> Change {
+    put(
+        Space::Meta,
+        keys::SCHEMA.to_vec(),
+        schema.to_be_bytes().to_vec(),
+    )
+}
+
+fn is_empty(engine: &dyn Engine, space: Space) -> Result<bool, StoreError> {
+    let mut empty = true;
+    engine.scan(space, &[], &[], &mut |_, _| {
+        empty = false;
+        ControlFlow::Break(())
+    })?;
+    Ok(empty)
+}
+
+/// The account of schema 1.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Account1 {
+    pub(crate) created: i64,
+    /// Hash (0 SHA-1, 1 SHA-256), iterations, salt, stored key, server key.
+    pub(crate) scram: Vec<(u8, u32, Vec<u8>, Vec<u8>, Vec<u8>)>,
+}
+
+/// The roster of schema 1.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Roster1 {
+    pub(crate) version: u64,
+    pub(crate) items: Vec<Item1>,
+}
+
+/// A roster item of schema 1; every item was listed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Item1 {
+    pub(crate) jid: String,
+    pub(crate) name: String,
+    pub(crate) groups: Vec<String>,
+    /// 0 none, 1 to, 2 from, 3 both.
+    pub(crate) subscription: u8,
+    pub(crate) ask: bool,
+}
+
+/// The log head of schema 1.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Head1 {
+    pub(crate) next_seq: u64,
+    pub(crate) trimmed_through: u64,
+    pub(crate) last: Option<(i64, String)>,
+}
+
+/// A log entry of schema 1.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Entry1<'a> {
+    pub(crate) at: i64,
+    pub(crate) from: &'a str,
+    pub(crate) frame: &'a [u8],
+}
+
+fn decode_1<'a, T: Deserialize<'a>>(value: &'a [u8], what: &str) -> Result<T, StoreError> {
+    match value.split_first() {
+        Some((&VALUE_VERSION_1, body)) => postcard::from_bytes(body)
+            .map_err(|error| StoreError::Corrupt(format!("{what} of schema 1: {error}"))),
+        _ => Err(StoreError::Corrupt(format!(
+            "{what} of schema 1: wrong value version"
+        ))),
+    }
+}
+
+/// Encodes a value as schema 1 did.
+#[cfg(test)]
+pub(crate) fn encode_1<T: Serialize>(value: &T) -> Vec<u8> {
+    encode(VALUE_VERSION_1, value)
+}
+
+/// Rewrites everything. Interrupted, it goes on where it stopped: what is rewritten no longer looks like
+/// schema 1, and the schema number changes last.
+fn upgrade_from_1(engine: &dyn Engine, slots: &SlotKey) -> Result<(), StoreError> {
+    upgrade_log_1(engine)?;
+    upgrade_users_1(engine, slots)?;
+    let mut counts: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    engine.scan(Space::Head, &[], &[], &mut |key, _| {
+        if let Some((slot, user)) = keys::parse_user(key) {
+            *counts
+                .entry(keys::count(slot.range(), keys::domain_of(user)))
+                .or_default() += 1;
+        }
+        ControlFlow::Continue(())
+    })?;
+    let counted =
+        |(key, count): (Vec<u8>, u64)| put(Space::Meta, key, count.to_be_bytes().to_vec());
+    let mut batch: Batch = counts.into_iter().map(counted).collect();
+    batch.push(schema_change(SCHEMA));
+    engine.commit(batch, Durability::Fsync)
+}
+
+/// Calls `rewrite` with runs of entries of `space` until all were seen, committing what it returns.
+fn rewrite_all(
+    engine: &dyn Engine,
+    space: Space,
+    mut rewrite: impl FnMut(&[(Vec<u8>, Vec<u8>)]) -> Result<Batch, StoreError>,
+) -> Result<(), StoreError> {
+    let mut start = Vec::new();
+    loop {
+        let mut run: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        engine.scan(space, &start, &[], &mut |key, value| {
+            // A user's entries stay together: a run ends only between users.
+            let user = |key: &[u8]| keys::parse_owned(key).map(|(_, user, _)| user.to_owned());
+            if run.len() >= UPGRADE_ENTRIES_MAX
+                && run.last().is_none_or(|(last, _)| user(last) != user(key))
+            {
+                return ControlFlow::Break(());
+            }
+            run.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        let Some((last, _)) = run.last() else {
+            return Ok(());
+        };
+        start.clone_from(last);
+        start.push(0);
+        let batch = rewrite(&run)?;
+        if !batch.is_empty() {
+            engine.commit(batch, Durability::Memory)?;
+        }
+    }
+}
+
+fn upgrade_log_1(engine: &dyn Engine) -> Result<(), StoreError> {
+    rewrite_all(engine, Space::Log, |run| {
+        let mut batch = Batch::new();
+        for (key, value) in run
+            .iter()
+            .filter(|(_, value)| value.first() == Some(&VALUE_VERSION_1))
+        {
+            let entry: Entry1<'_> = decode_1(value, "log entry")?;
+            let entry = StoredEntry {
+                at: entry.at,
+                from: entry.from,
+                flags: 0,
+                frame: entry.frame,
+            };
+            batch.push(put(Space::Log, key.clone(), encode(VALUE_VERSION, &entry)));
+        }
+        Ok(batch)
+    })
+}
+
+/// The values of one user as schema 1 spread them.
+#[derive(Default)]
+struct User1 {
+    account: Option<Account1>,
+    roster: Option<Roster1>,
+    head: Option<Head1>,
+}
+
+fn upgrade_users_1(engine: &dyn Engine, slots: &SlotKey) -> Result<(), StoreError> {
+    rewrite_all(engine, Space::State, |run| {
+        let mut batch = Batch::new();
+        let mut users: BTreeMap<String, User1> = BTreeMap::new();
+        for (key, value) in run {
+            // A key without a tag is already rewritten.
+            let Some((_, user, tag)) = keys::parse_owned(key) else {
+                continue;
+            };
+            let parts = users.entry(user.to_owned()).or_default();
+            match tag {
+                b"a" => parts.account = Some(decode_1(value, "account")?),
+                b"r" => parts.roster = Some(decode_1(value, "roster")?),
+                b"h" => parts.head = Some(decode_1(value, "head")?),
+                _ => {
+                    return Err(StoreError::Corrupt(format!(
+                        "{user}: unknown value of schema 1"
+                    )));
+                }
+            }
+            batch.push(Change {
+                space: Space::State,
+                key: key.clone(),
+                value: None,
+            });
+        }
+        for (user, parts) in users {
+            let Some(account) = parts.account else {
+                return Err(StoreError::Corrupt(format!(
+                    "{user}: no account in schema 1"
+                )));
+            };
+            let profile = Profile {
+                account: account_from_1(account)?,
+                roster: parts
+                    .roster
+                    .map(roster_from_1)
+                    .transpose()?
+                    .unwrap_or_default(),
+                ..Profile::default()
+            };
+            let head = head_from_1(engine, slots, &user, parts.head)?;
+            let key = keys::user(slots, &user);
+            batch.push(put(
+                Space::State,
+                key.clone(),
+                encode(VALUE_VERSION, &profile),
+            ));
+            batch.push(put(Space::Head, key, encode(VALUE_VERSION, &head)));
+        }
+        Ok(batch)
+    })
+}
+
+fn account_from_1(account: Account1) -> Result<Account, StoreError> {
+    let mut scram = Vec::with_capacity(account.scram.len());
+    for (hash, iterations, salt, stored_key, server_key) in account.scram {
+        let hash = match hash {
+            0 => ScramHash::Sha1,
+            1 => ScramHash::Sha256,
+            _ => return Err(StoreError::Corrupt(format!("hash {hash} in schema 1"))),
+        };
+        scram.push(ScramKeys {
+            hash,
+            iterations,
+            salt,
+            stored_key,
+            server_key,
+        });
+    }
+    let created = stdx::time::Timestamp::from_millis(account.created);
+    Ok(Account {
+        created,
+        locked: false,
+        scram,
+    })
+}
+
+fn roster_from_1(roster: Roster1) -> Result<Roster, StoreError> {
+    let mut items = Vec::with_capacity(roster.items.len());
+    for item in roster.items {
+        let subscription = match item.subscription {
+            0 => Subscription::None,
+            1 => Subscription::To,
+            2 => Subscription::From,
+            3 => Subscription::Both,
+            other => {
+                return Err(StoreError::Corrupt(format!(
+                    "subscription {other} in schema 1"
+                )));
+            }
+        };
+        items.push(RosterItem {
+            jid: item.jid,
+            name: item.name,
+            groups: item.groups,
+            subscription,
+            ask: item.ask,
+            approved: false,
+            listed: true,
+            pending_in: None,
+        });
+    }
+    items.sort_by(|a, b| a.jid.cmp(&b.jid));
+    Ok(Roster {
+        version: roster.version,
+        items,
+    })
+}
+
+/// Schema 1 did not count what is pending: the log is counted here, once.
+fn head_from_1(
+    engine: &dyn Engine,
+    slots: &SlotKey,
+    user: &str,
+    head: Option<Head1>,
+) -> Result<Head, StoreError> {
+    let mut log = LogHead::default();
+    let mut bad = None;
+    let (start, end) = keys::owned_run(slots, user);
+    engine.scan(
+        Space::Log,
+        &start,
+        &end,
+        &mut |_, value| match crate::state::decode_borrowed::<StoredEntry<'_>>(value, "log entry") {
+            Ok(entry) => {
+                log.pending_count += 1;
+                log.pending_bytes += entry.frame.len() as u64;
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                bad = Some(error);
+                ControlFlow::Break(())
+            }
+        },
+    )?;
+    if let Some(error) = bad {
+        return Err(error);
+    }
+    let mut last = None;
+    if let Some(head) = head {
+        log.next_seq = head.next_seq.max(1);
+        log.trimmed_through = head.trimmed_through;
+        last = head.last;
+    }
+    Ok(Head {
+        live: true,
+        log,
+        last,
+    })
+}

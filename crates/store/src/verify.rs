@@ -1,0 +1,372 @@
+//! Verification: walks every key, decodes every value, and checks that what is kept twice agrees. Owns the
+//! report; changes nothing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use crate::apply::decode_u64;
+use crate::backup;
+use crate::engine::{Reader, Space};
+use crate::error::{OpenError, StoreError};
+use crate::keys;
+use crate::limits::PROBLEMS_LISTED_MAX;
+use crate::record::Seq;
+use crate::slot::{Slot, SlotKey};
+use crate::state::{Head, LogHead, Profile, StoredEntry, decode, decode_borrowed};
+use crate::store::{Options, Store, blob_body};
+
+/// What a verification found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Accounts.
+    pub accounts: u64,
+    /// Heads of removed accounts.
+    pub removed: u64,
+    /// Roster items.
+    pub roster_items: u64,
+    /// Log entries.
+    pub log_entries: u64,
+    /// vCards and items of private storage.
+    pub blobs: u64,
+    /// Bytes of all keys and values, uncompressed.
+    pub bytes: u64,
+    /// All problems.
+    pub problem_count: u64,
+    /// The first [`PROBLEMS_LISTED_MAX`] of them.
+    pub problems: Vec<String>,
+}
+
+impl Report {
+    /// Nothing is wrong.
+    pub fn is_good(&self) -> bool {
+        self.problem_count == 0
+    }
+
+    pub(crate) fn problem(&mut self, what: impl fmt::Display) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS_LISTED_MAX {
+            self.problems.push(what.to_string());
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report {
+            accounts,
+            removed,
+            roster_items,
+            log_entries,
+            blobs,
+            bytes,
+            ..
+        } = self;
+        write!(
+            f,
+            "{accounts} accounts ({removed} removed), {roster_items} roster items, {log_entries} log \
+             entries, {blobs} blobs, {bytes} bytes: "
+        )?;
+        match self.problem_count {
+            0 => write!(f, "good"),
+            count => {
+                write!(f, "{count} problems")?;
+                self.problems
+                    .iter()
+                    .try_for_each(|problem| write!(f, "\n- {problem}"))
+            }
+        }
+    }
+}
+
+/// Verifies the store in a folder (which must not be open elsewhere) or a backup file.
+///
+/// # Errors
+/// If it cannot be opened or read at all. Everything else is in the report.
+pub fn verify(path: &Path, options: &Options) -> Result<Report, OpenError> {
+    if path.is_dir() {
+        return Ok(Store::open(path, options)?.verify()?);
+    }
+    backup::verify_file(path)
+}
+
+impl Store {
+    /// Verifies this store as it is at this moment, while it is in use.
+    ///
+    /// # Errors
+    /// If reading fails; everything else is in the report.
+    pub fn verify(&self) -> Result<Report, StoreError> {
+        let snapshot = self.snapshot()?;
+        let mut walk = Walk {
+            slots: self.slot_key(),
+            reader: &*snapshot,
+            report: Report::default(),
+        };
+        let counts = walk.meta()?;
+        walk.heads(counts)?;
+        walk.states()?;
+        walk.logs()?;
+        walk.blobs()?;
+        Ok(walk.report)
+    }
+}
+
+struct Walk<'a> {
+    slots: SlotKey,
+    reader: &'a dyn Reader,
+    report: Report,
+}
+
+impl Walk<'_> {
+    /// Visits all entries of a space; whatever `check` returns is a problem.
+    fn each(
+        &mut self,
+        space: Space,
+        mut check: impl FnMut(&[u8], &[u8], &mut Report) -> Result<(), String>,
+    ) -> Result<(), StoreError> {
+        let report = &mut self.report;
+        self.reader.scan(space, &[], &[], &mut |key, value| {
+            report.bytes += (key.len() + value.len()) as u64;
+            if let Err(problem) = check(key, value, report) {
+                report.problem(problem);
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    fn meta(&mut self) -> Result<BTreeMap<Vec<u8>, u64>, StoreError> {
+        let mut counts = BTreeMap::new();
+        self.each(Space::Meta, |key, value, _| {
+            match keys::parse_meta(key) {
+                Some(keys::Meta::Schema | keys::Meta::SlotKey) => {}
+                Some(keys::Meta::Position(_)) => {
+                    decode_u64(value, "position of a range").map_err(|e| e.to_string())?;
+                }
+                Some(keys::Meta::Count(..)) => {
+                    let count = decode_u64(value, "account count").map_err(|e| e.to_string())?;
+                    counts.insert(key.to_vec(), count);
+                }
+                None => return Err(format!("unknown key in meta: {key:02x?}")),
+            }
+            Ok(())
+        })?;
+        Ok(counts)
+    }
+
+    /// Heads against the counts of accounts, and those that claim entries against the log.
+    fn heads(&mut self, counts: BTreeMap<Vec<u8>, u64>) -> Result<(), StoreError> {
+        let slots = self.slots;
+        let reader = self.reader;
+        let mut counted: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        self.each(Space::Head, |key, value, report| {
+            let (slot, user) = keys::parse_user(key).ok_or("undecodable key in head")?;
+            in_slot(&slots, slot, user)?;
+            let head: Head = decode(value, user).map_err(|e| e.to_string())?;
+            if head.log.next_seq == 0 || head.log.trimmed_through >= head.log.next_seq {
+                return Err(format!(
+                    "{user}: log head {:?} contradicts itself",
+                    head.log
+                ));
+            }
+            if head.live {
+                report.accounts += 1;
+                let count = keys::count(slot.range(), keys::domain_of(user));
+                *counted.entry(count).or_default() += 1;
+                match reader.get(Space::State, key) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => return Err(format!("{user}: the profile is missing")),
+                    Err(error) => return Err(error.to_string()),
+                }
+            } else {
+                report.removed += 1;
+            }
+            if head.log.pending_count > 0 {
+                log_is_there(reader, &slots, user)?;
+            }
+            Ok(())
+        })?;
+        if counts != counted {
+            let (kept, real) = (counts.values().sum::<u64>(), counted.values().sum::<u64>());
+            let what = format!("account counts disagree: {kept} kept, {real} there");
+            self.report.problem(what);
+        }
+        Ok(())
+    }
+
+    fn states(&mut self) -> Result<(), StoreError> {
+        let slots = self.slots;
+        let reader = self.reader;
+        self.each(Space::State, |key, value, report| {
+            let (slot, user) = keys::parse_user(key).ok_or("undecodable key in state")?;
+            in_slot(&slots, slot, user)?;
+            let profile: Profile = decode(value, user).map_err(|e| e.to_string())?;
+            report.roster_items += profile.roster.items.len() as u64;
+            if !profile.roster.items.is_sorted_by(|a, b| a.jid < b.jid) {
+                return Err(format!("{user}: the roster is out of order"));
+            }
+            owner_is_live(reader, &slots, user)
+        })
+    }
+
+    /// Entries against the head of their log.
+    fn logs(&mut self) -> Result<(), StoreError> {
+        let slots = self.slots;
+        let reader = self.reader;
+        let mut log: Option<Tally> = None;
+        self.each(Space::Log, |key, value, report| {
+            report.log_entries += 1;
+            let (slot, user, rest) = keys::parse_owned(key).ok_or("undecodable key in log")?;
+            let seq = keys::parse_seq(rest).ok_or("undecodable sequence number in log")?;
+            if log.as_ref().is_none_or(|log| log.user != user) {
+                if let Some(done) = log.take()
+                    && let Err(problem) = done.check(reader, &slots)
+                {
+                    report.problem(problem);
+                }
+                in_slot(&slots, slot, user)?;
+                log = Some(Tally::new(user, seq));
+            }
+            let entry: StoredEntry<'_> = decode_borrowed(value, user).map_err(|e| e.to_string())?;
+            if let Some(log) = &mut log {
+                log.last = seq;
+                log.count += 1;
+                log.bytes += entry.frame.len() as u64;
+            }
+            Ok(())
+        })?;
+        if let Some(done) = log
+            && let Err(problem) = done.check(reader, &slots)
+        {
+            self.report.problem(problem);
+        }
+        Ok(())
+    }
+
+    fn blobs(&mut self) -> Result<(), StoreError> {
+        let slots = self.slots;
+        let reader = self.reader;
+        self.each(Space::Blob, |key, value, report| {
+            report.blobs += 1;
+            let (slot, user, rest) = keys::parse_owned(key).ok_or("undecodable key in blob")?;
+            in_slot(&slots, slot, user)?;
+            keys::parse_blob(rest).ok_or_else(|| format!("{user}: undecodable key of a blob"))?;
+            blob_body(value).map_err(|error| format!("{user}: {error}"))?;
+            owner_is_live(reader, &slots, user)
+        })
+    }
+}
+
+/// What a log really holds.
+struct Tally {
+    user: String,
+    first: Seq,
+    last: Seq,
+    count: u64,
+    bytes: u64,
+}
+
+impl Tally {
+    fn new(user: &str, first: Seq) -> Tally {
+        Tally {
+            user: user.to_owned(),
+            first,
+            last: first,
+            count: 0,
+            bytes: 0,
+        }
+    }
+
+    fn check(&self, reader: &dyn Reader, slots: &SlotKey) -> Result<(), String> {
+        let user = &self.user;
+        let head =
+            load_head(reader, slots, user)?.ok_or(format!("{user}: a log without a head"))?;
+        let LogHead {
+            next_seq,
+            trimmed_through,
+            pending_count,
+            pending_bytes,
+        } = head.log;
+        if self.first <= trimmed_through || self.last >= next_seq {
+            return Err(format!(
+                "{user}: entries outside of the log that the head describes"
+            ));
+        }
+        if (self.count, self.bytes) != (pending_count, pending_bytes) {
+            return Err(format!(
+                "{user}: {} entries of {} bytes, the head says {pending_count} of {pending_bytes}",
+                self.count, self.bytes
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn in_slot(slots: &SlotKey, slot: Slot, user: &str) -> Result<(), String> {
+    if slots.slot(user) == slot {
+        Ok(())
+    } else {
+        Err(format!("{user}: in a foreign slot"))
+    }
+}
+
+fn load_head(reader: &dyn Reader, slots: &SlotKey, user: &str) -> Result<Option<Head>, String> {
+    let value = reader
+        .get(Space::Head, &keys::user(slots, user))
+        .map_err(|e| e.to_string())?;
+    value
+        .map(|value| decode(&value, user))
+        .transpose()
+        .map_err(|error| error.to_string())
+}
+
+fn owner_is_live(reader: &dyn Reader, slots: &SlotKey, user: &str) -> Result<(), String> {
+    match load_head(reader, slots, user)? {
+        Some(head) if head.live => Ok(()),
+        _ => Err(format!("{user}: data without an account")),
+    }
+}
+
+fn log_is_there(reader: &dyn Reader, slots: &SlotKey, user: &str) -> Result<(), String> {
+    let (start, end) = keys::owned_run(slots, user);
+    let mut there = false;
+    let scanned = reader.scan(Space::Log, &start, &end, &mut |_, _| {
+        there = true;
+        ControlFlow::Break(())
+    });
+    scanned.map_err(|error| error.to_string())?;
+    if there {
+        Ok(())
+    } else {
+        Err(format!("{user}: the log that the head describes is empty"))
+    }
+}
+
+/// Decodes one entry by itself: all that can be said of it without the rest.
+pub(crate) fn check_entry(space: Space, key: &[u8], value: &[u8]) -> Result<(), String> {
+    let bad_key = || format!("undecodable key in {space:?}");
+    let text = |error: StoreError| error.to_string();
+    match space {
+        Space::Meta => keys::parse_meta(key).map(drop).ok_or_else(bad_key),
+        Space::Head => {
+            let (_, user) = keys::parse_user(key).ok_or_else(bad_key)?;
+            decode::<Head>(value, user).map(drop).map_err(text)
+        }
+        Space::State => {
+            let (_, user) = keys::parse_user(key).ok_or_else(bad_key)?;
+            decode::<Profile>(value, user).map(drop).map_err(text)
+        }
+        Space::Log => {
+            let (_, user, rest) = keys::parse_owned(key).ok_or_else(bad_key)?;
+            keys::parse_seq(rest).ok_or_else(bad_key)?;
+            decode_borrowed::<StoredEntry<'_>>(value, user)
+                .map(drop)
+                .map_err(text)
+        }
+        Space::Blob => {
+            let (_, _, rest) = keys::parse_owned(key).ok_or_else(bad_key)?;
+            keys::parse_blob(rest).ok_or_else(bad_key)?;
+            blob_body(value).map(drop).map_err(text)
+        }
+    }
+}
