@@ -1,3 +1,6 @@
-//! Small things std lacks: generational slab, bounded ring, timer wheel, clock.
+//! Small things std lacks: a generational slab, a timer wheel, time as a value. Nothing here knows
+//! what Roost is.
 
+pub mod slab;
 pub mod time;
+pub mod wheel;
