@@ -1,0 +1,117 @@
+// @xmpp/client, unmodified: two people log in with SCRAM over TLS, become contacts, see each
+// other's presence, chat, and change a roster. Any broken expectation ends with exit code 1.
+//
+// Usage: node chat.mjs HOST PLAIN_PORT TLS_PORT
+
+import assert from "node:assert/strict";
+import { client, xml } from "@xmpp/client";
+
+const [host, plainPort, tlsPort] = process.argv.slice(2);
+const DEADLINE_MS = 15_000;
+const ROSTER = "jabber:iq:roster";
+
+// A client whose stanzas are kept until somebody waits for them.
+class Person {
+  constructor(name, resource, service) {
+    this.bare = `${name}@localhost`;
+    this.stanzas = [];
+    this.waiting = [];
+    this.xmpp = client({
+      service,
+      domain: "localhost",
+      resource,
+      // SCRAM by name: a silent fall-back to PLAIN would hide a broken SCRAM.
+      credentials: async (authenticate) => {
+        await authenticate({ username: name, password: `${name} secret` }, "SCRAM-SHA-1");
+      },
+    });
+    this.xmpp.reconnect.stop();
+    this.xmpp.on("error", (error) => fail(error));
+    this.xmpp.on("stanza", (stanza) => {
+      const index = this.waiting.findIndex(({ test }) => test(stanza));
+      if (index < 0) this.stanzas.push(stanza);
+      else this.waiting.splice(index, 1)[0].resolve(stanza);
+    });
+  }
+
+  async logIn() {
+    const address = await this.xmpp.start();
+    await this.roster();
+    await this.xmpp.send(xml("presence"));
+    await this.next("own presence", (s) => s.is("presence") && s.attrs.from === address.toString());
+  }
+
+  next(what, test) {
+    const index = this.stanzas.findIndex(test);
+    if (index >= 0) return Promise.resolve(this.stanzas.splice(index, 1)[0]);
+    return new Promise((resolve, reject) => {
+      const late = () => reject(new Error(`${this.bare} never got ${what}`));
+      const timer = setTimeout(late, DEADLINE_MS);
+      this.waiting.push({ test, resolve: (stanza) => (clearTimeout(timer), resolve(stanza)) });
+    });
+  }
+
+  presence(type, from) {
+    const fits = (s) => s.is("presence") && s.attrs.type === type && s.attrs.from.startsWith(from);
+    return this.next(`presence ${type} from ${from}`, fits);
+  }
+
+  async roster() {
+    const query = await this.xmpp.iqCaller.get(xml("query", ROSTER));
+    return query.getChildren("item").map((item) => item.attrs);
+  }
+
+  async say(to, text) {
+    await this.xmpp.send(xml("message", { type: "chat", to }, xml("body", {}, text)));
+  }
+
+  async hears(from) {
+    const message = await this.next("a message", (s) => s.is("message"));
+    assert.equal(message.attrs.from, from);
+    return message.getChildText("body");
+  }
+}
+
+function fail(error) {
+  console.error(error);
+  process.exit(1);
+}
+
+async function main() {
+  const romeo = new Person("romeo", "orchard", `xmpp://${host}:${plainPort}`);
+  const juliet = new Person("juliet", "balcony", `xmpps://${host}:${tlsPort}`);
+  await Promise.all([romeo.logIn(), juliet.logIn()]);
+
+  const item = xml("item", { jid: juliet.bare, name: "Juliet" });
+  await romeo.xmpp.iqCaller.set(xml("query", ROSTER, item));
+  for (const [asker, asked] of [[romeo, juliet], [juliet, romeo]]) {
+    await asker.xmpp.send(xml("presence", { to: asked.bare, type: "subscribe" }));
+    await asked.presence("subscribe", asker.bare);
+    await asked.xmpp.send(xml("presence", { to: asker.bare, type: "subscribed" }));
+    await asker.presence("subscribed", asked.bare);
+    await asker.presence(undefined, `${asked.bare}/`);
+  }
+  const [contact] = await romeo.roster();
+  assert.deepEqual([contact.jid, contact.name, contact.subscription], [juliet.bare, "Juliet", "both"]);
+
+  for (const text of ["one", "two & <three>", "☃"]) {
+    await romeo.say(juliet.bare, text);
+    assert.equal(await juliet.hears("romeo@localhost/orchard"), text);
+    await juliet.say("romeo@localhost/orchard", text);
+    assert.equal(await romeo.hears("juliet@localhost/balcony"), text);
+  }
+
+  await juliet.xmpp.send(xml("presence", {}, xml("show", {}, "away")));
+  const away = (s) => s.is("presence") && s.getChildText("show") === "away";
+  await romeo.next("juliet's absence", away);
+  await juliet.xmpp.stop();
+  await romeo.presence("unavailable", juliet.bare);
+
+  const removal = xml("item", { jid: juliet.bare, subscription: "remove" });
+  await romeo.xmpp.iqCaller.set(xml("query", ROSTER, removal));
+  assert.deepEqual(await romeo.roster(), []);
+  await romeo.xmpp.stop();
+}
+
+setTimeout(() => fail(new Error("the play takes too long")), 4 * DEADLINE_MS).unref();
+main().catch(fail);
