@@ -1,0 +1,66 @@
+//! What users of the runtime implement.
+
+use crate::context::Context;
+use crate::core::Core;
+use crate::types::{Name, Reason, ShardId, Signal};
+
+/// Private state with a mailbox. Handlers run one at a time, on one shard, and must not block.
+pub trait Actor: 'static {
+    /// What it takes.
+    type Msg: Send + 'static;
+
+    /// Runs before the first message.
+    fn started(&mut self, cx: &mut Context<'_, Self::Msg>) {
+        let _ = cx;
+    }
+
+    /// Handles one message.
+    fn handle(&mut self, msg: Self::Msg, cx: &mut Context<'_, Self::Msg>);
+
+    /// Hears of the end of a monitored or linked actor.
+    fn signal(&mut self, signal: Signal, cx: &mut Context<'_, Self::Msg>) {
+        let _ = (signal, cx);
+    }
+
+    /// Runs last, after a panic too: then the state may be half changed.
+    fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, Self::Msg>) {
+        let _ = (reason, cx);
+    }
+}
+
+/// Entities of one kind on one shard: named actors that are loaded when something is sent to them.
+pub trait EntityClass: 'static {
+    /// What they take. One class per message type and shard.
+    type Msg: Send + 'static;
+    /// What they are.
+    type Actor: Actor<Msg = Self::Msg>;
+
+    /// Messages that one of them may have waiting.
+    fn mailbox_max(&self) -> usize {
+        crate::limits::MAILBOX_MAX
+    }
+
+    /// Makes the actor for a name that something was sent to.
+    fn activate(&mut self, name: &Name, shard: ShardId) -> Self::Actor;
+
+    /// A message for one of them could not be taken and its sender cannot be handed it back. The
+    /// default drops it; it is counted either way.
+    fn refused(&mut self, name: &Name, msg: Self::Msg, why: Refused, core: &mut Core) {
+        let _ = (name, msg, why, core);
+    }
+}
+
+/// Why an entity did not take a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Its mailbox is full.
+    Full,
+    /// It crashed too often and is left alone for a while.
+    Quarantined,
+}
+
+/// Wakes a shard that sleeps in its poll.
+pub trait Waker: Send + Sync {
+    /// Called from other threads when something has come for the shard. Calls are coalesced.
+    fn wake(&self);
+}
