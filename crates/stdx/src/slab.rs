@@ -1,122 +1,225 @@
-//! A slab whose keys know their generation: a key of something that was removed never finds what
-//! took its place.
+//! A slab with generational keys, stored in chunks.
+//!
+//! Owns: stable small indices for values that come and go, and the guarantee that a key of a
+//! removed value never reaches its successor. Deliberately not here: shrinking. Entries that were
+//! once used stay allocated (their generation must be remembered) and are reused first.
+//!
+//! Storage grows by chunks instead of doubling, so a slab of a million entries never copies itself
+//! and never holds twice its need.
 
-/// The key of a slot. Two words; never given out twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Entries in one chunk. Small enough that a slab with one value costs little.
+const CHUNK: usize = 64;
+const CHUNK_BITS: u32 = 6;
+const NONE: u32 = u32::MAX;
+
+/// The name of one value in a [`Slab`]: an index and the generation of the entry at that index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// Which slot.
+    /// Position of the entry.
     pub index: u32,
-    /// Which of its tenants.
+    /// How often the entry was reused before this value moved in.
     pub generation: u32,
 }
 
-struct Slot<T> {
-    generation: u32,
-    value: Option<T>,
+impl Key {
+    /// A key that no slab ever hands out.
+    pub const DEAD: Key = Key {
+        index: NONE,
+        generation: NONE,
+    };
 }
 
-/// Values in slots that are used again under a new generation. A slot whose generations are used up
-/// (four billion tenants) is retired.
+#[derive(Debug)]
+enum Content<T> {
+    Vacant { next: u32 },
+    Occupied(T),
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    generation: u32,
+    content: Content<T>,
+}
+
+/// Values addressed by [`Key`]. Insert, look up and remove are O(1).
+#[derive(Debug)]
 pub struct Slab<T> {
-    slots: Vec<Slot<T>>,
-    free: Vec<u32>,
-    len: usize,
+    chunks: Vec<Vec<Entry<T>>>,
+    free: u32,
+    len: u32,
+    used: u32,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { slots: Vec::new(), free: Vec::new(), len: 0 }
+        Self::new()
     }
 }
 
 impl<T> Slab<T> {
-    /// An empty slab, without memory.
-    pub fn new() -> Self {
-        Slab::default()
+    /// An empty slab; nothing is allocated until the first insert.
+    pub const fn new() -> Self {
+        Slab {
+            chunks: Vec::new(),
+            free: NONE,
+            len: 0,
+            used: 0,
+        }
     }
 
-    /// The number of values.
+    /// Number of values present.
     pub fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
-    /// Whether there is none.
+    /// Whether no value is present.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The key that the next insert will give out.
-    pub fn next_key(&self) -> Key {
-        match self.free.last() {
-            Some(index) => {
-                Key { index: *index, generation: self.slots[*index as usize].generation }
-            }
-            None => Key { index: self.slots.len() as u32, generation: 0 },
-        }
-    }
-
-    /// Adds a value.
+    /// Stores `value` and names it.
+    ///
+    /// # Panics
+    /// When 2^32 - 1 entries are in use; owners bound their slabs far below that.
     pub fn insert(&mut self, value: T) -> Key {
-        let key = self.next_key();
-        if self.free.pop().is_none() {
-            self.slots.push(Slot { generation: 0, value: None });
-        }
-        self.slots[key.index as usize].value = Some(value);
         self.len += 1;
-        key
+        if self.free != NONE {
+            let index = self.free;
+            let entry = &mut self.chunks[index as usize >> CHUNK_BITS][index as usize % CHUNK];
+            if let Content::Vacant { next } = entry.content {
+                self.free = next;
+            }
+            entry.content = Content::Occupied(value);
+            return Key {
+                index,
+                generation: entry.generation,
+            };
+        }
+        let index = self.used;
+        assert!(index < NONE, "slab is full");
+        self.used += 1;
+        if (index as usize).is_multiple_of(CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        self.chunks[index as usize >> CHUNK_BITS].push(Entry {
+            generation: 0,
+            content: Content::Occupied(value),
+        });
+        Key {
+            index,
+            generation: 0,
+        }
     }
 
-    /// The value of a key, if it has not been removed.
+    fn entry(&self, index: u32) -> Option<&Entry<T>> {
+        self.chunks
+            .get(index as usize >> CHUNK_BITS)?
+            .get(index as usize % CHUNK)
+    }
+
+    fn entry_mut(&mut self, index: u32) -> Option<&mut Entry<T>> {
+        self.chunks
+            .get_mut(index as usize >> CHUNK_BITS)?
+            .get_mut(index as usize % CHUNK)
+    }
+
+    /// The value named by `key`, unless it was removed.
     pub fn get(&self, key: Key) -> Option<&T> {
-        let slot = self.slots.get(key.index as usize)?;
-        slot.value.as_ref().filter(|_| slot.generation == key.generation)
+        match self.entry(key.index) {
+            Some(Entry {
+                generation,
+                content: Content::Occupied(value),
+            }) if *generation == key.generation => Some(value),
+            _ => None,
+        }
     }
 
-    /// The value of a key, to be changed.
+    /// The value named by `key`, unless it was removed.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let slot = self.slots.get_mut(key.index as usize)?;
-        slot.value.as_mut().filter(|_| slot.generation == key.generation)
+        match self.entry_mut(key.index) {
+            Some(Entry {
+                generation,
+                content: Content::Occupied(value),
+            }) if *generation == key.generation => Some(value),
+            _ => None,
+        }
     }
 
-    /// Whether a key's value is there.
+    /// Whether `key` still names a value.
     pub fn contains(&self, key: Key) -> bool {
         self.get(key).is_some()
     }
 
-    /// Takes a value out.
+    /// The full key of whatever lives at `index` now.
+    pub fn key_at(&self, index: u32) -> Option<Key> {
+        match self.entry(index) {
+            Some(Entry {
+                generation,
+                content: Content::Occupied(_),
+            }) => Some(Key {
+                index,
+                generation: *generation,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Takes the value out. Its key is dead from then on.
     pub fn remove(&mut self, key: Key) -> Option<T> {
-        let slot = self.slots.get_mut(key.index as usize)?;
-        if slot.generation != key.generation {
+        let free = self.free;
+        let entry = self.entry_mut(key.index)?;
+        if entry.generation != key.generation || matches!(entry.content, Content::Vacant { .. }) {
             return None;
         }
-        let value = slot.value.take()?;
-        self.len -= 1;
-        if let Some(next) = slot.generation.checked_add(1) {
-            slot.generation = next;
-            self.free.push(key.index);
+        // The last generation is never handed out again: the entry retires instead of wrapping.
+        let retired = entry.generation == NONE - 1;
+        entry.generation = entry.generation.saturating_add(1);
+        let next = if retired { NONE } else { free };
+        let content = std::mem::replace(&mut entry.content, Content::Vacant { next });
+        if !retired {
+            self.free = key.index;
         }
-        Some(value)
+        self.len -= 1;
+        match content {
+            Content::Occupied(value) => Some(value),
+            Content::Vacant { .. } => None,
+        }
     }
 
-    /// Every value with its key.
+    /// All values with their keys, in index order.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let key = Key { index: index as u32, generation: slot.generation };
-            slot.value.as_ref().map(|value| (key, value))
-        })
+        self.chunks
+            .iter()
+            .flatten()
+            .zip(0u32..)
+            .filter_map(|(entry, index)| match &entry.content {
+                Content::Occupied(value) => Some((
+                    Key {
+                        index,
+                        generation: entry.generation,
+                    },
+                    value,
+                )),
+                Content::Vacant { .. } => None,
+            })
     }
 
-    /// Every value, to be changed, with its key.
+    /// All values with their keys, in index order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
-        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
-            let key = Key { index: index as u32, generation: slot.generation };
-            slot.value.as_mut().map(|value| (key, value))
-        })
-    }
-
-    /// The keys in use.
-    pub fn keys(&self) -> Vec<Key> {
-        self.iter().map(|(key, _)| key).collect()
+        self.chunks
+            .iter_mut()
+            .flatten()
+            .zip(0u32..)
+            .filter_map(|(entry, index)| match &mut entry.content {
+                Content::Occupied(value) => Some((
+                    Key {
+                        index,
+                        generation: entry.generation,
+                    },
+                    value,
+                )),
+                Content::Vacant { .. } => None,
+            })
     }
 }
 
@@ -125,14 +228,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_key_does_not_find_the_new_tenant() {
+    fn removed_key_never_reaches_its_successor() {
         let mut slab = Slab::new();
-        let old = slab.insert('a');
-        assert_eq!(slab.remove(old), Some('a'));
-        let new = slab.insert('b');
-        assert_eq!(new.index, old.index);
-        assert_eq!((slab.get(old), slab.get(new)), (None, Some(&'b')));
-        assert_eq!(slab.remove(old), None);
+        let first = slab.insert("a");
+        assert_eq!(slab.remove(first), Some("a"));
+        let second = slab.insert("b");
+        assert_eq!(first.index, second.index);
+        assert_eq!(slab.get(first), None);
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get(second), Some(&"b"));
         assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn grows_over_chunk_borders_and_iterates_in_order() {
+        let mut slab = Slab::new();
+        let keys: Vec<Key> = (0..1000).map(|n| slab.insert(n)).collect();
+        for key in keys.iter().step_by(2) {
+            slab.remove(*key);
+        }
+        let left: Vec<i32> = slab.iter().map(|(_, n)| *n).collect();
+        assert_eq!(left, (0..1000).filter(|n| n % 2 == 1).collect::<Vec<_>>());
+        assert_eq!(slab.key_at(1), Some(keys[1]));
+        assert_eq!(slab.key_at(0), None);
+    }
+
+    #[test]
+    fn exhausted_generation_retires_the_entry() {
+        let mut slab = Slab::new();
+        let key = slab.insert(1);
+        slab.chunks[0][0].generation = NONE - 1;
+        let last = Key {
+            index: key.index,
+            generation: NONE - 1,
+        };
+        assert_eq!(slab.remove(last), Some(1));
+        assert_ne!(slab.insert(2).index, last.index);
     }
 }

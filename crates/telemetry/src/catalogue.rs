@@ -1,0 +1,106 @@
+//! One table of everything that is counted. To add an event, append a line.
+//!
+//! Names are stable once released: dashboards and alarms refer to them. Lines are only ever
+//! appended, never renamed or reordered. `Counter`s only grow; `Gauge`s go up and down.
+
+macro_rules! catalogue {
+    ($(#[$doc:meta])* $type:ident { $($variant:ident => $name:literal, $help:literal;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u16)]
+        pub enum $type {
+            $(#[doc = $help] $variant,)*
+        }
+
+        impl $type {
+            /// Every entry, in the order of the catalogue.
+            pub const ALL: &'static [$type] = &[$($type::$variant,)*];
+            /// Number of entries.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The stable name under which it is exported.
+            pub fn name(self) -> &'static str {
+                match self { $($type::$variant => $name,)* }
+            }
+
+            /// What it counts, for people.
+            pub fn help(self) -> &'static str {
+                match self { $($type::$variant => $help,)* }
+            }
+
+            /// Position in blocks of values.
+            pub fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+catalogue! {
+    /// Events that are counted since the start of the process.
+    Counter {
+        ActorTurns => "roost_actor_turns_total", "Shard turns taken";
+        ActorRuns => "roost_actor_runs_total", "Times an actor was taken from the run queue";
+        ActorMessages => "roost_actor_messages_total", "Messages handled by actors";
+        ActorSpawned => "roost_actor_spawned_total", "Actors started";
+        ActorStopped => "roost_actor_stopped_total", "Actors ended for any reason";
+        ActorActivated => "roost_actor_activated_total", "Named entities activated on demand";
+        ActorPanics => "roost_actor_panics_total", "Panics caught in actors";
+        ActorRestarts => "roost_actor_restarts_total", "Children restarted by supervisors";
+        ActorEscalations => "roost_actor_escalations_total", "Supervisors that gave up";
+        ActorQuarantined => "roost_actor_quarantined_total", "Names put into quarantine";
+        ActorMailboxFull => "roost_actor_mailbox_full_total", "Sends refused by a full mailbox";
+        ActorGone => "roost_actor_gone_total", "Sends to an address whose actor has ended";
+        ActorRefused => "roost_actor_refused_total", "Messages handed to a class's refusal";
+        ActorDropped => "roost_actor_dropped_total", "Messages dropped with no sender to tell";
+        ActorLimit => "roost_actor_limit_total", "Actors ended for exceeding a bound of their own";
+        ActorAsks => "roost_actor_asks_total", "Requests that wait for a reply";
+        ActorAskTimeouts => "roost_actor_ask_timeouts_total", "Requests whose deadline passed";
+        ActorLateReplies => "roost_actor_late_replies_total", "Replies that came too late";
+        ActorTimersFired => "roost_actor_timers_fired_total", "Timers that fired";
+        ActorRemoteSent => "roost_actor_remote_sent_total", "Messages sent to other shards";
+        ActorRemoteReceived => "roost_actor_remote_received_total", "Messages from other threads";
+        ActorRemoteBatches => "roost_actor_remote_batches_total", "Batches sent to other shards";
+        ActorInboxFull => "roost_actor_inbox_full_total", "Batches kept back by a full inbox";
+        ActorPoolFull => "roost_actor_pool_full_total", "Blocking jobs refused by a full pool";
+        ActorSpawnRefused => "roost_actor_spawn_refused_total", "Actors not started: at the bound";
+        ShardWorkingNanos => "roost_shard_working_nanoseconds_total", "Time in actors and I/O";
+        ShardPollingNanos => "roost_shard_polling_nanoseconds_total", "Time in polls that had work";
+        ShardIdleNanos => "roost_shard_idle_nanoseconds_total", "Time asleep in polls";
+    }
+}
+
+catalogue! {
+    /// Values that go up and down.
+    Gauge {
+        ActorsAlive => "roost_actors_alive", "Actors present";
+        ActorQueueTotal => "roost_actor_queue_total", "Messages waiting in mailboxes";
+        ActorQueueMax => "roost_actor_queue_max", "Longest mailbox seen at the last snapshot";
+        ActorQueueNonEmpty => "roost_actor_queue_nonempty", "Mailboxes with a message";
+        ActorRunQueue => "roost_actor_run_queue", "Actors waiting to run";
+        ActorTimers => "roost_actor_timers", "Timers waiting";
+        ActorAsksWaiting => "roost_actor_asks_waiting", "Requests waiting for their reply";
+        ActorInbox => "roost_actor_inbox", "Messages from other threads not yet delivered";
+        ActorOutgoing => "roost_actor_outgoing", "Messages waiting for room at another shard";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_counters_end_in_total() {
+        let names: HashSet<&str> = Counter::ALL
+            .iter()
+            .map(|c| c.name())
+            .chain(Gauge::ALL.iter().map(|g| g.name()))
+            .collect();
+        assert_eq!(names.len(), Counter::COUNT + Gauge::COUNT);
+        for counter in Counter::ALL {
+            assert!(counter.name().starts_with("roost_") && counter.name().ends_with("_total"));
+            assert!(!counter.help().is_empty());
+        }
+    }
+}
