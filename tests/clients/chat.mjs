@@ -92,7 +92,8 @@ async function main() {
     await asker.presence(undefined, `${asked.bare}/`);
   }
   const [contact] = await romeo.roster();
-  assert.deepEqual([contact.jid, contact.name, contact.subscription], [juliet.bare, "Juliet", "both"]);
+  const { jid, name, subscription } = contact;
+  assert.deepEqual([jid, name, subscription], [juliet.bare, "Juliet", "both"]);
 
   for (const text of ["one", "two & <three>", "☃"]) {
     await romeo.say(juliet.bare, text);
