@@ -401,3 +401,6 @@ fn head_from_1(
         last,
     })
 }
+
+#[cfg(test)]
+mod tests;

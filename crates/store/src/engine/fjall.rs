@@ -416,7 +416,11 @@ fn open(path: &Path, options: &FjallOptions) -> Result<Open, StoreError> {
     })
 }
 
+/// The keyspaces, in the order of the spaces' numbers.
+const KEYSPACES: [&str; Space::ALL.len()] = ["meta", "head", "state", "log", "blob"];
+
 fn try_open(path: &Path, options: &FjallOptions) -> Result<Open, StoreError> {
+    let existed = path.join("version").exists();
     let db = Database::builder(path)
         .cache_size(options.cache_bytes)
         .max_journaling_size(options.journal_bytes.max(JOURNAL_BYTES_MIN))
@@ -424,17 +428,22 @@ fn try_open(path: &Path, options: &FjallOptions) -> Result<Open, StoreError> {
         .max_cached_files(Some(options.files_open_max.max(10)))
         .open()
         .map_err(from_fjall)?;
-    let keyspace = |name: &str| {
+    let there = db.list_keyspace_names();
+    if existed
+        && !KEYSPACES
+            .iter()
+            .all(|name| there.iter().any(|have| **have == **name))
+    {
+        // The library drops a keyspace without its manifest, and would make an empty one.
+        return Err(StoreError::Corrupt("a keyspace is missing".to_owned()));
+    }
+    let mut spaces = Vec::with_capacity(KEYSPACES.len());
+    for name in KEYSPACES {
         let tuning = || KeyspaceCreateOptions::default().max_memtable_size(NEVER_BYTES);
-        db.keyspace(name, tuning).map_err(from_fjall)
-    };
-    let spaces = [
-        keyspace("meta")?,
-        keyspace("head")?,
-        keyspace("state")?,
-        keyspace("log")?,
-        keyspace("blob")?,
-    ];
+        spaces.push(db.keyspace(name, tuning).map_err(from_fjall)?);
+    }
+    let spaces: Result<[Keyspace; Space::ALL.len()], _> = spaces.try_into();
+    let spaces = spaces.map_err(|_| StoreError::Corrupt("a keyspace is missing".to_owned()))?;
     Ok(Open {
         spaces,
         db,

@@ -1,0 +1,115 @@
+//! What the tests of the store share: sample records, journals that are waited for, dumps of an engine.
+#![allow(dead_code)] // Each test binary uses its part.
+
+use std::ops::ControlFlow;
+use std::sync::mpsc::sync_channel;
+
+use stdx::time::Timestamp;
+use store::{
+    Account, Append, Journal, LogEntry, Outcome, RangeId, Reader, Record, Roster, RosterItem,
+    ScramHash, ScramKeys, SlotKey, Space, Subscription,
+};
+
+pub(crate) const KEY: SlotKey = SlotKey::new(*b"store test key 1");
+
+pub(crate) fn range_of(slots: SlotKey, user: &str) -> RangeId {
+    slots.slot(user).range()
+}
+
+pub(crate) fn account(iterations: u32) -> Account {
+    let keys = |hash, len| ScramKeys {
+        hash,
+        iterations,
+        salt: vec![7; 16],
+        stored_key: vec![8; len],
+        server_key: vec![9; len],
+    };
+    Account {
+        created: Timestamp::from_millis(1_700_000_000_000),
+        locked: false,
+        scram: vec![keys(ScramHash::Sha1, 20), keys(ScramHash::Sha256, 32)],
+    }
+}
+
+pub(crate) fn put(user: &str) -> Record {
+    Record::AccountPut {
+        user: user.to_owned(),
+        account: account(4_096),
+    }
+}
+
+pub(crate) fn item(jid: &str) -> RosterItem {
+    RosterItem {
+        jid: jid.to_owned(),
+        name: "A Friend".to_owned(),
+        groups: vec!["Friends".to_owned()],
+        subscription: Subscription::Both,
+        listed: true,
+        ..RosterItem::default()
+    }
+}
+
+pub(crate) fn roster(contacts: usize) -> Roster {
+    Roster {
+        version: 1,
+        items: (0..contacts)
+            .map(|n| item(&format!("u{n:07}@localhost")))
+            .collect(),
+    }
+}
+
+pub(crate) fn message(user: &str, seq: u64, body: &str) -> Record {
+    Record::LogAppend {
+        user: user.to_owned(),
+        entry: LogEntry {
+            seq,
+            at: Timestamp::from_millis(1_700_000_000_000 + seq as i64),
+            from: "romeo@localhost/orchard".to_owned(),
+            frame: format!("<message to='{user}'><body>{body}</body></message>").into_bytes(),
+            flags: 1,
+        },
+    }
+}
+
+/// Hands appends over and waits for the outcomes.
+pub(crate) fn append_all(journal: &dyn Journal, appends: Vec<Append>) -> Vec<Outcome> {
+    let (send, receive) = sync_channel(1);
+    journal
+        .append(
+            appends,
+            Box::new(move |outcomes| send.send(outcomes).unwrap()),
+        )
+        .unwrap();
+    receive.recv().unwrap()
+}
+
+/// Appends records of one user where the range stands now.
+pub(crate) fn append(journal: &dyn Journal, slots: SlotKey, records: Vec<Record>) -> Outcome {
+    let range = range_of(slots, records[0].user());
+    let append = Append {
+        range,
+        expected: journal.position(range),
+        records,
+    };
+    append_all(journal, vec![append]).remove(0)
+}
+
+pub(crate) fn committed(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Committed(_))
+}
+
+pub(crate) type Dump = Vec<(Space, Vec<u8>, Vec<u8>)>;
+
+/// Everything that a reader holds.
+pub(crate) fn dump(reader: &dyn Reader) -> Dump {
+    let mut all = Dump::new();
+    for space in Space::ALL {
+        reader
+            .scan(space, &[], &[], &mut |key, value| {
+                all.push((space, key.to_vec(), value.to_vec()));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+    }
+    all
+}

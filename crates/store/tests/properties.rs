@@ -1,0 +1,217 @@
+//! Properties of state: it depends on the records alone, not on how they were grouped, in what engine they
+//! are kept or when the process ended; and a crash never shows half a batch.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{KEY, append_all, dump, item, range_of};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use stdx::time::Timestamp;
+use store::{
+    Append, Durability, Engine, FaultyEngine, FjallEngine, FjallOptions, InlineJournal, Journal,
+    LogEntry, MemoryEngine, Outcome, Position, Reader, Record, Roster, Store,
+};
+
+const USERS: [&str; 4] = ["romeo@x", "juliet@x", "nurse@verona", "verona"];
+
+fn record() -> impl Strategy<Value = Record> {
+    let user = || prop::sample::select(&USERS[..]).prop_map(str::to_owned);
+    let small = || 0u64..12;
+    let text = || "[a-c]{0,6}";
+    let items = vec("[a-d]@y", 0..6).prop_map(|jids| jids.iter().map(|jid| item(jid)).collect());
+    prop_oneof![
+        4 => (user(), 1u32..9).prop_map(|(user, n)| Record::AccountPut { user, account: common::account(n) }),
+        1 => user().prop_map(|user| Record::AccountRemove { user }),
+        3 => (user(), small(), "[a-d]@y").prop_map(|(user, version, jid)| {
+            Record::RosterPut { user, version, item: item(&jid) }
+        }),
+        1 => (user(), small(), "[a-d]@y").prop_map(|(user, version, contact)| {
+            Record::RosterRemove { user, version, contact }
+        }),
+        1 => (user(), small(), items).prop_map(|(user, version, items)| {
+            Record::RosterReplace { user, roster: Roster { version, items } }
+        }),
+        1 => (user(), vec("[a-d]@y", 0..4)).prop_map(|(user, blocked)| Record::BlocklistPut { user, blocked }),
+        1 => (user(), any::<i64>(), text()).prop_map(|(user, at, status)| {
+            Record::LastActivity { user, at: Timestamp::from_millis(at), status }
+        }),
+        1 => (user(), vec(any::<u8>(), 0..40), text()).prop_map(|(user, xml, photo_hash)| {
+            Record::VCardPut { user, xml, photo_hash }
+        }),
+        1 => (user(), "[ab]", "[ab]", vec(any::<u8>(), 0..40)).prop_map(|(user, ns, name, xml)| {
+            Record::PrivatePut { user, ns, name, xml }
+        }),
+        6 => (user(), 1u64..40, vec(any::<u8>(), 0..60), any::<u32>()).prop_map(
+            |(user, seq, frame, flags)| {
+                let at = Timestamp::from_millis(seq as i64);
+                Record::LogAppend { user, entry: LogEntry { seq, at, from: "r@x/y".into(), frame, flags } }
+            }
+        ),
+        2 => (user(), 0u64..40).prop_map(|(user, through)| Record::LogTrim { user, through }),
+    ]
+}
+
+/// Appends each record by itself, in calls of the given sizes.
+fn run(engine: &Arc<dyn Engine>, records: &[Record], groups: &[usize], durability: Durability) {
+    let store = Store::with_engine(Arc::clone(engine), durability, KEY).unwrap();
+    let journal = InlineJournal::new(&store).unwrap();
+    let mut rest = records;
+    let mut sizes = groups.iter().cycle();
+    while !rest.is_empty() {
+        let size = (*sizes.next().unwrap()).min(rest.len());
+        let (now, later) = rest.split_at(size);
+        let mut next: Vec<(store::RangeId, Position)> = Vec::new();
+        let mut appends = Vec::new();
+        for record in now {
+            let range = range_of(KEY, record.user());
+            let expected = match next.iter_mut().find(|(known, _)| *known == range) {
+                Some((_, position)) => *position,
+                None => {
+                    next.push((range, journal.position(range)));
+                    journal.position(range)
+                }
+            };
+            next.iter_mut()
+                .find(|(known, _)| *known == range)
+                .unwrap()
+                .1 = expected.next();
+            appends.push(Append {
+                range,
+                expected,
+                records: vec![record.clone()],
+            });
+        }
+        let outcomes = append_all(&journal, appends);
+        assert!(
+            outcomes.iter().all(|o| matches!(o, Outcome::Committed(_))),
+            "{outcomes:?}"
+        );
+        rest = later;
+    }
+    let report = store.verify().unwrap();
+    assert!(report.is_good(), "{report}");
+}
+
+fn memory() -> Arc<dyn Engine> {
+    Arc::new(MemoryEngine::new())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// The same records in the same order give the same bytes, whatever the grouping.
+    #[test]
+    fn state_does_not_depend_on_grouping(
+        records in vec(record(), 1..120),
+        groups in vec(1usize..30, 1..6),
+    ) {
+        let one_by_one = memory();
+        run(&one_by_one, &records, &[1], Durability::Memory);
+        let grouped = memory();
+        run(&grouped, &records, &groups, Durability::Memory);
+        prop_assert_eq!(dump(&*one_by_one), dump(&*grouped));
+    }
+
+    /// Records survive their encoding.
+    #[test]
+    fn records_decode_to_what_was_encoded(record in record()) {
+        prop_assert_eq!(Record::decode(&record.encode()), Ok(record));
+    }
+
+    /// Decoding never panics.
+    #[test]
+    fn undecodable_records_are_errors(bytes in vec(any::<u8>(), 0..80)) {
+        let _ = Record::decode(&bytes);
+        let mut versioned = vec![store::RECORD_VERSION];
+        versioned.extend(bytes);
+        let _ = Record::decode(&versioned);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// The engine on disk holds the same as the one in memory, before and after it is opened again.
+    #[test]
+    fn disk_and_memory_agree(
+        records in vec(record(), 1..120),
+        groups in vec(1usize..30, 1..6),
+    ) {
+        let reference = memory();
+        run(&reference, &records, &[1], Durability::Memory);
+        let folder = tempfile::tempdir().unwrap();
+        {
+            let engine: Arc<dyn Engine> =
+                Arc::new(FjallEngine::open(folder.path(), FjallOptions::default()).unwrap());
+            run(&engine, &records, &groups, Durability::Fsync);
+            prop_assert_eq!(dump(&*engine), dump(&*reference));
+        }
+        let engine = FjallEngine::open(folder.path(), FjallOptions::default()).unwrap();
+        prop_assert_eq!(dump(&engine), dump(&*reference));
+    }
+}
+
+/// An engine that a test holds two handles of.
+struct Shared(Arc<FaultyEngine<MemoryEngine>>);
+
+impl Reader for Shared {
+    fn get(&self, space: store::Space, key: &[u8]) -> Result<Option<Vec<u8>>, store::StoreError> {
+        self.0.get(space, key)
+    }
+    fn scan(
+        &self,
+        space: store::Space,
+        start: &[u8],
+        end: &[u8],
+        visit: store::Visit<'_>,
+    ) -> Result<(), store::StoreError> {
+        self.0.scan(space, start, end, visit)
+    }
+}
+
+impl Engine for Shared {
+    fn snapshot(&self) -> Result<Box<dyn Reader>, store::StoreError> {
+        self.0.snapshot()
+    }
+    fn commit(&self, batch: store::Batch, durability: Durability) -> Result<(), store::StoreError> {
+        self.0.commit(batch, durability)
+    }
+    fn heal(&self) -> Result<(), store::StoreError> {
+        self.0.heal()
+    }
+    fn stats(&self) -> store::EngineStats {
+        self.0.stats()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// After a crash the state is that of a prefix of the groups: none is there by half, none that was
+    /// synced is missing.
+    #[test]
+    fn a_crash_leaves_whole_groups(
+        records in vec(record(), 1..80),
+        size in 1usize..20,
+        synced in 0usize..6,
+        survivors in 0usize..6,
+    ) {
+        let groups: Vec<&[Record]> = records.chunks(size).collect();
+        let synced = synced.min(groups.len());
+        let faulty = Arc::new(FaultyEngine::new(MemoryEngine::new()));
+        let engine: Arc<dyn Engine> = Arc::new(Shared(Arc::clone(&faulty)));
+        let before: Vec<Record> = groups[..synced].concat();
+        run(&engine, &before, &[size], Durability::Fsync);
+        for group in &groups[synced..] {
+            run(&engine, group, &[size], Durability::Memory);
+        }
+        let lost = faulty.crash(survivors).unwrap();
+        prop_assert_eq!(lost, (groups.len() - synced).saturating_sub(survivors));
+        let kept = groups.len() - lost;
+        let reference = memory();
+        run(&reference, &groups[..kept].concat(), &[size], Durability::Memory);
+        prop_assert_eq!(dump(&*engine), dump(&*reference));
+    }
+}
