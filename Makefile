@@ -60,7 +60,7 @@ tests/clients/node_modules/ready: tests/clients/package-lock.json
 	cd tests/clients && npm ci --no-audit --no-fund
 	touch $@
 
-fuzz: ## A short run of every fuzz target, where the nightly toolchain and cargo-fuzz are present.
+fuzz: ## A short run of every fuzz target, with the stable toolchain.
 	@tests/fuzz_shortly $(FUZZ_SECONDS)
 
 docs: ## Write the documents that are made from the code.
