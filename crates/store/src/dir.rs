@@ -4,6 +4,7 @@
 //! ```text
 //! lock     locked (flock) while open; holds the process id
 //! marker   "roost store\n" and one of: creating, restoring, ready
+//! appends  appends counted when the store was last closed: a store with fewer has lost its end
 //! db/      the engine
 //! ```
 
@@ -91,7 +92,7 @@ impl Dir {
 
     /// How far the store's making got.
     pub(crate) fn stage(&self) -> Result<Stage, OpenError> {
-        let marker = match fs::read_to_string(self.marker_path()) {
+        let marker = match read_text(&self.marker_path()) {
             Ok(marker) => marker,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return if self.engine_path().exists() {
@@ -124,8 +125,32 @@ impl Dir {
             .map_err(|error| OpenError::from_io(&self.path, error))
     }
 
+    fn appends_path(&self) -> PathBuf {
+        self.path.join("appends")
+    }
+
+    /// The number of appends that was noted at the last orderly close, if there was one.
+    pub(crate) fn appends(&self) -> Result<Option<u64>, OpenError> {
+        match read_text(&self.appends_path()) {
+            Ok(text) => match text.trim().parse() {
+                Ok(appends) => Ok(Some(appends)),
+                Err(_) => Err(OpenError::Corrupt(
+                    "the file appends is no number".to_owned(),
+                )),
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(OpenError::from_io(&self.path, error)),
+        }
+    }
+
+    /// Notes the number of appends, all of which are durable.
+    pub(crate) fn set_appends(&self, appends: u64) -> std::io::Result<()> {
+        replace_file(&self.appends_path(), format!("{appends}\n").as_bytes())
+    }
+
     /// Removes what an interrupted first start left.
     pub(crate) fn wipe_engine(&self) -> Result<(), OpenError> {
+        let _ = fs::remove_file(self.appends_path());
         match fs::remove_dir_all(self.engine_path()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(OpenError::from_io(&self.path, error))
@@ -133,6 +158,11 @@ impl Dir {
             _ => Ok(()),
         }
     }
+}
+
+/// Reads a small text file; bytes that are no text become something that is not understood.
+fn read_text(path: &Path) -> std::io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
 /// Replaces a file durably: the old content or the new one, never half of it.

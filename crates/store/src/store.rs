@@ -60,7 +60,20 @@ struct Shared {
     slots: SlotKey,
     durability: Durability,
     has_writer: Arc<AtomicBool>,
-    _dir: Option<Dir>,
+    dir: Option<Dir>,
+}
+
+impl Drop for Shared {
+    /// Notes how much there is, so that a journal that is cut off while the store is closed is noticed: to
+    /// the engine it would look like a crash.
+    fn drop(&mut self) {
+        let Some(dir) = &self.dir else { return };
+        let synced = self.engine.commit(Vec::new(), Durability::Fsync);
+        if let Ok(appends) = synced.and_then(|()| count_appends(&*self.engine)) {
+            // Without the note the store is as good; only the check is weaker.
+            let _ = dir.set_appends(appends);
+        }
+    }
 }
 
 /// The right to write to a store: there is one.
@@ -109,6 +122,15 @@ impl Store {
         if fresh {
             dir.set_stage(Stage::Ready)?;
         }
+        if let Some(noted) = dir.appends()? {
+            let there = count_appends(&engine)?;
+            if there < noted {
+                return Err(OpenError::Corrupt(format!(
+                    "the end is missing: {there} of {noted} appends are there; restore a backup, or \
+                     remove the file `appends` to accept the loss"
+                )));
+            }
+        }
         Ok(Store::new(
             Arc::new(engine),
             slots,
@@ -151,7 +173,7 @@ impl Store {
                 slots,
                 durability,
                 has_writer,
-                _dir: dir,
+                dir,
             }),
         }
     }
@@ -402,6 +424,13 @@ impl Store {
         engine.commit(Vec::new(), Durability::Fsync)?;
         Ok(total)
     }
+}
+
+/// The appends of all ranges.
+fn count_appends(engine: &dyn Engine) -> Result<u64, StoreError> {
+    RangeId::all()
+        .map(|range| Ok(read_position(engine, range)?.value()))
+        .sum()
 }
 
 /// Opens the engine and tells the operator's errors from damage.

@@ -421,6 +421,10 @@ const KEYSPACES: [&str; Space::ALL.len()] = ["meta", "head", "state", "log", "bl
 
 fn try_open(path: &Path, options: &FjallOptions) -> Result<Open, StoreError> {
     let existed = path.join("version").exists();
+    if existed && newest_journal(path)?.is_none() {
+        // The library would begin a new history, in which nothing that is there can be seen.
+        return Err(StoreError::Corrupt("the journal is missing".to_owned()));
+    }
     let db = Database::builder(path)
         .cache_size(options.cache_bytes)
         .max_journaling_size(options.journal_bytes.max(JOURNAL_BYTES_MIN))
@@ -451,10 +455,9 @@ fn try_open(path: &Path, options: &FjallOptions) -> Result<Open, StoreError> {
     })
 }
 
-/// Puts an empty journal behind the last one, so that the library treats that one as sealed: it replays
-/// and flushes it, and appends only to the new one.
-fn seal_journal(path: &Path) -> io::Result<()> {
-    let mut last: Option<(u64, PathBuf)> = None;
+/// Number and path of the journal file that is written to.
+fn newest_journal(path: &Path) -> io::Result<Option<(u64, PathBuf)>> {
+    let mut newest: Option<(u64, PathBuf)> = None;
     for entry in fs::read_dir(path)? {
         let path = entry?.path();
         let id = path.file_name().and_then(|name| name.to_str());
@@ -462,15 +465,20 @@ fn seal_journal(path: &Path) -> io::Result<()> {
             .and_then(|name| name.strip_suffix(".jnl"))
             .and_then(|id| id.parse().ok());
         if let Some(id) = id
-            && last.as_ref().is_none_or(|(newest, _)| id > *newest)
+            && newest.as_ref().is_none_or(|(newest, _)| id > *newest)
         {
-            last = Some((id, path));
+            newest = Some((id, path));
         }
     }
-    let Some((id, newest)) = last else {
-        return Ok(());
-    };
-    if newest.metadata()?.len() > 0 {
+    Ok(newest)
+}
+
+/// Puts an empty journal behind the last one, so that the library treats that one as sealed: it replays
+/// and flushes it, and appends only to the new one.
+fn seal_journal(path: &Path) -> io::Result<()> {
+    if let Some((id, newest)) = newest_journal(path)?
+        && newest.metadata()?.len() > 0
+    {
         File::create_new(path.join(format!("{}.jnl", id + 1)))?.sync_all()?;
         File::open(path)?.sync_all()?;
     }
@@ -494,6 +502,8 @@ fn from_io(error: io::Error) -> StoreError {
         io::ErrorKind::NotFound
         | io::ErrorKind::UnexpectedEof
         | io::ErrorKind::InvalidData
+        // Mapping or seeking in a file that is shorter than its index says.
+        | io::ErrorKind::InvalidInput
         | io::ErrorKind::AlreadyExists => StoreError::Corrupt(error.to_string()),
         _ => error.into(),
     }
