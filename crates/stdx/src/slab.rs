@@ -77,6 +77,25 @@ impl<T> Slab<T> {
         self.len == 0
     }
 
+    /// The key that the next [`insert`](Self::insert) will return.
+    pub fn next_key(&self) -> Key {
+        match self.entry(self.free) {
+            Some(entry) => Key {
+                index: self.free,
+                generation: entry.generation,
+            },
+            None => Key {
+                index: self.used,
+                generation: 0,
+            },
+        }
+    }
+
+    /// All keys, in index order.
+    pub fn keys(&self) -> Vec<Key> {
+        self.iter().map(|(key, _)| key).collect()
+    }
+
     /// Stores `value` and names it.
     ///
     /// # Panics
@@ -251,6 +270,8 @@ mod tests {
         assert_eq!(left, (0..1000).filter(|n| n % 2 == 1).collect::<Vec<_>>());
         assert_eq!(slab.key_at(1), Some(keys[1]));
         assert_eq!(slab.key_at(0), None);
+        let next = slab.next_key();
+        assert_eq!(slab.insert(7), next);
     }
 
     #[test]

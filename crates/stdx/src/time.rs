@@ -18,12 +18,17 @@ pub struct Moment(pub u64);
 
 impl Moment {
     /// The start of the process or simulation.
-    pub const START: Moment = Moment(0);
+    pub const ZERO: Moment = Moment(0);
     /// Later than anything that will happen: 584 years after the start.
     pub const FAR: Moment = Moment(u64::MAX);
 
+    /// The moment `nanos` after the start.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Moment(nanos)
+    }
+
     /// Nanoseconds since the start.
-    pub fn as_nanos(self) -> u64 {
+    pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
@@ -117,10 +122,14 @@ impl Add<Duration> for Timestamp {
     }
 }
 
-/// `2026-11-21T01:02:03Z` (XEP-0082 DateTime in UTC, RFC 3339).
+/// `2026-11-21T01:02:03Z` (XEP-0082 DateTime in UTC, RFC 3339), with milliseconds only if there are
+/// any.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day, hour, minute, second, _) = self.civil();
+        let (year, month, day, hour, minute, second, ms) = self.civil();
+        if ms > 0 {
+            return self.with_millis().fmt(f);
+        }
         write!(
             f,
             "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
@@ -185,16 +194,10 @@ fn fraction(rest: &[u8]) -> Result<(u32, &[u8]), NotADate> {
     if len == 0 {
         return Err(NotADate);
     }
-    let mut ms = 0;
-    for i in 0..3 {
-        ms = ms * 10
-            + if i < len {
-                u32::from(tail[i] - b'0')
-            } else {
-                0
-            };
-    }
-    Ok((ms, &tail[len..]))
+    let (read, rest) = tail.split_at(len);
+    let places = read.iter().chain(b"00").take(3);
+    let ms = places.fold(0, |ms, digit| ms * 10 + u32::from(digit - b'0'));
+    Ok((ms, rest))
 }
 
 /// Reads the zone: `Z` or `+hh:mm` or `-hh:mm`, as minutes east of UTC.
@@ -250,7 +253,7 @@ pub trait Clock: Send + Sync {
 }
 
 /// The machine's clock. All clones count from the same start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     start: Instant,
 }
@@ -302,8 +305,16 @@ struct VirtualTime {
 }
 
 impl VirtualClock {
-    /// A clock at [`Moment::START`], which is `epoch` on the wall.
-    pub fn new(epoch: Timestamp) -> Self {
+    /// The wall-clock time at [`Moment::ZERO`] unless told otherwise: 2026-01-01T00:00:00Z.
+    pub const START: Timestamp = Timestamp(1_767_225_600_000);
+
+    /// A clock at [`Moment::ZERO`], which is [`VirtualClock::START`] on the wall.
+    pub fn new() -> Self {
+        Self::with_epoch(Self::START)
+    }
+
+    /// A clock at [`Moment::ZERO`], which is `epoch` on the wall.
+    pub fn with_epoch(epoch: Timestamp) -> Self {
         let (now, epoch) = (AtomicU64::new(0), AtomicI64::new(epoch.0));
         VirtualClock {
             shared: Arc::new(VirtualTime { now, epoch }),
@@ -327,9 +338,8 @@ impl VirtualClock {
 }
 
 impl Default for VirtualClock {
-    /// Starts at 2026-01-01T00:00:00Z.
     fn default() -> Self {
-        Self::new(Timestamp(1_767_225_600_000))
+        Self::new()
     }
 }
 
@@ -415,7 +425,7 @@ mod tests {
         clock.advance(Duration::from_millis(1500));
         other.set(Moment(7));
         assert_eq!(other.now(), Moment(1_500_000_000));
-        assert_eq!(other.wall().to_string(), "2026-01-01T00:00:01Z");
+        assert_eq!(other.wall().to_string(), "2026-01-01T00:00:01.500Z");
     }
 
     #[test]

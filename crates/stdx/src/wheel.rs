@@ -56,7 +56,7 @@ impl<T> Default for TimerWheel<T> {
 }
 
 impl<T> TimerWheel<T> {
-    /// An empty wheel standing at [`Moment::START`].
+    /// An empty wheel standing at [`Moment::ZERO`].
     pub fn new() -> Self {
         TimerWheel {
             entries: Slab::new(),
@@ -101,6 +101,13 @@ impl<T> TimerWheel<T> {
     /// The value of a waiting timer.
     pub fn get(&self, key: TimerKey) -> Option<&T> {
         self.entries.get(key.0).map(|entry| &entry.value)
+    }
+
+    /// When a waiting timer is due, to the millisecond.
+    pub fn deadline_of(&self, key: TimerKey) -> Option<Moment> {
+        self.entries
+            .get(key.0)
+            .map(|entry| Moment(entry.tick.saturating_mul(TICK_NANOS)))
     }
 
     /// A moment by which [`advance`](Self::advance) should be called again.
@@ -265,7 +272,7 @@ mod tests {
     fn far_timers_wait_their_time() {
         let mut wheel = TimerWheel::new();
         wheel.insert(Moment::FAR, 1);
-        let year = Moment::START + Duration::from_secs(365 * 86_400);
+        let year = Moment::ZERO + Duration::from_secs(365 * 86_400);
         wheel.insert(year, 2);
         assert_eq!(due(&mut wheel, Moment(year.0 - 1)), Vec::<u32>::new());
         assert_eq!(due(&mut wheel, year), [2]);

@@ -31,7 +31,7 @@ impl Rate {
     /// A rate of zero at the start of time.
     pub const fn new() -> Self {
         Rate {
-            last: Moment::START,
+            last: Moment::ZERO,
             total: 0,
             means: [0.0; 3],
         }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn steady_flow_converges_and_silence_decays() {
-        let (mut rate, mut now, mut total) = (Rate::new(), Moment::START, 0);
+        let (mut rate, mut now, mut total) = (Rate::new(), Moment::ZERO, 0);
         for _ in 0..10_000 {
             now = now + Duration::from_millis(100);
             total += 50;
