@@ -27,6 +27,7 @@ pub const EXIT_ERROR: u8 = 1;
 ///
 /// Exit codes: 0 all checks held, 3 some did not, 1 the run could not be made.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_override_self = true)]
 pub struct Args {
     /// A scenario file, or the name of a shipped one (see --list).
     #[arg(long, short, value_name = "FILE|NAME", default_value = "idle")]
@@ -110,8 +111,10 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AuthChoice {
     /// SCRAM-SHA-1.
+    #[value(name = "scram-sha-1")]
     ScramSha1,
     /// SCRAM-SHA-256.
+    #[value(name = "scram-sha-256")]
     ScramSha256,
     /// PLAIN.
     Plain,

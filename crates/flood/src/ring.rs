@@ -78,9 +78,9 @@ impl Seen {
         let bit = 1_u64 << (slot % 64);
         let word = &mut self.of(user)[(slot / 64) as usize];
         if available {
-            *word |= bit
+            *word |= bit;
         } else {
-            *word &= !bit
+            *word &= !bit;
         }
     }
 

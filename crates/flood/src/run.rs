@@ -254,7 +254,15 @@ impl Conductor<'_> {
     fn conduct(&mut self, reporter: &mut dyn Reporter, report: &mut Report) -> Result<(), String> {
         for number in 0..self.scenario.phases.len() {
             let (phase, interrupted) = self.phase(number, reporter, report)?;
+            let nobody = phase.online == 0 && phase.counts.logins_failed > 0;
+            let reason = phase.reasons.0.iter().max_by_key(|(_, count)| **count);
+            let reason = reason.map(|(reason, _)| reason.clone()).unwrap_or_default();
             report.phases.push(phase);
+            if nobody {
+                return Err(format!(
+                    "nobody could log in ({reason}); the rest was left out"
+                ));
+            }
             if interrupted {
                 return Err("interrupted: the report covers what was done until then".to_owned());
             }

@@ -366,7 +366,7 @@ mod tests {
     proptest::proptest! {
         /// Whatever a server sends, scanning ends without a panic and never consumes too much.
         #[test]
-        fn arbitrary_bytes_never_panic(bytes in "[<>/!?'\"= a-\\[\\]-]{0,64}") {
+        fn arbitrary_bytes_never_panic(bytes in r#"[-<>/!?'"= a\[\]]{0,64}"#) {
             if let Ok(step) = next(bytes.as_bytes()) {
                 assert!(step.consumed <= bytes.len());
                 if let Some(Item::Stanza(stanza) | Item::Open(stanza)) = step.item {

@@ -286,8 +286,9 @@ pub struct Messages {
     /// Instead of `rate`: seconds each user thinks between messages, from and to.
     #[serde(default)]
     pub think_seconds: Option<[f64; 2]>,
-    /// Instead of `rate`: so many messages of each user in flight, answered at once (a closed loop,
-    /// for throughput; its latencies are no measure of an open system).
+    /// Instead of `rate`: so many messages of each user (of each pair, with `peer = "pair"`) in
+    /// flight, answered at once: a closed loop, for throughput. Its latencies are no measure of an
+    /// open system.
     #[serde(default)]
     pub in_flight: Option<u32>,
     /// Body sizes in bytes, from and to.

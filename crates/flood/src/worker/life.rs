@@ -92,12 +92,16 @@ impl Core {
     pub(super) fn begin_activity(&mut self, client: &mut Client, index: u32, at: u64) {
         if let Some(messages) = &self.phase.messages {
             let (think, in_flight) = (messages.think_seconds, messages.in_flight);
+            let by_pair = messages.peer == Peer::Pair;
             if let Some([_, to]) = think {
                 // The first pause starts anywhere, or everybody would write at the same time.
                 let first = clock::nanos(to * self.rng.f64());
                 self.set_timer(at + first, index, client.generation, Due::Say);
             }
-            for _ in 0..in_flight.unwrap_or(0) {
+            // One partner of a pair starts: two messages between the same two would soon travel
+            // together, in one read and one write, and a message would seem to cost half.
+            let starts = !by_pair || (self.plan.first + index).is_multiple_of(2);
+            for _ in 0..in_flight.filter(|_| starts).unwrap_or(0) {
                 self.write_message(client, index, at, None);
             }
         }
@@ -209,11 +213,17 @@ impl Core {
         };
         let [from, upto] = messages.body_bytes;
         let (peer, full_jid, to_offline) = (messages.peer, messages.full_jid, messages.to_offline);
+        let closed_loop = messages.in_flight.is_some();
         let user = self.plan.first + index;
         let slot = match (to, peer) {
             (Some(stamp), _) if !stamp.pair => self.ring.slot(user, stamp.sender),
             (Some(_), _) | (None, Peer::Pair) => Some(self.ring.contacts),
-            (None, Peer::Contact) if to_offline => Some(self.rng.u32(0..self.ring.contacts)),
+            (None, Peer::Contact) if to_offline => {
+                let slot = self.rng.u32(0..self.ring.contacts);
+                let other = self.ring.contact(user, slot);
+                // Accounts that were provisioned but take no part would keep their mail for ever.
+                (other < self.plan.scenario.users.count).then_some(slot)
+            }
             (None, Peer::Contact) => {
                 let pick = self.rng.u32(..);
                 self.seen.pick(index as usize, pick)
@@ -259,7 +269,10 @@ impl Core {
         client.session.send(&stanza, &mut self.out);
         self.scratch = stanza;
         self.counts.messages_sent += 1;
-        self.record(Timing::Lag, at);
+        // A closed loop has no schedule to be late for.
+        if !closed_loop {
+            self.record(Timing::Lag, at);
+        }
         true
     }
 
