@@ -1,1 +1,13 @@
-//! Addresses, stanzas, errors, SASL and stream negotiation as sans-IO state machines.
+//! XMPP as sans-IO values and machines: addresses, stanzas, errors, SASL, and the stream of a client
+//! up to its bound resource. Nothing here opens a socket, reads a clock or rolls dice.
+
+pub mod addr;
+pub mod error;
+pub mod limits;
+mod negotiation;
+pub mod ns;
+pub mod sasl;
+pub mod stanza;
+pub mod stream;
+
+pub use jid::{BareJid, FullJid, Jid};

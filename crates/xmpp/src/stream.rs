@@ -1,0 +1,610 @@
+//! A client's stream as the server sees it, from the first byte to the bound resource and beyond
+//! (RFC 6120 sections 4 to 7): a machine without sockets, clock or randomness. Elements go in;
+//! bytes for the peer and effects for the caller come out.
+
+use std::sync::Arc;
+
+use xml::build::Writer;
+use xml::{Frame, FrameRef, StreamHeader};
+
+use crate::addr;
+use crate::error::{self, Condition, StanzaError, StreamError};
+use crate::limits::{AUTH_ATTEMPTS_MAX, LANG_BYTES_MAX, NEGOTIATION_ELEMENTS_MAX};
+use crate::negotiation::{Negotiation, Stage};
+use crate::ns;
+use crate::sasl::{self, ClientFirst, Failure, Hash, Mechanism, PlainMessage, ScramKeys};
+use crate::stanza;
+
+/// What every client stream of a node has in common.
+pub struct C2sConfig {
+    /// Domains, normalised.
+    pub domains: Vec<String>,
+    /// Mechanisms that are offered where they fit, strongest first.
+    pub mechanisms: Vec<Mechanism>,
+    /// Whether a certificate is there, so that TLS can be started.
+    pub has_tls: bool,
+    /// Whether TLS is required before a login.
+    pub require_tls: bool,
+    /// Whether PLAIN is offered without TLS.
+    pub plain_without_tls: bool,
+    /// Whether accounts may be made in-band.
+    pub registration: bool,
+    /// More features for those who have authenticated, well-formed.
+    pub features: Vec<u8>,
+    /// What the fake keys of unknown users are made from.
+    pub secret: [u8; 32],
+    /// Iterations that fake keys claim.
+    pub iterations: u32,
+}
+
+/// What the caller has to do, in order.
+pub enum Effect {
+    /// Start TLS: `<proceed/>` has been written; the stream begins anew.
+    StartTls,
+    /// The stream begins anew on the same connection.
+    Restart,
+    /// Find an account's keys and call [`C2s::credentials`].
+    Lookup {
+        /// Bare address.
+        user: String,
+    },
+    /// Check a password on a thread for slow work and call [`C2s::verified`].
+    Verify {
+        /// Bare address.
+        user: String,
+        /// The account's keys.
+        keys: ScramKeys,
+        /// What the client sent.
+        password: String,
+    },
+    /// Make an account and call [`C2s::registered`].
+    Register {
+        /// Bare address.
+        user: String,
+        /// Its password.
+        password: String,
+    },
+    /// A login attempt ended.
+    LoginEnded {
+        /// Bare address.
+        user: String,
+        /// Whether the client is who it says.
+        ok: bool,
+    },
+    /// Bind a resource and call [`C2s::bound`].
+    Bind {
+        /// Bare address.
+        user: String,
+        /// What the client would like, normalised.
+        resource: Option<String>,
+    },
+    /// A stanza of the bound session, its `from` stamped, its `to` normalised.
+    Stanza(Frame),
+    /// The end of the stream has been written: close once it is sent.
+    Close,
+}
+
+/// What is known of an account that wants to log in.
+pub enum Credentials {
+    /// Its keys.
+    Known(Vec<ScramKeys>),
+    /// There is no such account; the client must not notice.
+    Unknown,
+    /// The account is locked.
+    Locked,
+    /// Nobody can say right now.
+    Unavailable,
+}
+
+/// One client stream. 24 bytes once it is bound.
+pub struct C2s {
+    config: Arc<C2sConfig>,
+    negotiation: Option<Box<Negotiation>>,
+    full: Option<Arc<str>>,
+}
+
+type Effects = Vec<Effect>;
+
+impl C2s {
+    /// A stream of which nothing has come. `id` is hard to guess and never used twice.
+    pub fn new(config: Arc<C2sConfig>, id: String) -> Self {
+        C2s { config, negotiation: Some(Box::new(Negotiation::new(id))), full: None }
+    }
+
+    /// The full address once a resource is bound.
+    pub fn full_jid(&self) -> Option<&Arc<str>> {
+        self.full.as_ref()
+    }
+
+    /// The bare address of a client that has authenticated and not bound yet.
+    pub fn authenticated(&self) -> Option<&str> {
+        self.negotiation.as_ref().and_then(|negotiation| negotiation.user.as_deref())
+    }
+
+    /// Whether an answer of the caller is awaited: until then it must hand in nothing.
+    pub fn is_waiting(&self) -> bool {
+        self.negotiation.as_ref().is_some_and(|negotiation| negotiation.stage.is_waiting())
+    }
+
+    /// TLS is there. `exporter` is the channel binding of RFC 9266.
+    pub fn tls_established(&mut self, exporter: Option<[u8; 32]>) {
+        if let Some(negotiation) = &mut self.negotiation {
+            negotiation.tls = true;
+            negotiation.exporter = exporter;
+        }
+    }
+
+    /// Ends the stream with an error.
+    pub fn abort(&mut self, error: StreamError, text: Option<&str>, out: &mut Vec<u8>, effects: &mut Effects) {
+        if let Some(negotiation) = &mut self.negotiation {
+            if negotiation.stage == Stage::Closed {
+                return;
+            }
+            if !negotiation.header_sent {
+                let domain = self.config.domains.first().map(String::as_str).unwrap_or_default();
+                negotiation.write_header(domain, out);
+            }
+            negotiation.stage = Stage::Closed;
+        }
+        error.write(text, out);
+        effects.push(Effect::Close);
+    }
+
+    /// The framer refused the input.
+    pub fn handle_xml_error(&mut self, error: xml::Error, out: &mut Vec<u8>, effects: &mut Effects) {
+        self.abort(StreamError::of_xml(error), Some(&error.to_string()), out, effects);
+    }
+
+    /// The peer ended its stream (section 4.4).
+    pub fn handle_close(&mut self, out: &mut Vec<u8>, effects: &mut Effects) {
+        if let Some(negotiation) = &mut self.negotiation {
+            negotiation.stage = Stage::Closed;
+        }
+        out.extend_from_slice(b"</stream:stream>");
+        effects.push(Effect::Close);
+    }
+
+    /// A stream header (section 4.7).
+    pub fn handle_header(&mut self, header: &StreamHeader<'_>, out: &mut Vec<u8>, effects: &mut Effects) {
+        if let Err((error, text)) = self.check_header(header) {
+            return self.abort(error, text, out, effects);
+        }
+        let config = Arc::clone(&self.config);
+        let Some(negotiation) = &mut self.negotiation else {
+            return self.abort(StreamError::BadFormat, None, out, effects);
+        };
+        let domain = negotiation.domain.clone();
+        negotiation.write_header(&domain, out);
+        negotiation.write_features(&config, out);
+        negotiation.stage = Stage::Features;
+    }
+
+    fn check_header(
+        &mut self,
+        header: &StreamHeader<'_>,
+    ) -> Result<(), (StreamError, Option<&'static str>)> {
+        let Some(negotiation) = &mut self.negotiation else {
+            return Err((StreamError::BadFormat, None));
+        };
+        if header.ns() != ns::STREAMS {
+            return Err((StreamError::InvalidNamespace, Some("The stream's namespace is wrong.")));
+        }
+        if header.name() != "stream" {
+            return Err((StreamError::BadFormat, None));
+        }
+        if header.prefix() != "stream" {
+            return Err((StreamError::BadNamespacePrefix, Some("The prefix must be 'stream'.")));
+        }
+        if header.content_ns() != ns::CLIENT {
+            return Err((StreamError::InvalidNamespace, Some("The content must be jabber:client.")));
+        }
+        let version = header.attr("version").unwrap_or_default();
+        if version.split('.').next().and_then(|major| major.parse::<u32>().ok()).unwrap_or(0) < 1 {
+            return Err((StreamError::UnsupportedVersion, Some("Version 1.0 is needed.")));
+        }
+        let to = header.attr("to");
+        let Some(to) = to else {
+            let default = self.config.domains.first().cloned();
+            negotiation.domain = default.ok_or((StreamError::InternalServerError, None))?;
+            return Err((StreamError::HostUnknown, Some("The stream header needs a 'to'.")));
+        };
+        let domain = addr::prepare_domain(&to)
+            .map_err(|_| (StreamError::ImproperAddressing, None))?
+            .to_string();
+        if !self.config.domains.contains(&domain) {
+            return Err((StreamError::HostUnknown, Some("This server does not serve that domain.")));
+        }
+        if negotiation.user.is_some() && negotiation.domain != domain {
+            return Err((StreamError::HostUnknown, Some("The domain must stay the same.")));
+        }
+        negotiation.domain = domain;
+        let lang = header.attr("xml:lang");
+        negotiation.lang = lang.filter(|lang| lang.len() <= LANG_BYTES_MAX).map(Into::into);
+        Ok(())
+    }
+
+    /// A top-level element.
+    pub fn handle_element(
+        &mut self,
+        frame: &FrameRef<'_>,
+        nonce: &str,
+        out: &mut Vec<u8>,
+        effects: &mut Effects,
+    ) {
+        if let Some(full) = &self.full {
+            let full = Arc::clone(full);
+            return self.handle_stanza(&full, frame, out, effects);
+        }
+        let Some(negotiation) = &mut self.negotiation else { return };
+        negotiation.elements += 1;
+        if negotiation.elements > NEGOTIATION_ELEMENTS_MAX {
+            let text = Some("Too many elements before a session.");
+            return self.abort(StreamError::PolicyViolation, text, out, effects);
+        }
+        match (frame.name(), frame.ns()) {
+            ("starttls", ns::TLS) => self.handle_starttls(out, effects),
+            ("auth", ns::SASL) => self.handle_auth(frame, nonce, out, effects),
+            ("response", ns::SASL) => self.handle_response(frame, out, effects),
+            ("abort", ns::SASL) => self.fail(Failure::Aborted, out, effects),
+            ("iq", ns::CLIENT) if negotiation.user.is_some() => self.handle_bind(frame, out, effects),
+            ("iq", ns::CLIENT) if self.config.registration => {
+                self.handle_registration(frame, out, effects);
+            }
+            ("iq" | "message" | "presence", ns::CLIENT) => {
+                let text = Some("Log in first.");
+                self.abort(StreamError::NotAuthorized, text, out, effects);
+            }
+            _ => self.abort(StreamError::UnsupportedStanzaType, None, out, effects),
+        }
+    }
+
+    // ---- TLS -----------------------------------------------------------------------------------
+
+    fn handle_starttls(&mut self, out: &mut Vec<u8>, effects: &mut Effects) {
+        let Some(negotiation) = &mut self.negotiation else { return };
+        if negotiation.tls || !self.config.has_tls || negotiation.user.is_some() {
+            // Section 5.4.2.2.
+            out.extend_from_slice(b"<failure xmlns='urn:ietf:params:xml:ns:xmpp-tls'/></stream:stream>");
+            negotiation.stage = Stage::Closed;
+            return effects.push(Effect::Close);
+        }
+        out.extend_from_slice(b"<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
+        negotiation.restart();
+        effects.push(Effect::StartTls);
+    }
+
+    // ---- SASL ----------------------------------------------------------------------------------
+
+    fn handle_auth(
+        &mut self,
+        frame: &FrameRef<'_>,
+        nonce: &str,
+        out: &mut Vec<u8>,
+        effects: &mut Effects,
+    ) {
+        match self.begin_auth(frame, nonce) {
+            Ok(None) => {
+                out.extend_from_slice(b"<challenge xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
+            }
+            Ok(Some(effect)) => effects.push(effect),
+            Err(failure) => self.fail(failure, out, effects),
+        }
+    }
+
+    fn begin_auth(&mut self, frame: &FrameRef<'_>, nonce: &str) -> Result<Option<Effect>, Failure> {
+        let config = Arc::clone(&self.config);
+        let Some(negotiation) = &mut self.negotiation else { return Err(Failure::Aborted) };
+        if negotiation.user.is_some() || negotiation.stage != Stage::Features {
+            return Err(Failure::NotAuthorized);
+        }
+        let name = frame.attr("mechanism").unwrap_or_default();
+        let mechanism = Mechanism::parse(&name).ok_or(Failure::InvalidMechanism)?;
+        if !negotiation.offers(&config, mechanism) {
+            let weak = !negotiation.tls && (config.require_tls || mechanism == Mechanism::Plain);
+            return Err(if weak { Failure::EncryptionRequired } else { Failure::InvalidMechanism });
+        }
+        negotiation.mechanism = Some(mechanism);
+        negotiation.nonce = nonce.to_owned();
+        let text = frame.text().ok_or(Failure::MalformedRequest)?;
+        if text.is_empty() {
+            // Section 6.4.2: no initial response; the client is asked for it.
+            negotiation.stage = Stage::InitialResponse;
+            return Ok(None);
+        }
+        self.first_message(&text).map(Some)
+    }
+
+    fn handle_response(&mut self, frame: &FrameRef<'_>, out: &mut Vec<u8>, effects: &mut Effects) {
+        let text = frame.text().map(|text| text.into_owned());
+        let Some(negotiation) = &mut self.negotiation else { return };
+        let stage = std::mem::replace(&mut negotiation.stage, Stage::Features);
+        let result = match (stage, text) {
+            (Stage::InitialResponse, Some(text)) => {
+                self.first_message(&text).map(|effect| effects.push(effect))
+            }
+            (Stage::Proof(scram), Some(text)) => {
+                let exporter = negotiation.exporter;
+                let answer = sasl::decode(&text)
+                    .and_then(|text| scram.finish(&text, exporter.as_ref().map(|key| &key[..])));
+                answer.map(|answer| self.succeed(Some(&answer), out, effects))
+            }
+            (Stage::InitialResponse | Stage::Proof(_), None) => Err(Failure::MalformedRequest),
+            _ => Err(Failure::NotAuthorized),
+        };
+        if let Err(failure) = result {
+            self.fail(failure, out, effects);
+        }
+    }
+
+    fn first_message(&mut self, base64: &str) -> Result<Effect, Failure> {
+        let config = Arc::clone(&self.config);
+        let Some(negotiation) = &mut self.negotiation else { return Err(Failure::Aborted) };
+        negotiation.stage = Stage::Features;
+        let text = sasl::decode(base64)?;
+        let mechanism = negotiation.mechanism.ok_or(Failure::MalformedRequest)?;
+        let (name, authzid) = if mechanism == Mechanism::Plain {
+            let plain = PlainMessage::parse(&text)?;
+            let parts = (plain.user.clone(), Some(plain.authzid.clone()).filter(|id| !id.is_empty()));
+            negotiation.stage = Stage::PlainKeys(plain.password);
+            parts
+        } else {
+            let offered_plus = config
+                .mechanisms
+                .iter()
+                .any(|mechanism| mechanism.is_plus() && negotiation.offers(&config, *mechanism));
+            let first = ClientFirst::parse(&text, mechanism, offered_plus)?;
+            let parts = (first.user.clone(), first.authzid().map(str::to_owned));
+            negotiation.stage = Stage::ScramKeys(first);
+            parts
+        };
+        let user = addr::prepare_node(&name).map(|node| format!("{node}@{}", negotiation.domain));
+        let Ok(user) = user else {
+            negotiation.stage = Stage::Features;
+            return Err(Failure::NotAuthorized);
+        };
+        if let Some(authzid) = authzid {
+            // Nobody may act as somebody else here (section 6.3.8).
+            let same = addr::parse_bare(&authzid).is_ok_and(|jid| jid.as_str() == user);
+            if !same {
+                negotiation.stage = Stage::Features;
+                return Err(Failure::InvalidAuthzid);
+            }
+        }
+        negotiation.claimed = Some(user.clone());
+        Ok(Effect::Lookup { user })
+    }
+
+    /// The answer to [`Effect::Lookup`].
+    pub fn credentials(&mut self, credentials: Credentials, out: &mut Vec<u8>, effects: &mut Effects) {
+        let config = Arc::clone(&self.config);
+        let Some(negotiation) = &mut self.negotiation else { return };
+        let stage = std::mem::replace(&mut negotiation.stage, Stage::Features);
+        let user = negotiation.claimed.clone().unwrap_or_default();
+        let wanted = negotiation.mechanism.and_then(Mechanism::hash).unwrap_or(Hash::Sha256);
+        let (mut keys, locked) = match credentials {
+            Credentials::Known(keys) => (keys, false),
+            Credentials::Unknown => (Vec::new(), false),
+            Credentials::Locked => (Vec::new(), true),
+            Credentials::Unavailable => {
+                return self.fail(Failure::TemporaryAuthFailure, out, effects);
+            }
+        };
+        let keys = match keys.iter().position(|keys| keys.hash == wanted) {
+            Some(at) => keys.swap_remove(at),
+            None => sasl::fake_keys(wanted, &config.secret, &user, config.iterations),
+        };
+        negotiation.locked = locked;
+        match stage {
+            Stage::ScramKeys(first) => {
+                let (challenge, scram) = first.challenge(keys, &negotiation.nonce);
+                negotiation.stage = Stage::Proof(Box::new(scram));
+                let mut writer = Writer::new(out);
+                writer.open("challenge").attr("xmlns", ns::SASL);
+                writer.text(&sasl::encode(&challenge)).close();
+            }
+            Stage::PlainKeys(password) => {
+                negotiation.stage = Stage::PlainProof;
+                effects.push(Effect::Verify { user, keys, password });
+            }
+            other => negotiation.stage = other,
+        }
+    }
+
+    /// The answer to [`Effect::Verify`].
+    pub fn verified(&mut self, ok: bool, out: &mut Vec<u8>, effects: &mut Effects) {
+        let Some(negotiation) = &mut self.negotiation else { return };
+        if negotiation.stage != Stage::PlainProof {
+            return;
+        }
+        negotiation.stage = Stage::Features;
+        if ok {
+            self.succeed(None, out, effects);
+        } else {
+            self.fail(Failure::NotAuthorized, out, effects);
+        }
+    }
+
+    fn succeed(&mut self, data: Option<&str>, out: &mut Vec<u8>, effects: &mut Effects) {
+        let Some(negotiation) = &mut self.negotiation else { return };
+        let Some(user) = negotiation.claimed.take() else { return };
+        let mut writer = Writer::new(out);
+        writer.open("success").attr("xmlns", ns::SASL);
+        if let Some(data) = data {
+            writer.text(&sasl::encode(data));
+        }
+        writer.close();
+        effects.push(Effect::LoginEnded { user: user.clone(), ok: true });
+        negotiation.user = Some(user);
+        negotiation.restart();
+        effects.push(Effect::Restart);
+    }
+
+    fn fail(&mut self, failure: Failure, out: &mut Vec<u8>, effects: &mut Effects) {
+        let Some(negotiation) = &mut self.negotiation else { return };
+        negotiation.stage = Stage::Features;
+        negotiation.attempts += 1;
+        let locked = std::mem::take(&mut negotiation.locked);
+        let failure = if locked { Failure::AccountDisabled } else { failure };
+        let mut writer = Writer::new(out);
+        writer.open("failure").attr("xmlns", ns::SASL).open(failure.as_str()).close().close();
+        if let Some(user) = negotiation.claimed.take() {
+            if failure == Failure::NotAuthorized {
+                effects.push(Effect::LoginEnded { user, ok: false });
+            }
+        }
+        if negotiation.attempts >= AUTH_ATTEMPTS_MAX {
+            let text = Some("Too many failed logins.");
+            self.abort(StreamError::PolicyViolation, text, out, effects);
+        }
+    }
+
+    // ---- Registration and binding --------------------------------------------------------------
+
+    fn handle_registration(&mut self, frame: &FrameRef<'_>, out: &mut Vec<u8>, effects: &mut Effects) {
+        let frame = frame.to_frame();
+        let Some(negotiation) = &mut self.negotiation else { return };
+        let query = frame.child("query", ns::REGISTER);
+        let Some(query) = query.filter(|_| stanza::check(&frame).is_ok()) else {
+            let text = Some("Log in first.");
+            return self.abort(StreamError::NotAuthorized, text, out, effects);
+        };
+        if self.config.require_tls && !negotiation.tls {
+            return refuse(&frame, StanzaError::new(Condition::NotAllowed).with_text("Start TLS first."), out);
+        }
+        if frame.attr_raw("type") == Some("get") {
+            let mut writer = Writer::new(out);
+            writer.open("iq").attr("type", "result");
+            writer.attr("id", &frame.attr("id").unwrap_or_default());
+            writer.open("query").attr("xmlns", ns::REGISTER);
+            writer.open("instructions").text("Choose a name and a password.").close();
+            writer.open("username").close().open("password").close();
+            writer.close().close();
+            return;
+        }
+        let text = |name| {
+            let found = query.children().find(|child| child.name() == name);
+            found.and_then(|child| child.text().map(|text| text.into_owned()))
+        };
+        let user = text("username").and_then(|name| addr::prepare_node(&name).ok());
+        match (user, text("password")) {
+            (Some(node), Some(password)) if sasl::prepare_password(&password).is_ok() => {
+                let user = format!("{node}@{}", negotiation.domain);
+                negotiation.stage = Stage::Registering(frame);
+                effects.push(Effect::Register { user, password });
+            }
+            _ => refuse(&frame, StanzaError::new(Condition::NotAcceptable), out),
+        }
+    }
+
+    /// The answer to [`Effect::Register`].
+    pub fn registered(&mut self, result: Result<(), StanzaError>, out: &mut Vec<u8>) {
+        let Some(negotiation) = &mut self.negotiation else { return };
+        match std::mem::replace(&mut negotiation.stage, Stage::Features) {
+            Stage::Registering(frame) => match result {
+                Ok(()) => {
+                    let mut writer = Writer::new(out);
+                    writer.open("iq").attr("type", "result");
+                    writer.attr("id", &frame.attr("id").unwrap_or_default()).close();
+                }
+                Err(error) => refuse(&frame, error, out),
+            },
+            other => negotiation.stage = other,
+        }
+    }
+
+    fn handle_bind(&mut self, frame: &FrameRef<'_>, out: &mut Vec<u8>, effects: &mut Effects) {
+        let frame = frame.to_frame();
+        let Some(negotiation) = &mut self.negotiation else { return };
+        let Some(user) = negotiation.user.clone() else { return };
+        let request = frame.child("bind", ns::BIND);
+        let is_set = frame.attr_raw("type") == Some("set") && stanza::check(&frame).is_ok();
+        let Some(request) = request.filter(|_| is_set && negotiation.stage == Stage::Features) else {
+            // Section 7.1: nothing else before a resource is bound.
+            let text = Some("Bind a resource first.");
+            return self.abort(StreamError::NotAuthorized, text, out, effects);
+        };
+        let wanted = request.children().find(|child| child.name() == "resource");
+        let wanted = wanted.and_then(|child| child.text().map(|text| text.into_owned()));
+        let resource = match wanted.filter(|text| !text.is_empty()).map(|text| addr::prepare_resource(&text)) {
+            None => None,
+            Some(Ok(resource)) => Some(resource.to_string()),
+            Some(Err(_)) => {
+                return refuse(&frame, StanzaError::new(Condition::BadRequest), out);
+            }
+        };
+        negotiation.stage = Stage::Binding(frame.attr("id").unwrap_or_default().into_owned());
+        effects.push(Effect::Bind { user, resource });
+    }
+
+    /// The answer to [`Effect::Bind`].
+    pub fn bound(&mut self, result: Result<Arc<str>, StanzaError>, out: &mut Vec<u8>) {
+        let Some(negotiation) = &mut self.negotiation else { return };
+        let Stage::Binding(id) = std::mem::replace(&mut negotiation.stage, Stage::Features) else {
+            return;
+        };
+        let mut writer = Writer::new(out);
+        writer.open("iq").attr("id", &id);
+        match result {
+            Ok(full) => {
+                writer.attr("type", "result").open("bind").attr("xmlns", ns::BIND);
+                writer.open("jid").text(&full).close().close().close();
+                self.negotiation = None;
+                self.full = Some(full);
+            }
+            Err(error) => {
+                let mut body = Vec::new();
+                error.write(&mut body);
+                writer.attr("type", "error").raw(&body).close();
+            }
+        }
+    }
+
+    // ---- The bound session ---------------------------------------------------------------------
+
+    fn handle_stanza(
+        &mut self,
+        full: &Arc<str>,
+        frame: &FrameRef<'_>,
+        out: &mut Vec<u8>,
+        effects: &mut Effects,
+    ) {
+        let is_stanza = matches!(frame.name(), "message" | "presence" | "iq");
+        if !is_stanza || frame.ns() != ns::CLIENT {
+            return self.abort(StreamError::UnsupportedStanzaType, None, out, effects);
+        }
+        // Section 8.1.2.1: the address is the server's to give; a wrong one ends the stream.
+        if let Some(from) = frame.attr("from") {
+            let right = addr::normalize(&from)
+                .is_ok_and(|from| *from == **full || *from == *addr::bare_part(full));
+            if !right {
+                return self.abort(StreamError::InvalidFrom, None, out, effects);
+            }
+        }
+        let mut edit = frame.edit().set_attr("from", full);
+        let mut malformed = false;
+        if let Some(to) = frame.attr("to") {
+            match addr::normalize(&to) {
+                Ok(normal) if *normal != *to => edit = edit.set_attr("to", &normal),
+                Ok(_) => {}
+                Err(_) => malformed = true,
+            }
+        }
+        let stanza = edit.finish();
+        if malformed {
+            return refuse(&stanza, StanzaError::new(Condition::JidMalformed), out);
+        }
+        if let Err(condition) = stanza::check(&stanza) {
+            return refuse(&stanza, StanzaError::new(condition), out);
+        }
+        effects.push(Effect::Stanza(stanza));
+    }
+}
+
+fn refuse(frame: &Frame, error: StanzaError, out: &mut Vec<u8>) {
+    if let Some(reply) = error::reply(frame, &error) {
+        out.extend_from_slice(reply.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests;

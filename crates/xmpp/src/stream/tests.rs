@@ -1,0 +1,209 @@
+//! Conversations with the machine: bytes in, bytes and effects out.
+
+use std::sync::Arc;
+
+use xml::{Event, Framer, Limits, Scratch};
+
+use super::{C2s, C2sConfig, Credentials, Effect};
+use crate::sasl::{self, Hash, Mechanism};
+
+const OPEN: &str = "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
+                    xmlns:stream='http://etherx.jabber.org/streams'>";
+
+struct Peer {
+    machine: C2s,
+    framer: Framer,
+    effects: Vec<Effect>,
+}
+
+fn config(require_tls: bool) -> Arc<C2sConfig> {
+    Arc::new(C2sConfig {
+        domains: vec!["localhost".into()],
+        mechanisms: Mechanism::ALL.to_vec(),
+        has_tls: true,
+        require_tls,
+        plain_without_tls: false,
+        registration: false,
+        features: Vec::new(),
+        secret: [7; 32],
+        iterations: 4096,
+    })
+}
+
+impl Peer {
+    fn new(require_tls: bool) -> Self {
+        let machine = C2s::new(config(require_tls), "id".into());
+        Peer { machine, framer: Framer::new(), effects: Vec::new() }
+    }
+
+    /// Sends bytes and returns what the server writes.
+    fn send(&mut self, input: &str) -> String {
+        let (mut out, mut rest) = (Vec::new(), input.as_bytes());
+        let mut scratch = Scratch::default();
+        loop {
+            match self.framer.next(rest, &Limits::default(), &mut scratch) {
+                Err(error) => {
+                    self.machine.handle_xml_error(error, &mut out, &mut self.effects);
+                    break;
+                }
+                Ok(step) => {
+                    let done = step.event.is_none() && step.consumed == 0;
+                    match step.event {
+                        Some(Event::Open(header)) => {
+                            self.machine.handle_header(&header, &mut out, &mut self.effects);
+                        }
+                        Some(Event::Stanza(frame)) => {
+                            self.machine.handle_element(&frame, "nonce", &mut out, &mut self.effects);
+                        }
+                        Some(Event::Close) => self.machine.handle_close(&mut out, &mut self.effects),
+                        None => {}
+                    }
+                    rest = &rest[step.consumed..];
+                    if done {
+                        break;
+                    }
+                }
+            }
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    fn answer(&mut self, credentials: Credentials) -> String {
+        let mut out = Vec::new();
+        self.machine.credentials(credentials, &mut out, &mut self.effects);
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Logs `user` in by PLAIN over TLS and binds `full`.
+    fn bind(full: &str) -> Self {
+        let mut peer = Peer::new(true);
+        peer.machine.tls_established(None);
+        peer.send(OPEN);
+        let plain = sasl::encode("\0alice\0secret");
+        peer.send(&format!("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{plain}</auth>"));
+        let keys = sasl::derive(Hash::Sha256, "secret", b"salt", 4096);
+        peer.answer(Credentials::Known(vec![keys]));
+        let mut out = Vec::new();
+        peer.machine.verified(true, &mut out, &mut peer.effects);
+        peer.framer.reset();
+        peer.send(OPEN);
+        peer.send("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>");
+        assert!(matches!(peer.effects.last(), Some(Effect::Bind { resource: None, .. })));
+        out.clear();
+        peer.machine.bound(Ok(full.into()), &mut out);
+        assert!(String::from_utf8(out).unwrap().contains(full));
+        peer.effects.clear();
+        peer
+    }
+}
+
+#[test]
+fn a_header_that_is_wrong_ends_the_stream_with_its_error() {
+    for (header, error) in [
+        (OPEN.replace("localhost", "elsewhere"), "host-unknown"),
+        (OPEN.replace("to='localhost'", ""), "host-unknown"),
+        (OPEN.replace("1.0", "0.9"), "unsupported-version"),
+        (OPEN.replace("jabber:client", "jabber:server"), "invalid-namespace"),
+        (OPEN.replace("etherx.jabber.org", "example.org"), "invalid-namespace"),
+        (OPEN.replace("stream:stream", "stream:flow"), "bad-format"),
+        (OPEN.replace("stream:", "s:").replace("xmlns:stream", "xmlns:s"), "bad-namespace-prefix"),
+        (OPEN.replace("localhost", "a..b@@"), "improper-addressing"),
+        ("<a><b></a>".into(), "invalid-namespace"),
+        ("<!DOCTYPE x>".into(), "restricted-xml"),
+        ("hello".into(), "not-well-formed"),
+    ] {
+        let header = header.replace("xmlns:stream=", if header.contains("<s:") { "xmlns:s=" } else { "xmlns:stream=" });
+        let out = Peer::new(false).send(&header);
+        assert!(out.contains(&format!("<{error} ")), "{header}: {out}");
+        assert!(out.ends_with("</stream:stream>"), "{out}");
+    }
+}
+
+#[test]
+fn nothing_but_tls_is_offered_where_it_is_required() {
+    let mut peer = Peer::new(true);
+    let out = peer.send(OPEN);
+    assert!(out.contains("<required/>") && !out.contains("mechanism"), "{out}");
+    let auth = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGEAYg==</auth>";
+    assert!(peer.send(auth).contains("<encryption-required/>"));
+    assert!(peer.send("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>").contains("<proceed "));
+    assert!(matches!(peer.effects.last(), Some(Effect::StartTls)));
+}
+
+#[test]
+fn plus_is_offered_only_with_a_channel_to_bind_to() {
+    let mut peer = Peer::new(true);
+    peer.machine.tls_established(Some([1; 32]));
+    let out = peer.send(OPEN);
+    assert!(out.contains("SCRAM-SHA-256-PLUS") && out.contains("tls-exporter"), "{out}");
+    let mut peer = Peer::new(true);
+    peer.machine.tls_established(None);
+    assert!(!peer.send(OPEN).contains("PLUS"));
+}
+
+#[test]
+fn stanzas_before_a_login_are_not_authorized() {
+    for stanza in ["<message/>", "<iq type='get' id='1'><q xmlns='x'/></iq>", "<presence/>"] {
+        let mut peer = Peer::new(false);
+        peer.send(OPEN);
+        assert!(peer.send(stanza).contains("<not-authorized "));
+    }
+}
+
+#[test]
+fn an_unknown_user_gets_a_challenge_like_anybody() {
+    let mut peer = Peer::new(false);
+    peer.send(OPEN);
+    let first = sasl::encode("n,,n=nobody,r=abc");
+    peer.send(&format!(
+        "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-1'>{first}</auth>"
+    ));
+    assert!(peer.machine.is_waiting());
+    assert!(peer.answer(Credentials::Unknown).starts_with("<challenge "));
+    let proof = sasl::encode("c=biws,r=abcnonce,p=AAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    let out = peer.send(&format!("<response xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>{proof}</response>"));
+    assert!(out.contains("<not-authorized/>"), "{out}");
+    assert!(matches!(peer.effects.last(), Some(Effect::LoginEnded { ok: false, .. })));
+}
+
+#[test]
+fn too_many_failures_end_the_stream() {
+    let mut peer = Peer::new(false);
+    peer.send(OPEN);
+    let auth = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='NOPE'/>";
+    for _ in 0..4 {
+        assert!(peer.send(auth).ends_with("</failure>"));
+    }
+    assert!(peer.send(auth).contains("<policy-violation "));
+}
+
+#[test]
+fn a_foreign_authzid_is_refused() {
+    let mut peer = Peer::new(true);
+    peer.machine.tls_established(None);
+    peer.send(OPEN);
+    let plain = sasl::encode("bob@localhost\0alice\0secret");
+    let out = peer.send(&format!(
+        "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{plain}</auth>"
+    ));
+    assert!(out.contains("<invalid-authzid/>"), "{out}");
+}
+
+#[test]
+fn a_bound_session_stamps_and_checks_addresses() {
+    let mut peer = Peer::bind("alice@localhost/phone");
+    assert_eq!(peer.send("<message to='Bob@LOCALHOST/x'><body>hi</body></message>"), "");
+    let Some(Effect::Stanza(frame)) = peer.effects.pop() else { panic!("a stanza") };
+    assert_eq!(frame.attr_raw("from"), Some("alice@localhost/phone"));
+    assert_eq!(frame.attr_raw("to"), Some("bob@localhost/x"));
+    assert!(peer.send("<message to='@@'/>").contains("<jid-malformed "));
+    assert!(peer.send("<iq type='get' id='1'/>").contains("<bad-request "));
+    assert!(peer.effects.is_empty());
+    assert!(peer.send("<message from='eve@localhost'/>").contains("<invalid-from "));
+}
+
+#[test]
+fn anything_but_a_stanza_is_unsupported() {
+    let mut peer = Peer::bind("alice@localhost/phone");
+    assert!(peer.send("<odd/>").contains("<unsupported-stanza-type "));
+}
