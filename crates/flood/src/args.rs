@@ -356,7 +356,8 @@ impl Reporter for Terminal {
             return;
         }
         let mut line = format!(
-            "{:6.0} s  {phase:<18} online {:>7} (+{})  login {:>5.0}/s  fail {:>3.0}/s  msg {:>7.0}/s",
+            "{:6.0} s  {phase:<18} online {:>7} (+{})  login {:>5.0}/s  fail {:>3.0}/s  \
+             msg {:>7.0}/s",
             second.at,
             second.online,
             second.coming,

@@ -25,7 +25,8 @@ svg{width:100%;height:auto}.grid{stroke:var(--grid)}.tick{fill:var(--soft);font-
 .band{fill:none}.band.odd{fill:var(--band)}.line{fill:none;stroke-width:2;stroke-linejoin:round}
 .hover{fill:transparent}.hover:hover{fill:var(--soft);fill-opacity:.15}
 table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums}
-.wide{overflow-x:auto}th,td{padding:.25rem .7rem;text-align:right;border-bottom:1px solid var(--grid)}
+.wide{overflow-x:auto}th,td{padding:.25rem .7rem;text-align:right;
+border-bottom:1px solid var(--grid)}
 th:first-child,td:first-child{text-align:left}th{font-weight:600;color:var(--soft)}
 pre{background:var(--band);padding:.8rem;overflow-x:auto;font-size:.8rem}
 .tiles{display:flex;flex-wrap:wrap;gap:2rem;margin:1rem 0}.tiles b{display:block;font-size:1.5rem}
@@ -154,6 +155,7 @@ fn tiles(report: &Report, out: &mut String) {
 
 fn plots(report: &Report, out: &mut String) {
     let bands = bands(report);
+    let end = report.series.last().map_or(1.0, |second| second.at);
     let line = |label: &str, value: &dyn Fn(&Second) -> Option<f64>| Line {
         label: label.to_owned(),
         points: report
@@ -174,6 +176,7 @@ fn plots(report: &Report, out: &mut String) {
             log,
             x_text: &seconds,
             y_text,
+            x_range: Some((0.0, end)),
             x_ticks: Vec::new(),
         };
         plot.render()
@@ -184,7 +187,7 @@ fn plots(report: &Report, out: &mut String) {
         "Users",
         vec![
             line("online", &|s| some(s.online as f64)),
-            line("logging in", &|s| some(s.coming as f64)),
+            line("to come", &|s| some(s.coming as f64)),
         ],
         false,
         &number,
@@ -273,7 +276,7 @@ fn distribution(phase: &PhaseReport) -> String {
         _ if x < 0.05 => "0%".to_owned(),
         _ => {
             let percent = 100.0 * (1.0 - 10_f64.powf(-x));
-            let digits = (x - 1.99).ceil().max(0.0) as usize;
+            let digits = (x.round() - 2.0).max(0.0) as usize;
             format!("{percent:.digits$}%")
         }
     };
@@ -284,6 +287,7 @@ fn distribution(phase: &PhaseReport) -> String {
         log: true,
         x_text: &share,
         y_text: &|y| duration(y),
+        x_range: None,
         x_ticks: vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
     };
     plot.render()
@@ -311,7 +315,8 @@ fn tables(report: &Report, out: &mut String) {
     out.push_str(
         "<h2>Phases</h2><div class='wide'><table><tr><th>phase</th><th>s</th><th>online</th>\
          <th>logins</th><th>failed</th><th>logins/s</th><th>sent</th><th>received</th><th>lost</th>\
-         <th>msg/s</th><th>presence right</th><th>CPU/login</th><th>CPU/message</th><th>RSS</th></tr>",
+         <th>msg/s</th><th>presence right</th><th>CPU/login</th><th>CPU/message</th>\
+         <th>RSS</th></tr>",
     );
     for phase in &report.phases {
         let counts = &phase.counts;
@@ -324,9 +329,9 @@ fn tables(report: &Report, out: &mut String) {
             .map_or("–".to_owned(), |cpu| format!("{cpu:.2} µs"));
         let _ = write!(
             out,
-            "<tr><td>{}</td><td>{:.1}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.0}</td><td>{}</td>\
-             <td>{}</td><td>{}</td><td>{:.0}</td><td>{presence}</td><td>{login}</td><td>{message}</td>\
-             <td>{}</td></tr>",
+            "<tr><td>{}</td><td>{:.1}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.0}</td>\
+             <td>{}</td><td>{}</td><td>{}</td><td>{:.0}</td><td>{presence}</td><td>{login}</td>\
+             <td>{message}</td><td>{}</td></tr>",
             escape(&phase.name),
             phase.seconds,
             phase.online,
@@ -342,7 +347,8 @@ fn tables(report: &Report, out: &mut String) {
     }
     out.push_str(
         "</table></div><h2>Latencies</h2><div class='wide'><table><tr><th>phase</th><th>what</th>\
-         <th>count</th><th>mean</th><th>p50</th><th>p90</th><th>p99</th><th>p99.9</th><th>max</th></tr>",
+         <th>count</th><th>mean</th><th>p50</th><th>p90</th><th>p99</th><th>p99.9</th>\
+         <th>max</th></tr>",
     );
     for phase in &report.phases {
         for timing in &phase.timings {

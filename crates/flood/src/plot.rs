@@ -29,6 +29,8 @@ pub(crate) struct Plot<'a> {
     pub(crate) log: bool,
     pub(crate) x_text: &'a dyn Fn(f64) -> String,
     pub(crate) y_text: &'a dyn Fn(f64) -> String,
+    /// Range of the x axis; otherwise that of the points.
+    pub(crate) x_range: Option<(f64, f64)>,
     /// Fixed x ticks; empty: round steps.
     pub(crate) x_ticks: Vec<f64>,
 }
@@ -45,10 +47,9 @@ impl Plot<'_> {
             return String::new();
         }
         let x_low = points().map(|(x, _)| x).fold(f64::INFINITY, f64::min);
-        let x_high = points()
-            .map(|(x, _)| x)
-            .fold(f64::NEG_INFINITY, f64::max)
-            .max(x_low + 1e-9);
+        let x_high = points().map(|(x, _)| x).fold(f64::NEG_INFINITY, f64::max);
+        let (x_low, x_high) = self.x_range.unwrap_or((x_low, x_high));
+        let x_high = x_high.max(x_low + 1e-9);
         let y_high = points().map(|(_, y)| y).fold(0.0, f64::max);
         let y_ticks = if self.log {
             let lowest = points()
@@ -250,6 +251,7 @@ mod tests {
             log: false,
             x_text: &|x| format!("{x}"),
             y_text: &|y| format!("{y}"),
+            x_range: None,
             x_ticks: Vec::new(),
         };
         let svg = plot.render();

@@ -318,7 +318,8 @@ impl PhaseReport {
         if self.before.rss > 0 {
             let _ = writeln!(
                 out,
-                "server   {:.2} s CPU ({:.2} s in the kernel), {} resident, {} threads, TCP buffers {}",
+                "server   {:.2} s CPU ({:.2} s in the kernel), {} resident, {} threads, \
+                 TCP buffers {}",
                 self.server_cpu_seconds,
                 (self.after.cpu_system.saturating_sub(self.before.cpu_system)) as f64 / 1e9,
                 bytes(self.after.rss as f64),

@@ -1,8 +1,8 @@
 //! Light scanning of what a server sends: cuts a byte stream into top-level elements and reads the
 //! few attributes and texts a load client needs.
 //!
-//! It checks only what it must to find the end of an element. Judging a server's XML is not its job:
-//! a strict parser here would cost the machine under test more than the client's own work.
+//! It checks only what it must to find the end of an element. Judging a server's XML is not its
+//! job: a strict parser here would cost the machine under test more than the client's own work.
 
 use memchr::{memchr, memchr3, memmem};
 

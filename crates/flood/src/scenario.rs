@@ -85,7 +85,8 @@ pub struct Users {
     pub count: u32,
     /// Accounts that were provisioned, which is the size of the contact ring; 0 means `count`.
     pub provisioned: u32,
-    /// Contacts of each user: user i knows i±1 to i±contacts/2. Even; 0 for servers without rosters.
+    /// Contacts of each user: user i knows i±1 to i±contacts/2. Even; 0 for servers without
+    /// rosters.
     pub contacts: u32,
     /// Letters before the number in a user name.
     pub prefix: String,

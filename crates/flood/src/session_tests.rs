@@ -66,7 +66,8 @@ const ONLINE: &str = "<presence from='u7@localhost/flood'/>\
     <presence from='u8@localhost/flood'><status>flood 55</status></presence>\
     <presence type='unavailable' from='u6@localhost/flood'/><presence from='x@other/y'/>\
     <message from='u8@localhost/flood'><body>flood c 8 3 99 padding</body></message>\
-    <message from='u8@localhost'><body>flood p 8 0 9 </body><delay xmlns='urn:xmpp:delay'/></message>\
+    <message from='u8@localhost'><body>flood p 8 0 9 </body>\
+    <delay xmlns='urn:xmpp:delay'/></message>\
     <message from='x@other'><body>hello</body></message>\
     <message type='error' from='u9@localhost'><body>flood c 7 1 2 </body>\
     <error type='cancel'><service-unavailable/></error></message>\
