@@ -1,0 +1,207 @@
+//! What the driver of a shard and the actors on it share: the connections' network sides, what is
+//! to be read and flushed next, and what waits for other shards. Owns no protocol state and calls
+//! no service, so that it is never borrowed while foreign code runs.
+
+use std::collections::VecDeque;
+
+use actor::{Addr, ShardId};
+use stdx::slab::{Key, Slab};
+use telemetry::{Counter, Stats};
+
+use crate::limits::{self, CONTROLS_MAX, POOL_MAX, POOLED_BYTES_MAX};
+use crate::link::{Busy, Flags, Link};
+use crate::port::{Operation, Parcel, PortMsg, Remote};
+use crate::service::Service;
+
+/// See the module.
+pub(crate) struct Core<S: Service> {
+    pub(crate) shard: ShardId,
+    pub(crate) links: Slab<Link>,
+    /// Connections to read from, at most once each ([`Flags::QUEUED`]).
+    pub(crate) ready: VecDeque<Key>,
+    /// Connections to flush, at most once each ([`Flags::DIRTY`]).
+    pub(crate) dirty: Vec<Key>,
+    /// Messages for protocol states, at most [`CONTROLS_MAX`].
+    pub(crate) controls: VecDeque<(Key, S::Control)>,
+    /// Connections that came from other shards in this turn.
+    pub(crate) arrivals: Vec<Box<Parcel<S::Conn>>>,
+    /// One per shard, for connections there.
+    pub(crate) remotes: Vec<Remote<S>>,
+    /// Addresses of the ports of all shards, as far as they are known.
+    pub(crate) ports: Vec<Option<Addr<PortMsg<S>>>>,
+    pub(crate) window_max: u16,
+    pub(crate) backlog_max: usize,
+    pub(crate) stats: Stats,
+    pool: Vec<Box<Busy>>,
+}
+
+/// Why an operation on a connection did not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IoError {
+    /// The connection is gone or takes no more output.
+    #[error("the connection is gone")]
+    Gone,
+    /// Too much waits for the connection's shard.
+    #[error("too much waits for the shard of the connection")]
+    Full,
+}
+
+impl<S: Service> Core<S> {
+    pub(crate) fn new(shard: ShardId, shards: u16, limits: &limits::Limits) -> Core<S> {
+        Core {
+            shard,
+            links: Slab::new(),
+            ready: VecDeque::new(),
+            dirty: Vec::new(),
+            controls: VecDeque::new(),
+            arrivals: Vec::new(),
+            remotes: (0..shards).map(|_| Remote::default()).collect(),
+            ports: (0..shards).map(|_| None).collect(),
+            window_max: limits.window_max,
+            backlog_max: limits.backlog_max,
+            stats: Stats::new(),
+            pool: Vec::new(),
+        }
+    }
+
+    /// The busy part of a connection, made if there is none.
+    pub(crate) fn busy(&mut self, id: Key) -> Option<&mut Busy> {
+        let link = self.links.get_mut(id)?;
+        let pool = &mut self.pool;
+        Some(&mut **link.busy.get_or_insert_with(|| pool.pop().unwrap_or_default()))
+    }
+
+    /// Takes the busy part back if nothing waits in it.
+    pub(crate) fn release(&mut self, id: Key) {
+        let Some(link) = self.links.get_mut(id) else { return };
+        if link.busy.as_ref().is_some_and(|busy| busy.is_idle())
+            && let Some(busy) = link.busy.take()
+        {
+            self.recycle(busy);
+        }
+    }
+
+    pub(crate) fn recycle(&mut self, mut busy: Box<Busy>) {
+        if self.pool.len() < POOL_MAX {
+            busy.reset(POOLED_BYTES_MAX);
+            self.pool.push(busy);
+        }
+    }
+
+    /// Puts the connection on the list of those to flush.
+    pub(crate) fn mark_dirty(&mut self, id: Key) {
+        let Some(link) = self.links.get_mut(id) else { return };
+        if !link.flags.has(Flags::DIRTY) {
+            link.flags.set(Flags::DIRTY);
+            self.dirty.push(id);
+        }
+    }
+
+    /// Puts the connection into the queue of those to read from, if there is anything to be had
+    /// and nothing against it. What resumes a paused connection comes here: the kernel will not
+    /// report again what it reported once.
+    pub(crate) fn enqueue(&mut self, id: Key) {
+        let Some(link) = self.links.get_mut(id) else { return };
+        let flags = &mut link.flags;
+        let wanted = flags.has(Flags::READABLE | Flags::TO_RECEIVE);
+        let paused = flags.has(Flags::PAUSED) && !flags.has(Flags::LINGERING);
+        if wanted && !paused && !flags.has(Flags::QUEUED) {
+            flags.set(Flags::QUEUED);
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Lifts a pause.
+    pub(crate) fn resume(&mut self, id: Key, reason: Flags) {
+        if let Some(link) = self.links.get_mut(id)
+            && link.flags.has(reason)
+        {
+            link.flags.clear(reason);
+            self.enqueue(id);
+        }
+    }
+
+    /// Lets `write` append to the output of a local connection.
+    pub(crate) fn write(
+        &mut self,
+        id: Key,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), IoError> {
+        let link = self.links.get(id).ok_or(IoError::Gone)?;
+        if link.flags.has(Flags::MUTE | Flags::LEAVING) {
+            return Err(IoError::Gone);
+        }
+        // Twice the bound can only be exceeded within one turn, before the flush that decides.
+        let hard_max = self.backlog_max.saturating_mul(2);
+        let busy = self.busy(id).ok_or(IoError::Gone)?;
+        append(&mut busy.out, write);
+        let flooded = busy.backlog() > hard_max;
+        self.mark_dirty(id);
+        if flooded && let Some(link) = self.links.get_mut(id) {
+            link.flags.set(Flags::FLOODED);
+            return Err(IoError::Gone);
+        }
+        Ok(())
+    }
+
+    /// Gives back room in the window of a local connection.
+    pub(crate) fn credit(&mut self, id: Key, stanzas: u16) -> Result<(), IoError> {
+        let window_max = self.window_max;
+        let link = self.links.get_mut(id).ok_or(IoError::Gone)?;
+        link.in_flight = link.in_flight.saturating_sub(stanzas);
+        if link.in_flight < window_max {
+            self.resume(id, Flags::PAUSED_WINDOW);
+        }
+        Ok(())
+    }
+
+    /// Queues a message for the protocol state of a local connection.
+    pub(crate) fn control(&mut self, id: Key, msg: S::Control) -> Result<(), IoError> {
+        if !self.links.contains(id) {
+            return Err(IoError::Gone);
+        }
+        if self.controls.len() >= CONTROLS_MAX {
+            self.stats.count(Counter::NetControlsFull);
+            return Err(IoError::Full);
+        }
+        self.controls.push_back((id, msg));
+        Ok(())
+    }
+
+    /// Closes a local connection after its output is written.
+    pub(crate) fn close(&mut self, id: Key) -> Result<(), IoError> {
+        let link = self.links.get_mut(id).ok_or(IoError::Gone)?;
+        link.flags.set(Flags::CLOSING);
+        self.mark_dirty(id);
+        Ok(())
+    }
+
+    /// Applies what another shard or thread wants of a connection here.
+    pub(crate) fn apply(&mut self, id: Key, operation: Operation<S::Control>, bytes: &[u8]) {
+        // The other side learns of a lost connection by `Service::closed`, not here.
+        let _ = match operation {
+            Operation::Out(_) => self.write(id, |out| out.extend_from_slice(bytes)),
+            Operation::Credit(stanzas) => self.credit(id, stanzas),
+            Operation::Control(msg) => self.control(id, msg),
+            Operation::Close => self.close(id),
+        };
+    }
+}
+
+/// Appends all of what `write` writes, or nothing if it panics: half a stanza would spoil the
+/// stream for everything behind it.
+pub(crate) fn append(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    struct Whole<'a> {
+        out: &'a mut Vec<u8>,
+        length: usize,
+    }
+    impl Drop for Whole<'_> {
+        fn drop(&mut self) {
+            self.out.truncate(self.length);
+        }
+    }
+    let length = out.len();
+    let mut whole = Whole { out, length };
+    write(whole.out);
+    whole.length = whole.out.len();
+}

@@ -1,0 +1,164 @@
+//! How actors and other threads reach connections: the same operations whether a connection is on
+//! this shard or on another.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actor::{Handle, Mail};
+
+use crate::core::{Core, IoError};
+use crate::net::Shared;
+use crate::port::{Batch, Operation, PortMsg};
+use crate::service::{ConnRef, Service};
+
+/// For the actors of one shard; cheap to clone.
+///
+/// Operations on one connection take effect in the order in which they were made by one actor.
+/// Errors tell what is known at once: a connection of another shard may be gone although the
+/// operation was taken, and then `Service::closed` there is how its user learns of it.
+pub struct Io<S: Service> {
+    pub(crate) core: Rc<RefCell<Core<S>>>,
+}
+
+impl<S: Service> Clone for Io<S> {
+    fn clone(&self) -> Self {
+        Io { core: Rc::clone(&self.core) }
+    }
+}
+
+impl<S: Service> Io<S> {
+    /// Lets `write` append to the connection's output, which is written at the end of this turn.
+    /// `write` must not use this handle.
+    ///
+    /// # Errors
+    /// [`IoError::Gone`]: the connection is gone, closing, or its output has reached its bound.
+    /// [`IoError::Full`]: too much waits for its shard. Nothing is written then.
+    pub fn with_out(
+        &self,
+        _mail: &mut impl Mail,
+        conn: ConnRef,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), IoError> {
+        let core = &mut *self.core.borrow_mut();
+        if conn.shard == core.shard {
+            return core.write(conn.id, write);
+        }
+        let remote = core.remotes.get_mut(usize::from(conn.shard.index()));
+        remote.ok_or(IoError::Gone)?.write(conn.id, write)
+    }
+
+    /// Gives back room for `stanzas` in the connection's window: they were accepted.
+    ///
+    /// # Errors
+    /// See [`Io::with_out`].
+    pub fn credit(&self, _mail: &mut impl Mail, conn: ConnRef, stanzas: u16) -> Result<(), IoError> {
+        self.apply(conn, Operation::Credit(stanzas))
+    }
+
+    /// Sends a message to the connection's protocol state, which receives it in this turn if it is
+    /// on this shard.
+    ///
+    /// # Errors
+    /// See [`Io::with_out`]; [`IoError::Full`] also when too many messages wait on this shard.
+    pub fn control(
+        &self,
+        _mail: &mut impl Mail,
+        conn: ConnRef,
+        msg: S::Control,
+    ) -> Result<(), IoError> {
+        self.apply(conn, Operation::Control(msg))
+    }
+
+    /// Closes the connection once its output is written.
+    ///
+    /// # Errors
+    /// See [`Io::with_out`].
+    pub fn close(&self, _mail: &mut impl Mail, conn: ConnRef) -> Result<(), IoError> {
+        self.apply(conn, Operation::Close)
+    }
+
+    /// Bytes of output that wait for a connection of this shard; `None` for others.
+    pub fn backlog(&self, conn: ConnRef) -> Option<usize> {
+        let core = self.core.borrow();
+        if conn.shard != core.shard {
+            return None;
+        }
+        let link = core.links.get(conn.id)?;
+        Some(link.busy.as_ref().map_or(0, |busy| busy.backlog()))
+    }
+
+    fn apply(&self, conn: ConnRef, operation: Operation<S::Control>) -> Result<(), IoError> {
+        let core = &mut *self.core.borrow_mut();
+        if conn.shard != core.shard {
+            let remote = core.remotes.get_mut(usize::from(conn.shard.index()));
+            return remote.ok_or(IoError::Gone)?.push(conn.id, operation);
+        }
+        match operation {
+            Operation::Out(_) => Ok(()),
+            Operation::Credit(stanzas) => core.credit(conn.id, stanzas),
+            Operation::Control(msg) => core.control(conn.id, msg),
+            Operation::Close => core.close(conn.id),
+        }
+    }
+}
+
+/// For threads that are no shard: pools and administration. Each call is a message of its own.
+pub struct RemoteIo<S: Service> {
+    pub(crate) handle: Handle,
+    pub(crate) shared: Arc<Shared<S>>,
+}
+
+impl<S: Service> Clone for RemoteIo<S> {
+    fn clone(&self) -> Self {
+        RemoteIo { handle: self.handle.clone(), shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S: Service> RemoteIo<S> {
+    /// Appends to the connection's output.
+    ///
+    /// # Errors
+    /// [`IoError::Full`] when its shard does not take its mail, [`IoError::Gone`] when the shard
+    /// does not run. Whether the connection still exists is not known here.
+    pub fn write(&self, conn: ConnRef, bytes: Vec<u8>) -> Result<(), IoError> {
+        let length = u32::try_from(bytes.len()).map_err(|_| IoError::Full)?;
+        self.send(conn, Operation::Out(length), bytes)
+    }
+
+    /// Gives back room in the connection's window.
+    ///
+    /// # Errors
+    /// See [`RemoteIo::write`].
+    pub fn credit(&self, conn: ConnRef, stanzas: u16) -> Result<(), IoError> {
+        self.send(conn, Operation::Credit(stanzas), Vec::new())
+    }
+
+    /// Sends a message to the connection's protocol state.
+    ///
+    /// # Errors
+    /// See [`RemoteIo::write`].
+    pub fn control(&self, conn: ConnRef, msg: S::Control) -> Result<(), IoError> {
+        self.send(conn, Operation::Control(msg), Vec::new())
+    }
+
+    /// Closes the connection once its output is written.
+    ///
+    /// # Errors
+    /// See [`RemoteIo::write`].
+    pub fn close(&self, conn: ConnRef) -> Result<(), IoError> {
+        self.send(conn, Operation::Close, Vec::new())
+    }
+
+    fn send(
+        &self,
+        conn: ConnRef,
+        operation: Operation<S::Control>,
+        bytes: Vec<u8>,
+    ) -> Result<(), IoError> {
+        let port = self.shared.ports.get(usize::from(conn.shard.index()));
+        let port = port.and_then(|port| port.get()).ok_or(IoError::Gone)?;
+        let batch = Batch { operations: vec![(conn.id, operation)], bytes };
+        self.handle.send(*port, PortMsg::Batch(batch)).map_err(|_| IoError::Full)
+    }
+}

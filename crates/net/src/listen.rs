@@ -1,0 +1,126 @@
+//! Listening sockets: one per shard and address, sharing the port through SO_REUSEPORT so that the
+//! kernel spreads connections over shards. Owns binding; accepting is `accept`.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+
+use crate::address::Network;
+
+/// Connections the kernel queues per listening socket. It cuts this down to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// An address to listen on, and how its connections begin.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// Where to listen; port 0 takes a free port (see [`Net::addresses`](crate::Net::addresses)).
+    pub address: SocketAddr,
+    /// Whether TLS begins with the first byte (XEP-0368) and not by STARTTLS.
+    pub direct_tls: bool,
+    /// Balancers that put a PROXY header before each connection. When this is not empty,
+    /// connections from other addresses are refused: a header must never be guessed.
+    pub proxies: Vec<Network>,
+    /// TCP keepalive: the quiet time before the first probe; 3 unanswered probes, a quarter of it
+    /// apart, end the connection. `None` leaves dead peers to the stream's own pings.
+    pub keepalive: Option<Duration>,
+    /// How long unacknowledged data may stay so before the kernel gives the connection up
+    /// (TCP_USER_TIMEOUT). `None` is the kernel's own, about 15 minutes.
+    pub user_timeout: Option<Duration>,
+}
+
+impl Listener {
+    /// A listener for STARTTLS without PROXY headers, with keepalive after 10 minutes and a user
+    /// timeout of 2 minutes.
+    pub fn new(address: SocketAddr) -> Listener {
+        Listener {
+            address,
+            direct_tls: false,
+            proxies: Vec::new(),
+            keepalive: Some(Duration::from_secs(600)),
+            user_timeout: Some(Duration::from_secs(120)),
+        }
+    }
+
+    /// The same with TLS from the first byte.
+    pub fn direct_tls(address: SocketAddr) -> Listener {
+        Listener { direct_tls: true, ..Listener::new(address) }
+    }
+}
+
+/// Binds `count` sockets to the listener's address, and returns the address they share.
+///
+/// A first socket without SO_REUSEPORT is bound and closed: it finds out whether another process
+/// listens there already, which SO_REUSEPORT would silently share connections with.
+pub(crate) fn bind(spec: &Listener, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+    let probe = open(spec)?;
+    probe.bind(&spec.address.into())?;
+    let address = probe
+        .local_addr()?
+        .as_socket()
+        .ok_or_else(|| io::Error::other("a bound socket without an internet address"))?;
+    drop(probe);
+    let mut listeners = Vec::with_capacity(count);
+    for _ in 0..count {
+        let socket = open(spec)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        listeners.push(TcpListener::from(socket));
+    }
+    Ok((address, listeners))
+}
+
+/// A socket with every option that accepted connections inherit from their listener on Linux, which
+/// saves those system calls per connection.
+fn open(spec: &Listener) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(spec.address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if spec.address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(idle) = spec.keepalive {
+        let interval = (idle / 4).max(Duration::from_secs(1));
+        let keepalive =
+            TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(3);
+        socket.set_tcp_keepalive(&keepalive)?;
+    }
+    if spec.user_timeout.is_some() {
+        socket.set_tcp_user_timeout(spec.user_timeout)?;
+    }
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_share_a_port_and_strangers_do_not() {
+        let spec = Listener::new("127.0.0.1:0".parse().expect("address"));
+        let (address, listeners) = bind(&spec, 3).expect("bind");
+        assert_eq!(listeners.len(), 3);
+        for listener in &listeners {
+            assert_eq!(listener.local_addr().expect("address"), address);
+        }
+        let second = bind(&Listener::new(address), 1);
+        assert_eq!(second.expect_err("taken").kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn accepted_sockets_inherit_their_options() {
+        let spec = Listener::new("127.0.0.1:0".parse().expect("address"));
+        let (address, listeners) = bind(&spec, 1).expect("bind");
+        listeners[0].set_nonblocking(false).expect("blocking");
+        let _client = std::net::TcpStream::connect(address).expect("connect");
+        let (accepted, _) = listeners[0].accept().expect("accept");
+        let socket = socket2::SockRef::from(&accepted);
+        assert!(socket.tcp_nodelay().expect("option"));
+        assert!(socket.keepalive().expect("option"));
+        assert_eq!(socket.tcp_keepalive_time().expect("option"), Duration::from_secs(600));
+        assert_eq!(socket.tcp_user_timeout().expect("option"), spec.user_timeout);
+    }
+}

@@ -1,0 +1,89 @@
+//! What a user of the shard loop implements, and how it names connections.
+
+use std::net::SocketAddr;
+
+use actor::{Shard, ShardId};
+use stdx::slab::Key;
+
+use crate::cx::Cx;
+
+/// A connection of whatever shard. Plain data; a hand-over gives the connection a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnRef {
+    /// Where its socket is polled.
+    pub shard: ShardId,
+    /// Which one it is there.
+    pub id: Key,
+}
+
+/// Who has connected.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// The client's address; the one that a trusted proxy names, if the listener has any.
+    pub address: SocketAddr,
+    /// Index of the listener.
+    pub listener: usize,
+    /// Whether TLS began with the first byte.
+    pub direct_tls: bool,
+}
+
+/// What a TLS handshake agreed on.
+#[derive(Clone, Debug)]
+pub struct TlsInfo {
+    /// Channel binding data (RFC 9266), over TLS 1.3.
+    pub exporter: Option<[u8; 32]>,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The peer closed it.
+    ByPeer,
+    /// The service closed it.
+    ByUs,
+    /// The link broke.
+    Broken,
+    /// The peer does not read: its output reached the bound.
+    Backlog,
+    /// The peer sent more than may be kept without making sense.
+    Overflow,
+    /// TLS failed.
+    Tls,
+    /// It took too long.
+    Timeout,
+    /// The node stops.
+    Shutdown,
+}
+
+/// The protocol above the sockets of one shard.
+pub trait Service: Sized + 'static {
+    /// Protocol state of one connection; moves with it at a hand-over.
+    type Conn: Send + 'static;
+    /// What actors and pools tell that state.
+    type Control: Send + 'static;
+
+    /// A connection has come.
+    fn accept(&mut self, cx: &mut Cx<'_>, peer: &Peer) -> Self::Conn;
+
+    /// Bytes have come, after TLS. Returns how many were used; the rest comes again with what
+    /// follows, or once reading goes on.
+    fn receive(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn, input: &[u8]) -> usize;
+
+    /// The handshake is done.
+    fn tls_established(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn, tls: &TlsInfo);
+
+    /// A message for the connection.
+    fn control(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn, msg: Self::Control);
+
+    /// The time set by [`Cx::set_deadline`] has come.
+    fn deadline(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn);
+
+    /// The connection is on this shard now.
+    fn adopted(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn);
+
+    /// The node stops: say goodbye.
+    fn drain(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn);
+
+    /// The connection is gone. Called exactly once.
+    fn closed(&mut self, shard: &mut Shard, id: ConnRef, conn: Self::Conn, why: Closed);
+}
