@@ -254,10 +254,14 @@ impl Conductor<'_> {
     fn conduct(&mut self, reporter: &mut dyn Reporter, report: &mut Report) -> Result<(), String> {
         for number in 0..self.scenario.phases.len() {
             let (phase, interrupted) = self.phase(number, reporter, report)?;
+            let alive = phase.after.alive;
             let nobody = phase.online == 0 && phase.counts.logins_failed > 0;
             let reason = phase.reasons.0.iter().max_by_key(|(_, count)| **count);
             let reason = reason.map(|(reason, _)| reason.clone()).unwrap_or_default();
             report.phases.push(phase);
+            if !alive {
+                return Err("the server's process is gone".to_owned());
+            }
             if nobody {
                 return Err(format!(
                     "nobody could log in ({reason}); the rest was left out"
@@ -326,9 +330,6 @@ impl Conductor<'_> {
         result.messages_per_second = per_second(result.counts.messages_received, active);
         let load_after: u64 = self.load_cpu.iter().sum();
         result.load_cpu_seconds = (load_after - load_before) as f64 / 1e9;
-        if !after.alive {
-            return Err("the server's process is gone".to_owned());
-        }
         Ok((result, waited == Waited::Interrupted))
     }
 
@@ -365,7 +366,7 @@ impl Conductor<'_> {
                 return Waited::Interrupted;
             }
             let living = self.crew.living();
-            if living.is_empty() {
+            if living.is_empty() || !self.last.alive {
                 return Waited::Interrupted;
             }
             let all_fit = living.iter().all(|worker| {

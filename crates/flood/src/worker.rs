@@ -396,7 +396,8 @@ impl Worker {
         }
         if let Some(storm) = &phase.storm {
             let wanted = storm.users.of(self.core.online);
-            let back = at + clock::nanos(storm.back_after_seconds);
+            // Nobody comes back before the cut, not even at the same moment.
+            let back = at + clock::nanos(storm.back_after_seconds).max(1);
             for (place, index) in self.pick(wanted, online).into_iter().enumerate() {
                 let client = &mut self.clients[index as usize];
                 self.core.set_timer(at, index, client.generation, Due::Cut);

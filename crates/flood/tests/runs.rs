@@ -1,0 +1,225 @@
+//! Whole runs over real sockets: against the floor program, and against peers that misbehave. A run
+//! must always come back with a report that says what was wrong.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use flood::{Options, Report, Reporter, Scenario, Second, WorkerCommand};
+
+struct Silent;
+
+impl Reporter for Silent {
+    fn note(&mut self, _line: &str) {}
+    fn progress(&mut self, _phase: &str, _second: &Second) {}
+}
+
+fn scenario(address: SocketAddr, users: u32) -> Scenario {
+    let text = format!(
+        "name = 'test'\n[server]\naddress = '{address}'\n[users]\ncount = {users}\ncontacts = 0\n\
+         [auth]\nplain = 1.0\n[client]\npresence = false\nlogin_timeout_seconds = 1.0\n\
+         [[phase]]\nname = 'arrive'\narrive = {{ users = 'all', rate = 500.0 }}\n\
+         [[phase]]\nname = 'chat'\nseconds = 1.0\nmessages = {{ in_flight = 1, peer = 'pair' }}\n\
+         [[phase]]\nname = 'storm'\nstorm = {{ users = 'all', how = 'reset' }}\n\
+         [[phase]]\nname = 'leave'\nleave = {{ users = 'all' }}\n"
+    );
+    Scenario::parse("test", &text).unwrap()
+}
+
+fn run(scenario: &Scenario) -> Report {
+    flood::run(scenario, &Options::default(), &mut Silent)
+}
+
+/// A listener whose connections are handled by `serve`, for as long as the test runs.
+fn peer(serve: fn(TcpStream)) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            thread::spawn(move || serve(stream.unwrap()));
+        }
+    });
+    address
+}
+
+/// The one reason why all logins failed.
+fn failure(report: &Report, users: u64) -> String {
+    assert!(!report.is_good());
+    assert_eq!(
+        report.phases.len(),
+        1,
+        "the rest is left out: {:?}",
+        report.error
+    );
+    assert_eq!(
+        report.totals.logins_failed, users,
+        "{:?}",
+        report.phases[0].reasons
+    );
+    assert!(flood::page(report).contains("nobody could log in"));
+    let reasons: Vec<_> = report.phases[0].reasons.0.keys().cloned().collect();
+    assert_eq!(reasons.len(), 1, "{reasons:?}");
+    reasons[0].clone()
+}
+
+#[test]
+fn nobody_listening_is_told_without_starting() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let report = run(&scenario(address, 4));
+    assert!(report.error.unwrap().contains("connection refused"));
+    assert!(report.phases.is_empty());
+}
+
+#[test]
+fn a_peer_that_hangs_up_is_told() {
+    let address = peer(drop);
+    let reason = failure(&run(&scenario(address, 4)), 4);
+    assert!(
+        reason.contains("closed the connection") || reason.contains("reset"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn a_peer_that_is_no_xmpp_server_is_told() {
+    let address = peer(|mut stream| {
+        let _ = stream.read(&mut [0; 1_024]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        thread::sleep(Duration::from_secs(5));
+    });
+    let reason = failure(&run(&scenario(address, 4)), 4);
+    assert!(reason.contains("text between stanzas"), "{reason}");
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_given_up() {
+    let address = peer(|stream| {
+        thread::sleep(Duration::from_secs(10));
+        drop(stream);
+    });
+    let reason = failure(&run(&scenario(address, 4)), 4);
+    assert!(
+        reason.contains("timeout awaiting stream features"),
+        "{reason}"
+    );
+}
+
+/// The floor program of bench/floor, ended with the test.
+struct Floor {
+    child: Child,
+    address: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Floor {
+    fn start() -> Floor {
+        let folder = tempfile::tempdir().unwrap();
+        let program: PathBuf = folder.path().join("floor");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/floor/floor.c");
+        // Rust links with the same compiler, so that it is there wherever this test is built.
+        let compiled = Command::new("cc")
+            .args(["-O1", "-o"])
+            .arg(&program)
+            .arg(&source)
+            .status();
+        assert!(compiled.unwrap().success(), "cannot compile the floor");
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let port = address.port().to_string();
+        let child = Command::new(&program)
+            .arg(port)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        for _ in 0..200 {
+            if TcpStream::connect(address).is_ok() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Floor {
+            child,
+            address,
+            _folder: folder,
+        }
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Goal: in one thread and in three processes alike, everything is accounted for.
+#[test]
+fn a_run_against_the_floor_accounts_for_everything() {
+    let floor = Floor::start();
+    let worker = WorkerCommand {
+        program: env!("CARGO_BIN_EXE_flood").into(),
+        arguments: vec!["--worker".into()],
+    };
+    for workers in [1, 3] {
+        let options = Options {
+            pids: vec![floor.child.id()],
+            workers,
+            worker_command: Some(worker.clone()),
+            ..Options::default()
+        };
+        let report = flood::run(&scenario(floor.address, 50), &options, &mut Silent);
+        assert!(report.is_good(), "{}", report.table());
+        assert_eq!(report.workers, workers);
+        let [arrive, chat, storm, leave] = &report.phases[..] else {
+            panic!("{} phases", report.phases.len())
+        };
+        assert_eq!((arrive.online, arrive.counts.logins_ok), (50, 50));
+        assert!(chat.counts.messages_received > 100, "{:?}", chat.counts);
+        assert_eq!(chat.messages_lost, 0);
+        assert_eq!(
+            (storm.counts.sessions_ended, storm.counts.logins_ok),
+            (50, 50)
+        );
+        assert_eq!((leave.online, leave.counts.sessions_ended), (0, 50));
+        assert_eq!(report.totals.logins_started, 100);
+        assert!(chat.after.alive && chat.after.rss > 0);
+    }
+}
+
+/// Goal: a server that dies in the middle ends the run with a report of what was done until then.
+#[test]
+fn a_server_that_dies_ends_the_run_with_its_report() {
+    let mut floor = Floor::start();
+    let options = Options {
+        pids: vec![floor.child.id()],
+        ..Options::default()
+    };
+    let mut scenario = scenario(floor.address, 20);
+    scenario.phases[1].seconds = 30.0;
+    scenario.phases[1].settle_seconds_max = 1.0;
+    let running = thread::spawn(move || flood::run(&scenario, &options, &mut Silent));
+    thread::sleep(Duration::from_secs(3));
+    floor.child.kill().unwrap();
+    floor.child.wait().unwrap();
+    let report = running.join().unwrap();
+    assert_eq!(
+        report.error.as_deref(),
+        Some("the server's process is gone")
+    );
+    assert_eq!(
+        report.phases.len(),
+        2,
+        "the phase it died in is part of the report"
+    );
+    assert_eq!(report.totals.sessions_lost, 20, "{:?}", report.totals);
+    assert!(
+        report.series.last().unwrap().at < 20.0,
+        "the run does not wait for the dead"
+    );
+}
