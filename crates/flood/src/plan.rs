@@ -33,11 +33,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// This worker's part of `total` things handed out one by one.
+    /// This worker's part of `total` users who are to do something: by its share of all users.
     pub(crate) fn part(&self, total: u32) -> u32 {
-        let cut =
-            |worker: u32| (u64::from(total) * u64::from(worker) / u64::from(self.workers)) as u32;
-        cut(self.worker + 1) - cut(self.worker)
+        let users = u64::from(self.scenario.users.count.max(1));
+        let cut = |user: u32| (u64::from(total) * u64::from(user) / users) as u32;
+        cut(self.first + self.count) - cut(self.first)
     }
 
     /// When the `index`-th of this worker's arrivals is due, in nanoseconds after the start, if
@@ -112,15 +112,17 @@ mod tests {
     use super::*;
 
     fn plan(worker: u32, workers: u32) -> Plan {
+        let scenario = Scenario::shipped("idle").unwrap().unwrap();
+        let share = scenario.users.count / workers;
         Plan {
-            scenario: Scenario::shipped("idle").unwrap().unwrap(),
+            scenario,
             address: SocketAddr::from(([127, 0, 0, 1], 5222)),
             tls_address: SocketAddr::from(([127, 0, 0, 1], 5223)),
             sources: Vec::new(),
             worker,
             workers,
-            first: 0,
-            count: 0,
+            first: worker * share,
+            count: share,
             seed: 1,
         }
     }
