@@ -4,6 +4,30 @@
 //! Owns the key and value layout, its schema version and every byte on disk. Deliberately knows
 //! nothing of XMPP: an address is a normalised string, a stanza is bytes. Reads no wall clock and no
 //! configuration: time comes inside records, options from the caller.
+//!
+//! # The path of a change
+//!
+//! A shard hands [`Append`]s to the [`Journal`] and goes on. The journal's one thread collects what all
+//! shards handed over into a group, fences those that expect another position of their range, lets
+//! [`apply`] turn the records of the others into changes (which see each other), and commits changes and
+//! new positions as one [`Batch`] with one sync. Then the outcomes go out. While one group is being synced,
+//! the next one collects: the group grows with the load by itself.
+//!
+//! # What a failure means
+//!
+//! | what | outcome |
+//! |---|---|
+//! | a commit or its sync fails | [`Outcome::Failed`] for its whole group, in doubt: it may have survived. The engine is reopened in process and positions are read again before the next group |
+//! | the disk is full | [`AppendFailure::Full`] until there is room; reads go on. [`FjallOptions::reserve_bytes`] keeps the engine from ever meeting the end of the disk |
+//! | the process is killed | everything committed is there, also with [`Durability::Memory`] |
+//! | the machine dies | with [`Durability::Fsync`] everything committed is there; a group is there as a whole or not at all |
+//! | a value does not decode | [`StoreError::Corrupt`] for the one who reads it; an append that meets it fails, others go on |
+//! | files are cut, overwritten or missing | [`OpenError::Corrupt`] on opening, or [`StoreError::Corrupt`] from the read that meets it, or a problem in [`verify`]'s report |
+//! | another process has the folder | [`OpenError::Locked`] with its process id; a killed process leaves no lock |
+//! | newer data | [`OpenError::NewerSchema`]; older data is upgraded on opening |
+//!
+//! One case cannot be told from a crash: a journal whose end is damaged after the machine died. Whole groups
+//! are missing then, as if they had not been synced.
 
 mod apply;
 mod backup;

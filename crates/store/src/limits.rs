@@ -27,6 +27,9 @@ pub const GROUP_RECORDS_MAX: usize = 4_096;
 /// The writer stops collecting a group at about this many bytes of pending changes.
 pub const GROUP_BYTES_MAX: usize = 4 * 1_024 * 1_024;
 
+/// Log heads that the writer remembers, at about 150 bytes each; beyond it, it forgets all of them.
+pub const HEADS_CACHED_MAX: usize = 16_384;
+
 /// Records applied per batch of a bulk load.
 pub const BULK_RECORDS_MAX: usize = 8_192;
 
@@ -49,7 +52,7 @@ pub const BACKUP_CHUNK_BYTES_MAX: usize = BACKUP_CHUNK_BYTES + VALUE_BYTES_MAX +
 pub const PROBLEMS_LISTED_MAX: usize = 100;
 
 const _: () = assert!(
-    SLOTS as usize % RANGES as usize == 0,
+    SLOTS.is_multiple_of(RANGES),
     "ranges are equal runs of slots"
 );
 const _: () = assert!(

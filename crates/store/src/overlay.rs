@@ -10,6 +10,9 @@ use crate::error::StoreError;
 
 type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
+/// A key and what `changes` held for it before.
+type Before = (Space, Vec<u8>, Option<Option<Vec<u8>>>);
+
 /// Bookkeeping cost assumed per change, in bytes, when a group's size is estimated.
 const CHANGE_OVERHEAD_BYTES: usize = 64;
 
@@ -18,7 +21,7 @@ pub(crate) struct Overlay<'a> {
     base: &'a dyn Reader,
     changes: [Changes; Space::ALL.len()],
     /// What each key of the current append held in `changes` before, newest last.
-    undo: Vec<(Space, Vec<u8>, Option<Option<Vec<u8>>>)>,
+    undo: Vec<Before>,
     bytes: usize,
 }
 

@@ -115,9 +115,11 @@ fn is_empty(engine: &dyn Engine, space: Space) -> Result<bool, StoreError> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Account1 {
     pub(crate) created: i64,
-    /// Hash (0 SHA-1, 1 SHA-256), iterations, salt, stored key, server key.
-    pub(crate) scram: Vec<(u8, u32, Vec<u8>, Vec<u8>, Vec<u8>)>,
+    pub(crate) scram: Vec<Keys1>,
 }
+
+/// Hash (0 SHA-1, 1 SHA-256), iterations, salt, stored key, server key.
+pub(crate) type Keys1 = (u8, u32, Vec<u8>, Vec<u8>, Vec<u8>);
 
 /// The roster of schema 1.
 #[derive(Debug, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 //! Owns the encoding of values; which key holds which value is `keys`.
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use stdx::time::Timestamp;
 
 use crate::error::StoreError;
@@ -79,8 +79,13 @@ pub(crate) struct StoredEntry<'a> {
     pub(crate) at: i64,
     pub(crate) from: &'a str,
     pub(crate) flags: u32,
-    /// A slice serialises as length and bytes.
+    #[serde(serialize_with = "as_bytes")]
     pub(crate) frame: &'a [u8],
+}
+
+/// Length and bytes, as for any slice, but not byte by byte.
+fn as_bytes<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_bytes(bytes)
 }
 
 impl UserState {

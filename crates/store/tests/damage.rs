@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use common::{KEY, append, committed, message, put, roster};
 use store::{
-    AppendFailure, Durability, Engine, FjallEngine, FjallOptions, Journal, LocalJournal, OpenError,
-    Options, Outcome, Record, Store, StoreError,
+    AppendFailure, Durability, Engine, FjallEngine, FjallOptions, LocalJournal, OpenError, Options,
+    Outcome, Record, Store, StoreError,
 };
 
 const USER: &str = "juliet@localhost";
@@ -249,9 +249,9 @@ fn files_below(path: &Path) -> Vec<PathBuf> {
     for entry in fs::read_dir(path).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            files.extend(files_below(&path))
+            files.extend(files_below(&path));
         } else {
-            files.push(path)
+            files.push(path);
         }
     }
     files.sort();
@@ -286,13 +286,14 @@ fn damaged_files_are_noticed() {
         engine.compact().unwrap();
     }
     assert_eq!(open(&original).unwrap().verify().unwrap().accounts, 400);
-    let damages: [(&str, fn(&Path, &[u8])); 4] = [
+    type Damage = fn(&Path, &[u8]);
+    let damages: [(&str, Damage); 4] = [
         ("cut", |path, bytes| {
-            fs::write(path, &bytes[..bytes.len() / 2]).unwrap()
+            fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
         }),
         ("emptied", |path, _| fs::write(path, b"").unwrap()),
         ("overwritten", |path, bytes| {
-            fs::write(path, vec![0xa5; bytes.len()]).unwrap()
+            fs::write(path, vec![0xa5; bytes.len()]).unwrap();
         }),
         ("removed", |path, _| fs::remove_file(path).unwrap()),
     ];
@@ -310,7 +311,7 @@ fn damaged_files_are_noticed() {
             damage(&copy.join(&relative), &bytes);
             match open(&copy).map(|store| store.verify()) {
                 Err(OpenError::Corrupt(_) | OpenError::Store(StoreError::Corrupt(_))) => {
-                    refused += 1
+                    refused += 1;
                 }
                 Ok(Err(StoreError::Corrupt(_))) => refused += 1,
                 Ok(Ok(report)) if !report.is_good() => refused += 1,
@@ -337,9 +338,9 @@ fn a_store_without_its_files_is_not_recreated() {
         copy_folder(&path, &copy);
         let lost = copy.join(lost);
         if lost.is_dir() {
-            fs::remove_dir_all(&lost).unwrap()
+            fs::remove_dir_all(&lost).unwrap();
         } else {
-            fs::remove_file(&lost).unwrap()
+            fs::remove_file(&lost).unwrap();
         }
         let result = open(&copy);
         assert!(
@@ -565,7 +566,7 @@ fn child_fills_the_disk() {
         ..FjallOptions::default()
     };
     fill_and_recover(&path.join("data"), engine, || {
-        fs::remove_file(ballast).unwrap()
+        fs::remove_file(ballast).unwrap();
     });
 }
 
@@ -588,7 +589,7 @@ fn child_fills_the_disk_to_the_reserve() {
         ..FjallOptions::default()
     };
     fill_and_recover(&path.join("data"), engine, || {
-        fs::remove_file(ballast).unwrap()
+        fs::remove_file(ballast).unwrap();
     });
 }
 

@@ -210,7 +210,7 @@ fn a_roster_is_one_sorted_value(engine: Arc<dyn Engine>) {
     };
     commit(&journal, vec![remove]);
     let roster = store.load_user(user).unwrap().unwrap().roster;
-    assert_eq!((roster.version, roster.items), (4, vec![named.clone()]));
+    assert_eq!((roster.version, roster.items), (4, vec![named]));
     let items = vec![
         item("z@x"),
         item("a@x"),

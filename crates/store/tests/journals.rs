@@ -145,16 +145,25 @@ fn a_failed_read_fails_the_group_without_a_trace() {
     let (store, faults) = faulty_store();
     let journal = LocalJournal::start(&store).unwrap();
     append(&journal, KEY, vec![put(USER)]);
+    // The roster has to be read before it can be changed.
+    let records = || {
+        let item = common::item("romeo@x");
+        vec![
+            message(USER, 1, "x"),
+            Record::RosterPut {
+                user: USER.into(),
+                version: 1,
+                item,
+            },
+        ]
+    };
     faults.fail_reads(1);
     assert!(matches!(
-        append(&journal, KEY, vec![message(USER, 1, "x")]),
+        append(&journal, KEY, records()),
         Outcome::Failed(_)
     ));
-    assert!(committed(&append(
-        &journal,
-        KEY,
-        vec![message(USER, 1, "x")]
-    )));
+    assert_eq!(next_seq(&store), 1);
+    assert!(committed(&append(&journal, KEY, records())));
     faults.fail_reads(1);
     assert!(store.load_user(USER).is_err());
     assert_eq!(next_seq(&store), 2);

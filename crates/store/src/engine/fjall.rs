@@ -55,7 +55,7 @@ pub struct FjallOptions {
     /// Bytes of the block cache, shared by all spaces. Default 8 MiB.
     pub cache_bytes: u64,
     /// Bytes at which the write buffer of a space is sealed and flushed. A space can hold three of them
-    /// while the disk is slow. Default 8 MiB.
+    /// while the disk is slow. Default 4 MiB.
     pub write_buffer_bytes: u64,
     /// Bytes of all journal files beyond which the oldest one's data is flushed, at least 64 MiB. Bounds
     /// disk use and the time of a restart. Default 128 MiB.
@@ -74,7 +74,7 @@ impl Default for FjallOptions {
     fn default() -> Self {
         FjallOptions {
             cache_bytes: 8 * 1_024 * 1_024,
-            write_buffer_bytes: 8 * 1_024 * 1_024,
+            write_buffer_bytes: 4 * 1_024 * 1_024,
             journal_bytes: 128 * 1_024 * 1_024,
             threads: 1,
             files_open_max: 256,

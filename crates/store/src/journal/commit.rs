@@ -6,13 +6,15 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustc_hash::FxHashMap;
+
 use crate::apply::{Txn, apply, decode_u64};
-use crate::engine::{Engine, Reader, Space};
+use crate::engine::{Change, Engine, Reader, Space, Visit};
 use crate::error::StoreError;
 use crate::journal::stats::Counters;
 use crate::journal::{Append, AppendFailure, Outcome, Position};
 use crate::keys;
-use crate::limits::APPEND_RECORDS_MAX;
+use crate::limits::{APPEND_RECORDS_MAX, HEADS_CACHED_MAX};
 use crate::overlay::Overlay;
 use crate::slot::{RANGES, RangeId, SlotKey};
 use crate::store::{Durability, Store, WriterToken};
@@ -41,9 +43,56 @@ pub(crate) struct Committer {
     durability: Durability,
     positions: Arc<Positions>,
     counters: Arc<Counters>,
+    heads: Heads,
     /// The last commit failed: nothing may be built on the engine before it was healed and read again.
     damaged: bool,
     _writer: WriterToken,
+}
+
+/// Heads that were committed lately, so that a user in conversation is not read from the engine for every
+/// message. Only ever holds what is committed.
+#[derive(Default)]
+struct Heads(FxHashMap<Vec<u8>, Vec<u8>>);
+
+impl Heads {
+    fn learn(&mut self, batch: &[Change]) {
+        for change in batch.iter().filter(|change| change.space == Space::Head) {
+            if self.0.len() >= HEADS_CACHED_MAX {
+                self.0.clear();
+            }
+            match &change.value {
+                Some(value) => drop(self.0.insert(change.key.clone(), value.clone())),
+                None => drop(self.0.remove(&change.key)),
+            }
+        }
+    }
+}
+
+/// The engine with the heads in front of it.
+struct Cached<'a> {
+    engine: &'a dyn Engine,
+    heads: &'a Heads,
+}
+
+impl Reader for Cached<'_> {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        if space == Space::Head
+            && let Some(value) = self.heads.0.get(key)
+        {
+            return Ok(Some(value.clone()));
+        }
+        self.engine.get(space, key)
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        self.engine.scan(space, start, end, visit)
+    }
 }
 
 /// Positions of the ranges that a group touches.
@@ -59,6 +108,7 @@ impl Committer {
             durability: store.durability(),
             positions: Arc::new(Positions::new()),
             counters: Arc::default(),
+            heads: Heads::default(),
             damaged: false,
             _writer: writer,
         };
@@ -98,6 +148,7 @@ impl Committer {
 
     fn failed(&mut self, group: &[Append], error: StoreError) -> Vec<Outcome> {
         self.damaged = true;
+        self.heads.0.clear();
         self.counters.failed_commit();
         vec![Outcome::Failed(failure(&error)); group.len()]
     }
@@ -117,7 +168,12 @@ impl Committer {
     fn try_decide(&mut self, group: &[Append]) -> Result<Vec<Outcome>, StoreError> {
         self.heal()?;
         let engine = Arc::clone(&self.engine);
-        let mut overlay = Overlay::new(&*engine);
+        let heads = std::mem::take(&mut self.heads);
+        let cached = Cached {
+            engine: &*engine,
+            heads: &heads,
+        };
+        let mut overlay = Overlay::new(&cached);
         let mut moved = Moved([None; RANGES as usize]);
         let mut outcomes = Vec::with_capacity(group.len());
         for append in group {
@@ -136,11 +192,12 @@ impl Committer {
             }
         }
         let batch = overlay.into_batch();
+        self.heads = heads;
         if !batch.is_empty() {
-            let took = self
-                .counters
-                .time(|| self.engine.commit(batch, self.durability));
-            took?;
+            // Learned before the commit, forgotten if it fails.
+            self.heads.learn(&batch);
+            self.counters
+                .time(|| self.engine.commit(batch, self.durability))?;
         }
         for (range, position) in RangeId::all().zip(moved.0) {
             if let Some(position) = position {
