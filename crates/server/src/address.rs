@@ -1,7 +1,7 @@
 //! Addresses that were normalised at the edge, as plain text: splitting them costs no allocation.
 
 /// The bare address and the resource.
-pub fn split(jid: &str) -> (&str, Option<&str>) {
+pub(crate) fn split(jid: &str) -> (&str, Option<&str>) {
     match jid.split_once('/') {
         Some((bare, resource)) => (bare, Some(resource)),
         None => (jid, None),
@@ -9,18 +9,18 @@ pub fn split(jid: &str) -> (&str, Option<&str>) {
 }
 
 /// The bare address.
-pub fn bare(jid: &str) -> &str {
+pub(crate) fn bare(jid: &str) -> &str {
     split(jid).0
 }
 
 /// The domain.
-pub fn domain(jid: &str) -> &str {
+pub(crate) fn domain(jid: &str) -> &str {
     let bare = bare(jid);
     bare.split_once('@').map_or(bare, |(_, domain)| domain)
 }
 
 /// The local part, absent for a domain's own address.
-pub fn local(jid: &str) -> Option<&str> {
+pub(crate) fn local(jid: &str) -> Option<&str> {
     bare(jid).split_once('@').map(|(local, _)| local)
 }
 

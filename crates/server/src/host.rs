@@ -25,7 +25,7 @@ pub struct HostRequest<'a> {
 }
 
 /// What the domain says to a stanza; `None` where RFC 6120 section 8 wants silence.
-pub fn answer(home: &Home, frame: &Frame, now: Timestamp) -> Option<Frame> {
+pub(crate) fn answer(home: &Home, frame: &Frame, now: Timestamp) -> Option<Frame> {
     let refuse = |condition| xmpp::error::reply(frame, &StanzaError::new(condition));
     match stanza::parse_kind(frame).ok()? {
         Kind::Iq(kind @ (IqType::Get | IqType::Set)) => {
@@ -37,7 +37,13 @@ pub fn answer(home: &Home, frame: &Frame, now: Timestamp) -> Option<Frame> {
             let answer = match modules::for_host(payload.name(), payload.ns()) {
                 Some(handler) => {
                     let is_set = kind == IqType::Set;
-                    handler(&HostRequest { home, frame, payload, is_set, now })
+                    handler(&HostRequest {
+                        home,
+                        frame,
+                        payload,
+                        is_set,
+                        now,
+                    })
                 }
                 None => Answer::error(Condition::ServiceUnavailable),
             };

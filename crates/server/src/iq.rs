@@ -108,12 +108,12 @@ pub struct LateAnswer {
 }
 
 /// The one child of a request (RFC 6120 section 8.2.3 rule 3, checked at the edge).
-pub fn payload(frame: &Frame) -> Option<xml::Child<'_>> {
+pub(crate) fn payload(frame: &Frame) -> Option<xml::Child<'_>> {
     frame.children().next()
 }
 
 /// `<iq type='result'>` for a request, its addresses swapped.
-pub fn result(request: &Frame, payload: &[u8]) -> Frame {
+pub(crate) fn result(request: &Frame, payload: &[u8]) -> Frame {
     let mut bytes = Vec::with_capacity(payload.len() + 128);
     let mut writer = Writer::new(&mut bytes);
     writer.open("iq").attr("type", "result");
@@ -144,35 +144,46 @@ impl User {
 
     /// Somebody else asks this account (RFC 6121 section 8.5.2.1.3).
     pub(crate) fn answer_iq_of_other(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
-        let from = frame.attr("from").map(|from| from.into_owned()).unwrap_or_default();
+        let from = frame
+            .attr("from")
+            .map(|from| from.into_owned())
+            .unwrap_or_default();
         let bare = crate::address::bare(&from);
         let is_own = bare == &*self.name;
-        let asker = Asker::Other { is_subscriber: is_own || self.is_subscriber(bare) };
+        let asker = Asker::Other {
+            is_subscriber: is_own || self.is_subscriber(bare),
+        };
         let answer = self.ask_module(frame, asker, cx);
         if let Some(reply) = reply_of(frame, answer) {
             self.return_to_sender(frame, reply, cx);
         }
     }
 
-    fn ask_module(
-        &mut self,
-        frame: &Frame,
-        asker: Asker,
-        cx: &mut Context<'_, UserMsg>,
-    ) -> Answer {
+    fn ask_module(&mut self, frame: &Frame, asker: Asker, cx: &mut Context<'_, UserMsg>) -> Answer {
         let Some(payload) = payload(frame) else {
             return Answer::error(Condition::BadRequest);
         };
         let is_set = frame.attr_raw("type") == Some("set");
         match modules::for_account(payload.name(), payload.ns()) {
-            Some(handler) => handler(self, &Request { frame, payload, is_set, asker }, cx),
+            Some(handler) => handler(
+                self,
+                &Request {
+                    frame,
+                    payload,
+                    is_set,
+                    asker,
+                },
+                cx,
+            ),
             None => Answer::error(Condition::ServiceUnavailable),
         }
     }
 
     /// An answer that had to wait has come.
     pub(crate) fn late_answer(&mut self, late: LateAnswer, cx: &mut Context<'_, UserMsg>) {
-        let Some(reply) = reply_of(&late.frame, Answer::from(late.answer)) else { return };
+        let Some(reply) = reply_of(&late.frame, Answer::from(late.answer)) else {
+            return;
+        };
         match late.conn {
             Some(conn) => self.write_frame(conn, &reply, cx),
             None => self.return_to_sender(&late.frame, reply, cx),
@@ -188,7 +199,13 @@ impl User {
     ) -> Answer {
         let (frame, conn) = (request.frame.clone(), request.asker.conn());
         let store = self.home.store.clone();
-        let read = move || Box::new(LateAnswer { frame, conn, answer: job(&store) });
+        let read = move || {
+            Box::new(LateAnswer {
+                frame,
+                conn,
+                answer: job(&store),
+            })
+        };
         match cx.blocking(&self.home.reads, read, UserMsg::Answer) {
             Ok(()) => Answer::Later,
             Err(_) => Answer::error(Condition::ResourceConstraint),
@@ -197,7 +214,7 @@ impl User {
 }
 
 /// The stanza that carries an answer.
-pub fn reply_of(request: &Frame, answer: Answer) -> Option<Frame> {
+pub(crate) fn reply_of(request: &Frame, answer: Answer) -> Option<Frame> {
     match answer {
         Answer::Result(payload) => Some(result(request, &payload)),
         Answer::Error(error) => xmpp::error::reply(request, &error),

@@ -9,7 +9,7 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actor::{Actor, Addr, Context, Handle};
+use actor::{Actor, Addr, Context, Handle, Mail};
 use rustc_hash::FxHashMap;
 use store::{Append, Busy, Journal, Outcome, Position, RangeId, Record};
 
@@ -30,11 +30,12 @@ struct Entry {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Owner {
     addr: Addr<UserMsg>,
+    range: RangeId,
     ticket: Ticket,
 }
 
 /// The port's mailbox.
-pub enum PortMsg {
+pub(crate) enum PortMsg {
     /// Something was collected in this turn.
     Flush,
     /// The journal has decided the batch.
@@ -45,6 +46,8 @@ pub enum PortMsg {
 #[derive(Default)]
 struct Collected {
     entries: Vec<Entry>,
+    /// Appends of each range that are not decided.
+    undecided: FxHashMap<RangeId, u32>,
     /// A `Flush` is on its way or a batch is under way: nothing needs to be sent.
     scheduled: bool,
 }
@@ -73,13 +76,23 @@ impl Port {
         if collected.entries.len() >= JOURNAL_BACKLOG_MAX {
             return Err(AppendError::Busy);
         }
-        let owner = Owner { addr: cx.myself(), ticket };
-        collected.entries.push(Entry { range, records, owner });
+        let owner = Owner {
+            addr: cx.myself(),
+            range,
+            ticket,
+        };
+        *collected.undecided.entry(range).or_insert(0) += 1;
+        collected.entries.push(Entry {
+            range,
+            records,
+            owner,
+        });
         if !mem::replace(&mut collected.scheduled, true) {
             // Normal lane on purpose: everything that runs before it joins the batch.
             if cx.send(self.addr, PortMsg::Flush).is_err() {
                 collected.scheduled = false;
                 collected.entries.pop();
+                collected.settle(range);
                 return Err(AppendError::Busy);
             }
         }
@@ -87,8 +100,26 @@ impl Port {
     }
 }
 
+impl Port {
+    /// Whether nothing of a range waits for its commit.
+    pub fn is_settled(&self, range: RangeId) -> bool {
+        !self.collected.borrow().undecided.contains_key(&range)
+    }
+}
+
+impl Collected {
+    fn settle(&mut self, range: RangeId) {
+        if let Some(count) = self.undecided.get_mut(&range) {
+            *count -= 1;
+            if *count == 0 {
+                self.undecided.remove(&range);
+            }
+        }
+    }
+}
+
 /// The actor behind a [`Port`].
-pub struct PortActor {
+pub(crate) struct PortActor {
     journal: Arc<dyn Journal>,
     handle: Handle,
     collected: Rc<RefCell<Collected>>,
@@ -98,7 +129,10 @@ pub struct PortActor {
 
 impl PortActor {
     /// Makes the actor and a function that turns its address into the handle for others.
-    pub fn new(journal: Arc<dyn Journal>, handle: Handle) -> (Self, impl FnOnce(Addr<PortMsg>) -> Port) {
+    pub(crate) fn new(
+        journal: Arc<dyn Journal>,
+        handle: Handle,
+    ) -> (Self, impl FnOnce(Addr<PortMsg>) -> Port) {
         let collected = Rc::new(RefCell::new(Collected::default()));
         let shared = Rc::clone(&collected);
         let actor = PortActor {
@@ -108,7 +142,10 @@ impl PortActor {
             under_way: Vec::new(),
             expected: FxHashMap::default(),
         };
-        (actor, move |addr| Port { collected: shared, addr })
+        (actor, move |addr| Port {
+            collected: shared,
+            addr,
+        })
     }
 
     fn flush(&mut self, cx: &mut Context<'_, PortMsg>) {
@@ -120,9 +157,15 @@ impl PortActor {
         let mut appends = Vec::with_capacity(entries.len());
         for entry in entries {
             let journal = &self.journal;
-            let expected =
-                self.expected.entry(entry.range).or_insert_with(|| journal.position(entry.range));
-            appends.push(Append { range: entry.range, expected: *expected, records: entry.records });
+            let expected = self
+                .expected
+                .entry(entry.range)
+                .or_insert_with(|| journal.position(entry.range));
+            appends.push(Append {
+                range: entry.range,
+                expected: *expected,
+                records: entry.records,
+            });
             *expected = expected.next();
             self.under_way.push(entry.owner);
         }
@@ -135,7 +178,7 @@ impl PortActor {
         if let Err(Busy { .. }) = self.journal.append(appends, done) {
             self.expected.clear();
             for owner in mem::take(&mut self.under_way) {
-                tell(cx, owner, Err(AppendError::Busy));
+                self.tell(cx, owner, Err(AppendError::Busy));
             }
             self.collected.borrow_mut().scheduled = false;
         }
@@ -155,27 +198,37 @@ impl PortActor {
             if result.is_err() {
                 failed.insert(owner.addr);
             }
-            tell(cx, owner, result);
+            self.tell(cx, owner, result);
         }
         if !failed.is_empty() {
             // Positions are asked for anew, and what the failed actors appended since then was
             // built on state that never came to be.
             self.expected.clear();
             let waiting = mem::take(&mut self.collected.borrow_mut().entries);
-            let (stale, good): (Vec<_>, Vec<_>) =
-                waiting.into_iter().partition(|entry| failed.contains(&entry.owner.addr));
+            let (stale, good): (Vec<_>, Vec<_>) = waiting
+                .into_iter()
+                .partition(|entry| failed.contains(&entry.owner.addr));
             self.collected.borrow_mut().entries = good;
             for entry in stale {
-                tell(cx, entry.owner, Err(AppendError::Fenced));
+                self.tell(cx, entry.owner, Err(AppendError::Fenced));
             }
         }
         self.flush(cx);
     }
 }
 
-fn tell(cx: &mut Context<'_, PortMsg>, owner: Owner, result: Result<(), AppendError>) {
-    // An actor that is gone has nobody left to tell: its clients were told when it ended.
-    let _ = cx.send_priority(owner.addr, UserMsg::Decided { ticket: owner.ticket, result });
+impl PortActor {
+    fn tell(&self, cx: &mut Context<'_, PortMsg>, owner: Owner, result: Result<(), AppendError>) {
+        self.collected.borrow_mut().settle(owner.range);
+        // An actor that is gone has nobody left to tell: its clients were told when it ended.
+        let _ = cx.send_priority(
+            owner.addr,
+            UserMsg::Decided {
+                ticket: owner.ticket,
+                result,
+            },
+        );
+    }
 }
 
 impl Actor for PortActor {

@@ -1,1 +1,21 @@
-//! Users, sessions, rosters, presence, routing; one file per extension.
+//! Users, sessions, rosters, presence, routing: what a messaging server does, on actors and records.
+//! One file per extension in `modules`.
+
+mod address;
+pub mod admin;
+mod c2s;
+mod home;
+mod host;
+mod iq;
+mod journal;
+mod limits;
+mod message;
+pub mod modules;
+mod node;
+pub mod options;
+mod place;
+mod portable;
+mod user;
+
+pub use node::{Node, StartError};
+pub use options::Options;

@@ -4,54 +4,66 @@
 use std::time::Duration;
 
 /// Bytes of a roster item's name; longer is answered `not-acceptable` (RFC 6121 section 2.3.3).
-pub const ROSTER_NAME_BYTES_MAX: usize = 1023;
+pub(crate) const ROSTER_NAME_BYTES_MAX: usize = 1023;
 
 /// Groups of one roster item; more are answered `not-acceptable`.
-pub const ROSTER_GROUPS_MAX: usize = 32;
+pub(crate) const ROSTER_GROUPS_MAX: usize = 32;
 
 /// Bytes of a group's name; longer is answered `not-acceptable` (RFC 6121 section 2.3.3).
-pub const ROSTER_GROUP_BYTES_MAX: usize = 1023;
+pub(crate) const ROSTER_GROUP_BYTES_MAX: usize = 1023;
 
 /// Bytes kept of a subscription request that waits for an answer. A longer request is kept without
 /// its children: the question itself is never lost.
-pub const REQUEST_BYTES_MAX: usize = 8 * 1024;
+pub(crate) const REQUEST_BYTES_MAX: usize = 8 * 1024;
 
 /// Entities that one session may send directed presence to at a time; one more is answered
 /// `resource-constraint`. Each costs its address in memory.
-pub const DIRECTED_MAX: usize = 1_000;
+pub(crate) const DIRECTED_MAX: usize = 1_000;
 
 /// Addresses on one user's block list (XEP-0191); one more is answered `resource-constraint`.
-pub const BLOCKED_MAX: usize = 10_000;
+pub(crate) const BLOCKED_MAX: usize = 10_000;
 
 /// Pending messages read from the log and written to a session at a time.
-pub const INBOX_PAGE: usize = 50;
+pub(crate) const INBOX_PAGE: usize = 50;
 
 /// Log entries that may wait for one commit of a shard; beyond it, a change fails with
 /// `resource-constraint` and nothing is half done.
-pub const JOURNAL_BACKLOG_MAX: usize = 65_536;
+pub(crate) const JOURNAL_BACKLOG_MAX: usize = 65_536;
 
 /// Effects that one user may hold behind commits that are not finished; beyond it new stanzas wait
 /// in the mailbox.
-pub const BARRIER_MAX: usize = 4_096;
+pub(crate) const BARRIER_MAX: usize = 4_096;
 
 /// How long a user actor without sessions stays loaded.
-pub const IDLE_EVICTION: Duration = Duration::from_secs(15);
+pub(crate) const IDLE_EVICTION: Duration = Duration::from_secs(15);
 
 /// Failed logins of one account after which further attempts are paced.
-pub const FAILED_LOGINS_FREE: u32 = 5;
+pub(crate) const FAILED_LOGINS_FREE: u32 = 5;
 
 /// Pace of login attempts of an account that is being guessed: one answer in this time.
-pub const FAILED_LOGIN_PACE: Duration = Duration::from_secs(1);
+pub(crate) const FAILED_LOGIN_PACE: Duration = Duration::from_secs(1);
 
 /// Login attempts of one account that may wait for their turn; one more is answered
 /// `temporary-auth-failure`.
-pub const FAILED_LOGIN_QUEUE: usize = 16;
+pub(crate) const FAILED_LOGIN_QUEUE: usize = 16;
+
+/// Failed logins of one address after which its connections are not read for [`PENALTY`].
+pub(crate) const PENALTY_FREE: u32 = 5;
+
+/// See [`PENALTY_FREE`].
+pub(crate) const PENALTY: Duration = Duration::from_secs(2);
+
+/// Addresses whose failures a shard remembers at a time.
+pub(crate) const PENALTIES_REMEMBERED: usize = 10_000;
+
+/// Time in which registrations of one address are counted.
+pub(crate) const REGISTRATION_WINDOW: Duration = Duration::from_secs(3600);
 
 /// Bytes of a resource identifier that the server makes up itself.
-pub const RESOURCE_BYTES: usize = 8;
+pub(crate) const RESOURCE_BYTES: usize = 8;
 
 /// Deadline of an administrator's question to one user.
-pub const ADMIN_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const ADMIN_DEADLINE: Duration = Duration::from_secs(10);
 
 const _: () = assert!(
     ROSTER_GROUPS_MAX * (ROSTER_GROUP_BYTES_MAX + 2) <= u16::MAX as usize,

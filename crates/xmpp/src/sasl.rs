@@ -411,6 +411,11 @@ pub fn decode(base64: &str) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| Failure::MalformedRequest)
 }
 
+/// Bytes as Base64: nonces, identifiers.
+pub fn encode_bytes(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
 /// Text for a SASL element.
 pub fn encode(text: &str) -> String {
     STANDARD.encode(text)

@@ -1,7 +1,7 @@
 //! XEP-0191 Blocking Command 1.3: the list, its changes, pushes, and the effects on presence. What
 //! a block does to stanzas is where they are routed, in `user/inbound.rs` and `user/outbound.rs`.
 
-use actor::Context;
+use actor::{Context, Mail};
 use store::Record;
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
@@ -25,7 +25,11 @@ pub(super) const MODULE: Module = Module {
     }],
     host_features: &[NS],
     account_features: &[],
-    account: &[("blocklist", NS, list), ("block", NS, block), ("unblock", NS, unblock)],
+    account: &[
+        ("blocklist", NS, list),
+        ("block", NS, block),
+        ("unblock", NS, unblock),
+    ],
     host: &[],
 };
 
@@ -40,7 +44,11 @@ fn list(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) 
         session.wants_blocklist |= session.conn == conn;
     }
     let mut out = Vec::new();
-    write_list(&mut Writer::new(&mut out), "blocklist", user.blocklist.iter());
+    write_list(
+        &mut Writer::new(&mut out),
+        "blocklist",
+        user.blocklist.iter(),
+    );
     Answer::Result(out)
 }
 
@@ -53,8 +61,11 @@ fn block(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) 
         Ok(jids) => jids,
         Err(error) => return Answer::Error(error),
     };
-    let new: Vec<String> =
-        jids.iter().filter(|jid| !user.blocklist.iter().any(|old| old == *jid)).cloned().collect();
+    let new: Vec<String> = jids
+        .iter()
+        .filter(|jid| !user.blocklist.iter().any(|old| old == *jid))
+        .cloned()
+        .collect();
     if user.blocklist.len() + new.len() > BLOCKED_MAX {
         return StanzaError::new(Condition::ResourceConstraint)
             .with_text("The block list is full.")
@@ -79,7 +90,9 @@ fn unblock(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>
     };
     let old: Vec<String> = user.blocklist.iter().map(str::to_owned).collect();
     // Section 3.4: an unblock that names nobody frees everybody.
-    let (freed, kept) = old.into_iter().partition(|jid| jids.is_empty() || jids.contains(jid));
+    let (freed, kept) = old
+        .into_iter()
+        .partition(|jid| jids.is_empty() || jids.contains(jid));
     replace(user, kept);
     push(user, "unblock", &jids, cx);
     let freed = Blocklist::new(freed);
@@ -92,14 +105,23 @@ fn unblock(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>
 }
 
 fn replace(user: &mut User, blocked: Vec<String>) {
-    user.record(Record::BlocklistPut { user: user.name.to_string(), blocked: blocked.clone() });
+    user.record(Record::BlocklistPut {
+        user: user.name.to_string(),
+        blocked: blocked.clone(),
+    });
     user.blocklist = Blocklist::new(blocked);
 }
 
 /// Contacts who may see the user's presence and whom `covering` covers.
 fn subscribers(user: &User, covering: &Blocklist) -> Vec<String> {
-    let items = user.roster.iter().filter(|item| item.state.subscription.from());
-    items.filter(|item| covering.covers(item.jid)).map(|item| item.jid.to_owned()).collect()
+    let items = user
+        .roster
+        .iter()
+        .filter(|item| item.state.subscription.from());
+    items
+        .filter(|item| covering.covers(item.jid))
+        .map(|item| item.jid.to_owned())
+        .collect()
 }
 
 /// The normalised addresses that a command names.
@@ -113,7 +135,9 @@ fn addresses(request: &Request<'_>) -> Result<Vec<String>, StanzaError> {
     let command = request.tree()?;
     let items = command.children().filter(|child| child.is("item", NS));
     let jids = items.take(BLOCKED_MAX + 1).map(|item| {
-        let jid = item.attr("jid").ok_or_else(|| StanzaError::new(Condition::BadRequest))?;
+        let jid = item
+            .attr("jid")
+            .ok_or_else(|| StanzaError::new(Condition::BadRequest))?;
         let jid = xmpp::addr::parse(jid).map_err(|_| StanzaError::new(Condition::JidMalformed))?;
         Ok(jid.as_str().to_owned())
     });
@@ -132,7 +156,11 @@ fn push(user: &mut User, command: &str, jids: &[String], cx: &mut Context<'_, Us
         let id = format!("{command}-{:x}-{domain}", cx.rng().u32(..));
         user.write(conn, cx, |out| {
             let mut writer = Writer::new(out);
-            writer.open("iq").attr("type", "set").attr("id", &id).attr("to", &full);
+            writer
+                .open("iq")
+                .attr("type", "set")
+                .attr("id", &id)
+                .attr("to", &full);
             write_list(&mut writer, command, jids.iter().map(String::as_str));
             writer.close();
         });

@@ -35,14 +35,24 @@ pub(super) const MODULE: Module = Module {
     ],
     host_features: &[NS_INFO, NS_ITEMS, NS_CAPS],
     account_features: &[NS_INFO, NS_ITEMS],
-    account: &[("query", NS_INFO, account_info), ("query", NS_ITEMS, account_items)],
-    host: &[("query", NS_INFO, host_info), ("query", NS_ITEMS, host_items)],
+    account: &[
+        ("query", NS_INFO, account_info),
+        ("query", NS_ITEMS, account_items),
+    ],
+    host: &[
+        ("query", NS_INFO, host_info),
+        ("query", NS_ITEMS, host_items),
+    ],
 };
 
 const HOST_IDENTITY: (&str, &str, &str) = ("server", "im", "Roost");
 
 fn host_features() -> Vec<&'static str> {
-    let mut features: Vec<_> = MODULES.iter().flat_map(|module| module.host_features).copied().collect();
+    let mut features: Vec<_> = MODULES
+        .iter()
+        .flat_map(|module| module.host_features)
+        .copied()
+        .collect();
     features.sort_unstable();
     features.dedup();
     features
@@ -63,7 +73,10 @@ pub fn caps_hash() -> String {
 pub fn caps_element() -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out);
-    writer.open("c").attr("xmlns", NS_CAPS).attr("hash", "sha-1");
+    writer
+        .open("c")
+        .attr("xmlns", NS_CAPS)
+        .attr("hash", "sha-1");
     writer.attr("node", CAPS_NODE).attr("ver", &caps_hash());
     writer.close();
     out
@@ -99,8 +112,11 @@ fn account_info(_user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, U
     if request.payload.attr("node").is_some() {
         return Answer::error(Condition::ItemNotFound);
     }
-    let mut features: Vec<_> =
-        MODULES.iter().flat_map(|module| module.account_features).copied().collect();
+    let mut features: Vec<_> = MODULES
+        .iter()
+        .flat_map(|module| module.account_features)
+        .copied()
+        .collect();
     features.sort_unstable();
     info(None, ("account", "registered", ""), &features)
 }
@@ -116,8 +132,13 @@ fn account_items(
 
 /// Section 8: those without a subscription must not learn whether the account exists.
 fn refuse_strangers(request: &Request<'_>) -> Option<Answer> {
-    matches!(request.asker, Asker::Other { is_subscriber: false })
-        .then(|| Answer::error(Condition::ServiceUnavailable))
+    matches!(
+        request.asker,
+        Asker::Other {
+            is_subscriber: false
+        }
+    )
+    .then(|| Answer::error(Condition::ServiceUnavailable))
 }
 
 fn info(node: Option<&str>, identity: (&str, &str, &str), features: &[&str]) -> Answer {
@@ -128,7 +149,10 @@ fn info(node: Option<&str>, identity: (&str, &str, &str), features: &[&str]) -> 
     if let Some(node) = node {
         writer.attr("node", node);
     }
-    writer.open("identity").attr("category", category).attr("type", kind);
+    writer
+        .open("identity")
+        .attr("category", category)
+        .attr("type", kind);
     if !name.is_empty() {
         writer.attr("name", name);
     }
@@ -148,6 +172,9 @@ fn items(is_set: bool, has_node: bool) -> Answer {
         return Answer::error(Condition::ItemNotFound);
     }
     let mut out = Vec::new();
-    Writer::new(&mut out).open("query").attr("xmlns", NS_ITEMS).close();
+    Writer::new(&mut out)
+        .open("query")
+        .attr("xmlns", NS_ITEMS)
+        .close();
     Answer::Result(out)
 }

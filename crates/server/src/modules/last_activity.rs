@@ -1,7 +1,7 @@
 //! XEP-0012 Last Activity 2.0: how long the server has been up, and when a contact was last here,
 //! for those who may see the contact's presence.
 
-use actor::Context;
+use actor::{Context, Mail};
 use xml::build::Writer;
 use xmpp::error::Condition;
 
@@ -30,7 +30,10 @@ fn uptime(request: &HostRequest<'_>) -> Answer {
     if request.is_set {
         return Answer::error(Condition::NotAllowed);
     }
-    answer(request.now.as_millis() - request.home.started.as_millis(), "")
+    answer(
+        request.now.as_millis() - request.home.started.as_millis(),
+        "",
+    )
 }
 
 fn of_account(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
@@ -41,7 +44,11 @@ fn of_account(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserM
         // Section 4: those without a subscription must not learn anything.
         return Answer::error(Condition::Forbidden);
     }
-    if user.sessions.iter().any(crate::user::session::Session::is_available) {
+    if user
+        .sessions
+        .iter()
+        .any(crate::user::session::Session::is_available)
+    {
         return answer(0, "");
     }
     match user.last.as_deref() {
@@ -52,14 +59,23 @@ fn of_account(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserM
 
 fn may_ask(request: &Request<'_>) -> bool {
     use crate::iq::Asker;
-    matches!(request.asker, Asker::Owner(_) | Asker::Other { is_subscriber: true })
+    matches!(
+        request.asker,
+        Asker::Owner(_)
+            | Asker::Other {
+                is_subscriber: true
+            }
+    )
 }
 
 fn answer(millis: i64, status: &str) -> Answer {
     let seconds = (millis / 1000).max(0).to_string();
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out);
-    writer.open("query").attr("xmlns", NS).attr("seconds", &seconds);
+    writer
+        .open("query")
+        .attr("xmlns", NS)
+        .attr("seconds", &seconds);
     if !status.is_empty() {
         writer.text(status);
     }

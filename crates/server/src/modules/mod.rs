@@ -87,19 +87,27 @@ pub const BELOW: &[Xep] = &[
 /// The handler of an IQ to an account.
 pub fn for_account(name: &str, ns: &str) -> Option<AccountHandler> {
     let mut entries = MODULES.iter().flat_map(|module| module.account);
-    entries.find(|entry| entry.0 == name && entry.1 == ns).map(|entry| entry.2)
+    entries
+        .find(|entry| entry.0 == name && entry.1 == ns)
+        .map(|entry| entry.2)
 }
 
 /// The handler of an IQ to a domain.
 pub fn for_host(name: &str, ns: &str) -> Option<HostHandler> {
     let mut entries = MODULES.iter().flat_map(|module| module.host);
-    entries.find(|entry| entry.0 == name && entry.1 == ns).map(|entry| entry.2)
+    entries
+        .find(|entry| entry.0 == name && entry.1 == ns)
+        .map(|entry| entry.2)
 }
 
 /// Every extension with its file, by number: what `docs/xeps.md` is generated from.
 pub fn xeps() -> Vec<Xep> {
-    let mut all: Vec<Xep> =
-        MODULES.iter().flat_map(|module| module.xeps).chain(BELOW).copied().collect();
+    let mut all: Vec<Xep> = MODULES
+        .iter()
+        .flat_map(|module| module.xeps)
+        .chain(BELOW)
+        .copied()
+        .collect();
     all.sort_by_key(|xep| xep.number);
     all
 }

@@ -20,7 +20,12 @@ pub(super) const MODULE: Module = Module {
             version: "1.0.1",
             note: "The pending part of the user's log; bounded by count and bytes.",
         },
-        Xep { number: 203, name: "Delayed Delivery", version: "2.0", note: "On messages kept for later." },
+        Xep {
+            number: 203,
+            name: "Delayed Delivery",
+            version: "2.0",
+            note: "On messages kept for later.",
+        },
     ],
     host_features: &["msgoffline"],
     account_features: &[],
@@ -46,7 +51,10 @@ pub fn is_worth_keeping(frame: &Frame) -> bool {
 pub fn delay(domain: &str, at: Timestamp) -> Vec<u8> {
     let mut out = Vec::with_capacity(96);
     let mut writer = Writer::new(&mut out);
-    writer.open("delay").attr("xmlns", NS_DELAY).attr("from", domain);
+    writer
+        .open("delay")
+        .attr("xmlns", NS_DELAY)
+        .attr("from", domain);
     writer.attr("stamp", &at.to_string());
     writer.close();
     out
@@ -65,10 +73,14 @@ mod tests {
         assert!(kept("<message><body>hi</body></message>"));
         assert!(kept("<message><x xmlns='urn:example'/></message>"));
         assert!(!kept("<message/>"));
-        assert!(!kept("<message><composing xmlns='http://jabber.org/protocol/chatstates'/></message>"));
+        assert!(!kept(
+            "<message><composing xmlns='http://jabber.org/protocol/chatstates'/></message>"
+        ));
         assert!(!kept(
             "<message><thread>1</thread><active xmlns='http://jabber.org/protocol/chatstates'/></message>"
         ));
-        assert!(!kept("<message><body>hi</body><no-store xmlns='urn:xmpp:hints'/></message>"));
+        assert!(!kept(
+            "<message><body>hi</body><no-store xmlns='urn:xmpp:hints'/></message>"
+        ));
     }
 }

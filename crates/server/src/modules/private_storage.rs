@@ -32,7 +32,11 @@ fn query(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) 
     if !request.asker.is_owner() {
         return Answer::error(Condition::Forbidden);
     }
-    if request.is_set { set(user, request) } else { get(user, request, cx) }
+    if request.is_set {
+        set(user, request)
+    } else {
+        get(user, request, cx)
+    }
 }
 
 fn get(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
@@ -69,7 +73,7 @@ fn set(user: &mut User, request: &Request<'_>) -> Answer {
             // Section 3: the element needs a namespace of its own.
             return Answer::error(Condition::NotAcceptable);
         }
-        if element.to_xml().len() > user.home.limits().private_bytes_max as usize {
+        if element.as_bytes().len() > user.home.limits().private_bytes_max as usize {
             return StanzaError::new(Condition::ResourceConstraint)
                 .with_text("The element is too large to be stored.")
                 .into();
@@ -80,7 +84,7 @@ fn set(user: &mut User, request: &Request<'_>) -> Answer {
             user: user.name.to_string(),
             ns: element.ns().to_owned(),
             name: element.name().to_owned(),
-            xml: element.to_xml().into_bytes(),
+            xml: element.as_bytes().to_vec(),
         });
     }
     Answer::done()

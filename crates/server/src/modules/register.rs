@@ -2,8 +2,7 @@
 //! and the removal of one's own account. Registration of new accounts happens before a login, in
 //! `c2s.rs`, and only if the operator has enabled it.
 
-use actor::Context;
-use store::Record;
+use actor::{Context, Mail};
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
 
@@ -81,7 +80,9 @@ fn change_password(
         Ok(password) => password,
         Err(_) => {
             return StanzaError::new(Condition::NotAcceptable)
-                .with_text("This password is empty, too long or has characters that no password may have.")
+                .with_text(
+                    "This password is empty, too long or has characters that no password may have.",
+                )
                 .into();
         }
     };
@@ -107,8 +108,7 @@ impl User {
         scram: Vec<store::ScramKeys>,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        self.record(Record::PasswordPut { user: self.name.to_string(), scram });
-        self.forget_keys();
+        self.put_account(scram, false);
         if let Some(conn) = conn {
             let reply = crate::iq::result(frame, &[]);
             self.write_frame(conn, &reply, cx);

@@ -1,7 +1,7 @@
 //! Roster management (RFC 6121 section 2): get with versioning, set, remove, and pushes to the
 //! clients that asked for the roster.
 
-use actor::Context;
+use actor::{Context, Mail};
 use store::Record;
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
@@ -36,7 +36,11 @@ fn query(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) 
         // Section 2.1.5: nobody sees or changes the roster of somebody else.
         return Answer::error(Condition::Forbidden);
     }
-    if request.is_set { set(user, request, cx) } else { get(user, request) }
+    if request.is_set {
+        set(user, request, cx)
+    } else {
+        get(user, request)
+    }
 }
 
 fn get(user: &mut User, request: &Request<'_>) -> Answer {
@@ -78,7 +82,12 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
             .into();
     }
     let old = known.unwrap_or_else(|| Item::new(&change.jid));
-    let item = Item { name: change.name, groups: change.groups, listed: true, ..old.clone() };
+    let item = Item {
+        name: change.name,
+        groups: change.groups,
+        listed: true,
+        ..old.clone()
+    };
     if old == item {
         // Nothing is new, but section 2.1.6 wants every set pushed.
         push(user, &item, cx);
@@ -101,7 +110,14 @@ pub(crate) fn part_from(user: &mut User, item: &Item, cx: &mut Context<'_, UserM
     let state = item.state;
     let mut send = |user: &mut User, action: Action| {
         let frame = presence_of(&user.name, Some(action.as_str()));
-        user.send_to_contact(&item.jid, Delivery { resource: None, frame }, cx);
+        user.send_to_contact(
+            &item.jid,
+            Delivery {
+                resource: None,
+                frame,
+            },
+            cx,
+        );
     };
     if state.subscription.to() || state.ask {
         send(user, Action::Unsubscribe);
@@ -124,13 +140,16 @@ struct Change {
 impl Change {
     /// Section 2.3.3 lists what is wrong with a set and how it is answered.
     fn parse(query: &minidom::Element) -> Result<Self, StanzaError> {
-        let bad = |text: &str| StanzaError::new(Condition::BadRequest).with_text(text);
-        let too_long = |text: &str| StanzaError::new(Condition::NotAcceptable).with_text(text);
+        let bad = |text: &'static str| StanzaError::new(Condition::BadRequest).with_text(text);
+        let too_long =
+            |text: &'static str| StanzaError::new(Condition::NotAcceptable).with_text(text);
         let mut items = query.children().filter(|child| child.is("item", NS));
         let (Some(item), None) = (items.next(), items.next()) else {
             return Err(bad("A roster set has exactly one item."));
         };
-        let jid = item.attr("jid").ok_or_else(|| bad("The item has no 'jid'."))?;
+        let jid = item
+            .attr("jid")
+            .ok_or_else(|| bad("The item has no 'jid'."))?;
         let jid = xmpp::addr::parse(jid).map_err(|_| bad("The item's 'jid' is not an address."))?;
         let jid = address::bare(jid.as_str()).to_owned();
         let name = item.attr("name").unwrap_or_default().to_owned();
@@ -152,7 +171,12 @@ impl Change {
             return Err(too_long("The item has too many groups."));
         }
         let remove = item.attr("subscription") == Some("remove");
-        Ok(Change { jid, name, groups, remove })
+        Ok(Change {
+            jid,
+            name,
+            groups,
+            remove,
+        })
     }
 }
 
@@ -166,15 +190,15 @@ pub(crate) fn push(user: &mut User, item: &Item, cx: &mut Context<'_, UserMsg>) 
 
 fn push_removed(user: &mut User, jid: &str, cx: &mut Context<'_, UserMsg>) {
     push_with(user, cx, |writer| {
-        writer.open("item").attr("jid", jid).attr("subscription", "remove").close();
+        writer
+            .open("item")
+            .attr("jid", jid)
+            .attr("subscription", "remove")
+            .close();
     });
 }
 
-fn push_with(
-    user: &mut User,
-    cx: &mut Context<'_, UserMsg>,
-    write_item: impl Fn(&mut Writer<'_>),
-) {
+fn push_with(user: &mut User, cx: &mut Context<'_, UserMsg>, write_item: impl Fn(&mut Writer<'_>)) {
     let version = user.roster.version().to_string();
     for at in 0..user.sessions.len() {
         let session = &user.sessions[at];
@@ -185,7 +209,11 @@ fn push_with(
         let id = format!("push-{:x}", cx.rng().u32(..));
         user.write(conn, cx, |out| {
             let mut writer = Writer::new(out);
-            writer.open("iq").attr("type", "set").attr("id", &id).attr("to", &full);
+            writer
+                .open("iq")
+                .attr("type", "set")
+                .attr("id", &id)
+                .attr("to", &full);
             writer.open("query").attr("xmlns", NS).attr("ver", &version);
             write_item(&mut writer);
             writer.close();
@@ -220,13 +248,19 @@ fn write_item<'a>(
 
 /// The record that gives a user a whole roster at once: import and provisioning.
 pub(crate) fn replace_record(user: &str, items: Vec<store::RosterItem>) -> Record {
-    Record::RosterReplace { user: user.to_owned(), roster: store::Roster { version: 1, items } }
+    Record::RosterReplace {
+        user: user.to_owned(),
+        roster: store::Roster { version: 1, items },
+    }
 }
 
 /// An item as provisioning makes it: both see each other.
 pub(crate) fn mutual_item(jid: String) -> store::RosterItem {
     let item = Item {
-        state: SubscriptionState { subscription: Subscription::Both, ..Default::default() },
+        state: SubscriptionState {
+            subscription: Subscription::Both,
+            ..Default::default()
+        },
         listed: true,
         ..Item::new(&jid)
     };

@@ -10,7 +10,12 @@ use crate::iq::Answer;
 const NS: &str = "urn:xmpp:time";
 
 pub(super) const MODULE: Module = Module {
-    xeps: &[Xep { number: 202, name: "Entity Time", version: "2.0", note: "For the domain, in UTC." }],
+    xeps: &[Xep {
+        number: 202,
+        name: "Entity Time",
+        version: "2.0",
+        note: "For the domain, in UTC.",
+    }],
     host_features: &[NS],
     account_features: &[],
     account: &[],

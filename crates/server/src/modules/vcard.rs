@@ -36,7 +36,11 @@ pub(super) const MODULE: Module = Module {
 };
 
 fn vcard(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
-    if request.is_set { set(user, request) } else { get(user, request, cx) }
+    if request.is_set {
+        set(user, request)
+    } else {
+        get(user, request, cx)
+    }
 }
 
 fn get(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
@@ -85,8 +89,10 @@ fn photo(card: &minidom::Element) -> Option<String> {
 
 /// XEP-0153 section 3.1: SHA-1 of the decoded image, in lower-case hexadecimal.
 fn photo_hash(base64: &str) -> Result<String, StanzaError> {
-    let image = base64::engine::general_purpose::STANDARD.decode(base64).map_err(|_| {
-        StanzaError::new(Condition::BadRequest).with_text("The photo is not valid Base64.")
-    })?;
+    let image = base64::engine::general_purpose::STANDARD
+        .decode(base64)
+        .map_err(|_| {
+            StanzaError::new(Condition::BadRequest).with_text("The photo is not valid Base64.")
+        })?;
     Ok(xmpp::sasl::sha1_hex(&image))
 }

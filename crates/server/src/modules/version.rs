@@ -30,7 +30,10 @@ fn version(request: &HostRequest<'_>) -> Answer {
     let mut writer = Writer::new(&mut out);
     writer.open("query").attr("xmlns", NS);
     writer.open("name").text("Roost").close();
-    writer.open("version").text(env!("CARGO_PKG_VERSION")).close();
+    writer
+        .open("version")
+        .text(env!("CARGO_PKG_VERSION"))
+        .close();
     writer.close();
     Answer::Result(out)
 }

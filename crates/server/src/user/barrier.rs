@@ -15,7 +15,7 @@ use crate::limits::BARRIER_MAX;
 use crate::message::Delivery;
 
 /// Something that leaves the user actor.
-pub enum Effect {
+pub(crate) enum Effect {
     /// Bytes for one of the user's connections.
     Write(ConnRef, Vec<u8>),
     /// A message to a connection's protocol state.
@@ -42,13 +42,11 @@ pub enum Effect {
     Credit(ConnRef),
     /// The next page of pending messages is read.
     ReadPage,
-    /// The user ends its actor: its account is gone.
-    Stop,
 }
 
 /// Whose stanza caused an append: who is told if it fails.
 #[derive(Clone, Default)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// Nobody waits for an answer.
     #[default]
     Nobody,
@@ -69,42 +67,50 @@ struct Waiting {
 
 /// The queue of appends that are not decided, with their effects.
 #[derive(Default)]
-pub struct Barrier {
+pub(super) struct Barrier {
     waiting: VecDeque<Waiting>,
     last: Ticket,
 }
 
 impl Barrier {
     /// Whether effects may leave at once.
-    pub fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Whether so much waits that new stanzas should wait in the mailbox.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= BARRIER_MAX
     }
 
     /// The number that the next append gets.
-    pub fn next_ticket(&mut self) -> Ticket {
+    pub(super) fn next_ticket(&mut self) -> Ticket {
         self.last = Ticket(self.last.0 + 1);
         self.last
     }
 
     /// Puts an append behind those that wait already.
-    pub fn push(&mut self, ticket: Ticket, origin: Origin, own: Vec<Effect>) {
-        self.waiting.push_back(Waiting { ticket, origin, own, after: Vec::new() });
+    pub(super) fn push(&mut self, ticket: Ticket, origin: Origin, own: Vec<Effect>) {
+        self.waiting.push_back(Waiting {
+            ticket,
+            origin,
+            own,
+            after: Vec::new(),
+        });
     }
 
     /// Puts effects that need no append of their own behind the last one. The barrier must be shut.
-    pub fn follow(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn follow(&mut self, effects: &mut Vec<Effect>) {
         // Invariant: callers ask `is_open` first.
-        let last = self.waiting.back_mut().expect("a shut barrier has an append that waits");
+        let last = self
+            .waiting
+            .back_mut()
+            .expect("a shut barrier has an append that waits");
         last.after.append(effects);
     }
 
     /// The outcome of an append: what leaves now, and whose stanza failed.
-    pub fn decide(&mut self, ticket: Ticket, ok: bool) -> (Vec<Effect>, Origin) {
+    pub(super) fn decide(&mut self, ticket: Ticket, ok: bool) -> (Vec<Effect>, Origin) {
         match self.waiting.front() {
             Some(first) if first.ticket == ticket => {}
             // An append of before a reload, whose effects were dropped then.
@@ -121,7 +127,7 @@ impl Barrier {
     }
 
     /// The tickets that are not decided, oldest first.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 }
@@ -130,8 +136,8 @@ impl Barrier {
 mod tests {
     use super::*;
 
-    fn stop() -> Vec<Effect> {
-        vec![Effect::Stop]
+    fn some() -> Vec<Effect> {
+        vec![Effect::ReadPage]
     }
 
     #[test]
@@ -139,10 +145,10 @@ mod tests {
         let mut barrier = Barrier::default();
         assert!(barrier.is_open());
         let first = barrier.next_ticket();
-        barrier.push(first, Origin::Nobody, stop());
+        barrier.push(first, Origin::Nobody, some());
         let second = barrier.next_ticket();
-        barrier.push(second, Origin::Nobody, stop());
-        barrier.follow(&mut stop());
+        barrier.push(second, Origin::Nobody, some());
+        barrier.follow(&mut some());
         assert_eq!(barrier.decide(first, true).0.len(), 1);
         assert!(!barrier.is_open());
         assert_eq!(barrier.decide(second, true).0.len(), 2);
@@ -153,8 +159,12 @@ mod tests {
     fn a_failed_append_takes_its_own_effects_with_it_and_no_others() {
         let mut barrier = Barrier::default();
         let ticket = barrier.next_ticket();
-        barrier.push(ticket, Origin::Nobody, vec![Effect::Stop, Effect::Stop]);
-        barrier.follow(&mut stop());
+        barrier.push(
+            ticket,
+            Origin::Nobody,
+            vec![Effect::ReadPage, Effect::ReadPage],
+        );
+        barrier.follow(&mut some());
         assert_eq!(barrier.decide(ticket, false).0.len(), 1);
     }
 
@@ -162,7 +172,7 @@ mod tests {
     fn an_unknown_ticket_changes_nothing() {
         let mut barrier = Barrier::default();
         let ticket = barrier.next_ticket();
-        barrier.push(ticket, Origin::Nobody, stop());
+        barrier.push(ticket, Origin::Nobody, some());
         assert!(barrier.decide(Ticket(99), true).0.is_empty());
         assert_eq!(barrier.len(), 1);
     }

@@ -1,7 +1,7 @@
 //! Sessions come and go: resource binding with its conflict policy (RFC 6120 section 7.7) and the
 //! end of a connection.
 
-use actor::Context;
+use actor::{Context, Mail};
 use net::ConnRef;
 use xmpp::error::{Condition, StanzaError};
 
@@ -29,7 +29,8 @@ impl User {
                 Err(StanzaError::new(Condition::InternalServerError))
             }
         };
-        let answer = answer.map(|()| self.sessions[self.sessions.len() - 1].full.clone());
+        let user = cx.myself();
+        let answer = answer.map(|()| (self.sessions[self.sessions.len() - 1].full.clone(), user));
         self.emit(Effect::Control(conn, Control::Bound(Box::new(answer))), cx);
     }
 
@@ -40,7 +41,10 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) -> Result<(), StanzaError> {
         let resource = resource.unwrap_or_else(|| random_resource(cx.rng()));
-        let held = self.sessions.iter().position(|session| session.resource() == &*resource);
+        let held = self
+            .sessions
+            .iter()
+            .position(|session| session.resource() == &*resource);
         if let Some(held) = held {
             let old = self.sessions[held].conn;
             self.end_session(held, cx);
@@ -49,21 +53,30 @@ impl User {
             return Err(StanzaError::new(Condition::ResourceConstraint)
                 .with_text("This account has as many sessions as it may."));
         }
-        self.sessions.push(Session::new(conn, &self.name, &resource));
+        self.sessions
+            .push(Session::new(conn, &self.name, &resource));
         self.sessions.shrink_to_fit();
         self.login.forget_account();
         Ok(())
     }
 
     pub(super) fn session_started(&mut self, conn: ConnRef) {
-        if let Some(session) = self.sessions.iter_mut().find(|session| session.conn == conn) {
+        if let Some(session) = self
+            .sessions
+            .iter_mut()
+            .find(|session| session.conn == conn)
+        {
             session.started = true;
         }
     }
 
     /// A connection is gone. A session whose client did not say goodbye says it now.
     pub(super) fn session_closed(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
-        if let Some(at) = self.sessions.iter().position(|session| session.conn == conn) {
+        if let Some(at) = self
+            .sessions
+            .iter()
+            .position(|session| session.conn == conn)
+        {
             self.end_session(at, cx);
             self.watch_idleness(cx);
         }
@@ -90,5 +103,8 @@ impl User {
 }
 
 fn random_resource(rng: &mut fastrand::Rng) -> Box<str> {
-    (0..RESOURCE_BYTES).map(|_| rng.alphanumeric()).collect::<String>().into()
+    (0..RESOURCE_BYTES)
+        .map(|_| rng.alphanumeric())
+        .collect::<String>()
+        .into()
 }

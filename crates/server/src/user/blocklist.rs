@@ -5,32 +5,34 @@ use crate::address;
 
 /// The blocked addresses; 8 bytes while empty.
 #[derive(Debug, Default)]
-pub struct Blocklist(Option<Box<Vec<String>>>);
+pub(crate) struct Blocklist(Option<Box<Vec<String>>>);
 
 impl Blocklist {
     /// Takes what the store holds.
-    pub fn new(blocked: Vec<String>) -> Self {
+    pub(crate) fn new(blocked: Vec<String>) -> Self {
         Blocklist((!blocked.is_empty()).then(|| Box::new(blocked)))
     }
 
     /// Whether anybody is blocked at all.
-    pub fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.0.is_some()
     }
 
     /// The blocked addresses.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().flat_map(|blocked| blocked.iter().map(String::as_str))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0
+            .iter()
+            .flat_map(|blocked| blocked.iter().map(String::as_str))
     }
 
     /// The number of blocked addresses.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |blocked| blocked.len())
     }
 
     /// Whether an entry covers `jid`: the full address, the bare address, the domain with the
     /// resource, or the domain (XEP-0191 section 3.1, the rules of XEP-0016 section 2.1).
-    pub fn covers(&self, jid: &str) -> bool {
+    pub(crate) fn covers(&self, jid: &str) -> bool {
         let Some(blocked) = &self.0 else { return false };
         let (bare, resource) = address::split(jid);
         let domain = address::domain(bare);

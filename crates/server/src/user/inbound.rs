@@ -6,16 +6,18 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::stanza::{self, IqType, Kind, MessageType, PresenceType};
 
+use super::User;
 use super::barrier::Origin;
 use super::subscription::Action;
-use super::User;
 use crate::address;
 use crate::message::{Delivery, UserMsg};
 
 impl User {
     /// Routes a stanza that somebody else, or one of the user's own sessions, sent to this user.
     pub(crate) fn deliver(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
-        let Ok(kind) = stanza::parse_kind(&delivery.frame) else { return };
+        let Ok(kind) = stanza::parse_kind(&delivery.frame) else {
+            return;
+        };
         if !self.is_registered() {
             return self.deliver_to_nobody(&delivery, kind, cx);
         }
@@ -31,7 +33,12 @@ impl User {
 
     /// Section 8.5.1: there is no such account. Nothing distinguishes it from an account that
     /// is offline and has nothing to say.
-    fn deliver_to_nobody(&mut self, delivery: &Delivery, kind: Kind, cx: &mut Context<'_, UserMsg>) {
+    fn deliver_to_nobody(
+        &mut self,
+        delivery: &Delivery,
+        kind: Kind,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         match kind {
             Kind::Message(MessageType::Error | MessageType::Headline) => {}
             Kind::Message(_) | Kind::Iq(IqType::Get | IqType::Set) => {
@@ -51,7 +58,9 @@ impl User {
         kind: Kind,
         cx: &mut Context<'_, UserMsg>,
     ) -> bool {
-        let Some(from) = delivery.frame.attr("from") else { return false };
+        let Some(from) = delivery.frame.attr("from") else {
+            return false;
+        };
         if address::bare(&from) == &*self.name || !self.blocklist.covers(&from) {
             return false;
         }
@@ -185,22 +194,34 @@ impl User {
     }
 
     /// Sends an answer to whoever sent `frame`: a session of this user or somebody else.
-    pub(super) fn return_to_sender(
+    pub(crate) fn return_to_sender(
         &mut self,
         frame: &Frame,
         reply: Frame,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let Some(from) = frame.attr("from") else { return };
+        let Some(from) = frame.attr("from") else {
+            return;
+        };
         let (bare, resource) = address::split(&from);
         let resource = resource.map(Into::into);
         if bare == &*self.name {
-            let session = resource.as_deref().and_then(|resource: &str| self.session_of(resource));
+            let session = resource
+                .as_deref()
+                .and_then(|resource: &str| self.session_of(resource));
             if let Some(conn) = session.map(|session| session.conn) {
                 self.write_frame(conn, &reply, cx);
             }
         } else {
-            self.forward(bare, Delivery { resource, frame: reply }, false, cx);
+            self.forward(
+                bare,
+                Delivery {
+                    resource,
+                    frame: reply,
+                },
+                false,
+                cx,
+            );
         }
     }
 }

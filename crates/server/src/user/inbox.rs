@@ -1,9 +1,9 @@
 //! Messages for a user whom nobody can show them to right now (XEP-0160): they are the pending part
 //! of the user's log and leave it in order, before anything newer.
 
-use actor::Context;
-use store::{LogEntry, LogHead, Record, StoreError};
+use actor::{Context, Mail};
 use stdx::time::Timestamp;
+use store::{LogEntry, LogHead, Record, StoreError};
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
@@ -61,7 +61,10 @@ impl User {
                 .with_text("The recipient's inbox is full; try again later.");
             return self.bounce_with(&frame, &error, cx);
         }
-        let from = frame.attr("from").map(|from| from.into_owned()).unwrap_or_default();
+        let from = frame
+            .attr("from")
+            .map(|from| from.into_owned())
+            .unwrap_or_default();
         let seq = self.inbox.next_seq;
         self.inbox.next_seq += 1;
         self.inbox.pending_count += 1;
@@ -73,8 +76,15 @@ impl User {
             frame: frame.as_bytes().to_vec(),
             flags: 0,
         };
-        self.record(Record::LogAppend { user: self.name.to_string(), entry });
-        if self.sessions.iter().any(super::session::Session::takes_messages) {
+        self.record(Record::LogAppend {
+            user: self.name.to_string(),
+            entry,
+        });
+        if self
+            .sessions
+            .iter()
+            .any(super::session::Session::takes_messages)
+        {
             self.drain_inbox(cx);
         }
     }
@@ -94,7 +104,7 @@ impl User {
         let after = self.inbox.trimmed_through;
         let read = move || Box::new(store.log_read(&name, after, INBOX_PAGE));
         if cx.blocking(&self.home.reads, read, UserMsg::Page).is_err() {
-            self.page_read(Err(StoreError::Busy), cx);
+            self.page_read(Err(super::overloaded()), cx);
         }
     }
 
@@ -112,7 +122,11 @@ impl User {
                 return;
             }
         };
-        if !self.sessions.iter().any(super::session::Session::takes_messages) {
+        if !self
+            .sessions
+            .iter()
+            .any(super::session::Session::takes_messages)
+        {
             return;
         }
         let Some(last) = entries.last() else {
@@ -123,19 +137,26 @@ impl User {
         let through = last.seq;
         for entry in &entries {
             self.inbox.pending_count = self.inbox.pending_count.saturating_sub(1);
-            self.inbox.pending_bytes =
-                self.inbox.pending_bytes.saturating_sub(entry.frame.len() as u64);
+            self.inbox.pending_bytes = self
+                .inbox
+                .pending_bytes
+                .saturating_sub(entry.frame.len() as u64);
             match delayed(entry, address_domain(&self.name)) {
                 Ok(frame) => {
                     self.write_to_takers(&frame, cx);
                 }
-                Err(_) => tracing::error!(user = %self.name, seq = entry.seq, "a stored message is damaged"),
+                Err(_) => {
+                    tracing::error!(user = %self.name, seq = entry.seq, "a stored message is damaged")
+                }
             }
         }
         self.inbox.trimmed_through = through;
         // A client without stream management gets the weaker promise of docs/delivery.md: written
         // is delivered.
-        self.record(Record::LogTrim { user: self.name.to_string(), through });
+        self.record(Record::LogTrim {
+            user: self.name.to_string(),
+            through,
+        });
         self.drain_inbox(cx);
     }
 
@@ -149,7 +170,11 @@ impl User {
             .unwrap_or_default();
         let at: Timestamp = cx.wall();
         self.last = Some(Box::new((at, status.clone())));
-        self.record(Record::LastActivity { user: self.name.to_string(), at, status });
+        self.record(Record::LastActivity {
+            user: self.name.to_string(),
+            at,
+            status,
+        });
     }
 }
 
@@ -160,5 +185,8 @@ fn address_domain(name: &str) -> &str {
 /// The stored stanza with the time at which it was accepted (XEP-0203).
 fn delayed(entry: &LogEntry, domain: &str) -> Result<Frame, xml::Error> {
     let frame = Frame::parse(entry.frame.clone())?;
-    Ok(frame.edit().append_child(&offline::delay(domain, entry.at)).finish())
+    Ok(frame
+        .edit()
+        .append_child(&offline::delay(domain, entry.at))
+        .finish())
 }

@@ -9,9 +9,7 @@ use store::Account;
 
 use super::{Phase, User};
 use crate::c2s::{Control, Keys};
-use crate::limits::{
-    FAILED_LOGIN_PACE, FAILED_LOGIN_QUEUE, FAILED_LOGINS_FREE,
-};
+use crate::limits::{FAILED_LOGIN_PACE, FAILED_LOGIN_QUEUE, FAILED_LOGINS_FREE};
 use crate::message::UserMsg;
 
 /// What an account remembers between login attempts. 24 bytes while nobody logs in.
@@ -42,7 +40,11 @@ impl Login {
     }
 
     pub(super) fn ended(&mut self, ok: bool) {
-        self.failures = if ok { 0 } else { self.failures.saturating_add(1) };
+        self.failures = if ok {
+            0
+        } else {
+            self.failures.saturating_add(1)
+        };
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -64,7 +66,10 @@ impl User {
         }
         let queue = self.login.queue.get_or_insert_default();
         if queue.len() >= FAILED_LOGIN_QUEUE {
-            let _ = self.home.io.control(cx, conn, Control::Keys(Keys::Unavailable));
+            let _ = self
+                .home
+                .io
+                .control(cx, conn, Control::Keys(Keys::Unavailable));
             return;
         }
         queue.push_back(conn);
@@ -74,7 +79,9 @@ impl User {
     }
 
     pub(super) fn next_login(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let Some(queue) = &mut self.login.queue else { return };
+        let Some(queue) = &mut self.login.queue else {
+            return;
+        };
         let next = queue.pop_front();
         if queue.is_empty() {
             self.login.queue = None;
@@ -110,9 +117,15 @@ impl User {
             Ok(None) => Keys::Unknown,
             Err(_) => Keys::Unavailable,
         };
-        let map = move |keys| UserMsg::Keys { conn, keys: Box::new(keys) };
+        let map = move |keys| UserMsg::Keys {
+            conn,
+            keys: Box::new(keys),
+        };
         if cx.blocking(&self.home.reads, read, map).is_err() {
-            let _ = self.home.io.control(cx, conn, Control::Keys(Keys::Unavailable));
+            let _ = self
+                .home
+                .io
+                .control(cx, conn, Control::Keys(Keys::Unavailable));
         }
     }
 }

@@ -5,21 +5,21 @@
 mod admin;
 mod barrier;
 mod bind;
-pub mod blocklist;
+pub(crate) mod blocklist;
 mod inbound;
 mod inbox;
 mod login;
 mod outbound;
-pub mod presence;
-pub mod roster;
-pub mod session;
+pub(crate) mod presence;
+pub(crate) mod roster;
+pub(crate) mod session;
 mod subscribe;
-pub mod subscription;
+pub(crate) mod subscription;
 
 use std::mem;
 use std::rc::Rc;
 
-use actor::{Actor, Context, Name};
+use actor::{Actor, Context, Mail, Name};
 use net::ConnRef;
 use store::{Record, UserState};
 use xml::Frame;
@@ -68,6 +68,10 @@ pub struct User {
     pub(crate) origin: Origin,
     /// An append failed: the state in memory is ahead of the store and is loaded again.
     stale: bool,
+    /// When the account was made.
+    created: stdx::time::Timestamp,
+    /// Whether its owner may log in.
+    is_locked: bool,
     /// Last activity as the store knows it (XEP-0012).
     pub(crate) last: Option<Box<(stdx::time::Timestamp, String)>>,
     /// Hash of the user's avatar in its vCard (XEP-0153); empty if none.
@@ -91,6 +95,8 @@ impl User {
             effects: Vec::new(),
             origin: Origin::Nobody,
             stale: false,
+            created: stdx::time::Timestamp::from_millis(0),
+            is_locked: false,
             last: None,
             photo_hash: Box::default(),
         }
@@ -103,7 +109,9 @@ impl User {
 
     /// The session that holds a resource.
     pub(crate) fn session_of(&self, resource: &str) -> Option<&Session> {
-        self.sessions.iter().find(|session| session.started && session.resource() == resource)
+        self.sessions
+            .iter()
+            .find(|session| session.started && session.resource() == resource)
     }
 
     // ---- Loading and eviction ------------------------------------------------------------------
@@ -113,9 +121,12 @@ impl User {
         cx.hold();
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let read = move || Box::new(store.load_user(&name));
-        if cx.blocking(&self.home.reads, read, UserMsg::Loaded).is_err() {
+        if cx
+            .blocking(&self.home.reads, read, UserMsg::Loaded)
+            .is_err()
+        {
             // The readers are overloaded: everybody who waits is told, and the next one tries again.
-            self.loaded(Err(store::StoreError::Busy), cx);
+            self.loaded(Err(overloaded()), cx);
         }
     }
 
@@ -132,6 +143,8 @@ impl User {
                 self.inbox = Inbox::new(&state.log);
                 self.last = state.last.map(Box::new);
                 self.photo_hash = state.photo_hash.into();
+                self.created = state.account.created;
+                self.is_locked = state.account.locked;
                 self.login.keep(state.account);
             }
             Ok(None) => self.phase = Phase::Absent,
@@ -182,7 +195,8 @@ impl User {
         let range = self.home.place.range(&self.name);
         match self.home.journal.append(cx, range, records, ticket) {
             Ok(()) => {
-                self.barrier.push(ticket, origin, mem::take(&mut self.effects));
+                self.barrier
+                    .push(ticket, origin, mem::take(&mut self.effects));
                 if self.barrier.is_full() {
                     cx.hold();
                 }
@@ -232,9 +246,14 @@ impl User {
                 let _ = self.home.io.credit(cx, conn, 1);
             }
             Origin::Other(frame) => {
-                if let (Some(reply), Some(from)) = (xmpp::error::reply(&frame, &error), frame.attr("from")) {
+                if let (Some(reply), Some(from)) =
+                    (xmpp::error::reply(&frame, &error), frame.attr("from"))
+                {
                     let (bare, resource) = crate::address::split(&from);
-                    let delivery = Delivery { resource: resource.map(Into::into), frame: reply };
+                    let delivery = Delivery {
+                        resource: resource.map(Into::into),
+                        frame: reply,
+                    };
                     self.home.send(cx, bare, UserMsg::Deliver(delivery), false);
                 }
             }
@@ -268,7 +287,11 @@ impl User {
             Effect::Control(conn, control) => {
                 let _ = self.home.io.control(cx, conn, control);
             }
-            Effect::Forward { to, delivery, activate } => {
+            Effect::Forward {
+                to,
+                delivery,
+                activate,
+            } => {
                 self.send_on(&to, delivery, activate, cx);
             }
             Effect::Probe { to, from } => {
@@ -279,7 +302,6 @@ impl User {
                 let _ = self.home.io.credit(cx, conn, 1);
             }
             Effect::ReadPage => self.read_page(cx),
-            Effect::Stop => self.end(cx),
         }
     }
 
@@ -331,7 +353,9 @@ impl User {
             return self.write_frame(conn, frame, cx);
         }
         let name = Name::clone(&self.name);
-        self.write(conn, cx, |out| frame.write_readdressed(out, None, Some(&name)));
+        self.write(conn, cx, |out| {
+            frame.write_readdressed(out, None, Some(&name))
+        });
     }
 
     /// Sends a stanza to another account of this server. Without `activate`, an account that is not
@@ -346,7 +370,11 @@ impl User {
         if self.may_leave() {
             self.send_on(bare, delivery, activate, cx);
         } else {
-            self.effects.push(Effect::Forward { to: bare.into(), delivery, activate });
+            self.effects.push(Effect::Forward {
+                to: bare.into(),
+                delivery,
+                activate,
+            });
         }
     }
 
@@ -357,7 +385,9 @@ impl User {
         activate: bool,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let refused = self.home.send(cx, bare, UserMsg::Deliver(delivery), activate);
+        let refused = self
+            .home
+            .send(cx, bare, UserMsg::Deliver(delivery), activate);
         if let Some(UserMsg::Deliver(delivery)) = refused {
             self.overloaded(&delivery.frame, cx);
         }
@@ -370,21 +400,33 @@ impl User {
     }
 }
 
+/// The readers' queue is full.
+fn overloaded() -> store::StoreError {
+    store::StoreError::Unavailable("too many reads wait".to_owned())
+}
+
 impl Actor for User {
     type Msg = UserMsg;
 
     fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
-        if self.home.journal.is_settled(self.home.place.range(&self.name)) {
+        if self
+            .home
+            .journal
+            .is_settled(self.home.place.range(&self.name))
+        {
             self.load(cx);
         } else {
             // An earlier life of this user may have appended something that is not decided yet:
             // an empty append behind it tells when the store is up to date.
             cx.hold();
             self.stale = true;
-            let (ticket, range) = (self.barrier.next_ticket(), self.home.place.range(&self.name));
+            let (ticket, range) = (
+                self.barrier.next_ticket(),
+                self.home.place.range(&self.name),
+            );
             match self.home.journal.append(cx, range, Vec::new(), ticket) {
                 Ok(()) => self.barrier.push(ticket, Origin::Nobody, Vec::new()),
-                Err(_) => self.loaded(Err(store::StoreError::Busy), cx),
+                Err(_) => self.loaded(Err(overloaded()), cx),
             }
         }
     }
@@ -400,7 +442,10 @@ impl Actor for User {
             UserMsg::Credentials { conn } => self.credentials_wanted(conn, cx),
             UserMsg::LoginEnded { ok } => self.login.ended(ok),
             UserMsg::Keys { conn, keys } => {
-                let _ = self.home.io.control(cx, conn, crate::c2s::Control::Keys(*keys));
+                let _ = self
+                    .home
+                    .io
+                    .control(cx, conn, crate::c2s::Control::Keys(*keys));
             }
             UserMsg::NewPassword { frame, conn, scram } => {
                 self.password_derived(&frame, conn, scram, cx);

@@ -1,7 +1,7 @@
 //! A stanza from one of the user's own sessions: where it goes (RFC 6120 section 10, RFC 6121
 //! section 8.1 and 8.2).
 
-use actor::Context;
+use actor::{Context, Mail};
 use net::ConnRef;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
@@ -30,10 +30,16 @@ pub(crate) enum Destination {
 impl User {
     /// A session sent `frame`: its `from` is stamped, its `to`, if any, is a normalised address.
     pub(super) fn stanza(&mut self, conn: ConnRef, frame: Frame, cx: &mut Context<'_, UserMsg>) {
-        let Some(at) = self.sessions.iter().position(|session| session.conn == conn) else {
+        let Some(at) = self
+            .sessions
+            .iter()
+            .position(|session| session.conn == conn)
+        else {
             return; // It lost its resource to a newer session; the stream is closing.
         };
-        let Ok(kind) = stanza::parse_kind(&frame) else { return };
+        let Ok(kind) = stanza::parse_kind(&frame) else {
+            return;
+        };
         self.origin = Origin::Session(conn, frame.clone());
         match kind {
             Kind::Message(_) => self.message_from_session(conn, frame, cx),
@@ -43,15 +49,16 @@ impl User {
         self.emit(Effect::Credit(conn), cx);
     }
 
-    fn message_from_session(
-        &mut self,
-        conn: ConnRef,
-        frame: Frame,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
+    fn message_from_session(&mut self, conn: ConnRef, frame: Frame, cx: &mut Context<'_, UserMsg>) {
         // RFC 6120 section 10.3.1: without an address it is for the sender's own account.
         let Some(to) = frame.attr("to").map(|to| to.into_owned()) else {
-            return self.deliver(Delivery { resource: None, frame }, cx);
+            return self.deliver(
+                Delivery {
+                    resource: None,
+                    frame,
+                },
+                cx,
+            );
         };
         self.route(conn, &to, frame, cx);
     }
@@ -86,7 +93,10 @@ impl User {
                 .with_app("<blocked xmlns='urn:xmpp:blocking:errors'/>");
             return self.reply_error(conn, &frame, &error, cx);
         }
-        let delivery = |frame| Delivery { resource: resource.map(Into::into), frame };
+        let delivery = |frame| Delivery {
+            resource: resource.map(Into::into),
+            frame,
+        };
         match self.destination(bare) {
             Destination::Own => self.deliver(delivery(frame), cx),
             Destination::Local => self.forward(bare, delivery(frame), true, cx),
@@ -133,7 +143,9 @@ impl User {
                 };
             }
             PresenceType::Probe | PresenceType::Error => {
-                return if let Some(to) = to { self.route_presence(&to, frame, cx) };
+                return if let Some(to) = to {
+                    self.route_presence(&to, frame, cx)
+                };
             }
             PresenceType::Subscribe => Action::Subscribe,
             PresenceType::Subscribed => Action::Subscribed,
@@ -153,7 +165,10 @@ impl User {
     /// Sends presence on to `to` as it is; to a domain that nobody serves it goes nowhere.
     pub(super) fn route_presence(&mut self, to: &str, frame: Frame, cx: &mut Context<'_, UserMsg>) {
         let (bare, resource) = address::split(to);
-        let delivery = Delivery { resource: resource.map(Into::into), frame };
+        let delivery = Delivery {
+            resource: resource.map(Into::into),
+            frame,
+        };
         match self.destination(bare) {
             Destination::Own => self.deliver(delivery, cx),
             Destination::Local => self.forward(bare, delivery, true, cx),

@@ -109,8 +109,10 @@ impl User {
     }
 
     /// Whether a contact may see this user.
-    pub(super) fn is_subscriber(&self, bare: &str) -> bool {
-        self.roster.find(bare).is_some_and(|item| item.state.subscription.from())
+    pub(crate) fn is_subscriber(&self, bare: &str) -> bool {
+        self.roster
+            .find(bare)
+            .is_some_and(|item| item.state.subscription.from())
     }
 
     /// Sends presence to every contact that may see it and is not blocked. Contacts who are not
@@ -119,7 +121,10 @@ impl User {
         let roster = mem::take(&mut self.roster);
         for item in roster.iter().filter(|item| item.state.subscription.from()) {
             if self.may_reach(item.jid) {
-                let delivery = Delivery { resource: None, frame: frame.clone() };
+                let delivery = Delivery {
+                    resource: None,
+                    frame: frame.clone(),
+                };
                 self.forward(item.jid, delivery, false, cx);
             }
         }
@@ -131,7 +136,10 @@ impl User {
         let roster = mem::take(&mut self.roster);
         for item in roster.iter().filter(|item| item.state.subscription.to()) {
             if self.may_reach(item.jid) {
-                let effect = Effect::Probe { to: item.jid.into(), from: Arc::clone(full) };
+                let effect = Effect::Probe {
+                    to: item.jid.into(),
+                    from: Arc::clone(full),
+                };
                 self.emit(effect, cx);
             }
         }
@@ -206,13 +214,17 @@ impl User {
     /// A `<presence type='probe'/>` that a client wrote itself (section 4.3.2). Unlike the server's
     /// own questions it is answered even if nobody is online.
     pub(super) fn answer_probe(&mut self, delivery: &Delivery, cx: &mut Context<'_, UserMsg>) {
-        let Some(from) = delivery.frame.attr("from") else { return };
+        let Some(from) = delivery.frame.attr("from") else {
+            return;
+        };
         let (bare, resource) = address::split(&from);
         if bare != &*self.name && !self.is_subscriber(bare) {
             return self.answer_probe_with(&delivery.frame, Action::Unsubscribed, cx);
         }
         if let Some(wanted) = &delivery.resource {
-            let shown = self.session_of(wanted).and_then(|session| session.presence.clone());
+            let shown = self
+                .session_of(wanted)
+                .and_then(|session| session.presence.clone());
             if let Some(frame) = shown {
                 return self.send_presence(&from, frame, cx);
             }
@@ -229,7 +241,9 @@ impl User {
         action: Action,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let Some(from) = probe.attr("from") else { return };
+        let Some(from) = probe.attr("from") else {
+            return;
+        };
         let frame = presence_of(&self.name, Some(action.as_str()));
         self.send_presence(&from, frame, cx);
     }
@@ -244,7 +258,10 @@ impl User {
         let mut any = false;
         for at in 0..self.sessions.len() {
             if let Some(frame) = self.sessions[at].presence.clone() {
-                let delivery = Delivery { resource: resource.map(Into::into), frame };
+                let delivery = Delivery {
+                    resource: resource.map(Into::into),
+                    frame,
+                };
                 self.forward(bare, delivery, false, cx);
                 any = true;
             }
@@ -257,7 +274,15 @@ impl User {
         for at in 0..self.sessions.len() {
             if self.sessions[at].is_available() {
                 let frame = unavailable_of(&self.sessions[at].full);
-                self.forward(bare, Delivery { resource: None, frame }, false, cx);
+                self.forward(
+                    bare,
+                    Delivery {
+                        resource: None,
+                        frame,
+                    },
+                    false,
+                    cx,
+                );
             }
         }
     }
@@ -265,7 +290,10 @@ impl User {
     /// Sends presence to an entity that may be anything: this user, another, or a remote one.
     pub(super) fn send_presence(&mut self, to: &str, frame: Frame, cx: &mut Context<'_, UserMsg>) {
         let (bare, resource) = address::split(to);
-        let delivery = Delivery { resource: resource.map(Into::into), frame };
+        let delivery = Delivery {
+            resource: resource.map(Into::into),
+            frame,
+        };
         match self.destination(bare) {
             Destination::Own => self.deliver(delivery, cx),
             Destination::Local => self.forward(bare, delivery, false, cx),

@@ -45,16 +45,13 @@ impl SubscriptionState {
     /// An item that exists only because the contact asked is not part of the roster that clients
     /// see (RFC 6121 section 3.1.3).
     pub fn is_hidden(self) -> bool {
-        self.pending_in
-            && self.subscription == Subscription::None
-            && !self.ask
-            && !self.approved
+        self.pending_in && self.subscription == Subscription::None && !self.ask && !self.approved
     }
 }
 
 /// A borrowed item.
 #[derive(Clone, Copy, Debug)]
-pub struct ItemRef<'a> {
+pub(crate) struct ItemRef<'a> {
     /// The contact's bare address.
     pub jid: &'a str,
     /// The user's name for the contact; empty if none.
@@ -70,7 +67,7 @@ pub struct ItemRef<'a> {
 
 impl<'a> ItemRef<'a> {
     /// The groups, in the client's order.
-    pub fn groups(&self) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &'a str> {
         let mut rest = self.groups;
         std::iter::from_fn(move || {
             let (length, tail) = rest.split_first_chunk::<2>()?;
@@ -81,12 +78,12 @@ impl<'a> ItemRef<'a> {
     }
 
     /// The subscription request that waits for an answer, as the contact sent it.
-    pub fn request(&self) -> Option<&'a [u8]> {
+    pub(crate) fn request(&self) -> Option<&'a [u8]> {
         self.state.pending_in.then_some(self.request)
     }
 
     /// An owned copy for editing.
-    pub fn to_item(&self) -> Item {
+    pub(crate) fn to_item(&self) -> Item {
         Item {
             jid: self.jid.to_owned(),
             name: self.name.to_owned(),
@@ -118,7 +115,10 @@ pub struct Item {
 impl Item {
     /// An item for a contact who is not known yet.
     pub fn new(jid: &str) -> Self {
-        Item { jid: jid.to_owned(), ..Item::default() }
+        Item {
+            jid: jid.to_owned(),
+            ..Item::default()
+        }
     }
 
     /// Nothing is left to remember: neither listed nor asked for nor asked.
@@ -129,28 +129,31 @@ impl Item {
 
 /// The packed roster. 24 bytes and one allocation of, typically, 10 bytes and the address per item.
 #[derive(Debug, Default)]
-pub struct Roster {
+pub(crate) struct Roster {
     version: u64,
     packed: Box<[u8]>,
 }
 
 impl Roster {
     /// Packs what the store holds.
-    pub fn from_store(stored: &store::Roster) -> Self {
+    pub(crate) fn from_store(stored: &store::Roster) -> Self {
         let mut packed = Vec::with_capacity(stored.items.len() * 32);
         for item in &stored.items {
             pack(&mut packed, &Item::from(item));
         }
-        Roster { version: stored.version, packed: packed.into_boxed_slice() }
+        Roster {
+            version: stored.version,
+            packed: packed.into_boxed_slice(),
+        }
     }
 
     /// The version that the last change made (RFC 6121 section 2.6).
-    pub fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
     /// Every item, hidden ones included.
-    pub fn iter(&self) -> impl Iterator<Item = ItemRef<'_>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ItemRef<'_>> {
         let mut rest = &self.packed[..];
         std::iter::from_fn(move || {
             let (item, tail) = unpack(rest)?;
@@ -161,28 +164,28 @@ impl Roster {
 
     /// The item of a contact, by normalised bare address. Linear: rosters are short and packed, and
     /// a scan of a thousand items costs about two microseconds.
-    pub fn find(&self, jid: &str) -> Option<ItemRef<'_>> {
+    pub(crate) fn find(&self, jid: &str) -> Option<ItemRef<'_>> {
         self.iter().find(|item| item.jid == jid)
     }
 
     /// The number of items, hidden ones included.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.iter().count()
     }
 
     /// Whether there is no item at all.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.packed.is_empty()
     }
 
     /// Bytes that the packed items take.
-    pub fn packed_bytes(&self) -> usize {
+    pub(crate) fn packed_bytes(&self) -> usize {
         self.packed.len()
     }
 
     /// Puts an item in place of the one with the same address, or at the end, and makes a new
     /// version.
-    pub fn put(&mut self, item: &Item) -> u64 {
+    pub(crate) fn put(&mut self, item: &Item) -> u64 {
         let mut packed = Vec::with_capacity(self.packed.len() + 64);
         let mut placed = false;
         for old in self.iter() {
@@ -201,7 +204,7 @@ impl Roster {
     }
 
     /// Removes a contact and makes a new version.
-    pub fn remove(&mut self, jid: &str) -> u64 {
+    pub(crate) fn remove(&mut self, jid: &str) -> u64 {
         let mut packed = Vec::with_capacity(self.packed.len());
         for old in self.iter().filter(|old| old.jid != jid) {
             pack(&mut packed, &old.to_item());
@@ -272,7 +275,17 @@ fn unpack(bytes: &[u8]) -> Option<(ItemRef<'_>, &[u8])> {
         approved: flags & APPROVED != 0,
     };
     let listed = flags & LISTED != 0;
-    Some((ItemRef { jid: text(jid), name: text(name), state, listed, groups, request }, rest))
+    Some((
+        ItemRef {
+            jid: text(jid),
+            name: text(name),
+            state,
+            listed,
+            groups,
+            request,
+        },
+        rest,
+    ))
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -330,7 +343,10 @@ mod tests {
 
     fn item(jid: &str, subscription: Subscription) -> Item {
         Item {
-            state: SubscriptionState { subscription, ..SubscriptionState::default() },
+            state: SubscriptionState {
+                subscription,
+                ..SubscriptionState::default()
+            },
             listed: true,
             ..Item::new(jid)
         }
@@ -369,17 +385,26 @@ mod tests {
         roster.put(&item("c@d", Subscription::From));
         roster.put(&item("a@b", Subscription::None));
         assert_eq!(roster.len(), 2);
-        assert_eq!(roster.find("a@b").unwrap().state.subscription, Subscription::None);
+        assert_eq!(
+            roster.find("a@b").unwrap().state.subscription,
+            Subscription::None
+        );
         roster.remove("a@b");
         assert!(roster.find("a@b").is_none());
-        assert_eq!(roster.iter().map(|item| item.jid).collect::<Vec<_>>(), ["c@d"]);
+        assert_eq!(
+            roster.iter().map(|item| item.jid).collect::<Vec<_>>(),
+            ["c@d"]
+        );
     }
 
     #[test]
     fn a_roster_goes_to_the_store_and_back() {
         let mut original = item("a@b", Subscription::Both);
         original.groups.push("g".into());
-        let stored = store::Roster { version: 7, items: vec![(&original).into()] };
+        let stored = store::Roster {
+            version: 7,
+            items: vec![(&original).into()],
+        };
         let roster = Roster::from_store(&stored);
         assert_eq!(roster.version(), 7);
         assert_eq!(roster.iter().next().unwrap().to_item(), original);

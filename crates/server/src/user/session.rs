@@ -7,7 +7,7 @@ use net::ConnRef;
 use xml::Frame;
 
 /// A connected resource. An idle one costs its 80 bytes, its address and its last presence.
-pub struct Session {
+pub(crate) struct Session {
     /// Where its frames go.
     pub conn: ConnRef,
     /// The full address.
@@ -30,7 +30,7 @@ pub struct Session {
 
 impl Session {
     /// A session that has just been bound; `full` is the bare address, a slash and the resource.
-    pub fn new(conn: ConnRef, bare: &str, resource: &str) -> Self {
+    pub(crate) fn new(conn: ConnRef, bare: &str, resource: &str) -> Self {
         Session {
             conn,
             full: format!("{bare}/{resource}").into(),
@@ -45,17 +45,17 @@ impl Session {
     }
 
     /// The resource.
-    pub fn resource(&self) -> &str {
+    pub(crate) fn resource(&self) -> &str {
         &self.full[usize::from(self.resource_at)..]
     }
 
     /// An "available resource" of RFC 6121.
-    pub fn is_available(&self) -> bool {
+    pub(crate) fn is_available(&self) -> bool {
         self.presence.is_some()
     }
 
     /// Whether messages to the bare address may go to it (RFC 6121 section 8.5.2.1.1).
-    pub fn takes_messages(&self) -> bool {
+    pub(crate) fn takes_messages(&self) -> bool {
         self.is_available() && self.priority >= 0
     }
 }

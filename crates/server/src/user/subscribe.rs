@@ -35,21 +35,39 @@ impl User {
             }
             Destination::Local => {}
         }
-        let old = self.roster.find(to).map_or_else(|| Item::new(to), |item| item.to_item());
+        let old = self
+            .roster
+            .find(to)
+            .map_or_else(|| Item::new(to), |item| item.to_item());
         if old.is_empty() && self.roster.len() >= self.home.limits().roster_items_max as usize {
-            let error = StanzaError::new(Condition::ResourceConstraint)
-                .with_text("The roster is full.");
+            let error =
+                StanzaError::new(Condition::ResourceConstraint).with_text("The roster is full.");
             return self.reply_error(conn, frame, &error, cx);
         }
         let outbound = subscription::outbound(old.state, action);
-        let mut item = Item { state: outbound.state, ..old.clone() };
+        let mut item = Item {
+            state: outbound.state,
+            ..old.clone()
+        };
         let visible = item.state.ask || item.state.approved;
         item.listed |= visible || item.state.subscription != Subscription::None;
         self.change_item(&old, item, cx);
         if outbound.route {
             // Section 3: a subscription stanza goes from bare address to bare address.
-            let frame = frame.edit().set_attr("from", &self.name).set_attr("to", to).finish();
-            self.forward(to, Delivery { resource: None, frame }, true, cx);
+            let frame = frame
+                .edit()
+                .set_attr("from", &self.name)
+                .set_attr("to", to)
+                .finish();
+            self.forward(
+                to,
+                Delivery {
+                    resource: None,
+                    frame,
+                },
+                true,
+                cx,
+            );
         }
         self.follow(to, outbound.follow, cx);
     }
@@ -61,17 +79,25 @@ impl User {
         frame: &Frame,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let Some(from) = frame.attr("from") else { return };
+        let Some(from) = frame.attr("from") else {
+            return;
+        };
         let from = crate::address::bare(&from).to_owned();
         if from == *self.name {
             return;
         }
-        let old = self.roster.find(&from).map_or_else(|| Item::new(&from), |item| item.to_item());
+        let old = self
+            .roster
+            .find(&from)
+            .map_or_else(|| Item::new(&from), |item| item.to_item());
         if old.is_empty() && self.roster.len() >= self.home.limits().roster_items_max as usize {
             return self.bounce(frame, Condition::ResourceConstraint, cx);
         }
         let inbound = subscription::inbound(old.state, action);
-        let mut item = Item { state: inbound.state, ..old.clone() };
+        let mut item = Item {
+            state: inbound.state,
+            ..old.clone()
+        };
         if item.state.pending_in && !old.state.pending_in {
             item.request = request_to_keep(frame);
         }
@@ -86,7 +112,15 @@ impl User {
         }
         if let Some(reply) = inbound.reply {
             let frame = presence_of(&self.name, Some(reply.as_str()));
-            self.forward(&from, Delivery { resource: None, frame }, true, cx);
+            self.forward(
+                &from,
+                Delivery {
+                    resource: None,
+                    frame,
+                },
+                true,
+                cx,
+            );
         }
         self.follow(&from, inbound.follow, cx);
     }
@@ -139,6 +173,11 @@ fn request_to_keep(frame: &Frame) -> Vec<u8> {
     if frame.as_bytes().len() <= REQUEST_BYTES_MAX {
         frame.as_bytes().to_vec()
     } else {
-        frame.edit().remove_children(|_| true).finish().as_bytes().to_vec()
+        frame
+            .edit()
+            .remove_children(|_| true)
+            .finish()
+            .as_bytes()
+            .to_vec()
     }
 }

@@ -5,7 +5,7 @@ use super::roster::{Subscription, SubscriptionState};
 
 /// The four subscription stanzas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// `<presence type='subscribe'/>`
     Subscribe,
     /// `<presence type='subscribed'/>`
@@ -18,7 +18,7 @@ pub enum Action {
 
 impl Action {
     /// The value of the `type` attribute.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Action::Subscribe => "subscribe",
             Action::Subscribed => "subscribed",
@@ -30,7 +30,7 @@ impl Action {
 
 /// What the user's own server does with a stanza that the user sends (appendix A.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outbound {
+pub(crate) struct Outbound {
     /// State of the roster item afterwards.
     pub state: SubscriptionState,
     /// Whether the stanza goes on to the contact.
@@ -41,7 +41,7 @@ pub struct Outbound {
 
 /// What the contact's server does with a stanza that arrives (appendix A.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inbound {
+pub(crate) struct Inbound {
     /// State of the roster item afterwards.
     pub state: SubscriptionState,
     /// Whether the stanza is shown to the recipient's clients.
@@ -54,7 +54,7 @@ pub struct Inbound {
 
 /// Presence that the server sends on behalf of the user after a change of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Follow {
+pub(crate) enum Follow {
     /// Nothing changes for the other party.
     Nothing,
     /// The other party may now see the user: current presence of every available resource.
@@ -64,7 +64,7 @@ pub enum Follow {
 }
 
 /// Appendix A.2: the user sends `action` to a contact whose item is in `state`.
-pub fn outbound(mut state: SubscriptionState, action: Action) -> Outbound {
+pub(crate) fn outbound(mut state: SubscriptionState, action: Action) -> Outbound {
     let (mut route, mut follow) = (true, Follow::Nothing);
     match action {
         Action::Subscribe => state.ask |= !state.subscription.to(),
@@ -93,11 +93,15 @@ pub fn outbound(mut state: SubscriptionState, action: Action) -> Outbound {
             state.subscription = state.subscription.without_from();
         }
     }
-    Outbound { state, route, follow }
+    Outbound {
+        state,
+        route,
+        follow,
+    }
 }
 
 /// Appendix A.3: `action` arrives from a contact whose item is in `state`.
-pub fn inbound(mut state: SubscriptionState, action: Action) -> Inbound {
+pub(crate) fn inbound(mut state: SubscriptionState, action: Action) -> Inbound {
     let (mut deliver, mut reply, mut follow) = (false, None, Follow::Nothing);
     match action {
         Action::Subscribe if state.subscription.from() => reply = Some(Action::Subscribed),
@@ -134,7 +138,12 @@ pub fn inbound(mut state: SubscriptionState, action: Action) -> Inbound {
             state.subscription = state.subscription.without_to();
         }
     }
-    Inbound { state, deliver, reply, follow }
+    Inbound {
+        state,
+        deliver,
+        reply,
+        follow,
+    }
 }
 
 impl Subscription {

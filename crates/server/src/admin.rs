@@ -1,0 +1,438 @@
+//! What an administrator may ask of a node: plain requests and answers, the same from the control
+//! socket of a running server and from the command line on a stopped one. Calls block and are for
+//! threads of their own, never for a shard.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use actor::Handle;
+use serde::{Deserialize, Serialize};
+use stdx::time::{Clock, SystemClock, Timestamp};
+use store::Store;
+
+use crate::address;
+use crate::limits::ADMIN_DEADLINE;
+use crate::message::UserMsg;
+use crate::options::Options;
+use crate::place::Place;
+use crate::portable::{self, Line};
+
+/// Accounts that one listing, export or provisioning request covers at most.
+pub const PAGE_MAX: usize = 1_000;
+
+/// A request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "request", deny_unknown_fields)]
+pub enum Request {
+    /// A new account.
+    UserAdd {
+        /// Bare address.
+        jid: String,
+        /// Its password.
+        password: String,
+    },
+    /// Removes an account, tells its contacts, ends its sessions.
+    UserDel {
+        /// Bare address.
+        jid: String,
+    },
+    /// A new password; ends the account's sessions.
+    UserPasswd {
+        /// Bare address.
+        jid: String,
+        /// The new password.
+        password: String,
+    },
+    /// Locks an account, which ends its sessions, or unlocks it.
+    UserLock {
+        /// Bare address.
+        jid: String,
+        /// Locked from now on, or not.
+        locked: bool,
+    },
+    /// A page of accounts in the order of their addresses.
+    UserList {
+        /// Of this domain only.
+        domain: Option<String>,
+        /// Those behind this address.
+        after: Option<String>,
+        /// At most this many, and [`PAGE_MAX`].
+        limit: usize,
+    },
+    /// Ends an account's sessions; its clients may come back.
+    UserKick {
+        /// Bare address.
+        jid: String,
+    },
+    /// What the node is doing.
+    Status,
+    /// A page of accounts with all that belongs to them, as the lines of docs/export-format.md.
+    Export {
+        /// Those behind this address.
+        after: Option<String>,
+        /// At most this many, and [`PAGE_MAX`].
+        limit: usize,
+    },
+    /// Lines of an export.
+    Import {
+        /// At most [`PAGE_MAX`] lines.
+        lines: Vec<String>,
+    },
+    /// A part of a population for load tests: accounts u`first`… with ring contacts.
+    Provision {
+        /// Their domain.
+        domain: String,
+        /// Accounts of the whole population.
+        users: u64,
+        /// Contacts of each, half on either side.
+        contacts: u64,
+        /// The password of all.
+        password: String,
+        /// First account of this part.
+        first: u64,
+        /// Accounts of this part, at most [`PAGE_MAX`] times 100.
+        count: u64,
+    },
+    /// A copy of the data at this moment.
+    Backup {
+        /// A folder that does not exist yet.
+        dest: PathBuf,
+    },
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "response")]
+pub enum Response {
+    /// Done, and durable.
+    Ok,
+    /// Accounts.
+    Users {
+        /// Bare addresses in order.
+        jids: Vec<String>,
+    },
+    /// What the node is doing.
+    Status {
+        /// The figures.
+        status: Status,
+    },
+    /// Lines of an export; `next` continues behind the last account.
+    Lines {
+        /// One JSON value each.
+        lines: Vec<String>,
+        /// Where the next page starts, `None` at the end.
+        next: Option<String>,
+    },
+    /// How many accounts an import or a provisioning has made.
+    Made {
+        /// Accounts.
+        accounts: u64,
+    },
+    /// It was not done.
+    Error {
+        /// A word for programs.
+        code: String,
+        /// A sentence for people: what is wrong and what to do.
+        message: String,
+    },
+}
+
+/// Figures of a running node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the program.
+    pub version: String,
+    /// Milliseconds since the node started.
+    pub uptime_ms: i64,
+    /// Domains.
+    pub domains: Vec<String>,
+    /// Threads that carry connections.
+    pub shards: u16,
+    /// Open client connections.
+    pub connections: u64,
+    /// Accounts that are loaded.
+    pub actors: u64,
+    /// Accounts in the store.
+    pub accounts: u64,
+}
+
+/// What an administrator tells one account.
+#[derive(Debug)]
+pub enum AdminCommand {
+    /// Make the account.
+    Create(store::Account),
+    /// Remove it.
+    Remove,
+    /// Give it new keys.
+    SetKeys(Vec<store::ScramKeys>),
+    /// Lock or unlock it, with the keys that it has.
+    Lock {
+        /// Locked from now on, or not.
+        locked: bool,
+        /// As the store has them: an online account does not keep them in memory.
+        scram: Vec<store::ScramKeys>,
+    },
+    /// End its sessions.
+    Kick,
+}
+
+/// What the account answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminAnswer {
+    /// Done, and durable.
+    Done,
+    /// There is no such account.
+    Absent,
+    /// There is one already.
+    Exists,
+    /// The store could not be read or written.
+    Unavailable,
+}
+
+/// The administrator's door to a node.
+#[derive(Clone)]
+pub struct Admin {
+    pub(crate) handle: Handle,
+    pub(crate) store: Store,
+    pub(crate) place: Place,
+    pub(crate) options: Arc<Options>,
+    pub(crate) network: Option<Arc<net::Shared>>,
+    pub(crate) clock: SystemClock,
+    pub(crate) started: Timestamp,
+}
+
+type Outcome = Result<Response, Response>;
+
+impl Admin {
+    /// Carries a request out. Blocks until the change is durable.
+    pub fn call(&self, request: Request) -> Response {
+        self.try_call(request).unwrap_or_else(|error| error)
+    }
+
+    fn try_call(&self, request: Request) -> Outcome {
+        match request {
+            Request::UserAdd { jid, password } => {
+                let jid = self.own_address(&jid)?;
+                let account = self.new_account(&password)?;
+                self.tell(&jid, AdminCommand::Create(account))
+            }
+            Request::UserDel { jid } => self.tell(&self.own_address(&jid)?, AdminCommand::Remove),
+            Request::UserPasswd { jid, password } => {
+                let jid = self.own_address(&jid)?;
+                let keys = self.new_account(&password)?.scram;
+                self.tell(&jid, AdminCommand::SetKeys(keys))
+            }
+            Request::UserLock { jid, locked } => {
+                let jid = self.own_address(&jid)?;
+                let state = self.store.load_user(&jid).map_err(unreadable)?;
+                let scram = state.map(|state| state.account.scram).unwrap_or_default();
+                self.tell(&jid, AdminCommand::Lock { locked, scram })
+            }
+            Request::UserKick { jid } => self.tell(&self.own_address(&jid)?, AdminCommand::Kick),
+            Request::UserList {
+                domain,
+                after,
+                limit,
+            } => {
+                let limit = limit.min(PAGE_MAX);
+                let jids = self
+                    .store
+                    .accounts(domain.as_deref(), after.as_deref(), limit);
+                Ok(Response::Users {
+                    jids: jids.map_err(unreadable)?,
+                })
+            }
+            Request::Status => self.status(),
+            Request::Export { after, limit } => self.export(after.as_deref(), limit),
+            Request::Import { lines } => self.import(&lines),
+            Request::Provision {
+                domain,
+                users,
+                contacts,
+                password,
+                first,
+                count,
+            } => {
+                let part = portable::Population {
+                    domain,
+                    users,
+                    contacts,
+                    first,
+                    count,
+                };
+                self.provision(part, &password)
+            }
+            Request::Backup { dest } => {
+                self.store
+                    .backup(&dest)
+                    .map_err(|e| error("backup_failed", &e.to_string()))?;
+                Ok(Response::Ok)
+            }
+        }
+    }
+
+    fn tell(&self, jid: &str, command: AdminCommand) -> Outcome {
+        let shard = self.place.shard(jid);
+        let name = actor::Name::from(jid);
+        let answer = self.handle.ask_named(
+            shard,
+            &name,
+            |reply| UserMsg::Admin {
+                command: Box::new(command),
+                reply,
+            },
+            ADMIN_DEADLINE,
+        );
+        match answer {
+            Ok(AdminAnswer::Done) => Ok(Response::Ok),
+            Ok(AdminAnswer::Absent) => {
+                Err(error("no_such_user", &format!("there is no account {jid}")))
+            }
+            Ok(AdminAnswer::Exists) => Err(error(
+                "user_exists",
+                &format!("there is an account {jid} already"),
+            )),
+            Ok(AdminAnswer::Unavailable) => Err(error(
+                "store_unavailable",
+                "the store could not be read or written; see the log",
+            )),
+            Err(why) => Err(error(
+                "no_answer",
+                &format!("the account did not answer: {why:?}"),
+            )),
+        }
+    }
+
+    /// The normalised bare address of an account of this server.
+    fn own_address(&self, jid: &str) -> Result<String, Response> {
+        let parsed = xmpp::addr::parse(jid)
+            .map_err(|e| error("bad_address", &format!("{jid:?} is not an address: {e}")))?;
+        let jid = parsed.as_str();
+        if address::local(jid).is_none() || jid.contains('/') {
+            return Err(error(
+                "bad_address",
+                "an account's address has the form name@domain",
+            ));
+        }
+        let domain = address::domain(jid);
+        if !self.options.domains.iter().any(|own| own == domain) {
+            let own = self.options.domains.join(", ");
+            let message = format!("{domain} is not a domain of this server, which has {own}");
+            return Err(error("foreign_domain", &message));
+        }
+        Ok(jid.to_owned())
+    }
+
+    fn new_account(&self, password: &str) -> Result<store::Account, Response> {
+        let password = xmpp::sasl::prepare_password(password).map_err(|_| {
+            error(
+                "bad_password",
+                "a password has 1 to 1023 bytes and no control characters",
+            )
+        })?;
+        let mut salt = vec![0; crate::c2s::SALT_BYTES];
+        fastrand::Rng::new().fill(&mut salt);
+        let scram = crate::c2s::derive_keys(&password, &salt, self.options.scram_iterations);
+        Ok(store::Account {
+            created: self.clock.wall(),
+            locked: false,
+            scram,
+        })
+    }
+
+    fn status(&self) -> Outcome {
+        let mut accounts = 0;
+        for domain in &self.options.domains {
+            accounts += self
+                .store
+                .count_accounts(Some(domain))
+                .map_err(unreadable)?;
+        }
+        let status = Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_ms: self.clock.wall().as_millis() - self.started.as_millis(),
+            domains: self.options.domains.clone(),
+            shards: self.options.shards,
+            connections: self
+                .network
+                .as_ref()
+                .map_or(0, |network| network.connections()),
+            actors: self.handle.actors(),
+            accounts,
+        };
+        Ok(Response::Status { status })
+    }
+
+    fn export(&self, after: Option<&str>, limit: usize) -> Outcome {
+        let limit = limit.clamp(1, PAGE_MAX);
+        let jids = self
+            .store
+            .accounts(None, after, limit)
+            .map_err(unreadable)?;
+        let mut lines = Vec::new();
+        for jid in &jids {
+            lines.extend(portable::export(&self.store, jid).map_err(unreadable)?);
+        }
+        let next = (jids.len() == limit)
+            .then(|| jids.last().cloned())
+            .flatten();
+        Ok(Response::Lines { lines, next })
+    }
+
+    fn import(&self, lines: &[String]) -> Outcome {
+        let mut records = Vec::new();
+        let mut accounts = 0;
+        for line in lines {
+            let line: Line = serde_json::from_str(line)
+                .map_err(|e| error("bad_line", &format!("not a line of an export: {e}")))?;
+            let jid = self.own_address(line.jid())?;
+            if matches!(line, Line::Account { .. }) {
+                accounts += 1;
+                self.must_not_exist(&jid)?;
+            }
+            records.push(line.into_record().map_err(|e| error("bad_line", &e))?);
+        }
+        self.store.bulk(records).map_err(unreadable)?;
+        Ok(Response::Made { accounts })
+    }
+
+    fn must_not_exist(&self, jid: &str) -> Result<(), Response> {
+        match self.store.load_user(jid).map_err(unreadable)? {
+            Some(_) => Err(error(
+                "user_exists",
+                &format!("there is an account {jid} already"),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn provision(&self, part: portable::Population, password: &str) -> Outcome {
+        if part.count > (PAGE_MAX * 100) as u64 {
+            return Err(error(
+                "too_many",
+                "provision at most 100000 accounts in one request",
+            ));
+        }
+        self.own_address(&format!("u0@{}", part.domain))?;
+        let mut account = self.new_account(password)?;
+        // One salt for all of them and for every part, so that a load client derives one key.
+        let salt = &portable::SHARED_SALT;
+        account.scram = crate::c2s::derive_keys(password, salt, self.options.scram_iterations);
+        let made = part.count.min(part.users.saturating_sub(part.first));
+        self.store
+            .bulk(part.records(&account))
+            .map_err(unreadable)?;
+        Ok(Response::Made { accounts: made })
+    }
+}
+
+fn error(code: &str, message: &str) -> Response {
+    Response::Error {
+        code: code.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+fn unreadable(why: store::StoreError) -> Response {
+    error("store_unavailable", &why.to_string())
+}

@@ -1,0 +1,539 @@
+//! Client connections: what carries bytes between a socket and the machines. Feeds the framer and
+//! the stream machine, asks user actors and pools what they need to know, and sends stanzas on.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use actor::{Addr, Handle, Mail, Name, Pool, SendError, Shard};
+use net::{Closed, ConnRef, Cx, Peer, RemoteIo, Service, TlsInfo};
+use ring::rand::{SecureRandom, SystemRandom};
+use stdx::time::Moment;
+use xml::{Event, Framer, Scratch};
+use xmpp::error::{Condition, StanzaError, StreamError};
+use xmpp::sasl::{self, Hash};
+use xmpp::stream::{C2s, C2sConfig, Credentials, Effect};
+
+use crate::admin::{AdminAnswer, AdminCommand};
+use crate::limits::{
+    ADMIN_DEADLINE, PENALTIES_REMEMBERED, PENALTY, PENALTY_FREE, REGISTRATION_WINDOW,
+};
+use crate::message::UserMsg;
+use crate::options::{Limits, Options};
+use crate::place::Place;
+
+/// Bytes of the salt of new keys.
+pub(crate) const SALT_BYTES: usize = 16;
+
+/// The keys of one account as its user actor answers for them.
+pub enum Keys {
+    /// The account's.
+    Known(Box<Vec<sasl::ScramKeys>>),
+    /// There is no such account.
+    Unknown,
+    /// The account is locked.
+    Locked,
+    /// Nobody can say right now.
+    Unavailable,
+}
+
+/// Why the server ends a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abort {
+    /// A newer session took its resource.
+    Conflict,
+    /// The account's password was changed.
+    CredentialsChanged,
+    /// The account was locked.
+    Locked,
+    /// The account was removed.
+    AccountRemoved,
+    /// An administrator ended the sessions.
+    Kicked,
+    /// The user's actor crashed.
+    Crash,
+    /// The node stops.
+    Shutdown,
+}
+
+/// What actors and pools tell a connection.
+pub enum Control {
+    /// The keys that were asked for.
+    Keys(Keys),
+    /// Whether a PLAIN password was right.
+    Verified(bool),
+    /// Whether an account was made.
+    Registered(Result<(), Condition>),
+    /// The full address and the actor behind it, or why there is none.
+    Bound(Box<Result<(Arc<str>, Addr<UserMsg>), StanzaError>>),
+    /// The session ends.
+    Abort(Abort),
+}
+
+/// The state of one client connection.
+pub struct Conn {
+    machine: C2s,
+    framer: Framer,
+    address: IpAddr,
+    user: Option<Addr<UserMsg>>,
+    /// The bind that waits for the connection to be at home.
+    binding: Option<Box<(String, Option<String>)>>,
+    heard: Moment,
+    pinged: bool,
+    bytes_before_session: u32,
+}
+
+/// Bytes that a client may send before it has a session.
+const NEGOTIATION_BYTES_MAX: u32 = 64 * 1024;
+
+/// The service of one shard.
+pub struct C2sService {
+    pub(crate) config: Arc<C2sConfig>,
+    pub(crate) options: Arc<Options>,
+    pub(crate) limits: Limits,
+    pub(crate) place: Place,
+    pub(crate) crypto: Pool,
+    pub(crate) remote: RemoteIo<C2sService>,
+    pub(crate) handle: Handle,
+    pub(crate) random: SystemRandom,
+    pub(crate) scratch: Scratch,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) penalties: HashMap<IpAddr, (u32, Moment)>,
+    pub(crate) registrations: HashMap<IpAddr, (u32, Moment)>,
+    pub(crate) exempt: Vec<net::AddressRange>,
+}
+
+/// The account's keys as the stream machine takes them.
+pub(crate) fn credentials(account: &store::Account) -> Vec<sasl::ScramKeys> {
+    let keys = account.scram.iter().map(|keys| sasl::ScramKeys {
+        hash: match keys.hash {
+            store::ScramHash::Sha1 => Hash::Sha1,
+            store::ScramHash::Sha256 => Hash::Sha256,
+        },
+        iterations: keys.iterations,
+        salt: keys.salt.clone(),
+        stored_key: keys.stored_key.clone(),
+        server_key: keys.server_key.clone(),
+    });
+    keys.collect()
+}
+
+/// Keys of a prepared password for every hash. Slow.
+pub(crate) fn derive_keys(password: &str, salt: &[u8], iterations: u32) -> Vec<store::ScramKeys> {
+    let hashes = [
+        (Hash::Sha1, store::ScramHash::Sha1),
+        (Hash::Sha256, store::ScramHash::Sha256),
+    ];
+    let keys = hashes.map(|(hash, stored)| {
+        let keys = sasl::derive(hash, password, salt, iterations);
+        store::ScramKeys {
+            hash: stored,
+            iterations,
+            salt: keys.salt,
+            stored_key: keys.stored_key,
+            server_key: keys.server_key,
+        }
+    });
+    keys.into()
+}
+
+impl C2sService {
+    fn random_text(&self) -> String {
+        let mut bytes = [0; 18];
+        // Invariant: the operating system's generator does not fail once it has been seeded.
+        self.random.fill(&mut bytes).expect("random bytes");
+        sasl::encode_bytes(&bytes)
+    }
+
+    fn is_exempt(&self, address: IpAddr) -> bool {
+        self.exempt.iter().any(|range| range.contains(address))
+    }
+
+    /// Carries out what the machine asks for.
+    fn carry_out(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        for effect in std::mem::take(&mut self.effects) {
+            match effect {
+                Effect::StartTls => {
+                    conn.framer.reset();
+                    cx.start_tls();
+                }
+                Effect::Restart => conn.framer.reset(),
+                Effect::Lookup { user } => {
+                    let msg = UserMsg::Credentials { conn: cx.id() };
+                    if self.tell(cx, &user, msg).is_err() {
+                        self.keys(cx, conn, Keys::Unavailable);
+                    }
+                }
+                Effect::Verify {
+                    user: _,
+                    keys,
+                    password,
+                } => {
+                    let (remote, id) = (self.remote.clone(), cx.id());
+                    let job = move || {
+                        let ok = sasl::verify_plain(&keys, &password);
+                        // A connection that has gone meanwhile needs no answer.
+                        let _ = remote.control(id, Control::Verified(ok));
+                    };
+                    if self.crypto.run(job).is_err() {
+                        conn.machine.verified(false, cx.out(), &mut self.effects);
+                    }
+                }
+                Effect::Register { user, password } => self.register(cx, conn, user, password),
+                Effect::LoginEnded { user, ok } => {
+                    let _ = self.tell(cx, &user, UserMsg::LoginEnded { ok });
+                    if !ok {
+                        self.penalize(cx, conn);
+                    }
+                }
+                Effect::Bind { user, resource } => {
+                    let home = self.place.shard(&user);
+                    let bind = (user, resource);
+                    if self.options.hand_over && home != cx.id().shard {
+                        conn.binding = Some(Box::new(bind));
+                        cx.hand_over(home);
+                    } else {
+                        self.bind(cx, bind);
+                    }
+                }
+                Effect::Stanza(frame) => {
+                    let id = cx.id();
+                    let Some(user) = conn.user else { continue };
+                    let msg = UserMsg::Stanza { conn: id, frame };
+                    match cx.mail().send(user, msg) {
+                        Ok(()) => cx.sent_on(),
+                        Err(error) => Self::refuse_stanza(cx, error.into_inner()),
+                    }
+                }
+                Effect::Close => cx.close_after_flush(),
+            }
+        }
+    }
+
+    /// The user's mailbox is full: the sender is told.
+    fn refuse_stanza(cx: &mut Cx<'_>, msg: UserMsg) {
+        let UserMsg::Stanza { frame, .. } = msg else {
+            return;
+        };
+        let error = StanzaError::new(Condition::ResourceConstraint);
+        if let Some(reply) = xmpp::error::reply(&frame, &error) {
+            cx.out().extend_from_slice(reply.as_bytes());
+        }
+    }
+
+    fn tell(&self, cx: &mut Cx<'_>, user: &str, msg: UserMsg) -> Result<(), ()> {
+        let shard = self.place.shard(user);
+        cx.mail()
+            .send_named(shard, &Name::from(user), msg)
+            .map_err(|_| ())
+    }
+
+    fn bind(&self, cx: &mut Cx<'_>, (user, resource): (String, Option<String>)) {
+        let msg = UserMsg::Bind {
+            conn: cx.id(),
+            resource: resource.map(Into::into),
+        };
+        if self.tell(cx, &user, msg).is_err() {
+            cx.abort();
+        }
+    }
+
+    fn keys(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, keys: Keys) {
+        let credentials = match keys {
+            Keys::Known(keys) => Credentials::Known(*keys),
+            Keys::Unknown => Credentials::Unknown,
+            Keys::Locked => Credentials::Locked,
+            Keys::Unavailable => Credentials::Unavailable,
+        };
+        conn.machine
+            .credentials(credentials, cx.out(), &mut self.effects);
+    }
+
+    /// Brute force is paced by address: after a few failures the connection is not read for a while.
+    fn penalize(&mut self, cx: &mut Cx<'_>, conn: &Conn) {
+        if self.is_exempt(conn.address) {
+            return;
+        }
+        let now = cx.now();
+        if self.penalties.len() >= PENALTIES_REMEMBERED {
+            self.penalties
+                .retain(|_, (_, since)| now.saturating_since(*since) < PENALTY * 60);
+        }
+        let entry = self.penalties.entry(conn.address).or_insert((0, now));
+        entry.0 += 1;
+        entry.1 = now;
+        if entry.0 > PENALTY_FREE {
+            cx.set_paused(true);
+            cx.set_deadline(Some(now + PENALTY));
+        }
+    }
+
+    fn register(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: String, password: String) {
+        let now = cx.now();
+        let entry = self.registrations.entry(conn.address).or_insert((0, now));
+        if now.saturating_since(entry.1) >= REGISTRATION_WINDOW {
+            *entry = (0, now);
+        }
+        entry.0 += 1;
+        if entry.0 > self.options.registrations_per_hour {
+            let error = StanzaError::new(Condition::ResourceConstraint)
+                .with_text("Too many registrations from this address; try again later.");
+            return conn.machine.registered(Err(error), cx.out());
+        }
+        let (remote, handle, id) = (self.remote.clone(), self.handle.clone(), cx.id());
+        let (shard, iterations) = (self.place.shard(&user), self.options.scram_iterations);
+        let mut salt = [0; SALT_BYTES];
+        let filled = self.random.fill(&mut salt).is_ok();
+        let created = cx.mail().wall();
+        let job = move || {
+            let Ok(password) = sasl::prepare_password(&password) else {
+                return;
+            };
+            let scram = derive_keys(&password, &salt, iterations);
+            let account = store::Account {
+                created,
+                locked: false,
+                scram,
+            };
+            let question = |reply| UserMsg::Admin {
+                command: Box::new(AdminCommand::Create(account)),
+                reply,
+            };
+            let answer = handle.ask_named(shard, &Name::from(&*user), question, ADMIN_DEADLINE);
+            let result = match answer {
+                Ok(AdminAnswer::Done) => Ok(()),
+                Ok(AdminAnswer::Exists) => Err(Condition::Conflict),
+                _ => Err(Condition::InternalServerError),
+            };
+            let _ = remote.control(id, Control::Registered(result));
+        };
+        if !filled || self.crypto.run(job).is_err() {
+            let error = StanzaError::new(Condition::ResourceConstraint);
+            conn.machine.registered(Err(error), cx.out());
+        }
+    }
+
+    fn abort(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, why: Abort) {
+        let (error, text) = match why {
+            Abort::Conflict => (StreamError::Conflict, "Replaced by a new session."),
+            Abort::CredentialsChanged => (StreamError::Reset, "The password was changed."),
+            Abort::Locked => (StreamError::NotAuthorized, "The account was locked."),
+            Abort::AccountRemoved => (StreamError::NotAuthorized, "The account was removed."),
+            Abort::Kicked => (StreamError::PolicyViolation, "Ended by an administrator."),
+            Abort::Crash => (
+                StreamError::InternalServerError,
+                "The session ended by a fault.",
+            ),
+            Abort::Shutdown => (StreamError::SystemShutdown, "The server stops."),
+        };
+        conn.machine
+            .abort(error, Some(text), cx.out(), &mut self.effects);
+    }
+
+    fn deadline_of_session(&self, cx: &mut Cx<'_>) {
+        let at = cx.now() + self.limits.idle_ping;
+        cx.set_deadline(Some(at));
+    }
+
+    /// A bound session has been silent: first it is pinged, then it is given up.
+    fn session_is_silent(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        let silence = cx.now().saturating_since(conn.heard);
+        if silence < self.limits.idle_ping {
+            let at = conn.heard + self.limits.idle_ping;
+            conn.pinged = false;
+            return cx.set_deadline(Some(at));
+        }
+        if conn.pinged {
+            let text = Some("No answer to a ping.");
+            conn.machine.abort(
+                StreamError::ConnectionTimeout,
+                text,
+                cx.out(),
+                &mut self.effects,
+            );
+            return self.carry_out(cx, conn);
+        }
+        conn.pinged = true;
+        let Some(full) = conn.machine.full_jid().cloned() else {
+            return;
+        };
+        let domain = crate::address::domain(&full).to_owned();
+        let mut writer = xml::build::Writer::new(cx.out());
+        writer
+            .open("iq")
+            .attr("type", "get")
+            .attr("from", &domain)
+            .attr("to", &full);
+        writer
+            .attr("id", "roost-ping")
+            .open("ping")
+            .attr("xmlns", "urn:xmpp:ping")
+            .close()
+            .close();
+        let at = cx.now() + self.limits.ping_timeout;
+        cx.set_deadline(Some(at));
+    }
+}
+
+impl Service for C2sService {
+    type Conn = Conn;
+    type Control = Control;
+
+    fn accept(&mut self, cx: &mut Cx<'_>, peer: &Peer) -> Conn {
+        let at = cx.now() + self.limits.login_timeout;
+        cx.set_deadline(Some(at));
+        Conn {
+            machine: C2s::new(Arc::clone(&self.config), self.random_text()),
+            framer: Framer::new(),
+            address: peer.address.ip(),
+            user: None,
+            binding: None,
+            heard: cx.now(),
+            pinged: false,
+            bytes_before_session: 0,
+        }
+    }
+
+    fn receive(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, input: &[u8]) -> usize {
+        conn.heard = cx.now();
+        let limits = xml::Limits {
+            stanza_bytes: self.limits.stanza_bytes_max,
+            ..xml::Limits::default()
+        };
+        let mut used = 0;
+        while cx.has_window() && !cx.is_ending() && !conn.machine.is_waiting() {
+            let Conn {
+                framer, machine, ..
+            } = &mut *conn;
+            let step = framer.next(&input[used..], &limits, &mut self.scratch);
+            let (consumed, done) = match step {
+                Err(error) => {
+                    machine.handle_xml_error(error, cx.out(), &mut self.effects);
+                    (input.len() - used, true)
+                }
+                Ok(step) => {
+                    let done = step.event.is_none() && step.consumed == 0;
+                    match step.event {
+                        None => {}
+                        Some(Event::Open(header)) => {
+                            machine.handle_header(&header, cx.out(), &mut self.effects);
+                        }
+                        Some(Event::Close) => machine.handle_close(cx.out(), &mut self.effects),
+                        Some(Event::Stanza(frame)) => {
+                            let nonce = if machine.full_jid().is_none() {
+                                let mut bytes = [0; 18];
+                                match self.random.fill(&mut bytes) {
+                                    Ok(()) => sasl::encode_bytes(&bytes),
+                                    Err(_) => return used,
+                                }
+                            } else {
+                                String::new()
+                            };
+                            machine.handle_element(&frame, &nonce, cx.out(), &mut self.effects);
+                        }
+                    }
+                    (step.consumed, done)
+                }
+            };
+            used += consumed;
+            if conn.machine.full_jid().is_none() {
+                conn.bytes_before_session =
+                    conn.bytes_before_session.saturating_add(consumed as u32);
+                if conn.bytes_before_session > NEGOTIATION_BYTES_MAX {
+                    let text = Some("Too much before a session.");
+                    conn.machine.abort(
+                        StreamError::PolicyViolation,
+                        text,
+                        cx.out(),
+                        &mut self.effects,
+                    );
+                }
+            }
+            self.carry_out(cx, conn);
+            if done {
+                break;
+            }
+        }
+        used
+    }
+
+    fn tls_established(&mut self, _cx: &mut Cx<'_>, conn: &mut Conn, tls: &TlsInfo) {
+        conn.machine.tls_established(tls.exporter);
+    }
+
+    fn control(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, msg: Control) {
+        match msg {
+            Control::Keys(keys) => self.keys(cx, conn, keys),
+            Control::Verified(ok) => conn.machine.verified(ok, cx.out(), &mut self.effects),
+            Control::Registered(result) => {
+                conn.machine
+                    .registered(result.map_err(StanzaError::new), cx.out());
+            }
+            Control::Bound(result) => {
+                let user = result.as_ref().as_ref().ok().map(|(_, user)| *user);
+                conn.machine.bound(result.map(|(full, _)| full), cx.out());
+                if let Some(user) = user {
+                    conn.user = Some(user);
+                    self.deadline_of_session(cx);
+                    let started = UserMsg::Started { conn: cx.id() };
+                    if cx.mail().send(user, started).is_err() {
+                        self.abort(cx, conn, Abort::Crash);
+                    }
+                }
+            }
+            Control::Abort(why) => self.abort(cx, conn, why),
+        }
+        self.carry_out(cx, conn);
+        // What came behind the question that has been answered now goes on.
+        cx.set_paused(false);
+    }
+
+    fn deadline(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        if conn.machine.full_jid().is_some() {
+            return self.session_is_silent(cx, conn);
+        }
+        let waited = cx.now().saturating_since(conn.heard);
+        if waited < self.limits.login_timeout {
+            // The end of a penalty.
+            cx.set_paused(false);
+            let at = conn.heard + self.limits.login_timeout;
+            return cx.set_deadline(Some(at));
+        }
+        let text = Some("The login took too long.");
+        conn.machine.abort(
+            StreamError::ConnectionTimeout,
+            text,
+            cx.out(),
+            &mut self.effects,
+        );
+        self.carry_out(cx, conn);
+    }
+
+    fn adopted(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        let at = cx.now() + self.limits.login_timeout;
+        cx.set_deadline(Some(at));
+        if let Some(binding) = conn.binding.take() {
+            self.bind(cx, *binding);
+        }
+    }
+
+    fn drain(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        self.abort(cx, conn, Abort::Shutdown);
+        self.carry_out(cx, conn);
+    }
+
+    fn closed(&mut self, shard: &mut Shard, id: ConnRef, conn: Conn, why: Closed) {
+        tracing::trace!(?id, ?why, "connection closed");
+        let msg = UserMsg::Closed { conn: id };
+        if let Some(user) = conn.user {
+            // Behind the stanzas that came before; past them only if the mailbox is full. An actor
+            // that is gone has no session left to close.
+            if let Err(SendError::Full(msg)) = shard.send(user, msg) {
+                let _ = shard.send_priority(user, msg);
+            }
+        } else if let Some(user) = conn.machine.authenticated() {
+            // A bind may be on its way: its session ends as soon as it begins.
+            let _ = shard.send_named_if_active(self.place.shard(user), &Name::from(user), msg);
+        }
+    }
+}

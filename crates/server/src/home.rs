@@ -1,0 +1,108 @@
+//! What every actor of one shard shares: the way to connections, to the journal, to the store and to
+//! other entities. One value per shard, never shared between shards.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actor::{Context, Mail, Name, Pool, SendError};
+use stdx::time::Timestamp;
+use store::Store;
+
+use crate::c2s::C2sService;
+use crate::journal::Port;
+use crate::message::UserMsg;
+use crate::options::{Limits, Options};
+use crate::place::Place;
+
+/// The surroundings of the actors of one shard.
+pub struct Home {
+    /// The way to connections.
+    pub io: net::Io<C2sService>,
+    /// Where entities live.
+    pub place: Place,
+    /// Reads; only ever used on pool threads.
+    pub store: Store,
+    /// Appends.
+    pub journal: Port,
+    /// Threads that read the store.
+    pub reads: Pool,
+    /// Threads that derive keys.
+    pub crypto: Pool,
+    /// How the node is set up.
+    pub options: Arc<Options>,
+    /// Bounds that a reload may change.
+    limits: RefCell<Rc<Limits>>,
+    /// When the node started.
+    pub started: Timestamp,
+}
+
+impl Home {
+    /// Puts the parts together.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one caller, and every part has its own type"
+    )]
+    pub fn new(
+        io: net::Io<C2sService>,
+        place: Place,
+        store: Store,
+        journal: Port,
+        reads: Pool,
+        crypto: Pool,
+        options: Arc<Options>,
+        started: Timestamp,
+    ) -> Self {
+        let limits = RefCell::new(Rc::new(options.limits.clone()));
+        Home {
+            io,
+            place,
+            store,
+            journal,
+            reads,
+            crypto,
+            options,
+            limits,
+            started,
+        }
+    }
+
+    /// The bounds in force.
+    pub fn limits(&self) -> Rc<Limits> {
+        Rc::clone(&self.limits.borrow())
+    }
+
+    /// Puts new bounds in force; what is already larger stays.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.limits.borrow_mut() = Rc::new(limits);
+    }
+
+    /// Whether a domain is one of this server's.
+    pub fn serves(&self, domain: &str) -> bool {
+        self.options.domains.iter().any(|own| own == domain)
+    }
+
+    /// Sends a message to an account of this server, wherever it lives. Without `activate`, an
+    /// account that is not loaded does not get it. A message that its mailbox has no room for comes
+    /// back.
+    pub fn send(
+        &self,
+        cx: &mut Context<'_, UserMsg>,
+        bare: &str,
+        msg: UserMsg,
+        activate: bool,
+    ) -> Option<UserMsg> {
+        let shard = self.place.shard(bare);
+        let name = Name::from(bare);
+        let sent = if activate {
+            cx.send_named(shard, &name, msg)
+        } else {
+            cx.send_named_if_active(shard, &name, msg)
+        };
+        match sent {
+            Ok(()) => None,
+            Err(SendError::Full(msg)) => Some(msg),
+            Err(SendError::Gone(_)) => None,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! One node: its shards on their threads, its pools, its journal. Starts, drains and reloads; what
+//! process it lives in is the binary's affair.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use actor::{EntityClass, Handle, Mail, Name, Pool, ShardId};
+use ring::rand::{SecureRandom, SystemRandom};
+use stdx::time::{Clock, SystemClock};
+use store::{Journal, LocalJournal, Store};
+use xmpp::sasl::Mechanism;
+use xmpp::stream::C2sConfig;
+
+use crate::admin::Admin;
+use crate::c2s::C2sService;
+use crate::home::Home;
+use crate::journal::PortActor;
+use crate::message::UserMsg;
+use crate::modules::disco;
+use crate::options::Options;
+use crate::place::Place;
+use crate::user::User;
+
+/// Threads that read the store: enough that a slow disk delays only those who wait for it.
+const READ_THREADS: usize = 8;
+/// Reads that may wait.
+const READ_QUEUE: usize = 16_384;
+/// Threads that derive keys.
+const CRYPTO_THREADS: usize = 2;
+/// Derivations that may wait; at two milliseconds each this is a few seconds.
+const CRYPTO_QUEUE: usize = 2_048;
+
+/// Why a node did not start. The operator is told what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A port is taken or not allowed, or the system has no thread to give.
+    #[error("cannot start: {0}")]
+    Io(#[from] io::Error),
+    /// The options make no node.
+    #[error("{0}")]
+    Options(String),
+}
+
+/// A running node.
+pub struct Node {
+    threads: Vec<JoinHandle<()>>,
+    network: Arc<net::Shared>,
+    addresses: Vec<SocketAddr>,
+    admin: Admin,
+    journal: Arc<dyn Journal>,
+}
+
+struct Users {
+    home: Rc<Home>,
+}
+
+impl EntityClass for Users {
+    type Msg = UserMsg;
+    type Actor = User;
+
+    fn activate(&mut self, name: &Name, _shard: ShardId) -> User {
+        User::new(Name::clone(name), Rc::clone(&self.home))
+    }
+}
+
+impl Node {
+    /// Starts a node on `store`. Without listeners it serves only [`Node::admin`].
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(
+        options: Options,
+        listeners: Vec<net::Listener>,
+        limits: net::Limits,
+        tls: Option<net::TlsConfig>,
+        store: Store,
+    ) -> Result<Node, StartError> {
+        if options.domains.is_empty() || options.shards == 0 {
+            return Err(StartError::Options(
+                "a node needs a domain and a shard".to_owned(),
+            ));
+        }
+        let clock = SystemClock::new();
+        let options = Arc::new(options);
+        let config = Arc::new(stream_config(&options, tls.is_some())?);
+        let seed = seed()?;
+        let (handle, shards) = actor::system(actor::Options {
+            shards: options.shards,
+            seed,
+        });
+        let exempt = limits.exempt.clone();
+        let mut network = net::Network::bind(listeners, options.shards, tls, limits)?;
+        let place = Place::new(store.slot_key(), options.shards);
+        let journal = journal(&store, &options)?;
+        let setup = Setup {
+            config,
+            options: Arc::clone(&options),
+            place: place.clone(),
+            store: store.clone(),
+            journal: Arc::clone(&journal),
+            reads: Pool::new("read", READ_THREADS, READ_QUEUE)?,
+            crypto: Pool::new("crypto", CRYPTO_THREADS, CRYPTO_QUEUE)?,
+            handle: handle.clone(),
+            remote: network.remote(&handle),
+            clock,
+            exempt,
+        };
+        let admin = Admin {
+            handle,
+            store,
+            place,
+            options,
+            network: Some(network.shared()),
+            clock,
+            started: clock.wall(),
+        };
+        let (addresses, shared) = (network.addresses().to_vec(), network.shared());
+        let mut threads = Vec::new();
+        for (index, shard) in shards.into_iter().enumerate() {
+            let (driver, setup) = (network.seed(index), setup.clone());
+            let run = move || setup.run(driver, shard);
+            threads.push(
+                thread::Builder::new()
+                    .name(format!("shard-{index}"))
+                    .spawn(run)?,
+            );
+        }
+        Ok(Node {
+            threads,
+            network: shared,
+            addresses,
+            admin,
+            journal,
+        })
+    }
+
+    /// The addresses that were bound, in the listeners' order.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The administrator's door.
+    pub fn admin(&self) -> Admin {
+        self.admin.clone()
+    }
+
+    /// Whether every shard is running.
+    pub fn is_ready(&self) -> bool {
+        self.threads.iter().all(|thread| !thread.is_finished())
+    }
+
+    /// Open client connections.
+    pub fn connections(&self) -> u64 {
+        self.network.connections()
+    }
+
+    /// Puts new certificates in force for connections to come.
+    pub fn set_tls(&self, tls: Option<net::TlsConfig>) {
+        self.network.set_tls(tls);
+    }
+
+    /// Stops accepting and says goodbye to every client; then stops, once they have gone or
+    /// `deadline` has passed. Everything accepted is durable afterwards.
+    pub fn drain(self, deadline: Duration) {
+        self.network.drain();
+        let clock = self.admin.clock;
+        let end = clock.now() + deadline;
+        // A first pause gives the shards time to notice and to say goodbye.
+        thread::sleep(Duration::from_millis(150));
+        while self.network.connections() > 0 && clock.now() < end {
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.network.stop();
+        for thread in self.threads {
+            // A shard that panicked has said so already.
+            let _ = thread.join();
+        }
+        drop(self.journal);
+    }
+}
+
+fn seed() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| io::Error::other("the system's random generator fails"))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn stream_config(options: &Options, has_tls: bool) -> Result<C2sConfig, StartError> {
+    let mut mechanisms = Vec::new();
+    for name in &options.mechanisms {
+        let unknown = || StartError::Options(format!("an unknown SASL mechanism: {name}"));
+        mechanisms.push(Mechanism::parse(name).ok_or_else(unknown)?);
+    }
+    let mut secret = [0; 32];
+    SystemRandom::new()
+        .fill(&mut secret)
+        .map_err(|_| io::Error::other("the system's random generator fails"))?;
+    Ok(C2sConfig {
+        domains: options.domains.clone(),
+        mechanisms,
+        has_tls,
+        require_tls: options.require_tls,
+        plain_without_tls: options.plain_without_tls,
+        registration: options.registration_enabled,
+        features: disco::caps_element(),
+        secret,
+        iterations: options.scram_iterations,
+    })
+}
+
+fn journal(store: &Store, options: &Options) -> Result<Arc<dyn Journal>, StartError> {
+    let journal = LocalJournal::start(store).map_err(|e| StartError::Options(e.to_string()))?;
+    if options.debug_commit_delay.is_zero() {
+        return Ok(Arc::new(journal));
+    }
+    let twin = store::TwinJournal::start(Arc::new(journal), store::Plan::default())?;
+    twin.switches().set_delay(options.debug_commit_delay);
+    Ok(Arc::new(twin))
+}
+
+/// What each shard's thread builds its part from.
+#[derive(Clone)]
+struct Setup {
+    config: Arc<C2sConfig>,
+    options: Arc<Options>,
+    place: Place,
+    store: Store,
+    journal: Arc<dyn Journal>,
+    reads: Pool,
+    crypto: Pool,
+    handle: Handle,
+    remote: net::RemoteIo<C2sService>,
+    clock: SystemClock,
+    exempt: Vec<net::AddressRange>,
+}
+
+impl Setup {
+    fn run(self, driver: net::DriverSeed<C2sService>, shard: actor::ShardSeed) {
+        let clock: Arc<dyn Clock> = Arc::new(self.clock);
+        let built = driver.build(shard, clock, |shard, io| self.service(shard, io));
+        match built.and_then(net::Driver::run) {
+            Ok(()) => {}
+            Err(error) => tracing::error!(%error, "a shard ended"),
+        }
+    }
+
+    fn service(self, shard: &mut actor::Shard, io: net::Io<C2sService>) -> C2sService {
+        let (port, into_port) = PortActor::new(self.journal, self.handle.clone());
+        let port = into_port(shard.spawn(port));
+        let home = Home::new(
+            io,
+            self.place.clone(),
+            self.store,
+            port,
+            self.reads,
+            self.crypto.clone(),
+            Arc::clone(&self.options),
+            self.clock.wall(),
+        );
+        shard.set_class(Users {
+            home: Rc::new(home),
+        });
+        C2sService {
+            config: self.config,
+            limits: self.options.limits.clone(),
+            options: self.options,
+            place: self.place,
+            crypto: self.crypto,
+            remote: self.remote,
+            handle: self.handle,
+            random: SystemRandom::new(),
+            scratch: xml::Scratch::default(),
+            effects: Vec::new(),
+            penalties: HashMap::new(),
+            registrations: HashMap::new(),
+            exempt: self.exempt,
+        }
+    }
+}

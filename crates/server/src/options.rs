@@ -1,0 +1,72 @@
+//! What a node is told at its start, as plain values. Owns no defaults of the configuration file:
+//! the binary does, and documents them.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How a node is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Domains that the node serves, at least one, normalised; the first is the default.
+    pub domains: Vec<String>,
+    /// Shards, each a thread; at least 1.
+    pub shards: u16,
+    /// Whether an authenticated socket moves to the shard where its user is at home.
+    pub hand_over: bool,
+    /// SASL mechanisms, strongest first, by their registered names.
+    pub mechanisms: Vec<String>,
+    /// Whether a client must start TLS before it may log in.
+    pub require_tls: bool,
+    /// Whether PLAIN is offered without TLS.
+    pub plain_without_tls: bool,
+    /// Iterations of new SCRAM keys (RFC 7677 asks for at least 4,096).
+    pub scram_iterations: u32,
+    /// Whether new accounts may be made in-band (XEP-0077).
+    pub registration_enabled: bool,
+    /// Registrations that one address may make in an hour.
+    pub registrations_per_hour: u32,
+    /// Bounds that may change while the node runs.
+    pub limits: Limits,
+    /// Addresses that pacing by address leaves alone, as networks in CIDR notation.
+    pub exempt_addresses: Vec<String>,
+    /// Time between a commit's arrival and its execution, for tests of the barrier.
+    pub debug_commit_delay: Duration,
+    /// Time that each read of the store takes longer, for tests of isolation.
+    pub debug_read_delay: Duration,
+    /// Whether a message with the body of [`crate::user::PANIC_HOOK`] to oneself panics, for tests.
+    pub debug_panic_hook: bool,
+}
+
+/// One listening socket of every shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Address and port.
+    pub addr: SocketAddr,
+    /// Whether TLS starts with the first byte (XEP-0368).
+    pub direct_tls: bool,
+}
+
+/// Bounds of one node; each says what happens at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one stanza; more ends the stream with `policy-violation`.
+    pub stanza_bytes_max: u32,
+    /// Sessions of one account; one more is refused with `resource-constraint`.
+    pub sessions_per_user: u32,
+    /// Contacts of one roster; one more is refused with `resource-constraint`.
+    pub roster_items_max: u32,
+    /// Messages that wait for an absent user; one more is refused with `resource-constraint`.
+    pub offline_messages_max: u32,
+    /// Their bytes.
+    pub offline_bytes_max: u64,
+    /// Bytes of one element of private storage (XEP-0049).
+    pub private_bytes_max: u32,
+    /// Bytes of one vCard (XEP-0054).
+    pub vcard_bytes_max: u32,
+    /// Time to authenticate and bind; then the stream ends with `connection-timeout`.
+    pub login_timeout: Duration,
+    /// Silence after which the server pings a client (XEP-0199).
+    pub idle_ping: Duration,
+    /// Time to answer that ping; then the stream ends with `connection-timeout`.
+    pub ping_timeout: Duration,
+}

@@ -1,0 +1,147 @@
+//! An administrator's commands to one account, and its end by whatever hand.
+
+use actor::{Context, Reply};
+use net::ConnRef;
+use store::{Account, Record};
+
+use super::outbound::Destination;
+use super::{Effect, Phase, User};
+use crate::admin::{AdminAnswer, AdminCommand};
+use crate::c2s::{Abort, Control};
+use crate::message::{Delivery, UserMsg};
+use crate::modules::roster;
+
+impl User {
+    pub(super) fn administer(
+        &mut self,
+        command: AdminCommand,
+        reply: Reply<AdminAnswer>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let answer = match (self.phase, command) {
+            (Phase::Loading | Phase::Unreadable, _) => AdminAnswer::Unavailable,
+            (Phase::Registered, AdminCommand::Create(_)) => AdminAnswer::Exists,
+            (Phase::Absent, AdminCommand::Create(account)) => self.create(account),
+            (Phase::Absent, _) => AdminAnswer::Absent,
+            (Phase::Registered, AdminCommand::Remove) => {
+                self.remove_account(cx);
+                AdminAnswer::Done
+            }
+            (Phase::Registered, AdminCommand::SetKeys(scram)) => {
+                self.put_account(scram, self.is_locked);
+                self.end_all_sessions(Abort::CredentialsChanged, cx);
+                AdminAnswer::Done
+            }
+            (Phase::Registered, AdminCommand::Lock { locked, scram }) => {
+                self.lock(locked, scram, cx)
+            }
+            (Phase::Registered, AdminCommand::Kick) => {
+                self.end_all_sessions(Abort::Kicked, cx);
+                self.watch_idleness(cx);
+                AdminAnswer::Done
+            }
+        };
+        self.emit(Effect::Answer(reply, answer), cx);
+    }
+
+    fn create(&mut self, account: Account) -> AdminAnswer {
+        self.created = account.created;
+        self.record(Record::AccountPut {
+            user: self.name.to_string(),
+            account: account.clone(),
+        });
+        self.phase = Phase::Registered;
+        self.inbox = super::Inbox::new(&store::LogHead::default());
+        self.login.keep(account);
+        AdminAnswer::Done
+    }
+
+    fn lock(
+        &mut self,
+        locked: bool,
+        scram: Vec<store::ScramKeys>,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> AdminAnswer {
+        self.put_account(scram, locked);
+        if locked {
+            self.end_all_sessions(Abort::Locked, cx);
+            self.watch_idleness(cx);
+        }
+        AdminAnswer::Done
+    }
+
+    /// Stores the account with these keys; who logs in next reads them from the store's answer.
+    pub(crate) fn put_account(&mut self, scram: Vec<store::ScramKeys>, locked: bool) {
+        let account = Account {
+            created: self.created,
+            locked,
+            scram,
+        };
+        self.is_locked = locked;
+        self.login.keep(account.clone());
+        self.record(Record::AccountPut {
+            user: self.name.to_string(),
+            account,
+        });
+    }
+
+    /// The account and all that belongs to it goes. Contacts learn that the subscriptions ended.
+    pub(crate) fn remove_account(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.record(Record::AccountRemove {
+            user: self.name.to_string(),
+        });
+        let contacts: Vec<_> = self.roster.iter().map(|item| item.to_item()).collect();
+        for item in &contacts {
+            roster::part_from(self, item, cx);
+        }
+        self.roster = super::Roster::default();
+        self.end_all_sessions(Abort::AccountRemoved, cx);
+        self.phase = Phase::Absent;
+        self.login = super::Login::default();
+        self.watch_idleness(cx);
+    }
+
+    /// Ends every session but one.
+    pub(crate) fn end_sessions_except(
+        &mut self,
+        kept: Option<ConnRef>,
+        abort: Abort,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let others: Vec<ConnRef> = self
+            .sessions
+            .iter()
+            .map(|session| session.conn)
+            .filter(|conn| Some(*conn) != kept)
+            .collect();
+        for conn in others {
+            if let Some(at) = self
+                .sessions
+                .iter()
+                .position(|session| session.conn == conn)
+            {
+                self.end_session(at, cx);
+                self.emit(Effect::Control(conn, Control::Abort(abort)), cx);
+            }
+        }
+    }
+}
+
+impl User {
+    /// Sends to a contact wherever it is; to another domain nothing can go yet.
+    pub(crate) fn send_to_contact(
+        &mut self,
+        to: &str,
+        delivery: Delivery,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if self.destination(to) == Destination::Local {
+            self.forward(to, delivery, true, cx);
+        }
+    }
+
+    /// Sends the presence of every available session to a contact who may see it again.
+    pub(crate) fn show_to(&mut self, contact: &str, cx: &mut Context<'_, UserMsg>) {
+        self.send_own_presence(contact, None, cx);
+    }
+}
