@@ -1,26 +1,65 @@
-//! Bounds of the runtime and what happens at them.
+//! Bounds of the runtime, and what happens when one is reached.
 
 use std::time::Duration;
 
 /// Messages that wait in one mailbox; one more comes back to its sender.
 pub const MAILBOX_MAX: usize = 1_024;
 
-/// Messages in a mailbox's priority lane beyond answers that room was reserved for.
-pub const PRIORITY_MAX: usize = 4_096;
+/// Messages in a mailbox's priority lane that others sent there; one more comes back. Timers,
+/// answers and signals have their own bounds below and always find room.
+pub const PRIORITY_MAX: usize = 256;
 
-/// Batches from other shards and threads that wait for one shard; one more is refused.
+/// Questions and blocking jobs of one actor that wait for their result. An actor that exceeds it
+/// ends with [`crate::Reason::Limit`]; a blocking job is refused instead.
+pub const ASKS_MAX: usize = 4_096;
+
+/// Timers of one actor. An actor that exceeds it ends with [`crate::Reason::Limit`].
+pub const TIMERS_MAX: usize = 4_096;
+
+/// Links and monitors of one actor. An actor that exceeds it ends with [`crate::Reason::Limit`].
+pub const RELATIONS_MAX: usize = 65_536;
+
+/// Actors of one message type on one shard; one more is not started, and its address is dead.
+pub const ACTORS_MAX: usize = 8_388_608;
+
+/// Message types on one shard.
+pub const REALMS_MAX: usize = 4_096;
+
+/// Batches from other shards and threads that wait for one shard. A shard keeps what does not fit
+/// (see [`OUTGOING_MAX`]), other threads get it back.
 pub const INBOX_BATCHES_MAX: usize = 4_096;
 
+/// Messages in those batches.
+pub const INBOX_MESSAGES_MAX: usize = 262_144;
+
 /// Messages for one other shard that are collected before they are handed over within a turn.
-pub const BATCH_MAX: usize = 1_024;
+pub const BATCH_MAX: usize = 256;
+
+/// Messages of one type that wait for room at one other shard; one more comes back to its sender.
+pub const OUTGOING_MAX: usize = 8_192;
 
 /// Cost that one actor may spend before the next in the run queue has its turn. A message costs 1.
 pub const ACTOR_BUDGET: u32 = 64;
 
+/// Time after which an actor's run ends even if its budget is not used up.
+pub const ACTOR_SLICE: Duration = Duration::from_micros(250);
+
+/// Messages between two looks at the clock within one run.
+pub const CLOCK_INTERVAL: u32 = 16;
+
 /// Cost that one turn may spend before the driver looks after its sockets again.
 pub const TURN_BUDGET: u32 = 4_096;
 
-/// Crashes of one name within [`CRASH_WINDOW`] after which it is quarantined.
+/// Time after which a turn ends even if its budget is not used up.
+pub const TURN_SLICE: Duration = Duration::from_millis(1);
+
+/// Members of a group that one publication reaches before others have their turn.
+pub const PUBLISH_SLICE: usize = 256;
+
+/// Publications under way on one shard; one more comes back.
+pub const PUBLICATIONS_MAX: usize = 1_024;
+
+/// Crashes of one name within [`CRASH_WINDOW`] that are forgiven; one more is quarantined.
 pub const CRASHES_MAX: u32 = 5;
 
 /// See [`CRASHES_MAX`].
@@ -29,5 +68,20 @@ pub const CRASH_WINDOW: Duration = Duration::from_secs(60);
 /// How long a name that crashed too often is left alone.
 pub const QUARANTINE: Duration = Duration::from_secs(30);
 
-/// Names whose crashes are remembered at a time.
+/// Names whose crashes are remembered at a time; beyond it the oldest record is forgotten.
 pub const CRASHES_REMEMBERED: usize = 1_024;
+
+/// Messages that one visit of a blocking actor to its pool handles.
+pub const BLOCKING_BATCH: usize = 16;
+
+/// How long a blocking actor waits before it tries a full pool again.
+pub const BLOCKING_RETRY: Duration = Duration::from_millis(5);
+
+/// How often a shard publishes its statistics.
+pub const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The window over which the busiest actors are found.
+pub const TOP_WINDOW: Duration = Duration::from_secs(1);
+
+/// Actors in each list of the busiest.
+pub const TOP: usize = 8;

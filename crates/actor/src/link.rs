@@ -1,44 +1,62 @@
-//! The ways between shards, and from other threads to shards: bounded queues of batches. Nobody
-//! waits: what does not fit comes back.
+//! The ways between shards, and from other threads to shards: bounded queues of batches.
+//!
+//! Owns the inboxes, the wake-up protocol and what every thread may see of a shard. Nobody waits:
+//! what does not fit comes back. Deliberately not here: what a batch holds.
 
-use std::any::{Any, TypeId};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
-use stdx::slab::Key;
+use telemetry::SharedStats;
 
 use crate::core::Core;
-use crate::limits::INBOX_BATCHES_MAX;
+use crate::limits::{INBOX_BATCHES_MAX, INBOX_MESSAGES_MAX};
+use crate::stats::Report;
 use crate::traits::Waker;
-use crate::types::{AskError, Name, ShardId};
+use crate::types::ShardId;
 
-/// Something on its way to another shard.
-pub(crate) enum Envelope {
-    Msg {
-        key: Key,
-        priority: bool,
-        payload: Box<dyn Any + Send>,
-    },
-    Named {
-        class: TypeId,
-        name: Name,
-        payload: Box<dyn Any + Send>,
-        activate: bool,
-    },
-    Answer {
-        ask: u64,
-        payload: Result<Box<dyn Any + Send>, AskError>,
-    },
-    Call(Box<dyn FnOnce(&mut Core) + Send>),
+/// Something to be done on another shard.
+pub(crate) type Call = Box<dyn FnOnce(&mut Core) + Send>;
+
+/// Messages of one type on their way to one shard.
+pub(crate) trait Batch: Send {
+    fn len(&self) -> usize;
+    fn deliver(self: Box<Self>, core: &mut Core);
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+pub(crate) enum Parcel {
+    Batch(Box<dyn Batch>),
+    Calls(Vec<Call>),
+    Call(Call),
+}
+
+impl Parcel {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Parcel::Batch(batch) => batch.len(),
+            Parcel::Calls(calls) => calls.len(),
+            Parcel::Call(_) => 1,
+        }
+    }
 }
 
 pub(crate) struct Inbox {
-    queue: ArrayQueue<Vec<Envelope>>,
+    queue: ArrayQueue<Parcel>,
+    /// Messages in the queue, for [`INBOX_MESSAGES_MAX`].
+    messages: AtomicUsize,
+    /// Answers that found the queue full. Each has room reserved by the question it answers, so that
+    /// their number is bounded by [`crate::limits::ASKS_MAX`]; they are never refused. The lock is
+    /// taken only when the queue is full.
+    overflow: Mutex<Vec<Call>>,
+    has_overflow: AtomicBool,
     sleeps: AtomicBool,
+    closed: AtomicBool,
+    shutdown: AtomicBool,
     waker: OnceLock<Arc<dyn Waker>>,
-    pub(crate) actors: AtomicU64,
-    pub(crate) handled: AtomicU64,
+    pub(crate) stats: SharedStats,
+    pub(crate) report: Mutex<Option<Arc<Report>>>,
 }
 
 /// The inboxes of every shard of a system.
@@ -50,10 +68,15 @@ impl Links {
     pub(crate) fn new(shards: u16) -> Self {
         let inbox = |_| Inbox {
             queue: ArrayQueue::new(INBOX_BATCHES_MAX),
+            messages: AtomicUsize::new(0),
+            overflow: Mutex::new(Vec::new()),
+            has_overflow: AtomicBool::new(false),
             sleeps: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            shutdown: AtomicBool::new(false),
             waker: OnceLock::new(),
-            actors: AtomicU64::new(0),
-            handled: AtomicU64::new(0),
+            stats: SharedStats::new(),
+            report: Mutex::new(None),
         };
         Links {
             inboxes: (0..shards).map(inbox).collect(),
@@ -64,43 +87,132 @@ impl Links {
         self.inboxes.len() as u16
     }
 
-    pub(crate) fn inbox(&self, shard: ShardId) -> &Inbox {
-        &self.inboxes[usize::from(shard.index())]
+    pub(crate) fn inbox(&self, shard: ShardId) -> Option<&Inbox> {
+        self.inboxes.get(usize::from(shard.index()))
     }
 
-    pub(crate) fn push(&self, shard: ShardId, batch: Vec<Envelope>) -> Result<(), Vec<Envelope>> {
-        let inbox = self.inbox(shard);
-        inbox.queue.push(batch)?;
-        if inbox.sleeps.swap(false, Ordering::SeqCst) {
-            if let Some(waker) = inbox.waker.get() {
-                waker.wake();
-            }
+    /// Hands a parcel over, or back if there is no room. What is sent to a shard that has shut down
+    /// is dropped.
+    pub(crate) fn push(&self, shard: ShardId, parcel: Parcel) -> Result<(), Parcel> {
+        match self.inbox(shard) {
+            Some(inbox) => inbox.push(parcel),
+            None => Err(parcel),
         }
-        Ok(())
+    }
+
+    /// Hands an answer over for which room is reserved.
+    pub(crate) fn push_reserved(&self, shard: ShardId, call: Call) {
+        let Some(inbox) = self.inbox(shard) else {
+            return;
+        };
+        if let Err(Parcel::Call(call)) = inbox.push(Parcel::Call(call)) {
+            let mut overflow = inbox
+                .overflow
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            overflow.push(call);
+            inbox.has_overflow.store(true, Ordering::SeqCst);
+            drop(overflow);
+            inbox.wake();
+        }
+    }
+
+    /// Asks every shard to shut down.
+    pub(crate) fn shut_down(&self) {
+        for inbox in &self.inboxes {
+            inbox.shutdown.store(true, Ordering::SeqCst);
+            inbox.wake();
+        }
     }
 }
 
 impl Inbox {
+    /// Whether a batch of `messages` would be taken now.
+    pub(crate) fn has_room(&self, messages: usize) -> bool {
+        !self.queue.is_full()
+            && self.messages.load(Ordering::Relaxed) + messages <= INBOX_MESSAGES_MAX
+    }
+
+    fn push(&self, parcel: Parcel) -> Result<(), Parcel> {
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let messages = parcel.len();
+        if self.messages.fetch_add(messages, Ordering::Relaxed) + messages > INBOX_MESSAGES_MAX {
+            self.messages.fetch_sub(messages, Ordering::Relaxed);
+            return Err(parcel);
+        }
+        if let Err(parcel) = self.queue.push(parcel) {
+            self.messages.fetch_sub(messages, Ordering::Relaxed);
+            return Err(parcel);
+        }
+        self.wake();
+        Ok(())
+    }
+
+    /// Wakes the shard if it sleeps. The fence pairs with the one in `fall_asleep`: either the
+    /// shard sees what was pushed before, or this sees that it sleeps.
+    fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleeps.load(Ordering::Relaxed)
+            && self.sleeps.swap(false, Ordering::SeqCst)
+            && let Some(waker) = self.waker.get()
+        {
+            waker.wake();
+        }
+    }
+
     pub(crate) fn set_waker(&self, waker: Arc<dyn Waker>) {
         // A shard is built once; a second waker would have no sleeper.
         let _ = self.waker.set(waker);
     }
 
-    pub(crate) fn pop(&self) -> Option<Vec<Envelope>> {
-        self.queue.pop()
+    pub(crate) fn pop(&self) -> Option<Parcel> {
+        let parcel = self.queue.pop()?;
+        self.messages.fetch_sub(parcel.len(), Ordering::Relaxed);
+        Some(parcel)
+    }
+
+    pub(crate) fn take_overflow(&self) -> Vec<Call> {
+        if !self.has_overflow.swap(false, Ordering::SeqCst) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *self.overflow.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Messages not yet taken.
+    pub(crate) fn waiting(&self) -> usize {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    fn has_work(&self) -> bool {
+        !self.queue.is_empty() || self.has_overflow.load(Ordering::SeqCst)
     }
 
     /// Announces that the shard is about to sleep; false if something has come meanwhile.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.sleeps.store(true, Ordering::SeqCst);
-        if self.queue.is_empty() {
+        fence(Ordering::SeqCst);
+        if !self.has_work() {
             return true;
         }
-        self.sleeps.store(false, Ordering::SeqCst);
+        self.wake_up();
         false
     }
 
     pub(crate) fn wake_up(&self) {
         self.sleeps.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_shutdown_requested(&self) -> bool {
+        self.shutdown.load(Ordering::Relaxed)
+    }
+
+    /// From now on, what is sent here is dropped.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        // Dropping a parcel may answer questions, which pushes; those are dropped in turn.
+        while self.pop().is_some() {}
+        drop(self.take_overflow());
     }
 }

@@ -1,18 +1,29 @@
-//! Threads for work that blocks or takes long: store reads, key derivation. A shard hands a job over
-//! and goes on; the result comes back as a message. The queue is bounded and refuses at once.
+//! Threads for work that blocks or takes long: store reads, key derivation.
+//!
+//! Owns the threads and their bounded queue, which refuses at once when it is full. Deliberately not
+//! here: how the result gets back (see [`crate::Context::blocking`]).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::{fmt, io, thread};
 
-type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// The queue has no room for another job.
+/// There is no room for another job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolFull;
 
+impl fmt::Display for PoolFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("too many blocking jobs are waiting")
+    }
+}
+
+impl std::error::Error for PoolFull {}
+
 /// A pool of named threads. Its threads end when the last clone is gone and the queue is done.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Pool(Option<SyncSender<Job>>);
 
 impl Pool {
@@ -20,7 +31,7 @@ impl Pool {
     ///
     /// # Errors
     /// The operating system's, if it gives no thread.
-    pub fn new(name: &str, threads: usize, queue_max: usize) -> std::io::Result<Pool> {
+    pub fn new(name: &str, threads: usize, queue_max: usize) -> io::Result<Pool> {
         let (sender, receiver) = sync_channel::<Job>(queue_max);
         let receiver = Arc::new(Mutex::new(receiver));
         for number in 0..threads {
@@ -37,20 +48,23 @@ impl Pool {
         Pool(None)
     }
 
-    /// Hands a job over.
+    /// Hands a job over. A panic of the job stays with it.
     ///
     /// # Errors
     /// [`PoolFull`]; the job did not run and will not.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), PoolFull> {
-        match &self.0 {
-            None => {
-                job();
-                Ok(())
-            }
-            Some(sender) => sender.try_send(Box::new(job)).map_err(|error| match error {
-                TrySendError::Full(_) | TrySendError::Disconnected(_) => PoolFull,
-            }),
-        }
+        self.offer(Box::new(job)).map_err(|_| PoolFull)
+    }
+
+    /// Hands a job over, or gives it back.
+    pub(crate) fn offer(&self, job: Job) -> Result<(), Job> {
+        let Some(sender) = &self.0 else {
+            run_one(job);
+            return Ok(());
+        };
+        sender.try_send(job).map_err(|error| match error {
+            TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
+        })
     }
 }
 
@@ -61,7 +75,14 @@ fn work(receiver: &Mutex<Receiver<Job>>) {
             Err(_) => return,
         };
         let Ok(job) = job else { return };
-        // A job that panics takes its question with it; the thread goes on with the next.
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+        run_one(job);
+    }
+}
+
+/// A job that panics takes its question with it, which tells the asker; the thread goes on.
+fn run_one(job: Job) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
+        // The payload may panic when dropped.
+        let _ = catch_unwind(AssertUnwindSafe(move || drop(panic)));
     }
 }

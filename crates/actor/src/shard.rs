@@ -1,17 +1,29 @@
-//! The loop of a shard, one turn at a time, for a driver that owns the thread:
-//! poll, hand events over, [`Shard::turn`], write what came of it.
+//! The loop of a shard, one turn at a time, for a driver that owns the thread.
+//!
+//! Owns the order of a turn and the protocol around sleeping. Deliberately not here: polls and
+//! threads.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::any::type_name;
 use std::sync::Arc;
+use std::time::Duration;
 
-use stdx::slab::Key;
 use stdx::time::{Clock, Moment};
+use telemetry::Counter;
 
-use crate::core::{AnyActor, Core, Counters, Ending, Mail};
-use crate::limits::{ACTOR_BUDGET, TURN_BUDGET};
-use crate::link::Links;
+use crate::blocking;
+use crate::core::{Core, Mail, Timer};
+use crate::limits::{INBOX_BATCHES_MAX, TURN_BUDGET, TURN_SLICE};
+use crate::link::{Inbox, Links, Parcel};
+use crate::stats::Stage;
+use crate::supervisor::SupervisorMsg;
 use crate::traits::{EntityClass, Waker};
-use crate::types::{Reason, ShardId, Signal};
+use crate::types::{Alarm, AskError, Reason, ShardId};
+
+/// How soon a shard looks again whether a full inbox of another has room.
+const BLOCKED_RETRY: Duration = Duration::from_millis(1);
+
+/// How often `shut_down` goes over the actors again because a last handler started new ones.
+const SHUTDOWN_PASSES: usize = 8;
 
 /// What is left after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +49,12 @@ impl ShardSeed {
 
     /// Builds the shard on the thread that will run it.
     pub fn build(self, clock: Arc<dyn Clock>, waker: Arc<dyn Waker>) -> Shard {
-        self.links.inbox(self.id).set_waker(waker);
+        if let Some(inbox) = self.links.inbox(self.id) {
+            inbox.set_waker(waker);
+        }
         Shard {
             core: Core::new(self.id, clock, self.seed, self.links),
+            received: Vec::new(),
         }
     }
 }
@@ -47,6 +62,8 @@ impl ShardSeed {
 /// A shard on its thread.
 pub struct Shard {
     core: Core,
+    /// Timers that are due, kept to reuse its memory.
+    received: Vec<Timer>,
 }
 
 impl Mail for Shard {
@@ -61,6 +78,18 @@ impl Shard {
         self.core.set_class(class);
     }
 
+    /// Sets the mailbox bound of all actors of this shard that take `M`; without it,
+    /// [`crate::limits::MAILBOX_MAX`].
+    pub fn set_mailbox_max<M: Send + 'static>(&mut self, max: usize) {
+        let (_, realm) = self.core.realm::<M>();
+        realm.mailbox_max = max;
+    }
+
+    /// Says who hears of crashes, quarantines and supervisors that give up.
+    pub fn set_observer(&mut self, observer: impl FnMut(&Alarm) + 'static) {
+        self.core.observer = Some(Box::new(observer));
+    }
+
     /// Which shard it is.
     pub fn id(&self) -> ShardId {
         self.core.id
@@ -68,164 +97,157 @@ impl Shard {
 
     /// The number of actors.
     pub fn actors(&self) -> usize {
-        self.core.entries.len()
+        self.core.alive as usize
     }
 
-    /// Counters since the start.
-    pub fn counters(&self) -> Counters {
-        self.core.counters
+    /// Events of this shard counted so far.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.core.stats.get(counter)
+    }
+
+    /// Whether [`crate::Handle::shut_down`] was called. The driver then stops accepting, lets the
+    /// actors finish for as long as it likes, and calls [`Shard::shut_down`].
+    pub fn is_shutdown_requested(&self) -> bool {
+        self.inbox().is_some_and(Inbox::is_shutdown_requested)
+    }
+
+    /// Counts what the driver spent its time on.
+    pub fn note_time(&mut self, stage: Stage, time: Duration) {
+        self.core.note_time(stage, time);
+    }
+
+    fn inbox(&self) -> Option<&Inbox> {
+        self.core.links.inbox(self.core.id)
     }
 
     /// Takes note of the time; called by the driver after its poll, before it hands events over.
     pub fn begin(&mut self) {
-        self.core.now = self.core.clock.now();
-        self.core.links.inbox(self.core.id).wake_up();
+        self.core.tick();
+        if let Some(inbox) = self.inbox() {
+            inbox.wake_up();
+        }
     }
 
-    /// One turn: mail from other shards, timers, then actors until the budget is used up.
+    /// One turn: mail from other shards, timers, publications, then actors until the budget is used
+    /// up, and at last everything for other shards is handed over.
+    ///
+    /// If the turn has no `more`, other threads call the [`Waker`] as soon as they send something.
     pub fn turn(&mut self) -> Turn {
         self.begin();
+        self.core.stats.count(Counter::ActorTurns);
         self.receive();
         self.fire_timers();
-        let mut left = TURN_BUDGET;
-        while left > 0 {
-            let Some(key) = self.core.run.pop_front() else {
-                break;
-            };
-            left = left.saturating_sub(self.core.run_actor(key));
-        }
+        self.core.step_publications();
+        self.run_actors();
         let is_blocked = self.core.flush_outgoing();
-        self.core.publish_counts();
-        let idle = self.core.run.is_empty() && !is_blocked;
-        let more = !idle || !self.core.links.inbox(self.core.id).fall_asleep();
+        self.core.report_if_due();
+        let is_idle = self.core.run.is_empty() && self.core.publications.is_empty();
+        let more = !is_idle || !self.inbox().is_none_or(Inbox::fall_asleep);
+        let retry = is_blocked.then(|| self.core.now + BLOCKED_RETRY);
+        let next_deadline = [
+            self.core.timers.next_deadline(),
+            self.core.next_report(),
+            retry,
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         Turn {
             more,
-            next_deadline: self.core.timers.next_deadline(),
+            next_deadline,
         }
     }
 
-    fn receive(&mut self) {
-        // At most what was there at the begin: a busy sender cannot keep the turn going.
-        for _ in 0..crate::limits::INBOX_BATCHES_MAX {
-            let Some(batch) = self.core.links.inbox(self.core.id).pop() else {
+    fn run_actors(&mut self) {
+        let (began, mut left) = (self.core.now, TURN_BUDGET);
+        while left > 0 {
+            let Some((realm, key)) = self.core.run.pop_front() else {
                 break;
             };
-            for envelope in batch {
-                self.core.receive(envelope);
+            let Some(ops) = self.core.ops(realm) else {
+                continue;
+            };
+            left = left.saturating_sub((ops.run)(&mut self.core, realm, key));
+            if self.core.now.saturating_since(began) >= TURN_SLICE {
+                break;
+            }
+        }
+    }
+
+    /// Takes what other threads sent.
+    fn receive(&mut self) {
+        let links = Arc::clone(&self.core.links);
+        let Some(inbox) = links.inbox(self.core.id) else {
+            return;
+        };
+        for call in inbox.take_overflow() {
+            call(&mut self.core);
+        }
+        // At most one inbox full: a busy sender cannot keep the turn going.
+        for _ in 0..INBOX_BATCHES_MAX {
+            match inbox.pop() {
+                Some(Parcel::Batch(batch)) => batch.deliver(&mut self.core),
+                Some(Parcel::Calls(calls)) => {
+                    for call in calls {
+                        call(&mut self.core);
+                    }
+                }
+                Some(Parcel::Call(call)) => call(&mut self.core),
+                None => break,
             }
         }
     }
 
     fn fire_timers(&mut self) {
-        let now = self.core.now;
-        let mut due = Vec::new();
-        self.core.timers.advance(now, &mut |timer| due.push(timer));
-        for timer in due {
-            self.core.fire(timer);
+        let due = &mut self.received;
+        self.core
+            .timers
+            .advance(self.core.now, &mut |timer| due.push(timer));
+        for timer in std::mem::take(due) {
+            match timer {
+                Timer::Msg { realm, key, node } => {
+                    if let Some(ops) = self.core.ops(realm) {
+                        (ops.fire)(&mut self.core, realm, key, node);
+                    }
+                }
+                Timer::Ask(key) => self.core.resolve(key, Err(AskError::Timeout)),
+                Timer::Retry { realm, key } => {
+                    if let Some(ops) = self.core.ops(realm) {
+                        (ops.resume)(&mut self.core, realm, key, blocking::retry());
+                    }
+                }
+            }
         }
     }
 
-    /// Ends every actor, in the order of their start, with [`Reason::Shutdown`].
+    /// Ends every actor with [`Reason::Shutdown`], supervisors with their children first, hands over
+    /// what they sent to other shards, and closes the inbox: what comes later is dropped.
     pub fn shut_down(&mut self) {
-        for key in self.core.entries.keys() {
-            self.core.end_soon(key, Ending::Shutdown);
-        }
-        while let Some(key) = self.core.run.pop_front() {
-            self.core.run_actor(key);
+        self.core.tick();
+        let supervisors = type_name::<SupervisorMsg>();
+        for _ in 0..SHUTDOWN_PASSES {
+            let mut realms: Vec<u16> = (0..self.core.realms.len() as u16).collect();
+            realms.sort_by_key(|id| {
+                self.core
+                    .ops(*id)
+                    .is_none_or(|ops| (ops.takes)() != supervisors)
+            });
+            for id in realms {
+                let Some(ops) = self.core.ops(id) else {
+                    continue;
+                };
+                for key in (ops.keys)(&mut self.core, id) {
+                    (ops.terminate)(&mut self.core, id, key, Reason::Shutdown);
+                }
+            }
+            if self.core.alive == 0 {
+                break;
+            }
         }
         self.core.flush_outgoing();
-    }
-}
-
-impl Core {
-    /// Runs an actor for its budget and returns what it spent.
-    fn run_actor(&mut self, key: Key) -> u32 {
-        let Some(entry) = self.entries.get_mut(key) else {
-            return 0;
-        };
-        entry.is_queued = false;
-        self.spent = 0;
-        self.with_actor(key, |actor, core| {
-            core.hear_signals(actor, key);
-            while core.spent < ACTOR_BUDGET && core.is_alive(key) && actor.run_one(core, key) {
-                core.spent += 1;
-                core.counters.handled += 1;
-            }
-        });
-        if let Some(entry) = self.entries.get(key) {
-            if entry.mailbox.is_ready(entry.is_held) {
-                self.enqueue(key);
-            }
+        self.core.report();
+        if let Some(inbox) = self.inbox() {
+            inbox.close();
         }
-        self.spent.max(1)
-    }
-
-    fn is_alive(&self, key: Key) -> bool {
-        self.entries
-            .get(key)
-            .is_some_and(|entry| entry.ending == Ending::No)
-    }
-
-    fn hear_signals(&mut self, actor: &mut dyn AnyActor, key: Key) {
-        loop {
-            let Some(entry) = self.entries.get_mut(key) else {
-                return;
-            };
-            let Some(extra) = &mut entry.extra else {
-                return;
-            };
-            let Some(signal) = extra.signals.pop_front() else {
-                return;
-            };
-            if let Signal::Exit { reason, .. } = &signal {
-                if !extra.traps_exits {
-                    if reason.is_crash() {
-                        entry.ending = Ending::Killed;
-                        return;
-                    }
-                    continue;
-                }
-            }
-            actor.signal(signal, self, key);
-        }
-    }
-
-    /// Runs `f` with the actor taken out of its slot, so that it may do anything to the shard, and
-    /// ends it if it panicked or wants to end.
-    pub(crate) fn with_actor(&mut self, key: Key, f: impl FnOnce(&mut dyn AnyActor, &mut Core)) {
-        let Some(mut actor) = self
-            .entries
-            .get_mut(key)
-            .and_then(|entry| entry.actor.take())
-        else {
-            return;
-        };
-        let run = catch_unwind(AssertUnwindSafe(|| f(&mut *actor, self)));
-        let reason = match run {
-            Err(panic) => {
-                self.counters.panics += 1;
-                Reason::of_panic(&*panic)
-            }
-            Ok(()) => match self.entries.get(key).map(|entry| entry.ending) {
-                None => return,
-                Some(Ending::No) => {
-                    if let Some(entry) = self.entries.get_mut(key) {
-                        entry.actor = Some(actor);
-                    }
-                    return;
-                }
-                Some(Ending::Normal) => Reason::Normal,
-                Some(Ending::Killed) => Reason::Killed,
-                Some(Ending::Shutdown) => Reason::Shutdown,
-            },
-        };
-        let last = catch_unwind(AssertUnwindSafe(|| {
-            actor.stopped(&reason, self, key);
-            drop(actor);
-        }));
-        if last.is_err() {
-            self.counters.panics += 1;
-        }
-        self.remove(key, &reason);
     }
 }

@@ -1,14 +1,21 @@
 //! The shards of one process and the handle that other threads reach them by.
+//!
+//! Owns the making of a system and every entrance from outside. Deliberately not here: threads; see
+//! [`crate::threads`] for shards without sockets.
 
-use std::any::{Any, TypeId};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::sync_channel;
+use std::fmt;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use telemetry::{Gauge, Snapshot};
+
 use crate::ask::Reply;
-use crate::link::{Envelope, Links};
+use crate::core::Core;
+use crate::link::{Links, Parcel};
+use crate::realm::{BatchOf, Envelope, Target};
 use crate::shard::ShardSeed;
+use crate::stats::Report;
 use crate::types::{Addr, AskError, Name, SendError, ShardId};
 
 /// How a system is made.
@@ -16,11 +23,14 @@ use crate::types::{Addr, AskError, Name, SendError, ShardId};
 pub struct Options {
     /// Shards, at least one.
     pub shards: u16,
-    /// Seed of the shards' randomness.
+    /// Seed of the shards' randomness, and of the keys of their hash tables: secret in production.
     pub seed: u64,
 }
 
 /// Makes the shards, each to be built on its own thread, and the handle to them.
+///
+/// # Panics
+/// With no shard at all.
 pub fn system(options: Options) -> (Handle, Vec<ShardSeed>) {
     assert!(options.shards > 0, "a system has at least one shard");
     let links = Arc::new(Links::new(options.shards));
@@ -30,7 +40,7 @@ pub fn system(options: Options) -> (Handle, Vec<ShardSeed>) {
         seed: options.seed.wrapping_add(u64::from(index)),
     });
     let seeds = seeds.collect();
-    (Handle { links }, seeds)
+    (Handle::new(links), seeds)
 }
 
 /// What other threads send with. Never blocks, except where its name says so.
@@ -39,24 +49,41 @@ pub struct Handle {
     links: Arc<Links>,
 }
 
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle to {} shards", self.shards())
+    }
+}
+
 impl Handle {
+    pub(crate) fn new(links: Arc<Links>) -> Self {
+        Handle { links }
+    }
+
     /// The number of shards.
     pub fn shards(&self) -> u16 {
         self.links.shards()
     }
 
-    /// Sends to an actor, into the priority lane.
+    /// Sends to an actor. Whether its mailbox took it shows in counters alone. For a result that
+    /// must arrive, give the thread a [`Reply`] made by [`crate::Context::expect`] instead.
     ///
     /// # Errors
     /// The message, if the way to the shard is full.
     pub fn send<M: Send + 'static>(&self, to: Addr<M>, msg: M) -> Result<(), SendError<M>> {
-        let id = to.id();
-        let envelope = Envelope::Msg {
-            key: id.key,
-            priority: true,
-            payload: Box::new(msg),
-        };
-        self.push(id.shard, envelope)
+        self.push(to.id.shard, Target::Actor(to.id.key), false, msg)
+    }
+
+    /// As [`Handle::send`], into the priority lane.
+    ///
+    /// # Errors
+    /// The message, if the way to the shard is full.
+    pub fn send_priority<M: Send + 'static>(
+        &self,
+        to: Addr<M>,
+        msg: M,
+    ) -> Result<(), SendError<M>> {
+        self.push(to.id.shard, Target::Actor(to.id.key), true, msg)
     }
 
     /// Sends to a named entity, which is activated if it is not loaded.
@@ -69,32 +96,62 @@ impl Handle {
         name: &Name,
         msg: M,
     ) -> Result<(), SendError<M>> {
-        let (class, name) = (TypeId::of::<M>(), Name::clone(name));
         self.push(
             shard,
-            Envelope::Named {
-                class,
-                name,
-                payload: Box::new(msg),
+            Target::Name {
+                name: Name::clone(name),
                 activate: true,
             },
+            false,
+            msg,
         )
     }
 
-    fn push<M: 'static>(&self, shard: ShardId, envelope: Envelope) -> Result<(), SendError<M>> {
-        self.links
-            .push(shard, vec![envelope])
-            .map_err(|mut batch| match batch.pop() {
-                Some(Envelope::Msg { payload, .. } | Envelope::Named { payload, .. }) => {
-                    // Invariant: made from an `M` just above.
-                    SendError::Full(
-                        *payload
-                            .downcast::<M>()
-                            .expect("the same message comes back"),
-                    )
-                }
-                _ => unreachable!("the envelope comes back"),
-            })
+    fn push<M: Send + 'static>(
+        &self,
+        shard: ShardId,
+        to: Target,
+        priority: bool,
+        msg: M,
+    ) -> Result<(), SendError<M>> {
+        if self
+            .links
+            .inbox(shard)
+            .is_none_or(|inbox| !inbox.has_room(1))
+        {
+            return Err(SendError::Full(msg));
+        }
+        let batch = Box::new(BatchOf(vec![Envelope { to, priority, msg }]));
+        let Err(Parcel::Batch(batch)) = self.links.push(shard, Parcel::Batch(batch)) else {
+            return Ok(());
+        };
+        match batch
+            .into_any()
+            .downcast::<BatchOf<M>>()
+            .map(|mut batch| batch.0.pop())
+        {
+            Ok(Some(envelope)) => Err(SendError::Full(envelope.msg)),
+            // What comes back is what was handed over.
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs something on a shard, in its next turn; false if the way there is full.
+    pub fn run_on(&self, shard: ShardId, job: impl FnOnce(&mut Core) + Send + 'static) -> bool {
+        self.links.push(shard, Parcel::Call(Box::new(job))).is_ok()
+    }
+
+    /// Asks an actor and waits for the answer. For threads of their own, never for a shard.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn ask<M: Send + 'static, R: Send + 'static>(
+        &self,
+        to: Addr<M>,
+        question: impl FnOnce(Reply<R>) -> M,
+        deadline: Duration,
+    ) -> Result<R, AskError> {
+        wait(deadline, |reply| self.send(to, question(reply)).is_ok())
     }
 
     /// Asks a named entity and waits for the answer. For threads of their own, never for a shard.
@@ -108,24 +165,58 @@ impl Handle {
         question: impl FnOnce(Reply<R>) -> M,
         deadline: Duration,
     ) -> Result<R, AskError> {
-        let (sender, receiver) = sync_channel::<Box<dyn Any + Send>>(1);
-        self.send_named(shard, name, question(Reply::to_thread(sender)))
-            .map_err(|_| AskError::Undeliverable)?;
-        match receiver.recv_timeout(deadline) {
-            Ok(value) => value
-                .downcast::<R>()
-                .map(|value| *value)
-                .map_err(|_| AskError::Dropped),
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Err(AskError::Timeout),
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => Err(AskError::Dropped),
-        }
+        wait(deadline, |reply| {
+            self.send_named(shard, name, question(reply)).is_ok()
+        })
     }
 
-    /// The number of actors of all shards, as of their last turns.
+    /// The number of actors of all shards, as of their last reports.
     pub fn actors(&self) -> u64 {
         let shards = (0..self.links.shards()).map(ShardId::new);
         shards
-            .map(|shard| self.links.inbox(shard).actors.load(Ordering::Relaxed))
+            .map(|shard| self.stats(shard).gauge(Gauge::ActorsAlive))
             .sum()
     }
+
+    /// Counters and gauges of a shard, as of its last report.
+    pub fn stats(&self, shard: ShardId) -> Snapshot {
+        self.links
+            .inbox(shard)
+            .map(|inbox| inbox.stats.snapshot())
+            .unwrap_or_default()
+    }
+
+    /// Rates and the busiest actors of a shard, as of its last report.
+    pub fn report(&self, shard: ShardId) -> Arc<Report> {
+        let inbox = self.links.inbox(shard);
+        let report = inbox.and_then(|inbox| {
+            inbox
+                .report
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone()
+        });
+        report.unwrap_or_default()
+    }
+
+    /// Asks every shard's driver to shut down.
+    pub fn shut_down(&self) {
+        self.links.shut_down();
+    }
+}
+
+fn wait<R: Send + 'static>(
+    deadline: Duration,
+    ask: impl FnOnce(Reply<R>) -> bool,
+) -> Result<R, AskError> {
+    let (sender, receiver) = sync_channel::<R>(1);
+    if !ask(Reply::to_thread(sender)) {
+        return Err(AskError::Undeliverable);
+    }
+    receiver
+        .recv_timeout(deadline)
+        .map_err(|error| match error {
+            RecvTimeoutError::Timeout => AskError::Timeout,
+            RecvTimeoutError::Disconnected => AskError::Dropped,
+        })
 }

@@ -1,8 +1,11 @@
 //! What users of the runtime implement.
+//!
+//! Owns the contracts between the runtime and the code it runs. Deliberately not here: how either
+//! side is stored.
 
 use crate::context::Context;
 use crate::core::Core;
-use crate::types::{Name, Reason, ShardId, Signal};
+use crate::types::{Alarm, Name, Reason, ShardId, Signal};
 
 /// Private state with a mailbox. Handlers run one at a time, on one shard, and must not block.
 pub trait Actor: 'static {
@@ -17,7 +20,7 @@ pub trait Actor: 'static {
     /// Handles one message.
     fn handle(&mut self, msg: Self::Msg, cx: &mut Context<'_, Self::Msg>);
 
-    /// Hears of the end of a monitored or linked actor.
+    /// Hears of the end of a monitored actor or, if it traps exits, of a linked one.
     fn signal(&mut self, signal: Signal, cx: &mut Context<'_, Self::Msg>) {
         let _ = (signal, cx);
     }
@@ -29,6 +32,10 @@ pub trait Actor: 'static {
 }
 
 /// Entities of one kind on one shard: named actors that are loaded when something is sent to them.
+///
+/// The class is their supervisor: an entity that ends, for whatever reason, is activated afresh for
+/// the messages that were left, and by the next one. An entity that crashes more than
+/// [`crate::limits::CRASHES_MAX`] times within [`crate::limits::CRASH_WINDOW`] is quarantined.
 pub trait EntityClass: 'static {
     /// What they take. One class per message type and shard.
     type Msg: Send + 'static;
@@ -40,11 +47,12 @@ pub trait EntityClass: 'static {
         crate::limits::MAILBOX_MAX
     }
 
-    /// Makes the actor for a name that something was sent to.
+    /// Makes the actor for a name that something was sent to. Its `started` runs right after.
     fn activate(&mut self, name: &Name, shard: ShardId) -> Self::Actor;
 
-    /// A message for one of them could not be taken and its sender cannot be handed it back. The
-    /// default drops it; it is counted either way.
+    /// A message for one of them could not be taken and its sender cannot be handed it back: it
+    /// came from another shard, or was left by a quarantined one. The default drops it; it is
+    /// counted either way.
     fn refused(&mut self, name: &Name, msg: Self::Msg, why: Refused, core: &mut Core) {
         let _ = (name, msg, why, core);
     }
@@ -64,3 +72,6 @@ pub trait Waker: Send + Sync {
     /// Called from other threads when something has come for the shard. Calls are coalesced.
     fn wake(&self);
 }
+
+/// Hears of what operators should know; must be quick.
+pub type Observer = Box<dyn FnMut(&Alarm)>;

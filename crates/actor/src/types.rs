@@ -1,4 +1,7 @@
 //! The plain values of the runtime: where an actor is, what it is called, why it ended.
+//!
+//! Owns everything that is copied into messages. Deliberately not here: anything that refers to a
+//! running shard.
 
 use std::any::Any;
 use std::fmt;
@@ -24,28 +27,43 @@ impl ShardId {
     }
 }
 
-/// What an entity is called; unique within its shard.
+/// What an actor or a group is called; unique among those of one message type on one shard.
 pub type Name = Arc<str>;
 
-/// An actor's identity without the type of its messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// An actor's identity without the type of its messages. Plain data, never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActorId {
     /// Where it runs.
     pub shard: ShardId,
+    /// Among which actors of that shard: those of one message type.
+    pub(crate) realm: u16,
     /// Which one it is there.
-    pub key: Key,
+    pub(crate) key: Key,
+}
+
+impl fmt::Debug for ActorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ActorId { shard, realm, key } = self;
+        write!(f, "{}.{realm}.{}.{}", shard.0, key.index, key.generation)
+    }
+}
+
+impl fmt::Display for ActorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 /// The address of an actor that takes `M`. Plain data; never refers to another actor later on.
 pub struct Addr<M> {
     pub(crate) id: ActorId,
-    pub(crate) takes: PhantomData<fn(M)>,
+    takes: PhantomData<fn(M)>,
 }
 
 impl<M> Addr<M> {
-    pub(crate) fn new(shard: ShardId, key: Key) -> Self {
+    pub(crate) const fn new(id: ActorId) -> Self {
         Addr {
-            id: ActorId { shard, key },
+            id,
             takes: PhantomData,
         }
     }
@@ -85,20 +103,16 @@ impl<M> Hash for Addr<M> {
 
 impl<M> fmt::Debug for Addr<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}.{}.{}",
-            self.id.shard.0, self.id.key.index, self.id.key.generation
-        )
+        fmt::Debug::fmt(&self.id, f)
     }
 }
 
 /// Why a message was not taken; it comes back.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SendError<M> {
-    /// The mailbox, or the way to the other shard, is full.
+    /// The mailbox, or the way to the other shard, is full, or the entity is quarantined.
     Full(M),
-    /// There is no such actor any more.
+    /// There is no such actor any more, and nothing that would make one.
     Gone(M),
 }
 
@@ -108,6 +122,15 @@ impl<M> SendError<M> {
         match self {
             SendError::Full(msg) | SendError::Gone(msg) => msg,
         }
+    }
+}
+
+impl<M> fmt::Display for SendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SendError::Full(_) => "the mailbox is full",
+            SendError::Gone(_) => "the actor is gone",
+        })
     }
 }
 
@@ -122,6 +145,18 @@ pub enum AskError {
     Undeliverable,
 }
 
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AskError::Timeout => "no answer in time",
+            AskError::Dropped => "the question was dropped",
+            AskError::Undeliverable => "the question could not be delivered",
+        })
+    }
+}
+
+impl std::error::Error for AskError {}
+
 /// Why an actor ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -132,15 +167,22 @@ pub enum Reason {
     /// It was told to from outside.
     Killed,
     /// It panicked, with this message.
-    Panic(Box<str>),
+    Panic(Arc<str>),
+    /// It gave up, saying this.
+    Failed(Arc<str>),
+    /// It exceeded the named bound of its own timers, questions or relations.
+    Limit(&'static str),
+    /// It was a supervisor whose children kept failing.
+    Escalated,
     /// It was gone before anybody looked.
     NoActor,
 }
 
 impl Reason {
-    /// Whether it ended by a fault: what supervisors restart transient children for.
+    /// Whether it ended by a fault: what supervisors restart transient children for, and what ends
+    /// linked actors.
     pub fn is_crash(&self) -> bool {
-        matches!(self, Reason::Killed | Reason::Panic(_) | Reason::NoActor)
+        !matches!(self, Reason::Normal | Reason::Shutdown)
     }
 
     pub(crate) fn of_panic(payload: &(dyn Any + Send)) -> Self {
@@ -150,11 +192,26 @@ impl Reason {
     }
 }
 
-/// Identifies one monitor.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Normal => f.write_str("normal"),
+            Reason::Shutdown => f.write_str("shutdown"),
+            Reason::Killed => f.write_str("killed"),
+            Reason::Panic(text) => write!(f, "panic: {text}"),
+            Reason::Failed(text) => write!(f, "failed: {text}"),
+            Reason::Limit(bound) => write!(f, "exceeded its bound of {bound}"),
+            Reason::Escalated => f.write_str("its children kept failing"),
+            Reason::NoActor => f.write_str("no such actor"),
+        }
+    }
+}
+
+/// Identifies one monitor of one actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MonitorId(pub(crate) u64);
 
-/// Something that the runtime tells an actor.
+/// Something that the runtime tells an actor, in its priority lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// A monitored actor ended.
@@ -166,11 +223,42 @@ pub enum Signal {
         /// Why.
         reason: Reason,
     },
-    /// A linked actor ended. An actor that does not trap exits ends with it if it crashed.
+    /// A linked actor ended. Only an actor that traps exits sees this; any other ends with it if it
+    /// crashed, and hears nothing otherwise.
     Exit {
         /// Who ended.
         who: ActorId,
         /// Why.
         reason: Reason,
+    },
+}
+
+/// Something that an operator should know. See [`crate::Shard::set_observer`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Alarm {
+    /// An actor ended by a fault.
+    Crashed {
+        /// Who.
+        who: ActorId,
+        /// The type of its messages.
+        takes: &'static str,
+        /// Its name, if it had one.
+        name: Option<Name>,
+        /// Why.
+        reason: Reason,
+    },
+    /// A name crashed too often and is left alone for a while.
+    Quarantined {
+        /// The name.
+        name: Name,
+        /// The type of its messages.
+        takes: &'static str,
+    },
+    /// A supervisor gave up.
+    Escalated {
+        /// The supervisor.
+        who: ActorId,
+        /// The child that failed last.
+        child: Name,
     },
 }
