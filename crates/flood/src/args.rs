@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 use clap::ValueEnum;
 
 use crate::crew::WorkerCommand;
+use crate::graph::{Graph, GraphOptions};
 use crate::report::{Second, bytes, duration};
 use crate::run::{Options, Reporter};
 use crate::scenario::{Amount, Auth, Peer, SHIPPED, Scenario, Transport};
@@ -105,6 +106,35 @@ pub struct Args {
     /// Used by the program itself to start worker processes.
     #[arg(long, hide = true)]
     pub worker: bool,
+}
+
+/// Make a friend graph like real ones (Barabási–Albert) for `roost import`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct GraphArgs {
+    /// Users, u0 and so on.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub users: u32,
+    /// Links each newcomer makes; users have twice as many contacts on average.
+    #[arg(long, default_value_t = 15)]
+    pub links: u32,
+    /// Contacts of one user at most.
+    #[arg(long, default_value_t = 1_000)]
+    pub contacts_max: u32,
+    /// The same seed gives the same graph.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Domain of the accounts.
+    #[arg(long, default_value = "localhost")]
+    pub domain: String,
+    /// Password of the accounts.
+    #[arg(long, default_value = "pw")]
+    pub password: String,
+    /// Write accounts and rosters for `roost import`; `-` for standard output.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Draw how many users have how many contacts.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 /// One mechanism for everybody.
@@ -308,6 +338,73 @@ pub fn command(args: &Args, prefix: &[&str]) -> ExitCode {
         (Some(_), _) => ExitCode::from(EXIT_ERROR),
         (None, _) => ExitCode::from(EXIT_FAULTS),
     }
+}
+
+/// Makes a graph and writes what was asked for; the summary goes to standard error.
+pub fn graph_command(args: &GraphArgs) -> ExitCode {
+    match make_graph(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+fn make_graph(args: &GraphArgs) -> Result<(), String> {
+    let plain = |text: &str| !text.is_empty() && !text.contains(['"', '\\', '@', '/', ' ']);
+    if !plain(&args.domain) {
+        return Err(format!("{:?} is no domain", args.domain));
+    }
+    let start = crate::clock::now();
+    let graph = Graph::generate(GraphOptions {
+        users: args.users,
+        links: args.links,
+        contacts_max: args.contacts_max,
+        seed: args.seed,
+    })?;
+    let seconds = (crate::clock::now() - start) as f64 / crate::clock::SECOND as f64;
+    let (median, p99, most) = graph.summary();
+    eprintln!(
+        "{} users, {} links each as newcomers, made in {seconds:.1} s; contacts: median {median}, \
+         99% up to {p99}, most {most}",
+        args.users, args.links
+    );
+    if let Some(path) = &args.svg {
+        let title = format!(
+            "{} users by contacts (Barabási–Albert, {} links, seed {})",
+            args.users, args.links, args.seed
+        );
+        fs::write(path, graph.plot(&title)).map_err(|error| said(path, &error))?;
+    }
+    if let Some(path) = &args.output {
+        let out: Box<dyn std::io::Write> = match path.to_str() {
+            Some("-") => Box::new(std::io::stdout().lock()),
+            _ => Box::new(fs::File::create(path).map_err(|error| said(path, &error))?),
+        };
+        let mut out = std::io::BufWriter::with_capacity(1 << 20, out);
+        let live = std::io::stderr().is_terminal();
+        let mut progress = |user: u32| {
+            if live {
+                eprint!("\r{user} of {} accounts written\x1b[K", args.users);
+            }
+        };
+        let created = crate::clock::unix_millis();
+        graph
+            .write_import(
+                &mut out,
+                &args.domain,
+                &args.password,
+                created,
+                &mut progress,
+            )
+            .map_err(|error| said(path, &error))?;
+        if live {
+            eprintln!("\r{} accounts written\x1b[K", args.users);
+        }
+    }
+    Ok(())
+}
+
+fn said(path: &std::path::Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
 }
 
 fn fail(reason: &str) -> ExitCode {

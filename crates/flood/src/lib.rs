@@ -14,6 +14,7 @@
 mod args;
 mod clock;
 mod crew;
+mod graph;
 mod html;
 mod plan;
 mod plot;
@@ -28,8 +29,11 @@ mod session;
 mod tally;
 mod worker;
 
-pub use args::{Args, AuthChoice, EXIT_ERROR, EXIT_FAULTS, TransportChoice, command};
+pub use args::{
+    Args, AuthChoice, EXIT_ERROR, EXIT_FAULTS, GraphArgs, TransportChoice, command, graph_command,
+};
 pub use crew::{WorkerCommand, serve_worker};
+pub use graph::{GRAPH_LINKS_MAX, GRAPH_USERS_MAX, Graph, GraphOptions};
 pub use report::{MemoryPerUser, PhaseReport, Report, Second, TimingReport};
 pub use ring::PresenceCheck;
 pub use run::{Options, Reporter, USERS_PER_WORKER, run};

@@ -6,12 +6,25 @@ use clap::Parser;
 
 /// A load generator for XMPP servers.
 #[derive(Parser)]
-#[command(name = "flood", version)]
+#[command(name = "flood", version, args_conflicts_with_subcommands = true)]
 struct Command {
     #[command(flatten)]
     args: flood::Args,
+    #[command(subcommand)]
+    other: Option<Other>,
+}
+
+/// What else the program does.
+#[derive(clap::Subcommand)]
+enum Other {
+    /// Make a friend graph like real ones, for `roost import`.
+    Graph(flood::GraphArgs),
 }
 
 fn main() -> ExitCode {
-    flood::command(&Command::parse().args, &[])
+    let command = Command::parse();
+    match &command.other {
+        Some(Other::Graph(args)) => flood::graph_command(args),
+        None => flood::command(&command.args, &[]),
+    }
 }

@@ -188,6 +188,23 @@ impl Plot<'_> {
     }
 }
 
+/// A rendered plot as an SVG document of its own, with its style inside.
+pub(crate) fn standalone(figure: &str, title: &str) -> String {
+    let start = figure.find("<svg ").map_or(0, |at| at + "<svg ".len());
+    let end = figure.find("</figure>").unwrap_or(figure.len());
+    let (attributes, content) = figure[start..end].split_once('>').unwrap_or_default();
+    format!(
+        "<svg xmlns='http://www.w3.org/2000/svg' {attributes}><style>\
+         text{{font:11px sans-serif;fill:#6b6a66}}.grid{{stroke:#e4e3df}}\
+         .line{{fill:none;stroke:#2a78d6;stroke-width:2}}.hover{{fill:transparent}}</style>\
+         <rect width='100%' height='100%' fill='#fcfcfb'/>\
+         <text x='{:.0}' y='{:.0}' text-anchor='end'>{}</text>{content}\n",
+        WIDTH - RIGHT - 4.0,
+        TOP + 12.0,
+        escape(title)
+    )
+}
+
 /// Round values from `low` or just below to `high` or just above, about `wanted` of them.
 pub(crate) fn steps(low: f64, high: f64, wanted: usize) -> Vec<f64> {
     let raw = (high - low).max(1e-9) / wanted as f64;

@@ -66,6 +66,26 @@ pub(crate) fn plain(user: &str, password: &str) -> String {
     BASE64.encode(format!("\0{user}\0{password}"))
 }
 
+/// Keys of a password as the JSON list of an account's line in `docs/export-format.md`.
+pub(crate) fn import_keys(password: &str, salt: &[u8], iterations: u32) -> String {
+    let rounds = NonZeroU32::new(iterations).unwrap_or(NonZeroU32::MIN);
+    let keys = [Mechanism::ScramSha1, Mechanism::ScramSha256].map(|mechanism| {
+        let (digest, hmac, pbkdf2) = mechanism.hash();
+        let mut salted = vec![0_u8; digest.output_len()];
+        pbkdf2::derive(pbkdf2, rounds, salt, password.as_bytes(), &mut salted);
+        let salted = hmac::Key::new(hmac, &salted);
+        let client = hmac::sign(&salted, b"Client Key");
+        serde_json::json!({
+            "hash": mechanism.name().trim_start_matches("SCRAM-"),
+            "iterations": iterations,
+            "salt": BASE64.encode(salt),
+            "stored_key": BASE64.encode(digest::digest(digest, client.as_ref())),
+            "server_key": BASE64.encode(hmac::sign(&salted, b"Server Key")),
+        })
+    });
+    serde_json::Value::from(keys.to_vec()).to_string()
+}
+
 struct Keys {
     client: hmac::Tag,
     stored: hmac::Key,

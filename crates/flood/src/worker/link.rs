@@ -279,7 +279,6 @@ impl Core {
     /// Handles the items in `bytes` and keeps an incomplete one.
     fn items(&mut self, client: &mut Client, index: u32, bytes: &[u8]) -> Result<(), End> {
         self.counts.bytes_received += bytes.len() as u64;
-        self.heard = self.now;
         if client.kept.is_empty() {
             let consumed = self.consume(client, index, bytes)?;
             client.kept.extend_from_slice(&bytes[consumed..]);
@@ -303,6 +302,8 @@ impl Core {
             at += step.consumed;
             let Some(item) = step.item else { return Ok(at) };
             self.counts.elements_received += 1;
+            // White space is no sign that anything is still going on.
+            self.heard = self.now;
             let mut cx = SessionContext {
                 profile: &self.profile,
                 keys: &mut self.keys,
