@@ -4,13 +4,13 @@
 
 use std::collections::VecDeque;
 
-use actor::{Addr, ShardId};
+use actor::ShardId;
 use stdx::slab::{Key, Slab};
 use telemetry::{Counter, Stats};
 
 use crate::limits::{self, CONTROLS_MAX, POOL_MAX, POOLED_BYTES_MAX};
 use crate::link::{Busy, Flags, Link};
-use crate::port::{Operation, Parcel, PortMsg, Remote};
+use crate::port::{Operation, Parcel, Remote};
 use crate::service::Service;
 
 /// See the module.
@@ -27,8 +27,6 @@ pub(crate) struct Core<S: Service> {
     pub(crate) arrivals: Vec<Box<Parcel<S::Conn>>>,
     /// One per shard, for connections there.
     pub(crate) remotes: Vec<Remote<S>>,
-    /// Addresses of the ports of all shards, as far as they are known.
-    pub(crate) ports: Vec<Option<Addr<PortMsg<S>>>>,
     pub(crate) window_max: u16,
     pub(crate) backlog_max: usize,
     pub(crate) stats: Stats,
@@ -56,7 +54,6 @@ impl<S: Service> Core<S> {
             controls: VecDeque::new(),
             arrivals: Vec::new(),
             remotes: (0..shards).map(|_| Remote::default()).collect(),
-            ports: (0..shards).map(|_| None).collect(),
             window_max: limits.window_max,
             backlog_max: limits.backlog_max,
             stats: Stats::new(),

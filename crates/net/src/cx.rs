@@ -11,13 +11,14 @@ pub struct Cx<'a> {
     pub(crate) shard: &'a mut Shard,
     pub(crate) id: ConnRef,
     pub(crate) now: Moment,
-    pub(crate) out: Vec<u8>,
+    pub(crate) out: &'a mut Vec<u8>,
     pub(crate) wishes: Wishes,
     pub(crate) in_flight: u16,
     pub(crate) window: u16,
 }
 
-#[derive(Default)]
+/// What a handler wants to happen to its connection.
+#[derive(Debug, Default)]
 pub(crate) struct Wishes {
     pub(crate) start_tls: bool,
     pub(crate) close: bool,
@@ -25,6 +26,8 @@ pub(crate) struct Wishes {
     pub(crate) hand_over: Option<ShardId>,
     pub(crate) deadline: Option<Option<Moment>>,
     pub(crate) paused: Option<bool>,
+    /// Stanzas sent on in this handler.
+    pub(crate) sent: u16,
 }
 
 impl Cx<'_> {
@@ -35,7 +38,7 @@ impl Cx<'_> {
 
     /// What is written to the peer at the end of this turn, encrypted if TLS is on.
     pub fn out(&mut self) -> &mut Vec<u8> {
-        &mut self.out
+        self.out
     }
 
     /// This connection.
@@ -64,7 +67,8 @@ impl Cx<'_> {
         self.wishes.abort = true;
     }
 
-    /// Sets or clears the one deadline of the connection.
+    /// Sets or clears the one deadline of the connection. Moving it into the future costs next to
+    /// nothing.
     pub fn set_deadline(&mut self, at: Option<Moment>) {
         self.wishes.deadline = Some(at);
     }
@@ -82,18 +86,20 @@ impl Cx<'_> {
     }
 
     /// One more stanza is under way to its actor; reading stops at the window until
-    /// [`crate::Io::credit`].
+    /// [`Io::credit`](crate::Io::credit).
     pub fn sent_on(&mut self) {
-        self.in_flight = self.in_flight.saturating_add(1);
+        self.wishes.sent = self.wishes.sent.saturating_add(1);
     }
 
-    /// Whether another stanza may be sent on.
+    /// Whether another stanza may be sent on. A handler that gets `false` returns what it has used
+    /// so far; the rest comes again when there is room.
     pub fn has_window(&self) -> bool {
-        self.in_flight < self.window
+        self.in_flight.saturating_add(self.wishes.sent) < self.window
     }
 
-    /// Whether the service wants nothing more from this connection.
+    /// Whether the service wants nothing more from this connection here.
     pub fn is_ending(&self) -> bool {
-        self.wishes.close || self.wishes.abort || self.wishes.start_tls || self.wishes.hand_over.is_some()
+        let wishes = &self.wishes;
+        wishes.close || wishes.abort || wishes.start_tls || wishes.hand_over.is_some()
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use actor::{Handle, Mail};
 
 use crate::core::{Core, IoError};
-use crate::net::Shared;
+use crate::network::Ports;
 use crate::port::{Batch, Operation, PortMsg};
 use crate::service::{ConnRef, Service};
 
@@ -106,12 +106,12 @@ impl<S: Service> Io<S> {
 /// For threads that are no shard: pools and administration. Each call is a message of its own.
 pub struct RemoteIo<S: Service> {
     pub(crate) handle: Handle,
-    pub(crate) shared: Arc<Shared<S>>,
+    pub(crate) ports: Arc<Ports<S>>,
 }
 
 impl<S: Service> Clone for RemoteIo<S> {
     fn clone(&self) -> Self {
-        RemoteIo { handle: self.handle.clone(), shared: Arc::clone(&self.shared) }
+        RemoteIo { handle: self.handle.clone(), ports: Arc::clone(&self.ports) }
     }
 }
 
@@ -156,9 +156,8 @@ impl<S: Service> RemoteIo<S> {
         operation: Operation<S::Control>,
         bytes: Vec<u8>,
     ) -> Result<(), IoError> {
-        let port = self.shared.ports.get(usize::from(conn.shard.index()));
-        let port = port.and_then(|port| port.get()).ok_or(IoError::Gone)?;
+        let port = self.ports.of(conn.shard).ok_or(IoError::Gone)?;
         let batch = Batch { operations: vec![(conn.id, operation)], bytes };
-        self.handle.send(*port, PortMsg::Batch(batch)).map_err(|_| IoError::Full)
+        self.handle.send(port, PortMsg::Batch(batch)).map_err(|_| IoError::Full)
     }
 }

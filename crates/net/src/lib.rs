@@ -1,24 +1,51 @@
 //! Sockets, TLS and the poll loop that drives a shard. Knows bytes and connections, no XMPP.
+//!
+//! ```text
+//! poll ─▶ accept ─▶ read (shared buffer) ─▶ TLS ─▶ Service::receive ─▶ mail to actors
+//!                                                                      │ Shard::turn
+//! one write per connection ◀─ out buffers ◀─ Io::with_out ◀────────────┘
+//! ```
+//!
+//! [`Network`] binds listeners and makes one [`DriverSeed`] per shard; a seed becomes a [`Driver`]
+//! on the thread that runs it. The protocol above the sockets is a [`Service`], told of events with a
+//! [`Cx`]. Actors and threads reach connections through [`Io`] and [`RemoteIo`].
+//!
+//! Invariants: an idle connection holds no buffer; nothing here reads a clock but the driver; every
+//! queue and buffer has its bound in `limits`; [`Service::closed`] is called exactly once for each
+//! [`Service::accept`].
 
+mod accept;
 mod address;
 mod bucket;
+mod core;
 mod cx;
 mod driver;
+mod input;
+mod io;
 mod limits;
+mod link;
 mod listen;
+mod network;
+mod output;
 mod port;
 mod proxy;
+mod record;
 mod service;
-mod session;
-mod table;
 mod tls;
 
+pub use crate::core::IoError;
 pub use address::{Network as AddressRange, NetworkError};
 pub use bucket::Rate;
 pub use cx::Cx;
-pub use driver::{Driver, DriverSeed, Network, Shared};
-pub use limits::{Limits, connections_allowed, descriptor_limit, raise_descriptor_limit};
+pub use driver::Driver;
+pub use io::{Io, RemoteIo};
+pub use limits::{
+    Limits, READ_BUFFER, connections_allowed, descriptor_limit, raise_descriptor_limit,
+};
 pub use listen::Listener;
-pub use port::{Gone, Io, RemoteIo};
-pub use service::{Closed, ConnRef, Peer, Service, TlsInfo};
+pub use network::{DriverSeed, Network, Shared};
+pub use service::{Closed, ConnRef, Peer, Service, TlsInfo, TlsVersion};
 pub use tls::{ALPN_CLIENT, Certificate, TlsConfig, TlsError, TlsSettings};
+
+/// What [`Io`] says of a connection that is not there any more.
+pub type Gone = IoError;

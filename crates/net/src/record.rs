@@ -26,9 +26,16 @@ pub(crate) struct Tls {
     connection: UnbufferedServerConnection,
     /// Bytes of an incomplete record or handshake message; empty while idle.
     incoming: Vec<u8>,
-    /// Present from the handshake step that derived it until the handshake ends.
-    exporter: Option<Box<[u8; 32]>>,
+    /// Present during the handshake.
+    learned: Option<Box<Learned>>,
     established: bool,
+}
+
+/// What the handshake told on its way.
+#[derive(Default)]
+struct Learned {
+    exporter: Option<[u8; 32]>,
+    server_name: Option<Box<str>>,
 }
 
 /// What one batch of ciphertext led to.
@@ -43,7 +50,7 @@ pub(crate) struct Progress {
 impl Tls {
     pub(crate) fn new(config: Arc<ServerConfig>) -> Result<Tls, rustls::Error> {
         let connection = UnbufferedServerConnection::new(config)?;
-        Ok(Tls { connection, incoming: Vec::new(), exporter: None, established: false })
+        Ok(Tls { connection, incoming: Vec::new(), learned: None, established: false })
     }
 
     /// Whether the handshake has ended.
@@ -57,11 +64,11 @@ impl Tls {
             Some(ProtocolVersion::TLSv1_3) => TlsVersion::Tls13,
             _ => TlsVersion::Tls12,
         };
-        let exporter = self.exporter.take().map(|value| *value);
+        let learned = self.learned.take().unwrap_or_default();
         TlsInfo {
-            sni: self.connection.server_name().map(str::to_owned),
+            sni: learned.server_name,
             alpn: self.connection.alpn_protocol().map(<[u8]>::to_vec),
-            exporter: exporter.filter(|_| version == TlsVersion::Tls13),
+            exporter: learned.exporter.filter(|_| version == TlsVersion::Tls13),
             version,
         }
     }
@@ -143,7 +150,10 @@ impl Tls {
             consumed += discard;
             if !self.established {
                 if let Some(exporter) = tls::take_exporter() {
-                    self.exporter = Some(Box::new(exporter));
+                    self.learned.get_or_insert_default().exporter = Some(exporter);
+                }
+                if let Some(name) = tls::take_server_name() {
+                    self.learned.get_or_insert_default().server_name = Some(name);
                 }
                 if !self.connection.is_handshaking() {
                     self.established = true;
@@ -209,11 +219,6 @@ impl Tls {
             }
         }
         0
-    }
-
-    /// Heap bytes of the incomplete record.
-    pub(crate) fn kept(&self) -> usize {
-        self.incoming.capacity()
     }
 }
 

@@ -30,12 +30,27 @@ pub struct Peer {
 /// What a TLS handshake agreed on.
 #[derive(Clone, Debug)]
 pub struct TlsInfo {
-    /// Channel binding data (RFC 9266), over TLS 1.3.
+    /// The name that the client asked for.
+    pub sni: Option<Box<str>>,
+    /// The application protocol (ALPN), if one was negotiated.
+    pub alpn: Option<Vec<u8>>,
+    /// Channel binding data of type `tls-exporter` (RFC 9266), over TLS 1.3.
     pub exporter: Option<[u8; 32]>,
+    /// The version of the protocol.
+    pub version: TlsVersion,
+}
+
+/// Versions of TLS that are spoken here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    Tls12,
+    /// RFC 8446.
+    Tls13,
 }
 
 /// Why a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Closed {
     /// The peer closed it.
     ByPeer,
@@ -53,6 +68,8 @@ pub enum Closed {
     Timeout,
     /// The node stops.
     Shutdown,
+    /// The service panicked in one of this connection's events.
+    Crashed,
 }
 
 /// The protocol above the sockets of one shard.

@@ -148,6 +148,8 @@ impl ResolvesServerCert for ByName {
             return Some(self.default.clone());
         };
         let name = name.to_ascii_lowercase();
+        // Unbuffered connections do not tell the name later on.
+        ASKED.with_borrow_mut(|slot| *slot = Some(name.as_str().into()));
         let exact = self.by_name.get(name.as_str());
         let wildcard = || {
             let (_, parent) = name.split_once('.')?;
@@ -158,6 +160,8 @@ impl ResolvesServerCert for ByName {
 }
 
 thread_local! {
+    /// The server name that the handshake step this thread is in the middle of asked for.
+    static ASKED: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
     /// The exporter secret of the handshake step this thread is in the middle of.
     static TAPPED: RefCell<Option<Secret>> = const { RefCell::new(None) };
 }
@@ -189,6 +193,11 @@ impl KeyLog for ExporterTap {
     fn will_log(&self, label: &str) -> bool {
         label == EXPORTER_SECRET
     }
+}
+
+/// The server name that the handshake step which just ran on this thread asked for, if any.
+pub(crate) fn take_server_name() -> Option<Box<str>> {
+    ASKED.with_borrow_mut(Option::take)
 }
 
 /// The `tls-exporter` channel binding (RFC 9266) of the handshake step that just ran on this

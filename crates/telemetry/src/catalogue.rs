@@ -67,6 +67,29 @@ catalogue! {
         ShardWorkingNanos => "roost_shard_working_nanoseconds_total", "Time in actors and I/O";
         ShardPollingNanos => "roost_shard_polling_nanoseconds_total", "Time in polls that had work";
         ShardIdleNanos => "roost_shard_idle_nanoseconds_total", "Time asleep in polls";
+        NetAccepted => "roost_net_accepted_total", "Connections admitted";
+        NetRefusedAddress => "roost_net_refused_address_total", "Refused: too many of one address";
+        NetRefusedLimit => "roost_net_refused_limit_total", "Refused: at the connection limit";
+        NetRefusedProxy => "roost_net_refused_proxy_total", "Refused: PROXY header bad or untrusted";
+        NetPaced => "roost_net_paced_total", "Connections that had to wait for their turn";
+        NetOutOfDescriptors => "roost_net_out_of_descriptors_total", "Accepts without a descriptor";
+        NetBytesIn => "roost_net_bytes_in_total", "Bytes read from sockets";
+        NetBytesOut => "roost_net_bytes_out_total", "Bytes written to sockets";
+        NetReads => "roost_net_reads_total", "Reads that gave bytes";
+        NetWrites => "roost_net_writes_total", "Flushes that wrote bytes";
+        NetThrottled => "roost_net_throttled_total", "Reads paused by the rate of a connection";
+        NetHandedOver => "roost_net_handed_over_total", "Connections sent to another shard";
+        NetControlsFull => "roost_net_controls_full_total", "Messages to connections refused";
+        NetTlsHandshakes => "roost_net_tls_handshakes_total", "TLS handshakes completed";
+        NetClosedByPeer => "roost_net_closed_by_peer_total", "Connections ended by the peer";
+        NetClosedByUs => "roost_net_closed_by_us_total", "Connections ended by the service";
+        NetBroken => "roost_net_broken_total", "Connections that broke";
+        NetBacklog => "roost_net_backlog_total", "Closed: the peer does not read";
+        NetOverflow => "roost_net_overflow_total", "Closed: endless incomplete input";
+        NetTlsFailed => "roost_net_tls_failed_total", "Closed: TLS failed";
+        NetTimeouts => "roost_net_timeouts_total", "Closed: too slow";
+        NetShutdown => "roost_net_shutdown_total", "Closed: the node stopped";
+        NetCrashed => "roost_net_crashed_total", "Closed: a handler panicked";
     }
 }
 
@@ -82,6 +105,7 @@ catalogue! {
         ActorAsksWaiting => "roost_actor_asks_waiting", "Requests waiting for their reply";
         ActorInbox => "roost_actor_inbox", "Messages from other threads not yet delivered";
         ActorOutgoing => "roost_actor_outgoing", "Messages waiting for room at another shard";
+        NetConnections => "roost_net_connections", "Connections open on this shard";
     }
 }
 

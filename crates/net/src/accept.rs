@@ -1,0 +1,479 @@
+//! New connections: accepting, pacing, limits, running out of descriptors, the balancer's header, and
+//! adoption from other shards. Owns the listening sockets of one shard.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use actor::ShardId;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry, Token};
+use stdx::slab::Key;
+use stdx::time::Moment;
+use stdx::wheel::TimerKey;
+use telemetry::Counter;
+
+use crate::address::{self, AddressKey};
+use crate::bucket::{Bucket, Rate};
+use crate::driver::{Driver, arm, token_of};
+use crate::limits::{ACCEPTS_PER_TURN, DESCRIPTOR_BACKOFF};
+use crate::link::{Flags, Link};
+use crate::listen::Listener;
+use crate::output::begin_tls;
+use crate::port::{Parcel, PortMsg};
+use crate::proxy::{self, HEADER_MAX, Header};
+use crate::service::{Closed, Peer, Service};
+
+/// The listening side of one shard.
+pub(crate) struct Acceptor {
+    specs: Arc<[Listener]>,
+    sockets: Vec<Option<TcpListener>>,
+    /// Listeners whose queue in the kernel may hold connections; edges come only once.
+    ready: Vec<bool>,
+    /// Accepted, but waiting for their turn under the rate.
+    waiting: VecDeque<Waiting>,
+    pace: Bucket,
+    /// Out of descriptors until then.
+    pause_until: Moment,
+    /// A descriptor to give up when there is no other, so that a connection can be taken out of
+    /// the kernel's queue and closed instead of waiting there for ever.
+    reserve: Option<File>,
+    /// The queue was full or the budget used up: there is more to accept.
+    more: bool,
+}
+
+struct Waiting {
+    socket: TcpStream,
+    address: SocketAddr,
+    listener: usize,
+}
+
+impl Acceptor {
+    pub(crate) fn new(
+        specs: Arc<[Listener]>,
+        sockets: Vec<std::net::TcpListener>,
+        registry: &Registry,
+        first_token: usize,
+    ) -> io::Result<Acceptor> {
+        let mut registered = Vec::with_capacity(sockets.len());
+        for (index, socket) in sockets.into_iter().enumerate() {
+            let mut socket = TcpListener::from_std(socket);
+            registry.register(&mut socket, Token(first_token - index), Interest::READABLE)?;
+            registered.push(Some(socket));
+        }
+        Ok(Acceptor {
+            specs,
+            ready: vec![true; registered.len()],
+            sockets: registered,
+            waiting: VecDeque::new(),
+            pace: Bucket::new(),
+            pause_until: Moment::ZERO,
+            reserve: File::open("/dev/null").ok(),
+            more: false,
+        })
+    }
+
+    pub(crate) fn note_ready(&mut self, listener: usize) {
+        if let Some(ready) = self.ready.get_mut(listener) {
+            *ready = true;
+        }
+    }
+
+    /// Closes the listening sockets and what waits behind them.
+    pub(crate) fn stop(&mut self) {
+        self.sockets.iter_mut().for_each(|socket| *socket = None);
+        self.waiting.clear();
+        self.more = false;
+    }
+
+    /// When there is something to accept without another event.
+    pub(crate) fn wake_at(&self, now: Moment) -> Option<Moment> {
+        if self.more {
+            return Some(now.max(self.pause_until));
+        }
+        if self.waiting.is_empty() {
+            return None;
+        }
+        Some(self.pace.debt(now).map_or(now, |debt| now + debt))
+    }
+}
+
+impl<S: Service> Driver<S> {
+    pub(crate) fn accept_all(&mut self) {
+        self.admit_waiting();
+        if self.now < self.acceptor.pause_until {
+            return;
+        }
+        self.acceptor.more = false;
+        for listener in 0..self.acceptor.sockets.len() {
+            self.accept_from(listener);
+        }
+        self.admit_waiting();
+    }
+
+    fn accept_from(&mut self, listener: usize) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            if !self.acceptor.ready[listener] {
+                return;
+            }
+            if self.acceptor.waiting.len() >= self.settings.limits.accepts_waiting_max.max(1) {
+                // The storm goes on waiting in the kernel's queue, where it costs no descriptor.
+                return;
+            }
+            let Some(socket) = &self.acceptor.sockets[listener] else { return };
+            match socket.accept() {
+                Ok((socket, address)) => self.arrived(Waiting { socket, address, listener }),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.acceptor.ready[listener] = false;
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(_) => return self.out_of_descriptors(listener),
+            }
+        }
+        self.acceptor.more = true;
+    }
+
+    /// No descriptor, or no memory: takes one connection out of the queue with the reserve, so that
+    /// its client learns of it, and comes back after a pause instead of spinning.
+    fn out_of_descriptors(&mut self, listener: usize) {
+        self.count(Counter::NetOutOfDescriptors);
+        self.acceptor.reserve = None;
+        if let Some(socket) = &self.acceptor.sockets[listener]
+            && socket.accept().is_ok()
+        {
+            self.refuse(Counter::NetRefusedLimit);
+        }
+        self.acceptor.reserve = File::open("/dev/null").ok();
+        self.acceptor.pause_until = self.now + DESCRIPTOR_BACKOFF;
+        self.acceptor.more = true;
+    }
+
+    fn arrived(&mut self, new: Waiting) {
+        let limits = &self.settings.limits;
+        if limits.accepts_per_second == 0 || address::contains(&limits.exempt, new.address.ip()) {
+            return self.admit(new);
+        }
+        self.acceptor.waiting.push_back(new);
+        if self.acceptor.pace.debt(self.now).is_some() {
+            self.count(Counter::NetPaced);
+        }
+    }
+
+    fn admit_waiting(&mut self) {
+        while !self.acceptor.waiting.is_empty() && self.acceptor.pace.debt(self.now).is_none() {
+            let Some(new) = self.acceptor.waiting.pop_front() else { return };
+            let shards = u32::from(self.ports.count().max(1));
+            let limits = &self.settings.limits;
+            let rate = Rate {
+                per_second: (limits.accepts_per_second / shards).max(1),
+                burst: limits.accept_burst / shards,
+            };
+            self.acceptor.pace.spend(rate, 1, self.now);
+            self.admit(new);
+        }
+    }
+
+    fn count(&mut self, counter: Counter) {
+        self.core.borrow_mut().stats.count(counter);
+    }
+
+    fn refuse(&mut self, counter: Counter) {
+        self.shared.refused.fetch_add(1, Ordering::Relaxed);
+        self.count(counter);
+    }
+
+    /// Makes a connection of an accepted socket, within the limits.
+    fn admit(&mut self, new: Waiting) {
+        let connections = self.shared.connections.load(Ordering::Relaxed);
+        if connections >= self.settings.limits.connections_max as u64 {
+            return self.refuse(Counter::NetRefusedLimit);
+        }
+        let spec = &self.acceptor.specs[new.listener];
+        let proxied = !spec.proxies.is_empty();
+        if proxied && !address::contains(&spec.proxies, new.address.ip()) {
+            return self.refuse(Counter::NetRefusedProxy);
+        }
+        let direct_tls = spec.direct_tls;
+        let mut key = AddressKey::EXEMPT;
+        if !proxied {
+            let Some(entered) = self.enter(new.address.ip()) else { return };
+            key = entered;
+        }
+        let link = Link {
+            socket: new.socket,
+            flags: Flags::default(),
+            in_flight: 0,
+            listener: u16::try_from(new.listener).unwrap_or(u16::MAX),
+            address: key,
+            busy: None,
+            tls: None,
+            deadline: Moment::FAR,
+            timer: TimerKey::DEAD,
+            timer_at: Moment::FAR,
+            bucket: Bucket::new(),
+        };
+        self.shared.connections.fetch_add(1, Ordering::Relaxed);
+        let Ok(id) = self.register(link) else {
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            self.shared.addresses.leave(key);
+            return;
+        };
+        self.count(Counter::NetAccepted);
+        if proxied {
+            let core = &mut *self.core.borrow_mut();
+            if let Some(link) = core.links.get_mut(id) {
+                link.flags.set(Flags::PROXY);
+            }
+            if let Some(busy) = core.busy(id) {
+                busy.deadline = self.now + self.settings.limits.proxy_timeout;
+            }
+            return arm(core, &mut self.timers, id);
+        }
+        self.greet(id, Peer { address: new.address, listener: new.listener, direct_tls });
+    }
+
+    /// Counts a connection for its address; `None` when there are too many and it was refused.
+    fn enter(&mut self, address: IpAddr) -> Option<AddressKey> {
+        let limits = &self.settings.limits;
+        if address::contains(&limits.exempt, address) {
+            return Some(AddressKey::EXEMPT);
+        }
+        let key = AddressKey::of(address);
+        if self.shared.addresses.enter(key, limits.connections_per_address_max) {
+            return Some(key);
+        }
+        self.refuse(Counter::NetRefusedAddress);
+        None
+    }
+
+    fn register(&mut self, link: Link) -> io::Result<Key> {
+        let core = &mut *self.core.borrow_mut();
+        let id = core.links.insert(link);
+        let Some(link) = core.links.get_mut(id) else { return Err(io::ErrorKind::NotFound.into()) };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut link.socket, token_of(id), interest) {
+            core.links.remove(id);
+            return Err(error);
+        }
+        let slots = id.index as usize + 1;
+        if self.conns.len() < slots {
+            self.conns.resize_with(slots, || None);
+        }
+        Ok(id)
+    }
+
+    /// Introduces a connection to the service; TLS begins first where it begins with the first byte.
+    fn greet(&mut self, id: Key, peer: Peer) {
+        if peer.direct_tls {
+            let core = &mut *self.core.borrow_mut();
+            begin_tls(core, &self.settings, self.now, id);
+        }
+        let conn = self.call_new(id, |service, cx| service.accept(cx, &peer));
+        if let Some((conn, wishes)) = conn {
+            if let Some(slot) = self.conns.get_mut(id.index as usize) {
+                *slot = Some(conn);
+            }
+            self.after(id, wishes);
+        }
+    }
+
+    /// Input of a connection whose balancer has not finished its header. Returns the bytes behind
+    /// the header, once it is complete.
+    pub(crate) fn proxy_header(&mut self, id: Key, input: &[u8]) -> Option<Vec<u8>> {
+        let (mut kept, listener, own) = {
+            let core = &mut *self.core.borrow_mut();
+            let kept = mem::take(&mut core.busy(id)?.kept);
+            let link = core.links.get(id)?;
+            (kept, usize::from(link.listener), link.socket.peer_addr())
+        };
+        kept.extend_from_slice(input);
+        let (consumed, source) = match proxy::parse(&kept) {
+            Header::Incomplete if kept.len() <= HEADER_MAX => {
+                self.core.borrow_mut().busy(id)?.kept = kept;
+                return None;
+            }
+            Header::Incomplete | Header::Bad => {
+                self.refuse(Counter::NetRefusedProxy);
+                self.finish(id, Closed::Broken);
+                return None;
+            }
+            Header::Complete { consumed, source } => (consumed, source),
+        };
+        let Some(address) = source.or(own.ok()) else {
+            self.finish(id, Closed::Broken);
+            return None;
+        };
+        let Some(key) = self.enter(address.ip()) else {
+            self.finish(id, Closed::Broken);
+            return None;
+        };
+        {
+            let core = &mut *self.core.borrow_mut();
+            core.busy(id)?.deadline = Moment::FAR;
+            let link = core.links.get_mut(id)?;
+            link.flags.clear(Flags::PROXY);
+            link.address = key;
+        }
+        let direct_tls = self.acceptor.specs[listener].direct_tls;
+        self.greet(id, Peer { address, listener, direct_tls });
+        kept.drain(..consumed);
+        Some(kept)
+    }
+}
+
+// === Between shards =============================================================================
+
+impl<S: Service> Driver<S> {
+    /// Packs up the connections that leave, behind whatever goes to their new shard.
+    pub(crate) fn send_away(&mut self) {
+        for (id, shard) in mem::take(&mut self.leaving) {
+            let core = &mut *self.core.borrow_mut();
+            let Some(link) = core.links.get_mut(id) else { continue };
+            let possible = self.ports.of(shard).is_some() && !link.flags.has(Flags::MUTE);
+            let conn = self.conns.get_mut(id.index as usize).filter(|_| possible);
+            let Some(conn) = conn.and_then(Option::take) else {
+                // Nobody there takes connections: it stays.
+                link.flags.clear(Flags::LEAVING);
+                core.enqueue(id);
+                continue;
+            };
+            let Some(mut link) = core.links.remove(id) else { continue };
+            self.timers.cancel(link.timer);
+            // A failure means that the kernel has forgotten the socket already.
+            let _ = self.poll.registry().deregister(&mut link.socket);
+            let mut flags = link.flags;
+            let here_only = Flags::QUEUED | Flags::DIRTY | Flags::LEAVING | Flags::BLOCKED;
+            flags.clear(here_only | Flags::STALLED | Flags::READABLE);
+            let parcel = Parcel {
+                socket: link.socket.into(),
+                flags,
+                in_flight: link.in_flight,
+                listener: link.listener,
+                address: link.address,
+                busy: link.busy,
+                tls: link.tls,
+                deadline: link.deadline,
+                bucket: link.bucket,
+                conn,
+            };
+            core.stats.count(Counter::NetHandedOver);
+            match core.remotes.get_mut(usize::from(shard.index())) {
+                Some(remote) => remote.parcels.push(Box::new(parcel)),
+                None => core.arrivals.push(Box::new(parcel)),
+            }
+        }
+    }
+
+    /// Takes in connections from other shards. Returns whether there were any.
+    pub(crate) fn adopt_arrivals(&mut self) -> bool {
+        let arrivals = mem::take(&mut self.core.borrow_mut().arrivals);
+        let any = !arrivals.is_empty();
+        for parcel in arrivals {
+            self.adopt(*parcel);
+        }
+        any
+    }
+
+    fn adopt(&mut self, parcel: Parcel<S::Conn>) {
+        let mut flags = parcel.flags;
+        let kept = parcel.busy.as_ref().is_some_and(|busy| !busy.kept.is_empty());
+        if kept {
+            flags.set(Flags::TO_RECEIVE);
+        }
+        let link = Link {
+            socket: TcpStream::from(parcel.socket),
+            flags,
+            in_flight: parcel.in_flight,
+            listener: parcel.listener,
+            address: parcel.address,
+            busy: parcel.busy,
+            tls: parcel.tls,
+            deadline: parcel.deadline,
+            timer: TimerKey::DEAD,
+            timer_at: Moment::FAR,
+            bucket: parcel.bucket,
+        };
+        let Ok(id) = self.register(link) else {
+            // Without a poll there is no connection; the state is told under a name that is gone.
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            self.shared.addresses.leave(parcel.address);
+            let shard = self.core.borrow().shard;
+            let id = crate::service::ConnRef { shard, id: Key::DEAD };
+            return self.service.closed(&mut self.shard, id, parcel.conn, Closed::Broken);
+        };
+        if let Some(slot) = self.conns.get_mut(id.index as usize) {
+            *slot = Some(parcel.conn);
+        }
+        arm(&mut self.core.borrow_mut(), &mut self.timers, id);
+        self.call(id, |service, cx, conn| service.adopted(cx, conn));
+        let core = &mut *self.core.borrow_mut();
+        core.mark_dirty(id);
+        // The bytes kept are received in the next turn; the kernel reports the socket's afresh.
+        core.enqueue(id);
+    }
+
+    /// Sends what waits for other shards. Returns whether anything was sent.
+    pub(crate) fn flush_remotes(&mut self) -> bool {
+        let mut sent = false;
+        let count = self.core.borrow().remotes.len();
+        for index in 0..count {
+            let shard = ShardId::new(u16::try_from(index).unwrap_or(u16::MAX));
+            sent |= self.flush_remote(index, shard);
+        }
+        sent
+    }
+
+    fn flush_remote(&mut self, index: usize, shard: ShardId) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let remote = &mut core.remotes[index];
+        if remote.is_empty() {
+            return false;
+        }
+        let Some(port) = self.ports.of(shard) else { return false };
+        let mut sent = false;
+        if !remote.batch.operations.is_empty() {
+            let batch = mem::take(&mut remote.batch);
+            let message = PortMsg::Batch(batch);
+            if let Err(error) = actor::Mail::send(&mut self.shard, port, message) {
+                // It keeps its place: nothing was added behind it meanwhile.
+                if let PortMsg::Batch(batch) = error.into_inner() {
+                    remote.batch = batch;
+                }
+                return sent;
+            }
+            sent = true;
+        }
+        let mut parcels = mem::take(&mut remote.parcels).into_iter();
+        while let Some(parcel) = parcels.next() {
+            if let Err(error) = actor::Mail::send(&mut self.shard, port, PortMsg::Adopt(parcel)) {
+                if let PortMsg::Adopt(parcel) = error.into_inner() {
+                    remote.parcels.push(parcel);
+                }
+                remote.parcels.extend(parcels);
+                return sent;
+            }
+            sent = true;
+        }
+        sent
+    }
+}
+
+/// Errors of `accept` that concern the one connection that was about to be accepted.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::Interrupted
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::ConnectionReset
+            | ErrorKind::TimedOut
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NetworkDown
+            | ErrorKind::PermissionDenied
+    )
+}

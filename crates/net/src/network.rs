@@ -1,0 +1,224 @@
+//! What the shards of one node share: bound listeners, TLS settings, limits, switches, and counts per
+//! node. Touched at accept, at close and once per turn, never per message.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use std::{io, mem};
+
+use actor::{Addr, Handle, ShardId};
+use telemetry::{SharedStats, Snapshot};
+
+use crate::address::AddressTable;
+use crate::io::RemoteIo;
+use crate::limits::Limits;
+use crate::listen::{self, Listener};
+use crate::port::PortMsg;
+use crate::service::Service;
+use crate::tls::TlsConfig;
+
+/// Listeners of one node.
+pub(crate) const LISTENERS_MAX: usize = 64;
+
+/// Bound listeners and everything else that the loops of one node share.
+pub struct Network<S: Service> {
+    listeners: Arc<[Listener]>,
+    sockets: Vec<Vec<TcpListener>>,
+    addresses: Vec<SocketAddr>,
+    shared: Arc<Shared>,
+    ports: Arc<Ports<S>>,
+}
+
+/// Where the ports of the shards are; each driver sets its own before connections come.
+pub(crate) struct Ports<S: Service>(Vec<OnceLock<Addr<PortMsg<S>>>>);
+
+impl<S: Service> Ports<S> {
+    pub(crate) fn of(&self, shard: ShardId) -> Option<Addr<PortMsg<S>>> {
+        self.0.get(usize::from(shard.index())).and_then(|port| port.get().copied())
+    }
+
+    pub(crate) fn set(&self, shard: ShardId, port: Addr<PortMsg<S>>) {
+        if let Some(slot) = self.0.get(usize::from(shard.index())) {
+            // A shard is built once.
+            let _ = slot.set(port);
+        }
+    }
+
+    pub(crate) fn count(&self) -> u16 {
+        u16::try_from(self.0.len()).unwrap_or(u16::MAX)
+    }
+}
+
+/// What can be changed while the loops run.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) tls: Option<TlsConfig>,
+    pub(crate) limits: Arc<Limits>,
+}
+
+/// Switches and counters of a running network.
+pub struct Shared {
+    settings: Mutex<Settings>,
+    /// Counts changes of the settings, so that loops look at the lock only when there is news.
+    version: AtomicU64,
+    /// Milliseconds that connections have for their goodbye, plus one; 0 while nothing drains.
+    draining: AtomicU64,
+    stopping: AtomicBool,
+    pub(crate) connections: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) addresses: AddressTable,
+    pub(crate) stats: Vec<SharedStats>,
+    pub(crate) wakers: Vec<OnceLock<Arc<mio::Waker>>>,
+}
+
+impl Shared {
+    /// Open connections.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections that a limit refused.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// What the loop of a shard has counted, as of its last publication.
+    pub fn stats(&self, shard: ShardId) -> Option<Snapshot> {
+        self.stats.get(usize::from(shard.index())).map(SharedStats::snapshot)
+    }
+
+    /// Puts new certificates in force for handshakes to come.
+    pub fn set_tls(&self, tls: Option<TlsConfig>) {
+        self.change(|settings| settings.tls = tls);
+    }
+
+    /// Puts new limits in force for what happens from now on.
+    pub fn set_limits(&self, limits: Limits) {
+        self.change(|settings| settings.limits = Arc::new(limits.bounded()));
+    }
+
+    /// [`Shared::drain_within`] half a minute.
+    pub fn drain(&self) {
+        self.drain_within(Duration::from_secs(30));
+    }
+
+    /// Stops accepting and has the service say goodbye to every connection. Those that are not
+    /// closed within `deadline` are closed then. The loops go on, for the actors' sake, until
+    /// [`Shared::stop`].
+    pub fn drain_within(&self, deadline: Duration) {
+        let millis = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX - 1);
+        self.draining.store(millis.saturating_add(1), Ordering::Release);
+        self.wake();
+    }
+
+    /// Ends the loops; connections that are left are closed.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Settings)) {
+        change(&mut self.settings.lock().unwrap_or_else(PoisonError::into_inner));
+        self.version.fetch_add(1, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        for waker in self.wakers.iter().filter_map(OnceLock::get) {
+            // A failed wake costs at most the longest sleep, which is bounded.
+            let _ = waker.wake();
+        }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn draining(&self) -> Option<Duration> {
+        let millis = self.draining.load(Ordering::Acquire).checked_sub(1)?;
+        Some(Duration::from_millis(millis))
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+impl<S: Service> Network<S> {
+    /// Binds every listener for `shards` shards.
+    ///
+    /// # Errors
+    /// The operating system's, with the address.
+    pub fn bind(
+        listeners: Vec<Listener>,
+        shards: u16,
+        tls: Option<TlsConfig>,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        if listeners.len() > LISTENERS_MAX {
+            return Err(io::Error::other(format!("more than {LISTENERS_MAX} listeners")));
+        }
+        let mut sockets: Vec<Vec<_>> = (0..shards).map(|_| Vec::new()).collect();
+        let mut addresses = Vec::new();
+        for listener in &listeners {
+            let (address, bound) = listen::bind(listener, usize::from(shards))
+                .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", listener.address)))?;
+            addresses.push(address);
+            for (shard, socket) in bound.into_iter().enumerate() {
+                sockets[shard].push(socket);
+            }
+        }
+        let settings = Settings { tls, limits: Arc::new(limits.bounded()) };
+        let shared = Arc::new(Shared {
+            settings: Mutex::new(settings),
+            version: AtomicU64::new(1),
+            draining: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            connections: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            addresses: AddressTable::new(),
+            stats: (0..shards).map(|_| SharedStats::new()).collect(),
+            wakers: (0..shards).map(|_| OnceLock::new()).collect(),
+        });
+        let ports = Arc::new(Ports((0..shards).map(|_| OnceLock::new()).collect()));
+        Ok(Network { listeners: listeners.into(), sockets, addresses, shared, ports })
+    }
+
+    /// The addresses that were bound, in the listeners' order.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Switches and counters.
+    pub fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// The way to connections for threads that are no shard's.
+    pub fn remote(&self, handle: &Handle) -> RemoteIo<S> {
+        RemoteIo { handle: handle.clone(), ports: Arc::clone(&self.ports) }
+    }
+
+    /// The part of one shard, to be built on its thread. Gives a shard's sockets out once.
+    pub fn seed(&mut self, shard: usize) -> DriverSeed<S> {
+        DriverSeed {
+            listeners: Arc::clone(&self.listeners),
+            sockets: self.sockets.get_mut(shard).map(mem::take).unwrap_or_default(),
+            shared: Arc::clone(&self.shared),
+            ports: Arc::clone(&self.ports),
+        }
+    }
+}
+
+/// The part of one shard, see [`Network::seed`] and [`DriverSeed::build`].
+pub struct DriverSeed<S: Service> {
+    pub(crate) listeners: Arc<[Listener]>,
+    pub(crate) sockets: Vec<TcpListener>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) ports: Arc<Ports<S>>,
+}

@@ -1,0 +1,354 @@
+//! The loop over plaintext sockets: echo, windows, slow and silent peers, hand-over, limits, PROXY
+//! headers, drain. Each test states what must hold; none uses a fake.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use common::{Node, plain};
+use net::{Closed, Limits, Rate};
+
+#[test]
+fn lines_are_echoed_whatever_their_cut() {
+    let node = Node::start(1, Limits::default());
+    let mut client = node.connect();
+    assert_eq!(client.ask("hello"), "hello");
+    // Three items in one segment, then one item in many.
+    client.stream.write_all(b"a\nb\nc\n").expect("write");
+    assert_eq!([client.hear(), client.hear(), client.hear()], ["a", "b", "c"]);
+    for byte in b"trickled\n" {
+        client.stream.write_all(&[*byte]).expect("write");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(client.hear(), "trickled");
+    assert_eq!(client.ask("count"), "6");
+    assert_eq!(client.ask("quit"), "bye");
+    assert_eq!(client.try_hear(), None);
+    node.until("closed", |node| node.closed(Closed::ByUs) == 1);
+    drop(node.connect());
+    node.until("closed by peer", |node| node.closed(Closed::ByPeer) == 1);
+    node.until("nobody left", |node| node.shared.connections() == 0);
+}
+
+#[test]
+fn large_output_and_input_pass_whole() {
+    let node = Node::start(1, Limits::default());
+    let mut client = node.connect();
+    client.say("big 1500000");
+    client.say("end");
+    let line = client.hear();
+    assert_eq!(line.len(), 1_500_003);
+    let long = "y".repeat(300_000);
+    assert_eq!(client.ask(&long), long);
+}
+
+#[test]
+fn endless_incomplete_input_overflows() {
+    let limits = Limits { incomplete_max: 8 * 1024, ..Limits::default() };
+    let node = Node::start(1, limits);
+    let mut client = node.connect();
+    let _ = client.stream.write_all(&vec![b'z'; 200_000]);
+    node.until("overflow", |node| node.closed(Closed::Overflow) == 1);
+}
+
+#[test]
+fn a_client_that_never_reads_is_closed_at_the_bound() {
+    let limits = Limits { backlog_max: 256 * 1024, ..Limits::default() };
+    let node = Node::start(1, limits);
+    let mut client = node.connect();
+    let mut other = node.connect();
+    for _ in 0..200 {
+        if client.stream.write_all(b"big 200000\n").is_err() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    node.until("closed or held", |node| {
+        node.closed(Closed::Backlog) == 1 || node.shared.connections() == 2
+    });
+    // Others do not notice.
+    assert_eq!(other.ask("still here"), "still here");
+    let mut flooder = node.connect();
+    flooder.say("big 90000000");
+    node.until("backlog", |node| node.closed(Closed::Backlog) >= 1);
+}
+
+#[test]
+fn a_stalled_reader_is_dead_after_its_time() {
+    let limits = Limits {
+        backlog_max: 64 * 1024 * 1024,
+        stall_timeout: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let node = Node::start(1, limits);
+    let mut client = node.connect();
+    client.say("big 20000000");
+    node.until("stalled", |node| node.closed(Closed::Timeout) == 1);
+}
+
+#[test]
+fn the_window_pauses_reads_and_credit_resumes_them() {
+    let limits = Limits { window_max: 4, ..Limits::default() };
+    let node = Node::start(1, limits);
+    let mut client = node.connect();
+    let many = "slow\n".repeat(50);
+    client.stream.write_all(many.as_bytes()).expect("write");
+    for _ in 0..50 {
+        assert_eq!(client.hear(), "slow");
+    }
+    assert_eq!(client.ask("count"), "51");
+}
+
+#[test]
+fn a_rate_slows_input_down() {
+    let rate = Rate { per_second: 100_000, burst: 10_000 };
+    let limits = Limits { rate: Some(rate), exempt: Vec::new(), ..Limits::default() };
+    let node = Node::start(1, limits);
+    let mut client = node.connect();
+    let clock = stdx::time::SystemClock::new();
+    let start = stdx::time::Clock::now(&clock);
+    let line = "r".repeat(999);
+    for _ in 0..60 {
+        client.say(&line);
+    }
+    for _ in 0..60 {
+        assert_eq!(client.hear(), line);
+    }
+    let took = stdx::time::Clock::now(&clock).saturating_since(start);
+    assert!(took >= Duration::from_millis(300), "60 kB at 100 kB/s took {took:?}");
+}
+
+#[test]
+fn deadlines_fire() {
+    let node = Node::start(1, Limits::default());
+    let mut client = node.connect();
+    client.say("deadline 60000");
+    client.say("deadline 50");
+    assert_eq!(client.hear(), "late");
+    assert_eq!(client.try_hear(), None);
+}
+
+#[test]
+fn a_panic_ends_one_connection_only() {
+    let node = Node::start(1, Limits::default());
+    let mut bad = node.connect();
+    let mut good = node.connect();
+    assert_eq!(good.ask("a"), "a");
+    bad.say("panic");
+    assert_eq!(bad.try_hear(), None);
+    assert_eq!(good.ask("b"), "b");
+    assert_eq!(node.closed(Closed::Crashed), 1);
+}
+
+#[test]
+fn hand_over_under_traffic_loses_nothing() {
+    let node = Node::start(2, Limits::default());
+    let mut client = node.connect();
+    let mut script = String::new();
+    for number in 0..200 {
+        script.push_str(&format!("line {number}\n"));
+        if number % 10 == 5 {
+            script.push_str(&format!("move {}\n", (number / 10) % 2));
+        }
+    }
+    let mut writer = client.stream.try_clone().expect("clone");
+    let sender = std::thread::spawn(move || {
+        for part in script.as_bytes().chunks(37) {
+            writer.write_all(part).expect("write");
+        }
+    });
+    let mut heard = 0;
+    let mut moves = 0;
+    while heard < 200 {
+        let line = client.hear();
+        if line.starts_with("moved ") {
+            moves += 1;
+        } else {
+            assert_eq!(line, format!("line {heard}"));
+            heard += 1;
+        }
+    }
+    sender.join().expect("sender");
+    assert!(moves >= 19, "{moves} moves");
+    assert_eq!(client.ask("count").parse::<u32>().expect("number"), 221);
+}
+
+#[test]
+fn connections_of_other_shards_are_reached() {
+    let node = Node::start(2, Limits::default());
+    let mut a = node.connect();
+    let mut b = node.connect();
+    a.say("move 0");
+    b.say("move 1");
+    for client in [&mut a, &mut b] {
+        client.say("who");
+        let mut line = client.hear();
+        if line.starts_with("moved") {
+            line = client.hear();
+        }
+        client.kept = format!("{line}\n").into_bytes();
+    }
+    let (at_a, at_b) = (a.hear(), b.hear());
+    for number in 0..100 {
+        a.say(&format!("far {at_b} ping {number}"));
+        assert_eq!(b.hear(), format!("ping {number}"));
+        b.say(&format!("far {at_a} pong {number}"));
+        assert_eq!(a.hear(), format!("pong {number}"));
+    }
+    let words: Vec<u32> = at_b.split(' ').map(|w| w.parse().expect("number")).collect();
+    let id = stdx::slab::Key { index: words[1], generation: words[2] };
+    let conn = net::ConnRef { shard: actor::ShardId::new(words[0] as u16), id };
+    node.remote.control(conn, b"control\n".to_vec()).expect("control");
+    assert_eq!(b.hear(), "control");
+    node.remote.write(conn, b"bytes\n".to_vec()).expect("write");
+    assert_eq!(b.hear(), "bytes");
+    node.remote.close(conn).expect("close");
+    assert_eq!(b.try_hear(), None);
+}
+
+#[test]
+fn limits_refuse_and_release() {
+    let limits = Limits {
+        connections_max: 5,
+        connections_per_address_max: 3,
+        exempt: Vec::new(),
+        ..Limits::default()
+    };
+    let node = Node::start(1, limits.clone());
+    let mut clients: Vec<_> = (0..3).map(|_| node.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("in"), "in");
+    }
+    assert_eq!(node.connect().try_hear(), None);
+    assert_eq!(node.shared.refused(), 1);
+    clients.clear();
+    node.until("room again", |node| node.shared.connections() == 0);
+    assert_eq!(node.connect().ask("again"), "again");
+    // Reloaded limits hold for what comes.
+    node.until("empty", |node| node.shared.connections() == 0);
+    node.shared.set_limits(Limits { connections_per_address_max: 0, ..limits });
+    std::thread::sleep(Duration::from_millis(100));
+    let mut clients: Vec<_> = (0..5).map(|_| node.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("in"), "in");
+    }
+    assert_eq!(node.connect().try_hear(), None);
+}
+
+#[test]
+fn a_storm_is_paced_and_not_refused() {
+    let limits = Limits {
+        accepts_per_second: 100,
+        accept_burst: 10,
+        exempt: Vec::new(),
+        ..Limits::default()
+    };
+    let node = Node::start(1, limits);
+    let clock = stdx::time::SystemClock::new();
+    let start = stdx::time::Clock::now(&clock);
+    let mut clients: Vec<_> = (0..60).map(|_| node.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("in"), "in");
+    }
+    let took = stdx::time::Clock::now(&clock).saturating_since(start);
+    assert!(took >= Duration::from_millis(400), "60 at 100/s took {took:?}");
+    assert_eq!(node.shared.refused(), 0);
+}
+
+#[test]
+fn half_open_hundreds_do_not_disturb() {
+    let node = Node::start(2, Limits::default());
+    let silent: Vec<_> = (0..600).map(|_| node.connect()).collect();
+    let mut client = node.connect();
+    for _ in 0..100 {
+        assert_eq!(client.ask("x"), "x");
+    }
+    node.until("all in", |node| node.shared.connections() == 601);
+    drop(silent);
+    node.until("all out", |node| node.shared.connections() == 1);
+}
+
+#[test]
+fn proxy_headers_name_the_client() {
+    let mut trusted = plain();
+    trusted.proxies = vec!["127.0.0.0/8".parse().expect("network")];
+    let mut untrusted = plain();
+    untrusted.proxies = vec!["192.0.2.0/24".parse().expect("network")];
+    let limits = Limits { proxy_timeout: Duration::from_millis(300), ..Limits::default() };
+    let node = Node::with(vec![trusted, untrusted], 1, None, limits);
+    let mut client = node.connect();
+    client.stream.write_all(b"PROXY TCP4 203.0.113.7 192.0.2.1 4321").expect("write");
+    std::thread::sleep(Duration::from_millis(20));
+    client.stream.write_all(b" 5222\r\nfirst\n").expect("write");
+    assert_eq!(client.hear(), "first");
+    let mut second = node.connect();
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
+    header.extend([198, 51, 100, 9, 192, 0, 2, 1, 0x10, 0x00, 0x14, 0x66]);
+    header.extend(b"second\n");
+    second.stream.write_all(&header).expect("write");
+    assert_eq!(second.hear(), "second");
+    {
+        let journal = node.shelf.lock().expect("shelf");
+        let peers: Vec<String> = journal.accepted.iter().map(|p| p.address.to_string()).collect();
+        assert_eq!(peers, ["203.0.113.7:4321", "198.51.100.9:4096"]);
+    }
+    let mut bad = node.connect();
+    bad.say("no header");
+    assert_eq!(bad.try_hear(), None);
+    let mut slow = node.connect();
+    assert_eq!(slow.try_hear(), None);
+    assert_eq!(node.connect_to(1).try_hear(), None);
+    let journal = node.shelf.lock().expect("shelf");
+    // The service never heard of the refused ones.
+    assert_eq!((journal.accepted.len(), journal.closed.len()), (2, 0));
+}
+
+#[test]
+fn a_drain_cuts_nothing_off() {
+    let node = Node::start(2, Limits::default());
+    let mut clients: Vec<_> = (0..300).map(|_| node.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("in"), "in");
+        client.say("big 100000");
+    }
+    node.shared.drain_within(Duration::from_secs(10));
+    for client in &mut clients {
+        let line = client.hear();
+        assert!(line == "bye" || line.len() == 100_003, "{} bytes", line.len());
+        assert_eq!(client.try_hear(), None);
+    }
+    node.until("all gone", |node| node.shared.connections() == 0);
+    assert!(TcpStream::connect(node.addresses[0]).is_err());
+    assert_eq!(node.shelf.lock().expect("shelf").drained, 300);
+}
+
+#[test]
+fn a_drain_ends_at_its_deadline() {
+    let limits = Limits { backlog_max: 64 << 20, close_timeout: Duration::from_secs(60), ..Limits::default() };
+    let node = Node::start(1, limits);
+    let mut stuck = node.connect();
+    stuck.say("big 20000000");
+    std::thread::sleep(Duration::from_millis(100));
+    node.shared.drain_within(Duration::from_millis(200));
+    node.until("all gone", |node| node.shared.connections() == 0);
+    assert_eq!(node.closed(Closed::Shutdown), 1);
+}
+
+#[test]
+fn a_peer_that_resets_is_noticed_while_paused() {
+    let node = Node::start(1, Limits::default());
+    let client = node.connect();
+    let socket = socket2::SockRef::from(&client.stream);
+    socket.set_linger(Some(Duration::ZERO)).expect("linger");
+    drop(client);
+    node.until("gone", |node| node.shared.connections() == 0);
+    // A peer that shuts down its sending side still gets the answer to what it sent.
+    let mut half = node.connect();
+    half.say("last words");
+    half.stream.shutdown(std::net::Shutdown::Write).expect("shutdown");
+    let mut all = String::new();
+    half.stream.read_to_string(&mut all).expect("read");
+    assert_eq!(all, "last words\n");
+}
