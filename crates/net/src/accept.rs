@@ -124,9 +124,15 @@ impl<S: Service> Driver<S> {
                 // The storm goes on waiting in the kernel's queue, where it costs no descriptor.
                 return;
             }
-            let Some(socket) = &self.acceptor.sockets[listener] else { return };
+            let Some(socket) = &self.acceptor.sockets[listener] else {
+                return;
+            };
             match socket.accept() {
-                Ok((socket, address)) => self.arrived(Waiting { socket, address, listener }),
+                Ok((socket, address)) => self.arrived(Waiting {
+                    socket,
+                    address,
+                    listener,
+                }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.acceptor.ready[listener] = false;
                 }
@@ -165,7 +171,9 @@ impl<S: Service> Driver<S> {
 
     fn admit_waiting(&mut self) {
         while !self.acceptor.waiting.is_empty() && self.acceptor.pace.debt(self.now).is_none() {
-            let Some(new) = self.acceptor.waiting.pop_front() else { return };
+            let Some(new) = self.acceptor.waiting.pop_front() else {
+                return;
+            };
             let shards = u32::from(self.ports.count().max(1));
             let limits = &self.settings.limits;
             let rate = Rate {
@@ -200,7 +208,9 @@ impl<S: Service> Driver<S> {
         let direct_tls = spec.direct_tls;
         let mut key = AddressKey::EXEMPT;
         if !proxied {
-            let Some(entered) = self.enter(new.address.ip()) else { return };
+            let Some(entered) = self.enter(new.address.ip()) else {
+                return;
+            };
             key = entered;
         }
         let link = Link {
@@ -233,7 +243,14 @@ impl<S: Service> Driver<S> {
             }
             return arm(core, &mut self.timers, id);
         }
-        self.greet(id, Peer { address: new.address, listener: new.listener, direct_tls });
+        self.greet(
+            id,
+            Peer {
+                address: new.address,
+                listener: new.listener,
+                direct_tls,
+            },
+        );
     }
 
     /// Counts a connection for its address; `None` when there are too many and it was refused.
@@ -243,7 +260,11 @@ impl<S: Service> Driver<S> {
             return Some(AddressKey::EXEMPT);
         }
         let key = AddressKey::of(address);
-        if self.shared.addresses.enter(key, limits.connections_per_address_max) {
+        if self
+            .shared
+            .addresses
+            .enter(key, limits.connections_per_address_max)
+        {
             return Some(key);
         }
         self.refuse(Counter::NetRefusedAddress);
@@ -253,9 +274,15 @@ impl<S: Service> Driver<S> {
     fn register(&mut self, link: Link) -> io::Result<Key> {
         let core = &mut *self.core.borrow_mut();
         let id = core.links.insert(link);
-        let Some(link) = core.links.get_mut(id) else { return Err(io::ErrorKind::NotFound.into()) };
+        let Some(link) = core.links.get_mut(id) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut link.socket, token_of(id), interest) {
+        if let Err(error) = self
+            .poll
+            .registry()
+            .register(&mut link.socket, token_of(id), interest)
+        {
             core.links.remove(id);
             return Err(error);
         }
@@ -319,7 +346,14 @@ impl<S: Service> Driver<S> {
             link.address = key;
         }
         let direct_tls = self.acceptor.specs[listener].direct_tls;
-        self.greet(id, Peer { address, listener, direct_tls });
+        self.greet(
+            id,
+            Peer {
+                address,
+                listener,
+                direct_tls,
+            },
+        );
         kept.drain(..consumed);
         Some(kept)
     }
@@ -332,16 +366,27 @@ impl<S: Service> Driver<S> {
     pub(crate) fn send_away(&mut self) {
         for (id, shard) in mem::take(&mut self.leaving) {
             let core = &mut *self.core.borrow_mut();
-            let Some(link) = core.links.get_mut(id) else { continue };
-            let possible = self.ports.of(shard).is_some() && !link.flags.has(Flags::MUTE);
-            let conn = self.conns.get_mut(id.index as usize).filter(|_| possible);
-            let Some(conn) = conn.and_then(Option::take) else {
-                // Nobody there takes connections: it stays.
+            let Some(link) = core.links.get_mut(id) else {
+                continue;
+            };
+            if link.flags.has(Flags::MUTE) || shard.index() >= self.ports.count() {
+                // It ends here, or there is no such shard.
                 link.flags.clear(Flags::LEAVING);
                 core.enqueue(id);
                 continue;
+            }
+            if self.ports.of(shard).is_none() {
+                // That shard is still being built: the next turn tries again.
+                self.leaving.push((id, shard));
+                continue;
+            }
+            let conn = self.conns.get_mut(id.index as usize);
+            let Some(conn) = conn.and_then(Option::take) else {
+                continue;
             };
-            let Some(mut link) = core.links.remove(id) else { continue };
+            let Some(mut link) = core.links.remove(id) else {
+                continue;
+            };
             self.timers.cancel(link.timer);
             // A failure means that the kernel has forgotten the socket already.
             let _ = self.poll.registry().deregister(&mut link.socket);
@@ -380,7 +425,10 @@ impl<S: Service> Driver<S> {
 
     fn adopt(&mut self, parcel: Parcel<S::Conn>) {
         let mut flags = parcel.flags;
-        let kept = parcel.busy.as_ref().is_some_and(|busy| !busy.kept.is_empty());
+        let kept = parcel
+            .busy
+            .as_ref()
+            .is_some_and(|busy| !busy.kept.is_empty());
         if kept {
             flags.set(Flags::TO_RECEIVE);
         }
@@ -402,8 +450,13 @@ impl<S: Service> Driver<S> {
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
             self.shared.addresses.leave(parcel.address);
             let shard = self.core.borrow().shard;
-            let id = crate::service::ConnRef { shard, id: Key::DEAD };
-            return self.service.closed(&mut self.shard, id, parcel.conn, Closed::Broken);
+            let id = crate::service::ConnRef {
+                shard,
+                id: Key::DEAD,
+            };
+            return self
+                .service
+                .closed(&mut self.shard, id, parcel.conn, Closed::Broken);
         };
         if let Some(slot) = self.conns.get_mut(id.index as usize) {
             *slot = Some(parcel.conn);
@@ -433,7 +486,9 @@ impl<S: Service> Driver<S> {
         if remote.is_empty() {
             return false;
         }
-        let Some(port) = self.ports.of(shard) else { return false };
+        let Some(port) = self.ports.of(shard) else {
+            return false;
+        };
         let mut sent = false;
         if !remote.batch.operations.is_empty() {
             let batch = mem::take(&mut remote.batch);

@@ -33,9 +33,21 @@ impl Network {
     /// bits mean the address alone.
     pub fn new(address: IpAddr, prefix: u8) -> Network {
         let (bits, v4) = bits_of(address);
-        let prefix = if v4 { u32::from(prefix.min(32)) + 96 } else { u32::from(prefix.min(128)) };
-        let mask = if prefix == 0 { 0 } else { u128::MAX << (128 - prefix) };
-        Network { address: bits & mask, mask, v4 }
+        let prefix = if v4 {
+            u32::from(prefix.min(32)) + 96
+        } else {
+            u32::from(prefix.min(128))
+        };
+        let mask = if prefix == 0 {
+            0
+        } else {
+            u128::MAX << (128 - prefix)
+        };
+        Network {
+            address: bits & mask,
+            mask,
+            v4,
+        }
     }
 
     /// Whether the network contains the address. IPv4-mapped IPv6 addresses count as IPv4.
@@ -58,7 +70,11 @@ impl FromStr for Network {
         let longest = if address.is_ipv4() { 32 } else { 128 };
         let prefix = match prefix {
             None => longest,
-            Some(prefix) => prefix.parse().ok().filter(|p| *p <= longest).ok_or_else(error)?,
+            Some(prefix) => prefix
+                .parse()
+                .ok()
+                .filter(|p| *p <= longest)
+                .ok_or_else(error)?,
         };
         Ok(Network::new(address, prefix))
     }
@@ -98,7 +114,11 @@ impl AddressKey {
     pub(crate) fn of(address: IpAddr) -> AddressKey {
         let (bits, v4) = bits_of(address);
         // The low half of a mapped address is 0000:ffff:a.b.c.d, which is no routable /64.
-        AddressKey(if v4 { bits as u64 } else { (bits >> 64) as u64 | 1 << 63 })
+        AddressKey(if v4 {
+            bits as u64
+        } else {
+            (bits >> 64) as u64 | 1 << 63
+        })
     }
 }
 
@@ -113,7 +133,9 @@ pub(crate) struct AddressTable {
 
 impl AddressTable {
     pub(crate) fn new() -> AddressTable {
-        AddressTable { stripes: (0..STRIPES).map(|_| Mutex::new(HashMap::new())).collect() }
+        AddressTable {
+            stripes: (0..STRIPES).map(|_| Mutex::new(HashMap::new())).collect(),
+        }
     }
 
     /// Counts one more connection, unless there are `max` already (0: no bound).
@@ -121,7 +143,10 @@ impl AddressTable {
         if key == AddressKey::EXEMPT {
             return true;
         }
-        let mut stripe = self.stripe(key).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stripe = self
+            .stripe(key)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let count = stripe.entry(key).or_insert(0);
         if max != 0 && *count >= max {
             return false;
@@ -135,7 +160,10 @@ impl AddressTable {
         if key == AddressKey::EXEMPT {
             return;
         }
-        let mut stripe = self.stripe(key).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stripe = self
+            .stripe(key)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = stripe.get_mut(&key) {
             *count -= 1;
             if *count == 0 {
@@ -169,12 +197,19 @@ mod tests {
         ];
         for (network, address, expected) in rows {
             let network: Network = network.parse().expect(network);
-            assert_eq!(network.contains(address.parse().expect(address)), expected, "{network}");
+            assert_eq!(
+                network.contains(address.parse().expect(address)),
+                expected,
+                "{network}"
+            );
         }
         for bad in ["", "1.2.3.4/33", "::1/129", "host", "1.2.3.4/x"] {
             assert!(bad.parse::<Network>().is_err(), "{bad}");
         }
-        assert_eq!("10.0.0.0/8".parse::<Network>().map(|n| n.to_string()), Ok("10.0.0.0/8".into()));
+        assert_eq!(
+            "10.0.0.0/8".parse::<Network>().map(|n| n.to_string()),
+            Ok("10.0.0.0/8".into())
+        );
     }
 
     #[test]

@@ -63,7 +63,10 @@ mod tests {
 
     #[test]
     fn burst_passes_then_the_rate_holds() {
-        let rate = Rate { per_second: 1_000, burst: 100 };
+        let rate = Rate {
+            per_second: 1_000,
+            burst: 100,
+        };
         let mut bucket = Bucket::new();
         for _ in 0..100 {
             assert_eq!(bucket.debt(at(0)), None);
@@ -77,7 +80,10 @@ mod tests {
 
     #[test]
     fn a_quiet_time_earns_no_more_than_the_burst() {
-        let rate = Rate { per_second: 10, burst: 5 };
+        let rate = Rate {
+            per_second: 10,
+            burst: 5,
+        };
         let mut bucket = Bucket::new();
         bucket.spend(rate, 6, at(3_600_000));
         assert_eq!(bucket.debt(at(3_600_000)), Some(Duration::from_millis(100)));

@@ -30,6 +30,8 @@ pub(crate) struct Core<S: Service> {
     pub(crate) window_max: u16,
     pub(crate) backlog_max: usize,
     pub(crate) stats: Stats,
+    /// Boxes as connections hold them: moving one in or out copies a pointer.
+    #[allow(clippy::vec_box)]
     pool: Vec<Box<Busy>>,
 }
 
@@ -65,12 +67,18 @@ impl<S: Service> Core<S> {
     pub(crate) fn busy(&mut self, id: Key) -> Option<&mut Busy> {
         let link = self.links.get_mut(id)?;
         let pool = &mut self.pool;
-        Some(&mut **link.busy.get_or_insert_with(|| pool.pop().unwrap_or_default()))
+        Some(
+            &mut **link
+                .busy
+                .get_or_insert_with(|| pool.pop().unwrap_or_default()),
+        )
     }
 
     /// Takes the busy part back if nothing waits in it.
     pub(crate) fn release(&mut self, id: Key) {
-        let Some(link) = self.links.get_mut(id) else { return };
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
         if link.busy.as_ref().is_some_and(|busy| busy.is_idle())
             && let Some(busy) = link.busy.take()
         {
@@ -87,7 +95,9 @@ impl<S: Service> Core<S> {
 
     /// Puts the connection on the list of those to flush.
     pub(crate) fn mark_dirty(&mut self, id: Key) {
-        let Some(link) = self.links.get_mut(id) else { return };
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
         if !link.flags.has(Flags::DIRTY) {
             link.flags.set(Flags::DIRTY);
             self.dirty.push(id);
@@ -98,7 +108,9 @@ impl<S: Service> Core<S> {
     /// and nothing against it. What resumes a paused connection comes here: the kernel will not
     /// report again what it reported once.
     pub(crate) fn enqueue(&mut self, id: Key) {
-        let Some(link) = self.links.get_mut(id) else { return };
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
         let flags = &mut link.flags;
         let wanted = flags.has(Flags::READABLE | Flags::TO_RECEIVE);
         let paused = flags.has(Flags::PAUSED) && !flags.has(Flags::LINGERING);

@@ -121,9 +121,19 @@ impl<S: Service> DriverSeed<S> {
         let settings = self.shared.settings();
         let core = Core::new(id, self.ports.count(), &settings.limits);
         let core = Rc::new(RefCell::new(core));
-        let port = actor::Mail::spawn(&mut shard, Port { core: Rc::clone(&core) });
+        let port = actor::Mail::spawn(
+            &mut shard,
+            Port {
+                core: Rc::clone(&core),
+            },
+        );
         self.ports.set(id, port);
-        let service = service(&mut shard, Io { core: Rc::clone(&core) });
+        let service = service(
+            &mut shard,
+            Io {
+                core: Rc::clone(&core),
+            },
+        );
         let acceptor = Acceptor::new(self.listeners, self.sockets, poll.registry(), LISTENERS)?;
         let now = clock.now();
         let mut timers = TimerWheel::new();
@@ -176,7 +186,11 @@ impl<S: Service> Driver<S> {
             }
             let before = mem::replace(&mut self.now, self.clock.now());
             let idle = sleep > Duration::ZERO;
-            let waited = if idle { Counter::ShardIdleNanos } else { Counter::ShardPollingNanos };
+            let waited = if idle {
+                Counter::ShardIdleNanos
+            } else {
+                Counter::ShardPollingNanos
+            };
             self.add_time(waited, self.now.saturating_since(before));
             sleep = self.turn(&events);
             worked_until = self.now;
@@ -196,7 +210,9 @@ impl<S: Service> Driver<S> {
         self.accept_all();
         let reads = self.core.borrow().ready.len().min(READS_PER_TURN);
         for _ in 0..reads {
-            let Some(id) = self.core.borrow_mut().ready.pop_front() else { break };
+            let Some(id) = self.core.borrow_mut().ready.pop_front() else {
+                break;
+            };
             self.read(id);
         }
         self.fire_timers();
@@ -220,7 +236,9 @@ impl<S: Service> Driver<S> {
         let mut again = self.adopt_arrivals();
         let controls = self.core.borrow().controls.len();
         for _ in 0..controls {
-            let Some((id, msg)) = self.core.borrow_mut().controls.pop_front() else { break };
+            let Some((id, msg)) = self.core.borrow_mut().controls.pop_front() else {
+                break;
+            };
             self.call(id, |service, cx, conn| service.control(cx, conn, msg));
             again = true;
         }
@@ -235,18 +253,29 @@ impl<S: Service> Driver<S> {
             || !core.ready.is_empty()
             || !core.dirty.is_empty()
             || !core.controls.is_empty()
-            || self.draining.as_ref().is_some_and(|draining| !draining.left.is_empty());
+            || self
+                .draining
+                .as_ref()
+                .is_some_and(|draining| !draining.left.is_empty());
         if busy {
             return Duration::ZERO;
         }
         // A shard that did not take its mail is tried again soon, without spinning.
-        let blocked = core.remotes.iter().any(|remote| !remote.is_empty());
+        let blocked =
+            !self.leaving.is_empty() || core.remotes.iter().any(|remote| !remote.is_empty());
         let retry = blocked.then(|| self.now + Duration::from_millis(1));
         let accept = self.acceptor.wake_at(self.now);
         let until = self.draining.as_ref().map(|draining| draining.until);
-        let moments = [turn.next_deadline, self.timers.next_deadline(), retry, accept, until];
+        let moments = [
+            turn.next_deadline,
+            self.timers.next_deadline(),
+            retry,
+            accept,
+            until,
+        ];
         let next = moments.into_iter().flatten().min();
-        next.map_or(SLEEP_MAX, |next| next.saturating_since(self.now)).min(SLEEP_MAX)
+        next.map_or(SLEEP_MAX, |next| next.saturating_since(self.now))
+            .min(SLEEP_MAX)
     }
 
     fn event(&mut self, event: &mio::event::Event) {
@@ -259,12 +288,16 @@ impl<S: Service> Driver<S> {
         }
         let id = key_of(token);
         let mut core = self.core.borrow_mut();
-        let Some(link) = core.links.get_mut(id) else { return };
+        let Some(link) = core.links.get_mut(id) else {
+            return;
+        };
         if event.is_writable() && link.flags.has(Flags::BLOCKED) {
             link.flags.clear(Flags::BLOCKED);
             core.mark_dirty(id);
         }
-        let Some(link) = core.links.get_mut(id) else { return };
+        let Some(link) = core.links.get_mut(id) else {
+            return;
+        };
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             link.flags.set(Flags::READABLE);
             if event.is_read_closed() || event.is_error() {
@@ -288,13 +321,18 @@ impl<S: Service> Driver<S> {
         {
             self.acceptor.stop();
             let left = self.core.borrow().links.keys().into();
-            self.draining = Some(Draining { left, until: self.now + deadline });
+            self.draining = Some(Draining {
+                left,
+                until: self.now + deadline,
+            });
         }
     }
 
     /// Tells some connections to say goodbye; ends those that have had their time.
     fn drain_some(&mut self) {
-        let Some(draining) = &mut self.draining else { return };
+        let Some(draining) = &mut self.draining else {
+            return;
+        };
         let overdue = draining.until <= self.now;
         let count = draining.left.len().min(DRAINED_PER_TURN);
         let batch: Vec<Key> = draining.left.drain(..count).collect();
@@ -337,7 +375,10 @@ impl<S: Service> Driver<S> {
     ) -> Option<(S::Conn, Wishes)> {
         let mut cx = Cx {
             shard: &mut self.shard,
-            id: ConnRef { shard: self.core.borrow().shard, id },
+            id: ConnRef {
+                shard: self.core.borrow().shard,
+                id,
+            },
             now: self.now,
             out: &mut self.spare,
             wishes: Wishes::default(),
@@ -372,7 +413,10 @@ impl<S: Service> Driver<S> {
         };
         let mut cx = Cx {
             shard: &mut self.shard,
-            id: ConnRef { shard: self.core.borrow().shard, id },
+            id: ConnRef {
+                shard: self.core.borrow().shard,
+                id,
+            },
             now: self.now,
             out: &mut self.spare,
             wishes: Wishes::default(),
@@ -380,7 +424,9 @@ impl<S: Service> Driver<S> {
             window: self.settings.limits.window_max,
         };
         // The state of a handler that panicked is dropped with its connection, never used again.
-        let result = catch_unwind(AssertUnwindSafe(|| handler(&mut self.service, &mut cx, conn)));
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            handler(&mut self.service, &mut cx, conn)
+        }));
         let wishes = cx.wishes;
         self.after(id, wishes);
         match result {
@@ -408,7 +454,9 @@ impl<S: Service> Driver<S> {
             self.spare.shrink_to(POOLED_BYTES_MAX);
             core.mark_dirty(id);
         }
-        let Some(link) = core.links.get_mut(id) else { return };
+        let Some(link) = core.links.get_mut(id) else {
+            return;
+        };
         link.in_flight = link.in_flight.saturating_add(wishes.sent);
         if link.in_flight >= core.window_max {
             link.flags.set(Flags::PAUSED_WINDOW);
@@ -424,7 +472,9 @@ impl<S: Service> Driver<S> {
         if wishes.start_tls {
             begin_tls(core, &self.settings, self.now, id);
         }
-        let Some(link) = core.links.get_mut(id) else { return };
+        let Some(link) = core.links.get_mut(id) else {
+            return;
+        };
         if let Some(shard) = wishes.hand_over
             && !link.flags.has(Flags::DEAF)
         {
@@ -435,7 +485,9 @@ impl<S: Service> Driver<S> {
             link.flags.set(Flags::CLOSING);
             core.mark_dirty(id);
         }
-        if wishes.abort && let Some(link) = core.links.get_mut(id) {
+        if wishes.abort
+            && let Some(link) = core.links.get_mut(id)
+        {
             link.flags.set(Flags::ABORT);
             core.mark_dirty(id);
         }
@@ -446,7 +498,9 @@ impl<S: Service> Driver<S> {
     pub(crate) fn finish(&mut self, id: Key, why: Closed) {
         let (lingers, shard) = {
             let core = &mut *self.core.borrow_mut();
-            let Some(link) = core.links.get_mut(id) else { return };
+            let Some(link) = core.links.get_mut(id) else {
+                return;
+            };
             let lingers = why == Closed::ByUs && !link.flags.has(Flags::READ_CLOSED);
             if !link.flags.has(Flags::LINGERING) {
                 core.stats.count(counter_of(why));
@@ -474,7 +528,9 @@ impl<S: Service> Driver<S> {
     pub(crate) fn remove(&mut self, id: Key) {
         let core = &mut *self.core.borrow_mut();
         // Closing the descriptor takes it out of the poll.
-        let Some(link) = core.links.remove(id) else { return };
+        let Some(link) = core.links.remove(id) else {
+            return;
+        };
         self.timers.cancel(link.timer);
         self.shared.addresses.leave(link.address);
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
@@ -490,7 +546,9 @@ impl<S: Service> Driver<S> {
 /// that is too early is left alone: it is filed again when it fires, so that a deadline that moves
 /// with every stanza costs nothing.
 pub(crate) fn arm<S: Service>(core: &mut Core<S>, timers: &mut TimerWheel<Key>, id: Key) {
-    let Some(link) = core.links.get_mut(id) else { return };
+    let Some(link) = core.links.get_mut(id) else {
+        return;
+    };
     let due = link.due();
     if due >= link.timer_at {
         return;
@@ -514,7 +572,9 @@ impl<S: Service> Driver<S> {
         let now = self.now;
         let (overdue, flags, deadline) = {
             let core = &mut *self.core.borrow_mut();
-            let Some(link) = core.links.get_mut(id) else { return };
+            let Some(link) = core.links.get_mut(id) else {
+                return;
+            };
             link.timer = TimerKey::DEAD;
             link.timer_at = Moment::FAR;
             let resumes = link.busy.as_ref().is_some_and(|busy| busy.resume_at <= now);
@@ -563,7 +623,8 @@ impl<S: Service> Driver<S> {
         }
         self.published_at = self.now;
         let core = &mut *self.core.borrow_mut();
-        core.stats.set(Gauge::NetConnections, core.links.len() as u64);
+        core.stats
+            .set(Gauge::NetConnections, core.links.len() as u64);
         if let Some(shared) = self.shared.stats.get(usize::from(core.shard.index())) {
             shared.publish(&core.stats);
         }
@@ -576,7 +637,10 @@ pub(crate) fn token_of(id: Key) -> Token {
 }
 
 fn key_of(token: usize) -> Key {
-    Key { index: (token & 0xffff_ffff) as u32, generation: (token >> 32) as u32 }
+    Key {
+        index: (token & 0xffff_ffff) as u32,
+        generation: (token >> 32) as u32,
+    }
 }
 
 fn counter_of(why: Closed) -> Counter {

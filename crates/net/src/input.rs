@@ -46,7 +46,9 @@ impl<S: Service> Driver<S> {
     fn look(&mut self, id: Key) -> Got {
         let limits = &self.settings.limits;
         let core = &mut *self.core.borrow_mut();
-        let Some(link) = core.links.get_mut(id) else { return Got::Nothing };
+        let Some(link) = core.links.get_mut(id) else {
+            return Got::Nothing;
+        };
         link.flags.clear(Flags::QUEUED);
         let flags = link.flags;
         if flags.has(Flags::LINGERING) {
@@ -72,7 +74,9 @@ impl<S: Service> Driver<S> {
         }
         let room = limits.read_per_turn.min(self.buffers.read.len());
         let result = link.socket.read(&mut self.buffers.read[..room]);
-        let Some(link) = core.links.get_mut(id) else { return Got::Nothing };
+        let Some(link) = core.links.get_mut(id) else {
+            return Got::Nothing;
+        };
         match result {
             Ok(0) => Got::End(Closed::ByPeer),
             Ok(length) => {
@@ -85,7 +89,8 @@ impl<S: Service> Driver<S> {
                 if let Some(rate) = limits.rate
                     && link.address != AddressKey::EXEMPT
                 {
-                    link.bucket.spend(rate, u32::try_from(length).unwrap_or(u32::MAX), self.now);
+                    link.bucket
+                        .spend(rate, u32::try_from(length).unwrap_or(u32::MAX), self.now);
                     if let Some(debt) = link.bucket.debt(self.now) {
                         link.flags.set(Flags::PAUSED_RATE);
                         core.stats.count(Counter::NetThrottled);
@@ -121,10 +126,16 @@ impl<S: Service> Driver<S> {
                 if length < buffer.len() && !link.flags.has(Flags::READ_CLOSED) {
                     link.flags.clear(Flags::READABLE);
                 }
-                let Some(busy) = &mut link.busy else { return Got::End(Closed::ByPeer) };
+                let Some(busy) = &mut link.busy else {
+                    return Got::End(Closed::ByPeer);
+                };
                 busy.discarded += length;
                 let enough = busy.discarded > LINGER_BYTES_MAX;
-                if enough { Got::End(Closed::ByPeer) } else { Got::Bytes(0) }
+                if enough {
+                    Got::End(Closed::ByPeer)
+                } else {
+                    Got::Bytes(0)
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 link.flags.clear(Flags::READABLE);
@@ -135,7 +146,13 @@ impl<S: Service> Driver<S> {
     }
 
     fn end_of_input(&mut self, id: Key, why: Closed) {
-        let flags = self.core.borrow().links.get(id).map(|link| link.flags).unwrap_or_default();
+        let flags = self
+            .core
+            .borrow()
+            .links
+            .get(id)
+            .map(|link| link.flags)
+            .unwrap_or_default();
         if flags.has(Flags::LINGERING) {
             return self.remove(id);
         }
@@ -146,12 +163,25 @@ impl<S: Service> Driver<S> {
             }
             self.flush(id);
         }
-        self.finish(id, if flags.has(Flags::CLOSING) { Closed::ByUs } else { why });
+        self.finish(
+            id,
+            if flags.has(Flags::CLOSING) {
+                Closed::ByUs
+            } else {
+                why
+            },
+        );
     }
 
     /// Bytes as they came from the socket.
     fn input(&mut self, id: Key, input: &mut [u8]) {
-        let flags = self.core.borrow().links.get(id).map(|link| link.flags).unwrap_or_default();
+        let flags = self
+            .core
+            .borrow()
+            .links
+            .get(id)
+            .map(|link| link.flags)
+            .unwrap_or_default();
         if input.is_empty() || flags.has(Flags::LINGERING | Flags::CLOSING) {
             // Nobody listens any more; the socket is read only to see its end.
             return;
@@ -169,7 +199,12 @@ impl<S: Service> Driver<S> {
         if input.is_empty() {
             return;
         }
-        let encrypted = self.core.borrow().links.get(id).is_some_and(|link| link.tls.is_some());
+        let encrypted = self
+            .core
+            .borrow()
+            .links
+            .get(id)
+            .is_some_and(|link| link.tls.is_some());
         if encrypted {
             self.ciphertext(id, input);
         } else {
@@ -182,8 +217,12 @@ impl<S: Service> Driver<S> {
         plain.clear();
         let result = {
             let core = &mut *self.core.borrow_mut();
-            let Some(link) = core.links.get_mut(id) else { return };
-            let Some(mut tls) = link.tls.take() else { return };
+            let Some(link) = core.links.get_mut(id) else {
+                return;
+            };
+            let Some(mut tls) = link.tls.take() else {
+                return;
+            };
             let mut wire = Vec::new();
             let result = tls.open(input, &mut plain, &mut wire);
             let info = result.as_ref().is_ok_and(|progress| progress.established);
@@ -194,7 +233,9 @@ impl<S: Service> Driver<S> {
                     link.flags.clear(Flags::HANDSHAKE);
                 }
             }
-            if !wire.is_empty() && let Some(busy) = core.busy(id) {
+            if !wire.is_empty()
+                && let Some(busy) = core.busy(id)
+            {
                 busy.wire.append(&mut wire);
             }
             if info.is_some() {
@@ -214,7 +255,9 @@ impl<S: Service> Driver<S> {
             }
             Ok((progress, info)) => {
                 if let Some(info) = info {
-                    self.call(id, |service, cx, conn| service.tls_established(cx, conn, &info));
+                    self.call(id, |service, cx, conn| {
+                        service.tls_established(cx, conn, &info);
+                    });
                 }
                 if !plain.is_empty() {
                     self.receive(id, &plain);
@@ -233,11 +276,16 @@ impl<S: Service> Driver<S> {
     fn receive(&mut self, id: Key, fresh: &[u8]) {
         let mut kept = {
             let core = &mut *self.core.borrow_mut();
-            let Some(link) = core.links.get_mut(id) else { return };
+            let Some(link) = core.links.get_mut(id) else {
+                return;
+            };
             if link.flags.has(Flags::DEAF) {
                 return;
             }
-            link.busy.as_mut().map(|busy| mem::take(&mut busy.kept)).unwrap_or_default()
+            link.busy
+                .as_mut()
+                .map(|busy| mem::take(&mut busy.kept))
+                .unwrap_or_default()
         };
         let joined = !kept.is_empty();
         if joined {
@@ -249,10 +297,14 @@ impl<S: Service> Driver<S> {
         }
         let length = input.len();
         let used = self.call(id, |service, cx, conn| service.receive(cx, conn, input));
-        let Some(used) = used.map(|used| used.min(length)) else { return };
+        let Some(used) = used.map(|used| used.min(length)) else {
+            return;
+        };
         let overflow = {
             let core = &mut *self.core.borrow_mut();
-            let Some(link) = core.links.get_mut(id) else { return };
+            let Some(link) = core.links.get_mut(id) else {
+                return;
+            };
             // Bytes behind a request for TLS came unprotected: they are never looked at.
             let unwanted = Flags::CLOSING | Flags::ABORT | Flags::HANDSHAKE;
             if used == length || link.flags.has(unwanted) {

@@ -23,7 +23,9 @@ pub struct Io<S: Service> {
 
 impl<S: Service> Clone for Io<S> {
     fn clone(&self) -> Self {
-        Io { core: Rc::clone(&self.core) }
+        Io {
+            core: Rc::clone(&self.core),
+        }
     }
 }
 
@@ -52,7 +54,12 @@ impl<S: Service> Io<S> {
     ///
     /// # Errors
     /// See [`Io::with_out`].
-    pub fn credit(&self, _mail: &mut impl Mail, conn: ConnRef, stanzas: u16) -> Result<(), IoError> {
+    pub fn credit(
+        &self,
+        _mail: &mut impl Mail,
+        conn: ConnRef,
+        stanzas: u16,
+    ) -> Result<(), IoError> {
         self.apply(conn, Operation::Credit(stanzas))
     }
 
@@ -111,7 +118,10 @@ pub struct RemoteIo<S: Service> {
 
 impl<S: Service> Clone for RemoteIo<S> {
     fn clone(&self) -> Self {
-        RemoteIo { handle: self.handle.clone(), ports: Arc::clone(&self.ports) }
+        RemoteIo {
+            handle: self.handle.clone(),
+            ports: Arc::clone(&self.ports),
+        }
     }
 }
 
@@ -157,7 +167,12 @@ impl<S: Service> RemoteIo<S> {
         bytes: Vec<u8>,
     ) -> Result<(), IoError> {
         let port = self.ports.of(conn.shard).ok_or(IoError::Gone)?;
-        let batch = Batch { operations: vec![(conn.id, operation)], bytes };
-        self.handle.send(port, PortMsg::Batch(batch)).map_err(|_| IoError::Full)
+        let batch = Batch {
+            operations: vec![(conn.id, operation)],
+            bytes,
+        };
+        self.handle
+            .send(port, PortMsg::Batch(batch))
+            .map_err(|_| IoError::Full)
     }
 }

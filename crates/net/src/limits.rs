@@ -155,7 +155,10 @@ pub fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
         // A refusal leaves the soft limit as it was, and that is what the caller is told.
         let _ = setrlimit(Resource::Nofile, raised);
     }
@@ -182,7 +185,12 @@ mod tests {
 
     #[test]
     fn out_of_bounds_values_are_pulled_in() {
-        let limits = Limits { read_per_turn: 0, window_max: 0, ..Limits::default() }.bounded();
+        let limits = Limits {
+            read_per_turn: 0,
+            window_max: 0,
+            ..Limits::default()
+        }
+        .bounded();
         assert_eq!(limits.read_per_turn, 1024);
         assert_eq!(limits.window_max, 1);
     }

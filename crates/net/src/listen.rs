@@ -45,7 +45,10 @@ impl Listener {
 
     /// The same with TLS from the first byte.
     pub fn direct_tls(address: SocketAddr) -> Listener {
-        Listener { direct_tls: true, ..Listener::new(address) }
+        Listener {
+            direct_tls: true,
+            ..Listener::new(address)
+        }
     }
 }
 
@@ -75,7 +78,11 @@ pub(crate) fn bind(spec: &Listener, count: usize) -> io::Result<(SocketAddr, Vec
 /// A socket with every option that accepted connections inherit from their listener on Linux, which
 /// saves those system calls per connection.
 fn open(spec: &Listener) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(spec.address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(spec.address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     socket.set_reuse_address(true)?;
     if spec.address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -84,8 +91,10 @@ fn open(spec: &Listener) -> io::Result<Socket> {
     socket.set_tcp_nodelay(true)?;
     if let Some(idle) = spec.keepalive {
         let interval = (idle / 4).max(Duration::from_secs(1));
-        let keepalive =
-            TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(3);
+        let keepalive = TcpKeepalive::new()
+            .with_time(idle)
+            .with_interval(interval)
+            .with_retries(3);
         socket.set_tcp_keepalive(&keepalive)?;
     }
     if spec.user_timeout.is_some() {
@@ -120,7 +129,13 @@ mod tests {
         let socket = socket2::SockRef::from(&accepted);
         assert!(socket.tcp_nodelay().expect("option"));
         assert!(socket.keepalive().expect("option"));
-        assert_eq!(socket.tcp_keepalive_time().expect("option"), Duration::from_secs(600));
-        assert_eq!(socket.tcp_user_timeout().expect("option"), spec.user_timeout);
+        assert_eq!(
+            socket.tcp_keepalive_time().expect("option"),
+            Duration::from_secs(600)
+        );
+        assert_eq!(
+            socket.tcp_user_timeout().expect("option"),
+            spec.user_timeout
+        );
     }
 }

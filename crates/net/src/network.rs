@@ -35,7 +35,9 @@ pub(crate) struct Ports<S: Service>(Vec<OnceLock<Addr<PortMsg<S>>>>);
 
 impl<S: Service> Ports<S> {
     pub(crate) fn of(&self, shard: ShardId) -> Option<Addr<PortMsg<S>>> {
-        self.0.get(usize::from(shard.index())).and_then(|port| port.get().copied())
+        self.0
+            .get(usize::from(shard.index()))
+            .and_then(|port| port.get().copied())
     }
 
     pub(crate) fn set(&self, shard: ShardId, port: Addr<PortMsg<S>>) {
@@ -85,7 +87,9 @@ impl Shared {
 
     /// What the loop of a shard has counted, as of its last publication.
     pub fn stats(&self, shard: ShardId) -> Option<Snapshot> {
-        self.stats.get(usize::from(shard.index())).map(SharedStats::snapshot)
+        self.stats
+            .get(usize::from(shard.index()))
+            .map(SharedStats::snapshot)
     }
 
     /// Puts new certificates in force for handshakes to come.
@@ -108,7 +112,8 @@ impl Shared {
     /// [`Shared::stop`].
     pub fn drain_within(&self, deadline: Duration) {
         let millis = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX - 1);
-        self.draining.store(millis.saturating_add(1), Ordering::Release);
+        self.draining
+            .store(millis.saturating_add(1), Ordering::Release);
         self.wake();
     }
 
@@ -136,7 +141,10 @@ impl Shared {
     }
 
     pub(crate) fn settings(&self) -> Settings {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.settings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(crate) fn draining(&self) -> Option<Duration> {
@@ -161,7 +169,9 @@ impl<S: Service> Network<S> {
         limits: Limits,
     ) -> io::Result<Self> {
         if listeners.len() > LISTENERS_MAX {
-            return Err(io::Error::other(format!("more than {LISTENERS_MAX} listeners")));
+            return Err(io::Error::other(format!(
+                "more than {LISTENERS_MAX} listeners"
+            )));
         }
         let mut sockets: Vec<Vec<_>> = (0..shards).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
@@ -173,7 +183,10 @@ impl<S: Service> Network<S> {
                 sockets[shard].push(socket);
             }
         }
-        let settings = Settings { tls, limits: Arc::new(limits.bounded()) };
+        let settings = Settings {
+            tls,
+            limits: Arc::new(limits.bounded()),
+        };
         let shared = Arc::new(Shared {
             settings: Mutex::new(settings),
             version: AtomicU64::new(1),
@@ -186,7 +199,13 @@ impl<S: Service> Network<S> {
             wakers: (0..shards).map(|_| OnceLock::new()).collect(),
         });
         let ports = Arc::new(Ports((0..shards).map(|_| OnceLock::new()).collect()));
-        Ok(Network { listeners: listeners.into(), sockets, addresses, shared, ports })
+        Ok(Network {
+            listeners: listeners.into(),
+            sockets,
+            addresses,
+            shared,
+            ports,
+        })
     }
 
     /// The addresses that were bound, in the listeners' order.
@@ -201,14 +220,21 @@ impl<S: Service> Network<S> {
 
     /// The way to connections for threads that are no shard's.
     pub fn remote(&self, handle: &Handle) -> RemoteIo<S> {
-        RemoteIo { handle: handle.clone(), ports: Arc::clone(&self.ports) }
+        RemoteIo {
+            handle: handle.clone(),
+            ports: Arc::clone(&self.ports),
+        }
     }
 
     /// The part of one shard, to be built on its thread. Gives a shard's sockets out once.
     pub fn seed(&mut self, shard: usize) -> DriverSeed<S> {
         DriverSeed {
             listeners: Arc::clone(&self.listeners),
-            sockets: self.sockets.get_mut(shard).map(mem::take).unwrap_or_default(),
+            sockets: self
+                .sockets
+                .get_mut(shard)
+                .map(mem::take)
+                .unwrap_or_default(),
             shared: Arc::clone(&self.shared),
             ports: Arc::clone(&self.ports),
         }

@@ -51,7 +51,9 @@ impl<S: Service> Driver<S> {
     pub(crate) fn flush(&mut self, id: Key) {
         let end = {
             let core = &mut *self.core.borrow_mut();
-            let Some(link) = core.links.get_mut(id) else { return };
+            let Some(link) = core.links.get_mut(id) else {
+                return;
+            };
             link.flags.clear(Flags::DIRTY);
             if link.flags.has(Flags::LINGERING) {
                 return;
@@ -117,7 +119,11 @@ impl<S: Service> Driver<S> {
         let stalled = link.flags.has(Flags::STALLED);
         if flushed == Flushed::Blocked && (progress || !stalled) && !(closing && stalled) {
             link.flags.set(Flags::STALLED);
-            let patience = if closing { limits.close_timeout } else { limits.stall_timeout };
+            let patience = if closing {
+                limits.close_timeout
+            } else {
+                limits.stall_timeout
+            };
             let at = self.now + patience;
             if let Some(busy) = core.busy(id) {
                 busy.deadline = at;
@@ -139,7 +145,9 @@ impl<S: Service> Driver<S> {
     /// the streams to have said goodbye before.
     fn say_goodbye(&mut self, id: Key) {
         let core = &mut *self.core.borrow_mut();
-        let Some(link) = core.links.get_mut(id) else { return };
+        let Some(link) = core.links.get_mut(id) else {
+            return;
+        };
         if let Some(tls) = &mut link.tls
             && tls.established()
         {
@@ -154,11 +162,14 @@ impl<S: Service> Driver<S> {
         let until = self.now + self.settings.limits.linger;
         let closed = {
             let core = &mut *self.core.borrow_mut();
-            let Some(link) = core.links.get_mut(id) else { return };
+            let Some(link) = core.links.get_mut(id) else {
+                return;
+            };
             link.tls = None;
             link.deadline = Moment::FAR;
             link.flags.set(Flags::LINGERING);
-            link.flags.clear(Flags::PAUSED | Flags::TO_RECEIVE | Flags::HANDSHAKE);
+            link.flags
+                .clear(Flags::PAUSED | Flags::TO_RECEIVE | Flags::HANDSHAKE);
             let closed = link.socket.shutdown(Shutdown::Write).is_ok();
             if let Some(busy) = core.busy(id) {
                 busy.reset(0);
@@ -176,14 +187,14 @@ impl<S: Service> Driver<S> {
 
 /// Starts TLS on a connection: what was written before goes out in the clear, what was read before
 /// is forgotten.
-pub(crate) fn begin_tls<S: Service>(
-    core: &mut Core<S>,
-    settings: &Settings,
-    now: Moment,
-    id: Key,
-) {
-    let tls = settings.tls.as_ref().and_then(|tls| Tls::new(tls.config.clone()).ok());
-    let Some(link) = core.links.get_mut(id) else { return };
+pub(crate) fn begin_tls<S: Service>(core: &mut Core<S>, settings: &Settings, now: Moment, id: Key) {
+    let tls = settings
+        .tls
+        .as_ref()
+        .and_then(|tls| Tls::new(tls.config.clone()).ok());
+    let Some(link) = core.links.get_mut(id) else {
+        return;
+    };
     if link.tls.is_some() {
         return;
     }
@@ -208,7 +219,9 @@ pub(crate) fn begin_tls<S: Service>(
 /// Writes raw bytes first, then plaintext, encrypted where TLS is on.
 fn write_out(link: &mut crate::link::Link, sealed: &mut [u8]) -> (Flushed, u64) {
     let mut total = 0;
-    let Some(busy) = &mut link.busy else { return (Flushed::All, 0) };
+    let Some(busy) = &mut link.busy else {
+        return (Flushed::All, 0);
+    };
     for _ in 0..WRITES_PER_TURN {
         if busy.backlog() == 0 {
             return (Flushed::All, total);
@@ -246,7 +259,14 @@ fn write_out(link: &mut crate::link::Link, sealed: &mut [u8]) -> (Flushed, u64) 
             Err(_) => return (Flushed::Failed(Closed::Broken), total),
         }
     }
-    (if busy.backlog() == 0 { Flushed::All } else { Flushed::More }, total)
+    (
+        if busy.backlog() == 0 {
+            Flushed::All
+        } else {
+            Flushed::More
+        },
+        total,
+    )
 }
 
 /// One write; whether the socket is full now.
@@ -272,9 +292,11 @@ fn write_sealed(
     let end = busy.out.len().min(busy.out_sent + WRITE_CHUNK);
     let length = tls.seal(&busy.out[busy.out_sent..end], sealed)?;
     busy.advance_out(end - busy.out_sent);
-    Ok(write_some(socket, &sealed[..length]).inspect(|(written, _)| {
-        busy.wire.extend_from_slice(&sealed[*written..length]);
-    }))
+    Ok(
+        write_some(socket, &sealed[..length]).inspect(|(written, _)| {
+            busy.wire.extend_from_slice(&sealed[*written..length]);
+        }),
+    )
 }
 
 impl Busy {

@@ -36,7 +36,10 @@ pub(crate) struct Batch<C> {
 
 impl<C> Default for Batch<C> {
     fn default() -> Self {
-        Batch { operations: Vec::new(), bytes: Vec::new() }
+        Batch {
+            operations: Vec::new(),
+            bytes: Vec::new(),
+        }
     }
 }
 
@@ -69,7 +72,10 @@ pub(crate) struct Remote<S: Service> {
 
 impl<S: Service> Default for Remote<S> {
     fn default() -> Self {
-        Remote { batch: Batch::default(), parcels: Vec::new() }
+        Remote {
+            batch: Batch::default(),
+            parcels: Vec::new(),
+        }
     }
 }
 
@@ -101,7 +107,11 @@ impl<S: Service> Remote<S> {
     }
 
     /// Adds another operation for a connection there.
-    pub(crate) fn push(&mut self, id: Key, operation: Operation<S::Control>) -> Result<(), IoError> {
+    pub(crate) fn push(
+        &mut self,
+        id: Key,
+        operation: Operation<S::Control>,
+    ) -> Result<(), IoError> {
         self.check()?;
         self.batch.operations.push((id, operation));
         Ok(())

@@ -27,7 +27,10 @@ pub(crate) enum Header {
     Incomplete,
     /// A header of `consumed` bytes. `source` is `None` where the balancer speaks for itself
     /// (LOCAL, UNKNOWN, unspecified family): then the address of the socket counts.
-    Complete { consumed: usize, source: Option<SocketAddr> },
+    Complete {
+        consumed: usize,
+        source: Option<SocketAddr>,
+    },
     /// These bytes do not begin with a header.
     Bad,
 }
@@ -36,7 +39,11 @@ pub(crate) enum Header {
 pub(crate) fn parse(input: &[u8]) -> Header {
     let shared = input.len().min(V2_SIGNATURE.len());
     if input[..shared] == V2_SIGNATURE[..shared] {
-        return if shared < V2_SIGNATURE.len() { Header::Incomplete } else { parse_v2(input) };
+        return if shared < V2_SIGNATURE.len() {
+            Header::Incomplete
+        } else {
+            parse_v2(input)
+        };
     }
     parse_v1(input)
 }
@@ -49,7 +56,11 @@ fn parse_v1(input: &[u8]) -> Header {
     }
     let window = &input[..input.len().min(V1_MAX)];
     let Some(end) = window.windows(2).position(|pair| pair == b"\r\n") else {
-        return if input.len() >= V1_MAX { Header::Bad } else { Header::Incomplete };
+        return if input.len() >= V1_MAX {
+            Header::Bad
+        } else {
+            Header::Incomplete
+        };
     };
     let consumed = end + 2;
     let Ok(line) = std::str::from_utf8(&input[PREFIX.len().min(end)..end]) else {
@@ -57,13 +68,21 @@ fn parse_v1(input: &[u8]) -> Header {
     };
     let mut words = line.split(' ');
     let source = match words.next() {
-        Some("UNKNOWN") => return Header::Complete { consumed, source: None },
+        Some("UNKNOWN") => {
+            return Header::Complete {
+                consumed,
+                source: None,
+            };
+        }
         Some("TCP4") => v1_source(words, |text| text.parse().ok().map(IpAddr::V4)),
         Some("TCP6") => v1_source(words, |text| text.parse().ok().map(IpAddr::V6)),
         _ => None,
     };
     match source {
-        Some(source) => Header::Complete { consumed, source: Some(source) },
+        Some(source) => Header::Complete {
+            consumed,
+            source: Some(source),
+        },
         None => Header::Bad,
     }
 }
@@ -77,7 +96,10 @@ fn v1_source<'a>(
     address(words.next()?)?;
     let source_port = port(words.next()?)?;
     port(words.next()?)?;
-    words.next().is_none().then(|| SocketAddr::new(source, source_port))
+    words
+        .next()
+        .is_none()
+        .then(|| SocketAddr::new(source, source_port))
 }
 
 fn port(text: &str) -> Option<u16> {
@@ -99,11 +121,19 @@ fn parse_v2(input: &[u8]) -> Header {
         return Header::Incomplete;
     };
     if command == 0 {
-        return Header::Complete { consumed, source: None };
+        return Header::Complete {
+            consumed,
+            source: None,
+        };
     }
     // The low half of the byte is the transport; only streams (1) make sense on a TCP listener.
     let source = match fixed[13] {
-        0x00 => return Header::Complete { consumed, source: None },
+        0x00 => {
+            return Header::Complete {
+                consumed,
+                source: None,
+            };
+        }
         0x11 => rest.first_chunk::<12>().map(|part| {
             let address = Ipv4Addr::new(part[0], part[1], part[2], part[3]);
             SocketAddr::new(IpAddr::V4(address), u16::from_be_bytes([part[8], part[9]]))
@@ -117,7 +147,10 @@ fn parse_v2(input: &[u8]) -> Header {
         _ => None,
     };
     match source {
-        Some(source) => Header::Complete { consumed, source: Some(source) },
+        Some(source) => Header::Complete {
+            consumed,
+            source: Some(source),
+        },
         None => Header::Bad,
     }
 }
@@ -142,13 +175,22 @@ mod tests {
     #[test]
     fn version_1_table() {
         let rows: &[(&[u8], Header)] = &[
-            (b"PROXY TCP4 192.0.2.1 198.51.100.1 5000 5222\r\n<", complete(45, "192.0.2.1:5000")),
-            (b"PROXY TCP6 2001:db8::1 ::1 65535 5222\r\n", complete(39, "[2001:db8::1]:65535")),
+            (
+                b"PROXY TCP4 192.0.2.1 198.51.100.1 5000 5222\r\n<",
+                complete(45, "192.0.2.1:5000"),
+            ),
+            (
+                b"PROXY TCP6 2001:db8::1 ::1 65535 5222\r\n",
+                complete(39, "[2001:db8::1]:65535"),
+            ),
             (b"PROXY UNKNOWN\r\n", complete(15, "")),
             (b"PROXY UNKNOWN ffff::1 ffff::1 1 2\r\n", complete(35, "")),
             (b"", Header::Incomplete),
             (b"PRO", Header::Incomplete),
-            (b"PROXY TCP4 192.0.2.1 198.51.100.1 5000 5222\r", Header::Incomplete),
+            (
+                b"PROXY TCP4 192.0.2.1 198.51.100.1 5000 5222\r",
+                Header::Incomplete,
+            ),
             (b"PROXY TCP4 2001:db8::1 ::1 1 2\r\n", Header::Bad),
             (b"PROXY TCP4 192.0.2.1 192.0.2.2 1 65536\r\n", Header::Bad),
             (b"PROXY TCP4 192.0.2.1 192.0.2.2 +1 2\r\n", Header::Bad),
@@ -161,7 +203,12 @@ mod tests {
             (&[b'P'; 200], Header::Bad),
         ];
         for (input, expected) in rows {
-            assert_eq!(parse(input), *expected, "{}", String::from_utf8_lossy(input));
+            assert_eq!(
+                parse(input),
+                *expected,
+                "{}",
+                String::from_utf8_lossy(input)
+            );
         }
         let mut endless = b"PROXY UNKNOWN ".to_vec();
         endless.resize(V1_MAX, b'x');

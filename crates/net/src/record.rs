@@ -50,7 +50,12 @@ pub(crate) struct Progress {
 impl Tls {
     pub(crate) fn new(config: Arc<ServerConfig>) -> Result<Tls, rustls::Error> {
         let connection = UnbufferedServerConnection::new(config)?;
-        Ok(Tls { connection, incoming: Vec::new(), learned: None, established: false })
+        Ok(Tls {
+            connection,
+            incoming: Vec::new(),
+            learned: None,
+            established: false,
+        })
     }
 
     /// Whether the handshake has ended.
@@ -164,7 +169,9 @@ impl Tls {
                 return Ok((consumed, progress));
             }
         }
-        Err(rustls::Error::General("the handshake makes no progress".into()))
+        Err(rustls::Error::General(
+            "the handshake makes no progress".into(),
+        ))
     }
 
     /// Collects the alert that rustls queued with an error.
@@ -203,7 +210,9 @@ impl Tls {
                 _ => break,
             }
         }
-        Err(rustls::Error::General("the connection cannot take output".into()))
+        Err(rustls::Error::General(
+            "the connection cannot take output".into(),
+        ))
     }
 
     /// Writes close_notify into `sealed`; 0 when the state allows none.

@@ -39,8 +39,8 @@ impl Certificate {
         if chain.is_empty() {
             return Err(TlsError::Chain("no certificate in the file".into()));
         }
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|error| TlsError::Key(error.to_string()))?;
+        let key =
+            PrivateKeyDer::from_pem_slice(key).map_err(|error| TlsError::Key(error.to_string()))?;
         Ok(Certificate { names, chain, key })
     }
 }
@@ -80,7 +80,11 @@ pub struct TlsSettings {
 impl TlsSettings {
     /// TLS 1.2 and 1.3 with tickets.
     pub fn new(certificates: Vec<Certificate>) -> TlsSettings {
-        TlsSettings { certificates, tls12: true, tickets: true }
+        TlsSettings {
+            certificates,
+            tls12: true,
+            tickets: true,
+        }
     }
 
     /// Checks the settings and prepares them for use. Ticket keys are new with each call.
@@ -101,7 +105,9 @@ impl TlsSettings {
                 return Err(TlsError::Mismatch(certificate.names.join(", ")));
             }
             for name in certificate.names {
-                by_name.entry(name.to_ascii_lowercase()).or_insert_with(|| certified.clone());
+                by_name
+                    .entry(name.to_ascii_lowercase())
+                    .or_insert_with(|| certified.clone());
             }
             first.get_or_insert(certified);
         }
@@ -125,7 +131,9 @@ impl TlsSettings {
             config.ticketer = rustls::crypto::ring::Ticketer::new()
                 .map_err(|error| TlsError::Settings(error.to_string()))?;
         }
-        Ok(TlsConfig { config: Arc::new(config) })
+        Ok(TlsConfig {
+            config: Arc::new(config),
+        })
     }
 }
 
@@ -186,7 +194,10 @@ impl KeyLog for ExporterTap {
         }
         let mut bytes = [0; 48];
         bytes[..secret.len()].copy_from_slice(secret);
-        let tapped = Secret { bytes, length: secret.len() };
+        let tapped = Secret {
+            bytes,
+            length: secret.len(),
+        };
         TAPPED.with_borrow_mut(|slot| *slot = Some(tapped));
     }
 
@@ -224,7 +235,13 @@ fn channel_binding(exporter_master: &[u8]) -> Option<[u8; 32]> {
     let derived = &mut derived[..exporter_master.len()];
     expand_label(algorithm, exporter_master, LABEL, empty.as_ref(), derived)?;
     let mut binding = [0; 32];
-    expand_label(algorithm, derived, b"exporter", empty.as_ref(), &mut binding)?;
+    expand_label(
+        algorithm,
+        derived,
+        b"exporter",
+        empty.as_ref(),
+        &mut binding,
+    )?;
     Some(binding)
 }
 
@@ -240,7 +257,14 @@ fn expand_label(
     let length = u16::try_from(out.len()).ok()?.to_be_bytes();
     let label_length = [u8::try_from(PREFIX.len() + label.len()).ok()?];
     let context_length = [u8::try_from(context.len()).ok()?];
-    let info = [&length[..], &label_length, PREFIX, label, &context_length, context];
+    let info = [
+        &length[..],
+        &label_length,
+        PREFIX,
+        label,
+        &context_length,
+        context,
+    ];
     let secret = hkdf::Prk::new_less_safe(algorithm, secret);
     secret.expand(&info, Length(out.len())).ok()?.fill(out).ok()
 }

@@ -17,7 +17,10 @@ fn lines_are_echoed_whatever_their_cut() {
     assert_eq!(client.ask("hello"), "hello");
     // Three items in one segment, then one item in many.
     client.stream.write_all(b"a\nb\nc\n").expect("write");
-    assert_eq!([client.hear(), client.hear(), client.hear()], ["a", "b", "c"]);
+    assert_eq!(
+        [client.hear(), client.hear(), client.hear()],
+        ["a", "b", "c"]
+    );
     for byte in b"trickled\n" {
         client.stream.write_all(&[*byte]).expect("write");
         std::thread::sleep(Duration::from_millis(2));
@@ -46,7 +49,10 @@ fn large_output_and_input_pass_whole() {
 
 #[test]
 fn endless_incomplete_input_overflows() {
-    let limits = Limits { incomplete_max: 8 * 1024, ..Limits::default() };
+    let limits = Limits {
+        incomplete_max: 8 * 1024,
+        ..Limits::default()
+    };
     let node = Node::start(1, limits);
     let mut client = node.connect();
     let _ = client.stream.write_all(&vec![b'z'; 200_000]);
@@ -55,7 +61,10 @@ fn endless_incomplete_input_overflows() {
 
 #[test]
 fn a_client_that_never_reads_is_closed_at_the_bound() {
-    let limits = Limits { backlog_max: 256 * 1024, ..Limits::default() };
+    let limits = Limits {
+        backlog_max: 256 * 1024,
+        ..Limits::default()
+    };
     let node = Node::start(1, limits);
     let mut client = node.connect();
     let mut other = node.connect();
@@ -90,7 +99,10 @@ fn a_stalled_reader_is_dead_after_its_time() {
 
 #[test]
 fn the_window_pauses_reads_and_credit_resumes_them() {
-    let limits = Limits { window_max: 4, ..Limits::default() };
+    let limits = Limits {
+        window_max: 4,
+        ..Limits::default()
+    };
     let node = Node::start(1, limits);
     let mut client = node.connect();
     let many = "slow\n".repeat(50);
@@ -103,8 +115,15 @@ fn the_window_pauses_reads_and_credit_resumes_them() {
 
 #[test]
 fn a_rate_slows_input_down() {
-    let rate = Rate { per_second: 100_000, burst: 10_000 };
-    let limits = Limits { rate: Some(rate), exempt: Vec::new(), ..Limits::default() };
+    let rate = Rate {
+        per_second: 100_000,
+        burst: 10_000,
+    };
+    let limits = Limits {
+        rate: Some(rate),
+        exempt: Vec::new(),
+        ..Limits::default()
+    };
     let node = Node::start(1, limits);
     let mut client = node.connect();
     let clock = stdx::time::SystemClock::new();
@@ -117,7 +136,10 @@ fn a_rate_slows_input_down() {
         assert_eq!(client.hear(), line);
     }
     let took = stdx::time::Clock::now(&clock).saturating_since(start);
-    assert!(took >= Duration::from_millis(300), "60 kB at 100 kB/s took {took:?}");
+    assert!(
+        took >= Duration::from_millis(300),
+        "60 kB at 100 kB/s took {took:?}"
+    );
 }
 
 #[test]
@@ -197,10 +219,21 @@ fn connections_of_other_shards_are_reached() {
         b.say(&format!("far {at_a} pong {number}"));
         assert_eq!(a.hear(), format!("pong {number}"));
     }
-    let words: Vec<u32> = at_b.split(' ').map(|w| w.parse().expect("number")).collect();
-    let id = stdx::slab::Key { index: words[1], generation: words[2] };
-    let conn = net::ConnRef { shard: actor::ShardId::new(words[0] as u16), id };
-    node.remote.control(conn, b"control\n".to_vec()).expect("control");
+    let words: Vec<u32> = at_b
+        .split(' ')
+        .map(|w| w.parse().expect("number"))
+        .collect();
+    let id = stdx::slab::Key {
+        index: words[1],
+        generation: words[2],
+    };
+    let conn = net::ConnRef {
+        shard: actor::ShardId::new(words[0] as u16),
+        id,
+    };
+    node.remote
+        .control(conn, b"control\n".to_vec())
+        .expect("control");
     assert_eq!(b.hear(), "control");
     node.remote.write(conn, b"bytes\n".to_vec()).expect("write");
     assert_eq!(b.hear(), "bytes");
@@ -228,7 +261,10 @@ fn limits_refuse_and_release() {
     assert_eq!(node.connect().ask("again"), "again");
     // Reloaded limits hold for what comes.
     node.until("empty", |node| node.shared.connections() == 0);
-    node.shared.set_limits(Limits { connections_per_address_max: 0, ..limits });
+    node.shared.set_limits(Limits {
+        connections_per_address_max: 0,
+        ..limits
+    });
     std::thread::sleep(Duration::from_millis(100));
     let mut clients: Vec<_> = (0..5).map(|_| node.connect()).collect();
     for client in &mut clients {
@@ -253,7 +289,10 @@ fn a_storm_is_paced_and_not_refused() {
         assert_eq!(client.ask("in"), "in");
     }
     let took = stdx::time::Clock::now(&clock).saturating_since(start);
-    assert!(took >= Duration::from_millis(400), "60 at 100/s took {took:?}");
+    assert!(
+        took >= Duration::from_millis(400),
+        "60 at 100/s took {took:?}"
+    );
     assert_eq!(node.shared.refused(), 0);
 }
 
@@ -276,10 +315,16 @@ fn proxy_headers_name_the_client() {
     trusted.proxies = vec!["127.0.0.0/8".parse().expect("network")];
     let mut untrusted = plain();
     untrusted.proxies = vec!["192.0.2.0/24".parse().expect("network")];
-    let limits = Limits { proxy_timeout: Duration::from_millis(300), ..Limits::default() };
+    let limits = Limits {
+        proxy_timeout: Duration::from_millis(300),
+        ..Limits::default()
+    };
     let node = Node::with(vec![trusted, untrusted], 1, None, limits);
     let mut client = node.connect();
-    client.stream.write_all(b"PROXY TCP4 203.0.113.7 192.0.2.1 4321").expect("write");
+    client
+        .stream
+        .write_all(b"PROXY TCP4 203.0.113.7 192.0.2.1 4321")
+        .expect("write");
     std::thread::sleep(Duration::from_millis(20));
     client.stream.write_all(b" 5222\r\nfirst\n").expect("write");
     assert_eq!(client.hear(), "first");
@@ -291,7 +336,11 @@ fn proxy_headers_name_the_client() {
     assert_eq!(second.hear(), "second");
     {
         let journal = node.shelf.lock().expect("shelf");
-        let peers: Vec<String> = journal.accepted.iter().map(|p| p.address.to_string()).collect();
+        let peers: Vec<String> = journal
+            .accepted
+            .iter()
+            .map(|p| p.address.to_string())
+            .collect();
         assert_eq!(peers, ["203.0.113.7:4321", "198.51.100.9:4096"]);
     }
     let mut bad = node.connect();
@@ -316,7 +365,11 @@ fn a_drain_cuts_nothing_off() {
     node.shared.drain_within(Duration::from_secs(10));
     for client in &mut clients {
         let line = client.hear();
-        assert!(line == "bye" || line.len() == 100_003, "{} bytes", line.len());
+        assert!(
+            line == "bye" || line.len() == 100_003,
+            "{} bytes",
+            line.len()
+        );
         assert_eq!(client.try_hear(), None);
     }
     node.until("all gone", |node| node.shared.connections() == 0);
@@ -326,7 +379,11 @@ fn a_drain_cuts_nothing_off() {
 
 #[test]
 fn a_drain_ends_at_its_deadline() {
-    let limits = Limits { backlog_max: 64 << 20, close_timeout: Duration::from_secs(60), ..Limits::default() };
+    let limits = Limits {
+        backlog_max: 64 << 20,
+        close_timeout: Duration::from_secs(60),
+        ..Limits::default()
+    };
     let node = Node::start(1, limits);
     let mut stuck = node.connect();
     stuck.say("big 20000000");
@@ -347,7 +404,9 @@ fn a_peer_that_resets_is_noticed_while_paused() {
     // A peer that shuts down its sending side still gets the answer to what it sent.
     let mut half = node.connect();
     half.say("last words");
-    half.stream.shutdown(std::net::Shutdown::Write).expect("shutdown");
+    half.stream
+        .shutdown(std::net::Shutdown::Write)
+        .expect("shutdown");
     let mut all = String::new();
     half.stream.read_to_string(&mut all).expect("read");
     assert_eq!(all, "last words\n");

@@ -46,7 +46,14 @@ fn direct_tls_in_both_versions() {
         assert_eq!(client.ask("quit"), "bye");
         // An orderly end: close_notify, not a cut.
         assert_eq!(client.try_hear(), None);
-        assert!(client.stream.conn.process_new_packets().expect("state").peer_has_closed());
+        assert!(
+            client
+                .stream
+                .conn
+                .process_new_packets()
+                .expect("state")
+                .peer_has_closed()
+        );
     }
     assert_eq!(node.closed(Closed::ByUs), 2);
 }
@@ -58,7 +65,10 @@ fn starttls_forgets_what_was_injected() {
     let node = Node::with(vec![plain()], 1, Some(tls), Limits::default());
     let mut client = node.connect();
     // CVE-2011-0411: what an attacker puts behind the request must not be taken for ciphertext's.
-    client.stream.write_all(b"before\ntls\ninjected\n").expect("write");
+    client
+        .stream
+        .write_all(b"before\ntls\ninjected\n")
+        .expect("write");
     assert_eq!(client.hear(), "before");
     assert_eq!(client.hear(), "proceed");
     assert!(client.kept.is_empty());
@@ -98,8 +108,12 @@ fn an_encrypted_connection_moves_between_shards() {
     let tls = server_tls(vec![certificate]);
     let node = Node::with(vec![direct()], 2, Some(tls), Limits::default());
     let roots = [root];
-    let mut client =
-        client_tls(node.connect().stream, "localhost", &roots, &rustls::version::TLS13);
+    let mut client = client_tls(
+        node.connect().stream,
+        "localhost",
+        &roots,
+        &rustls::version::TLS13,
+    );
     assert_eq!(client.ask("hello"), "secure");
     assert_eq!(client.hear(), "hello");
     let mut heard = 0;
@@ -121,7 +135,10 @@ fn an_encrypted_connection_moves_between_shards() {
 fn bad_and_slow_handshakes_end() {
     let (certificate, root) = certificate(&["localhost"]);
     let tls = server_tls(vec![certificate]);
-    let limits = Limits { handshake_timeout: Duration::from_millis(300), ..Limits::default() };
+    let limits = Limits {
+        handshake_timeout: Duration::from_millis(300),
+        ..Limits::default()
+    };
     let node = Node::with(vec![direct()], 1, Some(tls), limits);
     let mut garbage = node.connect();
     garbage.say("GET / HTTP/1.1");
@@ -137,13 +154,15 @@ fn bad_and_slow_handshakes_end() {
             let root = root.clone();
             std::thread::spawn(move || {
                 let stream = std::net::TcpStream::connect(node_address).expect("connect");
-                let mut client =
-                    client_tls(stream, "localhost", &[root], &rustls::version::TLS13);
+                let mut client = client_tls(stream, "localhost", &[root], &rustls::version::TLS13);
                 assert_eq!(client.ask("x"), "secure");
                 assert_eq!(client.hear(), "x");
             })
         })
         .collect();
-    let finished = threads.into_iter().filter_map(|thread| thread.join().ok()).count();
+    let finished = threads
+        .into_iter()
+        .filter_map(|thread| thread.join().ok())
+        .count();
     assert_eq!(finished, 40);
 }

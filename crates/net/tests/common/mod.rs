@@ -65,7 +65,9 @@ impl Actor for SlowActor {
             }
             Slow::Flush => {
                 for conn in std::mem::take(&mut self.waiting) {
-                    let _ = self.io.with_out(cx, conn, |out| out.extend_from_slice(b"slow\n"));
+                    let _ = self
+                        .io
+                        .with_out(cx, conn, |out| out.extend_from_slice(b"slow\n"));
                     let _ = self.io.credit(cx, conn, 1);
                 }
             }
@@ -86,7 +88,9 @@ impl Service for Lines {
     fn receive(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, input: &[u8]) -> usize {
         let mut used = 0;
         while !cx.is_ending() && cx.has_window() {
-            let Some(end) = input[used..].iter().position(|byte| *byte == b'\n') else { break };
+            let Some(end) = input[used..].iter().position(|byte| *byte == b'\n') else {
+                break;
+            };
             let line = &input[used..used + end];
             used += end + 1;
             conn.lines += 1;
@@ -155,9 +159,17 @@ impl Lines {
             "far" => {
                 // To the connection named by shard, index and generation.
                 let mut words = rest.splitn(4, ' ');
-                let mut next = || words.next().and_then(|w| w.parse::<u32>().ok()).unwrap_or(0);
+                let mut next = || {
+                    words
+                        .next()
+                        .and_then(|w| w.parse::<u32>().ok())
+                        .unwrap_or(0)
+                };
                 let shard = ShardId::new(next() as u16);
-                let id = stdx::slab::Key { index: next(), generation: next() };
+                let id = stdx::slab::Key {
+                    index: next(),
+                    generation: next(),
+                };
                 let text = format!("{}\n", words.next().unwrap_or(""));
                 let io = self.io.clone();
                 let to = ConnRef { shard, id };
@@ -165,8 +177,12 @@ impl Lines {
             }
             "who" => {
                 let id = cx.id();
-                let line =
-                    format!("{} {} {}\n", id.shard.index(), id.id.index, id.id.generation);
+                let line = format!(
+                    "{} {} {}\n",
+                    id.shard.index(),
+                    id.id.index,
+                    id.id.generation
+                );
                 cx.out().extend_from_slice(line.as_bytes());
             }
             "count" => {
@@ -212,10 +228,17 @@ impl Node {
             let clock: Arc<dyn Clock> = Arc::new(clock);
             let run = move || {
                 let make = |shard: &mut actor::Shard, io: Io<Lines>| {
-                    let slow = shard.spawn(SlowActor { io: io.clone(), waiting: Vec::new() });
+                    let slow = shard.spawn(SlowActor {
+                        io: io.clone(),
+                        waiting: Vec::new(),
+                    });
                     Lines { shelf, io, slow }
                 };
-                driver.build(seed, clock, make).expect("build").run().expect("run");
+                driver
+                    .build(seed, clock, make)
+                    .expect("build")
+                    .run()
+                    .expect("run");
             };
             threads.push(std::thread::spawn(run));
         }
@@ -234,9 +257,14 @@ impl Node {
 
     pub fn connect_to(&self, listener: usize) -> Client<TcpStream> {
         let stream = TcpStream::connect(self.addresses[listener]).expect("connect");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("timeout");
         stream.set_nodelay(true).expect("nodelay");
-        Client { stream, kept: Vec::new() }
+        Client {
+            stream,
+            kept: Vec::new(),
+        }
     }
 
     /// Waits until `check` holds, at most ten seconds.
@@ -251,7 +279,13 @@ impl Node {
     }
 
     pub fn closed(&self, why: Closed) -> usize {
-        self.shelf.lock().expect("shelf").closed.iter().filter(|w| **w == why).count()
+        self.shelf
+            .lock()
+            .expect("shelf")
+            .closed
+            .iter()
+            .filter(|w| **w == why)
+            .count()
     }
 
     pub fn stop(&mut self) {
@@ -323,7 +357,10 @@ pub fn certificate(names: &[&str]) -> (Certificate, CertificateDer<'static>) {
     let pem = made.cert.pem();
     let key = made.signing_key.serialize_pem();
     let der = made.cert.der().clone();
-    (Certificate::from_pem(names, pem.as_bytes(), key.as_bytes()).expect("pem"), der)
+    (
+        Certificate::from_pem(names, pem.as_bytes(), key.as_bytes()).expect("pem"),
+        der,
+    )
 }
 
 pub fn server_tls(certificates: Vec<Certificate>) -> TlsConfig {
@@ -352,5 +389,8 @@ pub fn client_tls(
     config.alpn_protocols = vec![net::ALPN_CLIENT.to_vec()];
     let name = ServerName::try_from(name.to_owned()).expect("name");
     let connection = rustls::ClientConnection::new(Arc::new(config), name).expect("client");
-    Client { stream: rustls::StreamOwned::new(connection, stream), kept: Vec::new() }
+    Client {
+        stream: rustls::StreamOwned::new(connection, stream),
+        kept: Vec::new(),
+    }
 }
