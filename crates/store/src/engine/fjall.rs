@@ -19,6 +19,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
+use fjall::config::{FilterPolicy, PartitioningPolicy};
 use fjall::{
     AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot,
 };
@@ -419,6 +420,22 @@ fn open(path: &Path, options: &FjallOptions) -> Result<Open, StoreError> {
 /// The keyspaces, in the order of the spaces' numbers.
 const KEYSPACES: [&str; Space::ALL.len()] = ["meta", "head", "state", "log", "blob"];
 
+/// How a keyspace is laid out; fixed when it is created.
+fn tuning(name: &str) -> KeyspaceCreateOptions {
+    // In partitions, filters and indexes of a large table pass through a small cache by the block. As a
+    // whole, with a million users, each is a megabyte, and every read would load it.
+    let tuning = KeyspaceCreateOptions::default()
+        .max_memtable_size(NEVER_BYTES)
+        .filter_block_partitioning_policy(PartitioningPolicy::all(true))
+        .index_block_partitioning_policy(PartitioningPolicy::all(true));
+    match name {
+        // Logs are scanned: a filter would never be asked.
+        "log" => tuning.filter_policy(FilterPolicy::disabled()),
+        // Most reads are of users that exist: the last level, which holds nearly all, needs no filter.
+        _ => tuning.expect_point_read_hits(true),
+    }
+}
+
 fn try_open(path: &Path, options: &FjallOptions) -> Result<Open, StoreError> {
     let existed = path.join("version").exists();
     if existed && newest_journal(path)?.is_none() {
@@ -443,8 +460,7 @@ fn try_open(path: &Path, options: &FjallOptions) -> Result<Open, StoreError> {
     }
     let mut spaces = Vec::with_capacity(KEYSPACES.len());
     for name in KEYSPACES {
-        let tuning = || KeyspaceCreateOptions::default().max_memtable_size(NEVER_BYTES);
-        spaces.push(db.keyspace(name, tuning).map_err(from_fjall)?);
+        spaces.push(db.keyspace(name, || tuning(name)).map_err(from_fjall)?);
     }
     let spaces: Result<[Keyspace; Space::ALL.len()], _> = spaces.try_into();
     let spaces = spaces.map_err(|_| StoreError::Corrupt("a keyspace is missing".to_owned()))?;
