@@ -1,5 +1,5 @@
-//! New connections: accepting, pacing, limits, running out of descriptors, the balancer's header, and
-//! adoption from other shards. Owns the listening sockets of one shard.
+//! New connections: accepting, pacing, limits, running out of descriptors, the balancer's header,
+//! and adoption from other shards. Owns the listening sockets of one shard.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -293,7 +293,7 @@ impl<S: Service> Driver<S> {
         Ok(id)
     }
 
-    /// Introduces a connection to the service; TLS begins first where it begins with the first byte.
+    /// Introduces a connection to the service; TLS begins first where it is not asked for.
     fn greet(&mut self, id: Key, peer: Peer) {
         if peer.direct_tls {
             let core = &mut *self.core.borrow_mut();

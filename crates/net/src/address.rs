@@ -29,8 +29,8 @@ impl Network {
         ]
     }
 
-    /// The network of `address` with a prefix of `prefix` bits; longer prefixes than the address has
-    /// bits mean the address alone.
+    /// The network of `address` with a prefix of `prefix` bits; longer prefixes than the address
+    /// has bits mean the address alone.
     pub fn new(address: IpAddr, prefix: u8) -> Network {
         let (bits, v4) = bits_of(address);
         let prefix = if v4 {

@@ -1,6 +1,6 @@
 //! The way in: from a readable socket through the balancer's header and TLS to the service. Owns
-//! the rules of edge-triggered reading: a short read ends it, a full one is queued again, a pause is
-//! lifted by a queue and never by a new edge.
+//! the rules of edge-triggered reading: a short read ends it, a full one is queued again, a pause
+//! is lifted by a queue and never by a new edge.
 
 use std::io::{self, Read};
 use std::mem;

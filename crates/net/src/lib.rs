@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`Network`] binds listeners and makes one [`DriverSeed`] per shard; a seed becomes a [`Driver`]
-//! on the thread that runs it. The protocol above the sockets is a [`Service`], told of events with a
-//! [`Cx`]. Actors and threads reach connections through [`Io`] and [`RemoteIo`].
+//! on the thread that runs it. The protocol above the sockets is a [`Service`], told of events with
+//! a [`Cx`]. Actors and threads reach connections through [`Io`] and [`RemoteIo`].
 //!
 //! Invariants: an idle connection holds no buffer; nothing here reads a clock but the driver; every
 //! queue and buffer has its bound in `limits`; [`Service::closed`] is called exactly once for each

@@ -56,7 +56,7 @@ const _: () = assert!(TLS_INCOMPLETE_MAX > READ_BUFFER);
 const _: () = assert!(POOLED_BYTES_MAX < WRITE_CHUNK);
 
 /// What connections may use. One value per process; changed at run time by
-/// [`Net::reload_limits`](crate::Net::reload_limits), and then valid for what happens from there on.
+/// [`Shared::set_limits`](crate::Shared::set_limits), and then valid for what follows.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Connections of the whole node. Default: what the descriptor limit allows.

@@ -183,3 +183,18 @@ impl Link {
         self.deadline.min(busy)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        // The budget of an idle user counts this once per connection; see `benches/idle.rs`.
+        assert!(size_of::<Link>() <= 96, "{} bytes", size_of::<Link>());
+        assert!(size_of::<Busy>() <= 128, "{} bytes", size_of::<Busy>());
+        let busy = Busy::default();
+        assert!(busy.is_idle());
+        assert_eq!(busy.backlog(), 0);
+    }
+}

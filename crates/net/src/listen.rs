@@ -15,7 +15,8 @@ const BACKLOG: i32 = 4096;
 /// An address to listen on, and how its connections begin.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// Where to listen; port 0 takes a free port (see [`Net::addresses`](crate::Net::addresses)).
+    /// Where to listen; port 0 takes a free port, see
+    /// [`Network::addresses`](crate::Network::addresses).
     pub address: SocketAddr,
     /// Whether TLS begins with the first byte (XEP-0368) and not by STARTTLS.
     pub direct_tls: bool,

@@ -1,5 +1,5 @@
-//! What the shards of one node share: bound listeners, TLS settings, limits, switches, and counts per
-//! node. Touched at accept, at close and once per turn, never per message.
+//! What the shards of one node share: bound listeners, TLS settings, limits, switches, and counts
+//! per node. Touched at accept, at close and once per turn, never per message.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,6 @@
-//! TLS settings of a node: certificates by server name, protocol versions, ALPN, session tickets, and
-//! the exporter that rustls' unbuffered connections do not have. Owns configuration only; the record
-//! layer of one connection is `record`.
+//! TLS settings of a node: certificates by server name, protocol versions, ALPN, session tickets,
+//! and the exporter that rustls' unbuffered connections do not have. Owns configuration only; the
+//! record layer of one connection is `record`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

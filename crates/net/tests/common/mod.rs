@@ -29,8 +29,8 @@ pub struct Journal {
 
 pub type Shelf = Arc<Mutex<Journal>>;
 
-/// Lines in, lines out. `tls`, `move N`, `quit`, `big N`, `panic`, `slow` (through an actor, with the
-/// window), `deadline MS`, `who`; everything else is echoed.
+/// Lines in, lines out. `tls`, `move N`, `quit`, `big N`, `panic`, `slow` (through an actor, with
+/// the window), `deadline MS`, `who`; everything else is echoed.
 pub struct Lines {
     pub shelf: Shelf,
     pub io: Io<Lines>,
