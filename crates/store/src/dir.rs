@@ -38,7 +38,15 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub(crate) struct Dir {
     path: PathBuf,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Dir {
+    /// Unlocks explicitly and not by closing: a child process that is just being started shares the open file
+    /// for a moment.
+    fn drop(&mut self) {
+        let _ = self.lock.unlock();
+    }
 }
 
 impl Dir {
@@ -77,7 +85,7 @@ impl Dir {
         let _ = written.and_then(|()| writeln!(lock, "{}", std::process::id()));
         Ok(Dir {
             path: path.to_owned(),
-            _lock: lock,
+            lock,
         })
     }
 
