@@ -1,6 +1,7 @@
 //! What an idle connection costs: resident bytes of the server per connection over plaintext, TLS
 //! 1.3 and TLS 1.2, as the slope between two numbers of connections that have each sent and
-//! received a line. The clients run in a process of their own. Owns no threshold: it prints figures.
+//! received a line. The clients run in a process of their own.
+//! Owns no threshold: it prints figures.
 #![allow(clippy::print_stdout)] // Printing is what a benchmark is for.
 
 #[path = "../tests/common/mod.rs"]
