@@ -37,13 +37,14 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
 /// The crates that may name an outside library. One owner is the rule; `flood` and `testkit` are
 /// clients with sockets of their own, because they must not share the server's mistakes.
 const OWNERS: &[(&str, &[&str])] = &[
+    ("axum", &["roost"]),
     ("base64", &["xmpp", "flood", "testkit"]),
     ("cargo_metadata", &["xtask"]),
     ("clap", &["roost", "flood"]),
     ("crossbeam-queue", &["actor"]),
     ("fjall", &["store"]),
     ("hdrhistogram", &["flood"]),
-    ("idna", &["xmpp"]),
+    ("idna", &["xmpp", "roost"]),
     ("jid", &["xmpp"]),
     ("libtest-mimic", &["testkit"]),
     ("mimalloc", &["roost"]),
@@ -60,6 +61,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("socket2", &["net", "flood"]),
     ("stringprep", &["xmpp"]),
     ("tempfile", &["testkit"]),
+    ("tokio", &["roost"]),
     ("toml", &["roost", "flood"]),
     ("tracing-subscriber", &["roost"]),
     ("xmpp-parsers", &["server"]),

@@ -1,0 +1,215 @@
+//! The command line. Owns its words and their help; what a command does is `commands` and `serve`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Source;
+use crate::exit;
+use crate::secret::Secret;
+
+/// Roost, an XMPP server.
+///
+/// Commands work on the server that runs on the data folder, through its control socket, or on a
+/// stopped one directly.
+#[derive(Debug, Parser)]
+#[command(name = "roost", version, after_help = exit::HELP, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server until SIGTERM or SIGINT; SIGHUP reloads certificates, limits and log level.
+    Serve(Place),
+    /// Check a configuration file and say everything that is wrong with it.
+    CheckConfig {
+        /// The file; without it, the one that serve would use.
+        file: Option<PathBuf>,
+    },
+    /// Print the default configuration file with every key explained.
+    Config {
+        /// Print the reference page of the documentation instead.
+        #[arg(long)]
+        markdown: bool,
+    },
+    /// Manage accounts.
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Say how the running server is.
+    Status {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Write all accounts with all that is theirs as JSON lines (docs/export-format.md). Holds the
+    /// keys of passwords: keep it safe.
+    Export {
+        /// Where to; - is standard output. A file is made readable for its owner only.
+        #[arg(long, short, default_value = "-")]
+        output: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Read accounts from JSON lines (docs/export-format.md).
+    Import {
+        /// Where from; - is standard input.
+        file: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Make many accounts for load tests: u0, u1, … with ring contacts in both directions, and one
+    /// salt for all, so that a load client derives one key.
+    Provision {
+        /// Their domain.
+        #[arg(long)]
+        domain: String,
+        /// How many accounts.
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+        users: u64,
+        /// Contacts of each, half on either side of the ring.
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000))]
+        contacts: u64,
+        /// The password of all.
+        #[arg(long)]
+        password: Secret,
+        /// No progress.
+        #[arg(long, short)]
+        quiet: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Write a consistent copy of the data to one file while the server runs. Holds the keys of
+    /// passwords: keep it safe.
+    Backup {
+        /// A file that does not exist yet.
+        file: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Make the store of a data folder that has none from a backup.
+    Restore {
+        /// The backup.
+        file: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Read every value of the store of a stopped server and check that all fits together.
+    Verify {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Put an XMPP server under load and report what it did.
+    Flood(flood::Args),
+}
+
+/// What can be done to accounts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserCommand {
+    /// Make an account.
+    Add {
+        /// Its address: name@domain.
+        jid: String,
+        #[command(flatten)]
+        password: PasswordSource,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Remove an account with all that is its; its contacts are told.
+    Del {
+        /// Its address: name@domain.
+        jid: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Give an account a new password, which ends its sessions.
+    Passwd {
+        /// Its address: name@domain.
+        jid: String,
+        #[command(flatten)]
+        password: PasswordSource,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Keep an account from logging in, and end its sessions.
+    Lock {
+        /// Its address: name@domain.
+        jid: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Let a locked account log in again.
+    Unlock {
+        /// Its address: name@domain.
+        jid: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// End an account's sessions; its clients may come back.
+    Kick {
+        /// Its address: name@domain.
+        jid: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Print the addresses of all accounts, one a line, in no particular order.
+    List {
+        /// Of this domain only.
+        #[arg(long)]
+        domain: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Which server.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Place {
+    /// Configuration file [default: DATA/roost.toml, ./roost.toml, /etc/roost/roost.toml].
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Data folder, instead of the one that the configuration names [default: ./roost-data].
+    #[arg(long, short, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+}
+
+impl Place {
+    /// The configuration it stands for.
+    pub(crate) fn source(&self) -> Source {
+        Source { config: self.config.clone(), data: self.data.clone() }
+    }
+}
+
+/// Where a password comes from; without either, it is asked for at the terminal.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PasswordSource {
+    /// The password. Others on this machine can see it in the list of processes: for tests.
+    #[arg(long, conflicts_with = "password_file")]
+    pub(crate) password: Option<Secret>,
+    /// A file whose first line is the password; - is standard input.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn parsed_passwords_are_not_printed() {
+        let line = ["roost", "user", "add", "a@b", "--password", "hunter2", "--data", "d"];
+        let parsed = Cli::try_parse_from(line).expect("parsed");
+        assert!(!format!("{parsed:?}").contains("hunter2"));
+    }
+}

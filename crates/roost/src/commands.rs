@@ -1,0 +1,131 @@
+//! The commands except `serve`: each turns its arguments into requests and prints what comes back.
+//! Owns the output on standard output; errors are printed by `main`.
+#![allow(clippy::print_stderr)] // Progress goes to the terminal.
+
+mod data;
+mod provision;
+mod user;
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::cli::{Command, Place};
+use crate::config::{self, Config, Source};
+use crate::control::Client;
+use crate::door::{self, Door};
+use crate::exit::Failure;
+use crate::node::{Request, Response, Status};
+use crate::serve;
+
+/// Runs a command.
+///
+/// # Errors
+/// Why it did not do what it was asked for.
+pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Serve(place) => return serve::run(&place),
+        Command::Flood(args) => return Ok(flood::command(&args, &["flood"])),
+        Command::CheckConfig { file } => check_config(file)?,
+        Command::Config { markdown: true } => print(&config::markdown())?,
+        Command::Config { markdown: false } => print(&config::default_file())?,
+        Command::User(command) => user::run(command)?,
+        Command::Status { json, place } => status(&place, json)?,
+        Command::Export { output, place } => data::export(&place, &output)?,
+        Command::Import { file, place } => data::import(&place, &file)?,
+        Command::Provision { domain, users, contacts, password, quiet, place } => {
+            let population = provision::Population { domain, users, contacts };
+            provision::run(&place, population, &password, quiet)?;
+        }
+        Command::Backup { file, place } => data::backup(&place, &file)?,
+        Command::Restore { file, place } => data::restore(&place, &file)?,
+        Command::Verify { place } => data::verify(&place)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+fn check_config(file: Option<PathBuf>) -> Result<(), Failure> {
+    let config = Source { config: file, data: None }.load()?;
+    let name = match &config.file {
+        Some(file) => file.display().to_string(),
+        None => "the default configuration".to_owned(),
+    };
+    let mut out = format!("{name} is valid\n");
+    for note in config.notes() {
+        out.push_str("note: ");
+        out.push_str(&note);
+        out.push('\n');
+    }
+    print(&out)
+}
+
+fn status(place: &Place, json: bool) -> Result<(), Failure> {
+    let config = place.source().load()?;
+    let status = running_status(&config)?;
+    if json {
+        let text = serde_json::to_string(&status).map_err(io::Error::from)?;
+        return print(&format!("{text}\n"));
+    }
+    let uptime = u64::try_from(status.uptime_ms / 1_000).unwrap_or_default();
+    print(&format!(
+        "roost {}, up {}\n\
+         domains      {}\n\
+         accounts     {}\n\
+         connections  {}\n\
+         loaded users {}\n\
+         shards       {}\n",
+        status.version,
+        duration(uptime),
+        status.domains.join(", "),
+        status.accounts,
+        status.connections,
+        status.actors,
+        status.shards,
+    ))
+}
+
+/// Asks the running server; a stopped one has no status but that.
+fn running_status(config: &Config) -> Result<Status, Failure> {
+    let data = &config.settings.node.data;
+    let client: Option<Client> = door::connect(data)?;
+    let Some(client) = client else {
+        return Err(Failure::Failed(format!("no server runs on {}", data.display())));
+    };
+    match Door::Running(Box::new(client)).call(Request::Status)? {
+        Response::Status { status } => Ok(status),
+        _ => Err(unexpected()),
+    }
+}
+
+/// The answer to another question than the one that was asked.
+fn unexpected() -> Failure {
+    Failure::Failed("the server's answer is of another version of Roost".to_owned())
+}
+
+/// Seconds in the two largest units.
+fn duration(seconds: u64) -> String {
+    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, s) => format!("{s} s"),
+        (0, 0, m, s) => format!("{m} min {s} s"),
+        (0, h, m, _) => format!("{h} h {m} min"),
+        (d, h, _, _) => format!("{d} d {h} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        let cases =
+            [(0, "0 s"), (61, "1 min 1 s"), (3_660, "1 h 1 min"), (200_000, "2 d 7 h")];
+        for (seconds, expected) in cases {
+            assert_eq!(duration(seconds), expected);
+        }
+    }
+}

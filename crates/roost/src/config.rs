@@ -1,0 +1,289 @@
+//! The configuration file: finding it, reading it strictly, and explaining what is wrong with it in
+//! terms of the file. Owns checks that involve several keys; single values are `value`, the keys are
+//! `table`, their documentation is `document`.
+
+mod document;
+mod nearest;
+mod read;
+pub(crate) mod table;
+pub(crate) mod value;
+
+use std::fmt;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+pub(crate) use document::{default_file, markdown};
+pub(crate) use read::Values;
+pub(crate) use table::{Durability, LogFormat, LogLevel, Settings};
+use value::Plain;
+
+/// Bytes of a configuration file; a larger one is refused unread.
+const FILE_BYTES_MAX: u64 = 1_024 * 1_024;
+
+/// Problems that one report spells out.
+const PROBLEMS_MAX: usize = 20;
+
+/// Where a system-wide installation keeps its file.
+const SYSTEM_FILE: &str = "/etc/roost/roost.toml";
+
+/// Name of the file in the working directory or in a data folder.
+const LOCAL_FILE: &str = "roost.toml";
+
+/// The settings in force and where they come from.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// The file, if there is one.
+    pub(crate) file: Option<PathBuf>,
+    /// Every setting; paths are as they are opened.
+    pub(crate) settings: Settings,
+    /// Every key with its value, to tell what a reload changes.
+    resolved: Vec<Resolved>,
+}
+
+/// One key and its value.
+#[derive(Clone, Debug)]
+struct Resolved {
+    name: String,
+    value: Plain,
+    is_live: bool,
+    is_given: bool,
+}
+
+/// What is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConfigError {
+    file: Option<PathBuf>,
+    problems: Vec<Problem>,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Problem {
+    line: Option<usize>,
+    message: String,
+}
+
+impl Problem {
+    fn new(message: impl Into<String>) -> Problem {
+        Problem { line: None, message: message.into() }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().take(PROBLEMS_MAX).enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            match &self.file {
+                Some(file) => write!(f, "{}", file.display())?,
+                None => f.write_str("configuration")?,
+            }
+            if let Some(line) = problem.line {
+                write!(f, ":{line}")?;
+            }
+            write!(f, ": {}", problem.message)?;
+        }
+        match self.problems.len().checked_sub(PROBLEMS_MAX) {
+            None | Some(0) => Ok(()),
+            Some(more) => write!(f, "\nand {more} more problems"),
+        }
+    }
+}
+
+/// Which configuration a command works with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Source {
+    /// `--config`.
+    pub(crate) config: Option<PathBuf>,
+    /// `--data`.
+    pub(crate) data: Option<PathBuf>,
+}
+
+impl Source {
+    /// Reads the configuration: the file of `--config`, else roost.toml in the folder of `--data`.
+    /// With neither: ./roost.toml, else the defaults if ./roost-data exists, else the system's file,
+    /// else the defaults. `--data` overrides what the file says.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub(crate) fn load(&self) -> Result<Config, ConfigError> {
+        let file = self.file();
+        let mut config = match file {
+            Some(file) => Config::read(&file)?,
+            None => Config::parse("", None)?,
+        };
+        if let Some(data) = &self.data {
+            config.settings.node.data.clone_from(data);
+        }
+        Ok(config)
+    }
+
+    fn file(&self) -> Option<PathBuf> {
+        let existing = |path: PathBuf| path.is_file().then_some(path);
+        match (&self.config, &self.data) {
+            (Some(file), _) => Some(file.clone()),
+            (None, Some(data)) => existing(data.join(LOCAL_FILE)),
+            (None, None) => existing(PathBuf::from(LOCAL_FILE)).or_else(|| {
+                let is_here = Path::new("roost-data").is_dir();
+                (!is_here).then(|| existing(PathBuf::from(SYSTEM_FILE))).flatten()
+            }),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub(crate) fn read(file: &Path) -> Result<Config, ConfigError> {
+        let refuse = |message: String| ConfigError {
+            file: Some(file.to_owned()),
+            problems: vec![Problem::new(message)],
+        };
+        let opened = fs::File::open(file).map_err(|e| refuse(format!("cannot be read: {e}")))?;
+        let mut text = String::new();
+        let length = opened
+            .take(FILE_BYTES_MAX + 1)
+            .read_to_string(&mut text)
+            .map_err(|e| refuse(format!("cannot be read: {e}")))?;
+        if length as u64 > FILE_BYTES_MAX {
+            return Err(refuse(format!("is larger than {FILE_BYTES_MAX} bytes")));
+        }
+        Config::parse(&text, Some(file))
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub(crate) fn parse(text: &str, file: Option<&Path>) -> Result<Config, ConfigError> {
+        let refuse = |problems| ConfigError { file: file.map(Path::to_owned), problems };
+        let mut values = Values::parse(text).map_err(|problem| refuse(vec![problem]))?;
+        let settings = Settings::read(&mut values);
+        let (resolved, problems) = values.finish();
+        let (Some(settings), []) = (settings, problems.as_slice()) else {
+            return Err(refuse(problems));
+        };
+        let mut config = Config { file: file.map(Path::to_owned), settings, resolved };
+        let problems = config.contradictions();
+        if !problems.is_empty() {
+            return Err(refuse(problems));
+        }
+        if let Some(folder) = file.and_then(Path::parent) {
+            config.place_paths(folder);
+        }
+        Ok(config)
+    }
+
+    /// Relative paths start at the folder of the file.
+    fn place_paths(&mut self, folder: &Path) {
+        let node = &mut self.settings.node;
+        node.data = folder.join(&node.data);
+        let tls = &mut self.settings.tls;
+        for path in [&mut tls.certificate, &mut tls.key, &mut tls.folder] {
+            *path = path.take().map(|path| folder.join(path));
+        }
+    }
+
+    /// What is wrong with keys together that are right by themselves.
+    fn contradictions(&self) -> Vec<Problem> {
+        let Settings { node, c2s, tls, auth, limits, .. } = &self.settings;
+        let mut problems = Vec::new();
+        let mut refuse = |message: String| problems.push(Problem::new(message));
+        for (index, domain) in node.domains.iter().enumerate() {
+            if *domain == node.domain || node.domains[..index].contains(domain) {
+                refuse(format!("domain {domain} is given twice: remove one from `domains`"));
+            }
+        }
+        match (&tls.certificate, &tls.key) {
+            (Some(_), None) => refuse("`tls.certificate` needs `tls.key` beside it".to_owned()),
+            (None, Some(_)) => refuse("`tls.key` needs `tls.certificate` beside it".to_owned()),
+            _ => {}
+        }
+        let addresses: Vec<_> = c2s.listen.iter().chain(&c2s.listen_tls).collect();
+        for (index, address) in addresses.iter().enumerate() {
+            if address.port() != 0 && addresses[..index].contains(address) {
+                refuse(format!("{address} is given twice: a port has one kind of connection"));
+            }
+        }
+        let needs_tls = |mechanism: &String| {
+            mechanism.ends_with("-PLUS") || (mechanism == "PLAIN" && !auth.plain_without_tls)
+        };
+        if !c2s.require_tls && !c2s.listen.is_empty() && auth.mechanisms.iter().all(needs_tls) {
+            let message = "with `c2s.require_tls = false` there must be a mechanism in \
+                           `auth.mechanisms` that works without TLS, such as SCRAM-SHA-256";
+            refuse(message.to_owned());
+        }
+        if limits.backlog_bytes_max < u64::from(limits.stanza_bytes_max) {
+            let message = "`limits.backlog_bytes_max` must be at least `limits.stanza_bytes_max`: \
+                           otherwise nobody could receive the largest stanza";
+            refuse(message.to_owned());
+        }
+        problems
+    }
+
+    /// What an operator should know about a configuration that is valid, a sentence each.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let Settings { c2s, auth, store, archive, debug, .. } = &self.settings;
+        let mut notes = Vec::new();
+        if c2s.listen.is_empty() && c2s.listen_tls.is_empty() {
+            notes.push("no client can connect: c2s.listen and c2s.listen_tls are empty".into());
+        }
+        if !c2s.require_tls && c2s.listen.iter().any(|address| !address.ip().is_loopback()) {
+            notes.push("clients may log in without TLS: c2s.require_tls is false".into());
+        }
+        if auth.plain_without_tls {
+            notes.push("passwords may travel unencrypted: auth.plain_without_tls is true".into());
+        }
+        if store.durability == Durability::Memory {
+            let note = "accepted messages may be lost with the machine: store.durability is memory";
+            notes.push(note.into());
+        }
+        if archive.enabled {
+            notes.push("archive.enabled has no effect: this version has no archive yet".into());
+        }
+        if debug.panic_hook || !debug.commit_delay.is_zero() || !debug.read_delay.is_zero() {
+            notes.push("section [debug] is in use: this is a server for tests".into());
+        }
+        notes
+    }
+
+    /// All domains, the default one first.
+    pub(crate) fn domains(&self) -> Vec<String> {
+        let node = &self.settings.node;
+        std::iter::once(&node.domain).chain(&node.domains).cloned().collect()
+    }
+
+    /// Whether the file says something about this key (`section.key`).
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.resolved.iter().any(|key| key.name == name && key.is_given)
+    }
+
+    /// Takes over the values of `new` that a running server has applied.
+    pub(crate) fn accept_live(&mut self, new: &Config) {
+        for (old, new) in self.resolved.iter_mut().zip(&new.resolved) {
+            if new.is_live {
+                old.value = new.value.clone();
+            }
+        }
+    }
+
+    /// The keys whose values differ in `new`, as lines for the log: those that a running server takes
+    /// over, and those that take a restart.
+    pub(crate) fn changes(&self, new: &Config) -> (Vec<String>, Vec<String>) {
+        let (mut live, mut later) = (Vec::new(), Vec::new());
+        for (old, new) in self.resolved.iter().zip(&new.resolved) {
+            if old.value != new.value {
+                let line = format!("{} = {} (was {})", new.name, new.value.toml(), old.value.toml());
+                if new.is_live { &mut live } else { &mut later }.push(line);
+            }
+        }
+        (live, later)
+    }
+}
+
+#[cfg(test)]
+mod tests;

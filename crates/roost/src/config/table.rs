@@ -1,0 +1,329 @@
+//! The one table of all configuration keys. Each entry is at once a field of a struct, what the
+//! file may say, and its documentation: `roost config` and docs/configuration.md are printed from
+//! it. Owns names, defaults and bounds; reading a file is the parent module.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Values;
+use super::value::{Bound, choice};
+
+/// One key.
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// Its name inside its section.
+    pub(crate) name: &'static str,
+    /// What it does, a line each.
+    pub(crate) help: &'static [&'static str],
+    /// Its default as TOML.
+    pub(crate) default: &'static str,
+    /// What it accepts.
+    pub(crate) bound: Bound,
+    /// Whether SIGHUP applies a change; otherwise it takes a restart.
+    pub(crate) is_live: bool,
+}
+
+/// A section; the one with the empty name stands before the first `[section]`.
+#[derive(Debug)]
+pub(crate) struct Section {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What it is about, a line each.
+    pub(crate) help: &'static [&'static str],
+    /// Its keys in the order of the documentation.
+    pub(crate) keys: &'static [Key],
+}
+
+macro_rules! is_live {
+    () => {
+        false
+    };
+    (live) => {
+        true
+    };
+}
+
+macro_rules! settings {
+    ($(
+        $(#[doc = $about:literal])+
+        $section:literal $field:ident: $Section:ident {
+            $(
+                $(#[doc = $text:literal])+
+                $key:ident: $type:ty = $default:literal, $bound:expr $(, $live:ident)?;
+            )+
+        }
+    )+) => {
+        $(
+            $(#[doc = $about])+
+            #[derive(Clone, Debug, PartialEq)]
+            pub(crate) struct $Section {
+                $($(#[doc = $text])+ pub(crate) $key: $type,)+
+            }
+
+            impl $Section {
+                fn read(values: &mut Values<'_>) -> Option<$Section> {
+                    $(let $key = values.take($section, stringify!($key));)+
+                    Some($Section { $($key: $key?,)+ })
+                }
+            }
+        )+
+
+        /// Every setting, by section.
+        #[derive(Clone, Debug, PartialEq)]
+        pub(crate) struct Settings {
+            $($(#[doc = $about])+ pub(crate) $field: $Section,)+
+        }
+
+        impl Settings {
+            /// Takes every setting out of the values; `None` if one of them was refused.
+            pub(super) fn read(values: &mut Values<'_>) -> Option<Settings> {
+                $(let $field = $Section::read(values);)+
+                Some(Settings { $($field: $field?,)+ })
+            }
+        }
+
+        /// Every section with its keys.
+        pub(crate) const SECTIONS: &[Section] = &[
+            $(Section {
+                name: $section,
+                help: &[$($about),+],
+                keys: &[
+                    $(Key {
+                        name: stringify!($key),
+                        help: &[$($text),+],
+                        default: $default,
+                        bound: $bound,
+                        is_live: is_live!($($live)?),
+                    },)+
+                ],
+            },)+
+        ];
+    };
+}
+
+choice! {
+    /// What a commit promises.
+    Durability {
+        /// It is on the disk.
+        Fsync = "fsync",
+        /// It is in the operating system's hands.
+        Memory = "memory",
+    }
+}
+
+choice! {
+    /// The shape of log lines.
+    LogFormat {
+        /// For people.
+        Human = "human",
+        /// One JSON object a line.
+        Json = "json",
+    }
+}
+
+choice! {
+    /// The least important events that are logged.
+    LogLevel {
+        /// Failures.
+        Error = "error",
+        /// And what an operator should look at.
+        Warn = "warn",
+        /// And what happens to the server as a whole.
+        Info = "info",
+        /// And what happens to connections.
+        Debug = "debug",
+        /// And everything.
+        Trace = "trace",
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+const KIB: u64 = 1_024;
+const MIB: u64 = 1_024 * 1_024;
+const GIB: u64 = 1_024 * 1_024 * 1_024;
+
+/// SASL mechanisms, strongest first.
+pub(crate) const MECHANISMS: &[&str] = &[
+    "SCRAM-SHA-256-PLUS",
+    "SCRAM-SHA-256",
+    "SCRAM-SHA-1-PLUS",
+    "SCRAM-SHA-1",
+    "PLAIN",
+];
+
+const fn integer(min: u64, max: u64, unit: &'static str) -> Bound {
+    Bound::Integer { min, max, unit }
+}
+
+const fn time(min: Duration, max: Duration) -> Bound {
+    Bound::Time { min, max }
+}
+
+const fn list(min: usize, of: &'static Bound) -> Bound {
+    Bound::List { min, of }
+}
+
+settings! {
+    /// What the server is and where it keeps its data.
+    "" node: NodeSettings {
+        /// The domain of the server's addresses: users are name@domain.
+        domain: String = r#""localhost""#, Bound::Domain;
+        /// Further domains of the same server. Each has accounts of its own.
+        domains: Vec<String> = "[]", list(0, &Bound::Domain);
+        /// The data folder: store, control socket, self-made certificate. One server at a time.
+        /// A relative path starts at the folder of this file.
+        data: PathBuf = r#""roost-data""#, Bound::Path { optional: false };
+    }
+
+    /// Client connections.
+    "c2s" c2s: C2s {
+        /// Addresses for plain TCP with STARTTLS. May be empty. An entry for all IPv6 addresses is
+        /// left out where the system has no IPv6.
+        listen: Vec<SocketAddr> = r#"["0.0.0.0:5222", "[::]:5222"]"#, list(0, &Bound::Address);
+        /// Addresses for TLS from the first byte (XEP-0368). May be empty.
+        listen_tls: Vec<SocketAddr> = r#"["0.0.0.0:5223", "[::]:5223"]"#, list(0, &Bound::Address);
+        /// Whether a client must have started TLS before it may log in.
+        require_tls: bool = "true", Bound::Switch;
+        /// Balancers that send a PROXY header (v1 or v2) before each connection. When this is not
+        /// empty, connections from other addresses are refused: a header is never guessed.
+        proxies: Vec<String> = "[]", list(0, &Bound::Network);
+    }
+
+    /// Certificates. Without any, a self-signed one is made at the first start and kept in the data
+    /// folder; clients warn about it. All are read again at SIGHUP; broken ones leave the old in use.
+    "tls" tls: Tls {
+        /// PEM file with the certificate chain for every domain that has none in `folder`.
+        certificate: Option<PathBuf> = r#""""#, Bound::Path { optional: true }, live;
+        /// PEM file with its private key.
+        key: Option<PathBuf> = r#""""#, Bound::Path { optional: true }, live;
+        /// Folder with certificates by domain, as certbot keeps them: a sub-folder named like the
+        /// domain with fullchain.pem and privkey.pem. Chosen by the name the client asks for (SNI).
+        folder: Option<PathBuf> = r#""""#, Bound::Path { optional: true }, live;
+        /// Whether TLS 1.2 is accepted besides 1.3.
+        tls12: bool = "true", Bound::Switch, live;
+        /// Whether clients get session tickets, so that a reconnect costs no signature.
+        tickets: bool = "true", Bound::Switch, live;
+    }
+
+    /// Logging in.
+    "auth" auth: Auth {
+        /// SASL mechanisms that are offered. Those with -PLUS are offered under TLS 1.3 only (they
+        /// need its channel binding), PLAIN under TLS only (see the next key).
+        mechanisms: Vec<String> =
+            r#"["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256", "SCRAM-SHA-1-PLUS", "SCRAM-SHA-1", "PLAIN"]"#,
+            list(1, &Bound::Choice(MECHANISMS));
+        /// Whether PLAIN is offered without TLS too. It shows passwords to everyone on the way.
+        plain_without_tls: bool = "false", Bound::Switch;
+        /// Iterations of SCRAM keys of new passwords. More cost an attacker more, and every login of
+        /// a client too. Existing accounts keep theirs until their next password.
+        scram_iterations: u32 = "10_000", integer(4_096, 10_000_000, "iterations");
+    }
+
+    /// Accounts that people make themselves (XEP-0077).
+    "registration" registration: Registration {
+        /// Whether clients may make new accounts.
+        enabled: bool = "false", Bound::Switch;
+        /// Accounts that one address may make in an hour; beyond it: resource-constraint.
+        per_hour: u32 = "5", integer(1, 1_000_000, "accounts an hour and address");
+    }
+
+    /// Durable data.
+    "store" store: StoreSettings {
+        /// What "accepted" promises. "fsync": it is on the disk. "memory": it is in the operating
+        /// system's hands, and survives a crash of the server but not of the machine.
+        durability: Durability = r#""fsync""#, Bound::Choice(Durability::WORDS);
+        /// Block cache.
+        cache_bytes: u64 = "8_388_608", integer(MIB, 64 * GIB, "bytes");
+        /// Changes are refused (resource-constraint, wait) while the disk has less room than this.
+        reserve_bytes: u64 = "33_554_432", integer(0, 1_024 * GIB, "bytes");
+    }
+
+    /// The message archive (XEP-0313).
+    "archive" archive: Archive {
+        /// Whether messages are archived. This version has no archive yet: true is accepted, said to
+        /// be without effect at the start, and changes nothing.
+        enabled: bool = "false", Bound::Switch;
+    }
+
+    /// Bounds. What happens at each is in docs/limits.md.
+    "limits" limits: LimitSettings {
+        /// Addresses that connection counts and pacing by address leave alone.
+        exempt_addresses: Vec<String> = r#"["127.0.0.0/8", "::1"]"#, list(0, &Bound::Network);
+        /// Connections of the whole server; 0: as many as the descriptor limit allows.
+        connections_max: u64 = "0", integer(0, 100_000_000, "connections");
+        /// Connections of one address (IPv6: one /64); 0: no bound. More are closed at once.
+        connections_per_address_max: u32 = "1_024", integer(0, 100_000_000, "connections");
+        /// New connections per second; 0: no bound. Faster arrivals wait for their turn.
+        accepts_per_second: u32 = "4_000", integer(0, 1_000_000, "connections a second");
+        /// New connections admitted at once after a quiet time.
+        accept_burst: u32 = "4_000", integer(1, 1_000_000, "connections");
+        /// Largest stanza; a larger one ends the stream with policy-violation. RFC 6120 section
+        /// 13.12 asks for at least 10,000.
+        stanza_bytes_max: u32 = "262_144", integer(10_000, 16 * MIB, "bytes");
+        /// Output waiting for one client; a client that reaches it is disconnected. It is also what a
+        /// client that never reads can cost in memory.
+        backlog_bytes_max: u64 = "2_097_152", integer(64 * KIB, GIB, "bytes");
+        /// Stanzas of one client that are taken in but not yet accepted; then its reads pause.
+        window_max: u16 = "64", integer(1, 10_000, "stanzas");
+        /// Input of one client per second; 0: no bound. Beyond it its reads pause.
+        input_bytes_per_second: u64 = "0", integer(0, GIB, "bytes a second");
+        /// Sessions of one account; one more is refused with resource-constraint.
+        sessions_per_user: u32 = "10", integer(1, 1_000, "sessions");
+        /// Contacts of one roster; one more is refused with resource-constraint.
+        roster_items_max: u32 = "1_000", integer(1, 100_000, "contacts");
+        /// Messages that wait for an absent user; one more is refused with resource-constraint.
+        offline_messages_max: u32 = "1_000", integer(0, 1_000_000, "messages");
+        /// Their bytes; likewise.
+        offline_bytes_max: u64 = "16_777_216", integer(0, 4 * GIB, "bytes");
+        /// One element of private storage (XEP-0049); a larger one is refused with not-acceptable.
+        private_bytes_max: u32 = "65_536", integer(KIB, 8 * MIB, "bytes");
+        /// One vCard (XEP-0054); a larger one is refused with not-acceptable.
+        vcard_bytes_max: u32 = "131_072", integer(KIB, 8 * MIB, "bytes");
+        /// From the first byte until a client has logged in and bound a resource; then the stream
+        /// ends with connection-timeout.
+        login_timeout: Duration = r#""60s""#, time(SECOND, HOUR);
+        /// Silence after which the server pings a client (XEP-0199).
+        idle_ping: Duration = r#""5m""#, time(SECOND, Duration::from_secs(86_400));
+        /// For the answer to that ping; then the stream ends with connection-timeout.
+        ping_timeout: Duration = r#""60s""#, time(SECOND, HOUR);
+    }
+
+    /// The process.
+    "server" server: Server {
+        /// Threads that carry connections and users; 0: one for each processor.
+        shards: u16 = "0", integer(0, 1_024, "threads");
+        /// Whether a connection moves to the thread of its user after the login. Off only for tests.
+        hand_over: bool = "true", Bound::Switch;
+        /// Time to close all streams in order after SIGTERM; what is left then is cut off.
+        drain_timeout: Duration = r#""10s""#, time(Duration::ZERO, HOUR), live;
+    }
+
+    /// The log, on standard error. It never contains passwords or message bodies.
+    "log" log: Log {
+        /// Least important events that are logged.
+        level: LogLevel = r#""info""#, Bound::Choice(LogLevel::WORDS), live;
+        /// "human" for people, "json" for one JSON object a line.
+        format: LogFormat = r#""human""#, Bound::Choice(LogFormat::WORDS);
+    }
+
+    /// Health checks for load balancers and supervisors: /healthz says whether the process works,
+    /// /readyz whether it takes clients. Plain HTTP without authentication: keep it local.
+    "http" http: Http {
+        /// Addresses. May be empty. If the default one is taken by another program, the server
+        /// starts without it and says so; one that is written here must be free.
+        listen: Vec<SocketAddr> = r#"["127.0.0.1:5280"]"#, list(0, &Bound::Address);
+    }
+
+    /// For tests of the server itself. Leave it alone.
+    "debug" debug: Debug {
+        /// Delay of every commit.
+        commit_delay: Duration = r#""0s""#, time(Duration::ZERO, MINUTE);
+        /// Delay of every read of the store.
+        read_delay: Duration = r#""0s""#, time(Duration::ZERO, MINUTE);
+        /// Whether a certain message to oneself makes one's own actor panic.
+        panic_hook: bool = "false", Bound::Switch;
+    }
+}

@@ -1,0 +1,258 @@
+//! The configuration as tables: what is refused and with which words, what is accepted and as what.
+
+use std::time::Duration;
+
+use super::table::SECTIONS;
+use super::*;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(text, Some(Path::new("/etc/roost/roost.toml")))
+}
+
+fn problems(text: &str) -> String {
+    let error = parse(text).expect_err("refused").to_string();
+    error.replace("/etc/roost/roost.toml:", "")
+}
+
+#[test]
+fn an_empty_file_is_the_defaults() {
+    let config = parse("").expect("defaults");
+    let keys: usize = SECTIONS.iter().map(|section| section.keys.len()).sum();
+    assert_eq!(config.resolved.len(), keys, "every key of the table is read");
+    assert_eq!(config.settings.node.data, Path::new("/etc/roost/roost-data"));
+    assert_eq!(config.domains(), ["localhost"]);
+    assert!(config.resolved.iter().all(|key| !key.is_given));
+    assert_eq!(config.notes(), Vec::<String>::new());
+}
+
+/// The default file must parse to the defaults, as printed and with every key switched on.
+#[test]
+fn the_default_file_says_the_defaults() {
+    let printed = default_file();
+    let defaults = parse("").expect("defaults");
+    let as_printed = parse(&printed).expect("as printed");
+    assert_eq!(as_printed.settings, defaults.settings);
+    let is_key = |line: &&str| line.starts_with('#') && !line.starts_with("# ");
+    let switched_on: String = printed
+        .lines()
+        .map(|line| if is_key(&line) { &line[1..] } else { line })
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let all = parse(&switched_on).expect("every key given");
+    assert_eq!(all.settings, defaults.settings);
+    assert!(all.resolved.iter().all(|key| key.is_given), "every key is in the file");
+    assert!(printed.lines().all(|line| line.len() <= 100), "lines stay readable");
+}
+
+#[test]
+fn the_contract_of_outside_tools() {
+    let config = parse(
+        "domain = \"localhost\"\n\
+         data = \"/var/tmp/d\"\n\
+         [c2s]\n\
+         listen = [\"127.0.0.1:5222\"]\n\
+         listen_tls = []\n\
+         require_tls = false\n\
+         [auth]\n\
+         mechanisms = [\"SCRAM-SHA-1\", \"PLAIN\"]\n\
+         plain_without_tls = true\n\
+         [registration]\n\
+         enabled = true\n\
+         [store]\n\
+         durability = \"memory\"\n\
+         [archive]\n\
+         enabled = false\n\
+         [limits]\n\
+         exempt_addresses = [\"127.0.0.0/8\", \"::1\"]\n",
+    )
+    .expect("accepted");
+    let settings = &config.settings;
+    assert_eq!(settings.node.data, Path::new("/var/tmp/d"));
+    assert_eq!(settings.c2s.listen, ["127.0.0.1:5222".parse().expect("address")]);
+    assert!(settings.c2s.listen_tls.is_empty());
+    assert!(!settings.c2s.require_tls && settings.auth.plain_without_tls);
+    assert_eq!(settings.auth.mechanisms, ["SCRAM-SHA-1", "PLAIN"]);
+    assert!(settings.registration.enabled && !settings.archive.enabled);
+    assert_eq!(settings.store.durability, Durability::Memory);
+    assert!(config.is_given("c2s.listen") && !config.is_given("http.listen"));
+    assert_eq!(config.notes().len(), 2);
+}
+
+#[test]
+fn unknown_names_are_refused_with_the_nearest() {
+    let cases = [
+        ("domian = \"a\"", "1: unknown key `domian`; did you mean `domain`?"),
+        ("\n[c2s]\nlisten_ssl = []", "3: unknown key `c2s.listen_ssl`; did you mean `listen_tls`?"),
+        ("[c2]\nlisten = []", "1: unknown section [c2]; did you mean [c2s]?"),
+        ("listen = []", "1: unknown key `listen`; `listen` belongs in section [c2s]"),
+        (
+            "[c2s]\ndata = \"x\"",
+            "2: unknown key `c2s.data`; `data` stands before the first [section]",
+        ),
+        (
+            "[auth]\nrequire_tls = true",
+            "2: unknown key `auth.require_tls`; `require_tls` belongs in section [c2s]",
+        ),
+        (
+            "[store]\nstanza_byte_max = 1",
+            "2: unknown key `store.stanza_byte_max`; did you mean `limits.stanza_bytes_max`?",
+        ),
+        (
+            "[store]\ncolour = 1",
+            "2: unknown key `store.colour`; `roost config` prints every key there is",
+        ),
+        ("c2s = 5", "1: `c2s` is a section: write [c2s]"),
+        ("[limits.more]\nx = 1", "1: unknown key `limits.more`; `roost config` prints every key \
+                                  there is"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(problems(text), format!(" {expected}").trim_start(), "{text}");
+    }
+    let section = problems("[zebra]\nx = 1");
+    assert!(section.starts_with("1: unknown section [zebra]; there are c2s, tls, "), "{section}");
+}
+
+#[test]
+fn wrong_types_and_values_say_what_is_taken() {
+    let cases = [
+        ("domain = 5", "1: `domain` takes a domain such as \"example.org\", not an integer"),
+        ("domain = \"a b\"", "1: `domain` takes a domain such as \"example.org\", not \"a b\""),
+        ("data = \"\"", "1: `data` takes a path, not \"\""),
+        ("[domain]\nx = 1", "1: `domain` takes a domain such as \"example.org\", not a table"),
+        ("[c2s]\nrequire_tls = \"yes\"", "2: `c2s.require_tls` takes true or false, not a string"),
+        (
+            "[c2s]\nlisten = \"127.0.0.1:5222\"",
+            "2: `c2s.listen` takes a list of 0 to 256 entries, each an address and port such as \
+             \"127.0.0.1:5222\" or \"[::1]:5222\", not a string",
+        ),
+        (
+            "[c2s]\nlisten = [\"localhost:5222\"]",
+            "2: `c2s.listen` takes an address and port such as \"127.0.0.1:5222\" or \
+             \"[::1]:5222\", not \"localhost:5222\"",
+        ),
+        (
+            "[limits]\nstanza_bytes_max = 9_999",
+            "2: `limits.stanza_bytes_max` takes a whole number from 10_000 to 16_777_216 (bytes), \
+             not 9_999",
+        ),
+        (
+            "[limits]\nwindow_max = -1",
+            "2: `limits.window_max` takes a whole number from 1 to 10_000 (stanzas), not -1",
+        ),
+        (
+            "[limits]\nwindow_max = 1.5",
+            "2: `limits.window_max` takes a whole number from 1 to 10_000 (stanzas), not a float",
+        ),
+        (
+            "[limits]\nlogin_timeout = 30",
+            "2: `limits.login_timeout` takes a time from \"1s\" to \"1h\" (units: ms, s, m, h, d), \
+             not an integer",
+        ),
+        (
+            "[limits]\nlogin_timeout = \"2d\"",
+            "2: `limits.login_timeout` takes a time from \"1s\" to \"1h\" (units: ms, s, m, h, d), \
+             not \"2d\"",
+        ),
+        (
+            "[limits]\nexempt_addresses = [\"1.2.3.4/40\"]",
+            "2: `limits.exempt_addresses` takes an address or network such as \"127.0.0.0/8\" or \
+             \"2001:db8::/32\", not \"1.2.3.4/40\"",
+        ),
+        (
+            "[store]\ndurability = \"disk\"",
+            "2: `store.durability` takes one of \"fsync\", \"memory\", not \"disk\"",
+        ),
+        (
+            "[auth]\nmechanisms = []",
+            "2: `auth.mechanisms` takes a list of 1 to 256 entries, each one of \
+             \"SCRAM-SHA-256-PLUS\", \"SCRAM-SHA-256\", \"SCRAM-SHA-1-PLUS\", \"SCRAM-SHA-1\", \
+             \"PLAIN\", not 0",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(problems(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn integers_of_any_radix_are_read() {
+    for text in ["0x40", "64", "+64", "0o100", "0b1000000", "6_4"] {
+        let config = parse(&format!("[limits]\nwindow_max = {text}")).expect(text);
+        assert_eq!(config.settings.limits.window_max, 64);
+    }
+}
+
+#[test]
+fn every_problem_is_reported_at_once_in_order() {
+    let text = "[c2s]\nrequire_tls = 1\n\n[limits]\nwindow = 1\nwindow_max = 0\n";
+    let report = problems(text);
+    let lines: Vec<&str> = report.lines().collect();
+    assert_eq!(lines.len(), 3, "{report}");
+    assert!(lines[0].starts_with("2: ") && lines[1].starts_with("5: "), "{report}");
+    let many: String = (0..50).map(|n| format!("zz{n} = 1\n")).collect();
+    assert!(problems(&many).ends_with("and 30 more problems"));
+}
+
+#[test]
+fn what_is_not_toml_is_refused_with_its_line() {
+    let report = problems("domain = \"a\"\nlisten = [\n");
+    assert!(report.starts_with("2: not TOML: ") || report.starts_with("3: not TOML: "), "{report}");
+    let twice = problems("domain = \"a\"\ndomain = \"b\"\n");
+    assert!(twice.starts_with("2: not TOML: duplicate key"), "{twice}");
+}
+
+#[test]
+fn contradictions_say_what_to_do() {
+    let cases = [
+        ("domains = [\"localhost\"]", "domain localhost is given twice"),
+        ("domains = [\"a.example\", \"A.example\"]", "domain a.example is given twice"),
+        ("[tls]\ncertificate = \"c\"", "`tls.certificate` needs `tls.key`"),
+        ("[tls]\nkey = \"c\"", "`tls.key` needs `tls.certificate`"),
+        (
+            "[c2s]\nlisten = [\"127.0.0.1:1\"]\nlisten_tls = [\"127.0.0.1:1\"]",
+            "127.0.0.1:1 is given twice",
+        ),
+        (
+            "[c2s]\nrequire_tls = false\n[auth]\nmechanisms = [\"PLAIN\"]",
+            "there must be a mechanism",
+        ),
+        (
+            "[limits]\nstanza_bytes_max = 3_000_000",
+            "`limits.backlog_bytes_max` must be at least `limits.stanza_bytes_max`",
+        ),
+    ];
+    for (text, expected) in cases {
+        let report = problems(text);
+        assert!(report.contains(expected), "{text}: {report}");
+    }
+}
+
+#[test]
+fn a_reload_knows_what_it_can_apply() {
+    let old = parse("[limits]\nidle_ping = \"5m\"").expect("old");
+    let new = parse("domain = \"b.example\"\n[limits]\nidle_ping = \"90s\"").expect("new");
+    let (live, later) = old.changes(&new);
+    assert_eq!(live, ["limits.idle_ping = \"90s\" (was \"5m\")"]);
+    assert_eq!(later, ["domain = \"b.example\" (was \"localhost\")"]);
+    assert_eq!(new.settings.limits.idle_ping, Duration::from_secs(90));
+}
+
+#[test]
+fn relative_paths_start_at_the_file() {
+    let config = parse("data = \"d\"\n[tls]\ncertificate = \"c.pem\"\nkey = \"/k.pem\"").expect("ok");
+    assert_eq!(config.settings.node.data, Path::new("/etc/roost/d"));
+    assert_eq!(config.settings.tls.certificate.as_deref(), Some(Path::new("/etc/roost/c.pem")));
+    assert_eq!(config.settings.tls.key.as_deref(), Some(Path::new("/k.pem")));
+    let here = Config::parse("data = \"d\"", None).expect("ok");
+    assert_eq!(here.settings.node.data, Path::new("d"));
+}
+
+#[test]
+fn the_markdown_page_names_every_key() {
+    let page = markdown();
+    for section in SECTIONS {
+        for key in section.keys {
+            assert!(page.contains(&format!("| `{}`", key.name)), "{}", key.name);
+        }
+    }
+}

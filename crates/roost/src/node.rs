@@ -1,0 +1,303 @@
+//! The one place that speaks to the server and its store: options from the configuration, the start
+//! of a node with or without listeners, and errors in the operator's terms. Owns that translation and
+//! nothing else.
+
+use std::fmt::Display;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use server::admin::Admin;
+pub(crate) use server::admin::{Request, Response, Status};
+use store::{OpenError, Store};
+
+use crate::certs::CertificateFiles;
+use crate::config::{Config, Durability};
+use crate::control::Operator;
+use crate::exit::Failure;
+
+/// Bytes of an incomplete stanza that are kept beyond the largest stanza: the start of the next.
+const INCOMPLETE_BYTES_MORE: usize = 64 * 1_024;
+
+/// A refusal.
+pub(crate) fn refusal(code: &str, message: &str) -> Response {
+    Response::Error { code: code.to_owned(), message: message.to_owned() }
+}
+
+/// Whether a line of an export begins a new account.
+pub(crate) fn is_account_line(line: &str) -> bool {
+    line.starts_with("{\"type\":\"account\"")
+}
+
+/// The normal form of a domain, `None` if it is none.
+pub(crate) fn prepare_domain(text: &str) -> Option<String> {
+    xmpp::addr::prepare_domain(text).ok().map(|domain| domain.to_string())
+}
+
+/// A domain as it is written in certificates and in TLS handshakes: in ASCII, without the brackets of
+/// an IPv6 address.
+pub(crate) fn ascii_domain(domain: &str) -> String {
+    let bare = domain.trim_start_matches('[').trim_end_matches(']');
+    // What has no ASCII form matches no certificate, in the form it has as little as in any other.
+    idna::domain_to_ascii(bare).unwrap_or_else(|_| bare.to_owned())
+}
+
+/// Where the store is inside the data folder.
+pub(crate) fn store_folder(data: &Path) -> PathBuf {
+    data.join("store")
+}
+
+/// A node of this process.
+pub(crate) struct Running {
+    node: server::Node,
+    listeners: Vec<net::Listener>,
+}
+
+impl Running {
+    /// Starts a node for clients.
+    ///
+    /// # Errors
+    /// The certificates are of no use, or a port is taken.
+    pub(crate) fn start(
+        config: &Config,
+        certificates: Vec<CertificateFiles>,
+        store: Store,
+    ) -> Result<Running, Failure> {
+        let tls = tls(config, certificates).map_err(Failure::Failed)?;
+        let listeners = listeners(config);
+        let limits = network_limits(config);
+        let node =
+            server::Node::start(options(config), listeners.clone(), limits, Some(tls), store)
+                .map_err(|error| Failure::Failed(error.to_string()))?;
+        Ok(Running { node, listeners })
+    }
+
+    /// Starts a node without listeners on the data of a stopped server.
+    ///
+    /// # Errors
+    /// The store cannot be opened.
+    pub(crate) fn start_stopped(config: &Config) -> Result<Running, Failure> {
+        let store = open_store(config)?;
+        let options = server::Options { shards: 1, ..options(config) };
+        let node = server::Node::start(options, Vec::new(), network_limits(config), None, store)
+            .map_err(|error| Failure::Failed(error.to_string()))?;
+        Ok(Running { node, listeners: Vec::new() })
+    }
+
+    /// Carries a request out.
+    pub(crate) fn call(&self, request: Request) -> Response {
+        self.node.admin().call(request)
+    }
+
+    /// The node as the control socket sees it.
+    pub(crate) fn operator(&self) -> NodeOperator {
+        NodeOperator(self.node.admin())
+    }
+
+    /// Every bound address, and whether TLS starts with the first byte there.
+    pub(crate) fn addresses(&self) -> Vec<(SocketAddr, bool)> {
+        let kinds = self.listeners.iter().map(|listener| listener.direct_tls);
+        self.node.addresses().iter().copied().zip(kinds).collect()
+    }
+
+    /// Whether every shard is still running.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.node.is_ready()
+    }
+
+    /// Puts certificates in force for new connections; broken ones change nothing.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn set_certificates(
+        &self,
+        config: &Config,
+        certificates: Vec<CertificateFiles>,
+    ) -> Result<(), String> {
+        self.node.set_tls(Some(tls(config, certificates)?));
+        Ok(())
+    }
+
+    /// Closes all streams and ends the node.
+    pub(crate) fn drain(self, deadline: Duration) {
+        self.node.drain(deadline);
+    }
+}
+
+/// An administrator's door that threads can share.
+pub(crate) struct NodeOperator(Admin);
+
+impl Operator for NodeOperator {
+    fn call(&self, request: Request) -> Response {
+        self.0.call(request)
+    }
+}
+
+/// Opens the store of a data folder, and makes it if it is not there.
+///
+/// # Errors
+/// In words that say what to do.
+pub(crate) fn open_store(config: &Config) -> Result<Store, Failure> {
+    let path = store_folder(&config.settings.node.data);
+    Store::open(&path, &store_options(config)).map_err(|error| open_failure(&error, config))
+}
+
+/// Makes the store of the configuration's data folder from a backup.
+///
+/// # Errors
+/// There is a store already, or the backup is damaged.
+pub(crate) fn restore(file: &Path, config: &Config) -> Result<impl Display, Failure> {
+    let path = store_folder(&config.settings.node.data);
+    let moved = store::restore(file, &path, &store_options(config))
+        .map_err(|error| open_failure(&error, config))?;
+    Ok(format!("{moved:?}"))
+}
+
+/// Checks the whole store. Returns the report and whether it is good.
+///
+/// # Errors
+/// It cannot be opened at all.
+pub(crate) fn verify(config: &Config) -> Result<(impl Display, bool), Failure> {
+    let path = store_folder(&config.settings.node.data);
+    let report = store::verify(&path, &store_options(config))
+        .map_err(|error| open_failure(&error, config))?;
+    let is_good = report.is_good();
+    Ok((report, is_good))
+}
+
+fn open_failure(error: &OpenError, config: &Config) -> Failure {
+    let data = config.settings.node.data.display();
+    match error {
+        // Whoever has the lock does not answer on the control socket.
+        OpenError::Locked { .. } => Failure::TryAgain(format!(
+            "{error}: another server or command is starting or stopping there, or runs with another \
+             --data"
+        )),
+        OpenError::Corrupt(_) => Failure::Data(format!(
+            "{data}: {error}; restore a backup into an empty folder with roost restore"
+        )),
+        OpenError::Full => Failure::Failed(format!("{data}: {error}: make room and try again")),
+        _ => Failure::Failed(format!("{data}: {error}")),
+    }
+}
+
+fn store_options(config: &Config) -> store::Options {
+    let settings = &config.settings.store;
+    let durability = match settings.durability {
+        Durability::Fsync => store::Durability::Fsync,
+        Durability::Memory => store::Durability::Memory,
+    };
+    let engine = store::FjallOptions {
+        cache_bytes: settings.cache_bytes,
+        reserve_bytes: settings.reserve_bytes,
+        ..store::FjallOptions::default()
+    };
+    store::Options { durability, engine, ..store::Options::default() }
+}
+
+fn options(config: &Config) -> server::Options {
+    let settings = &config.settings;
+    let shards = match settings.server.shards {
+        0 => available_parallelism().map_or(1, |n| u16::try_from(n.get()).unwrap_or(u16::MAX)),
+        shards => shards,
+    };
+    server::Options {
+        domains: config.domains(),
+        shards,
+        hand_over: settings.server.hand_over,
+        mechanisms: settings.auth.mechanisms.clone(),
+        require_tls: settings.c2s.require_tls,
+        plain_without_tls: settings.auth.plain_without_tls,
+        scram_iterations: settings.auth.scram_iterations,
+        registration_enabled: settings.registration.enabled,
+        registrations_per_hour: settings.registration.per_hour,
+        limits: node_limits(config),
+        exempt_addresses: settings.limits.exempt_addresses.clone(),
+        debug_commit_delay: settings.debug.commit_delay,
+        debug_read_delay: settings.debug.read_delay,
+        debug_panic_hook: settings.debug.panic_hook,
+    }
+}
+
+fn node_limits(config: &Config) -> server::options::Limits {
+    let limits = &config.settings.limits;
+    server::options::Limits {
+        stanza_bytes_max: limits.stanza_bytes_max,
+        sessions_per_user: limits.sessions_per_user,
+        roster_items_max: limits.roster_items_max,
+        offline_messages_max: limits.offline_messages_max,
+        offline_bytes_max: limits.offline_bytes_max,
+        private_bytes_max: limits.private_bytes_max,
+        vcard_bytes_max: limits.vcard_bytes_max,
+        login_timeout: limits.login_timeout,
+        idle_ping: limits.idle_ping,
+        ping_timeout: limits.ping_timeout,
+    }
+}
+
+fn network_limits(config: &Config) -> net::Limits {
+    let limits = &config.settings.limits;
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let stanza = size(u64::from(limits.stanza_bytes_max));
+    let defaults = net::Limits::default();
+    let rate = u32::try_from(limits.input_bytes_per_second).unwrap_or(u32::MAX);
+    net::Limits {
+        connections_max: match limits.connections_max {
+            0 => defaults.connections_max,
+            most => size(most).min(defaults.connections_max),
+        },
+        connections_per_address_max: limits.connections_per_address_max,
+        accepts_per_second: limits.accepts_per_second,
+        accept_burst: limits.accept_burst,
+        exempt: ranges(&limits.exempt_addresses),
+        window_max: limits.window_max,
+        backlog_max: size(limits.backlog_bytes_max),
+        incomplete_max: stanza + INCOMPLETE_BYTES_MORE,
+        rate: (rate > 0).then(|| net::Rate {
+            per_second: rate,
+            burst: rate.max(limits.stanza_bytes_max),
+        }),
+        ..defaults
+    }
+}
+
+fn ranges(networks: &[String]) -> Vec<net::AddressRange> {
+    // They were checked when the configuration was read.
+    networks.iter().filter_map(|network| network.parse().ok()).collect()
+}
+
+fn listeners(config: &Config) -> Vec<net::Listener> {
+    let c2s = &config.settings.c2s;
+    let proxies = ranges(&c2s.proxies);
+    let starttls = c2s.listen.iter().map(|address| net::Listener::new(*address));
+    let direct = c2s.listen_tls.iter().map(|address| net::Listener::direct_tls(*address));
+    let has_v6 = has_ipv6();
+    starttls
+        .chain(direct)
+        .filter(|listener| has_v6 || !is_every_v6(listener.address))
+        .map(|listener| net::Listener { proxies: proxies.clone(), ..listener })
+        .collect()
+}
+
+/// The default addresses name all of IPv6, which not every system has.
+fn is_every_v6(address: SocketAddr) -> bool {
+    address.is_ipv6() && address.ip().is_unspecified()
+}
+
+fn has_ipv6() -> bool {
+    TcpListener::bind("[::1]:0").is_ok()
+}
+
+fn tls(config: &Config, files: Vec<CertificateFiles>) -> Result<net::TlsConfig, String> {
+    let mut certificates = Vec::new();
+    for CertificateFiles { names, chain, key, origin } in files {
+        let certificate = net::Certificate::from_pem(names, &chain, &key)
+            .map_err(|error| format!("{}: {error}", origin.display()))?;
+        certificates.push(certificate);
+    }
+    let mut settings = net::TlsSettings::new(certificates);
+    settings.tls12 = config.settings.tls.tls12;
+    settings.tickets = config.settings.tls.tickets;
+    settings.build().map_err(|error| error.to_string())
+}

@@ -1,0 +1,266 @@
+//! `roost serve`: the life of the process on one page. Configuration, store, ports, control socket;
+//! then signals until the end. Owns the order of these steps and the exit code.
+#![allow(clippy::print_stdout)] // What the server says to people at its start.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use stdx::time::{Clock as _, SystemClock, Timestamp};
+
+use crate::certs;
+use crate::cli::Place;
+use crate::config::{Config, LogFormat};
+use crate::control;
+use crate::exit::{self, Failure};
+use crate::http::{self, Health, Stage};
+use crate::logs::LogControl;
+use crate::node::{self, Running};
+use crate::notify::Supervisor;
+
+/// Events of this process that wait for its main thread: signals, and the end of a drain.
+const EVENTS_MAX: usize = 16;
+
+/// How often the main thread looks whether the node is sound.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// What the main thread waits for.
+enum Event {
+    Signal(i32),
+    Drained,
+}
+
+/// Runs a server until it is told to stop.
+///
+/// # Errors
+/// It could not start.
+pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
+    let config = place.source().load()?;
+    let log = &config.settings.log;
+    let logs = LogControl::start(log.level, log.format);
+    crate::logs::log_panics();
+    let (sender, events) = sync_channel(EVENTS_MAX);
+    watch_signals(sender.clone())?;
+    let supervisor = Supervisor::from_environment();
+    let health = Health::default();
+    start_http(&config, &health)?;
+    let running = start(&config)?;
+    let control = control::Server::start(&config.settings.node.data, Arc::new(running.operator()))
+        .map_err(|error| Failure::Failed(format!("control socket: {error}")))?;
+    announce(&config, &running);
+    health.set(Stage::Ready);
+    supervisor.ready(&status(&running));
+    let process =
+        Process { place: place.clone(), config, logs, supervisor, health, control, sender };
+    Ok(process.live(running, &events))
+}
+
+fn watch_signals(sender: SyncSender<Event>) -> Result<(), Failure> {
+    let named = |error: io::Error| Failure::Failed(format!("signals: {error}"));
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(named)?;
+    let forward = move || {
+        for signal in signals.forever() {
+            if sender.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(forward).map_err(named)?;
+    Ok(())
+}
+
+/// The health checks come first, so that they can say that the server is starting.
+fn start_http(config: &Config, health: &Health) -> Result<(), Failure> {
+    match http::start(&config.settings.http.listen, health) {
+        Ok(addresses) => {
+            for address in addresses {
+                tracing::info!(%address, "listening for health checks");
+            }
+            Ok(())
+        }
+        Err(error) if config.is_given("http.listen") => {
+            Err(Failure::Failed(format!("http.listen: {error}")))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "no health checks: set http.listen to a free address");
+            Ok(())
+        }
+    }
+}
+
+fn start(config: &Config) -> Result<Running, Failure> {
+    let data = &config.settings.node.data;
+    match &config.file {
+        Some(file) => tracing::info!(file = %file.display(), "configuration"),
+        None => tracing::info!("configuration: defaults"),
+    }
+    for note in config.notes() {
+        tracing::warn!("{note}");
+    }
+    let descriptors = net::raise_descriptor_limit();
+    make_folder(data)?;
+    let store = node::open_store(config).map_err(|failure| match failure {
+        // Unlike a command, a server that is told to start has failed.
+        Failure::TryAgain(message) => Failure::Failed(message),
+        other => other,
+    })?;
+    let domains = config.domains();
+    let certificates =
+        certs::load(&config.settings.tls, &domains, data, today()).map_err(Failure::Failed)?;
+    let running = Running::start(config, certificates, store)?;
+    tracing::info!(
+        data = %data.display(),
+        domains = domains.join(", "),
+        descriptors,
+        connections_max = net::connections_allowed(descriptors),
+        "started"
+    );
+    for (address, is_direct) in running.addresses() {
+        let tls = if is_direct { "direct TLS" } else { "STARTTLS" };
+        tracing::info!(%address, tls, "listening for clients");
+    }
+    Ok(running)
+}
+
+/// Makes the data folder, for its owner only.
+fn make_folder(data: &Path) -> Result<(), Failure> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data)
+        .map_err(|error| Failure::Failed(format!("{}: {error}", data.display())))
+}
+
+fn today() -> Timestamp {
+    SystemClock::new().wall()
+}
+
+/// Tells people at a terminal what to do next; a log for programs stays free of it.
+fn announce(config: &Config, running: &Running) {
+    if config.settings.log.format != LogFormat::Human {
+        return;
+    }
+    let data = &config.settings.node.data;
+    let place = match &config.file {
+        Some(file) => format!("--config {}", file.display()),
+        None => format!("--data {}", data.display()),
+    };
+    println!("Roost serves {} from {}", config.domains().join(", "), data.display());
+    for (address, is_direct) in running.addresses() {
+        println!("  {address}  {}", if is_direct { "direct TLS" } else { "STARTTLS" });
+    }
+    println!("Add a user:   roost user add alice@{} {place}", config.settings.node.domain);
+    println!("Stop it:      Ctrl-C, or SIGTERM; SIGHUP reloads certificates and limits");
+}
+
+fn status(running: &Running) -> String {
+    let addresses: Vec<SocketAddr> = running.addresses().iter().map(|(a, _)| *a).collect();
+    format!("serving on {addresses:?}")
+}
+
+/// A started process.
+struct Process {
+    place: Place,
+    config: Config,
+    logs: LogControl,
+    supervisor: Supervisor,
+    health: Health,
+    control: control::Server,
+    sender: SyncSender<Event>,
+}
+
+impl Process {
+    /// Waits for signals until the end.
+    fn live(mut self, running: Running, events: &Receiver<Event>) -> ExitCode {
+        let mut running = Some(running);
+        let mut code = ExitCode::SUCCESS;
+        loop {
+            match events.recv_timeout(WATCH) {
+                Ok(Event::Signal(SIGHUP)) => {
+                    if let Some(running) = &running {
+                        self.reload(running);
+                    }
+                }
+                Ok(Event::Signal(signal)) => match running.take() {
+                    Some(running) => self.drain(running, signal),
+                    None => {
+                        tracing::warn!("told a second time to stop: streams are cut off");
+                        return ExitCode::from(exit::CUT_SHORT);
+                    }
+                },
+                Ok(Event::Drained) | Err(RecvTimeoutError::Disconnected) => {
+                    tracing::info!("stopped");
+                    return code;
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(broken) = running.take_if(|running| !running.is_sound()) {
+                        tracing::error!("a shard has ended: stopping");
+                        self.health.set(Stage::Broken);
+                        code = ExitCode::from(exit::CRASH);
+                        self.drain(broken, SIGTERM);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Closes all streams, on a thread of its own so that a second signal is heard.
+    fn drain(&mut self, running: Running, signal: i32) {
+        let deadline = self.config.settings.server.drain_timeout;
+        tracing::info!(signal, seconds = deadline.as_secs(), "stopping: closing streams");
+        self.supervisor.stopping();
+        self.health.set(Stage::Draining);
+        self.control.stop();
+        let sender = self.sender.clone();
+        let drain = move || {
+            running.drain(deadline);
+            // Nobody waits only if the process ends already.
+            let _ = sender.send(Event::Drained);
+        };
+        if let Err(error) = thread::Builder::new().name("drain".to_owned()).spawn(drain) {
+            tracing::error!(%error, "no thread to close streams with: they are cut off");
+            let _ = self.sender.try_send(Event::Drained);
+        }
+    }
+
+    /// Applies what can be applied. Anything wrong leaves everything as it was.
+    fn reload(&mut self, running: &Running) {
+        tracing::info!("reloading");
+        self.supervisor.reloading();
+        match self.try_reload(running) {
+            Ok(()) => tracing::info!("reloaded"),
+            Err(message) => tracing::error!("not reloaded, everything stays as it was: {message}"),
+        }
+        self.supervisor.ready(&status(running));
+    }
+
+    fn try_reload(&mut self, running: &Running) -> Result<(), String> {
+        let new = self.place.source().load().map_err(|error| error.to_string())?;
+        let data = &self.config.settings.node.data;
+        // The domains in force are those of the start; so are their certificates.
+        let domains = self.config.domains();
+        let certificates = certs::load(&new.settings.tls, &domains, data, today())?;
+        running.set_certificates(&new, certificates)?;
+        self.logs.set_level(new.settings.log.level);
+        let (live, later) = self.config.changes(&new);
+        for change in live {
+            tracing::info!("changed: {change}");
+        }
+        for change in later {
+            tracing::warn!("takes a restart: {change}");
+        }
+        let settings = &mut self.config.settings;
+        settings.server.drain_timeout = new.settings.server.drain_timeout;
+        self.config.accept_live(&new);
+        Ok(())
+    }
+}
