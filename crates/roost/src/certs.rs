@@ -44,10 +44,16 @@ pub(crate) fn load(
     let mut shared: Option<usize> = None;
     for domain in domains {
         let name = crate::node::ascii_domain(domain);
-        let own = tls.folder.as_ref().and_then(|folder| own_folder(folder, domain, &name));
+        let own = tls
+            .folder
+            .as_ref()
+            .and_then(|folder| own_folder(folder, domain, &name));
         if let Some(folder) = own {
             let files = read(&folder.join("fullchain.pem"), &folder.join("privkey.pem"))?;
-            certificates.push(CertificateFiles { names: vec![name], ..files });
+            certificates.push(CertificateFiles {
+                names: vec![name],
+                ..files
+            });
         } else if let Some(index) = shared {
             certificates[index].names.push(name);
         } else {
@@ -56,14 +62,20 @@ pub(crate) fn load(
                 _ => self_signed(domains, data, today)?,
             };
             shared = Some(certificates.len());
-            certificates.push(CertificateFiles { names: vec![name], ..files });
+            certificates.push(CertificateFiles {
+                names: vec![name],
+                ..files
+            });
         }
     }
     Ok(certificates)
 }
 
 fn own_folder(folder: &Path, domain: &str, name: &str) -> Option<PathBuf> {
-    [name, domain].iter().map(|sub| folder.join(sub)).find(|path| path.is_dir())
+    [name, domain]
+        .iter()
+        .map(|sub| folder.join(sub))
+        .find(|path| path.is_dir())
 }
 
 fn read(certificate: &Path, key: &Path) -> Result<CertificateFiles, String> {
@@ -92,8 +104,14 @@ fn self_signed(
     today: Timestamp,
 ) -> Result<CertificateFiles, String> {
     let folder = data.join("tls");
-    let (certificate, key) = (folder.join("self-signed.pem"), folder.join("self-signed.key"));
-    let title = format!("Self-signed certificate of Roost for {}\n", domains.join(", "));
+    let (certificate, key) = (
+        folder.join("self-signed.pem"),
+        folder.join("self-signed.key"),
+    );
+    let title = format!(
+        "Self-signed certificate of Roost for {}\n",
+        domains.join(", ")
+    );
     if key.exists() && fs::read(&certificate).is_ok_and(|pem| pem.starts_with(title.as_bytes())) {
         return read(&certificate, &key);
     }
@@ -117,10 +135,15 @@ fn self_signed(
 }
 
 fn make(domains: &[String], today: Timestamp) -> Result<(String, Zeroizing<String>), rcgen::Error> {
-    let names: Vec<String> = domains.iter().map(|d| crate::node::ascii_domain(d)).collect();
+    let names: Vec<String> = domains
+        .iter()
+        .map(|d| crate::node::ascii_domain(d))
+        .collect();
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, "Roost, self-signed");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "Roost, self-signed");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let year = year_of(today);
     // From the year before: a client's clock may be behind.
@@ -133,14 +156,23 @@ fn make(domains: &[String], today: Timestamp) -> Result<(String, Zeroizing<Strin
 
 fn year_of(today: Timestamp) -> i32 {
     // A clock that was never set says 1970; the certificate is then of no use before it is.
-    today.to_string().split('-').next().and_then(|year| year.parse().ok()).unwrap_or(1970)
+    today
+        .to_string()
+        .split('-')
+        .next()
+        .and_then(|year| year.parse().ok())
+        .unwrap_or(1970)
 }
 
 /// Writes a file under its final name only when it is complete.
 fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
     let _ = fs::remove_file(&temporary);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&temporary)?;
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&temporary, path)
@@ -155,7 +187,13 @@ mod tests {
     const TODAY: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
     fn tls() -> Tls {
-        Tls { certificate: None, key: None, folder: None, tls12: true, tickets: true }
+        Tls {
+            certificate: None,
+            key: None,
+            folder: None,
+            tls12: true,
+            tickets: true,
+        }
     }
 
     fn domains(names: &[&str]) -> Vec<String> {
@@ -173,11 +211,17 @@ mod tests {
             let file = data.path().join("tls").join(name);
             fs::metadata(file).expect("file").permissions().mode() & 0o777
         };
-        assert_eq!((mode("self-signed.key"), mode("self-signed.pem")), (0o600, 0o644));
+        assert_eq!(
+            (mode("self-signed.key"), mode("self-signed.pem")),
+            (0o600, 0o644)
+        );
         let again = load(&tls(), &both, data.path(), TODAY).expect("read");
         assert_eq!(first[0].chain, again[0].chain);
         let other = load(&tls(), &domains(&["localhost"]), data.path(), TODAY).expect("made");
-        assert_ne!(first[0].chain, other[0].chain, "made anew for other domains");
+        assert_ne!(
+            first[0].chain, other[0].chain,
+            "made anew for other domains"
+        );
     }
 
     #[test]
@@ -211,7 +255,9 @@ mod tests {
         assert_eq!(names, ["b.example,c.example", "a.example"]);
         assert_eq!(loaded[1].chain, b"chain a");
         fs::remove_file(&shared).expect("removed");
-        let error = load(&tls, &three, data.path(), TODAY).err().expect("missing");
+        let error = load(&tls, &three, data.path(), TODAY)
+            .err()
+            .expect("missing");
         assert!(error.starts_with(&shared.display().to_string()), "{error}");
     }
 

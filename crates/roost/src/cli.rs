@@ -180,7 +180,10 @@ pub(crate) struct Place {
 impl Place {
     /// The configuration it stands for.
     pub(crate) fn source(&self) -> Source {
-        Source { config: self.config.clone(), data: self.data.clone() }
+        Source {
+            config: self.config.clone(),
+            data: self.data.clone(),
+        }
     }
 }
 
@@ -208,7 +211,16 @@ mod tests {
 
     #[test]
     fn parsed_passwords_are_not_printed() {
-        let line = ["roost", "user", "add", "a@b", "--password", "hunter2", "--data", "d"];
+        let line = [
+            "roost",
+            "user",
+            "add",
+            "a@b",
+            "--password",
+            "hunter2",
+            "--data",
+            "d",
+        ];
         let parsed = Cli::try_parse_from(line).expect("parsed");
         assert!(!format!("{parsed:?}").contains("hunter2"));
     }

@@ -33,8 +33,19 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Status { json, place } => status(&place, json)?,
         Command::Export { output, place } => data::export(&place, &output)?,
         Command::Import { file, place } => data::import(&place, &file)?,
-        Command::Provision { domain, users, contacts, password, quiet, place } => {
-            let population = provision::Population { domain, users, contacts };
+        Command::Provision {
+            domain,
+            users,
+            contacts,
+            password,
+            quiet,
+            place,
+        } => {
+            let population = provision::Population {
+                domain,
+                users,
+                contacts,
+            };
             provision::run(&place, population, &password, quiet)?;
         }
         Command::Backup { file, place } => data::backup(&place, &file)?,
@@ -49,7 +60,11 @@ fn print(text: &str) -> Result<(), Failure> {
 }
 
 fn check_config(file: Option<PathBuf>) -> Result<(), Failure> {
-    let config = Source { config: file, data: None }.load()?;
+    let config = Source {
+        config: file,
+        data: None,
+    }
+    .load()?;
     let name = match &config.file {
         Some(file) => file.display().to_string(),
         None => "the default configuration".to_owned(),
@@ -93,7 +108,10 @@ fn running_status(config: &Config) -> Result<Status, Failure> {
     let data = &config.settings.node.data;
     let client: Option<Client> = door::connect(data)?;
     let Some(client) = client else {
-        return Err(Failure::Failed(format!("no server runs on {}", data.display())));
+        return Err(Failure::Failed(format!(
+            "no server runs on {}",
+            data.display()
+        )));
     };
     match Door::Running(Box::new(client)).call(Request::Status)? {
         Response::Status { status } => Ok(status),
@@ -108,7 +126,12 @@ fn unexpected() -> Failure {
 
 /// Seconds in the two largest units.
 fn duration(seconds: u64) -> String {
-    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
+    match (
+        seconds / 86_400,
+        seconds / 3_600 % 24,
+        seconds / 60 % 60,
+        seconds % 60,
+    ) {
         (0, 0, 0, s) => format!("{s} s"),
         (0, 0, m, s) => format!("{m} min {s} s"),
         (0, h, m, _) => format!("{h} h {m} min"),
@@ -122,8 +145,12 @@ mod tests {
 
     #[test]
     fn durations() {
-        let cases =
-            [(0, "0 s"), (61, "1 min 1 s"), (3_660, "1 h 1 min"), (200_000, "2 d 7 h")];
+        let cases = [
+            (0, "0 s"),
+            (61, "1 min 1 s"),
+            (3_660, "1 h 1 min"),
+            (200_000, "2 d 7 h"),
+        ];
         for (seconds, expected) in cases {
             assert_eq!(duration(seconds), expected);
         }

@@ -66,7 +66,10 @@ struct Problem {
 
 impl Problem {
     fn new(message: impl Into<String>) -> Problem {
-        Problem { line: None, message: message.into() }
+        Problem {
+            line: None,
+            message: message.into(),
+        }
     }
 }
 
@@ -127,7 +130,9 @@ impl Source {
             (None, Some(data)) => existing(data.join(LOCAL_FILE)),
             (None, None) => existing(PathBuf::from(LOCAL_FILE)).or_else(|| {
                 let is_here = Path::new("roost-data").is_dir();
-                (!is_here).then(|| existing(PathBuf::from(SYSTEM_FILE))).flatten()
+                (!is_here)
+                    .then(|| existing(PathBuf::from(SYSTEM_FILE)))
+                    .flatten()
             }),
         }
     }
@@ -160,14 +165,21 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub(crate) fn parse(text: &str, file: Option<&Path>) -> Result<Config, ConfigError> {
-        let refuse = |problems| ConfigError { file: file.map(Path::to_owned), problems };
+        let refuse = |problems| ConfigError {
+            file: file.map(Path::to_owned),
+            problems,
+        };
         let mut values = Values::parse(text).map_err(|problem| refuse(vec![problem]))?;
         let settings = Settings::read(&mut values);
         let (resolved, problems) = values.finish();
         let (Some(settings), []) = (settings, problems.as_slice()) else {
             return Err(refuse(problems));
         };
-        let mut config = Config { file: file.map(Path::to_owned), settings, resolved };
+        let mut config = Config {
+            file: file.map(Path::to_owned),
+            settings,
+            resolved,
+        };
         let problems = config.contradictions();
         if !problems.is_empty() {
             return Err(refuse(problems));
@@ -190,12 +202,21 @@ impl Config {
 
     /// What is wrong with keys together that are right by themselves.
     fn contradictions(&self) -> Vec<Problem> {
-        let Settings { node, c2s, tls, auth, limits, .. } = &self.settings;
+        let Settings {
+            node,
+            c2s,
+            tls,
+            auth,
+            limits,
+            ..
+        } = &self.settings;
         let mut problems = Vec::new();
         let mut refuse = |message: String| problems.push(Problem::new(message));
         for (index, domain) in node.domains.iter().enumerate() {
             if *domain == node.domain || node.domains[..index].contains(domain) {
-                refuse(format!("domain {domain} is given twice: remove one from `domains`"));
+                refuse(format!(
+                    "domain {domain} is given twice: remove one from `domains`"
+                ));
             }
         }
         match (&tls.certificate, &tls.key) {
@@ -206,7 +227,9 @@ impl Config {
         let addresses: Vec<_> = c2s.listen.iter().chain(&c2s.listen_tls).collect();
         for (index, address) in addresses.iter().enumerate() {
             if address.port() != 0 && addresses[..index].contains(address) {
-                refuse(format!("{address} is given twice: a port has one kind of connection"));
+                refuse(format!(
+                    "{address} is given twice: a port has one kind of connection"
+                ));
             }
         }
         let needs_tls = |mechanism: &String| {
@@ -227,7 +250,14 @@ impl Config {
 
     /// What an operator should know about a configuration that is valid, a sentence each.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let Settings { c2s, auth, store, archive, debug, .. } = &self.settings;
+        let Settings {
+            c2s,
+            auth,
+            store,
+            archive,
+            debug,
+            ..
+        } = &self.settings;
         let mut notes = Vec::new();
         if c2s.listen.is_empty() && c2s.listen_tls.is_empty() {
             notes.push("no client can connect: c2s.listen and c2s.listen_tls are empty".into());
@@ -254,12 +284,17 @@ impl Config {
     /// All domains, the default one first.
     pub(crate) fn domains(&self) -> Vec<String> {
         let node = &self.settings.node;
-        std::iter::once(&node.domain).chain(&node.domains).cloned().collect()
+        std::iter::once(&node.domain)
+            .chain(&node.domains)
+            .cloned()
+            .collect()
     }
 
     /// Whether the file says something about this key (`section.key`).
     pub(crate) fn is_given(&self, name: &str) -> bool {
-        self.resolved.iter().any(|key| key.name == name && key.is_given)
+        self.resolved
+            .iter()
+            .any(|key| key.name == name && key.is_given)
     }
 
     /// Takes over the values of `new` that a running server has applied.
@@ -277,7 +312,12 @@ impl Config {
         let (mut live, mut later) = (Vec::new(), Vec::new());
         for (old, new) in self.resolved.iter().zip(&new.resolved) {
             if old.value != new.value {
-                let line = format!("{} = {} (was {})", new.name, new.value.toml(), old.value.toml());
+                let line = format!(
+                    "{} = {} (was {})",
+                    new.name,
+                    new.value.toml(),
+                    old.value.toml()
+                );
                 if new.is_live { &mut live } else { &mut later }.push(line);
             }
         }

@@ -47,11 +47,16 @@ struct Folder {
 
 impl Folder {
     fn open(path: &Path) -> io::Result<Folder> {
-        Ok(Folder { folder: File::open(path)? })
+        Ok(Folder {
+            folder: File::open(path)?,
+        })
     }
 
     fn socket(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", self.folder.as_raw_fd()))
+        PathBuf::from(format!(
+            "/proc/self/fd/{}/{SOCKET}",
+            self.folder.as_raw_fd()
+        ))
     }
 }
 

@@ -88,7 +88,10 @@ pub(crate) fn require_store(data: &Path) -> Result<(), Failure> {
     if node::store_folder(data).is_dir() {
         return Ok(());
     }
-    let message = format!("there is no data in {}: name the folder with --data", data.display());
+    let message = format!(
+        "there is no data in {}: name the folder with --data",
+        data.display()
+    );
     Err(Failure::Failed(message))
 }
 

@@ -79,7 +79,9 @@ pub(crate) fn start(addresses: &[SocketAddr], health: &Health) -> io::Result<Vec
         listeners.push(listener);
     }
     if !listeners.is_empty() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let router = router(health);
         thread::Builder::new()
             .name("http".to_owned())
@@ -118,7 +120,10 @@ async fn serve(listeners: Vec<StdListener>, router: Router) {
     let mut tasks = tokio::task::JoinSet::new();
     for listener in listeners {
         let listener = match TcpListener::from_std(listener) {
-            Ok(socket) => Bounded { socket, permits: Arc::clone(&permits) },
+            Ok(socket) => Bounded {
+                socket,
+                permits: Arc::clone(&permits),
+            },
             Err(error) => {
                 tracing::error!(%error, "HTTP: an address is not served");
                 continue;
@@ -146,7 +151,14 @@ impl axum::serve::Listener for Bounded {
             match (permit, self.socket.accept().await) {
                 (Ok(permit), Ok((socket, address))) => {
                     let deadline = Box::pin(sleep(CONNECTION_TIMEOUT));
-                    return (Connection { socket, deadline, _permit: permit }, address);
+                    return (
+                        Connection {
+                            socket,
+                            deadline,
+                            _permit: permit,
+                        },
+                        address,
+                    );
                 }
                 (_, Err(error)) => {
                     tracing::debug!(%error, "HTTP: cannot accept");
@@ -223,7 +235,12 @@ mod tests {
         let mut answer = String::new();
         socket.read_to_string(&mut answer).expect("read");
         let status = answer.split(' ').nth(1).unwrap_or_default().to_owned();
-        let body = answer.rsplit("\r\n").next().unwrap_or_default().trim().to_owned();
+        let body = answer
+            .rsplit("\r\n")
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_owned();
         format!("{status} {body}")
     }
 
@@ -253,15 +270,22 @@ mod tests {
         let health = Health::default();
         let any: SocketAddr = "127.0.0.1:0".parse().expect("address");
         let address = start(&[any], &health).expect("bound")[0];
-        let silent: Vec<StdStream> =
-            (0..CONNECTIONS_MAX).map(|_| StdStream::connect(address).expect("connect")).collect();
+        let silent: Vec<StdStream> = (0..CONNECTIONS_MAX)
+            .map(|_| StdStream::connect(address).expect("connect"))
+            .collect();
         let mut late = StdStream::connect(address).expect("the kernel takes it");
-        late.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").expect("write");
-        late.set_read_timeout(Some(Duration::from_millis(300))).expect("timeout");
+        late.write_all(b"GET /healthz HTTP/1.0\r\n\r\n")
+            .expect("write");
+        late.set_read_timeout(Some(Duration::from_millis(300)))
+            .expect("timeout");
         let mut byte = [0];
-        assert!(late.read(&mut byte).is_err(), "not served while all places are taken");
+        assert!(
+            late.read(&mut byte).is_err(),
+            "not served while all places are taken"
+        );
         drop(silent);
-        late.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+        late.set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("timeout");
         assert_eq!(late.read(&mut byte).expect("served"), 1);
     }
 }

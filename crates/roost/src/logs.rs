@@ -41,7 +41,9 @@ impl LogControl {
 /// Has panics logged like everything else, once each.
 pub(crate) fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map_or_else(String::new, ToString::to_string);
+        let place = panic
+            .location()
+            .map_or_else(String::new, ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("no message");
         tracing::error!("panicked at {place}: {message}");
     }));

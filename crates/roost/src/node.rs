@@ -22,7 +22,10 @@ const INCOMPLETE_BYTES_MORE: usize = 64 * 1_024;
 
 /// A refusal.
 pub(crate) fn refusal(code: &str, message: &str) -> Response {
-    Response::Error { code: code.to_owned(), message: message.to_owned() }
+    Response::Error {
+        code: code.to_owned(),
+        message: message.to_owned(),
+    }
 }
 
 /// Whether a line of an export begins a new account.
@@ -32,7 +35,9 @@ pub(crate) fn is_account_line(line: &str) -> bool {
 
 /// The normal form of a domain, `None` if it is none.
 pub(crate) fn prepare_domain(text: &str) -> Option<String> {
-    xmpp::addr::prepare_domain(text).ok().map(|domain| domain.to_string())
+    xmpp::addr::prepare_domain(text)
+        .ok()
+        .map(|domain| domain.to_string())
 }
 
 /// A domain as it is written in certificates and in TLS handshakes: in ASCII, without the brackets of
@@ -79,10 +84,16 @@ impl Running {
     /// The store cannot be opened.
     pub(crate) fn start_stopped(config: &Config) -> Result<Running, Failure> {
         let store = open_store(config)?;
-        let options = server::Options { shards: 1, ..options(config) };
+        let options = server::Options {
+            shards: 1,
+            ..options(config)
+        };
         let node = server::Node::start(options, Vec::new(), network_limits(config), None, store)
             .map_err(|error| Failure::Failed(error.to_string()))?;
-        Ok(Running { node, listeners: Vec::new() })
+        Ok(Running {
+            node,
+            listeners: Vec::new(),
+        })
     }
 
     /// Carries a request out.
@@ -193,7 +204,11 @@ fn store_options(config: &Config) -> store::Options {
         reserve_bytes: settings.reserve_bytes,
         ..store::FjallOptions::default()
     };
-    store::Options { durability, engine, ..store::Options::default() }
+    store::Options {
+        durability,
+        engine,
+        ..store::Options::default()
+    }
 }
 
 fn options(config: &Config) -> server::Options {
@@ -264,19 +279,31 @@ fn network_limits(config: &Config) -> net::Limits {
 
 fn ranges(networks: &[String]) -> Vec<net::AddressRange> {
     // They were checked when the configuration was read.
-    networks.iter().filter_map(|network| network.parse().ok()).collect()
+    networks
+        .iter()
+        .filter_map(|network| network.parse().ok())
+        .collect()
 }
 
 fn listeners(config: &Config) -> Vec<net::Listener> {
     let c2s = &config.settings.c2s;
     let proxies = ranges(&c2s.proxies);
-    let starttls = c2s.listen.iter().map(|address| net::Listener::new(*address));
-    let direct = c2s.listen_tls.iter().map(|address| net::Listener::direct_tls(*address));
+    let starttls = c2s
+        .listen
+        .iter()
+        .map(|address| net::Listener::new(*address));
+    let direct = c2s
+        .listen_tls
+        .iter()
+        .map(|address| net::Listener::direct_tls(*address));
     let has_v6 = has_ipv6();
     starttls
         .chain(direct)
         .filter(|listener| has_v6 || !is_every_v6(listener.address))
-        .map(|listener| net::Listener { proxies: proxies.clone(), ..listener })
+        .map(|listener| net::Listener {
+            proxies: proxies.clone(),
+            ..listener
+        })
         .collect()
 }
 
@@ -291,7 +318,13 @@ fn has_ipv6() -> bool {
 
 fn tls(config: &Config, files: Vec<CertificateFiles>) -> Result<net::TlsConfig, String> {
     let mut certificates = Vec::new();
-    for CertificateFiles { names, chain, key, origin } in files {
+    for CertificateFiles {
+        names,
+        chain,
+        key,
+        origin,
+    } in files
+    {
         let certificate = net::Certificate::from_pem(names, &chain, &key)
             .map_err(|error| format!("{}: {error}", origin.display()))?;
         certificates.push(certificate);

@@ -16,7 +16,9 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     /// The supervisor that the environment names.
     pub(crate) fn from_environment() -> Supervisor {
-        Supervisor { socket: std::env::var_os("NOTIFY_SOCKET") }
+        Supervisor {
+            socket: std::env::var_os("NOTIFY_SOCKET"),
+        }
     }
 
     /// The server takes clients.
@@ -62,7 +64,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("notify");
         let socket = UnixDatagram::bind(&path).expect("socket");
-        let supervisor = Supervisor { socket: Some(path.into_os_string()) };
+        let supervisor = Supervisor {
+            socket: Some(path.into_os_string()),
+        };
         let receive = || {
             let mut buffer = [0; 256];
             let length = socket.recv(&mut buffer).expect("datagram");

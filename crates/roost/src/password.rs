@@ -37,15 +37,22 @@ fn first_line(source: impl Read, name: &str) -> Result<Secret, Failure> {
         .take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::Failed(format!("{name}: {error}")))?;
-    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = bytes
+        .split(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.len() as u64 >= FILE_BYTES_MAX {
-        return Err(Failure::Failed(format!("{name}: its first line is too long for a password")));
+        return Err(Failure::Failed(format!(
+            "{name}: its first line is too long for a password"
+        )));
     }
     let password = std::str::from_utf8(line)
         .map_err(|_| Failure::Failed(format!("{name}: the password is not UTF-8")))?;
     if password.is_empty() {
-        return Err(Failure::Failed(format!("{name}: its first line is empty, not a password")));
+        return Err(Failure::Failed(format!(
+            "{name}: its first line is empty, not a password"
+        )));
     }
     Ok(Secret::new(password.to_owned()))
 }
@@ -53,13 +60,17 @@ fn first_line(source: impl Read, name: &str) -> Result<Secret, Failure> {
 fn ask(jid: &str) -> Result<Secret, Failure> {
     let no_terminal = |error: io::Error| {
         let advice = "give the password with --password-file FILE (- for standard input)";
-        Failure::Usage(format!("there is no terminal to ask for a password at ({error}): {advice}"))
+        Failure::Usage(format!(
+            "there is no terminal to ask for a password at ({error}): {advice}"
+        ))
     };
     let prompt = |text: String| rpassword::prompt_password(text).map(Secret::new);
     let password = prompt(format!("Password of {jid}: ")).map_err(no_terminal)?;
     let again = prompt("The same again: ".to_owned()).map_err(no_terminal)?;
     if password != again {
-        return Err(Failure::Failed("the two passwords differ; nothing was changed".to_owned()));
+        return Err(Failure::Failed(
+            "the two passwords differ; nothing was changed".to_owned(),
+        ));
     }
     Ok(password)
 }

@@ -59,8 +59,15 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     announce(&config, &running);
     health.set(Stage::Ready);
     supervisor.ready(&status(&running));
-    let process =
-        Process { place: place.clone(), config, logs, supervisor, health, control, sender };
+    let process = Process {
+        place: place.clone(),
+        config,
+        logs,
+        supervisor,
+        health,
+        control,
+        sender,
+    };
     Ok(process.live(running, &events))
 }
 
@@ -74,7 +81,10 @@ fn watch_signals(sender: SyncSender<Event>) -> Result<(), Failure> {
             }
         }
     };
-    thread::Builder::new().name("signals".to_owned()).spawn(forward).map_err(named)?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(forward)
+        .map_err(named)?;
     Ok(())
 }
 
@@ -154,11 +164,21 @@ fn announce(config: &Config, running: &Running) {
         Some(file) => format!("--config {}", file.display()),
         None => format!("--data {}", data.display()),
     };
-    println!("Roost serves {} from {}", config.domains().join(", "), data.display());
+    println!(
+        "Roost serves {} from {}",
+        config.domains().join(", "),
+        data.display()
+    );
     for (address, is_direct) in running.addresses() {
-        println!("  {address}  {}", if is_direct { "direct TLS" } else { "STARTTLS" });
+        println!(
+            "  {address}  {}",
+            if is_direct { "direct TLS" } else { "STARTTLS" }
+        );
     }
-    println!("Add a user:   roost user add alice@{} {place}", config.settings.node.domain);
+    println!(
+        "Add a user:   roost user add alice@{} {place}",
+        config.settings.node.domain
+    );
     println!("Stop it:      Ctrl-C, or SIGTERM; SIGHUP reloads certificates and limits");
 }
 
@@ -216,7 +236,11 @@ impl Process {
     /// Closes all streams, on a thread of its own so that a second signal is heard.
     fn drain(&mut self, running: Running, signal: i32) {
         let deadline = self.config.settings.server.drain_timeout;
-        tracing::info!(signal, seconds = deadline.as_secs(), "stopping: closing streams");
+        tracing::info!(
+            signal,
+            seconds = deadline.as_secs(),
+            "stopping: closing streams"
+        );
         self.supervisor.stopping();
         self.health.set(Stage::Draining);
         self.control.stop();
@@ -244,7 +268,11 @@ impl Process {
     }
 
     fn try_reload(&mut self, running: &Running) -> Result<(), String> {
-        let new = self.place.source().load().map_err(|error| error.to_string())?;
+        let new = self
+            .place
+            .source()
+            .load()
+            .map_err(|error| error.to_string())?;
         let data = &self.config.settings.node.data;
         // The domains in force are those of the start; so are their certificates.
         let domains = self.config.domains();

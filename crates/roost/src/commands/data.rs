@@ -30,13 +30,22 @@ pub(super) fn export(place: &Place, output: &Path) -> Result<(), Failure> {
     }
     let named = |error: io::Error| Failure::Failed(format!("{}: {error}", output.display()));
     // It holds the keys of passwords. A file that is there already is not overwritten.
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(output);
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(output);
     let file = file.map_err(named)?;
     let mut out = BufWriter::new(file);
     let accounts = write_export(&mut door, &mut out)?;
-    let file = out.into_inner().map_err(|error| named(error.into_error()))?;
+    let file = out
+        .into_inner()
+        .map_err(|error| named(error.into_error()))?;
     file.sync_all().map_err(named)?;
-    super::print(&format!("exported {accounts} accounts to {}\n", output.display()))
+    super::print(&format!(
+        "exported {accounts} accounts to {}\n",
+        output.display()
+    ))
 }
 
 /// Writes all pages; an answer that is too large is asked for again in smaller parts.
@@ -45,7 +54,10 @@ fn write_export(door: &mut Door, out: &mut impl Write) -> Result<u64, Failure> {
     let mut after: Option<String> = None;
     let mut limit = EXPORT_PAGE;
     loop {
-        match door.try_call(Request::Export { after: after.clone(), limit })? {
+        match door.try_call(Request::Export {
+            after: after.clone(),
+            limit,
+        })? {
             Response::Lines { lines, next } => {
                 for line in &lines {
                     writeln!(out, "{line}")?;
@@ -87,7 +99,9 @@ fn read_import(config: &Config, mut source: impl BufRead) -> Result<u64, Failure
         let mut lines = Vec::new();
         let mut bytes = 0;
         while lines.len() < IMPORT_LINES && bytes < IMPORT_BYTES {
-            let Some(line) = read_line(&mut source, number + 1)? else { break };
+            let Some(line) = read_line(&mut source, number + 1)? else {
+                break;
+            };
             number += 1;
             if !line.trim().is_empty() {
                 bytes += line.len();
@@ -151,7 +165,11 @@ pub(super) fn restore(place: &Place, file: &Path) -> Result<(), Failure> {
     must_be_stopped(&config)?;
     let data = &config.settings.node.data;
     let moved = node::restore(file, &config)?;
-    super::print(&format!("restored {} to {}: {moved}\n", file.display(), data.display()))
+    super::print(&format!(
+        "restored {} to {}: {moved}\n",
+        file.display(),
+        data.display()
+    ))
 }
 
 pub(super) fn verify(place: &Place) -> Result<(), Failure> {
@@ -163,7 +181,9 @@ pub(super) fn verify(place: &Place) -> Result<(), Failure> {
     if is_good {
         return Ok(());
     }
-    Err(Failure::Data("the store is damaged: restore a backup".to_owned()))
+    Err(Failure::Data(
+        "the store is damaged: restore a backup".to_owned(),
+    ))
 }
 
 fn must_be_stopped(config: &Config) -> Result<(), Failure> {

@@ -28,7 +28,11 @@ pub(super) fn run(
     password: &Secret,
     quiet: bool,
 ) -> Result<(), Failure> {
-    let Population { domain, users, contacts } = population;
+    let Population {
+        domain,
+        users,
+        contacts,
+    } = population;
     // Half of the contacts are on either side of the ring, and nobody is there twice.
     let contacts = 2 * (contacts / 2).min((users - 1) / 2);
     let mut door = Door::open(&place.source().load()?, Absent::Create)?;
@@ -67,12 +71,18 @@ struct Progress {
 impl Progress {
     fn start(total: u64, quiet: bool) -> Progress {
         let is_shown = !quiet && io::stderr().is_terminal();
-        Progress { total, clock: is_shown.then(SystemClock::new) }
+        Progress {
+            total,
+            clock: is_shown.then(SystemClock::new),
+        }
     }
 
     fn show(&self, done: u64) {
         let Some(clock) = &self.clock else { return };
-        let seconds = clock.now().saturating_since(stdx::time::Moment::default()).as_secs_f64();
+        let seconds = clock
+            .now()
+            .saturating_since(stdx::time::Moment::default())
+            .as_secs_f64();
         let rate = done as f64 / seconds.max(0.001);
         let left = (self.total - done) as f64 / rate.max(0.001);
         let percent = done * 100 / self.total;

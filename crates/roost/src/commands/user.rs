@@ -14,31 +14,59 @@ const PAGE: usize = 1_000;
 
 pub(super) fn run(command: UserCommand) -> Result<(), Failure> {
     match command {
-        UserCommand::Add { jid, password, place } => {
+        UserCommand::Add {
+            jid,
+            password,
+            place,
+        } => {
             // A wrong configuration is said before a password is asked for.
             let config = place.source().load()?;
             let password = password::obtain(&password, &jid)?.reveal().to_owned();
-            let request = Request::UserAdd { jid: jid.clone(), password };
+            let request = Request::UserAdd {
+                jid: jid.clone(),
+                password,
+            };
             Door::open(&config, Absent::Create)?.call(request)?;
             say(&format!("added {jid}"))
         }
-        UserCommand::Passwd { jid, password, place } => {
+        UserCommand::Passwd {
+            jid,
+            password,
+            place,
+        } => {
             let config = place.source().load()?;
             let password = password::obtain(&password, &jid)?.reveal().to_owned();
-            let request = Request::UserPasswd { jid: jid.clone(), password };
+            let request = Request::UserPasswd {
+                jid: jid.clone(),
+                password,
+            };
             Door::open(&config, Absent::Refuse)?.call(request)?;
-            say(&format!("changed the password of {jid}; its sessions have ended"))
+            say(&format!(
+                "changed the password of {jid}; its sessions have ended"
+            ))
         }
         UserCommand::Del { jid, place } => {
             call(&place, Request::UserDel { jid: jid.clone() })?;
             say(&format!("removed {jid}"))
         }
         UserCommand::Lock { jid, place } => {
-            call(&place, Request::UserLock { jid: jid.clone(), locked: true })?;
+            call(
+                &place,
+                Request::UserLock {
+                    jid: jid.clone(),
+                    locked: true,
+                },
+            )?;
             say(&format!("locked {jid}; its sessions have ended"))
         }
         UserCommand::Unlock { jid, place } => {
-            call(&place, Request::UserLock { jid: jid.clone(), locked: false })?;
+            call(
+                &place,
+                Request::UserLock {
+                    jid: jid.clone(),
+                    locked: false,
+                },
+            )?;
             say(&format!("unlocked {jid}"))
         }
         UserCommand::Kick { jid, place } => {
@@ -63,13 +91,19 @@ fn list(place: &Place, domain: Option<&str>) -> Result<(), Failure> {
     let mut after: Option<String> = None;
     loop {
         let domain = domain.map(str::to_owned);
-        match door.call(Request::UserList { domain, after: after.take(), limit: PAGE })? {
+        match door.call(Request::UserList {
+            domain,
+            after: after.take(),
+            limit: PAGE,
+        })? {
             Response::Users { jids } => {
                 for jid in &jids {
                     writeln!(out, "{jid}")?;
                 }
                 // A page that is not full is the last one.
-                let Some(last) = jids.last().filter(|_| jids.len() == PAGE) else { break };
+                let Some(last) = jids.last().filter(|_| jids.len() == PAGE) else {
+                    break;
+                };
                 after = Some(last.clone());
             }
             _ => return Err(unexpected()),

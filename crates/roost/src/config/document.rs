@@ -76,7 +76,11 @@ fn row(key: &Key) -> String {
 }
 
 fn joined(lines: &[&str]) -> String {
-    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+    lines
+        .iter()
+        .map(|line| line.trim())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn wrapped(text: &str, width: usize) -> Vec<String> {

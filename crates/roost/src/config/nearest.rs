@@ -17,7 +17,11 @@ pub(super) fn nearest<'a>(
         let letters: Vec<char> = candidate.chars().collect();
         let is_part = letters.len() > 3 && word.len() > 3 && shares_start(&word, &letters);
         let distance = distance(&word, &letters);
-        (if is_part { distance.min(2) } else { distance }, distance, candidate)
+        (
+            if is_part { distance.min(2) } else { distance },
+            distance,
+            candidate,
+        )
     });
     let (best, _, candidate) = scored.min()?;
     (best <= (word.len() / 3).max(1)).then_some(candidate)
@@ -74,10 +78,18 @@ mod tests {
     #[test]
     fn distances() {
         let letters = |text: &str| text.chars().collect::<Vec<_>>();
-        for (one, other, expected) in
-            [("", "", 0), ("a", "", 1), ("ab", "ba", 1), ("kitten", "sitting", 3), ("ca", "abc", 3)]
-        {
-            assert_eq!(distance(&letters(one), &letters(other)), expected, "{one} {other}");
+        for (one, other, expected) in [
+            ("", "", 0),
+            ("a", "", 1),
+            ("ab", "ba", 1),
+            ("kitten", "sitting", 3),
+            ("ca", "abc", 3),
+        ] {
+            assert_eq!(
+                distance(&letters(one), &letters(other)),
+                expected,
+                "{one} {other}"
+            );
         }
     }
 }

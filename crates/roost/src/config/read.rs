@@ -31,7 +31,12 @@ impl<'t> Values<'t> {
             message: format!("not TOML: {}", error.message().replace('\n', ", ")),
         })?;
         let table = table.into_inner();
-        let mut values = Values { text, table, resolved: Vec::new(), problems: Vec::new() };
+        let mut values = Values {
+            text,
+            table,
+            resolved: Vec::new(),
+            problems: Vec::new(),
+        };
         values.problems = values.unknown();
         Ok(values)
     }
@@ -81,7 +86,9 @@ impl<'t> Values<'t> {
         let mut problems = Vec::new();
         for (name, value) in &self.table {
             let line = line_of(self.text, &name.span());
-            let section = SECTIONS.iter().find(|section| section.name == name.get_ref().as_ref());
+            let section = SECTIONS
+                .iter()
+                .find(|section| section.name == name.get_ref().as_ref());
             match (section, value.get_ref()) {
                 (Some(section), DeValue::Table(keys)) => {
                     let unknown = keys.iter().filter(|(key, _)| !has(section, key));
@@ -112,11 +119,16 @@ impl<'t> Values<'t> {
 }
 
 fn has(section: &Section, key: &Spanned<std::borrow::Cow<'_, str>>) -> bool {
-    section.keys.iter().any(|known| known.name == key.get_ref().as_ref())
+    section
+        .keys
+        .iter()
+        .any(|known| known.name == key.get_ref().as_ref())
 }
 
 fn find(section: &str, name: &str) -> Option<&'static Key> {
-    let section = SECTIONS.iter().find(|candidate| candidate.name == section)?;
+    let section = SECTIONS
+        .iter()
+        .find(|candidate| candidate.name == section)?;
     section.keys.iter().find(|key| key.name == name)
 }
 
@@ -128,16 +140,29 @@ fn default_of(key: &Key) -> Option<super::value::Plain> {
 }
 
 fn full_name(section: &str, name: &str) -> String {
-    if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") }
+    if section.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{section}.{name}")
+    }
 }
 
 fn unknown_section(name: &str) -> String {
-    let known = || SECTIONS.iter().map(|section| section.name).filter(|name| !name.is_empty());
+    let known = || {
+        SECTIONS
+            .iter()
+            .map(|section| section.name)
+            .filter(|name| !name.is_empty())
+    };
     match nearest(name, known()) {
         Some(meant) => format!("unknown section [{}]; did you mean [{meant}]?", shown(name)),
         None => {
             let all: Vec<&str> = known().collect();
-            format!("unknown section [{}]; there are {}", shown(name), all.join(", "))
+            format!(
+                "unknown section [{}]; there are {}",
+                shown(name),
+                all.join(", ")
+            )
         }
     }
 }
@@ -146,24 +171,33 @@ fn unknown_section(name: &str) -> String {
 /// similar one elsewhere.
 fn unknown_key(section: &str, name: &str) -> String {
     let full = shown(&full_name(section, name));
-    let holder = SECTIONS.iter().find(|section| section.keys.iter().any(|key| key.name == name));
+    let holder = SECTIONS
+        .iter()
+        .find(|section| section.keys.iter().any(|key| key.name == name));
     if let Some(holder) = holder {
         return match holder.name {
             "" => format!("unknown key `{full}`; `{name}` stands before the first [section]"),
             other => format!("unknown key `{full}`; `{name}` belongs in section [{other}]"),
         };
     }
-    let here = SECTIONS.iter().filter(|candidate| candidate.name == section);
+    let here = SECTIONS
+        .iter()
+        .filter(|candidate| candidate.name == section);
     let here = here.flat_map(|section| section.keys.iter().map(|key| key.name));
     if let Some(meant) = nearest(name, here) {
         return format!("unknown key `{full}`; did you mean `{meant}`?");
     }
-    let everywhere = SECTIONS.iter().flat_map(|s| s.keys.iter().map(move |key| (s.name, key.name)));
+    let everywhere = SECTIONS
+        .iter()
+        .flat_map(|s| s.keys.iter().map(move |key| (s.name, key.name)));
     let meant = nearest(name, everywhere.clone().map(|(_, key)| key))
         .and_then(|meant| everywhere.clone().find(|(_, key)| *key == meant));
     match meant {
         Some((section, key)) => {
-            format!("unknown key `{full}`; did you mean `{}`?", full_name(section, key))
+            format!(
+                "unknown key `{full}`; did you mean `{}`?",
+                full_name(section, key)
+            )
         }
         None => format!("unknown key `{full}`; `roost config` prints every key there is"),
     }
@@ -172,7 +206,10 @@ fn unknown_key(section: &str, name: &str) -> String {
 /// A name of the file in a message: without control characters, and not endless.
 fn shown(name: &str) -> String {
     const SHOWN_MAX: usize = 80;
-    name.chars().take(SHOWN_MAX).map(|c| if c.is_control() { '?' } else { c }).collect()
+    name.chars()
+        .take(SHOWN_MAX)
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
 }
 
 fn line_of(text: &str, span: &Range<usize>) -> usize {

@@ -18,8 +18,15 @@ fn problems(text: &str) -> String {
 fn an_empty_file_is_the_defaults() {
     let config = parse("").expect("defaults");
     let keys: usize = SECTIONS.iter().map(|section| section.keys.len()).sum();
-    assert_eq!(config.resolved.len(), keys, "every key of the table is read");
-    assert_eq!(config.settings.node.data, Path::new("/etc/roost/roost-data"));
+    assert_eq!(
+        config.resolved.len(),
+        keys,
+        "every key of the table is read"
+    );
+    assert_eq!(
+        config.settings.node.data,
+        Path::new("/etc/roost/roost-data")
+    );
     assert_eq!(config.domains(), ["localhost"]);
     assert!(config.resolved.iter().all(|key| !key.is_given));
     assert_eq!(config.notes(), Vec::<String>::new());
@@ -40,8 +47,14 @@ fn the_default_file_says_the_defaults() {
         .collect();
     let all = parse(&switched_on).expect("every key given");
     assert_eq!(all.settings, defaults.settings);
-    assert!(all.resolved.iter().all(|key| key.is_given), "every key is in the file");
-    assert!(printed.lines().all(|line| line.len() <= 100), "lines stay readable");
+    assert!(
+        all.resolved.iter().all(|key| key.is_given),
+        "every key is in the file"
+    );
+    assert!(
+        printed.lines().all(|line| line.len() <= 100),
+        "lines stay readable"
+    );
 }
 
 #[test]
@@ -68,7 +81,10 @@ fn the_contract_of_outside_tools() {
     .expect("accepted");
     let settings = &config.settings;
     assert_eq!(settings.node.data, Path::new("/var/tmp/d"));
-    assert_eq!(settings.c2s.listen, ["127.0.0.1:5222".parse().expect("address")]);
+    assert_eq!(
+        settings.c2s.listen,
+        ["127.0.0.1:5222".parse().expect("address")]
+    );
     assert!(settings.c2s.listen_tls.is_empty());
     assert!(!settings.c2s.require_tls && settings.auth.plain_without_tls);
     assert_eq!(settings.auth.mechanisms, ["SCRAM-SHA-1", "PLAIN"]);
@@ -81,10 +97,22 @@ fn the_contract_of_outside_tools() {
 #[test]
 fn unknown_names_are_refused_with_the_nearest() {
     let cases = [
-        ("domian = \"a\"", "1: unknown key `domian`; did you mean `domain`?"),
-        ("\n[c2s]\nlisten_ssl = []", "3: unknown key `c2s.listen_ssl`; did you mean `listen_tls`?"),
-        ("[c2]\nlisten = []", "1: unknown section [c2]; did you mean [c2s]?"),
-        ("listen = []", "1: unknown key `listen`; `listen` belongs in section [c2s]"),
+        (
+            "domian = \"a\"",
+            "1: unknown key `domian`; did you mean `domain`?",
+        ),
+        (
+            "\n[c2s]\nlisten_ssl = []",
+            "3: unknown key `c2s.listen_ssl`; did you mean `listen_tls`?",
+        ),
+        (
+            "[c2]\nlisten = []",
+            "1: unknown section [c2]; did you mean [c2s]?",
+        ),
+        (
+            "listen = []",
+            "1: unknown key `listen`; `listen` belongs in section [c2s]",
+        ),
         (
             "[c2s]\ndata = \"x\"",
             "2: unknown key `c2s.data`; `data` stands before the first [section]",
@@ -102,24 +130,46 @@ fn unknown_names_are_refused_with_the_nearest() {
             "2: unknown key `store.colour`; `roost config` prints every key there is",
         ),
         ("c2s = 5", "1: `c2s` is a section: write [c2s]"),
-        ("[limits.more]\nx = 1", "1: unknown key `limits.more`; `roost config` prints every key \
-                                  there is"),
+        (
+            "[limits.more]\nx = 1",
+            "1: unknown key `limits.more`; `roost config` prints every key \
+                                  there is",
+        ),
     ];
     for (text, expected) in cases {
-        assert_eq!(problems(text), format!(" {expected}").trim_start(), "{text}");
+        assert_eq!(
+            problems(text),
+            format!(" {expected}").trim_start(),
+            "{text}"
+        );
     }
     let section = problems("[zebra]\nx = 1");
-    assert!(section.starts_with("1: unknown section [zebra]; there are c2s, tls, "), "{section}");
+    assert!(
+        section.starts_with("1: unknown section [zebra]; there are c2s, tls, "),
+        "{section}"
+    );
 }
 
 #[test]
 fn wrong_types_and_values_say_what_is_taken() {
     let cases = [
-        ("domain = 5", "1: `domain` takes a domain such as \"example.org\", not an integer"),
-        ("domain = \"a b\"", "1: `domain` takes a domain such as \"example.org\", not \"a b\""),
+        (
+            "domain = 5",
+            "1: `domain` takes a domain such as \"example.org\", not an integer",
+        ),
+        (
+            "domain = \"a b\"",
+            "1: `domain` takes a domain such as \"example.org\", not \"a b\"",
+        ),
         ("data = \"\"", "1: `data` takes a path, not \"\""),
-        ("[domain]\nx = 1", "1: `domain` takes a domain such as \"example.org\", not a table"),
-        ("[c2s]\nrequire_tls = \"yes\"", "2: `c2s.require_tls` takes true or false, not a string"),
+        (
+            "[domain]\nx = 1",
+            "1: `domain` takes a domain such as \"example.org\", not a table",
+        ),
+        (
+            "[c2s]\nrequire_tls = \"yes\"",
+            "2: `c2s.require_tls` takes true or false, not a string",
+        ),
         (
             "[c2s]\nlisten = \"127.0.0.1:5222\"",
             "2: `c2s.listen` takes a list of 0 to 256 entries, each an address and port such as \
@@ -188,7 +238,10 @@ fn every_problem_is_reported_at_once_in_order() {
     let report = problems(text);
     let lines: Vec<&str> = report.lines().collect();
     assert_eq!(lines.len(), 3, "{report}");
-    assert!(lines[0].starts_with("2: ") && lines[1].starts_with("5: "), "{report}");
+    assert!(
+        lines[0].starts_with("2: ") && lines[1].starts_with("5: "),
+        "{report}"
+    );
     let many: String = (0..50).map(|n| format!("zz{n} = 1\n")).collect();
     assert!(problems(&many).ends_with("and 30 more problems"));
 }
@@ -196,7 +249,10 @@ fn every_problem_is_reported_at_once_in_order() {
 #[test]
 fn what_is_not_toml_is_refused_with_its_line() {
     let report = problems("domain = \"a\"\nlisten = [\n");
-    assert!(report.starts_with("2: not TOML: ") || report.starts_with("3: not TOML: "), "{report}");
+    assert!(
+        report.starts_with("2: not TOML: ") || report.starts_with("3: not TOML: "),
+        "{report}"
+    );
     let twice = problems("domain = \"a\"\ndomain = \"b\"\n");
     assert!(twice.starts_with("2: not TOML: duplicate key"), "{twice}");
 }
@@ -204,9 +260,18 @@ fn what_is_not_toml_is_refused_with_its_line() {
 #[test]
 fn contradictions_say_what_to_do() {
     let cases = [
-        ("domains = [\"localhost\"]", "domain localhost is given twice"),
-        ("domains = [\"a.example\", \"A.example\"]", "domain a.example is given twice"),
-        ("[tls]\ncertificate = \"c\"", "`tls.certificate` needs `tls.key`"),
+        (
+            "domains = [\"localhost\"]",
+            "domain localhost is given twice",
+        ),
+        (
+            "domains = [\"a.example\", \"A.example\"]",
+            "domain a.example is given twice",
+        ),
+        (
+            "[tls]\ncertificate = \"c\"",
+            "`tls.certificate` needs `tls.key`",
+        ),
         ("[tls]\nkey = \"c\"", "`tls.key` needs `tls.certificate`"),
         (
             "[c2s]\nlisten = [\"127.0.0.1:1\"]\nlisten_tls = [\"127.0.0.1:1\"]",
@@ -239,10 +304,17 @@ fn a_reload_knows_what_it_can_apply() {
 
 #[test]
 fn relative_paths_start_at_the_file() {
-    let config = parse("data = \"d\"\n[tls]\ncertificate = \"c.pem\"\nkey = \"/k.pem\"").expect("ok");
+    let config =
+        parse("data = \"d\"\n[tls]\ncertificate = \"c.pem\"\nkey = \"/k.pem\"").expect("ok");
     assert_eq!(config.settings.node.data, Path::new("/etc/roost/d"));
-    assert_eq!(config.settings.tls.certificate.as_deref(), Some(Path::new("/etc/roost/c.pem")));
-    assert_eq!(config.settings.tls.key.as_deref(), Some(Path::new("/k.pem")));
+    assert_eq!(
+        config.settings.tls.certificate.as_deref(),
+        Some(Path::new("/etc/roost/c.pem"))
+    );
+    assert_eq!(
+        config.settings.tls.key.as_deref(),
+        Some(Path::new("/k.pem"))
+    );
     let here = Config::parse("data = \"d\"", None).expect("ok");
     assert_eq!(here.settings.node.data, Path::new("d"));
 }

@@ -57,7 +57,10 @@ impl Bound {
     /// What it should have been instead, as the end of a sentence that starts with the key.
     pub(crate) fn read(&self, value: &DeValue<'_>) -> Result<Plain, String> {
         match self {
-            Bound::Switch => value.as_bool().map(Plain::Switch).ok_or_else(|| self.not(value)),
+            Bound::Switch => value
+                .as_bool()
+                .map(Plain::Switch)
+                .ok_or_else(|| self.not(value)),
             Bound::Integer { min, max, .. } => {
                 let integer = value.as_integer().ok_or_else(|| self.not(value))?;
                 let number = u64::from_str_radix(&digits(integer.as_str()), integer.radix());
@@ -76,7 +79,8 @@ impl Bound {
             }
             _ => {
                 let text = value.as_str().ok_or_else(|| self.not(value))?;
-                self.read_text(text).ok_or_else(|| format!("{}, not \"{text}\"", self.takes()))
+                self.read_text(text)
+                    .ok_or_else(|| format!("{}, not \"{text}\"", self.takes()))
             }
         }
     }
@@ -100,7 +104,11 @@ impl Bound {
     }
 
     fn not(&self, value: &DeValue<'_>) -> String {
-        let article = if value.is_integer() || value.is_array() { "an" } else { "a" };
+        let article = if value.is_integer() || value.is_array() {
+            "an"
+        } else {
+            "a"
+        };
         format!("{}, not {article} {}", self.takes(), value.type_str())
     }
 
@@ -114,7 +122,11 @@ impl Bound {
         match self {
             Bound::Switch => "true or false".to_owned(),
             Bound::Integer { min, max, unit } => {
-                format!("a whole number from {} to {} ({unit})", grouped(*min), grouped(*max))
+                format!(
+                    "a whole number from {} to {} ({unit})",
+                    grouped(*min),
+                    grouped(*max)
+                )
             }
             Bound::Time { min, max } => format!(
                 "a time from \"{}\" to \"{}\" (units: ms, s, m, h, d)",
@@ -128,13 +140,17 @@ impl Bound {
             Bound::Domain => "a domain such as \"example.org\"".to_owned(),
             Bound::Path { optional: false } => "a path".to_owned(),
             Bound::Path { optional: true } => "a path, or \"\" for none".to_owned(),
-            Bound::Address => "an address and port such as \"127.0.0.1:5222\" or \"[::1]:5222\""
-                .to_owned(),
+            Bound::Address => {
+                "an address and port such as \"127.0.0.1:5222\" or \"[::1]:5222\"".to_owned()
+            }
             Bound::Network => {
                 "an address or network such as \"127.0.0.0/8\" or \"2001:db8::/32\"".to_owned()
             }
             Bound::List { min, of } => {
-                format!("a list of {min} to {LIST_MAX} entries, each {}", of.describe())
+                format!(
+                    "a list of {min} to {LIST_MAX} entries, each {}",
+                    of.describe()
+                )
             }
         }
     }
@@ -146,8 +162,13 @@ fn digits(text: &str) -> String {
 }
 
 /// The units of times, largest first, in milliseconds.
-const UNITS: [(&str, u64); 5] =
-    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const UNITS: [(&str, u64); 5] = [
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
 
 fn parse_time(text: &str) -> Option<Duration> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
@@ -182,7 +203,9 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 fn is_network(text: &str) -> bool {
-    let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+    let (address, prefix) = text
+        .split_once('/')
+        .map_or((text, None), |(a, p)| (a, Some(p)));
     let Ok(address) = address.parse::<IpAddr>() else {
         return false;
     };
@@ -329,7 +352,14 @@ mod tests {
         for good in ["127.0.0.0/8", "::1", "2001:db8::/32", "192.0.2.1"] {
             assert!(is_network(good), "{good}");
         }
-        for bad in ["localhost", "127.0.0.1/33", "::/129", "1.2.3/8", "1.2.3.4/", ""] {
+        for bad in [
+            "localhost",
+            "127.0.0.1/33",
+            "::/129",
+            "1.2.3/8",
+            "1.2.3.4/",
+            "",
+        ] {
             assert!(!is_network(bad), "{bad}");
         }
     }

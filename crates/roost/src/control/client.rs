@@ -28,7 +28,10 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallError::TooLong(length) => {
-                write!(f, "a request of {length} bytes; at most {REQUEST_BYTES_MAX} are possible")
+                write!(
+                    f,
+                    "a request of {length} bytes; at most {REQUEST_BYTES_MAX} are possible"
+                )
             }
             CallError::NoAnswer(why) => write!(f, "the server did not answer: {why}"),
         }
@@ -42,9 +45,13 @@ impl Client {
     /// There is a socket, but it cannot be used: most likely it belongs to somebody else.
     pub(crate) fn connect(folder: &Path) -> io::Result<Option<Client>> {
         let nobody = |error: &io::Error| {
-            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+            matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            )
         };
-        let connected = Folder::open(folder).and_then(|folder| UnixStream::connect(folder.socket()));
+        let connected =
+            Folder::open(folder).and_then(|folder| UnixStream::connect(folder.socket()));
         let socket = match connected {
             Ok(socket) => socket,
             Err(error) if nobody(&error) => return Ok(None),
@@ -70,7 +77,10 @@ impl Client {
         let written = (&self.socket).write_all(&line);
         // A server that refuses a client answers without reading, so the answer counts even if
         // writing failed.
-        let patience = Patience { first: ANSWER_TIMEOUT, whole: ANSWER_TIMEOUT };
+        let patience = Patience {
+            first: ANSWER_TIMEOUT,
+            whole: ANSWER_TIMEOUT,
+        };
         match (self.lines.read(patience), written) {
             (Ok(answer), _) => serde_json::from_slice(&answer)
                 .map_err(|_| CallError::NoAnswer("its answer is of another version".to_owned())),

@@ -41,7 +41,12 @@ pub(super) struct LineReader {
 
 impl LineReader {
     pub(super) fn new(socket: UnixStream, length_max: usize) -> LineReader {
-        LineReader { socket, clock: SystemClock::new(), bytes: Vec::new(), length_max }
+        LineReader {
+            socket,
+            clock: SystemClock::new(),
+            bytes: Vec::new(),
+            length_max,
+        }
     }
 
     /// The next line without its line feed.
@@ -53,7 +58,10 @@ impl LineReader {
             deadline = self.clock.now() + patience.whole;
         }
         loop {
-            if let Some(at) = self.bytes[searched..].iter().position(|byte| *byte == b'\n') {
+            if let Some(at) = self.bytes[searched..]
+                .iter()
+                .position(|byte| *byte == b'\n')
+            {
                 let rest = self.bytes.split_off(searched + at + 1);
                 let mut line = std::mem::replace(&mut self.bytes, rest);
                 line.pop();
@@ -78,7 +86,9 @@ impl LineReader {
         if left.is_zero() {
             return Err(LineError::Timeout { inside });
         }
-        self.socket.set_read_timeout(Some(left)).map_err(LineError::Io)?;
+        self.socket
+            .set_read_timeout(Some(left))
+            .map_err(LineError::Io)?;
         match self.socket.read(&mut chunk) {
             Ok(0) => Err(LineError::Closed { inside }),
             Ok(length) => {

@@ -36,7 +36,10 @@ pub(super) struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Timeouts {
-        Timeouts { idle: IDLE_TIMEOUT, line: LINE_TIMEOUT }
+        Timeouts {
+            idle: IDLE_TIMEOUT,
+            line: LINE_TIMEOUT,
+        }
     }
 }
 
@@ -90,7 +93,10 @@ impl Server {
         let thread = thread::Builder::new()
             .name("control".to_owned())
             .spawn(move || accept(&accepting))?;
-        Ok(Server { shared, thread: Some(thread) })
+        Ok(Server {
+            shared,
+            thread: Some(thread),
+        })
     }
 
     /// Clients that are being served.
@@ -135,7 +141,10 @@ fn accept(shared: &Arc<Shared>) {
 fn admit(shared: &Arc<Shared>, socket: UnixStream) {
     let permit = Permit::take(shared);
     let denied = if !is_permitted(&socket) {
-        Some(("not_permitted", "only root and the user of the server may use this socket"))
+        Some((
+            "not_permitted",
+            "only root and the user of the server may use this socket",
+        ))
     } else if permit.is_none() {
         Some(("busy", "too many commands at a time: try again later"))
     } else {
@@ -148,11 +157,13 @@ fn admit(shared: &Arc<Shared>, socket: UnixStream) {
         let _ = respond(&socket, &refusal(code, message));
         return;
     }
-    let started = thread::Builder::new().name("control-client".to_owned()).spawn(move || {
-        // The place is given back when the thread ends, by a panic too.
-        let Some(permit) = permit else { return };
-        serve(&permit.0, socket);
-    });
+    let started = thread::Builder::new()
+        .name("control-client".to_owned())
+        .spawn(move || {
+            // The place is given back when the thread ends, by a panic too.
+            let Some(permit) = permit else { return };
+            serve(&permit.0, socket);
+        });
     if let Err(error) = started {
         tracing::warn!(%error, "control socket: no thread for a client");
     }
@@ -185,12 +196,20 @@ fn is_permitted(socket: &UnixStream) -> bool {
 }
 
 fn serve(shared: &Shared, socket: UnixStream) {
-    let Ok(reading) = socket.try_clone() else { return };
-    if socket.set_write_timeout(Some(shared.timeouts.line)).is_err() {
+    let Ok(reading) = socket.try_clone() else {
+        return;
+    };
+    if socket
+        .set_write_timeout(Some(shared.timeouts.line))
+        .is_err()
+    {
         return;
     }
     let mut lines = LineReader::new(reading, REQUEST_BYTES_MAX);
-    let patience = Patience { first: shared.timeouts.idle, whole: shared.timeouts.line };
+    let patience = Patience {
+        first: shared.timeouts.idle,
+        whole: shared.timeouts.line,
+    };
     loop {
         let line = match lines.read(patience) {
             Ok(line) => line,
@@ -209,7 +228,10 @@ fn serve(shared: &Shared, socket: UnixStream) {
 }
 
 fn position_of(error: &serde_json::Error) -> String {
-    format!("not a request this version knows (column {})", error.column())
+    format!(
+        "not a request this version knows (column {})",
+        error.column()
+    )
 }
 
 fn refuse(socket: &UnixStream, error: &LineError) {
@@ -233,7 +255,10 @@ fn refuse(socket: &UnixStream, error: &LineError) {
 fn respond(mut socket: &UnixStream, response: &Response) -> io::Result<()> {
     let mut line = serde_json::to_vec(response)?;
     if line.len() >= RESPONSE_BYTES_MAX {
-        let message = format!("the answer has {} bytes: ask for less at a time", line.len());
+        let message = format!(
+            "the answer has {} bytes: ask for less at a time",
+            line.len()
+        );
         line = serde_json::to_vec(&refusal("too_large", &message))?;
     }
     line.push(b'\n');

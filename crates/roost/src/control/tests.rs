@@ -19,12 +19,16 @@ struct OneUser;
 impl Operator for OneUser {
     fn call(&self, request: Request) -> Response {
         match request {
-            Request::UserList { .. } => Response::Users { jids: vec!["a@localhost".to_owned()] },
+            Request::UserList { .. } => Response::Users {
+                jids: vec!["a@localhost".to_owned()],
+            },
             Request::Export { limit, .. } => {
                 let lines = vec!["x".repeat(RESPONSE_BYTES_MAX / 4); limit];
                 Response::Lines { lines, next: None }
             }
-            Request::UserAdd { password, .. } if password.is_empty() => panic!("a bug in a handler"),
+            Request::UserAdd { password, .. } if password.is_empty() => {
+                panic!("a bug in a handler")
+            }
             _ => Response::Ok,
         }
     }
@@ -37,8 +41,10 @@ struct Fixture {
 
 fn start() -> Fixture {
     let folder = tempfile::tempdir().expect("folder");
-    let timeouts =
-        Timeouts { idle: Duration::from_millis(400), line: Duration::from_millis(400) };
+    let timeouts = Timeouts {
+        idle: Duration::from_millis(400),
+        line: Duration::from_millis(400),
+    };
     let server = Server::start_with(folder.path(), Arc::new(OneUser), timeouts).expect("server");
     Fixture { folder, server }
 }
@@ -46,19 +52,32 @@ fn start() -> Fixture {
 impl Fixture {
     fn connect(&self) -> UnixStream {
         let socket = UnixStream::connect(self.folder.path().join(SOCKET)).expect("connect");
-        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+        socket
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("timeout");
         socket
     }
 
     fn assert_serves(&self) {
-        let mut client = Client::connect(self.folder.path()).expect("connect").expect("runs");
+        let mut client = Client::connect(self.folder.path())
+            .expect("connect")
+            .expect("runs");
         let answer = client.call(&list()).expect("answer");
-        assert_eq!(answer, Response::Users { jids: vec!["a@localhost".to_owned()] });
+        assert_eq!(
+            answer,
+            Response::Users {
+                jids: vec!["a@localhost".to_owned()]
+            }
+        );
     }
 }
 
 fn list() -> Request {
-    Request::UserList { domain: None, after: None, limit: 1 }
+    Request::UserList {
+        domain: None,
+        after: None,
+        limit: 1,
+    }
 }
 
 fn code_of(line: &str) -> String {
@@ -77,7 +96,9 @@ fn read_line(socket: &UnixStream) -> String {
 #[test]
 fn several_requests_use_one_connection() {
     let fixture = start();
-    let mut client = Client::connect(fixture.folder.path()).expect("connect").expect("runs");
+    let mut client = Client::connect(fixture.folder.path())
+        .expect("connect")
+        .expect("runs");
     for _ in 0..100 {
         assert!(matches!(client.call(&list()), Ok(Response::Users { .. })));
     }
@@ -91,11 +112,18 @@ fn the_socket_is_private_and_goes_with_the_server() {
     assert_eq!(mode & 0o777, 0o600);
     fixture.server.stop();
     assert!(!path.exists());
-    assert!(Client::connect(fixture.folder.path()).expect("no error").is_none());
+    assert!(
+        Client::connect(fixture.folder.path())
+            .expect("no error")
+            .is_none()
+    );
 }
 
 fn fs_mode(path: &Path) -> u32 {
-    std::fs::metadata(path).expect("socket").permissions().mode()
+    std::fs::metadata(path)
+        .expect("socket")
+        .permissions()
+        .mode()
 }
 
 #[test]
@@ -135,7 +163,9 @@ fn garbage_is_answered_and_the_connection_stays() {
         socket.write_all(line).expect("write");
         assert_eq!(code_of(&read_line(&socket)), "bad_request");
     }
-    socket.write_all(b"{\"request\":\"status\"}\n").expect("write");
+    socket
+        .write_all(b"{\"request\":\"status\"}\n")
+        .expect("write");
     assert_eq!(read_line(&socket), "{\"response\":\"ok\"}\n");
 }
 
@@ -158,7 +188,10 @@ fn a_huge_line_ends_the_connection_with_a_reason() {
     let mut sent = 0;
     while socket.write_all(&chunk).is_ok() {
         sent += chunk.len();
-        assert!(sent <= 2 * REQUEST_BYTES_MAX, "the server reads without bound");
+        assert!(
+            sent <= 2 * REQUEST_BYTES_MAX,
+            "the server reads without bound"
+        );
     }
     assert_eq!(code_of(&read_line(&socket)), "too_long");
     fixture.assert_serves();
@@ -236,16 +269,28 @@ fn many_clients_come_and_go() {
 #[test]
 fn an_answer_that_is_too_large_becomes_an_error() {
     let fixture = start();
-    let mut client = Client::connect(fixture.folder.path()).expect("connect").expect("runs");
-    let answer = client.call(&Request::Export { after: None, limit: 5 }).expect("answer");
+    let mut client = Client::connect(fixture.folder.path())
+        .expect("connect")
+        .expect("runs");
+    let answer = client
+        .call(&Request::Export {
+            after: None,
+            limit: 5,
+        })
+        .expect("answer");
     assert!(matches!(answer, Response::Error { code, .. } if code == "too_large"));
 }
 
 #[test]
 fn a_panic_ends_one_connection_only() {
     let fixture = start();
-    let mut client = Client::connect(fixture.folder.path()).expect("connect").expect("runs");
-    let bad = Request::UserAdd { jid: "a@b".to_owned(), password: String::new() };
+    let mut client = Client::connect(fixture.folder.path())
+        .expect("connect")
+        .expect("runs");
+    let bad = Request::UserAdd {
+        jid: "a@b".to_owned(),
+        password: String::new(),
+    };
     let error = client.call(&bad).expect_err("no answer").to_string();
     assert_eq!(error, "the server did not answer: it closed the connection");
     fixture.assert_serves();
