@@ -179,7 +179,7 @@ fn announce(config: &Config, running: &Running) {
         "Add a user:   roost user add alice@{} {place}",
         config.settings.node.domain
     );
-    println!("Stop it:      Ctrl-C, or SIGTERM; SIGHUP reloads certificates and limits");
+    println!("Stop it:      Ctrl-C, or SIGTERM; SIGHUP reloads certificates and log level");
 }
 
 fn status(running: &Running) -> String {

@@ -183,7 +183,7 @@ fn wrong_types_and_values_say_what_is_taken() {
         (
             "[limits]\nstanza_bytes_max = 9_999",
             "2: `limits.stanza_bytes_max` takes a whole number from 10_000 to 16_777_216 (bytes), \
-             not 9_999",
+             not 9999",
         ),
         (
             "[limits]\nwindow_max = -1",
@@ -294,12 +294,12 @@ fn contradictions_say_what_to_do() {
 
 #[test]
 fn a_reload_knows_what_it_can_apply() {
-    let old = parse("[limits]\nidle_ping = \"5m\"").expect("old");
-    let new = parse("domain = \"b.example\"\n[limits]\nidle_ping = \"90s\"").expect("new");
+    let old = parse("[server]\ndrain_timeout = \"5m\"").expect("old");
+    let new = parse("domain = \"b.example\"\n[server]\ndrain_timeout = \"90s\"").expect("new");
     let (live, later) = old.changes(&new);
-    assert_eq!(live, ["limits.idle_ping = \"90s\" (was \"5m\")"]);
+    assert_eq!(live, ["server.drain_timeout = \"90s\" (was \"5m\")"]);
     assert_eq!(later, ["domain = \"b.example\" (was \"localhost\")"]);
-    assert_eq!(new.settings.limits.idle_ping, Duration::from_secs(90));
+    assert_eq!(new.settings.server.drain_timeout, Duration::from_secs(90));
 }
 
 #[test]
