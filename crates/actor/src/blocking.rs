@@ -6,8 +6,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::context::Context;
 use crate::core::{Mail, Timer};
@@ -26,7 +25,7 @@ pub trait BlockingActor: Send + 'static {
     /// Handles one message. May block; a panic ends the actor.
     fn handle(&mut self, msg: Self::Msg, cx: &mut BlockingContext<Self::Msg>);
 
-    /// Runs last, on the pool, unless the pool is full or the actor panicked.
+    /// Runs last, on the pool, unless the actor panicked or the pool is full or gone.
     fn stopped(&mut self, reason: &Reason) {
         let _ = reason;
     }
@@ -64,9 +63,22 @@ impl<M> BlockingContext<M> {
 }
 
 /// What comes back from the pool.
-struct Returned<A> {
+struct Returned<A: BlockingActor> {
     actor: Option<Box<A>>,
     stop: Option<Reason>,
+    pool: Pool,
+    ended: Arc<OnceLock<Reason>>,
+}
+
+impl<A: BlockingActor> Drop for Returned<A> {
+    /// Nobody is left to come back to: the last handler runs, on the pool again.
+    fn drop(&mut self) {
+        if let Some(mut actor) = self.actor.take() {
+            let reason = self.ended.get().cloned().unwrap_or(Reason::Shutdown);
+            // A full pool lets the actor go without its last handler, as documented.
+            let _ = self.pool.run(move || actor.stopped(&reason));
+        }
+    }
 }
 
 /// A full pool is to be tried again.
@@ -79,8 +91,8 @@ pub(crate) struct BlockingHolder<A: BlockingActor> {
     batch: Vec<A::Msg>,
     /// The journey that a full pool refused.
     refused: Option<Job>,
-    /// Tells an actor that is on its way that it need not go on.
-    ended: Arc<AtomicBool>,
+    /// Tells an actor that is on its way that it need not go on, and why.
+    ended: Arc<OnceLock<Reason>>,
 }
 
 impl<A: BlockingActor> BlockingHolder<A> {
@@ -91,7 +103,7 @@ impl<A: BlockingActor> BlockingHolder<A> {
             actor: Some(Box::new(actor)),
             batch: Vec::new(),
             refused: None,
-            ended: Arc::new(AtomicBool::new(false)),
+            ended: Arc::new(OnceLock::new()),
         }
     }
 
@@ -101,8 +113,16 @@ impl<A: BlockingActor> BlockingHolder<A> {
         };
         let batch = std::mem::take(&mut self.batch);
         let (links, id, ended) = (Arc::clone(&self.links), cx.id, Arc::clone(&self.ended));
+        let pool = self.pool.clone();
         let job = move || {
-            let returned = travel(actor, batch, Handle::new(Arc::clone(&links)), id, &ended);
+            let handle = Handle::new(Arc::clone(&links));
+            let (actor, stop) = travel(actor, batch, handle, id, &ended);
+            let returned = Returned {
+                actor,
+                stop,
+                pool,
+                ended,
+            };
             let value: Box<dyn Any + Send> = Box::new(returned);
             // One actor makes one journey at a time, which bounds what is pushed here.
             links.push_reserved(
@@ -136,8 +156,8 @@ fn travel<A: BlockingActor>(
     batch: Vec<A::Msg>,
     handle: Handle,
     id: ActorId,
-    ended: &AtomicBool,
-) -> Returned<A> {
+    ended: &OnceLock<Reason>,
+) -> (Option<Box<A>>, Option<Reason>) {
     let mut cx = BlockingContext {
         handle,
         me: Addr::new(id),
@@ -145,31 +165,20 @@ fn travel<A: BlockingActor>(
     };
     let work = catch_unwind(AssertUnwindSafe(|| {
         for msg in batch {
-            if cx.stop.is_some() || ended.load(Ordering::Relaxed) {
+            if cx.stop.is_some() || ended.get().is_some() {
                 break;
             }
             actor.handle(msg, &mut cx);
         }
     }));
     match work {
-        Ok(()) => {
-            if ended.load(Ordering::Relaxed) {
-                actor.stopped(&Reason::Killed);
-            }
-            Returned {
-                actor: Some(actor),
-                stop: cx.stop,
-            }
-        }
+        Ok(()) => (Some(actor), cx.stop),
         Err(panic) => {
             let reason = Reason::of_panic(&*panic);
             // Destructors of the payload and of the actor may panic in turn.
             let _ = catch_unwind(AssertUnwindSafe(move || drop(panic)));
             let _ = catch_unwind(AssertUnwindSafe(move || drop(actor)));
-            Returned {
-                actor: None,
-                stop: Some(reason),
-            }
+            (None, Some(reason))
         }
     }
 }
@@ -195,11 +204,11 @@ impl<A: BlockingActor> AnyActor<A::Msg> for BlockingHolder<A> {
             }
             return;
         }
-        let Ok(returned) = value.downcast::<Returned<A>>() else {
+        let Ok(mut returned) = value.downcast::<Returned<A>>() else {
             return;
         };
-        self.actor = returned.actor;
-        if let Some(reason) = returned.stop {
+        self.actor = returned.actor.take();
+        if let Some(reason) = returned.stop.take() {
             return cx.stop_with(reason);
         }
         cx.release();
@@ -209,7 +218,7 @@ impl<A: BlockingActor> AnyActor<A::Msg> for BlockingHolder<A> {
     }
 
     fn stopped(&mut self, reason: &Reason, _: &mut Context<'_, A::Msg>) {
-        self.ended.store(true, Ordering::Relaxed);
+        let _ = self.ended.set(reason.clone());
         if let Some(mut actor) = self.actor.take() {
             let reason = reason.clone();
             // A full pool lets the actor go without its last handler, as documented.

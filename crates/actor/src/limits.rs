@@ -44,7 +44,8 @@ pub const ACTOR_BUDGET: u32 = 64;
 /// Time after which an actor's run ends even if its budget is not used up.
 pub const ACTOR_SLICE: Duration = Duration::from_micros(250);
 
-/// Messages between two looks at the clock within one run.
+/// Messages between two looks at the clock within one run, at most: it also looks after the second,
+/// the fourth and the eighth.
 pub const CLOCK_INTERVAL: u32 = 16;
 
 /// Cost that one turn may spend before the driver looks after its sockets again.

@@ -182,7 +182,7 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
     use std::collections::VecDeque;
 
     proptest! {

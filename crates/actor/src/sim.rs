@@ -81,6 +81,7 @@ impl Sim {
     pub fn shard(&mut self, id: ShardId) -> &mut Shard {
         let driven = &mut self.shards[usize::from(id.index())];
         driven.more = true;
+        driven.shard.begin();
         &mut driven.shard
     }
 
