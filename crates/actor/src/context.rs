@@ -273,8 +273,9 @@ impl<M: Send + 'static> Context<'_, M> {
 
     fn check_relations(&mut self) {
         let extra = self.core.extra(self.id);
-        if extra.is_some_and(|e| e.links.len() + e.watching.len() >= RELATIONS_MAX) {
-            self.stop_with(Reason::Limit("links and monitors"));
+        let count = extra.map(|e| e.links.len() + e.watching.len() + e.groups.len());
+        if count.is_some_and(|count| count >= RELATIONS_MAX) {
+            self.stop_with(Reason::Limit("links, monitors and groups"));
         }
     }
 
@@ -287,6 +288,7 @@ impl<M: Send + 'static> Context<'_, M> {
 
     /// Makes this actor a member of a group of actors that take the same messages.
     pub fn join(&mut self, group: &Name) {
+        self.check_relations();
         self.core.join_group::<M>(self.id, group);
     }
 

@@ -19,7 +19,7 @@ use crate::ask::Ask;
 use crate::blocking::{BlockingActor, BlockingHolder};
 use crate::context::Context;
 use crate::groups::Publication;
-use crate::limits::{ACTORS_MAX, REALMS_MAX};
+use crate::limits::{ACTORS_MAX, OUTGOING_MAX, REALMS_MAX};
 use crate::link::{Call, Links};
 use crate::pool::Pool;
 use crate::realm::{AnyActor, ClassHolder, Extra, Holder, Ops, Realm, Slot};
@@ -68,6 +68,8 @@ pub struct Core {
     /// Mailboxes with a message.
     pub(crate) non_empty: u64,
     pub(crate) alive: u64,
+    /// Messages and calls that found no room at another shard.
+    pub(crate) held_back: u64,
 }
 
 /// The realm of a message type, whose number is known. A free function over one field, so that the
@@ -107,6 +109,7 @@ impl Core {
             waiting: 0,
             non_empty: 0,
             alive: 0,
+            held_back: 0,
         }
     }
 
@@ -380,9 +383,16 @@ pub trait Mail {
         }
     }
 
-    /// Runs something on another shard (or this one), in its next turn.
-    fn run_on(&mut self, shard: ShardId, job: impl FnOnce(&mut Core) + Send + 'static) {
-        self.core().send_call(shard, Box::new(job));
+    /// Runs something on another shard (or this one), in its next turn; false if too much waits for
+    /// room there.
+    fn run_on(&mut self, shard: ShardId, job: impl FnOnce(&mut Core) + Send + 'static) -> bool {
+        let core = self.core();
+        let calls = core.calls.get(usize::from(shard.index()));
+        let has_room = calls.is_some_and(|calls| calls.len() < OUTGOING_MAX);
+        if has_room {
+            core.send_call(shard, Box::new(job));
+        }
+        has_room
     }
 }
 

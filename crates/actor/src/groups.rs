@@ -75,11 +75,23 @@ impl Core {
         for shard in (0..self.links.shards()).map(ShardId::new) {
             if shard != self.id {
                 let (group, msg) = (Name::clone(group), msg.clone());
-                self.send_call(shard, Box::new(move |core| core.publish_here(&group, msg)));
+                self.send_call(
+                    shard,
+                    Box::new(move |core| core.publish_from_afar(&group, msg)),
+                );
             }
         }
         self.publish_here(group, msg);
         Ok(())
+    }
+
+    /// The publisher cannot be told any more that there is no room.
+    fn publish_from_afar<M: Clone + Send + 'static>(&mut self, group: &Name, msg: M) {
+        if self.publications.len() >= PUBLICATIONS_MAX {
+            self.discard(msg);
+        } else {
+            self.publish_here(group, msg);
+        }
     }
 
     fn publish_here<M: Clone + Send + 'static>(&mut self, group: &Name, msg: M) {
@@ -94,7 +106,6 @@ impl Core {
             msg,
         };
         // One that comes while others are under way goes behind them: groups keep their order.
-        // What arrives from other shards is bounded by their bound on publications and by the inbox.
         if !self.publications.is_empty() || !publication.step(self) {
             self.publications.push_back(Box::new(publication));
         }

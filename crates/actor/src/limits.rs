@@ -7,7 +7,7 @@ pub const MAILBOX_MAX: usize = 1_024;
 
 /// Messages in a mailbox's priority lane that others sent there; one more comes back. Timers,
 /// answers and signals have their own bounds below and always find room.
-pub const PRIORITY_MAX: usize = 256;
+pub const PRIORITY_MAX: usize = 4_096;
 
 /// Questions and blocking jobs of one actor that wait for their result. An actor that exceeds it
 /// ends with [`crate::Reason::Limit`]; a blocking job is refused instead.
@@ -16,7 +16,7 @@ pub const ASKS_MAX: usize = 4_096;
 /// Timers of one actor. An actor that exceeds it ends with [`crate::Reason::Limit`].
 pub const TIMERS_MAX: usize = 4_096;
 
-/// Links and monitors of one actor. An actor that exceeds it ends with [`crate::Reason::Limit`].
+/// Links, monitors and groups of one actor. An actor that exceeds it ends with [`crate::Reason::Limit`].
 pub const RELATIONS_MAX: usize = 65_536;
 
 /// Actors of one message type on one shard; one more is not started, and its address is dead.
@@ -57,7 +57,8 @@ pub const TURN_SLICE: Duration = Duration::from_millis(1);
 /// Members of a group that one publication reaches before others have their turn.
 pub const PUBLISH_SLICE: usize = 256;
 
-/// Publications under way on one shard; one more comes back.
+/// Publications under way on one shard; one more comes back, or is dropped and counted if it comes
+/// from another shard.
 pub const PUBLICATIONS_MAX: usize = 1_024;
 
 /// Crashes of one name within [`CRASH_WINDOW`] that are forgiven; one more is quarantined.

@@ -305,7 +305,7 @@ pub(crate) struct Ops {
     pub(crate) end_soon: fn(&mut Core, u16, Key, Reason),
     pub(crate) extra: fn(&mut Core, u16, Key) -> Option<&mut Extra>,
     pub(crate) describe: fn(&mut Core, u16, Key) -> Option<Described>,
-    pub(crate) flush: fn(&mut Core, u16, usize) -> bool,
+    pub(crate) flush: fn(&mut Core, u16, usize) -> usize,
     pub(crate) keys: fn(&mut Core, u16) -> Vec<Key>,
     pub(crate) tidy: fn(&mut Core, u16),
 }

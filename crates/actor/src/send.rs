@@ -200,14 +200,13 @@ impl Core {
 
     /// Hands what was collected for other shards over; true if some found no room and waits.
     pub(crate) fn flush_outgoing(&mut self) -> bool {
-        let mut is_blocked = false;
+        self.held_back = 0;
         for (id, shard) in std::mem::take(&mut self.dirty) {
-            let done = self
-                .ops(id)
-                .is_none_or(|ops| (ops.flush)(self, id, usize::from(shard)));
-            if !done {
+            let Some(ops) = self.ops(id) else { continue };
+            let left = (ops.flush)(self, id, usize::from(shard));
+            if left > 0 {
                 self.dirty.push((id, shard));
-                is_blocked = true;
+                self.held_back += left as u64;
             }
         }
         for shard in 0..self.calls.len() {
@@ -217,11 +216,11 @@ impl Core {
             let calls = std::mem::take(&mut self.calls[shard]);
             let to = ShardId::new(shard as u16);
             if let Err(Parcel::Calls(calls)) = self.links.push(to, Parcel::Calls(calls)) {
+                self.held_back += calls.len() as u64;
                 self.calls[shard] = calls;
-                is_blocked = true;
             }
         }
-        is_blocked
+        self.held_back > 0
     }
 
     // ---- From other shards ---------------------------------------------------------------------
@@ -293,15 +292,15 @@ impl Core {
     }
 }
 
-/// Hands the messages of one realm for one shard over; false if they found no room.
-pub(crate) fn flush<M: Send + 'static>(core: &mut Core, id: u16, to: usize) -> bool {
+/// Hands the messages of one realm for one shard over; returns how many found no room.
+pub(crate) fn flush<M: Send + 'static>(core: &mut Core, id: u16, to: usize) -> usize {
     let realm = realm_of::<M>(&mut core.realms, id);
     let Some(waiting) = realm
         .outgoing
         .get_mut(to)
         .filter(|waiting| !waiting.is_empty())
     else {
-        return true;
+        return 0;
     };
     let (shard, len) = (ShardId::new(to as u16), waiting.len());
     if !core
@@ -310,7 +309,7 @@ pub(crate) fn flush<M: Send + 'static>(core: &mut Core, id: u16, to: usize) -> b
         .is_some_and(|inbox| inbox.has_room(len))
     {
         core.stats.count(Counter::ActorInboxFull);
-        return false;
+        return len;
     }
     // A busy way keeps its capacity; one that is seldom used owns nothing in between.
     let next = if len >= 16 {
@@ -329,9 +328,9 @@ pub(crate) fn flush<M: Send + 'static>(core: &mut Core, id: u16, to: usize) -> b
         {
             realm_of::<M>(&mut core.realms, id).outgoing[to] = batch.0;
         }
-        return false;
+        return len;
     }
     core.stats.add(Counter::ActorRemoteSent, len as u64);
     core.stats.count(Counter::ActorRemoteBatches);
-    true
+    0
 }

@@ -263,8 +263,6 @@ impl Core {
             .first()
             .map_or(mean, |top| u64::from(top.value).max(mean));
         let inbox = self.links.inbox(self.id).map_or(0, |inbox| inbox.waiting());
-        let calls: usize = self.calls.iter().map(Vec::len).sum();
-        let outgoing = self.dirty.len() + calls;
         for (gauge, value) in [
             (Gauge::ActorsAlive, self.alive),
             (Gauge::ActorQueueTotal, self.waiting),
@@ -274,7 +272,7 @@ impl Core {
             (Gauge::ActorTimers, self.timers.len() as u64),
             (Gauge::ActorAsksWaiting, self.asks.len() as u64),
             (Gauge::ActorInbox, inbox as u64),
-            (Gauge::ActorOutgoing, outgoing as u64),
+            (Gauge::ActorOutgoing, self.held_back),
         ] {
             self.stats.set(gauge, value);
         }
