@@ -83,6 +83,9 @@ pub struct Conn {
     bytes_before_session: u32,
 }
 
+/// Bytes of one element before a session: SASL messages are far smaller.
+const NEGOTIATION_ELEMENT_BYTES_MAX: u32 = 8 * 1024;
+
 /// Bytes that a client may send before it has a session.
 const NEGOTIATION_BYTES_MAX: u32 = 64 * 1024;
 
@@ -397,7 +400,11 @@ impl Service for C2sService {
     fn receive(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, input: &[u8]) -> usize {
         conn.heard = cx.now();
         let limits = xml::Limits {
-            stanza_bytes: self.limits.stanza_bytes_max,
+            stanza_bytes: if conn.machine.full_jid().is_none() {
+                NEGOTIATION_ELEMENT_BYTES_MAX
+            } else {
+                self.limits.stanza_bytes_max
+            },
             ..xml::Limits::default()
         };
         let mut used = 0;

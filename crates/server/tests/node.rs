@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use server::Node;
 use server::admin::{Request, Response};
 use server::options::{Limits, Options};
-use server::Node;
 
 fn options(shards: u16, hand_over: bool) -> Options {
     Options {
@@ -48,10 +48,20 @@ fn start(shards: u16, hand_over: bool, users: &[&str]) -> Running {
     let listener = net::Listener::new("127.0.0.1:0".parse().unwrap());
     let store = store::Store::in_memory();
     let limits = net::Limits::default();
-    let node = Node::start(options(shards, hand_over), vec![listener], limits, None, store).unwrap();
+    let node = Node::start(
+        options(shards, hand_over),
+        vec![listener],
+        limits,
+        None,
+        store,
+    )
+    .unwrap();
     for user in users {
         let jid = format!("{user}@localhost");
-        let added = node.admin().call(Request::UserAdd { jid, password: "secret".into() });
+        let added = node.admin().call(Request::UserAdd {
+            jid,
+            password: "secret".into(),
+        });
         assert_eq!(added, Response::Ok);
     }
     let address = node.addresses()[0];
@@ -66,8 +76,13 @@ struct Client {
 impl Client {
     fn login(address: SocketAddr, user: &str, resource: &str) -> Self {
         let socket = TcpStream::connect(address).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let mut client = Client { socket, seen: String::new() };
+        socket
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        let mut client = Client {
+            socket,
+            seen: String::new(),
+        };
         client.open();
         let token = xmpp::sasl::encode(&format!("\0{user}\0secret"));
         client.send(&format!(
@@ -102,7 +117,8 @@ impl Client {
             let read = self.socket.read(&mut buffer);
             let read = read.unwrap_or_else(|e| panic!("{wanted:?}: {e}; seen {:?}", self.seen));
             assert!(read > 0, "closed before {wanted:?}; seen {:?}", self.seen);
-            self.seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
+            self.seen
+                .push_str(&String::from_utf8_lossy(&buffer[..read]));
         }
         let end = self.seen.find(wanted).unwrap() + wanted.len();
         self.seen.drain(..end);
@@ -118,7 +134,9 @@ fn two_clients_chat_on_one_shard_and_on_many() {
         bob.send("<presence/>");
         bob.expect("<presence from='bob@localhost/b'");
         for turn in 0..100 {
-            alice.send(&format!("<message to='bob@localhost' type='chat'><body>{turn}</body></message>"));
+            alice.send(&format!(
+                "<message to='bob@localhost' type='chat'><body>{turn}</body></message>"
+            ));
         }
         for turn in 0..100 {
             bob.expect(&format!("<body>{turn}</body></message>"));
@@ -135,7 +153,9 @@ fn messages_to_an_absent_user_wait_in_order() {
     let running = start(2, true, &["alice", "bob"]);
     let mut alice = Client::login(running.address, "alice", "a");
     for turn in 0..120 {
-        alice.send(&format!("<message to='bob@localhost' type='chat'><body>{turn}.</body></message>"));
+        alice.send(&format!(
+            "<message to='bob@localhost' type='chat'><body>{turn}.</body></message>"
+        ));
     }
     alice.send("<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
     alice.expect("id='p'");
@@ -172,14 +192,19 @@ fn contacts_see_each_other_come_and_go() {
 fn a_wrong_password_is_refused_and_a_removed_account_ends_its_sessions() {
     let running = start(1, true, &["alice"]);
     let mut alice = Client::login(running.address, "alice", "a");
-    let mut other = Client { socket: TcpStream::connect(running.address).unwrap(), seen: String::new() };
+    let mut other = Client {
+        socket: TcpStream::connect(running.address).unwrap(),
+        seen: String::new(),
+    };
     other.open();
     let token = xmpp::sasl::encode("\0alice\0wrong");
     other.send(&format!(
         "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{token}</auth>"
     ));
     other.expect("<not-authorized/>");
-    let removed = running.node.admin().call(Request::UserDel { jid: "alice@localhost".into() });
+    let removed = running.node.admin().call(Request::UserDel {
+        jid: "alice@localhost".into(),
+    });
     assert_eq!(removed, Response::Ok);
     alice.expect("<not-authorized ");
     running.node.drain(Duration::from_secs(5));

@@ -43,13 +43,13 @@ const VARIANTS: [Variant; 3] = [
     },
     Variant {
         name: "shards",
-        settings: &[("runtime.shards", "4"), ("runtime.hand_over", "false")],
+        settings: &[("server.shards", "4"), ("server.hand_over", "false")],
         transports: &[Kind::Tcp, Kind::DirectTls],
         delay: Duration::ZERO,
     },
     Variant {
         name: "slow-commits",
-        settings: &[("runtime.shards", "2"), ("debug.commit_delay_ms", "20")],
+        settings: &[("server.shards", "2"), ("debug.commit_delay", "\"20ms\"")],
         transports: &[Kind::Tcp],
         delay: Duration::from_millis(120),
     },

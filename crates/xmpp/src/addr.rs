@@ -82,7 +82,11 @@ pub fn split(text: &str) -> Parts<'_> {
         Some((node, domain)) => (Some(node), domain),
         None => (None, bare),
     };
-    Parts { node, domain, resource }
+    Parts {
+        node,
+        domain,
+        resource,
+    }
 }
 
 /// The bare address within the text of a normal address: everything before the first `/`.
@@ -152,7 +156,11 @@ pub fn normalize(text: &str) -> Result<Cow<'_, str>, AddressError> {
         return Ok(Cow::Borrowed(text));
     }
     let jid = parse(text)?;
-    Ok(if jid.as_str() == text { Cow::Borrowed(text) } else { Cow::Owned(jid.into_inner()) })
+    Ok(if jid.as_str() == text {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(jid.into_inner())
+    })
 }
 
 /// Parses an address that must not have a resource.
@@ -188,7 +196,11 @@ pub fn prepare_domain(text: &str) -> Result<DomainPart, AddressError> {
     }
     let once = domain_once(text)?;
     let twice = domain_once(once.as_str())?;
-    if once == twice { Ok(once) } else { Err(AddressError::Forbidden) }
+    if once == twice {
+        Ok(once)
+    } else {
+        Err(AddressError::Forbidden)
+    }
 }
 
 /// Brings a local part into normal form.
@@ -201,8 +213,13 @@ pub fn prepare_node(text: &str) -> Result<NodePart, AddressError> {
         return Err(AddressError::TooLong);
     }
     let once = NodePart::new(text)?.into_owned();
-    let stable = matches!(NodePart::new(once.as_str()), Ok(twice) if twice.as_str() == once.as_str());
-    if stable { Ok(once) } else { Err(AddressError::Forbidden) }
+    let stable =
+        matches!(NodePart::new(once.as_str()), Ok(twice) if twice.as_str() == once.as_str());
+    if stable {
+        Ok(once)
+    } else {
+        Err(AddressError::Forbidden)
+    }
 }
 
 /// Brings a resource into normal form.
@@ -217,7 +234,11 @@ pub fn prepare_resource(text: &str) -> Result<ResourcePart, AddressError> {
     let once = ResourcePart::new(text)?.into_owned();
     let stable =
         matches!(ResourcePart::new(once.as_str()), Ok(twice) if twice.as_str() == once.as_str());
-    if stable { Ok(once) } else { Err(AddressError::Forbidden) }
+    if stable {
+        Ok(once)
+    } else {
+        Err(AddressError::Forbidden)
+    }
 }
 
 // === helpers ===
@@ -229,14 +250,20 @@ fn parse_slowly(text: &str) -> Result<Jid, AddressError> {
     let node = parts.node.map(prepare_node).transpose()?;
     let domain = prepare_domain(parts.domain)?;
     let resource = parts.resource.map(prepare_resource).transpose()?;
-    Ok(Jid::from_parts(node.as_deref(), &domain, resource.as_deref()))
+    Ok(Jid::from_parts(
+        node.as_deref(),
+        &domain,
+        resource.as_deref(),
+    ))
 }
 
 fn domain_once(text: &str) -> Result<DomainPart, AddressError> {
     let text = text.strip_suffix('.').unwrap_or(text);
-    let has_a_label = text
-        .split('.')
-        .any(|label| label.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("xn--")));
+    let has_a_label = text.split('.').any(|label| {
+        label
+            .get(..4)
+            .is_some_and(|start| start.eq_ignore_ascii_case("xn--"))
+    });
     let unicode = if has_a_label {
         let (unicode, result) = idna::domain_to_unicode(text);
         result.map_err(|_| AddressError::Forbidden)?;
@@ -305,7 +332,10 @@ const fn classes() -> [u8; 256] {
         if b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'.' || b == b'-' {
             class |= NODE | DOMAIN;
         } else if !b.is_ascii_uppercase()
-            && !matches!(b, b' ' | b'"' | b'&' | b'\'' | b'/' | b':' | b'<' | b'>' | b'@')
+            && !matches!(
+                b,
+                b' ' | b'"' | b'&' | b'\'' | b'/' | b':' | b'<' | b'>' | b'@'
+            )
         {
             // RFC 3920 appendix A.5: what a local part may not contain.
             class |= NODE;

@@ -99,12 +99,16 @@ pub struct StanzaError {
     pub text: Option<&'static str>,
     /// An application's own condition, a well-formed element.
     pub app: Option<&'static str>,
+    /// Another type than the condition's usual one.
+    pub kind: Option<&'static str>,
 }
 
 impl StanzaError {
     /// An error of a condition.
     pub fn new(condition: Condition) -> Self {
-        StanzaError { condition, text: None, app: None }
+        StanzaError {
+            condition,
+            text: None, app: None, kind: None }
     }
 
     /// Adds a sentence for people.
@@ -121,13 +125,26 @@ impl StanzaError {
         self
     }
 
+    /// Gives it another type than the condition's usual one.
+    #[must_use]
+    pub fn with_kind(mut self, kind: &'static str) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
     /// Writes the `<error/>` element.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out);
-        writer.open("error").attr("type", self.condition.kind());
-        writer.open(self.condition.as_str()).attr("xmlns", ns::STANZA_ERRORS).close();
+        writer.open("error").attr("type", self.kind.unwrap_or(self.condition.kind()));
+        writer
+            .open(self.condition.as_str())
+            .attr("xmlns", ns::STANZA_ERRORS)
+            .close();
         if let Some(text) = self.text {
-            writer.open("text").attr("xmlns", ns::STANZA_ERRORS).attr("xml:lang", "en");
+            writer
+                .open("text")
+                .attr("xmlns", ns::STANZA_ERRORS)
+                .attr("xml:lang", "en");
             writer.text(text).close();
         }
         if let Some(app) = self.app {
@@ -163,9 +180,15 @@ impl StreamError {
     pub fn write(self, text: Option<&str>, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out);
         writer.open("stream:error");
-        writer.open(self.as_str()).attr("xmlns", ns::STREAM_ERRORS).close();
+        writer
+            .open(self.as_str())
+            .attr("xmlns", ns::STREAM_ERRORS)
+            .close();
         if let Some(text) = text {
-            writer.open("text").attr("xmlns", ns::STREAM_ERRORS).attr("xml:lang", "en");
+            writer
+                .open("text")
+                .attr("xmlns", ns::STREAM_ERRORS)
+                .attr("xml:lang", "en");
             writer.text(text).close();
         }
         writer.close();

@@ -52,7 +52,10 @@ pub const LANG_BYTES_MAX: usize = 35;
 /// with a longer one is refused with `policy-violation`.
 pub const NEGOTIATION_ID_BYTES_MAX: usize = 1024;
 
-const _: () = assert!(SCRAM_NONCE_BYTES.is_multiple_of(3), "nonces are encoded without padding");
+const _: () = assert!(
+    SCRAM_NONCE_BYTES.is_multiple_of(3),
+    "nonces are encoded without padding"
+);
 const _: () = assert!(SCRAM_ITERATIONS_MIN < SCRAM_ITERATIONS_MAX);
 const _: () = assert!(AUTH_ATTEMPTS_MAX >= 2, "RFC 6120 section 6.4.5");
 // Addresses are indexed with 16 bits.

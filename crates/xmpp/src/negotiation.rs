@@ -95,9 +95,15 @@ impl Negotiation {
         out.extend_from_slice(b"<?xml version='1.0'?>");
         let at = out.len();
         let mut writer = Writer::new(out);
-        writer.open("stream:stream").attr("id", &id).attr("from", domain);
+        writer
+            .open("stream:stream")
+            .attr("id", &id)
+            .attr("from", domain);
         writer.attr("version", "1.0").attr("xml:lang", lang);
-        writer.attr("xmlns", ns::CLIENT).attr("xmlns:stream", ns::STREAMS).close();
+        writer
+            .attr("xmlns", ns::CLIENT)
+            .attr("xmlns:stream", ns::STREAMS)
+            .close();
         // The tag stays open: it ends with the stream.
         debug_assert!(out.ends_with(b"/>") && out.len() > at);
         out.truncate(out.len() - 2);
@@ -120,8 +126,16 @@ impl Negotiation {
         if self.user.is_some() {
             writer.open("bind").attr("xmlns", ns::BIND).close();
             // RFC 3921's session, which some clients wait for: a no-op since RFC 6121.
-            writer.open("session").attr("xmlns", ns::SESSION).open("optional").close().close();
-            writer.open("ver").attr("xmlns", ns::ROSTER_VERSIONING).close();
+            writer
+                .open("session")
+                .attr("xmlns", ns::SESSION)
+                .open("optional")
+                .close()
+                .close();
+            writer
+                .open("ver")
+                .attr("xmlns", ns::ROSTER_VERSIONING)
+                .close();
             writer.open("sub").attr("xmlns", ns::PRE_APPROVAL).close();
             writer.raw(&config.features);
             writer.close();
@@ -134,8 +148,11 @@ impl Negotiation {
             }
             writer.close();
         }
-        let mut offered =
-            config.mechanisms.iter().filter(|mechanism| self.offers(config, **mechanism)).peekable();
+        let mut offered = config
+            .mechanisms
+            .iter()
+            .filter(|mechanism| self.offers(config, **mechanism))
+            .peekable();
         if offered.peek().is_some() {
             writer.open("mechanisms").attr("xmlns", ns::SASL);
             for mechanism in offered {
@@ -143,14 +160,27 @@ impl Negotiation {
             }
             writer.close();
             if self.exporter.is_some() {
-                writer.open("sasl-channel-binding").attr("xmlns", ns::SASL_CHANNEL_BINDING);
-                writer.open("channel-binding").attr("type", "tls-exporter").close().close();
+                writer
+                    .open("sasl-channel-binding")
+                    .attr("xmlns", ns::SASL_CHANNEL_BINDING);
+                writer
+                    .open("channel-binding")
+                    .attr("type", "tls-exporter")
+                    .close()
+                    .close();
             }
         }
         if config.registration && (self.tls || !config.require_tls) {
-            writer.open("register").attr("xmlns", ns::REGISTER_FEATURE).close();
+            writer
+                .open("register")
+                .attr("xmlns", ns::REGISTER_FEATURE)
+                .close();
         }
-        writer.raw(if config.require_tls && !self.tls { b"" } else { &config.features });
+        writer.raw(if config.require_tls && !self.tls {
+            b""
+        } else {
+            &config.features
+        });
         writer.close();
     }
 }

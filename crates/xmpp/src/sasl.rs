@@ -69,7 +69,9 @@ impl Mechanism {
 
     /// The mechanism of a name.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mechanism| mechanism.as_str() == name)
+        Self::ALL
+            .into_iter()
+            .find(|mechanism| mechanism.as_str() == name)
     }
 
     /// Whether it binds to the TLS channel.
@@ -150,7 +152,9 @@ impl Hash {
     }
 
     fn sign(self, key: &[u8], text: &[u8]) -> Vec<u8> {
-        hmac::sign(&hmac::Key::new(self.hmac(), key), text).as_ref().to_vec()
+        hmac::sign(&hmac::Key::new(self.hmac(), key), text)
+            .as_ref()
+            .to_vec()
     }
 }
 
@@ -167,7 +171,11 @@ pub fn prepare_password(password: &str) -> Result<String, BadPassword> {
         return Err(BadPassword);
     }
     let prepared = stringprep::saslprep(password).map_err(|_| BadPassword)?;
-    if prepared.is_empty() { Err(BadPassword) } else { Ok(prepared.into_owned()) }
+    if prepared.is_empty() {
+        Err(BadPassword)
+    } else {
+        Ok(prepared.into_owned())
+    }
 }
 
 /// Derives the keys of a prepared password. Takes about a microsecond for every two iterations: not
@@ -175,7 +183,13 @@ pub fn prepare_password(password: &str) -> Result<String, BadPassword> {
 pub fn derive(hash: Hash, password: &str, salt: &[u8], iterations: u32) -> ScramKeys {
     let rounds = NonZeroU32::new(iterations).unwrap_or(NonZeroU32::MIN);
     let mut salted = vec![0; hash.len()];
-    pbkdf2::derive(hash.pbkdf2(), rounds, salt, password.as_bytes(), &mut salted);
+    pbkdf2::derive(
+        hash.pbkdf2(),
+        rounds,
+        salt,
+        password.as_bytes(),
+        &mut salted,
+    );
     let client_key = hash.sign(&salted, b"Client Key");
     ScramKeys {
         hash,
@@ -188,7 +202,9 @@ pub fn derive(hash: Hash, password: &str, salt: &[u8], iterations: u32) -> Scram
 
 /// Whether a password as it came from a client belongs to `keys`. As slow as [`derive`].
 pub fn verify_plain(keys: &ScramKeys, password: &str) -> bool {
-    let Ok(password) = prepare_password(password) else { return false };
+    let Ok(password) = prepare_password(password) else {
+        return false;
+    };
     let derived = derive(keys.hash, &password, &keys.salt, keys.iterations);
     equal(&derived.stored_key, &keys.stored_key)
 }
@@ -213,7 +229,10 @@ fn equal(a: &[u8], b: &[u8]) -> bool {
 /// SHA-1 in lower-case hexadecimal (XEP-0153).
 pub fn sha1_hex(data: &[u8]) -> String {
     let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, data);
-    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// SHA-1 in Base64 (XEP-0115).
@@ -259,8 +278,14 @@ impl ClientFirst {
             _ => Some(decode_name(authzid.strip_prefix("a=").ok_or(malformed)?)?),
         };
         let mut parts = bare.split(',');
-        let user = parts.next().and_then(|part| part.strip_prefix("n=")).ok_or(malformed)?;
-        let nonce = parts.next().and_then(|part| part.strip_prefix("r=")).ok_or(malformed)?;
+        let user = parts
+            .next()
+            .and_then(|part| part.strip_prefix("n="))
+            .ok_or(malformed)?;
+        let nonce = parts
+            .next()
+            .and_then(|part| part.strip_prefix("r="))
+            .ok_or(malformed)?;
         let printable = |byte: u8| (0x21..=0x7e).contains(&byte);
         if nonce.is_empty()
             || nonce.len() > SCRAM_CLIENT_NONCE_BYTES_MAX
@@ -315,7 +340,11 @@ fn decode_name(text: &str) -> Result<String, Failure> {
         }
     }
     out.push_str(rest);
-    if out.is_empty() { Err(Failure::MalformedRequest) } else { Ok(out) }
+    if out.is_empty() {
+        Err(Failure::MalformedRequest)
+    } else {
+        Ok(out)
+    }
 }
 
 /// SCRAM between the two messages of the client.
@@ -336,8 +365,14 @@ impl Scram {
         let malformed = Failure::MalformedRequest;
         let (without_proof, proof) = text.rsplit_once(",p=").ok_or(malformed)?;
         let mut parts = without_proof.split(',');
-        let binding = parts.next().and_then(|part| part.strip_prefix("c=")).ok_or(malformed)?;
-        let nonce = parts.next().and_then(|part| part.strip_prefix("r=")).ok_or(malformed)?;
+        let binding = parts
+            .next()
+            .and_then(|part| part.strip_prefix("c="))
+            .ok_or(malformed)?;
+        let nonce = parts
+            .next()
+            .and_then(|part| part.strip_prefix("r="))
+            .ok_or(malformed)?;
         let binding = STANDARD.decode(binding).map_err(|_| malformed)?;
         let mut proof = STANDARD.decode(proof).map_err(|_| malformed)?;
         let mut expected = self.gs2.into_bytes();
@@ -407,7 +442,9 @@ pub fn decode(base64: &str) -> Result<String, Failure> {
     if base64 == "=" {
         return Ok(String::new());
     }
-    let bytes = STANDARD.decode(base64).map_err(|_| Failure::IncorrectEncoding)?;
+    let bytes = STANDARD
+        .decode(base64)
+        .map_err(|_| Failure::IncorrectEncoding)?;
     String::from_utf8(bytes).map_err(|_| Failure::MalformedRequest)
 }
 
@@ -430,9 +467,12 @@ mod tests {
     fn scram_sha_256_follows_the_published_example() {
         let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
         let keys = derive(Hash::Sha256, "pencil", &salt, 4096);
-        let first =
-            ClientFirst::parse("n,,n=user,r=rOprNGfwEbeRWgbNEkqO", Mechanism::ScramSha256, false)
-                .unwrap();
+        let first = ClientFirst::parse(
+            "n,,n=user,r=rOprNGfwEbeRWgbNEkqO",
+            Mechanism::ScramSha256,
+            false,
+        )
+        .unwrap();
         assert_eq!(first.user, "user");
         let (challenge, scram) = first.challenge(keys, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0");
         assert_eq!(
@@ -449,38 +489,75 @@ mod tests {
     #[test]
     fn scram_sha_1_refuses_what_was_tampered_with() {
         let salt = STANDARD.decode("QSXCR+Q6sek8bf92").unwrap();
-        let last = "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=";
+        let last =
+            "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=";
         let run = |text: &str| {
             let keys = derive(Hash::Sha1, "pencil", &salt, 4096);
-            let first =
-                ClientFirst::parse("n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL", Mechanism::ScramSha1, false);
-            first.unwrap().challenge(keys, "3rfcNHYJY1ZVvWVs7j").1.finish(text, None)
+            let first = ClientFirst::parse(
+                "n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL",
+                Mechanism::ScramSha1,
+                false,
+            );
+            first
+                .unwrap()
+                .challenge(keys, "3rfcNHYJY1ZVvWVs7j")
+                .1
+                .finish(text, None)
         };
         assert_eq!(run(last).unwrap(), "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=");
-        assert_eq!(run(&last.replace("WVs7j", "WVs7k")), Err(Failure::NotAuthorized));
-        assert_eq!(run(&last.replace("biws", "eSws")), Err(Failure::NotAuthorized));
-        assert_eq!(run(&last.replace("p=v0X8", "p=w0X8")), Err(Failure::NotAuthorized));
+        assert_eq!(
+            run(&last.replace("WVs7j", "WVs7k")),
+            Err(Failure::NotAuthorized)
+        );
+        assert_eq!(
+            run(&last.replace("biws", "eSws")),
+            Err(Failure::NotAuthorized)
+        );
+        assert_eq!(
+            run(&last.replace("p=v0X8", "p=w0X8")),
+            Err(Failure::NotAuthorized)
+        );
         assert_eq!(run("c=biws"), Err(Failure::MalformedRequest));
     }
 
     #[test]
     fn a_downgraded_or_foreign_channel_binding_is_refused() {
         let parse = |text: &str, mechanism, offered| {
-            ClientFirst::parse(text, mechanism, offered).map(|_| ()).unwrap_err()
+            ClientFirst::parse(text, mechanism, offered)
+                .map(|_| ())
+                .unwrap_err()
         };
         let plain = Mechanism::ScramSha256;
         assert_eq!(parse("y,,n=u,r=1", plain, true), Failure::NotAuthorized);
-        assert_eq!(parse("p=tls-unique,,n=u,r=1", Mechanism::ScramSha256Plus, true), Failure::NotAuthorized);
-        assert_eq!(parse("n,,n=u,r=1", Mechanism::ScramSha256Plus, true), Failure::MalformedRequest);
-        assert_eq!(parse("p=tls-exporter,,n=u,r=1", plain, true), Failure::MalformedRequest);
-        assert_eq!(parse("n,,m=x,n=u,r=1", plain, true), Failure::MalformedRequest);
-        assert_eq!(parse("n,,n=u=41,r=1", plain, true), Failure::MalformedRequest);
+        assert_eq!(
+            parse("p=tls-unique,,n=u,r=1", Mechanism::ScramSha256Plus, true),
+            Failure::NotAuthorized
+        );
+        assert_eq!(
+            parse("n,,n=u,r=1", Mechanism::ScramSha256Plus, true),
+            Failure::MalformedRequest
+        );
+        assert_eq!(
+            parse("p=tls-exporter,,n=u,r=1", plain, true),
+            Failure::MalformedRequest
+        );
+        assert_eq!(
+            parse("n,,m=x,n=u,r=1", plain, true),
+            Failure::MalformedRequest
+        );
+        assert_eq!(
+            parse("n,,n=u=41,r=1", plain, true),
+            Failure::MalformedRequest
+        );
     }
 
     #[test]
     fn plain_has_three_parts() {
         let plain = PlainMessage::parse("\0user\0pass").unwrap();
-        assert_eq!((plain.user.as_str(), plain.password.as_str()), ("user", "pass"));
+        assert_eq!(
+            (plain.user.as_str(), plain.password.as_str()),
+            ("user", "pass")
+        );
         for bad in ["user\0pass", "\0user\0", "\0\0pass", "a\0b\0c\0d", ""] {
             assert!(PlainMessage::parse(bad).is_err(), "{bad:?}");
         }

@@ -148,7 +148,12 @@ mod tests {
 
     #[test]
     fn priorities_are_bytes() {
-        for (text, priority) in [("1", Ok(1)), ("-128", Ok(-128)), ("128", Err(())), ("x", Err(()))] {
+        for (text, priority) in [
+            ("1", Ok(1)),
+            ("-128", Ok(-128)),
+            ("128", Err(())),
+            ("x", Err(())),
+        ] {
             let frame = frame(&format!("<presence><priority>{text}</priority></presence>"));
             assert_eq!(presence_priority(&frame).map_err(|_| ()), priority);
         }

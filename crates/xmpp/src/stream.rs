@@ -108,7 +108,11 @@ type Effects = Vec<Effect>;
 impl C2s {
     /// A stream of which nothing has come. `id` is hard to guess and never used twice.
     pub fn new(config: Arc<C2sConfig>, id: String) -> Self {
-        C2s { config, negotiation: Some(Box::new(Negotiation::new(id))), full: None }
+        C2s {
+            config,
+            negotiation: Some(Box::new(Negotiation::new(id))),
+            full: None,
+        }
     }
 
     /// The full address once a resource is bound.
@@ -118,12 +122,16 @@ impl C2s {
 
     /// The bare address of a client that has authenticated and not bound yet.
     pub fn authenticated(&self) -> Option<&str> {
-        self.negotiation.as_ref().and_then(|negotiation| negotiation.user.as_deref())
+        self.negotiation
+            .as_ref()
+            .and_then(|negotiation| negotiation.user.as_deref())
     }
 
     /// Whether an answer of the caller is awaited: until then it must hand in nothing.
     pub fn is_waiting(&self) -> bool {
-        self.negotiation.as_ref().is_some_and(|negotiation| negotiation.stage.is_waiting())
+        self.negotiation
+            .as_ref()
+            .is_some_and(|negotiation| negotiation.stage.is_waiting())
     }
 
     /// TLS is there. `exporter` is the channel binding of RFC 9266.
@@ -135,13 +143,24 @@ impl C2s {
     }
 
     /// Ends the stream with an error.
-    pub fn abort(&mut self, error: StreamError, text: Option<&str>, out: &mut Vec<u8>, effects: &mut Effects) {
+    pub fn abort(
+        &mut self,
+        error: StreamError,
+        text: Option<&str>,
+        out: &mut Vec<u8>,
+        effects: &mut Effects,
+    ) {
         if let Some(negotiation) = &mut self.negotiation {
             if negotiation.stage == Stage::Closed {
                 return;
             }
             if !negotiation.header_sent {
-                let domain = self.config.domains.first().map(String::as_str).unwrap_or_default();
+                let domain = self
+                    .config
+                    .domains
+                    .first()
+                    .map(String::as_str)
+                    .unwrap_or_default();
                 negotiation.write_header(domain, out);
             }
             negotiation.stage = Stage::Closed;
@@ -151,8 +170,18 @@ impl C2s {
     }
 
     /// The framer refused the input.
-    pub fn handle_xml_error(&mut self, error: xml::Error, out: &mut Vec<u8>, effects: &mut Effects) {
-        self.abort(StreamError::of_xml(error), Some(&error.to_string()), out, effects);
+    pub fn handle_xml_error(
+        &mut self,
+        error: xml::Error,
+        out: &mut Vec<u8>,
+        effects: &mut Effects,
+    ) {
+        self.abort(
+            StreamError::of_xml(error),
+            Some(&error.to_string()),
+            out,
+            effects,
+        );
     }
 
     /// The peer ended its stream (section 4.4).
@@ -165,7 +194,12 @@ impl C2s {
     }
 
     /// A stream header (section 4.7).
-    pub fn handle_header(&mut self, header: &StreamHeader<'_>, out: &mut Vec<u8>, effects: &mut Effects) {
+    pub fn handle_header(
+        &mut self,
+        header: &StreamHeader<'_>,
+        out: &mut Vec<u8>,
+        effects: &mut Effects,
+    ) {
         if let Err((error, text)) = self.check_header(header) {
             return self.abort(error, text, out, effects);
         }
@@ -187,39 +221,68 @@ impl C2s {
             return Err((StreamError::BadFormat, None));
         };
         if header.ns() != ns::STREAMS {
-            return Err((StreamError::InvalidNamespace, Some("The stream's namespace is wrong.")));
+            return Err((
+                StreamError::InvalidNamespace,
+                Some("The stream's namespace is wrong."),
+            ));
         }
         if header.name() != "stream" {
             return Err((StreamError::BadFormat, None));
         }
         if header.prefix() != "stream" {
-            return Err((StreamError::BadNamespacePrefix, Some("The prefix must be 'stream'.")));
+            return Err((
+                StreamError::BadNamespacePrefix,
+                Some("The prefix must be 'stream'."),
+            ));
         }
         if header.content_ns() != ns::CLIENT {
-            return Err((StreamError::InvalidNamespace, Some("The content must be jabber:client.")));
+            return Err((
+                StreamError::InvalidNamespace,
+                Some("The content must be jabber:client."),
+            ));
         }
         let version = header.attr("version").unwrap_or_default();
-        if version.split('.').next().and_then(|major| major.parse::<u32>().ok()).unwrap_or(0) < 1 {
-            return Err((StreamError::UnsupportedVersion, Some("Version 1.0 is needed.")));
+        if version
+            .split('.')
+            .next()
+            .and_then(|major| major.parse::<u32>().ok())
+            .unwrap_or(0)
+            < 1
+        {
+            return Err((
+                StreamError::UnsupportedVersion,
+                Some("Version 1.0 is needed."),
+            ));
         }
         let to = header.attr("to");
         let Some(to) = to else {
             let default = self.config.domains.first().cloned();
             negotiation.domain = default.ok_or((StreamError::InternalServerError, None))?;
-            return Err((StreamError::HostUnknown, Some("The stream header needs a 'to'.")));
+            return Err((
+                StreamError::HostUnknown,
+                Some("The stream header needs a 'to'."),
+            ));
         };
         let domain = addr::prepare_domain(&to)
             .map_err(|_| (StreamError::ImproperAddressing, None))?
             .to_string();
         if !self.config.domains.contains(&domain) {
-            return Err((StreamError::HostUnknown, Some("This server does not serve that domain.")));
+            return Err((
+                StreamError::HostUnknown,
+                Some("This server does not serve that domain."),
+            ));
         }
         if negotiation.user.is_some() && negotiation.domain != domain {
-            return Err((StreamError::HostUnknown, Some("The domain must stay the same.")));
+            return Err((
+                StreamError::HostUnknown,
+                Some("The domain must stay the same."),
+            ));
         }
         negotiation.domain = domain;
         let lang = header.attr("xml:lang");
-        negotiation.lang = lang.filter(|lang| lang.len() <= LANG_BYTES_MAX).map(Into::into);
+        negotiation.lang = lang
+            .filter(|lang| lang.len() <= LANG_BYTES_MAX)
+            .map(Into::into);
         Ok(())
     }
 
@@ -235,7 +298,9 @@ impl C2s {
             let full = Arc::clone(full);
             return self.handle_stanza(&full, frame, out, effects);
         }
-        let Some(negotiation) = &mut self.negotiation else { return };
+        let Some(negotiation) = &mut self.negotiation else {
+            return;
+        };
         negotiation.elements += 1;
         if negotiation.elements > NEGOTIATION_ELEMENTS_MAX {
             let text = Some("Too many elements before a session.");
@@ -243,10 +308,12 @@ impl C2s {
         }
         match (frame.name(), frame.ns()) {
             ("starttls", ns::TLS) => self.handle_starttls(out, effects),
-            ("auth", ns::SASL) => self.handle_auth(frame, nonce, out, effects),
+            ("auth", ns::SASL) if negotiation.user.is_none() => self.handle_auth(frame, nonce, out, effects),
             ("response", ns::SASL) => self.handle_response(frame, out, effects),
             ("abort", ns::SASL) => self.fail(Failure::Aborted, out, effects),
-            ("iq", ns::CLIENT) if negotiation.user.is_some() => self.handle_bind(frame, out, effects),
+            ("iq", ns::CLIENT) if negotiation.user.is_some() => {
+                self.handle_bind(frame, out, effects)
+            }
             ("iq", ns::CLIENT) if self.config.registration => {
                 self.handle_registration(frame, out, effects);
             }
@@ -261,10 +328,14 @@ impl C2s {
     // ---- TLS -----------------------------------------------------------------------------------
 
     fn handle_starttls(&mut self, out: &mut Vec<u8>, effects: &mut Effects) {
-        let Some(negotiation) = &mut self.negotiation else { return };
+        let Some(negotiation) = &mut self.negotiation else {
+            return;
+        };
         if negotiation.tls || !self.config.has_tls || negotiation.user.is_some() {
             // Section 5.4.2.2.
-            out.extend_from_slice(b"<failure xmlns='urn:ietf:params:xml:ns:xmpp-tls'/></stream:stream>");
+            out.extend_from_slice(
+                b"<failure xmlns='urn:ietf:params:xml:ns:xmpp-tls'/></stream:stream>",
+            );
             negotiation.stage = Stage::Closed;
             return effects.push(Effect::Close);
         }
@@ -293,7 +364,9 @@ impl C2s {
 
     fn begin_auth(&mut self, frame: &FrameRef<'_>, nonce: &str) -> Result<Option<Effect>, Failure> {
         let config = Arc::clone(&self.config);
-        let Some(negotiation) = &mut self.negotiation else { return Err(Failure::Aborted) };
+        let Some(negotiation) = &mut self.negotiation else {
+            return Err(Failure::Aborted);
+        };
         if negotiation.user.is_some() || negotiation.stage != Stage::Features {
             return Err(Failure::NotAuthorized);
         }
@@ -301,7 +374,11 @@ impl C2s {
         let mechanism = Mechanism::parse(&name).ok_or(Failure::InvalidMechanism)?;
         if !negotiation.offers(&config, mechanism) {
             let weak = !negotiation.tls && (config.require_tls || mechanism == Mechanism::Plain);
-            return Err(if weak { Failure::EncryptionRequired } else { Failure::InvalidMechanism });
+            return Err(if weak {
+                Failure::EncryptionRequired
+            } else {
+                Failure::InvalidMechanism
+            });
         }
         negotiation.mechanism = Some(mechanism);
         negotiation.nonce = nonce.to_owned();
@@ -316,7 +393,9 @@ impl C2s {
 
     fn handle_response(&mut self, frame: &FrameRef<'_>, out: &mut Vec<u8>, effects: &mut Effects) {
         let text = frame.text().map(|text| text.into_owned());
-        let Some(negotiation) = &mut self.negotiation else { return };
+        let Some(negotiation) = &mut self.negotiation else {
+            return;
+        };
         let stage = std::mem::replace(&mut negotiation.stage, Stage::Features);
         let result = match (stage, text) {
             (Stage::InitialResponse, Some(text)) => {
@@ -329,7 +408,7 @@ impl C2s {
                 answer.map(|answer| self.succeed(Some(&answer), out, effects))
             }
             (Stage::InitialResponse | Stage::Proof(_), None) => Err(Failure::MalformedRequest),
-            _ => Err(Failure::NotAuthorized),
+            _ => Err(Failure::MalformedRequest),
         };
         if let Err(failure) = result {
             self.fail(failure, out, effects);
@@ -338,13 +417,18 @@ impl C2s {
 
     fn first_message(&mut self, base64: &str) -> Result<Effect, Failure> {
         let config = Arc::clone(&self.config);
-        let Some(negotiation) = &mut self.negotiation else { return Err(Failure::Aborted) };
+        let Some(negotiation) = &mut self.negotiation else {
+            return Err(Failure::Aborted);
+        };
         negotiation.stage = Stage::Features;
         let text = sasl::decode(base64)?;
         let mechanism = negotiation.mechanism.ok_or(Failure::MalformedRequest)?;
         let (name, authzid) = if mechanism == Mechanism::Plain {
             let plain = PlainMessage::parse(&text)?;
-            let parts = (plain.user.clone(), Some(plain.authzid.clone()).filter(|id| !id.is_empty()));
+            let parts = (
+                plain.user.clone(),
+                Some(plain.authzid.clone()).filter(|id| !id.is_empty()),
+            );
             negotiation.stage = Stage::PlainKeys(plain.password);
             parts
         } else {
@@ -375,12 +459,22 @@ impl C2s {
     }
 
     /// The answer to [`Effect::Lookup`].
-    pub fn credentials(&mut self, credentials: Credentials, out: &mut Vec<u8>, effects: &mut Effects) {
+    pub fn credentials(
+        &mut self,
+        credentials: Credentials,
+        out: &mut Vec<u8>,
+        effects: &mut Effects,
+    ) {
         let config = Arc::clone(&self.config);
-        let Some(negotiation) = &mut self.negotiation else { return };
+        let Some(negotiation) = &mut self.negotiation else {
+            return;
+        };
         let stage = std::mem::replace(&mut negotiation.stage, Stage::Features);
         let user = negotiation.claimed.clone().unwrap_or_default();
-        let wanted = negotiation.mechanism.and_then(Mechanism::hash).unwrap_or(Hash::Sha256);
+        let wanted = negotiation
+            .mechanism
+            .and_then(Mechanism::hash)
+            .unwrap_or(Hash::Sha256);
         let (mut keys, locked) = match credentials {
             Credentials::Known(keys) => (keys, false),
             Credentials::Unknown => (Vec::new(), false),
@@ -404,7 +498,11 @@ impl C2s {
             }
             Stage::PlainKeys(password) => {
                 negotiation.stage = Stage::PlainProof;
-                effects.push(Effect::Verify { user, keys, password });
+                effects.push(Effect::Verify {
+                    user,
+                    keys,
+                    password,
+                });
             }
             other => negotiation.stage = other,
         }
@@ -412,7 +510,9 @@ impl C2s {
 
     /// The answer to [`Effect::Verify`].
     pub fn verified(&mut self, ok: bool, out: &mut Vec<u8>, effects: &mut Effects) {
-        let Some(negotiation) = &mut self.negotiation else { return };
+        let Some(negotiation) = &mut self.negotiation else {
+            return;
+        };
         if negotiation.stage != Stage::PlainProof {
             return;
         }
@@ -425,28 +525,46 @@ impl C2s {
     }
 
     fn succeed(&mut self, data: Option<&str>, out: &mut Vec<u8>, effects: &mut Effects) {
-        let Some(negotiation) = &mut self.negotiation else { return };
-        let Some(user) = negotiation.claimed.take() else { return };
+        let Some(negotiation) = &mut self.negotiation else {
+            return;
+        };
+        let Some(user) = negotiation.claimed.take() else {
+            return;
+        };
         let mut writer = Writer::new(out);
         writer.open("success").attr("xmlns", ns::SASL);
         if let Some(data) = data {
             writer.text(&sasl::encode(data));
         }
         writer.close();
-        effects.push(Effect::LoginEnded { user: user.clone(), ok: true });
+        effects.push(Effect::LoginEnded {
+            user: user.clone(),
+            ok: true,
+        });
         negotiation.user = Some(user);
         negotiation.restart();
         effects.push(Effect::Restart);
     }
 
     fn fail(&mut self, failure: Failure, out: &mut Vec<u8>, effects: &mut Effects) {
-        let Some(negotiation) = &mut self.negotiation else { return };
+        let Some(negotiation) = &mut self.negotiation else {
+            return;
+        };
         negotiation.stage = Stage::Features;
         negotiation.attempts += 1;
         let locked = std::mem::take(&mut negotiation.locked);
-        let failure = if locked { Failure::AccountDisabled } else { failure };
+        let failure = if locked {
+            Failure::AccountDisabled
+        } else {
+            failure
+        };
         let mut writer = Writer::new(out);
-        writer.open("failure").attr("xmlns", ns::SASL).open(failure.as_str()).close().close();
+        writer
+            .open("failure")
+            .attr("xmlns", ns::SASL)
+            .open(failure.as_str())
+            .close()
+            .close();
         if let Some(user) = negotiation.claimed.take() {
             if failure == Failure::NotAuthorized {
                 effects.push(Effect::LoginEnded { user, ok: false });
@@ -460,23 +578,37 @@ impl C2s {
 
     // ---- Registration and binding --------------------------------------------------------------
 
-    fn handle_registration(&mut self, frame: &FrameRef<'_>, out: &mut Vec<u8>, effects: &mut Effects) {
+    fn handle_registration(
+        &mut self,
+        frame: &FrameRef<'_>,
+        out: &mut Vec<u8>,
+        effects: &mut Effects,
+    ) {
         let frame = frame.to_frame();
-        let Some(negotiation) = &mut self.negotiation else { return };
+        let Some(negotiation) = &mut self.negotiation else {
+            return;
+        };
         let query = frame.child("query", ns::REGISTER);
         let Some(query) = query.filter(|_| stanza::check(&frame).is_ok()) else {
             let text = Some("Log in first.");
             return self.abort(StreamError::NotAuthorized, text, out, effects);
         };
         if self.config.require_tls && !negotiation.tls {
-            return refuse(&frame, StanzaError::new(Condition::NotAllowed).with_text("Start TLS first."), out);
+            return refuse(
+                &frame,
+                StanzaError::new(Condition::NotAllowed).with_text("Start TLS first."),
+                out,
+            );
         }
         if frame.attr_raw("type") == Some("get") {
             let mut writer = Writer::new(out);
             writer.open("iq").attr("type", "result");
             writer.attr("id", &frame.attr("id").unwrap_or_default());
             writer.open("query").attr("xmlns", ns::REGISTER);
-            writer.open("instructions").text("Choose a name and a password.").close();
+            writer
+                .open("instructions")
+                .text("Choose a name and a password.")
+                .close();
             writer.open("username").close().open("password").close();
             writer.close().close();
             return;
@@ -498,13 +630,17 @@ impl C2s {
 
     /// The answer to [`Effect::Register`].
     pub fn registered(&mut self, result: Result<(), StanzaError>, out: &mut Vec<u8>) {
-        let Some(negotiation) = &mut self.negotiation else { return };
+        let Some(negotiation) = &mut self.negotiation else {
+            return;
+        };
         match std::mem::replace(&mut negotiation.stage, Stage::Features) {
             Stage::Registering(frame) => match result {
                 Ok(()) => {
                     let mut writer = Writer::new(out);
                     writer.open("iq").attr("type", "result");
-                    writer.attr("id", &frame.attr("id").unwrap_or_default()).close();
+                    writer
+                        .attr("id", &frame.attr("id").unwrap_or_default())
+                        .close();
                 }
                 Err(error) => refuse(&frame, error, out),
             },
@@ -514,18 +650,26 @@ impl C2s {
 
     fn handle_bind(&mut self, frame: &FrameRef<'_>, out: &mut Vec<u8>, effects: &mut Effects) {
         let frame = frame.to_frame();
-        let Some(negotiation) = &mut self.negotiation else { return };
-        let Some(user) = negotiation.user.clone() else { return };
+        let Some(negotiation) = &mut self.negotiation else {
+            return;
+        };
+        let Some(user) = negotiation.user.clone() else {
+            return;
+        };
         let request = frame.child("bind", ns::BIND);
         let is_set = frame.attr_raw("type") == Some("set") && stanza::check(&frame).is_ok();
-        let Some(request) = request.filter(|_| is_set && negotiation.stage == Stage::Features) else {
+        let Some(request) = request.filter(|_| is_set && negotiation.stage == Stage::Features)
+        else {
             // Section 7.1: nothing else before a resource is bound.
             let text = Some("Bind a resource first.");
             return self.abort(StreamError::NotAuthorized, text, out, effects);
         };
         let wanted = request.children().find(|child| child.name() == "resource");
         let wanted = wanted.and_then(|child| child.text().map(|text| text.into_owned()));
-        let resource = match wanted.filter(|text| !text.is_empty()).map(|text| addr::prepare_resource(&text)) {
+        let resource = match wanted
+            .filter(|text| !text.is_empty())
+            .map(|text| addr::prepare_resource(&text))
+        {
             None => None,
             Some(Ok(resource)) => Some(resource.to_string()),
             Some(Err(_)) => {
@@ -538,7 +682,9 @@ impl C2s {
 
     /// The answer to [`Effect::Bind`].
     pub fn bound(&mut self, result: Result<Arc<str>, StanzaError>, out: &mut Vec<u8>) {
-        let Some(negotiation) = &mut self.negotiation else { return };
+        let Some(negotiation) = &mut self.negotiation else {
+            return;
+        };
         let Stage::Binding(id) = std::mem::replace(&mut negotiation.stage, Stage::Features) else {
             return;
         };
@@ -546,7 +692,10 @@ impl C2s {
         writer.open("iq").attr("id", &id);
         match result {
             Ok(full) => {
-                writer.attr("type", "result").open("bind").attr("xmlns", ns::BIND);
+                writer
+                    .attr("type", "result")
+                    .open("bind")
+                    .attr("xmlns", ns::BIND);
                 writer.open("jid").text(&full).close().close().close();
                 self.negotiation = None;
                 self.full = Some(full);

@@ -90,6 +90,7 @@ impl User {
         if self.blocklist.is_active() && bare != &*self.name && self.blocklist.covers(to) {
             // XEP-0191 section 3.2: the user must unblock the contact first.
             let error = StanzaError::new(Condition::NotAcceptable)
+                .with_kind("cancel")
                 .with_app("<blocked xmlns='urn:xmpp:blocking:errors'/>");
             return self.reply_error(conn, &frame, &error, cx);
         }

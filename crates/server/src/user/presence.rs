@@ -183,6 +183,7 @@ impl User {
         if self.blocklist.is_active() && self.blocklist.covers(to) {
             // XEP-0191 section 3.2 asks for the same answer as for messages.
             let error = StanzaError::new(Condition::NotAcceptable)
+                .with_kind("cancel")
                 .with_app("<blocked xmlns='urn:xmpp:blocking:errors'/>");
             return self.reply_error(self.sessions[at].conn, &frame, &error, cx);
         }

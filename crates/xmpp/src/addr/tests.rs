@@ -47,9 +47,14 @@ fn addresses_have_one_normal_form() {
         ("alice@xn--\u{fc}.example", ""),
     ];
     for (written, normal) in table {
-        let parsed = parse(written).map(|jid| jid.into_inner()).unwrap_or_default();
+        let parsed = parse(written)
+            .map(|jid| jid.into_inner())
+            .unwrap_or_default();
         assert_eq!(parsed, normal, "{written:?}");
-        assert_eq!(normalize(written).map(Cow::into_owned).unwrap_or_default(), normal);
+        assert_eq!(
+            normalize(written).map(Cow::into_owned).unwrap_or_default(),
+            normal
+        );
     }
 }
 
@@ -63,7 +68,13 @@ fn homographs_stay_different_users() {
 #[test]
 fn parts_at_their_bounds() {
     let node = "a".repeat(1023);
-    let domain = format!("{}.{}.{}.{}", "a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(61));
+    let domain = format!(
+        "{}.{}.{}.{}",
+        "a".repeat(63),
+        "b".repeat(63),
+        "c".repeat(63),
+        "d".repeat(61)
+    );
     assert_eq!(domain.len(), 253);
     let longest = format!("{node}@{domain}/{node}");
     assert!(is_normal(&longest));
@@ -88,7 +99,14 @@ fn bare_and_full_are_told_apart() {
     assert_eq!(parse_bare("A@b").unwrap().as_str(), "a@b");
     assert_eq!(parse_full("a@b/C").unwrap().as_str(), "a@b/C");
     assert_eq!(bare_of(&parse("a@b/c/d").unwrap()), "a@b");
-    assert_eq!(split("b/c@d"), Parts { node: None, domain: "b", resource: Some("c@d") });
+    assert_eq!(
+        split("b/c@d"),
+        Parts {
+            node: None,
+            domain: "b",
+            resource: Some("c@d")
+        }
+    );
 }
 
 proptest! {

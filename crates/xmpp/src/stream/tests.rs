@@ -33,7 +33,11 @@ fn config(require_tls: bool) -> Arc<C2sConfig> {
 impl Peer {
     fn new(require_tls: bool) -> Self {
         let machine = C2s::new(config(require_tls), "id".into());
-        Peer { machine, framer: Framer::new(), effects: Vec::new() }
+        Peer {
+            machine,
+            framer: Framer::new(),
+            effects: Vec::new(),
+        }
     }
 
     /// Sends bytes and returns what the server writes.
@@ -43,19 +47,28 @@ impl Peer {
         loop {
             match self.framer.next(rest, &Limits::default(), &mut scratch) {
                 Err(error) => {
-                    self.machine.handle_xml_error(error, &mut out, &mut self.effects);
+                    self.machine
+                        .handle_xml_error(error, &mut out, &mut self.effects);
                     break;
                 }
                 Ok(step) => {
                     let done = step.event.is_none() && step.consumed == 0;
                     match step.event {
                         Some(Event::Open(header)) => {
-                            self.machine.handle_header(&header, &mut out, &mut self.effects);
+                            self.machine
+                                .handle_header(&header, &mut out, &mut self.effects);
                         }
                         Some(Event::Stanza(frame)) => {
-                            self.machine.handle_element(&frame, "nonce", &mut out, &mut self.effects);
+                            self.machine.handle_element(
+                                &frame,
+                                "nonce",
+                                &mut out,
+                                &mut self.effects,
+                            );
                         }
-                        Some(Event::Close) => self.machine.handle_close(&mut out, &mut self.effects),
+                        Some(Event::Close) => {
+                            self.machine.handle_close(&mut out, &mut self.effects)
+                        }
                         None => {}
                     }
                     rest = &rest[step.consumed..];
@@ -70,7 +83,8 @@ impl Peer {
 
     fn answer(&mut self, credentials: Credentials) -> String {
         let mut out = Vec::new();
-        self.machine.credentials(credentials, &mut out, &mut self.effects);
+        self.machine
+            .credentials(credentials, &mut out, &mut self.effects);
         String::from_utf8(out).unwrap()
     }
 
@@ -80,7 +94,9 @@ impl Peer {
         peer.machine.tls_established(None);
         peer.send(OPEN);
         let plain = sasl::encode("\0alice\0secret");
-        peer.send(&format!("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{plain}</auth>"));
+        peer.send(&format!(
+            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{plain}</auth>"
+        ));
         let keys = sasl::derive(Hash::Sha256, "secret", b"salt", 4096);
         peer.answer(Credentials::Known(vec![keys]));
         let mut out = Vec::new();
@@ -88,7 +104,10 @@ impl Peer {
         peer.framer.reset();
         peer.send(OPEN);
         peer.send("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>");
-        assert!(matches!(peer.effects.last(), Some(Effect::Bind { resource: None, .. })));
+        assert!(matches!(
+            peer.effects.last(),
+            Some(Effect::Bind { resource: None, .. })
+        ));
         out.clear();
         peer.machine.bound(Ok(full.into()), &mut out);
         assert!(String::from_utf8(out).unwrap().contains(full));
@@ -103,16 +122,33 @@ fn a_header_that_is_wrong_ends_the_stream_with_its_error() {
         (OPEN.replace("localhost", "elsewhere"), "host-unknown"),
         (OPEN.replace("to='localhost'", ""), "host-unknown"),
         (OPEN.replace("1.0", "0.9"), "unsupported-version"),
-        (OPEN.replace("jabber:client", "jabber:server"), "invalid-namespace"),
-        (OPEN.replace("etherx.jabber.org", "example.org"), "invalid-namespace"),
+        (
+            OPEN.replace("jabber:client", "jabber:server"),
+            "invalid-namespace",
+        ),
+        (
+            OPEN.replace("etherx.jabber.org", "example.org"),
+            "invalid-namespace",
+        ),
         (OPEN.replace("stream:stream", "stream:flow"), "bad-format"),
-        (OPEN.replace("stream:", "s:").replace("xmlns:stream", "xmlns:s"), "bad-namespace-prefix"),
+        (
+            OPEN.replace("stream:", "s:")
+                .replace("xmlns:stream", "xmlns:s"),
+            "bad-namespace-prefix",
+        ),
         (OPEN.replace("localhost", "a..b@@"), "improper-addressing"),
         ("<a><b></a>".into(), "invalid-namespace"),
         ("<!DOCTYPE x>".into(), "restricted-xml"),
         ("hello".into(), "not-well-formed"),
     ] {
-        let header = header.replace("xmlns:stream=", if header.contains("<s:") { "xmlns:s=" } else { "xmlns:stream=" });
+        let header = header.replace(
+            "xmlns:stream=",
+            if header.contains("<s:") {
+                "xmlns:s="
+            } else {
+                "xmlns:stream="
+            },
+        );
         let out = Peer::new(false).send(&header);
         assert!(out.contains(&format!("<{error} ")), "{header}: {out}");
         assert!(out.ends_with("</stream:stream>"), "{out}");
@@ -123,10 +159,16 @@ fn a_header_that_is_wrong_ends_the_stream_with_its_error() {
 fn nothing_but_tls_is_offered_where_it_is_required() {
     let mut peer = Peer::new(true);
     let out = peer.send(OPEN);
-    assert!(out.contains("<required/>") && !out.contains("mechanism"), "{out}");
+    assert!(
+        out.contains("<required/>") && !out.contains("mechanism"),
+        "{out}"
+    );
     let auth = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGEAYg==</auth>";
     assert!(peer.send(auth).contains("<encryption-required/>"));
-    assert!(peer.send("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>").contains("<proceed "));
+    assert!(
+        peer.send("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>")
+            .contains("<proceed ")
+    );
     assert!(matches!(peer.effects.last(), Some(Effect::StartTls)));
 }
 
@@ -135,7 +177,10 @@ fn plus_is_offered_only_with_a_channel_to_bind_to() {
     let mut peer = Peer::new(true);
     peer.machine.tls_established(Some([1; 32]));
     let out = peer.send(OPEN);
-    assert!(out.contains("SCRAM-SHA-256-PLUS") && out.contains("tls-exporter"), "{out}");
+    assert!(
+        out.contains("SCRAM-SHA-256-PLUS") && out.contains("tls-exporter"),
+        "{out}"
+    );
     let mut peer = Peer::new(true);
     peer.machine.tls_established(None);
     assert!(!peer.send(OPEN).contains("PLUS"));
@@ -143,7 +188,11 @@ fn plus_is_offered_only_with_a_channel_to_bind_to() {
 
 #[test]
 fn stanzas_before_a_login_are_not_authorized() {
-    for stanza in ["<message/>", "<iq type='get' id='1'><q xmlns='x'/></iq>", "<presence/>"] {
+    for stanza in [
+        "<message/>",
+        "<iq type='get' id='1'><q xmlns='x'/></iq>",
+        "<presence/>",
+    ] {
         let mut peer = Peer::new(false);
         peer.send(OPEN);
         assert!(peer.send(stanza).contains("<not-authorized "));
@@ -161,9 +210,14 @@ fn an_unknown_user_gets_a_challenge_like_anybody() {
     assert!(peer.machine.is_waiting());
     assert!(peer.answer(Credentials::Unknown).starts_with("<challenge "));
     let proof = sasl::encode("c=biws,r=abcnonce,p=AAAAAAAAAAAAAAAAAAAAAAAAAAA=");
-    let out = peer.send(&format!("<response xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>{proof}</response>"));
+    let out = peer.send(&format!(
+        "<response xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>{proof}</response>"
+    ));
     assert!(out.contains("<not-authorized/>"), "{out}");
-    assert!(matches!(peer.effects.last(), Some(Effect::LoginEnded { ok: false, .. })));
+    assert!(matches!(
+        peer.effects.last(),
+        Some(Effect::LoginEnded { ok: false, .. })
+    ));
 }
 
 #[test]
@@ -192,14 +246,25 @@ fn a_foreign_authzid_is_refused() {
 #[test]
 fn a_bound_session_stamps_and_checks_addresses() {
     let mut peer = Peer::bind("alice@localhost/phone");
-    assert_eq!(peer.send("<message to='Bob@LOCALHOST/x'><body>hi</body></message>"), "");
-    let Some(Effect::Stanza(frame)) = peer.effects.pop() else { panic!("a stanza") };
+    assert_eq!(
+        peer.send("<message to='Bob@LOCALHOST/x'><body>hi</body></message>"),
+        ""
+    );
+    let Some(Effect::Stanza(frame)) = peer.effects.pop() else {
+        panic!("a stanza")
+    };
     assert_eq!(frame.attr_raw("from"), Some("alice@localhost/phone"));
     assert_eq!(frame.attr_raw("to"), Some("bob@localhost/x"));
     assert!(peer.send("<message to='@@'/>").contains("<jid-malformed "));
-    assert!(peer.send("<iq type='get' id='1'/>").contains("<bad-request "));
+    assert!(
+        peer.send("<iq type='get' id='1'/>")
+            .contains("<bad-request ")
+    );
     assert!(peer.effects.is_empty());
-    assert!(peer.send("<message from='eve@localhost'/>").contains("<invalid-from "));
+    assert!(
+        peer.send("<message from='eve@localhost'/>")
+            .contains("<invalid-from ")
+    );
 }
 
 #[test]
