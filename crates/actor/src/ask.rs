@@ -233,8 +233,8 @@ impl<R: Send + 'static> Reply<R> {
         }
     }
 
-    /// Answers from a shard. The cheapest way: on the asker's own shard the answer is in its mailbox
-    /// when this returns.
+    /// Answers from a shard. The cheapest way: on the asker's own shard the answer is in its
+    /// mailbox when this returns.
     pub fn send(mut self, mail: &mut impl Mail, value: R) {
         match std::mem::replace(&mut self.to, To::Answered) {
             To::Shard { shard, key, .. } => {

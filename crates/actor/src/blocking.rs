@@ -1,8 +1,8 @@
 //! Actors that may block: they live behind an address of a shard and run on a pool's threads.
 //!
-//! Owns the journey: the mailbox stays on the shard, and while messages wait the actor travels to the
-//! pool with a few of them and comes back. It is on one thread at a time, its messages keep their
-//! order, and mailbox bounds, links, monitors and supervision work as for any other actor.
+//! Owns the journey: the mailbox stays on the shard, and while messages wait the actor travels to
+//! the pool with a few of them and comes back. It is on one thread at a time, its messages keep
+//! their order, and mailbox bounds, links, monitors and supervision work as for any other actor.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,8 +1,8 @@
 //! The inside of a shard, as its actors and its driver see it.
 //!
-//! Owns the realms, the run queue, timers, questions and statistics of one shard, and [`Mail`], what
-//! everybody on the shard may do. Deliberately not here: running actors (`run`), the order of a turn
-//! (`shard`).
+//! Owns the realms, the run queue, timers, questions and statistics of one shard, and [`Mail`],
+//! what everybody on the shard may do. Deliberately not here: running actors (`run`), the order of
+//! a turn (`shard`).
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::VecDeque;
@@ -280,8 +280,8 @@ pub trait Mail {
         &mut self.core().stats
     }
 
-    /// Sends to an actor. To another shard it only fails if the way there is full; whether the actor
-    /// took it shows in counters and, for entities, in [`EntityClass::refused`].
+    /// Sends to an actor. To another shard it only fails if the way there is full; whether the
+    /// actor took it shows in counters and, for entities, in [`EntityClass::refused`].
     ///
     /// # Errors
     /// The message, if the mailbox is full or the actor gone.

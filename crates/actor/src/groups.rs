@@ -1,8 +1,8 @@
 //! Groups of actors, and publications to them.
 //!
-//! Owns membership (kept by each shard for its own actors) and publications under way: a large one is
-//! a job that is resumed every turn, so that it never holds up a shard. Deliberately not here: any
-//! promise of delivery. A member with a full mailbox misses a publication, and that is counted.
+//! Owns membership (kept by each shard for its own actors) and publications under way: a large one
+//! is a job that is resumed every turn, so that it never holds up a shard. Deliberately not here:
+//! any promise of delivery. A member with a full mailbox misses a publication, and that is counted.
 
 use std::rc::Rc;
 

@@ -1,12 +1,12 @@
-//! The actor runtime: shards, mailboxes, scheduling, supervision, timers, names, monitors, groups and
-//! statistics. It knows nothing of XMPP and owns no poll: a driver does, and runs each shard one turn
-//! at a time.
+//! The actor runtime: shards, mailboxes, scheduling, supervision, timers, names, monitors, groups
+//! and statistics. It knows nothing of XMPP and owns no poll: a driver does, and runs each shard
+//! one turn at a time.
 //!
 //! # What there is
 //!
 //! - An [`Actor`] is private state with a bounded mailbox. Its handlers are synchronous and short;
-//!   what takes long goes to a [`Pool`] ([`Context::blocking`], [`BlockingActor`]) and comes back as
-//!   a message, while the mailbox may be held ([`Context::hold`]).
+//!   what takes long goes to a [`Pool`] ([`Context::blocking`], [`BlockingActor`]) and comes back
+//!   as a message, while the mailbox may be held ([`Context::hold`]).
 //! - An [`Addr`] is plain data that names one actor for ever; a [`Name`] names an entity, which is
 //!   activated by its [`EntityClass`] when something is sent to it.
 //! - A question ([`Context::ask`]) has a deadline and room for its answer, which is a message too.
@@ -27,7 +27,8 @@
 //! ```
 //!
 //! The driver hands the shard a [`Waker`] that interrupts its poll. Between two turns that left
-//! nothing to do the shard counts as asleep, and the first thing that another thread sends wakes it.
+//! nothing to do the shard counts as asleep, and the first thing that another thread sends wakes
+//! it.
 //!
 //! ```
 //! use actor::{Actor, Context, Mail, Options, Waker, system};

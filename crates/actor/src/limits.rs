@@ -16,7 +16,8 @@ pub const ASKS_MAX: usize = 4_096;
 /// Timers of one actor. An actor that exceeds it ends with [`crate::Reason::Limit`].
 pub const TIMERS_MAX: usize = 4_096;
 
-/// Links, monitors and groups of one actor. An actor that exceeds it ends with [`crate::Reason::Limit`].
+/// Links, monitors and groups of one actor. An actor that exceeds it ends with
+/// [`crate::Reason::Limit`].
 pub const RELATIONS_MAX: usize = 65_536;
 
 /// Actors of one message type on one shard; one more is not started, and its address is dead.

@@ -1,7 +1,7 @@
 //! Mailboxes as lists in an arena that all actors of one message type share.
 //!
-//! Owns the nodes that messages and timers wait in. An idle mailbox is two empty list heads and owns
-//! no memory; a node that was freed last is reused first, while it is still in the cache.
+//! Owns the nodes that messages and timers wait in. An idle mailbox is two empty list heads and
+//! owns no memory; a node that was freed last is reused first, while it is still in the cache.
 //! Deliberately not here: bounds, and who runs when.
 
 use std::any::Any;

@@ -1,7 +1,7 @@
 //! Threads for work that blocks or takes long: store reads, key derivation.
 //!
-//! Owns the threads and their bounded queue, which refuses at once when it is full. Deliberately not
-//! here: how the result gets back (see [`crate::Context::blocking`]).
+//! Owns the threads and their bounded queue, which refuses at once when it is full. Deliberately
+//! not here: how the result gets back (see [`crate::Context::blocking`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};

@@ -1,8 +1,8 @@
 //! All actors of one shard that take the same type of message.
 //!
-//! Owns their slots, their mailboxes' arena, their names and their way to other shards. One realm per
-//! message type makes mailboxes typed without a box per message and without a mailbox object per
-//! actor. Deliberately not here: running them (see `run`).
+//! Owns their slots, their mailboxes' arena, their names and their way to other shards. One realm
+//! per message type makes mailboxes typed without a box per message and without a mailbox object
+//! per actor. Deliberately not here: running them (see `run`).
 
 use std::any::Any;
 use std::hash::Hasher;

@@ -1,8 +1,8 @@
 //! Running actors, and ending them.
 //!
 //! Owns what happens between taking an actor from the run queue and putting it back: activation,
-//! the budget, panics, and the order of events at an actor's end. Deliberately not here: which actor
-//! is next.
+//! the budget, panics, and the order of events at an actor's end. Deliberately not here: which
+//! actor is next.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -399,7 +399,7 @@ fn redeliver<M: Send + 'static>(
     }
 }
 
-// ---- What the core does by number ------------------------------------------------------------------
+// ---- What the core does by number -----------------------------------------------------------
 
 /// A timer's message becomes due.
 fn fire<M: Send + 'static>(core: &mut Core, id: u16, key: Key, node: u32) {

@@ -1,6 +1,7 @@
 //! How messages get into mailboxes: here, on other shards, and back if they do not fit.
 //!
-//! Owns every path of a message up to its mailbox, and what becomes of one that cannot be delivered.
+//! Owns every path of a message up to its mailbox, and what becomes of one that cannot be
+//! delivered.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

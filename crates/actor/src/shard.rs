@@ -220,8 +220,8 @@ impl Shard {
         }
     }
 
-    /// Ends every actor with [`Reason::Shutdown`], supervisors with their children first, hands over
-    /// what they sent to other shards, and closes the inbox: what comes later is dropped.
+    /// Ends every actor with [`Reason::Shutdown`], supervisors with their children first, hands
+    /// over what they sent to other shards, and closes the inbox: what comes later is dropped.
     pub fn shut_down(&mut self) {
         self.core.tick();
         let supervisors = type_name::<SupervisorMsg>();

@@ -1,8 +1,8 @@
 //! What a shard tells about itself while it runs.
 //!
 //! Owns the lists of the busiest actors, decaying rates and the report that other threads read.
-//! Counting happens in plain memory; every [`crate::limits::PUBLISH_INTERVAL`] the shard copies it to
-//! where others may look. Deliberately not here: any exporter.
+//! Counting happens in plain memory; every [`crate::limits::PUBLISH_INTERVAL`] the shard copies it
+//! to where others may look. Deliberately not here: any exporter.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

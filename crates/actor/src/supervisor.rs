@@ -1,9 +1,9 @@
 //! Supervision of services: children that are restarted when they end.
 //!
-//! Owns the three strategies, the bound on restarts and escalation, as an ordinary actor that monitors
-//! its children. Starting and ending a child happen at once, so that no message and no second failure
-//! comes between the steps of one restart. Deliberately not here: users and rooms; those are entities,
-//! loaded on demand, and their class is their supervisor.
+//! Owns the three strategies, the bound on restarts and escalation, as an ordinary actor that
+//! monitors its children. Starting and ending a child happen at once, so that no message and no
+//! second failure comes between the steps of one restart. Deliberately not here: users and rooms;
+//! those are entities, loaded on demand, and their class is their supervisor.
 
 use std::collections::VecDeque;
 use std::fmt;

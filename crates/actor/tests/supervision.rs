@@ -1,4 +1,5 @@
-//! Supervision trees: each strategy by hand, then a model of supervisors against the implementation.
+//! Supervision trees: each strategy by hand, then a model of supervisors against the
+//! implementation.
 
 mod common;
 
@@ -188,7 +189,7 @@ fn children_can_be_added_removed_and_listed() {
     assert!(sim.shard(HERE).whereis::<Do>("late").is_none());
 }
 
-// ---- The model -------------------------------------------------------------------------------------
+// ---- The model ------------------------------------------------------------------------------
 
 #[derive(Clone, Debug)]
 enum Op {

@@ -70,7 +70,7 @@ catalogue! {
         NetAccepted => "roost_net_accepted_total", "Connections admitted";
         NetRefusedAddress => "roost_net_refused_address_total", "Refused: too many of one address";
         NetRefusedLimit => "roost_net_refused_limit_total", "Refused: at the connection limit";
-        NetRefusedProxy => "roost_net_refused_proxy_total", "Refused: PROXY header bad or untrusted";
+        NetRefusedProxy => "roost_net_refused_proxy_total", "Refused: PROXY header not trusted";
         NetPaced => "roost_net_paced_total", "Connections that had to wait for their turn";
         NetOutOfDescriptors => "roost_net_out_of_descriptors_total", "Accepts without a descriptor";
         NetBytesIn => "roost_net_bytes_in_total", "Bytes read from sockets";
