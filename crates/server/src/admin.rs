@@ -2,13 +2,14 @@
 //! socket of a running server and from the command line on a stopped one. Calls block and are for
 //! threads of their own, never for a shard.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use actor::Handle;
 use serde::{Deserialize, Serialize};
 use stdx::time::{Clock, SystemClock, Timestamp};
-use store::Store;
+use store::{Append, Journal, RangeId, Record, Store};
 
 use crate::address;
 use crate::limits::ADMIN_DEADLINE;
@@ -199,6 +200,7 @@ pub struct Admin {
     pub(crate) network: Option<Arc<net::Shared>>,
     pub(crate) clock: SystemClock,
     pub(crate) started: Timestamp,
+    pub(crate) journal: Arc<dyn Journal>,
 }
 
 type Outcome = Result<Response, Response>;
@@ -392,7 +394,7 @@ impl Admin {
             }
             records.push(line.into_record().map_err(|e| error("bad_line", &e))?);
         }
-        self.store.bulk(records).map_err(unreadable)?;
+        self.append(records)?;
         Ok(Response::Made { accounts })
     }
 
@@ -419,12 +421,79 @@ impl Admin {
         let salt = &portable::SHARED_SALT;
         account.scram = crate::c2s::derive_keys(password, salt, self.options.scram_iterations);
         let made = part.count.min(part.users.saturating_sub(part.first));
-        self.store
-            .bulk(part.records(&account))
-            .map_err(unreadable)?;
+        self.append(part.records(&account))?;
         Ok(Response::Made { accounts: made })
     }
 }
+
+impl Admin {
+    /// Appends records of accounts that no actor holds, through the journal like everything else, a
+    /// batch at a time. An actor that appends to the same range meanwhile moves its position: the
+    /// batch is then refused and handed over again.
+    fn append(&self, records: impl IntoIterator<Item = Record>) -> Result<(), Response> {
+        let mut records = records.into_iter().peekable();
+        while records.peek().is_some() {
+            let mut ranges: BTreeMap<RangeId, Vec<Record>> = BTreeMap::new();
+            for record in records.by_ref().take(BATCH) {
+                ranges
+                    .entry(self.place.range(record.user()))
+                    .or_default()
+                    .push(record);
+            }
+            let mut left: Vec<_> = ranges.into_iter().collect();
+            for _ in 0..ATTEMPTS {
+                left = self.append_batch(left)?;
+                if left.is_empty() {
+                    break;
+                }
+            }
+            if !left.is_empty() {
+                return Err(error(
+                    "busy",
+                    "the server is too busy to take these accounts; try again",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends one batch and returns what was fenced.
+    fn append_batch(
+        &self,
+        batch: Vec<(RangeId, Vec<Record>)>,
+    ) -> Result<Vec<(RangeId, Vec<Record>)>, Response> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let appends = batch.iter().map(|(range, records)| Append {
+            range: *range,
+            expected: self.journal.position(*range),
+            records: records.clone(),
+        });
+        let done = Box::new(move |outcomes| drop(sender.try_send(outcomes)));
+        if self.journal.append(appends.collect(), done).is_err() {
+            return Ok(batch);
+        }
+        let outcomes: Vec<store::Outcome> = receiver
+            .recv()
+            .map_err(|_| error("store_unavailable", "the journal has stopped; see the log"))?;
+        let mut fenced = Vec::new();
+        for (part, outcome) in batch.into_iter().zip(outcomes) {
+            match outcome {
+                store::Outcome::Committed(_) => {}
+                store::Outcome::Fenced(_) => fenced.push(part),
+                store::Outcome::Failed(why) => {
+                    return Err(error("store_unavailable", &format!("{why:?}")));
+                }
+            }
+        }
+        Ok(fenced)
+    }
+}
+
+/// Records that an import or a provisioning hands to the journal at a time.
+const BATCH: usize = 4_096;
+
+/// Times that a batch is handed over before the administrator is told to try later.
+const ATTEMPTS: usize = 100;
 
 fn error(code: &str, message: &str) -> Response {
     Response::Error {

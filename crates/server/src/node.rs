@@ -118,6 +118,7 @@ impl Node {
             network: Some(network.shared()),
             clock,
             started: clock.wall(),
+            journal: Arc::clone(&journal),
         };
         let (addresses, shared) = (network.addresses().to_vec(), network.shared());
         let mut threads = Vec::new();
