@@ -62,8 +62,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: Place,
     },
-    /// Make many accounts for load tests: u0, u1, … with ring contacts in both directions, and one
-    /// salt for all, so that a load client derives one key.
+    /// Make many accounts for load tests: u0, u1, … with ring contacts in both directions, and
+    /// one salt for all, so that a load client derives one key.
     Provision {
         /// Their domain.
         #[arg(long)]

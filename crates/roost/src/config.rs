@@ -1,6 +1,6 @@
 //! The configuration file: finding it, reading it strictly, and explaining what is wrong with it in
-//! terms of the file. Owns checks that involve several keys; single values are `value`, the keys are
-//! `table`, their documentation is `document`.
+//! terms of the file. Owns checks that involve several keys; single values are `value`, the keys
+//! are `table`, their documentation is `document`.
 
 mod document;
 mod nearest;
@@ -106,8 +106,8 @@ pub(crate) struct Source {
 
 impl Source {
     /// Reads the configuration: the file of `--config`, else roost.toml in the folder of `--data`.
-    /// With neither: ./roost.toml, else the defaults if ./roost-data exists, else the system's file,
-    /// else the defaults. `--data` overrides what the file says.
+    /// With neither: ./roost.toml, else the defaults if ./roost-data exists, else the system's
+    /// file, else the defaults. `--data` overrides what the file says.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -306,8 +306,8 @@ impl Config {
         }
     }
 
-    /// The keys whose values differ in `new`, as lines for the log: those that a running server takes
-    /// over, and those that take a restart.
+    /// The keys whose values differ in `new`, as lines for the log: those that a running server
+    /// takes over, and those that take a restart.
     pub(crate) fn changes(&self, new: &Config) -> (Vec<String>, Vec<String>) {
         let (mut live, mut later) = (Vec::new(), Vec::new());
         for (old, new) in self.resolved.iter().zip(&new.resolved) {

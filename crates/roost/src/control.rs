@@ -1,6 +1,6 @@
 //! The control socket: how commands talk to a running server. A Unix socket in the data folder, one
-//! JSON request a line, one JSON response a line. Owns the wire format and its bounds; what requests
-//! mean is the server's.
+//! JSON request a line, one JSON response a line. Owns the wire format and its bounds; what
+//! requests mean is the server's.
 
 mod client;
 mod line;
@@ -26,8 +26,8 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 8 * 1_024 * 1_024;
 /// asks for a smaller page.
 pub(crate) const RESPONSE_BYTES_MAX: usize = 32 * 1_024 * 1_024;
 
-/// Connections at a time; one more is answered `busy` and closed. Each has a thread, and at most one
-/// request in memory.
+/// Connections at a time; one more is answered `busy` and closed. Each has a thread, and at most
+/// one request in memory.
 const CLIENTS_MAX: usize = 16;
 
 /// From one response, or the start, to the first byte of the next request.

@@ -1,5 +1,5 @@
-//! The way to a server's data, whether it runs or not: through its control socket, or by a node of our
-//! own without listeners. Owns the decision, and turns refusals into exit codes.
+//! The way to a server's data, whether it runs or not: through its control socket, or by a node of
+//! our own without listeners. Owns the decision, and turns refusals into exit codes.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Exit codes and the failures behind them. Owns the numbers, which are those of sysexits.h where it
-//! has one; scripts and supervisors rely on them.
+//! Exit codes and the failures behind them. Owns the numbers, which are those of sysexits.h where
+//! it has one; scripts and supervisors rely on them.
 
 use std::fmt;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! The one place that speaks to the server and its store: options from the configuration, the start
-//! of a node with or without listeners, and errors in the operator's terms. Owns that translation and
-//! nothing else.
+//! of a node with or without listeners, and errors in the operator's terms. Owns that translation
+//! and nothing else.
 
 use std::fmt::Display;
 use std::net::{SocketAddr, TcpListener};
@@ -40,8 +40,8 @@ pub(crate) fn prepare_domain(text: &str) -> Option<String> {
         .map(|domain| domain.to_string())
 }
 
-/// A domain as it is written in certificates and in TLS handshakes: in ASCII, without the brackets of
-/// an IPv6 address.
+/// A domain as it is written in certificates and in TLS handshakes: in ASCII, without the brackets
+/// of an IPv6 address.
 pub(crate) fn ascii_domain(domain: &str) -> String {
     let bare = domain.trim_start_matches('[').trim_end_matches(']');
     // What has no ASCII form matches no certificate, in the form it has as little as in any other.
@@ -182,8 +182,8 @@ fn open_failure(error: &OpenError, config: &Config) -> Failure {
     match error {
         // Whoever has the lock does not answer on the control socket.
         OpenError::Locked { .. } => Failure::TryAgain(format!(
-            "{error}: another server or command is starting or stopping there, or runs with another \
-             --data"
+            "{error}: another server or command is starting or stopping there, or runs with \
+             another --data"
         )),
         OpenError::Corrupt(_) => Failure::Data(format!(
             "{data}: {error}; restore a backup into an empty folder with roost restore"

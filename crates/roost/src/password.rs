@@ -1,5 +1,5 @@
-//! Asking for a password: from an argument, a file or the terminal. Owns the bounds of what is read;
-//! what a password may consist of is the server's to say.
+//! Asking for a password: from an argument, a file or the terminal. Owns the bounds of what is
+//! read; what a password may consist of is the server's to say.
 
 use std::fs::File;
 use std::io::{self, Read};

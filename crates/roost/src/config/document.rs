@@ -8,9 +8,9 @@ use super::table::{Key, SECTIONS};
 /// The default file: every key with its meaning, bound and default, commented out.
 pub(crate) fn default_file() -> String {
     let mut out = String::from(
-        "# Configuration of Roost. Every key is shown with its default; remove the # before a key to\n\
-         # change it. Keys marked (reload) are applied by SIGHUP, the others take a restart. Unknown\n\
-         # keys are refused. Check a file with: roost check-config FILE\n",
+        "# Configuration of Roost. Every key is shown with its default; remove the # before a key\n\
+         # to change it. Keys marked (reload) are applied by SIGHUP, the others take a restart.\n\
+         # Unknown keys are refused. Check a file with: roost check-config FILE\n",
     );
     for section in SECTIONS {
         out.push('\n');
@@ -43,9 +43,10 @@ pub(crate) fn markdown() -> String {
          One TOML file; every key has a default, so an empty file (or none) is a working server.\n\
          `roost config` prints the commented default file, `roost check-config FILE` checks one.\n\
          Unknown keys are refused by name, with the nearest known one.\n\n\
-         A command finds its configuration in this order: the file of `--config`; `roost.toml` in the\n\
-         folder of `--data`; without both, `./roost.toml`; the defaults if there is a `./roost-data`;\n\
-         `/etc/roost/roost.toml`; the defaults. `--data` overrides the key `data`.\n\n\
+         A command finds its configuration in this order: the file of `--config`; `roost.toml`\n\
+         in the folder of `--data`; without both, `./roost.toml`; the defaults if there is a\n\
+         `./roost-data`; `/etc/roost/roost.toml`; the defaults. `--data` overrides the key\n\
+         `data`.\n\n\
          Keys marked *reload* are applied by SIGHUP (`systemctl reload roost`); the others take a\n\
          restart. What happens at each limit is in [limits.md](limits.md).\n",
     );

@@ -132,8 +132,8 @@ fn find(section: &str, name: &str) -> Option<&'static Key> {
     section.keys.iter().find(|key| key.name == name)
 }
 
-/// The default of a key, read like a value of the file. `None` only if the table contradicts itself,
-/// which the test of the defaults finds.
+/// The default of a key, read like a value of the file. `None` only if the table contradicts
+/// itself, which the test of the defaults finds.
 fn default_of(key: &Key) -> Option<super::value::Plain> {
     let value = DeValue::parse(key.default).ok()?;
     key.bound.read(value.get_ref()).ok()
@@ -167,8 +167,8 @@ fn unknown_section(name: &str) -> String {
     }
 }
 
-/// Says what the key may have been meant to be: the same name elsewhere, or a similar one here, or a
-/// similar one elsewhere.
+/// Says what the key may have been meant to be: the same name elsewhere, or a similar one here, or
+/// a similar one elsewhere.
 fn unknown_key(section: &str, name: &str) -> String {
     let full = shown(&full_name(section, name));
     let holder = SECTIONS

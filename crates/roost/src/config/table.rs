@@ -50,7 +50,7 @@ macro_rules! settings {
         $section:literal $field:ident: $Section:ident {
             $(
                 $(#[doc = $text:literal])+
-                $key:ident: $type:ty = $default:literal, $bound:expr $(, $live:ident)?;
+                $key:ident: $type:ty = $default:expr, $bound:expr $(, $live:ident)?;
             )+
         }
     )+) => {
@@ -154,6 +154,10 @@ pub(crate) const MECHANISMS: &[&str] = &[
     "PLAIN",
 ];
 
+/// All of them, as TOML.
+const MECHANISMS_DEFAULT: &str = "[\"SCRAM-SHA-256-PLUS\", \"SCRAM-SHA-256\", \
+                                  \"SCRAM-SHA-1-PLUS\", \"SCRAM-SHA-1\", \"PLAIN\"]";
+
 const fn integer(min: u64, max: u64, unit: &'static str) -> Bound {
     Bound::Integer { min, max, unit }
 }
@@ -193,7 +197,8 @@ settings! {
     }
 
     /// Certificates. Without any, a self-signed one is made at the first start and kept in the data
-    /// folder; clients warn about it. All are read again at SIGHUP; broken ones leave the old in use.
+    /// folder; clients warn about it. All are read again at SIGHUP; broken ones leave the old in
+    /// use.
     "tls" tls: Tls {
         /// PEM file with the certificate chain for every domain that has none in `folder`.
         certificate: Option<PathBuf> = r#""""#, Bound::Path { optional: true }, live;
@@ -212,13 +217,11 @@ settings! {
     "auth" auth: Auth {
         /// SASL mechanisms that are offered. Those with -PLUS are offered under TLS 1.3 only (they
         /// need its channel binding), PLAIN under TLS only (see the next key).
-        mechanisms: Vec<String> =
-            r#"["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256", "SCRAM-SHA-1-PLUS", "SCRAM-SHA-1", "PLAIN"]"#,
-            list(1, &Bound::Choice(MECHANISMS));
+        mechanisms: Vec<String> = MECHANISMS_DEFAULT, list(1, &Bound::Choice(MECHANISMS));
         /// Whether PLAIN is offered without TLS too. It shows passwords to everyone on the way.
         plain_without_tls: bool = "false", Bound::Switch;
-        /// Iterations of SCRAM keys of new passwords. More cost an attacker more, and every login of
-        /// a client too. Existing accounts keep theirs until their next password.
+        /// Iterations of SCRAM keys of new passwords. More cost an attacker more, and every login
+        /// of a client too. Existing accounts keep theirs until their next password.
         scram_iterations: u32 = "10_000", integer(4_096, 10_000_000, "iterations");
     }
 
@@ -243,8 +246,8 @@ settings! {
 
     /// The message archive (XEP-0313).
     "archive" archive: Archive {
-        /// Whether messages are archived. This version has no archive yet: true is accepted, said to
-        /// be without effect at the start, and changes nothing.
+        /// Whether messages are archived. This version has no archive yet: true is accepted, said
+        /// to be without effect at the start, and changes nothing.
         enabled: bool = "false", Bound::Switch;
     }
 
@@ -263,8 +266,8 @@ settings! {
         /// Largest stanza; a larger one ends the stream with policy-violation. RFC 6120 section
         /// 13.12 asks for at least 10,000.
         stanza_bytes_max: u32 = "262_144", integer(10_000, 16 * MIB, "bytes");
-        /// Output waiting for one client; a client that reaches it is disconnected. It is also what a
-        /// client that never reads can cost in memory.
+        /// Output waiting for one client; a client that reaches it is disconnected. It is also what
+        /// a client that never reads can cost in memory.
         backlog_bytes_max: u64 = "2_097_152", integer(64 * KIB, GIB, "bytes");
         /// Stanzas of one client that are taken in but not yet accepted; then its reads pause.
         window_max: u16 = "64", integer(1, 10_000, "stanzas");
@@ -295,7 +298,8 @@ settings! {
     "server" server: Server {
         /// Threads that carry connections and users; 0: one for each processor.
         shards: u16 = "0", integer(0, 1_024, "threads");
-        /// Whether a connection moves to the thread of its user after the login. Off only for tests.
+        /// Whether a connection moves to the thread of its user after the login. Off only for
+        /// tests.
         hand_over: bool = "true", Bound::Switch;
         /// Time to close all streams in order after SIGTERM; what is left then is cut off.
         drain_timeout: Duration = r#""10s""#, time(Duration::ZERO, HOUR), live;

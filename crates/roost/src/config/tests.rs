@@ -328,3 +328,12 @@ fn the_markdown_page_names_every_key() {
         }
     }
 }
+
+#[test]
+fn the_page_of_the_documentation_is_the_printed_one() {
+    let page = include_str!("../../../../docs/configuration.md");
+    assert!(
+        markdown() == page,
+        "write it again: roost config --markdown > docs/configuration.md"
+    );
+}

@@ -283,7 +283,9 @@ impl<T: FromPlain> FromPlain for Vec<T> {
 
 /// Defines an enumeration whose values are words of the configuration file.
 macro_rules! choice {
-    ($(#[doc = $doc:literal])+ $Name:ident { $($(#[doc = $text:literal])+ $Variant:ident = $word:literal,)+ }) => {
+    ($(#[doc = $doc:literal])+ $Name:ident {
+        $($(#[doc = $text:literal])+ $Variant:ident = $word:literal,)+
+    }) => {
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum $Name {

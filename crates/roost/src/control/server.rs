@@ -105,8 +105,8 @@ impl Server {
         self.shared.clients.load(Ordering::Acquire)
     }
 
-    /// Stops to listen and removes the socket. Requests under way run on; their clients get no answer
-    /// if the process ends first.
+    /// Stops to listen and removes the socket. Requests under way run on; their clients get no
+    /// answer if the process ends first.
     pub(crate) fn stop(&mut self) {
         self.shared.is_stopping.store(true, Ordering::Release);
         // Wakes the thread out of accept; it can only fail if the socket is closed already.

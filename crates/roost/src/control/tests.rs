@@ -1,5 +1,5 @@
-//! The control socket against clients that behave badly: it answers what can be answered, keeps every
-//! bound, and goes on serving the others.
+//! The control socket against clients that behave badly: it answers what can be answered, keeps
+//! every bound, and goes on serving the others.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
