@@ -108,7 +108,10 @@ impl StanzaError {
     pub fn new(condition: Condition) -> Self {
         StanzaError {
             condition,
-            text: None, app: None, kind: None }
+            text: None,
+            app: None,
+            kind: None,
+        }
     }
 
     /// Adds a sentence for people.
@@ -135,7 +138,9 @@ impl StanzaError {
     /// Writes the `<error/>` element.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out);
-        writer.open("error").attr("type", self.kind.unwrap_or(self.condition.kind()));
+        writer
+            .open("error")
+            .attr("type", self.kind.unwrap_or(self.condition.kind()));
         writer
             .open(self.condition.as_str())
             .attr("xmlns", ns::STANZA_ERRORS)

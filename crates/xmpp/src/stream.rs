@@ -308,11 +308,13 @@ impl C2s {
         }
         match (frame.name(), frame.ns()) {
             ("starttls", ns::TLS) => self.handle_starttls(out, effects),
-            ("auth", ns::SASL) if negotiation.user.is_none() => self.handle_auth(frame, nonce, out, effects),
+            ("auth", ns::SASL) if negotiation.user.is_none() => {
+                self.handle_auth(frame, nonce, out, effects);
+            }
             ("response", ns::SASL) => self.handle_response(frame, out, effects),
             ("abort", ns::SASL) => self.fail(Failure::Aborted, out, effects),
             ("iq", ns::CLIENT) if negotiation.user.is_some() => {
-                self.handle_bind(frame, out, effects)
+                self.handle_bind(frame, out, effects);
             }
             ("iq", ns::CLIENT) if self.config.registration => {
                 self.handle_registration(frame, out, effects);
@@ -565,10 +567,10 @@ impl C2s {
             .open(failure.as_str())
             .close()
             .close();
-        if let Some(user) = negotiation.claimed.take() {
-            if failure == Failure::NotAuthorized {
-                effects.push(Effect::LoginEnded { user, ok: false });
-            }
+        if let Some(user) = negotiation.claimed.take()
+            && failure == Failure::NotAuthorized
+        {
+            effects.push(Effect::LoginEnded { user, ok: false });
         }
         if negotiation.attempts >= AUTH_ATTEMPTS_MAX {
             let text = Some("Too many failed logins.");

@@ -67,7 +67,7 @@ impl Peer {
                             );
                         }
                         Some(Event::Close) => {
-                            self.machine.handle_close(&mut out, &mut self.effects)
+                            self.machine.handle_close(&mut out, &mut self.effects);
                         }
                         None => {}
                     }
