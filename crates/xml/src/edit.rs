@@ -132,11 +132,24 @@ impl<'a> Edit<'a> {
         }
     }
 
+    /// Declares the prefixes that the element has from the stream's root, which it leaves.
+    fn write_roots(&self, out: &mut Vec<u8>) {
+        let FrameRef { index, roots, .. } = self.frame;
+        for (at, (prefix, ns)) in roots.iter().enumerate() {
+            if index.root_prefixes & (1 << at) != 0 {
+                // As it was written there: a value has no quotes of its own kind and no references.
+                let quote = if ns.contains('\'') { '"' } else { '\'' };
+                out.extend_from_slice(format!(" xmlns:{prefix}={quote}{ns}{quote}").as_bytes());
+            }
+        }
+    }
+
     /// Appends the changed element to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let FrameRef { bytes, index, .. } = self.frame;
         out.reserve(bytes.len() + 64 + self.appended.len());
         self.write_head(out, |_, _, _| {});
+        self.write_roots(out);
         let rest = index.attrs_end as usize;
         if self.removed.is_empty() && self.appended.is_empty() {
             return out.extend_from_slice(&bytes[rest..]);
@@ -177,26 +190,12 @@ impl<'a> Edit<'a> {
             || !self.appended.is_empty()
             || self.frame.index.root_prefixes != 0
         {
-            let this = if self.frame.index.root_prefixes != 0 {
-                self.declare_roots()
-            } else {
-                self
-            };
-            this.write(&mut bytes);
+            self.write(&mut bytes);
             // Invariant: splices of well-formed parts; callers append well-formed content.
             return Frame::parse(bytes).expect("a spliced element parses");
         }
         let index = self.write_indexed(&mut bytes);
         Frame::from_parts(bytes, index)
-    }
-
-    fn declare_roots(mut self) -> Self {
-        for (at, (prefix, ns)) in self.frame.roots.iter().enumerate() {
-            if self.frame.index.root_prefixes & (1 << at) != 0 {
-                self = self.set_attr(&format!("xmlns:{prefix}"), ns);
-            }
-        }
-        self
     }
 
     /// Writes a change of attributes only and carries the index over instead of parsing again.

@@ -10,7 +10,7 @@ use crate::edit::Edit;
 use crate::error::Error;
 use crate::escape::unescape;
 use crate::limits::Limits;
-use crate::parse::{Index, Ns, Parser, RootDecl, Scratch, Span, Stop, ns_bytes};
+use crate::parse::{Index, Parser, RootDecl, Scratch, Span, Stop, ns_bytes};
 
 /// An element in a read buffer.
 #[derive(Clone, Copy)]
@@ -35,11 +35,16 @@ pub struct Child<'a> {
     bytes: &'a [u8],
     name: &'a [u8],
     ns: &'a [u8],
-    /// Whether the namespace comes from outside the child's own bytes.
-    inherits: bool,
+    parent: FrameRef<'a>,
 }
 
 impl std::fmt::Debug for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+impl std::fmt::Debug for FrameRef<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&String::from_utf8_lossy(self.as_bytes()))
     }
@@ -98,19 +103,12 @@ impl<'a> FrameRef<'a> {
 
     /// Direct children in order.
     pub fn children(&self) -> impl Iterator<Item = Child<'a>> + use<'a> {
-        let FrameRef {
-            bytes,
-            index,
-            roots,
-        } = *self;
-        index.children.iter().map(move |child| Child {
-            bytes: child.span.of(bytes),
-            name: child.name.of(bytes),
-            ns: ns_bytes(child.ns, bytes, roots),
-            inherits: match child.ns {
-                Ns::Here(span) => span.start < child.span.start,
-                _ => true,
-            },
+        let parent = *self;
+        parent.index.children.iter().map(move |child| Child {
+            bytes: child.span.of(parent.bytes),
+            name: child.name.of(parent.bytes),
+            ns: ns_bytes(child.ns, parent.bytes, parent.roots),
+            parent,
         })
     }
 
@@ -135,16 +133,7 @@ impl<'a> FrameRef<'a> {
         if self.index.root_prefixes == 0 {
             return Frame::from_parts(self.bytes, self.index.clone());
         }
-        let mut edit = self.edit();
-        for (at, (prefix, ns)) in self.roots.iter().enumerate() {
-            if self.index.root_prefixes & (1 << at) != 0 {
-                edit = edit.set_attr(&format!("xmlns:{prefix}"), ns);
-            }
-        }
-        let mut bytes = Vec::new();
-        edit.write(&mut bytes);
-        // Invariant: the element was accepted and every prefix it uses is declared now.
-        Frame::parse(bytes).expect("an accepted element parses again")
+        self.edit().finish()
     }
 
     /// Starts a change of attributes or children.
@@ -275,23 +264,41 @@ impl<'a> Child<'a> {
         self.bytes
     }
 
-    /// The child as a document of its own, its namespace declared.
+    /// The child as a document of its own: what it takes from outside is declared in it.
     pub fn to_xml(&self) -> String {
         let text = utf8(self.bytes);
-        if !self.inherits {
-            return text.to_owned();
-        }
-        let name_end = 1 + text[1..]
-            .find(|c: char| c.is_ascii_whitespace() || c == '/' || c == '>')
-            .unwrap_or(text.len() - 1);
-        let prefix = text[1..name_end].split_once(':').map(|(prefix, _)| prefix);
-        let mut value = Vec::new();
-        crate::escape::attr(&mut value, self.ns());
-        let decl = match prefix {
-            Some(prefix) => format!(" xmlns:{prefix}='{}'", utf8(&value)),
-            None => format!(" xmlns='{}'", utf8(&value)),
+        let is_end = |c: char| c.is_ascii_whitespace() || c == '/' || c == '>';
+        // Invariant: the child was parsed, so its start tag ends.
+        let name_end = text.find(is_end).expect("a start tag ends");
+        let mut out = String::with_capacity(text.len() + 64);
+        out.push_str(&text[..name_end]);
+        let declared: Vec<&str> = attribute_names(text).collect();
+        let mut declare = |name: &str, value: &str| {
+            let quote = if value.contains('\'') { '"' } else { '\'' };
+            if !declared.contains(&name) {
+                out.extend([" ", name, "="]);
+                out.push(quote);
+                out.push_str(value);
+                out.push(quote);
+            }
         };
-        format!("{}{decl}{}", &text[..name_end], &text[name_end..])
+        let default = self.parent.attr_raw("xmlns").unwrap_or(crate::NS_CONTENT);
+        declare("xmlns", default);
+        // A prefix that does not stand in the child's text cannot be used there.
+        let is_used = |prefix: &str| text.contains(&format!("{prefix}:"));
+        for (name, value) in self.parent.attrs() {
+            if name.strip_prefix("xmlns:").is_some_and(is_used) {
+                declare(name, value);
+            }
+        }
+        for (prefix, value) in self.parent.roots {
+            let name = format!("xmlns:{prefix}");
+            if is_used(prefix) && self.parent.attr_raw(&name).is_none() {
+                declare(&name, value);
+            }
+        }
+        out.push_str(&text[name_end..]);
+        out
     }
 
     /// The text inside, if there are no elements inside.
@@ -325,27 +332,54 @@ impl<'a> Child<'a> {
 /// Text between a start tag and its end tag, references and CDATA resolved; `None` if an element
 /// stands there.
 fn inner_text(element: &[u8]) -> Option<Cow<'_, str>> {
+    const CDATA: &str = "<![CDATA[";
     let Some(start) = start_tag_end(element) else {
         return Some(Cow::Borrowed(""));
     };
     let end = memmem::rfind(element, b"</")?;
     let raw = utf8(element.get(start..end)?);
-    if raw.contains("<![CDATA[") {
-        let mut out = String::new();
-        let mut rest = raw;
-        while let Some((before, after)) = rest.split_once("<![CDATA[") {
-            let (inside, after) = after.split_once("]]>")?;
-            out.push_str(&unescape(before, false).unwrap_or_else(|| before.to_owned()));
-            out.push_str(inside);
-            rest = after;
+    if !raw.contains('<') {
+        return Some(unescape(raw, false).map_or(Cow::Borrowed(raw), Cow::Owned));
+    }
+    let mut out = String::new();
+    let mut rest = raw;
+    while let Some(at) = rest.find('<') {
+        let (before, tag) = rest.split_at(at);
+        let (inside, after) = tag.strip_prefix(CDATA)?.split_once("]]>")?;
+        push_text(&mut out, before);
+        // Only line ends are normalised in it: there are no references.
+        for (at, line) in inside.split('&').enumerate() {
+            out.push_str(if at == 0 { "" } else { "&" });
+            push_text(&mut out, line);
         }
-        out.push_str(&unescape(rest, false).unwrap_or_else(|| rest.to_owned()));
-        return (!rest.contains('<')).then_some(Cow::Owned(out));
+        rest = after;
     }
-    if raw.contains('<') {
-        return None;
+    push_text(&mut out, rest);
+    Some(Cow::Owned(out))
+}
+
+fn push_text(out: &mut String, raw: &str) {
+    match unescape(raw, false) {
+        Some(text) => out.push_str(&text),
+        None => out.push_str(raw),
     }
-    Some(unescape(raw, false).map_or(Cow::Borrowed(raw), Cow::Owned))
+}
+
+/// The names of the attributes of an element's start tag, as written.
+fn attribute_names(element: &str) -> impl Iterator<Item = &str> {
+    let name_end = element.find(|c: char| c.is_ascii_whitespace() || c == '/' || c == '>');
+    let mut rest = &element[name_end.unwrap_or(element.len())..];
+    std::iter::from_fn(move || {
+        let tag = rest.trim_ascii_start();
+        let (name, value) = match tag.as_bytes().first() {
+            None | Some(b'/' | b'>') => return None,
+            Some(_) => tag.split_once('=')?,
+        };
+        let value = value.trim_ascii_start();
+        let quote = value.chars().next()?;
+        rest = value[1..].split_once(quote)?.1;
+        Some(name.trim_ascii_end())
+    })
 }
 
 /// The offset behind a start tag; `None` for an empty-element tag.

@@ -5,8 +5,9 @@
 //! # Documented limits
 //!
 //! Beyond [`Limits`], and the constructs that RFC 6120 section 11.1 forbids, it refuses what XML
-//! would allow in two places: a namespace name may not contain a reference, and a reference has at
-//! most twelve characters.
+//! would allow in four places: a namespace name may not contain a reference, a tab or a line end; a
+//! reference has at most twelve characters; a stream's root has an end tag of its own; a stream's
+//! root declares at most 64 prefixes.
 
 mod edit;
 mod error;

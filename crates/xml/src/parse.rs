@@ -402,10 +402,10 @@ impl<'p> Parser<'p> {
     }
 
     fn close_child(&mut self) {
-        if self.scratch.open.len() == 1 {
-            if let Some(child) = self.scratch.index.children.last_mut() {
-                child.span.end = self.at as u32;
-            }
+        if self.scratch.open.len() == 1
+            && let Some(child) = self.scratch.index.children.last_mut()
+        {
+            child.span.end = self.at as u32;
         }
     }
 
@@ -496,9 +496,12 @@ impl<'p> Parser<'p> {
         if uri == NS_XML.as_bytes() || uri == NS_XMLNS.as_bytes() {
             return bad("a reserved namespace is declared");
         }
-        if uri.contains(&b'&') {
+        if uri
+            .iter()
+            .any(|byte| matches!(byte, b'&' | b'\t' | b'\n' | b'\r'))
+        {
             // A documented limit: names are compared as they are written.
-            return Err(Error::Restricted("a reference in a namespace name").into());
+            return Err(Error::Restricted("a reference or line end in a namespace name").into());
         }
         Ok(())
     }

@@ -178,6 +178,54 @@ fn a_prefix_of_the_stream_travels_with_the_stanza() {
 }
 
 #[test]
+fn quotes_in_a_namespace_of_the_stream_survive_the_travel() {
+    for ns in ["'a\"b'", "\"a'b\""] {
+        let stream = format!("<s xmlns='jabber:client' xmlns:e={ns}><m><e:x/></m>");
+        let (out, error) = frame_in_pieces(stream.as_bytes(), usize::MAX, &Limits::default());
+        assert_eq!(
+            (out[1].as_str(), error),
+            (&*format!("<m xmlns:e={ns}><e:x/></m>"), None)
+        );
+    }
+}
+
+#[test]
+fn a_child_alone_means_what_it_meant_inside() {
+    for (frame, alone) in [
+        (
+            "<iq xmlns:p='urn:p' xmlns:q='urn:q'><x xmlns='urn:x'><p:y/></x></iq>",
+            "<x xmlns:p='urn:p' xmlns='urn:x'><p:y/></x>",
+        ),
+        (
+            "<iq xmlns='urn:d'><p:x xmlns:p='urn:p'><y/></p:x></iq>",
+            "<p:x xmlns='urn:d' xmlns:p='urn:p'><y/></p:x>",
+        ),
+        (
+            "<iq xmlns:p='urn:p'><x p:a='>' xmlns:p='urn:o'/></iq>",
+            "<x xmlns='jabber:client' p:a='>' xmlns:p='urn:o'/>",
+        ),
+    ] {
+        let frame = Frame::parse(frame).unwrap();
+        assert_eq!(frame.children().next().unwrap().to_xml(), alone);
+    }
+}
+
+#[test]
+fn text_with_elements_in_it_is_no_text() {
+    for (xml, text) in [
+        (
+            "<m>a<![CDATA[<b/>&amp;\r\n]]>&lt;</m>",
+            Some("a<b/>&amp;\n<"),
+        ),
+        ("<m><b/><![CDATA[x]]></m>", None),
+        ("<m><![CDATA[x]]><b/></m>", None),
+        ("<m/>", Some("")),
+    ] {
+        assert_eq!(Frame::parse(xml).unwrap().text().as_deref(), text, "{xml}");
+    }
+}
+
+#[test]
 fn frames_tell_their_attributes_and_children() {
     let frame =
         Frame::parse("<m a='1&amp;2' xml:lang='de'><x xmlns='urn:x'>t</x><y/></m>").unwrap();
