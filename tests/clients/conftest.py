@@ -1,8 +1,9 @@
 """A Roost server of its own for each test module, driven from outside as an operator would.
 
-The binary is ROOST_BIN, or else target/debug/roost. Nothing here knows XMPP: the clients do.
+The binary is ROOST_BIN, or else debug/roost in the target folder. Nothing here knows XMPP: the clients do.
 """
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -20,9 +21,10 @@ class Server:
     """A running `roost serve` on loopback."""
 
     def __init__(self, folder: pathlib.Path):
-        self.binary = os.environ.get("ROOST_BIN", str(ROOT / "target" / "debug" / "roost"))
+        target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        self.binary = os.environ.get("ROOST_BIN", str(target / "debug" / "roost"))
         self.folder = folder
-        self.port, self.tls_port = free_port(), free_port()
+        self.port, self.tls_port = free_ports(2)
         self.config = folder / "roost.toml"
         self.config.write_text(
             'domain = "localhost"\n'
@@ -65,10 +67,13 @@ class Server:
         assert "panicked at" not in log, log
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_ports(count: int) -> list[int]:
+    """Ports that differ: none is given back before all are taken."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 @pytest.fixture(scope="module")
