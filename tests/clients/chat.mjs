@@ -8,6 +8,7 @@ import { client, xml } from "@xmpp/client";
 
 const [host, plainPort, tlsPort] = process.argv.slice(2);
 const DEADLINE_MS = 15_000;
+const TRIES_MAX = 5;
 const ROSTER = "jabber:iq:roster";
 
 // A client whose stanzas are kept until somebody waits for them.
@@ -26,7 +27,9 @@ class Person {
       },
     });
     this.xmpp.reconnect.stop();
-    this.xmpp.on("error", (error) => fail(error));
+    this.isStarting = false;
+    // While it starts, the error is also what `start` rejects with.
+    this.xmpp.on("error", (error) => this.isStarting || fail(error));
     this.xmpp.on("stanza", (stanza) => {
       const index = this.waiting.findIndex(({ test }) => test(stanza));
       if (index < 0) this.stanzas.push(stanza);
@@ -34,8 +37,25 @@ class Person {
     });
   }
 
+  // The client listens for the answer to its stream header only after its write has called back, so
+  // it misses one that comes at once and waits in vain on a stream that is open. It may try again.
+  async start() {
+    this.isStarting = true;
+    for (let tries = 1; ; tries += 1) {
+      try {
+        const address = await this.xmpp.start();
+        this.isStarting = false;
+        return address;
+      } catch (error) {
+        const hasMissedIt = error.name === "TimeoutError" && this.xmpp.status === "open";
+        if (!hasMissedIt || tries === TRIES_MAX) throw error;
+        await this.xmpp.stop();
+      }
+    }
+  }
+
   async logIn() {
-    const address = await this.xmpp.start();
+    const address = await this.start();
     await this.roster();
     await this.xmpp.send(xml("presence"));
     await this.next("own presence", (s) => s.is("presence") && s.attrs.from === address.toString());
