@@ -55,15 +55,17 @@ def main():
 
     def figure(name, value, unit, budget):
         over = value > BUDGETS[budget]
-        rows.append((name, f"{value:.3f} {unit} (budget {BUDGETS[budget]}{', MISSED' if over else ''})"))
+        mark = ", MISSED" if over else ""
+        rows.append((name, f"{value:.3f} {unit} (budget {BUDGETS[budget]}{mark})"))
         if over:
             missed.append(name)
 
     if server["memory"]:
         memory = server["memory"]
         figure("resident per user", memory["bytes_per_user"], "bytes", "bytes per user")
-        rows.append(("resident in all", f"{memory['rss_high'] / 1e6:.1f} MB at {memory['users_high']} "
-                     f"users, {memory['rss_low'] / 1e6:.1f} MB at {memory['users_low']}"))
+        high = f"{memory['rss_high'] / 1e6:.1f} MB at {memory['users_high']} users"
+        low = f"{memory['rss_low'] / 1e6:.1f} MB at {memory['users_low']}"
+        rows.append(("resident in all", f"{high}, {low}"))
         rows.append(("kernel per user", f"{memory['kernel_bytes_per_user']:.0f} bytes, both ends"))
     if everyone["cpu_us_per_login"]:
         figure("CPU per login", everyone["cpu_us_per_login"] / 1e3, "ms", "ms per login")
@@ -78,7 +80,8 @@ def main():
             rows.append((f"{name}: CPU per message", f"{cpu:.2f} us"))
         if there and there["cpu_us_per_message"]:
             other = there["cpu_us_per_message"]
-            rows.append((f"{name}: floor", f"{other:.2f} us ({there['messages_per_second']:.0f}/s)"))
+            rate = f"{there['messages_per_second']:.0f}/s"
+            rows.append((f"{name}: floor", f"{other:.2f} us ({rate})"))
             if cpu and name == "ping-pong":
                 figure("ratio to the floor", cpu / other, "floors", "floors per message")
             elif cpu:

@@ -1,6 +1,7 @@
 """A Roost server of its own for each test module, driven from outside as an operator would.
 
-The binary is ROOST_BIN, or else debug/roost in the target folder. Nothing here knows XMPP: the clients do.
+The binary is ROOST_BIN, or else debug/roost in the target folder. Nothing here knows XMPP: the
+clients do.
 """
 
 import contextlib

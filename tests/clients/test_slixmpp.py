@@ -53,8 +53,8 @@ class Person(slixmpp.ClientXMPP):
         self.send_presence(pstatus="here I am")
 
     async def served_roster(self) -> dict:
-        """The roster as the server has it: the client's own copy is updated by pushes that may still
-        be under way, and gains an item for whoever a presence comes from."""
+        """The roster as the server has it: the client's own copy is updated by pushes that may
+        still be under way, and gains an item for whoever a presence comes from."""
         ask = self.make_iq_get()
         ask.enable("roster")
         return (await ask.send())["roster"]["items"]

@@ -1,9 +1,11 @@
-//! What the store costs: journal appends per second by group size, the read of a login, bulk loading, and the
-//! memory of an idle store. Run by `cargo bench -p store`; each figure is printed with its unit.
+//! What the store costs: journal appends per second by group size, the read of a login, bulk
+//! loading, and the memory of an idle store. Run by `cargo bench -p store`; each figure is printed
+//! with its unit.
 //!
 //! Not a statistics harness: every figure is dominated by the disk, so it is taken once over enough
 //! operations, on a folder below `ROOST_BENCH_DIR` (default: the build's temporary folder).
-#![allow(missing_docs, clippy::print_stdout, clippy::disallowed_methods)] // A benchmark measures time.
+// A benchmark measures time and prints it.
+#![allow(missing_docs, clippy::print_stdout, clippy::disallowed_methods)]
 
 use std::env;
 use std::fs::{self, File};
@@ -147,8 +149,8 @@ fn open(path: &Path, durability: Durability) -> Store {
     .unwrap()
 }
 
-/// Keeps one call of `group` appends under way, as one shard does: the next is handed over when the last
-/// is decided. Every append is one message to a random user.
+/// Keeps one call of `group` appends under way, as one shard does: the next is handed over when the
+/// last is decided. Every append is one message to a random user.
 struct Load<'a> {
     journal: &'a LocalJournal,
     slots: SlotKey,
@@ -247,7 +249,8 @@ fn bench_load_user(path: &Path, users: usize) {
     times.sort();
     let at = |part: f64| times[(reads as f64 * part) as usize].as_nanos() as f64 / 1e3;
     println!(
-        "load_user: {CONTACTS} contacts, one of {users} users: p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us",
+        "load_user: {CONTACTS} contacts, one of {users} users: p50 {:.1} us, p99 {:.1} us, \
+         p99.9 {:.1} us",
         at(0.5),
         at(0.99),
         at(0.999)
@@ -274,8 +277,8 @@ fn bench_bulk(path: &Path, users: usize) {
     let records = store.bulk(watched).unwrap();
     let took = start.elapsed().as_secs_f64();
     println!(
-        "bulk: {users} accounts with {CONTACTS} contacts in {took:.1} s: {:.0} accounts/s, {:.0} records/s, \
-         {:.0} MiB on disk, peak {:.1} MiB resident",
+        "bulk: {users} accounts with {CONTACTS} contacts in {took:.1} s: {:.0} accounts/s, \
+         {:.0} records/s, {:.0} MiB on disk, peak {:.1} MiB resident",
         users as f64 / took,
         records as f64 / took,
         mib(store.stats().disk_bytes),

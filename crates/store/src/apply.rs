@@ -1,5 +1,5 @@
-//! How a record changes state: one deterministic function. It reads no clock, no configuration and no
-//! randomness; the same records in the same order give the same bytes on every node.
+//! How a record changes state: one deterministic function. It reads no clock, no configuration and
+//! no randomness; the same records in the same order give the same bytes on every node.
 
 use std::ops::ControlFlow;
 
@@ -24,7 +24,8 @@ pub trait Txn {
     /// Deletes a key.
     fn delete(&mut self, space: Space, key: Vec<u8>);
 
-    /// Visits entries with `start <= key < end` in key order; an empty `end` means "to the last one".
+    /// Visits entries with `start <= key < end` in key order; an empty `end` means "to the last
+    /// one".
     ///
     /// # Errors
     /// Any [`StoreError`] of the engine.
@@ -40,8 +41,8 @@ pub trait Txn {
 /// Applies one record.
 ///
 /// # Errors
-/// A [`StoreError`] of a read, or [`StoreError::Record`] for a record that [`Record::check`] refuses. The
-/// caller takes back what the record changed until then.
+/// A [`StoreError`] of a read, or [`StoreError::Record`] for a record that [`Record::check`]
+/// refuses. The caller takes back what the record changed until then.
 pub fn apply(record: &Record, slots: &SlotKey, txn: &mut impl Txn) -> Result<(), StoreError> {
     record.check()?;
     let user = record.user();

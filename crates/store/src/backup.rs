@@ -1,5 +1,6 @@
-//! Backup and restore: one file with everything a store holds, taken from a snapshot while the store is in
-//! use. Owns the file format, which no engine knows of: a backup outlives a change of engine.
+//! Backup and restore: one file with everything a store holds, taken from a snapshot while the
+//! store is in use. Owns the file format, which no engine knows of: a backup outlives a change of
+//! engine.
 //!
 //! ```text
 //! "ROOSTBK1"
@@ -7,8 +8,8 @@
 //! entry:  space:u8  key length:u32  value length:u32  key  value
 //! end:    0:u32       checksum:u64  number of entries:u64
 //! ```
-//! Numbers are little-endian. The checksum (SipHash-1-3 with a fixed key) covers the number of the chunk and
-//! its bytes: it finds damage, missing and swapped chunks; it does not stop a forger.
+//! Numbers are little-endian. The checksum (SipHash-1-3 with a fixed key) covers the number of the
+//! chunk and its bytes: it finds damage, missing and swapped chunks; it does not stop a forger.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::Hasher;
@@ -193,13 +194,13 @@ fn split_entry(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
 }
 
 impl Store {
-    /// Writes everything, as it is at this moment, to the new file `dest`, while the store is in use. The
-    /// file appears under its name only when it is complete and durable. It holds password keys: its mode
-    /// is 0600.
+    /// Writes everything, as it is at this moment, to the new file `dest`, while the store is in
+    /// use. The file appears under its name only when it is complete and durable. It holds password
+    /// keys: its mode is 0600.
     ///
     /// # Errors
-    /// [`OpenError::NotEmpty`] if `dest` exists, [`OpenError::Full`], [`OpenError::Io`], or an error of
-    /// reading the store. An engine that has to be reopened meanwhile ends the backup.
+    /// [`OpenError::NotEmpty`] if `dest` exists, [`OpenError::Full`], [`OpenError::Io`], or an
+    /// error of reading the store. An engine that has to be reopened meanwhile ends the backup.
     pub fn backup(&self, dest: &Path) -> Result<Moved, OpenError> {
         if dest.exists() {
             return Err(OpenError::NotEmpty(dest.to_owned()));
@@ -257,12 +258,12 @@ impl Store {
     }
 }
 
-/// Makes a new store in the folder `dest` from the backup file `source`. A restore that is interrupted leaves
-/// a folder that says so when it is opened.
+/// Makes a new store in the folder `dest` from the backup file `source`. A restore that is
+/// interrupted leaves a folder that says so when it is opened.
 ///
 /// # Errors
-/// [`OpenError::NotEmpty`] if there is something in `dest`, [`OpenError::Corrupt`] if the backup is damaged,
-/// [`OpenError::NewerSchema`] if a newer version wrote it, and those of [`Store::open`].
+/// [`OpenError::NotEmpty`] if there is something in `dest`, [`OpenError::Corrupt`] if the backup is
+/// damaged, [`OpenError::NewerSchema`] if a newer version wrote it, and those of [`Store::open`].
 pub fn restore(source: &Path, dest: &Path, options: &Options) -> Result<Moved, OpenError> {
     if fs::read_dir(dest).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(OpenError::NotEmpty(dest.to_owned()));

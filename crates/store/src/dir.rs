@@ -1,5 +1,5 @@
-//! The folder of a store: who has it open and whether its making was finished. Owns the lock file and
-//! the marker; the engine's files below `db/` are the engine's.
+//! The folder of a store: who has it open and whether its making was finished. Owns the lock file
+//! and the marker; the engine's files below `db/` are the engine's.
 //!
 //! ```text
 //! lock     locked (flock) while open; holds the process id
@@ -33,8 +33,8 @@ pub(crate) enum Stage {
     Ready,
 }
 
-/// A folder that this process has locked. The lock is the operating system's: it ends with the process,
-/// however the process ends.
+/// A folder that this process has locked. The lock is the operating system's: it ends with the
+/// process, however the process ends.
 #[derive(Debug)]
 pub(crate) struct Dir {
     path: PathBuf,
@@ -42,8 +42,8 @@ pub(crate) struct Dir {
 }
 
 impl Drop for Dir {
-    /// Unlocks explicitly and not by closing: a child process that is just being started shares the open file
-    /// for a moment.
+    /// Unlocks explicitly and not by closing: a child process that is just being started shares the
+    /// open file for a moment.
     fn drop(&mut self) {
         let _ = self.lock.unlock();
     }

@@ -1,6 +1,6 @@
-//! What the store needs from a storage engine: ordered keys in five spaces, atomic batches, snapshots.
-//! Owns the trait and the batch; deliberately small, so that an engine can be replaced, wrapped or kept
-//! in memory. Keys and values have no meaning here.
+//! What the store needs from a storage engine: ordered keys in five spaces, atomic batches,
+//! snapshots. Owns the trait and the batch; deliberately small, so that an engine can be replaced,
+//! wrapped or kept in memory. Keys and values have no meaning here.
 
 pub(crate) mod faulty;
 pub(crate) mod fjall;
@@ -58,7 +58,8 @@ pub trait Reader: Send {
     /// Any [`StoreError`] of the engine.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Visits entries with `start <= key < end` in key order; an empty `end` means "to the last one".
+    /// Visits entries with `start <= key < end` in key order; an empty `end` means "to the last
+    /// one".
     ///
     /// # Errors
     /// Any [`StoreError`] of the engine; entries visited before it were good.
@@ -100,23 +101,24 @@ pub struct EngineStats {
 
 /// A storage engine. There is one writer at a time; readers are many.
 pub trait Engine: Reader + Sync {
-    /// A consistent view of everything committed so far. Held only as long as needed: an engine that must
-    /// be reopened ends it, and its reads fail with [`StoreError::Unavailable`] from then on.
+    /// A consistent view of everything committed so far. Held only as long as needed: an engine
+    /// that must be reopened ends it, and its reads fail with [`StoreError::Unavailable`] from then
+    /// on.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] while the engine is closed.
     fn snapshot(&self) -> Result<Box<dyn Reader>, StoreError>;
 
-    /// Commits a batch. With [`Durability::Fsync`] it, and everything committed before it, is on the disk
-    /// when this returns; an empty batch makes what came before durable.
+    /// Commits a batch. With [`Durability::Fsync`] it, and everything committed before it, is on
+    /// the disk when this returns; an empty batch makes what came before durable.
     ///
     /// # Errors
-    /// After an error it is in doubt whether the batch survives. The engine may refuse every further
-    /// commit until [`Engine::heal`].
+    /// After an error it is in doubt whether the batch survives. The engine may refuse every
+    /// further commit until [`Engine::heal`].
     fn commit(&self, batch: Batch, durability: Durability) -> Result<(), StoreError>;
 
-    /// Makes writing possible again after a failed commit, by reopening if that is what it takes; cheap
-    /// if nothing is wrong. What it finds after reopening is durable before it returns.
+    /// Makes writing possible again after a failed commit, by reopening if that is what it takes;
+    /// cheap if nothing is wrong. What it finds after reopening is durable before it returns.
     ///
     /// # Errors
     /// The reason why writing is still not possible. Reads may still work.

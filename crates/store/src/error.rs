@@ -1,5 +1,5 @@
-//! Errors of the store, by the party at fault: the operator (lock, schema, permissions, disk space) or
-//! the storage itself. Owns the mapping from operating-system errors.
+//! Errors of the store, by the party at fault: the operator (lock, schema, permissions, disk space)
+//! or the storage itself. Owns the mapping from operating-system errors.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! The journal: where a range's records go first. Owns the trait that a cluster will implement over a
-//! replicated stream, and the terms of an append.
+//! The journal: where a range's records go first. Owns the trait that a cluster will implement over
+//! a replicated stream, and the terms of an append.
 
 mod commit;
 pub(crate) mod local;
@@ -54,8 +54,9 @@ pub enum Outcome {
     Committed(Position),
     /// Not applied: the range stands here and not where the caller believed.
     Fenced(Position),
-    /// Not acknowledged. Unless the reason is [`AppendFailure::Invalid`], it is in doubt whether the
-    /// change survived: the caller drops its unsaved state, reads it again, and asks for the position.
+    /// Not acknowledged. Unless the reason is [`AppendFailure::Invalid`], it is in doubt whether
+    /// the change survived: the caller drops its unsaved state, reads it again, and asks for the
+    /// position.
     Failed(AppendFailure),
 }
 
@@ -102,9 +103,10 @@ impl fmt::Debug for Busy {
 
 /// Where a range's records go first: the local store on one node, a replicated stream in a cluster.
 pub trait Journal: Send + Sync {
-    /// Hands appends over and returns at once. `done` is called exactly once if they were taken, also
-    /// when the journal shuts down with them in its queue. Calls of one thread are handled in order;
-    /// appends that are handed over together may be committed in one group with those of other callers.
+    /// Hands appends over and returns at once. `done` is called exactly once if they were taken,
+    /// also when the journal shuts down with them in its queue. Calls of one thread are handled in
+    /// order; appends that are handed over together may be committed in one group with those of
+    /// other callers.
     ///
     /// # Errors
     /// [`Busy`] if the queue is full, with everything handed back.

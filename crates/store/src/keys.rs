@@ -1,5 +1,5 @@
-//! Which key holds what. Every key of a user starts with the slot, so that a range is one run of keys in
-//! every space and can be scanned, copied and moved.
+//! Which key holds what. Every key of a user starts with the slot, so that a range is one run of
+//! keys in every space and can be scanned, copied and moved.
 //!
 //! ```text
 //! Meta   "schema"                          u32, big-endian
@@ -202,7 +202,8 @@ mod tests {
         assert_eq!(parse_meta(b"x"), None);
     }
 
-    /// The run of one user must not hold a key of another whose address starts with the same letters.
+    /// The run of one user must not hold a key of another whose address starts with the same
+    /// letters.
     #[test]
     fn runs_hold_only_their_user() {
         let (start, end) = owned_run(&KEY, "a@b");

@@ -2,16 +2,16 @@
 //! engine the state is kept.
 //!
 //! Owns the key and value layout, its schema version and every byte on disk. Deliberately knows
-//! nothing of XMPP: an address is a normalised string, a stanza is bytes. Reads no wall clock and no
-//! configuration: time comes inside records, options from the caller.
+//! nothing of XMPP: an address is a normalised string, a stanza is bytes. Reads no wall clock and
+//! no configuration: time comes inside records, options from the caller.
 //!
 //! # The path of a change
 //!
-//! A shard hands [`Append`]s to the [`Journal`] and goes on. The journal's one thread collects what all
-//! shards handed over into a group, fences those that expect another position of their range, lets
-//! [`apply`] turn the records of the others into changes (which see each other), and commits changes and
-//! new positions as one [`Batch`] with one sync. Then the outcomes go out. While one group is being synced,
-//! the next one collects: the group grows with the load by itself.
+//! A shard hands [`Append`]s to the [`Journal`] and goes on. The journal's one thread collects what
+//! all shards handed over into a group, fences those that expect another position of their range,
+//! lets [`apply`] turn the records of the others into changes (which see each other), and commits
+//! changes and new positions as one [`Batch`] with one sync. Then the outcomes go out. While one
+//! group is being synced, the next one collects: the group grows with the load by itself.
 //!
 //! # What a failure means
 //!
@@ -26,8 +26,8 @@
 //! | another process has the folder | [`OpenError::Locked`] with its process id; a killed process leaves no lock |
 //! | newer data | [`OpenError::NewerSchema`]; older data is upgraded on opening |
 //!
-//! One case cannot be told from a crash: a journal whose end is damaged after the machine died. Whole groups
-//! are missing then, as if they had not been synced.
+//! One case cannot be told from a crash: a journal whose end is damaged after the machine died.
+//! Whole groups are missing then, as if they had not been synced.
 
 mod apply;
 mod backup;

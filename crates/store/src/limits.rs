@@ -9,8 +9,8 @@ pub const USER_BYTES_MAX: usize = 3 * 1_023 + 2;
 /// Longest namespace and longest element name of a private-storage item, in bytes.
 pub const PRIVATE_NAME_BYTES_MAX: usize = 1_023;
 
-/// Largest single value (a roster, a vCard, a stanza), in bytes. Far above the stanza limit: it only
-/// keeps a mistake from becoming a multi-gigabyte value.
+/// Largest single value (a roster, a vCard, a stanza), in bytes. Far above the stanza limit: it
+/// only keeps a mistake from becoming a multi-gigabyte value.
 pub const VALUE_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 
 /// Most records in one append: an append is atomic, so it is held in memory as a whole.

@@ -1,5 +1,5 @@
-//! Changes not yet committed, laid over a reader: what a group commit is built in. Owns reading its own
-//! writes, taking back one append without the others, and merging both layers in a scan.
+//! Changes not yet committed, laid over a reader: what a group commit is built in. Owns reading its
+//! own writes, taking back one append without the others, and merging both layers in a scan.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};

@@ -8,8 +8,8 @@ use stdx::time::Timestamp;
 
 use crate::limits::{PRIVATE_NAME_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// Position of an entry in its entity's log. Assigned by the entity's home, strictly increasing from
-/// 1, never reused, not even after the account was removed and created again.
+/// Position of an entry in its entity's log. Assigned by the entity's home, strictly increasing
+/// from 1, never reused, not even after the account was removed and created again.
 pub type Seq = u64;
 
 /// The encoding version that [`Record::encode`] writes, its leading byte.
@@ -17,8 +17,8 @@ pub const RECORD_VERSION: u8 = 1;
 
 /// One durable change of one entity. `user` is its normalised bare address.
 ///
-/// Records other than [`Record::AccountPut`] change nothing while the account does not exist: a record
-/// that races with a removal leaves no residue.
+/// Records other than [`Record::AccountPut`] change nothing while the account does not exist: a
+/// record that races with a removal leaves no residue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
     /// Creates the account or replaces its credentials and flags.
@@ -28,8 +28,8 @@ pub enum Record {
         /// The account as it is from now on.
         account: Account,
     },
-    /// Removes the account with its roster, blocklist, vCard, private storage and log. What stays is the
-    /// next sequence number of its log.
+    /// Removes the account with its roster, blocklist, vCard, private storage and log. What stays
+    /// is the next sequence number of its log.
     AccountRemove {
         /// Whose account.
         user: String,

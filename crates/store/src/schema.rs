@@ -1,8 +1,8 @@
-//! The schema version of stored data, and the upgrades from earlier ones. Owns every layout that is no
-//! longer written; the current one is `keys` and `state`.
+//! The schema version of stored data, and the upgrades from earlier ones. Owns every layout that is
+//! no longer written; the current one is `keys` and `state`.
 //!
-//! Schema 1 (development versions before 0.1) kept three values per user in `State` under
-//! `slot user 00 tag`: `a` the account, `r` the roster, `h` the log's head with the last activity. It had
+//! Schema 1 (development versions before 0.1) kept three values per user in `State` under `slot
+//! user 00 tag`: `a` the account, `r` the roster, `h` the log's head with the last activity. It had
 //! no account counts, no blocklist, no lock flag, and log values without flags.
 
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ const UPGRADE_ENTRIES_MAX: usize = 1_000;
 /// Leading byte of values that schema 1 wrote.
 const VALUE_VERSION_1: u8 = 0;
 
-/// Makes an engine ready for this program: initialises an empty one (with `new_key`), upgrades an older
-/// one, refuses a newer one. Returns the slot key.
+/// Makes an engine ready for this program: initialises an empty one (with `new_key`), upgrades an
+/// older one, refuses a newer one. Returns the slot key.
 pub(crate) fn prepare(
     engine: &dyn Engine,
     new_key: impl FnOnce() -> Result<SlotKey, OpenError>,
@@ -171,8 +171,8 @@ pub(crate) fn encode_1<T: Serialize>(value: &T) -> Vec<u8> {
     encode(VALUE_VERSION_1, value)
 }
 
-/// Rewrites everything. Interrupted, it goes on where it stopped: what is rewritten no longer looks like
-/// schema 1, and the schema number changes last.
+/// Rewrites everything. Interrupted, it goes on where it stopped: what is rewritten no longer looks
+/// like schema 1, and the schema number changes last.
 fn upgrade_from_1(engine: &dyn Engine, slots: &SlotKey) -> Result<(), StoreError> {
     upgrade_log_1(engine)?;
     upgrade_users_1(engine, slots)?;

@@ -1,5 +1,5 @@
-//! What records add up to: the state of one user as a login reads it, and the values it is stored as.
-//! Owns the encoding of values; which key holds which value is `keys`.
+//! What records add up to: the state of one user as a login reads it, and the values it is stored
+//! as. Owns the encoding of values; which key holds which value is `keys`.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
@@ -8,8 +8,8 @@ use stdx::time::Timestamp;
 use crate::error::StoreError;
 use crate::record::{Account, Roster, Seq};
 
-/// The leading byte of every value. A later layout of one value gets another byte, so that values can
-/// be rewritten when they are next touched.
+/// The leading byte of every value. A later layout of one value gets another byte, so that values
+/// can be rewritten when they are next touched.
 pub(crate) const VALUE_VERSION: u8 = 1;
 
 /// All that a login needs, from one batched read.
@@ -53,8 +53,8 @@ impl Default for LogHead {
     }
 }
 
-/// The small value that changes with every message: apart from [`Profile`], so that a message does not
-/// rewrite a roster.
+/// The small value that changes with every message: apart from [`Profile`], so that a message does
+/// not rewrite a roster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// The account exists. The head outlives it, for the sake of `next_seq`.

@@ -1,5 +1,5 @@
-//! The store: typed reads over an engine. Owns opening, options and the shape of every read; changes go
-//! through a journal, or in bulk while no journal is running.
+//! The store: typed reads over an engine. Owns opening, options and the shape of every read;
+//! changes go through a journal, or in bulk while no journal is running.
 
 use std::fs::File;
 use std::io::Read;
@@ -47,8 +47,8 @@ pub struct Options {
     pub slot_key: Option<[u8; 16]>,
 }
 
-/// A handle to one store. Clones share it. Reads block for as long as the disk takes: they belong on a
-/// pool, not on a shard.
+/// A handle to one store. Clones share it. Reads block for as long as the disk takes: they belong
+/// on a pool, not on a shard.
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -64,8 +64,8 @@ struct Shared {
 }
 
 impl Drop for Shared {
-    /// Notes how much there is, so that a journal that is cut off while the store is closed is noticed: to
-    /// the engine it would look like a crash.
+    /// Notes how much there is, so that a journal that is cut off while the store is closed is
+    /// noticed: to the engine it would look like a crash.
     fn drop(&mut self) {
         let Some(dir) = &self.dir else { return };
         let synced = self.engine.commit(Vec::new(), Durability::Fsync);
@@ -89,8 +89,9 @@ impl Store {
     /// Opens the store in the folder `path`, creating or upgrading it as needed.
     ///
     /// # Errors
-    /// [`OpenError::Locked`] if another process has it, [`OpenError::NewerSchema`] if a newer version wrote
-    /// it, [`OpenError::Corrupt`], [`OpenError::ReadOnly`], [`OpenError::Full`] or [`OpenError::Io`].
+    /// [`OpenError::Locked`] if another process has it, [`OpenError::NewerSchema`] if a newer
+    /// version wrote it, [`OpenError::Corrupt`], [`OpenError::ReadOnly`], [`OpenError::Full`] or
+    /// [`OpenError::Io`].
     pub fn open(path: &Path, options: &Options) -> Result<Store, OpenError> {
         let dir = Dir::lock(path)?;
         let fresh = match dir.stage()? {
@@ -126,8 +127,8 @@ impl Store {
             let there = count_appends(&engine)?;
             if there < noted {
                 return Err(OpenError::Corrupt(format!(
-                    "the end is missing: {there} of {noted} appends are there; restore a backup, or \
-                     remove the file `appends` to accept the loss"
+                    "the end is missing: {there} of {noted} appends are there; restore a \
+                     backup, or remove the file `appends` to accept the loss"
                 )));
             }
         }
@@ -232,8 +233,8 @@ impl Store {
         Ok(Some(UserState::from_parts(head, profile)))
     }
 
-    /// The entries of a user's log with a sequence number above `after`, oldest first, at most `limit`
-    /// and never more than [`LOG_READ_MAX`].
+    /// The entries of a user's log with a sequence number above `after`, oldest first, at most
+    /// `limit` and never more than [`LOG_READ_MAX`].
     ///
     /// # Errors
     /// Any [`StoreError`] of a read.
@@ -320,9 +321,9 @@ impl Store {
             .transpose()
     }
 
-    /// A page of accounts, of one domain or of all, in the order of slot and address: those that follow
-    /// `after`, at most `limit` and never more than [`ACCOUNTS_PAGE_MAX`]. Fewer than asked for means that
-    /// there are no more.
+    /// A page of accounts, of one domain or of all, in the order of slot and address: those that
+    /// follow `after`, at most `limit` and never more than [`ACCOUNTS_PAGE_MAX`]. Fewer than asked
+    /// for means that there are no more.
     ///
     /// # Errors
     /// Any [`StoreError`] of a read.
@@ -365,7 +366,8 @@ impl Store {
         bad.map_or(Ok(page), Err)
     }
 
-    /// The number of accounts, of one domain or of all. Counts are kept, not counted: a few hundred keys.
+    /// The number of accounts, of one domain or of all. Counts are kept, not counted: a few hundred
+    /// keys.
     ///
     /// # Errors
     /// Any [`StoreError`] of a read.
@@ -388,13 +390,14 @@ impl Store {
         bad.map_or(Ok(total), Err)
     }
 
-    /// Applies many records in large batches, through the same `apply` as a journal: for imports and
-    /// provisioning. Memory is bounded by [`BULK_BYTES_MAX`]; what was applied is durable on return. Returns
-    /// the number of records. Each batch counts as one append of every range it touches.
+    /// Applies many records in large batches, through the same `apply` as a journal: for imports
+    /// and provisioning. Memory is bounded by [`BULK_BYTES_MAX`]; what was applied is durable on
+    /// return. Returns the number of records. Each batch counts as one append of every range it
+    /// touches.
     ///
     /// # Errors
-    /// [`StoreError::HasWriter`] while a journal is running; [`StoreError::Record`] for a bad record. Batches
-    /// before the failing one stay applied.
+    /// [`StoreError::HasWriter`] while a journal is running; [`StoreError::Record`] for a bad
+    /// record. Batches before the failing one stay applied.
     pub fn bulk(&self, records: impl IntoIterator<Item = Record>) -> Result<u64, StoreError> {
         let _writer = self.writer()?;
         let engine = &*self.shared.engine;

@@ -1,5 +1,5 @@
-//! Verification: walks every key, decodes every value, and checks that what is kept twice agrees. Owns the
-//! report; changes nothing.
+//! Verification: walks every key, decodes every value, and checks that what is kept twice agrees.
+//! Owns the report; changes nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -65,8 +65,8 @@ impl fmt::Display for Report {
         } = self;
         write!(
             f,
-            "{accounts} accounts ({removed} removed), {roster_items} roster items, {log_entries} log \
-             entries, {blobs} blobs, {bytes} bytes: "
+            "{accounts} accounts ({removed} removed), {roster_items} roster items, \
+             {log_entries} log entries, {blobs} blobs, {bytes} bytes: "
         )?;
         match self.problem_count {
             0 => write!(f, "good"),

@@ -87,8 +87,8 @@ fn a_restored_backup_equals_the_original() {
     assert!(matches!(again, Err(OpenError::NotEmpty(_))));
 }
 
-/// A backup that is taken while messages are written is one moment of the store: it verifies, counts
-/// and heads included.
+/// A backup that is taken while messages are written is one moment of the store: it verifies,
+/// counts and heads included.
 #[test]
 fn a_backup_of_a_store_in_use_is_consistent() {
     let folder = tempfile::tempdir().unwrap();

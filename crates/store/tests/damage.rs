@@ -1,8 +1,8 @@
-//! What disks, operators and crashes do to a store, for real: killed processes, torn and damaged files, a
-//! second server, a folder without permission, a full disk. Each has a defined outcome.
+//! What disks, operators and crashes do to a store, for real: killed processes, torn and damaged
+//! files, a second server, a folder without permission, a full disk. Each has a defined outcome.
 //!
-//! Some cases need a process of their own: those run this test binary again, with an ignored test as its
-//! main function.
+//! Some cases need a process of their own: those run this test binary again, with an ignored test
+//! as its main function.
 
 mod common;
 
@@ -173,8 +173,8 @@ fn journal_file(path: &Path) -> PathBuf {
         .unwrap()
 }
 
-/// A journal cut off anywhere, as a crash without a sync leaves it, is a store as of some group before:
-/// whole groups of ten messages, never a part of one.
+/// A journal cut off anywhere, as a crash without a sync leaves it, is a store as of some group
+/// before: whole groups of ten messages, never a part of one.
 #[test]
 fn a_torn_journal_shows_whole_groups() {
     let folder = tempfile::tempdir().unwrap();
@@ -258,9 +258,9 @@ fn files_below(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Any file of a store cut in half, emptied, overwritten or gone: the store is refused as damaged, or the
-/// verification says so, or the data is all there. Never a panic, never a store that silently lost
-/// an account.
+/// Any file of a store cut in half, emptied, overwritten or gone: the store is refused as damaged,
+/// or the verification says so, or the data is all there. Never a panic, never a store that
+/// silently lost an account.
 #[test]
 fn damaged_files_are_noticed() {
     let folder = tempfile::tempdir().unwrap();
@@ -482,8 +482,8 @@ fn fill_and_recover(path: &Path, engine: FjallOptions, make_room: impl FnOnce())
 #[test]
 #[ignore = "child of a_file_size_limit_is_a_full_disk"]
 fn child_meets_the_file_size_limit() {
-    // The second flush would come at 80 MiB, after the journal has met its limit; and there is no reserve:
-    // the write itself must fail.
+    // The second flush would come at 80 MiB, after the journal has met its limit; and there is no
+    // reserve: the write itself must fail.
     let engine = FjallOptions {
         write_buffer_bytes: 40 << 20,
         reserve_bytes: 0,
@@ -492,8 +492,8 @@ fn child_meets_the_file_size_limit() {
     fill_and_recover(&path_of_child(), engine, || ());
 }
 
-/// The kernel refuses to let the journal grow (RLIMIT_FSIZE): a really failing write, in the engine's own
-/// journal. The engine is reopened in process and goes on in another file.
+/// The kernel refuses to let the journal grow (RLIMIT_FSIZE): a really failing write, in the
+/// engine's own journal. The engine is reopened in process and goes on in another file.
 #[test]
 fn a_file_size_limit_is_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();

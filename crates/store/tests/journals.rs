@@ -1,5 +1,5 @@
-//! Journals under failure: what was acknowledged is there, what failed is reported once, and everything
-//! goes on afterwards without a restart.
+//! Journals under failure: what was acknowledged is there, what failed is reported once, and
+//! everything goes on afterwards without a restart.
 
 mod common;
 
@@ -169,8 +169,8 @@ fn a_failed_read_fails_the_group_without_a_trace() {
     assert_eq!(next_seq(&store), 2);
 }
 
-/// While one commit is slow the queue fills; what does not fit comes back whole, and everything that was
-/// taken is decided exactly once, in few groups.
+/// While one commit is slow the queue fills; what does not fit comes back whole, and everything
+/// that was taken is decided exactly once, in few groups.
 #[test]
 fn a_full_queue_hands_back_and_loses_nothing() {
     let (store, faults) = faulty_store();

@@ -1,5 +1,5 @@
-//! Properties of state: it depends on the records alone, not on how they were grouped, in what engine they
-//! are kept or when the process ended; and a crash never shows half a batch.
+//! Properties of state: it depends on the records alone, not on how they were grouped, in what
+//! engine they are kept or when the process ended; and a crash never shows half a batch.
 
 mod common;
 
@@ -22,7 +22,9 @@ fn record() -> impl Strategy<Value = Record> {
     let text = || "[a-c]{0,6}";
     let items = vec("[a-d]@y", 0..6).prop_map(|jids| jids.iter().map(|jid| item(jid)).collect());
     prop_oneof![
-        4 => (user(), 1u32..9).prop_map(|(user, n)| Record::AccountPut { user, account: common::account(n) }),
+        4 => (user(), 1u32..9).prop_map(|(user, n)| {
+            Record::AccountPut { user, account: common::account(n) }
+        }),
         1 => user().prop_map(|user| Record::AccountRemove { user }),
         3 => (user(), small(), "[a-d]@y").prop_map(|(user, version, jid)| {
             Record::RosterPut { user, version, item: item(&jid) }
@@ -33,7 +35,9 @@ fn record() -> impl Strategy<Value = Record> {
         1 => (user(), small(), items).prop_map(|(user, version, items)| {
             Record::RosterReplace { user, roster: Roster { version, items } }
         }),
-        1 => (user(), vec("[a-d]@y", 0..4)).prop_map(|(user, blocked)| Record::BlocklistPut { user, blocked }),
+        1 => (user(), vec("[a-d]@y", 0..4)).prop_map(|(user, blocked)| {
+            Record::BlocklistPut { user, blocked }
+        }),
         1 => (user(), any::<i64>(), text()).prop_map(|(user, at, status)| {
             Record::LastActivity { user, at: Timestamp::from_millis(at), status }
         }),
@@ -46,7 +50,8 @@ fn record() -> impl Strategy<Value = Record> {
         6 => (user(), 1u64..40, vec(any::<u8>(), 0..60), any::<u32>()).prop_map(
             |(user, seq, frame, flags)| {
                 let at = Timestamp::from_millis(seq as i64);
-                Record::LogAppend { user, entry: LogEntry { seq, at, from: "r@x/y".into(), frame, flags } }
+                let from = "r@x/y".to_owned();
+                Record::LogAppend { user, entry: LogEntry { seq, at, from, frame, flags } }
             }
         ),
         2 => (user(), 0u64..40).prop_map(|(user, through)| Record::LogTrim { user, through }),
@@ -189,8 +194,8 @@ impl Engine for Shared {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// After a crash the state is that of a prefix of the groups: none is there by half, none that was
-    /// synced is missing.
+    /// After a crash the state is that of a prefix of the groups: none is there by half, none that
+    /// was synced is missing.
     #[test]
     fn a_crash_leaves_whole_groups(
         records in vec(record(), 1..80),

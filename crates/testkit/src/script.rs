@@ -374,10 +374,11 @@ fn conditions(text: &str) -> Result<Vec<String>, String> {
 mod tests {
     use super::*;
 
-    const SAMPLE: &str = "# A rule.\n# RFC 6121 section 1\n\n[client] romeo \
-        romeo@localhost/orchard mechanism=PLAIN\n[client] juliet juliet@localhost\n[transports] tls\n\n\
-        romeo and juliet are contacts\nromeo sends:\n    <a>\n      <b/>\n    </a>\n\n    <c/>\n\n\
-        juliet receives stream error <x/> or <y/>\npause 20 ms\n";
+    const SAMPLE: &str = "# A rule.\n# RFC 6121 section 1\n\n\
+        [client] romeo romeo@localhost/orchard mechanism=PLAIN\n\
+        [client] juliet juliet@localhost\n[transports] tls\n\n\
+        romeo and juliet are contacts\nromeo sends:\n    <a>\n      <b/>\n    </a>\n\n    <c/>\n\
+        \njuliet receives stream error <x/> or <y/>\npause 20 ms\n";
 
     #[test]
     fn a_sample_is_read_in_full() {

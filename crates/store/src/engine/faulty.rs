@@ -1,6 +1,6 @@
-//! The fault-injecting twin of an engine: delays, fails, fills the disk and crashes on demand. Wraps any
-//! engine and behaves like the real one in what matters: after one failed commit it refuses all
-//! further ones until healed, and what was not synced can be lost.
+//! The fault-injecting twin of an engine: delays, fails, fills the disk and crashes on demand.
+//! Wraps any engine and behaves like the real one in what matters: after one failed commit it
+//! refuses all further ones until healed, and what was not synced can be lost.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,8 +40,8 @@ impl Faults {
             .store(delay.as_micros() as u64, Ordering::SeqCst);
     }
 
-    /// The next `count` commits fail. With `keep`, the batch survives although its commit failed: the
-    /// doubtful half of a failed sync.
+    /// The next `count` commits fail. With `keep`, the batch survives although its commit failed:
+    /// the doubtful half of a failed sync.
     pub fn fail_commits(&self, count: u64, keep: bool) {
         self.keep_failed.store(keep, Ordering::SeqCst);
         self.commits_to_fail.store(count, Ordering::SeqCst);
@@ -89,8 +89,8 @@ fn take_one(count: &AtomicU64) -> bool {
         .is_ok()
 }
 
-/// Wraps an engine. Commits that were not synced are held back from it, so that [`FaultyEngine::crash`]
-/// can lose them.
+/// Wraps an engine. Commits that were not synced are held back from it, so that
+/// [`FaultyEngine::crash`] can lose them.
 pub struct FaultyEngine<E> {
     inner: E,
     faults: Arc<Faults>,
@@ -113,8 +113,8 @@ impl<E: Engine> FaultyEngine<E> {
         Arc::clone(&self.faults)
     }
 
-    /// The machine loses power: of the batches that were not synced the first `survivors` are kept, as
-    /// a disk may have written some of them, and the rest is gone. Returns how many were lost.
+    /// The machine loses power: of the batches that were not synced the first `survivors` are kept,
+    /// as a disk may have written some of them, and the rest is gone. Returns how many were lost.
     ///
     /// # Errors
     /// Any [`StoreError`] of the wrapped engine.

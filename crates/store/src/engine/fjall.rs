@@ -1,13 +1,13 @@
 //! The engine on disk: a log-structured merge tree (`fjall`), one keyspace for each space. Owns its
-//! tuning, its memory bounds and its reopening in process. Three habits of the library are worked around
-//! here and nowhere else:
+//! tuning, its memory bounds and its reopening in process. Three habits of the library are worked
+//! around here and nowhere else:
 //!
 //! - It refuses every write after one failed persist, until it is reopened ([`Engine::heal`]).
-//! - When its background thread has died, a writer that runs into back-pressure waits for ever, inside a
-//!   commit. So this engine decides when a write buffer is sealed, and waits before a commit, where it can
-//!   notice the death.
-//! - The journal that a failed sync went to may have a hole that the kernel reports only once. So it is
-//!   sealed and flushed into tables before anything new is acknowledged.
+//! - When its background thread has died, a writer that runs into back-pressure waits for ever,
+//!   inside a commit. So this engine decides when a write buffer is sealed, and waits before a
+//!   commit, where it can notice the death.
+//! - The journal that a failed sync went to may have a hole that the kernel reports only once. So
+//!   it is sealed and flushed into tables before anything new is acknowledged.
 
 use std::fs::{self, File};
 use std::io;
@@ -32,7 +32,8 @@ use crate::store::Durability;
 /// waits. The library itself waits at 4.
 const SEALED_MAX: usize = 2;
 
-/// Tables on the first level beyond which a commit waits for compaction. The library waits at 30 runs.
+/// Tables on the first level beyond which a commit waits for compaction. The library waits at 30
+/// runs.
 const FIRST_LEVEL_TABLES_MAX: usize = 24;
 
 /// How long a commit, or a reopening, waits for the background thread, in steps of [`STEP`].
@@ -49,25 +50,25 @@ const NEVER_BYTES: u64 = u64::MAX / 4;
 /// Smallest journal space that the library accepts.
 const JOURNAL_BYTES_MIN: u64 = 64 * 1_024 * 1_024;
 
-/// Tuning of a [`FjallEngine`]. The defaults are for a server that shares its machine: the memory goes to
-/// users, not to caches.
+/// Tuning of a [`FjallEngine`]. The defaults are for a server that shares its machine: the memory
+/// goes to users, not to caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FjallOptions {
     /// Bytes of the block cache, shared by all spaces. Default 8 MiB.
     pub cache_bytes: u64,
-    /// Bytes at which the write buffer of a space is sealed and flushed. A space can hold three of them
-    /// while the disk is slow. Default 4 MiB.
+    /// Bytes at which the write buffer of a space is sealed and flushed. A space can hold three of
+    /// them while the disk is slow. Default 4 MiB.
     pub write_buffer_bytes: u64,
-    /// Bytes of all journal files beyond which the oldest one's data is flushed, at least 64 MiB. Bounds
-    /// disk use and the time of a restart. Default 128 MiB.
+    /// Bytes of all journal files beyond which the oldest one's data is flushed, at least 64 MiB.
+    /// Bounds disk use and the time of a restart. Default 128 MiB.
     pub journal_bytes: u64,
-    /// Background threads for flushing and compaction, at least 1. Default 1: with more, the library lets
-    /// one of them spin while another compacts.
+    /// Background threads for flushing and compaction, at least 1. Default 1: with more, the
+    /// library lets one of them spin while another compacts.
     pub threads: usize,
     /// Table files kept open, at least 10. Default 256.
     pub files_open_max: usize,
-    /// A commit is refused as [`StoreError::Full`] while the disk has less than this much room left, so that
-    /// flushes and compactions still have some. 0 switches it off. Default 32 MiB.
+    /// A commit is refused as [`StoreError::Full`] while the disk has less than this much room
+    /// left, so that flushes and compactions still have some. 0 switches it off. Default 32 MiB.
     pub reserve_bytes: u64,
 }
 
@@ -136,7 +137,8 @@ impl FjallEngine {
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// The library says only that it is poisoned. Without room for one flush, that is the likely reason.
+    /// The library says only that it is poisoned. Without room for one flush, that is the likely
+    /// reason.
     fn explain(&self, error: StoreError) -> StoreError {
         let needed = self
             .options
@@ -242,8 +244,8 @@ impl FjallEngine {
         })
     }
 
-    /// Flushes all write buffers and merges all tables: leaves the smallest files and the fastest reads,
-    /// after a bulk load.
+    /// Flushes all write buffers and merges all tables: leaves the smallest files and the fastest
+    /// reads, after a bulk load.
     ///
     /// # Errors
     /// Any [`StoreError`]; the data is as good as before.
@@ -422,8 +424,8 @@ const KEYSPACES: [&str; Space::ALL.len()] = ["meta", "head", "state", "log", "bl
 
 /// How a keyspace is laid out; fixed when it is created.
 fn tuning(name: &str) -> KeyspaceCreateOptions {
-    // In partitions, filters and indexes of a large table pass through a small cache by the block. As a
-    // whole, with a million users, each is a megabyte, and every read would load it.
+    // In partitions, filters and indexes of a large table pass through a small cache by the block.
+    // As a whole, with a million users, each is a megabyte, and every read would load it.
     let tuning = KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER_BYTES)
         .filter_block_partitioning_policy(PartitioningPolicy::all(true))
@@ -431,7 +433,8 @@ fn tuning(name: &str) -> KeyspaceCreateOptions {
     match name {
         // Logs are scanned: a filter would never be asked.
         "log" => tuning.filter_policy(FilterPolicy::disabled()),
-        // Most reads are of users that exist: the last level, which holds nearly all, needs no filter.
+        // Most reads are of users that exist: the last level, which holds nearly all, needs no
+        // filter.
         _ => tuning.expect_point_read_hits(true),
     }
 }
@@ -489,8 +492,8 @@ fn newest_journal(path: &Path) -> io::Result<Option<(u64, PathBuf)>> {
     Ok(newest)
 }
 
-/// Puts an empty journal behind the last one, so that the library treats that one as sealed: it replays
-/// and flushes it, and appends only to the new one.
+/// Puts an empty journal behind the last one, so that the library treats that one as sealed: it
+/// replays and flushes it, and appends only to the new one.
 fn seal_journal(path: &Path) -> io::Result<()> {
     if let Some((id, newest)) = newest_journal(path)?
         && newest.metadata()?.len() > 0

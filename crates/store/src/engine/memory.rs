@@ -1,4 +1,5 @@
-//! The engine in memory: for tests, simulation and throw-away servers. Keeps nothing across processes.
+//! The engine in memory: for tests, simulation and throw-away servers. Keeps nothing across
+//! processes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -23,8 +24,8 @@ impl MemoryEngine {
     }
 
     fn maps(&self) -> Arc<Maps> {
-        // A panic inside `commit` cannot leave a torn map behind that matters: the panicking writer's
-        // group is reported as failed.
+        // A panic inside `commit` cannot leave a torn map behind that matters: the panicking
+        // writer's group is reported as failed.
         Arc::clone(&self.maps.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

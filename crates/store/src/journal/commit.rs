@@ -1,6 +1,6 @@
-//! Group commit: turns a group of appends into one engine commit and their outcomes. Owns the order of
-//! things (fence, apply, positions, commit, then outcomes) and the recovery after a failed commit; which
-//! thread runs it is the journals' business.
+//! Group commit: turns a group of appends into one engine commit and their outcomes. Owns the order
+//! of things (fence, apply, positions, commit, then outcomes) and the recovery after a failed
+//! commit; which thread runs it is the journals' business.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -44,13 +44,14 @@ pub(crate) struct Committer {
     positions: Arc<Positions>,
     counters: Arc<Counters>,
     heads: Heads,
-    /// The last commit failed: nothing may be built on the engine before it was healed and read again.
+    /// The last commit failed: nothing may be built on the engine before it was healed and read
+    /// again.
     damaged: bool,
     _writer: WriterToken,
 }
 
-/// Heads that were committed lately, so that a user in conversation is not read from the engine for every
-/// message. Only ever holds what is committed.
+/// Heads that were committed lately, so that a user in conversation is not read from the engine for
+/// every message. Only ever holds what is committed.
 #[derive(Default)]
 struct Heads(FxHashMap<Vec<u8>, Vec<u8>>);
 

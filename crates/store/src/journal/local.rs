@@ -1,5 +1,6 @@
-//! The journal of a single node: the local store, written by one thread that commits the appends of all
-//! shards in groups; and its form without a thread, for simulation. Owns the queue and its bound.
+//! The journal of a single node: the local store, written by one thread that commits the appends of
+//! all shards in groups; and its form without a thread, for simulation. Owns the queue and its
+//! bound.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -33,8 +34,8 @@ impl LocalJournal {
     /// Starts the writer thread of `store`.
     ///
     /// # Errors
-    /// [`StoreError::HasWriter`] if the store has a writer already; any error of reading the positions or
-    /// of starting a thread.
+    /// [`StoreError::HasWriter`] if the store has a writer already; any error of reading the
+    /// positions or of starting a thread.
     pub fn start(store: &Store) -> Result<LocalJournal, StoreError> {
         let committer = Committer::new(store)?;
         let (positions, counters) = (committer.positions(), committer.counters());
@@ -79,7 +80,8 @@ impl Drop for LocalJournal {
     fn drop(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take() {
-            // The thread catches what panics inside it; there is nobody left to tell of anything else.
+            // The thread catches what panics inside it; there is nobody left to tell of anything
+            // else.
             let _ = thread.join();
         }
     }

@@ -1,13 +1,13 @@
-//! Counters of a journal: how many appends, how large the groups, how long the syncs. Written by the
-//! journal's thread alone, read by anyone as a snapshot.
+//! Counters of a journal: how many appends, how large the groups, how long the syncs. Written by
+//! the journal's thread alone, read by anyone as a snapshot.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::journal::{Append, Outcome};
 
-/// Buckets of a histogram: bucket `n` counts values in `2^(n-1)+1 ..= 2^n`, bucket 0 counts 0 and 1, the
-/// last one everything above.
+/// Buckets of a histogram: bucket `n` counts values in `2^(n-1)+1 ..= 2^n`, bucket 0 counts 0 and
+/// 1, the last one everything above.
 pub const BUCKETS: usize = 24;
 
 /// A histogram by powers of two.
@@ -92,7 +92,8 @@ impl Counters {
     }
 
     /// Runs a commit and notes how long it took.
-    #[allow(clippy::disallowed_methods)] // The duration is for operators only: nothing depends on it.
+    // The duration is for operators only: nothing depends on it.
+    #[allow(clippy::disallowed_methods)]
     pub(crate) fn time<R>(&self, commit: impl FnOnce() -> R) -> R {
         let start = Instant::now();
         let result = commit();

@@ -1,6 +1,7 @@
 //! The journal's twin: wraps another journal and delays, fences and fails by a seeded plan or by
-//! switches, as a replicated stream will one day. What it does to an append is what a cluster can do:
-//! a fence comes from another home's append, a failure leaves it in doubt whether the append survived.
+//! switches, as a replicated stream will one day. What it does to an append is what a cluster can
+//! do: a fence comes from another home's append, a failure leaves it in doubt whether the append
+//! survived.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,8 +14,8 @@ use crate::journal::{Append, AppendFailure, Busy, Done, Journal, Outcome, Positi
 use crate::limits::JOURNAL_QUEUE_MAX;
 use crate::slot::RangeId;
 
-/// How often things go wrong by themselves, in thousandths of all appends. The choice depends on the seed
-/// and the count of appends alone, so a run can be repeated.
+/// How often things go wrong by themselves, in thousandths of all appends. The choice depends on
+/// the seed and the count of appends alone, so a run can be repeated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Start of the pseudo-random sequence.

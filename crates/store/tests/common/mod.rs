@@ -1,4 +1,5 @@
-//! What the tests of the store share: sample records, journals that are waited for, dumps of an engine.
+//! What the tests of the store share: sample records, journals that are waited for, dumps of an
+//! engine.
 #![allow(dead_code)] // Each test binary uses its part.
 
 use std::ops::ControlFlow;
