@@ -23,6 +23,8 @@ pub enum Error {
     TooManyAttributes,
     /// A stanza has more children than [`crate::Limits::children`]: `policy-violation`.
     TooManyChildren,
+    /// More prefixes are declared at one place than [`crate::Limits::prefixes`]: `policy-violation`.
+    TooManyPrefixes,
 }
 
 impl std::fmt::Display for Error {
@@ -37,6 +39,7 @@ impl std::fmt::Display for Error {
             Error::TooDeep => f.write_str("elements are nested too deeply"),
             Error::TooManyAttributes => f.write_str("an element has too many attributes"),
             Error::TooManyChildren => f.write_str("a stanza has too many children"),
+            Error::TooManyPrefixes => f.write_str("too many namespace prefixes are declared"),
         }
     }
 }

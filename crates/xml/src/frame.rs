@@ -143,7 +143,8 @@ impl<'a> FrameRef<'a> {
 }
 
 impl Frame {
-    /// Parses one complete element; without an `xmlns` it is of the content namespace.
+    /// Parses one complete element; without an `xmlns` it is of the content namespace. No limits
+    /// hold: what a peer sent has passed the framer, and an edit may have added to it since.
     ///
     /// # Errors
     /// What is wrong with it; a part of an element or bytes behind it are `NotWellFormed`.
@@ -151,8 +152,10 @@ impl Frame {
         let bytes = bytes.into();
         let limits = Limits {
             stanza_bytes: u32::MAX,
+            depth: u16::MAX,
+            attributes: u16::MAX,
             children: u16::MAX,
-            ..Limits::default()
+            prefixes: u16::MAX,
         };
         let mut scratch = Scratch::default();
         let end = match Parser::new(&bytes, &limits, &[], &mut scratch).element() {

@@ -42,6 +42,9 @@ struct Roots {
     decls: Vec<RootDecl>,
 }
 
+/// The white space of XML, which is less than that of Unicode.
+const SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
+
 /// How far an incomplete element has been looked through, so that trickled input costs linear time.
 #[derive(Clone, Copy, Default)]
 struct Scan {
@@ -231,7 +234,7 @@ impl Framer {
         let Some(end) = memchr(b'>', rest) else {
             return self.incomplete(space, rest, limits);
         };
-        let name = text(&rest[2..end]).trim_end_matches([' ', '\t', '\r', '\n']);
+        let name = text(&rest[2..end]).trim_end_matches(SPACE);
         let opened = self.roots.as_ref().map(|roots| &*roots.name);
         if opened != Some(name) {
             return Err(Error::NotWellFormed("an end tag that does not match"));
@@ -369,20 +372,23 @@ fn check_declaration(body: &[u8]) -> Result<(), Error> {
     let body = std::str::from_utf8(body).map_err(|_| Error::BadEncoding)?;
     let mut rest = body;
     let mut order = 0;
-    while !rest.trim().is_empty() {
-        if !rest.starts_with([' ', '\t', '\r', '\n']) {
+    while !rest.trim_matches(SPACE).is_empty() {
+        if !rest.starts_with(SPACE) {
             return Err(Error::NotWellFormed("a malformed XML declaration"));
         }
         let malformed = || Error::NotWellFormed("a malformed XML declaration");
-        let (name, tail) = rest.trim_start().split_once('=').ok_or_else(malformed)?;
-        let tail = tail.trim_start();
+        let (name, tail) = rest
+            .trim_start_matches(SPACE)
+            .split_once('=')
+            .ok_or_else(malformed)?;
+        let tail = tail.trim_start_matches(SPACE);
         let quote = tail
             .chars()
             .next()
             .filter(|c| matches!(c, '"' | '\''))
             .ok_or_else(malformed)?;
         let (value, tail) = tail[1..].split_once(quote).ok_or_else(malformed)?;
-        let place = match name.trim_end() {
+        let place = match name.trim_end_matches(SPACE) {
             "version" if value == "1.0" => 1,
             "version" => return Err(Error::BadVersion),
             "encoding" if value.eq_ignore_ascii_case("utf-8") => 2,

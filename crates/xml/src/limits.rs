@@ -12,6 +12,9 @@ pub struct Limits {
     pub attributes: u16,
     /// Children of a top-level element.
     pub children: u16,
+    /// Prefixes that are declared at one place inside a top-level element. Each use of a prefix is
+    /// looked up among them, so the bound keeps the time of an element linear in its bytes.
+    pub prefixes: u16,
 }
 
 impl Default for Limits {
@@ -21,6 +24,7 @@ impl Default for Limits {
             depth: 64,
             attributes: 64,
             children: 1_024,
+            prefixes: 64,
         }
     }
 }

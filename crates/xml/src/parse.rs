@@ -486,6 +486,9 @@ impl<'p> Parser<'p> {
                     start,
                     end: self.scratch.tag[at].name.end,
                 };
+                if self.scratch.decls.len() >= usize::from(self.limits.prefixes) {
+                    return Err(Error::TooManyPrefixes.into());
+                }
                 self.scratch.decls.push(Decl { prefix, value });
             }
         }

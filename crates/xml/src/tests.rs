@@ -133,6 +133,8 @@ fn declarations_are_checked() {
             Error::BadEncoding,
         ),
         (" <?xml version='1.0'?>", Error::NotWellFormed("")),
+        ("<?xml version=\u{c}'1.0'?>", Error::NotWellFormed("")),
+        ("<?xml version='1.0'\u{a0}?>", Error::NotWellFormed("")),
         ("<?xml encoding='utf-8'?>", Error::NotWellFormed("")),
     ] {
         let (_, found) = frame_in_pieces(format!("{head}<s>").as_bytes(), 5, &Limits::default());
@@ -153,6 +155,7 @@ fn limits_hold_for_whole_and_for_trickled_input() {
         depth: 3,
         attributes: 2,
         children: 2,
+        prefixes: 1,
     };
     for (body, error) in [
         (format!("<a>{}</a>", "x".repeat(300)), Error::TooLarge),
@@ -160,6 +163,10 @@ fn limits_hold_for_whole_and_for_trickled_input() {
         ("<a><b><c><d/></c></b></a>".into(), Error::TooDeep),
         ("<a b='' c='' d=''/>".into(), Error::TooManyAttributes),
         ("<a><b/><b/><b/></a>".into(), Error::TooManyChildren),
+        (
+            "<a xmlns:p='urn:p'><b xmlns:q='urn:q'/></a>".into(),
+            Error::TooManyPrefixes,
+        ),
     ] {
         let input = format!("<s xmlns='jabber:client'>{body}");
         for size in [1, 1000] {
@@ -187,6 +194,18 @@ fn quotes_in_a_namespace_of_the_stream_survive_the_travel() {
             (&*format!("<m xmlns:e={ns}><e:x/></m>"), None)
         );
     }
+}
+
+/// Such a stanza is at the limits as it comes, and over them once it has left its stream.
+#[test]
+fn a_stanza_at_its_limits_can_leave_the_stream() {
+    let limits = Limits::default();
+    let mut attributes = String::new();
+    for at in 0..limits.attributes {
+        attributes += &format!(" a{at}=''");
+    }
+    let out = stanzas(&format!("<m{attributes}><e:x/></m>")).unwrap();
+    assert_eq!(out, [format!("<m{attributes} xmlns:e='urn:e'><e:x/></m>")]);
 }
 
 #[test]

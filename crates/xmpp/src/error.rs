@@ -212,7 +212,8 @@ impl StreamError {
             xml::Error::TooLarge
             | xml::Error::TooDeep
             | xml::Error::TooManyAttributes
-            | xml::Error::TooManyChildren => StreamError::PolicyViolation,
+            | xml::Error::TooManyChildren
+            | xml::Error::TooManyPrefixes => StreamError::PolicyViolation,
         }
     }
 }
