@@ -23,7 +23,7 @@ pub enum Error {
     TooManyAttributes,
     /// A stanza has more children than [`crate::Limits::children`]: `policy-violation`.
     TooManyChildren,
-    /// More prefixes are declared at one place than [`crate::Limits::prefixes`]: `policy-violation`.
+    /// More prefixes are in scope than [`crate::Limits::prefixes`]: `policy-violation`.
     TooManyPrefixes,
 }
 

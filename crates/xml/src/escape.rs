@@ -104,5 +104,6 @@ fn number(digits: &[u8], radix: u32) -> Option<char> {
 
 /// The Char production of XML 1.0.
 pub(crate) fn is_char(c: char) -> bool {
-    matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+    matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}')
+        || matches!(c, '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }

@@ -74,8 +74,8 @@ impl Framer {
         *self = Framer::default();
     }
 
-    /// Looks at the first item of `input`: all bytes that were not consumed yet. White space between
-    /// items is consumed.
+    /// Looks at the first item of `input`: all bytes that were not consumed yet. White space
+    /// between items is consumed.
     ///
     /// # Errors
     /// The first thing that is wrong; the stream cannot go on after it.

@@ -2,8 +2,8 @@
 
 use crate::{Error, Event, Frame, Framer, Limits, Scratch};
 
-const HEADER: &str = "<?xml version='1.0'?><stream:stream to='a' version='1.0' xmlns='jabber:client' \
-                      xmlns:stream='http://etherx.jabber.org/streams' xmlns:e='urn:e'>";
+const HEADER: &str = "<?xml version='1.0'?><stream:stream to='a' version='1.0' \
+                      xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' xmlns:e='urn:e'>";
 
 /// Feeds `input` in pieces of `size` bytes and lists what comes out.
 fn frame_in_pieces(input: &[u8], size: usize, limits: &Limits) -> (Vec<String>, Option<Error>) {

@@ -1,5 +1,5 @@
-//! The framer against `rxml`: generated streams, well-formed and mutated, in pieces of any size. The
-//! same comparison runs for longer under `fuzz/fuzz_targets/framer_against_rxml.rs`.
+//! The framer against `rxml`: generated streams, well-formed and mutated, in pieces of any size.
+//! The same comparison runs for longer under `fuzz/fuzz_targets/framer_against_rxml.rs`.
 
 mod oracle;
 
@@ -25,7 +25,8 @@ fn name() -> impl Strategy<Value = String> {
 
 fn attribute() -> impl Strategy<Value = String> {
     let key = prop_oneof![
-        4 => prop::sample::select(vec!["to", "from", "id", "type", "xml:lang"]).prop_map(str::to_owned),
+        4 => prop::sample::select(vec!["to", "from", "id", "type", "xml:lang"])
+            .prop_map(str::to_owned),
         3 => prop::sample::select(vec!["xmlns", "xmlns:e", "xmlns:p", "xmlns:q"])
             .prop_map(str::to_owned),
         1 => name(),
@@ -33,7 +34,8 @@ fn attribute() -> impl Strategy<Value = String> {
     let value = prop_oneof![
         3 => prop::sample::select(vec!["urn:1", "urn:2", "jabber:client", "", "a@b/c"])
             .prop_map(str::to_owned),
-        1 => "([ -;=?-~\t\né😀]|&amp;|&lt;|&#65;|&#x1F600;){0,12}".prop_map(|value| value.replace('\'', "\"")),
+        1 => "([ -;=?-~\t\né😀]|&amp;|&lt;|&#65;|&#x1F600;){0,12}"
+            .prop_map(|value| value.replace('\'', "\"")),
     ];
     (key, value, "[ \n]{0,1}")
         .prop_map(|(key, value, space)| format!(" {key}{space}='{value}'{space}"))
@@ -127,7 +129,11 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn generated_streams_read_alike(stream in stream(), sizes in sizes()) {
@@ -141,7 +147,13 @@ proptest! {
 
     #[test]
     fn small_limits_are_the_only_difference(stream in stream(), sizes in sizes()) {
-        let limits = Limits { stanza_bytes: 120, depth: 3, attributes: 2, children: 2, prefixes: 1 };
+        let limits = Limits {
+            stanza_bytes: 120,
+            depth: 3,
+            attributes: 2,
+            children: 2,
+            prefixes: 1,
+        };
         oracle::compare(&stream, &sizes, &limits);
     }
 }

@@ -1,5 +1,5 @@
-//! XMPP as sans-IO values and machines: addresses, stanzas, errors, SASL, and the stream of a client
-//! up to its bound resource. Nothing here opens a socket, reads a clock or rolls dice.
+//! XMPP as sans-IO values and machines: addresses, stanzas, errors, SASL, and the stream of a
+//! client up to its bound resource. Nothing here opens a socket, reads a clock or rolls dice.
 
 pub mod addr;
 pub mod error;

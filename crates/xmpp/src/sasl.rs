@@ -256,8 +256,8 @@ impl ClientFirst {
     /// Parses `n,,n=user,r=nonce`.
     ///
     /// # Errors
-    /// `malformed-request`; `not-authorized` if its channel binding does not fit: the wrong type, or
-    /// a client that says the server offers none although it does (RFC 5802 section 6).
+    /// `malformed-request`; `not-authorized` if its channel binding does not fit: the wrong type,
+    /// or a client that says the server offers none although it does (RFC 5802 section 6).
     pub fn parse(text: &str, mechanism: Mechanism, offered_plus: bool) -> Result<Self, Failure> {
         let malformed = Failure::MalformedRequest;
         let (flag, rest) = text.split_once(',').ok_or(malformed)?;
