@@ -9,11 +9,11 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actor::{Actor, Addr, Context, Handle, Mail};
+use actor::{Actor, Addr, AskError, Context, Mail};
 use rustc_hash::FxHashMap;
-use store::{Append, Busy, Journal, Outcome, Position, RangeId, Record};
+use store::{Append, AppendFailure, Busy, Journal, Outcome, Position, RangeId, Record};
 
-use crate::limits::JOURNAL_BACKLOG_MAX;
+use crate::limits::{COMMIT_DEADLINE, JOURNAL_BACKLOG_MAX};
 use crate::message::{AppendError, UserMsg};
 
 /// Identifies one append of one actor; the actor chooses it.
@@ -38,8 +38,8 @@ struct Owner {
 pub(crate) enum PortMsg {
     /// Something was collected in this turn.
     Flush,
-    /// The journal has decided the batch.
-    Decided(Vec<Outcome>),
+    /// The journal has decided the batch, or nobody knows what became of it.
+    Decided(Result<Vec<Outcome>, AskError>),
 }
 
 /// The shared half: where actors of the shard leave their appends.
@@ -121,7 +121,6 @@ impl Collected {
 /// The actor behind a [`Port`].
 pub(crate) struct PortActor {
     journal: Arc<dyn Journal>,
-    handle: Handle,
     collected: Rc<RefCell<Collected>>,
     under_way: Vec<Owner>,
     expected: FxHashMap<RangeId, Position>,
@@ -129,15 +128,11 @@ pub(crate) struct PortActor {
 
 impl PortActor {
     /// Makes the actor and a function that turns its address into the handle for others.
-    pub(crate) fn new(
-        journal: Arc<dyn Journal>,
-        handle: Handle,
-    ) -> (Self, impl FnOnce(Addr<PortMsg>) -> Port) {
+    pub(crate) fn new(journal: Arc<dyn Journal>) -> (Self, impl FnOnce(Addr<PortMsg>) -> Port) {
         let collected = Rc::new(RefCell::new(Collected::default()));
         let shared = Rc::clone(&collected);
         let actor = PortActor {
             journal,
-            handle,
             collected,
             under_way: Vec::new(),
             expected: FxHashMap::default(),
@@ -169,12 +164,11 @@ impl PortActor {
             *expected = expected.next();
             self.under_way.push(entry.owner);
         }
-        let (handle, addr) = (self.handle.clone(), cx.myself());
-        let done = Box::new(move |outcomes: Vec<Outcome>| {
-            // The mailbox of the port holds at most this and one `Flush`: it has room, and once the
-            // shard is gone nobody waits for the answer.
-            let _ = handle.send(addr, PortMsg::Decided(outcomes));
-        });
+        // Invariant: an actor may wait for far more answers than this one's single commit.
+        let reply = cx
+            .expect(COMMIT_DEADLINE, PortMsg::Decided)
+            .expect("one answer is awaited at a time");
+        let done = Box::new(move |outcomes: Vec<Outcome>| reply.answer(outcomes));
         if let Err(Busy { .. }) = self.journal.append(appends, done) {
             self.expected.clear();
             for owner in mem::take(&mut self.under_way) {
@@ -184,15 +178,19 @@ impl PortActor {
         }
     }
 
-    fn decided(&mut self, outcomes: Vec<Outcome>, cx: &mut Context<'_, PortMsg>) {
+    fn decided(&mut self, outcomes: Result<Vec<Outcome>, AskError>, cx: &mut Context<'_, PortMsg>) {
         let owners = mem::take(&mut self.under_way);
+        let outcomes = outcomes.unwrap_or_else(|error| {
+            tracing::error!(%error, "a commit was given up");
+            vec![Outcome::Failed(AppendFailure::Io(error.to_string())); owners.len()]
+        });
         assert_eq!(owners.len(), outcomes.len(), "one outcome for each append");
         let mut failed = HashSet::new();
         for (owner, outcome) in owners.into_iter().zip(outcomes) {
             let result = match outcome {
                 Outcome::Committed(_) => Ok(()),
                 Outcome::Fenced(_) => Err(AppendError::Fenced),
-                Outcome::Failed(store::AppendFailure::Full) => Err(AppendError::Full),
+                Outcome::Failed(AppendFailure::Full) => Err(AppendError::Full),
                 Outcome::Failed(_) => Err(AppendError::Failed),
             };
             if result.is_err() {

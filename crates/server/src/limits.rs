@@ -30,6 +30,10 @@ pub(crate) const INBOX_PAGE: usize = 50;
 /// `resource-constraint` and nothing is half done.
 pub(crate) const JOURNAL_BACKLOG_MAX: usize = 65_536;
 
+/// Longest time that a batch of appends may take; then it counts as failed. A disk that stalls is
+/// waited for: giving up on a commit that may still happen is the last resort.
+pub(crate) const COMMIT_DEADLINE: Duration = Duration::from_secs(3600);
+
 /// Effects that one user may hold behind commits that are not finished; beyond it new stanzas wait
 /// in the mailbox.
 pub(crate) const BARRIER_MAX: usize = 4_096;
@@ -55,6 +59,10 @@ pub(crate) const PENALTY: Duration = Duration::from_secs(2);
 
 /// Addresses whose failures a shard remembers at a time.
 pub(crate) const PENALTIES_REMEMBERED: usize = 10_000;
+
+/// Addresses whose registrations a shard remembers at a time; an address beyond it has to wait until
+/// others are forgotten after [`REGISTRATION_WINDOW`].
+pub(crate) const REGISTRATIONS_REMEMBERED: usize = 10_000;
 
 /// Time in which registrations of one address are counted.
 pub(crate) const REGISTRATION_WINDOW: Duration = Duration::from_secs(3600);
