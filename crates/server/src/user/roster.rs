@@ -83,7 +83,7 @@ impl<'a> ItemRef<'a> {
     }
 
     /// An owned copy for editing.
-    pub(crate) fn to_item(&self) -> Item {
+    pub(crate) fn to_item(self) -> Item {
         Item {
             jid: self.jid.to_owned(),
             name: self.name.to_owned(),
@@ -119,6 +119,19 @@ impl Item {
             jid: jid.to_owned(),
             ..Item::default()
         }
+    }
+
+    /// Whether a client that sees `other` on its roster would see the same (RFC 6121 section
+    /// 2.1.2): what a contact asks for is not shown there.
+    pub(crate) fn looks_like(&self, other: &Item) -> bool {
+        let shown = |state: SubscriptionState| SubscriptionState {
+            pending_in: false,
+            ..state
+        };
+        self.listed == other.listed
+            && self.name == other.name
+            && self.groups == other.groups
+            && shown(self.state) == shown(other.state)
     }
 
     /// Nothing is left to remember: neither listed nor asked for nor asked.
@@ -171,11 +184,6 @@ impl Roster {
     /// The number of items, hidden ones included.
     pub(crate) fn len(&self) -> usize {
         self.iter().count()
-    }
-
-    /// Whether there is no item at all.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.packed.is_empty()
     }
 
     /// Bytes that the packed items take.

@@ -150,7 +150,7 @@ impl User {
             version,
             item: (&item).into(),
         });
-        if item.listed {
+        if item.listed && !item.looks_like(old) {
             roster::push(self, &item, cx);
         }
     }
