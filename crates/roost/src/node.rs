@@ -228,7 +228,6 @@ fn options(config: &Config) -> server::Options {
         registration_enabled: settings.registration.enabled,
         registrations_per_hour: settings.registration.per_hour,
         limits: node_limits(config),
-        exempt_addresses: settings.limits.exempt_addresses.clone(),
         debug_commit_delay: settings.debug.commit_delay,
         debug_read_delay: settings.debug.read_delay,
         debug_panic_hook: settings.debug.panic_hook,

@@ -17,6 +17,7 @@ use xmpp::stream::{C2s, C2sConfig, Credentials, Effect};
 use crate::admin::{AdminAnswer, AdminCommand};
 use crate::limits::{
     ADMIN_DEADLINE, PENALTIES_REMEMBERED, PENALTY, PENALTY_FREE, REGISTRATION_WINDOW,
+    REGISTRATIONS_REMEMBERED,
 };
 use crate::message::UserMsg;
 use crate::options::{Limits, Options};
@@ -28,7 +29,7 @@ pub(crate) const SALT_BYTES: usize = 16;
 /// The keys of one account as its user actor answers for them.
 pub enum Keys {
     /// The account's.
-    Known(Box<Vec<sasl::ScramKeys>>),
+    Known(Vec<sasl::ScramKeys>),
     /// There is no such account.
     Unknown,
     /// The account is locked.
@@ -65,10 +66,13 @@ pub enum Control {
     /// Whether an account was made.
     Registered(Result<(), Condition>),
     /// The full address and the actor behind it, or why there is none.
-    Bound(Box<Result<(Arc<str>, Addr<UserMsg>), StanzaError>>),
+    Bound(Box<Result<BoundSession, StanzaError>>),
     /// The session ends.
     Abort(Abort),
 }
+
+/// A full address and the actor behind it.
+pub(crate) type BoundSession = (Arc<str>, Addr<UserMsg>);
 
 /// The state of one client connection.
 pub struct Conn {
@@ -78,8 +82,11 @@ pub struct Conn {
     user: Option<Addr<UserMsg>>,
     /// The bind that waits for the connection to be at home.
     binding: Option<Box<(String, Option<String>)>>,
+    accepted: Moment,
     heard: Moment,
     pinged: bool,
+    /// Too many failed logins came from its address: it is not read until its deadline.
+    penalized: bool,
     bytes_before_session: u32,
 }
 
@@ -103,7 +110,7 @@ pub struct C2sService {
     pub(crate) effects: Vec<Effect>,
     pub(crate) penalties: HashMap<IpAddr, (u32, Moment)>,
     pub(crate) registrations: HashMap<IpAddr, (u32, Moment)>,
-    pub(crate) exempt: Vec<net::AddressRange>,
+    pub(crate) exempt: Arc<[net::AddressRange]>,
 }
 
 /// The account's keys as the stream machine takes them.
@@ -243,7 +250,7 @@ impl C2sService {
 
     fn keys(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, keys: Keys) {
         let credentials = match keys {
-            Keys::Known(keys) => Credentials::Known(*keys),
+            Keys::Known(keys) => Credentials::Known(keys),
             Keys::Unknown => Credentials::Unknown,
             Keys::Locked => Credentials::Locked,
             Keys::Unavailable => Credentials::Unavailable,
@@ -253,7 +260,7 @@ impl C2sService {
     }
 
     /// Brute force is paced by address: after a few failures the connection is not read for a while.
-    fn penalize(&mut self, cx: &mut Cx<'_>, conn: &Conn) {
+    fn penalize(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         if self.is_exempt(conn.address) {
             return;
         }
@@ -261,24 +268,22 @@ impl C2sService {
         if self.penalties.len() >= PENALTIES_REMEMBERED {
             self.penalties
                 .retain(|_, (_, since)| now.saturating_since(*since) < PENALTY * 60);
+            if self.penalties.len() >= PENALTIES_REMEMBERED {
+                // As many addresses as that within minutes are one attack: all start anew.
+                self.penalties.clear();
+            }
         }
         let entry = self.penalties.entry(conn.address).or_insert((0, now));
         entry.0 += 1;
         entry.1 = now;
         if entry.0 > PENALTY_FREE {
-            cx.set_paused(true);
+            conn.penalized = true;
             cx.set_deadline(Some(now + PENALTY));
         }
     }
 
     fn register(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: String, password: String) {
-        let now = cx.now();
-        let entry = self.registrations.entry(conn.address).or_insert((0, now));
-        if now.saturating_since(entry.1) >= REGISTRATION_WINDOW {
-            *entry = (0, now);
-        }
-        entry.0 += 1;
-        if entry.0 > self.options.registrations_per_hour {
+        if !self.may_register(conn.address, cx.now()) {
             let error = StanzaError::new(Condition::ResourceConstraint)
                 .with_text("Too many registrations from this address; try again later.");
             return conn.machine.registered(Err(error), cx.out());
@@ -314,6 +319,30 @@ impl C2sService {
             let error = StanzaError::new(Condition::ResourceConstraint);
             conn.machine.registered(Err(error), cx.out());
         }
+    }
+
+    /// Counts a registration against its address; false if it has made its share.
+    fn may_register(&mut self, address: IpAddr, now: Moment) -> bool {
+        if self.registrations.len() >= REGISTRATIONS_REMEMBERED
+            && !self.registrations.contains_key(&address)
+        {
+            self.registrations
+                .retain(|_, (_, since)| now.saturating_since(*since) < REGISTRATION_WINDOW);
+            if self.registrations.len() >= REGISTRATIONS_REMEMBERED {
+                return false;
+            }
+        }
+        let entry = self.registrations.entry(address).or_insert((0, now));
+        if now.saturating_since(entry.1) >= REGISTRATION_WINDOW {
+            *entry = (0, now);
+        }
+        entry.0 += 1;
+        entry.0 <= self.options.registrations_per_hour
+    }
+
+    /// Reads on, unless the machine waits for an answer or the connection serves a penalty.
+    fn pause_or_resume(cx: &mut Cx<'_>, conn: &Conn) {
+        cx.set_paused(conn.machine.is_waiting() || conn.penalized);
     }
 
     fn abort(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, why: Abort) {
@@ -391,8 +420,10 @@ impl Service for C2sService {
             address: peer.address.ip(),
             user: None,
             binding: None,
+            accepted: cx.now(),
             heard: cx.now(),
             pinged: false,
+            penalized: false,
             bytes_before_session: 0,
         }
     }
@@ -408,7 +439,7 @@ impl Service for C2sService {
             ..xml::Limits::default()
         };
         let mut used = 0;
-        while cx.has_window() && !cx.is_ending() && !conn.machine.is_waiting() {
+        while cx.has_window() && !cx.is_ending() && !conn.machine.is_waiting() && !conn.penalized {
             let Conn {
                 framer, machine, ..
             } = &mut *conn;
@@ -461,6 +492,7 @@ impl Service for C2sService {
                 break;
             }
         }
+        Self::pause_or_resume(cx, conn);
         used
     }
 
@@ -492,19 +524,18 @@ impl Service for C2sService {
         }
         self.carry_out(cx, conn);
         // What came behind the question that has been answered now goes on.
-        cx.set_paused(false);
+        Self::pause_or_resume(cx, conn);
     }
 
     fn deadline(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         if conn.machine.full_jid().is_some() {
             return self.session_is_silent(cx, conn);
         }
-        let waited = cx.now().saturating_since(conn.heard);
-        if waited < self.limits.login_timeout {
-            // The end of a penalty.
-            cx.set_paused(false);
-            let at = conn.heard + self.limits.login_timeout;
-            return cx.set_deadline(Some(at));
+        let end = conn.accepted + self.limits.login_timeout;
+        if cx.now() < end {
+            conn.penalized = false;
+            Self::pause_or_resume(cx, conn);
+            return cx.set_deadline(Some(end));
         }
         let text = Some("The login took too long.");
         conn.machine.abort(
@@ -517,8 +548,7 @@ impl Service for C2sService {
     }
 
     fn adopted(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
-        let at = cx.now() + self.limits.login_timeout;
-        cx.set_deadline(Some(at));
+        cx.set_deadline(Some(conn.accepted + self.limits.login_timeout));
         if let Some(binding) = conn.binding.take() {
             self.bind(cx, *binding);
         }

@@ -93,7 +93,7 @@ impl Node {
             shards: options.shards,
             seed,
         });
-        let exempt = limits.exempt.clone();
+        let exempt = limits.exempt.clone().into();
         let mut network = net::Network::bind(listeners, options.shards, tls, limits)?;
         let place = Place::new(store.slot_key(), options.shards);
         let journal = journal(&store, &options)?;
@@ -239,7 +239,7 @@ struct Setup {
     handle: Handle,
     remote: net::RemoteIo<C2sService>,
     clock: SystemClock,
-    exempt: Vec<net::AddressRange>,
+    exempt: Arc<[net::AddressRange]>,
 }
 
 impl Setup {
@@ -253,7 +253,7 @@ impl Setup {
     }
 
     fn service(self, shard: &mut actor::Shard, io: net::Io<C2sService>) -> C2sService {
-        let (port, into_port) = PortActor::new(self.journal, self.handle.clone());
+        let (port, into_port) = PortActor::new(self.journal);
         let port = into_port(shard.spawn(port));
         let home = Home::new(
             io,

@@ -27,8 +27,6 @@ pub struct Options {
     pub registrations_per_hour: u32,
     /// Bounds that may change while the node runs.
     pub limits: Limits,
-    /// Addresses that pacing by address leaves alone, as networks in CIDR notation.
-    pub exempt_addresses: Vec<String>,
     /// Time between a commit's arrival and its execution, for tests of the barrier.
     pub debug_commit_delay: Duration,
     /// Time that each read of the store takes longer, for tests of isolation.

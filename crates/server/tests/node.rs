@@ -32,7 +32,6 @@ fn options(shards: u16, hand_over: bool) -> Options {
             idle_ping: Duration::from_secs(60),
             ping_timeout: Duration::from_secs(10),
         },
-        exempt_addresses: Vec::new(),
         debug_commit_delay: Duration::ZERO,
         debug_read_delay: Duration::ZERO,
         debug_panic_hook: true,

@@ -125,11 +125,6 @@ impl Barrier {
             (mem::take(&mut decided.after), decided.origin)
         }
     }
-
-    /// The tickets that are not decided, oldest first.
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
-    }
 }
 
 #[cfg(test)]
@@ -174,6 +169,6 @@ mod tests {
         let ticket = barrier.next_ticket();
         barrier.push(ticket, Origin::Nobody, some());
         assert!(barrier.decide(Ticket(99), true).0.is_empty());
-        assert_eq!(barrier.len(), 1);
+        assert_eq!(barrier.waiting.len(), 1);
     }
 }

@@ -34,10 +34,6 @@ impl Inbox {
             is_draining: false,
         }
     }
-
-    pub(super) fn pending_count(&self) -> u32 {
-        self.pending_count
-    }
 }
 
 impl User {
@@ -146,7 +142,7 @@ impl User {
                     self.write_to_takers(&frame, cx);
                 }
                 Err(_) => {
-                    tracing::error!(user = %self.name, seq = entry.seq, "a stored message is damaged")
+                    tracing::error!(user = %self.name, seq = entry.seq, "a stored message is damaged");
                 }
             }
         }

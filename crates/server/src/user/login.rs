@@ -30,10 +30,6 @@ impl Login {
         self.account.as_deref()
     }
 
-    pub(super) fn account_mut(&mut self) -> Option<&mut Account> {
-        self.account.as_deref_mut()
-    }
-
     /// Lets go of the keys; the next login reads them again.
     pub(super) fn forget_account(&mut self) {
         self.account = None;
@@ -98,9 +94,7 @@ impl User {
     fn answer_login(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
         let keys = match (self.phase, self.login.account()) {
             (Phase::Registered, Some(account)) if account.locked => Keys::Locked,
-            (Phase::Registered, Some(account)) => {
-                Keys::Known(Box::new(crate::c2s::credentials(account)))
-            }
+            (Phase::Registered, Some(account)) => Keys::Known(crate::c2s::credentials(account)),
             (Phase::Registered, None) => return self.reread_account(conn, cx),
             (Phase::Absent, _) => Keys::Unknown,
             (Phase::Loading | Phase::Unreadable, _) => Keys::Unavailable,
@@ -113,7 +107,7 @@ impl User {
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let read = move || match store.load_user(&name) {
             Ok(Some(state)) if state.account.locked => Keys::Locked,
-            Ok(Some(state)) => Keys::Known(Box::new(crate::c2s::credentials(&state.account))),
+            Ok(Some(state)) => Keys::Known(crate::c2s::credentials(&state.account)),
             Ok(None) => Keys::Unknown,
             Err(_) => Keys::Unavailable,
         };

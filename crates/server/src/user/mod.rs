@@ -19,7 +19,7 @@ pub(crate) mod subscription;
 use std::mem;
 use std::rc::Rc;
 
-use actor::{Actor, Context, Mail, Name};
+use actor::{Actor, Context, Name};
 use net::ConnRef;
 use store::{Record, UserState};
 use xml::Frame;
@@ -159,10 +159,8 @@ impl User {
 
     fn idle(&mut self, cx: &mut Context<'_, UserMsg>) {
         let in_use = !self.sessions.is_empty() || !self.barrier.is_open() || self.login.is_busy();
-        if in_use || !cx.stop_when_idle() {
-            if self.sessions.is_empty() {
-                cx.send_after(IDLE_EVICTION, UserMsg::Idle);
-            }
+        if (in_use || !cx.stop_when_idle()) && self.sessions.is_empty() {
+            cx.send_after(IDLE_EVICTION, UserMsg::Idle);
         }
     }
 
@@ -354,7 +352,7 @@ impl User {
         }
         let name = Name::clone(&self.name);
         self.write(conn, cx, |out| {
-            frame.write_readdressed(out, None, Some(&name))
+            frame.write_readdressed(out, None, Some(&name));
         });
     }
 

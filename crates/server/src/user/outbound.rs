@@ -145,7 +145,7 @@ impl User {
             }
             PresenceType::Probe | PresenceType::Error => {
                 return if let Some(to) = to {
-                    self.route_presence(&to, frame, cx)
+                    self.route_presence(&to, frame, cx);
                 };
             }
             PresenceType::Subscribe => Action::Subscribe,
