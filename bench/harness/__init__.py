@@ -1,0 +1,1 @@
+"""What the benchmarks of whole servers share: servers, load, figures, pages, plots."""

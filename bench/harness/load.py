@@ -1,0 +1,45 @@
+"""Runs the load generator and reads what it reports."""
+import json
+import os
+import subprocess
+import sys
+
+from . import process, servers
+
+
+def run(scenario, report, server, port, users, contacts=18, floor=False, tls=False, more=()):
+    """One run against the process `server`; its report is written to `report` and returned."""
+    command = [servers.program("flood"), "-q", "--scenario", scenario, "--server",
+               f"127.0.0.1:{port}", "--tls-server", f"127.0.0.1:{port + 1}", "--users", str(users),
+               "--contacts", str(contacts), "--pid", str(server.pid), "--json", report, "--html",
+               report.replace(".json", ".html"), *(["--floor"] if floor else []),
+               *(["--transport", "direct"] if tls else []), *map(str, more)]
+    with open(report.replace(".json", ".txt"), "w") as out:
+        load = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+        try:
+            code = load.wait()
+        finally:
+            process.stop(load)
+    if code == 1 or not os.path.exists(report):
+        raise process.Trouble(f"the load could not run:\n{process.tail(out.name)}")
+    found = read(report)
+    for fault in found["faults"]:
+        print(f"  FAULT {fault}", file=sys.stderr)
+    return found
+
+
+def read(path):
+    with open(path) as file:
+        return json.load(file)
+
+
+def phase(report, name):
+    return next((phase for phase in report["phases"] if phase["name"] == name), None)
+
+
+def phases(report, prefix):
+    return [phase for phase in report["phases"] if phase["name"].startswith(prefix)]
+
+
+def timing(of_phase, name):
+    return next((timing for timing in of_phase["timings"] if timing["timing"] == name), None)
