@@ -213,8 +213,10 @@ impl Framer {
                 "an XML declaration that is not at the start",
             ));
         }
-        let Some(end) = rest.windows(2).position(|pair| pair == b"?>") else {
-            return match rest.len() > DECLARATION_BYTES_MAX {
+        // The same answer however it is cut: what is behind the bound is not looked at.
+        let window = &rest[..rest.len().min(DECLARATION_BYTES_MAX)];
+        let Some(end) = window.windows(2).position(|pair| pair == b"?>") else {
+            return match window.len() == DECLARATION_BYTES_MAX {
                 true => Err(Error::NotWellFormed("an XML declaration without an end")),
                 false => Ok(Step {
                     consumed: 0,

@@ -5,9 +5,9 @@
 //! # Documented limits
 //!
 //! Beyond [`Limits`], and the constructs that RFC 6120 section 11.1 forbids, it refuses what XML
-//! would allow in four places: a namespace name may not contain a reference, a tab or a line end; a
+//! would allow in five places: a namespace name may not contain a reference, a tab or a line end; a
 //! reference has at most twelve characters; a stream's root has an end tag of its own; a stream's
-//! root declares at most 64 prefixes.
+//! root declares at most 64 prefixes; an XML declaration has at most 128 bytes.
 
 mod edit;
 mod error;

@@ -141,6 +141,11 @@ fn declarations_are_checked() {
         let same = std::mem::discriminant(&found.unwrap()) == std::mem::discriminant(&error);
         assert!(same, "{head}: {found:?}");
     }
+    for size in [1, 1000] {
+        let long = format!("<?xml version='1.0'{}?><s>", " ".repeat(110));
+        let (out, error) = frame_in_pieces(long.as_bytes(), size, &Limits::default());
+        assert!(matches!(error, Some(Error::NotWellFormed(_))) && out.is_empty());
+    }
     let good = "<?xml version=\"1.0\" encoding='UTF-8' standalone='yes' ?><s>";
     assert_eq!(
         frame_in_pieces(good.as_bytes(), 3, &Limits::default()),

@@ -327,7 +327,10 @@ fn refused(input: &[u8], at: usize, count: usize, error: Error, theirs: &Reading
             let rest = skip_space(&input[at..]);
             assert_ne!(rest.first(), Some(&b'<'), "there is an element");
         }
-        // A documented limit: such a stream has no use.
+        // Documented limits.
+        Error::NotWellFormed("an XML declaration without an end") => {
+            assert!(input.len() - at >= 128, "there is room for an end");
+        }
         Error::NotWellFormed("a stream that ends as it begins") => {}
         Error::NotWellFormed("an attribute twice") if theirs.items.len() > count => {
             // `rxml` lets a second declaration of the default namespace pass.
