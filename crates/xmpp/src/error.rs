@@ -162,7 +162,8 @@ impl StanzaError {
 /// The error stanza that answers `frame`, its addresses swapped. `None` where RFC 6120 section
 /// 8.3.1 forbids one: for errors and for IQ results.
 pub fn reply(frame: &Frame, error: &StanzaError) -> Option<Frame> {
-    let kind = frame.attr_raw("type");
+    let kind = frame.attr("type");
+    let kind = kind.as_deref();
     if kind == Some("error") || (frame.name() == "iq" && kind == Some("result")) {
         return None;
     }

@@ -8,7 +8,9 @@ use crate::sasl::{ClientFirst, Mechanism, Scram};
 use crate::stream::C2sConfig;
 
 /// Where the negotiation stands.
+#[derive(Default)]
 pub(crate) enum Stage {
+    #[default]
     Header,
     Features,
     InitialResponse,
@@ -42,6 +44,7 @@ impl Stage {
     }
 }
 
+#[derive(Default)]
 pub(crate) struct Negotiation {
     pub(crate) stage: Stage,
     pub(crate) id: String,
@@ -63,21 +66,8 @@ pub(crate) struct Negotiation {
 impl Negotiation {
     pub(crate) fn new(id: String) -> Self {
         Negotiation {
-            stage: Stage::Header,
             id,
-            restarts: 0,
-            domain: String::new(),
-            lang: None,
-            header_sent: false,
-            tls: false,
-            exporter: None,
-            mechanism: None,
-            nonce: String::new(),
-            claimed: None,
-            locked: false,
-            user: None,
-            attempts: 0,
-            elements: 0,
+            ..Negotiation::default()
         }
     }
 

@@ -56,7 +56,8 @@ pub enum IqType {
 /// `bad-request` for an IQ or presence of no known type, `feature-not-implemented` for an element
 /// that is no stanza. A message of an unknown type is a normal one (RFC 6121 section 5.2.2).
 pub fn parse_kind(frame: &Frame) -> Result<Kind, Condition> {
-    let kind = frame.attr_raw("type");
+    let kind = frame.attr("type");
+    let kind = kind.as_deref();
     match frame.name() {
         "message" => Ok(Kind::Message(match kind {
             Some("chat") => MessageType::Chat,

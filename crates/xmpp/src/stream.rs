@@ -2,6 +2,7 @@
 //! (RFC 6120 sections 4 to 7): a machine without sockets, clock or randomness. Elements go in;
 //! bytes for the peer and effects for the caller come out.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use xml::build::Writer;
@@ -96,7 +97,7 @@ pub enum Credentials {
     Unavailable,
 }
 
-/// One client stream. 24 bytes once it is bound.
+/// One client stream. 32 bytes once it is bound.
 pub struct C2s {
     config: Arc<C2sConfig>,
     negotiation: Option<Box<Negotiation>>,
@@ -150,23 +151,34 @@ impl C2s {
         out: &mut Vec<u8>,
         effects: &mut Effects,
     ) {
-        if let Some(negotiation) = &mut self.negotiation {
-            if negotiation.stage == Stage::Closed {
-                return;
-            }
-            if !negotiation.header_sent {
-                let domain = self
-                    .config
-                    .domains
-                    .first()
-                    .map(String::as_str)
-                    .unwrap_or_default();
-                negotiation.write_header(domain, out);
-            }
-            negotiation.stage = Stage::Closed;
+        if self.is_closed() {
+            return;
+        }
+        if let Some(negotiation) = &mut self.negotiation
+            && !negotiation.header_sent
+        {
+            let domain = self
+                .config
+                .domains
+                .first()
+                .map(String::as_str)
+                .unwrap_or_default();
+            negotiation.write_header(domain, out);
         }
         error.write(text, out);
+        self.close(effects);
+    }
+
+    /// Nothing is written from here on: what still comes finds a stream that has ended.
+    fn close(&mut self, effects: &mut Effects) {
+        let negotiation = self.negotiation.get_or_insert_with(Box::default);
+        negotiation.stage = Stage::Closed;
         effects.push(Effect::Close);
+    }
+
+    fn is_closed(&self) -> bool {
+        let negotiation = self.negotiation.as_ref();
+        negotiation.is_some_and(|negotiation| negotiation.stage == Stage::Closed)
     }
 
     /// The framer refused the input.
@@ -186,11 +198,11 @@ impl C2s {
 
     /// The peer ended its stream (section 4.4).
     pub fn handle_close(&mut self, out: &mut Vec<u8>, effects: &mut Effects) {
-        if let Some(negotiation) = &mut self.negotiation {
-            negotiation.stage = Stage::Closed;
+        if self.is_closed() {
+            return;
         }
         out.extend_from_slice(b"</stream:stream>");
-        effects.push(Effect::Close);
+        self.close(effects);
     }
 
     /// A stream header (section 4.7).
@@ -200,6 +212,9 @@ impl C2s {
         out: &mut Vec<u8>,
         effects: &mut Effects,
     ) {
+        if self.is_closed() {
+            return;
+        }
         if let Err((error, text)) = self.check_header(header) {
             return self.abort(error, text, out, effects);
         }
@@ -294,6 +309,9 @@ impl C2s {
         out: &mut Vec<u8>,
         effects: &mut Effects,
     ) {
+        if self.is_closed() {
+            return;
+        }
         if let Some(full) = &self.full {
             let full = Arc::clone(full);
             return self.handle_stanza(&full, frame, out, effects);
@@ -338,8 +356,7 @@ impl C2s {
             out.extend_from_slice(
                 b"<failure xmlns='urn:ietf:params:xml:ns:xmpp-tls'/></stream:stream>",
             );
-            negotiation.stage = Stage::Closed;
-            return effects.push(Effect::Close);
+            return self.close(effects);
         }
         out.extend_from_slice(b"<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
         negotiation.restart();
@@ -471,6 +488,9 @@ impl C2s {
         let Some(negotiation) = &mut self.negotiation else {
             return;
         };
+        if !matches!(negotiation.stage, Stage::ScramKeys(_) | Stage::PlainKeys(_)) {
+            return;
+        }
         let stage = std::mem::replace(&mut negotiation.stage, Stage::Features);
         let user = negotiation.claimed.clone().unwrap_or_default();
         let wanted = negotiation
@@ -602,7 +622,7 @@ impl C2s {
                 out,
             );
         }
-        if frame.attr_raw("type") == Some("get") {
+        if frame.attr("type").as_deref() == Some("get") {
             let mut writer = Writer::new(out);
             writer.open("iq").attr("type", "result");
             writer.attr("id", &frame.attr("id").unwrap_or_default());
@@ -659,7 +679,7 @@ impl C2s {
             return;
         };
         let request = frame.child("bind", ns::BIND);
-        let is_set = frame.attr_raw("type") == Some("set") && stanza::check(&frame).is_ok();
+        let is_set = frame.attr("type").as_deref() == Some("set") && stanza::check(&frame).is_ok();
         let Some(request) = request.filter(|_| is_set && negotiation.stage == Stage::Features)
         else {
             // Section 7.1: nothing else before a resource is bound.
@@ -687,8 +707,9 @@ impl C2s {
         let Some(negotiation) = &mut self.negotiation else {
             return;
         };
-        let Stage::Binding(id) = std::mem::replace(&mut negotiation.stage, Stage::Features) else {
-            return;
+        let id = match std::mem::replace(&mut negotiation.stage, Stage::Features) {
+            Stage::Binding(id) => id,
+            other => return negotiation.stage = other,
         };
         let mut writer = Writer::new(out);
         writer.open("iq").attr("id", &id);
@@ -739,6 +760,12 @@ impl C2s {
                 Ok(_) => {}
                 Err(_) => malformed = true,
             }
+        }
+        // What routing compares has one spelling, so that `&#101;rror` is not an error to others.
+        if let Some(kind) = frame.attr("type")
+            && matches!(kind, Cow::Owned(_))
+        {
+            edit = edit.set_attr("type", &kind);
         }
         let stanza = edit.finish();
         if malformed {

@@ -134,6 +134,10 @@ pub fn read(input: &[u8]) -> Reading {
                 let text = error.to_string();
                 reading.refusal = Some(match error {
                     rxml::Error::RestrictedXml(_) => Refusal::Restricted(text),
+                    // It knows all characters of names but the last range of XML's.
+                    rxml::Error::UnexpectedChar(_, '\u{fdf0}'..='\u{fffd}', _) => {
+                        Refusal::Restricted(text)
+                    }
                     _ => Refusal::Malformed(text),
                 });
                 return reading;

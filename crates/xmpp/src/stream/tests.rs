@@ -5,6 +5,7 @@ use std::sync::Arc;
 use xml::{Event, Framer, Limits, Scratch};
 
 use super::{C2s, C2sConfig, Credentials, Effect};
+use crate::error::StreamError;
 use crate::sasl::{self, Hash, Mechanism};
 
 const OPEN: &str = "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
@@ -271,4 +272,53 @@ fn a_bound_session_stamps_and_checks_addresses() {
 fn anything_but_a_stanza_is_unsupported() {
     let mut peer = Peer::bind("alice@localhost/phone");
     assert!(peer.send("<odd/>").contains("<unsupported-stanza-type "));
+}
+
+#[test]
+fn a_stream_that_has_ended_says_nothing_more() {
+    let end = |machine: &mut C2s, out: &mut Vec<u8>, effects: &mut Vec<Effect>| {
+        machine.abort(StreamError::SystemShutdown, None, out, effects);
+    };
+    let mut waiting = Peer::new(false);
+    waiting.send(OPEN);
+    let first = sasl::encode("n,,n=alice,r=abc");
+    waiting.send(&format!(
+        "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-1'>{first}</auth>"
+    ));
+    for mut peer in [waiting, Peer::bind("alice@localhost/phone")] {
+        peer.effects.clear();
+        let mut out = Vec::new();
+        end(&mut peer.machine, &mut out, &mut peer.effects);
+        let text = String::from_utf8(std::mem::take(&mut out)).unwrap();
+        assert!(text.contains("<system-shutdown "), "{text}");
+        assert!(matches!(peer.effects[..], [Effect::Close]));
+        // Answers that were on their way, and more reasons to end.
+        peer.machine
+            .credentials(Credentials::Unavailable, &mut out, &mut peer.effects);
+        peer.machine.verified(true, &mut out, &mut peer.effects);
+        peer.machine.registered(Ok(()), &mut out);
+        peer.machine
+            .bound(Ok("alice@localhost/late".into()), &mut out);
+        end(&mut peer.machine, &mut out, &mut peer.effects);
+        peer.machine.handle_close(&mut out, &mut peer.effects);
+        assert!(out.is_empty(), "{}", String::from_utf8_lossy(&out));
+        assert_eq!(peer.send("<message/>"), "");
+        assert_eq!(peer.effects.len(), 1);
+        assert!(peer.machine.is_waiting());
+    }
+}
+
+#[test]
+fn a_type_written_with_references_is_that_type() {
+    let mut peer = Peer::bind("alice@localhost/phone");
+    assert_eq!(peer.send("<message to='b@c' type='&#101;rror'/>"), "");
+    let Some(Effect::Stanza(frame)) = peer.effects.pop() else {
+        panic!("a stanza")
+    };
+    assert_eq!(frame.attr_raw("type"), Some("error"));
+    assert!(
+        peer.send("<iq type='res&#117;lt' id='1'><a/><b/></iq>")
+            .is_empty(),
+        "results are not answered"
+    );
 }
