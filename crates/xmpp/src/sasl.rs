@@ -9,7 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use ring::{digest, hmac, pbkdf2};
 use subtle::ConstantTimeEq;
 
-use crate::limits::{PASSWORD_BYTES_MAX, SCRAM_CLIENT_NONCE_BYTES_MAX, SCRAM_SALT_BYTES};
+use crate::limits::{
+    PASSWORD_BYTES_MAX, SASL_MESSAGE_BYTES_MAX, SCRAM_CLIENT_NONCE_BYTES_MAX, SCRAM_SALT_BYTES,
+};
 
 /// The hash that a set of keys is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -436,7 +438,7 @@ impl PlainMessage {
 /// The bytes of a SASL element as text.
 ///
 /// # Errors
-/// `incorrect-encoding` if it is not Base64, `malformed-request` if it is not UTF-8.
+/// `incorrect-encoding` if it is not Base64, `malformed-request` if it is not UTF-8 or too long.
 pub fn decode(base64: &str) -> Result<String, Failure> {
     // RFC 6120 section 6.4.2: a single equals sign is an empty message.
     if base64 == "=" {
@@ -445,6 +447,9 @@ pub fn decode(base64: &str) -> Result<String, Failure> {
     let bytes = STANDARD
         .decode(base64)
         .map_err(|_| Failure::IncorrectEncoding)?;
+    if bytes.len() > SASL_MESSAGE_BYTES_MAX {
+        return Err(Failure::MalformedRequest);
+    }
     String::from_utf8(bytes).map_err(|_| Failure::MalformedRequest)
 }
 
@@ -549,6 +554,26 @@ mod tests {
             parse("n,,n=u=41,r=1", plain, true),
             Failure::MalformedRequest
         );
+    }
+
+    #[test]
+    fn messages_are_base64_and_bounded() {
+        for (base64, decoded) in [
+            ("=", Ok(String::new())),
+            ("", Ok(String::new())),
+            ("aGk=", Ok("hi".to_owned())),
+            // One spelling only: no stray bits, no missing end, no line ends.
+            ("aGl=", Err(Failure::IncorrectEncoding)),
+            ("aGk", Err(Failure::IncorrectEncoding)),
+            ("aG\nk=", Err(Failure::IncorrectEncoding)),
+            ("/w==", Err(Failure::MalformedRequest)),
+        ] {
+            assert_eq!(decode(base64), decoded, "{base64:?}");
+        }
+        let longest = "x".repeat(SASL_MESSAGE_BYTES_MAX);
+        assert_eq!(decode(&encode(&longest)).as_ref(), Ok(&longest));
+        let longer = encode(&format!("{longest}x"));
+        assert_eq!(decode(&longer), Err(Failure::MalformedRequest));
     }
 
     #[test]
