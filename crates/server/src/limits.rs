@@ -44,6 +44,9 @@ pub(crate) const IDLE_EVICTION: Duration = Duration::from_secs(15);
 /// Failed logins of one account after which further attempts are paced.
 pub(crate) const FAILED_LOGINS_FREE: u32 = 5;
 
+/// Failed logins of one account that are remembered; one is forgiven each [`IDLE_EVICTION`].
+pub(crate) const FAILED_LOGINS_REMEMBERED: u32 = 10;
+
 /// Pace of login attempts of an account that is being guessed: one answer in this time.
 pub(crate) const FAILED_LOGIN_PACE: Duration = Duration::from_secs(1);
 

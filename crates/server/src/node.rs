@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use actor::{EntityClass, Handle, Mail, Name, Pool, ShardId};
+use actor::{Handle, Mail, Pool};
 use ring::rand::{SecureRandom, SystemRandom};
 use stdx::time::{Clock, SystemClock};
 use store::{Journal, LocalJournal, Store};
@@ -20,11 +20,10 @@ use crate::admin::Admin;
 use crate::c2s::C2sService;
 use crate::home::Home;
 use crate::journal::PortActor;
-use crate::message::UserMsg;
 use crate::modules::disco;
 use crate::options::Options;
 use crate::place::Place;
-use crate::user::User;
+use crate::user::Users;
 
 /// Threads that read the store: enough that a slow disk delays only those who wait for it.
 const READ_THREADS: usize = 8;
@@ -53,19 +52,6 @@ pub struct Node {
     addresses: Vec<SocketAddr>,
     admin: Admin,
     journal: Arc<dyn Journal>,
-}
-
-struct Users {
-    home: Rc<Home>,
-}
-
-impl EntityClass for Users {
-    type Msg = UserMsg;
-    type Actor = User;
-
-    fn activate(&mut self, name: &Name, _shard: ShardId) -> User {
-        User::new(Name::clone(name), Rc::clone(&self.home))
-    }
 }
 
 impl Node {
@@ -171,8 +157,6 @@ impl Node {
         self.network.drain();
         let clock = self.admin.clock;
         let end = clock.now() + deadline;
-        // A first pause gives the shards time to notice and to say goodbye.
-        thread::sleep(Duration::from_millis(150));
         while self.network.connections() > 0 && clock.now() < end {
             thread::sleep(Duration::from_millis(20));
         }
@@ -265,9 +249,7 @@ impl Setup {
             Arc::clone(&self.options),
             self.clock.wall(),
         );
-        shard.set_class(Users {
-            home: Rc::new(home),
-        });
+        shard.set_class(Users::new(Rc::new(home)));
         C2sService {
             config: self.config,
             limits: self.options.limits.clone(),

@@ -9,7 +9,9 @@ use store::Account;
 
 use super::{Phase, User};
 use crate::c2s::{Control, Keys};
-use crate::limits::{FAILED_LOGIN_PACE, FAILED_LOGIN_QUEUE, FAILED_LOGINS_FREE};
+use crate::limits::{
+    FAILED_LOGIN_PACE, FAILED_LOGIN_QUEUE, FAILED_LOGINS_FREE, FAILED_LOGINS_REMEMBERED,
+};
 use crate::message::UserMsg;
 
 /// What an account remembers between login attempts. 24 bytes while nobody logs in.
@@ -39,8 +41,14 @@ impl Login {
         self.failures = if ok {
             0
         } else {
-            self.failures.saturating_add(1)
+            (self.failures + 1).min(FAILED_LOGINS_REMEMBERED)
         };
+    }
+
+    /// Time has passed without a session: failures are forgiven, so that guessing at many accounts
+    /// does not keep them all in memory.
+    pub(super) fn ease(&mut self) {
+        self.failures = self.failures.saturating_sub(1);
     }
 
     pub(super) fn is_busy(&self) -> bool {

@@ -6,6 +6,7 @@ mod admin;
 mod barrier;
 mod bind;
 pub(crate) mod blocklist;
+mod class;
 mod inbound;
 mod inbox;
 mod login;
@@ -31,6 +32,7 @@ use crate::message::{AppendError, Delivery, UserMsg};
 pub(crate) use barrier::Effect;
 use barrier::{Barrier, Origin};
 use blocklist::Blocklist;
+pub(crate) use class::Users;
 use inbox::Inbox;
 use login::Login;
 use roster::Roster;
@@ -158,6 +160,7 @@ impl User {
     }
 
     fn idle(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.login.ease();
         let in_use = !self.sessions.is_empty() || !self.barrier.is_open() || self.login.is_busy();
         if (in_use || !cx.stop_when_idle()) && self.sessions.is_empty() {
             cx.send_after(IDLE_EVICTION, UserMsg::Idle);

@@ -1,0 +1,86 @@
+//! The class of all users of a shard: makes their actors, and answers for those who cannot take what
+//! comes from another shard, because too much waits for them or because they crashed too often.
+
+use std::rc::Rc;
+
+use actor::{Core, EntityClass, Mail as _, Name, Refused, ShardId};
+use net::ConnRef;
+use xml::Frame;
+
+use super::User;
+use crate::address;
+use crate::c2s::{Abort, Control, Keys};
+use crate::home::Home;
+use crate::message::{AppendError, Delivery, UserMsg};
+
+/// Makes users.
+pub(crate) struct Users {
+    home: Rc<Home>,
+}
+
+impl Users {
+    /// The users of the shard that `home` belongs to.
+    pub(crate) fn new(home: Rc<Home>) -> Self {
+        Users { home }
+    }
+
+    /// Tells the sender of a stanza to try again later.
+    fn bounce(&self, frame: &Frame, core: &mut Core) {
+        let error = AppendError::Busy.to_stanza_error();
+        let (Some(reply), Some(from)) = (xmpp::error::reply(frame, &error), frame.attr("from"))
+        else {
+            return;
+        };
+        let (bare, resource) = address::split(&from);
+        let delivery = Delivery {
+            resource: resource.map(Into::into),
+            frame: reply,
+        };
+        let (shard, name) = (self.home.place.shard(bare), Name::from(bare));
+        // A sender who is gone, or has no room for an error either, is told nothing.
+        let _ = core.send_named_if_active(shard, &name, UserMsg::Deliver(delivery));
+    }
+
+    fn control(&self, conn: ConnRef, control: Control, core: &mut Core) {
+        // A connection that has gone meanwhile needs no answer.
+        let _ = self.home.io.control(core, conn, control);
+    }
+}
+
+impl EntityClass for Users {
+    type Msg = UserMsg;
+    type Actor = User;
+
+    fn activate(&mut self, name: &Name, _shard: ShardId) -> User {
+        User::new(Name::clone(name), Rc::clone(&self.home))
+    }
+
+    fn refused(&mut self, name: &Name, msg: UserMsg, _why: Refused, core: &mut Core) {
+        match msg {
+            UserMsg::Deliver(delivery) => self.bounce(&delivery.frame, core),
+            UserMsg::Stanza { conn, frame } => {
+                let error = AppendError::Busy.to_stanza_error();
+                if let Some(reply) = xmpp::error::reply(&frame, &error) {
+                    let write = |out: &mut Vec<u8>| out.extend_from_slice(reply.as_bytes());
+                    let _ = self.home.io.with_out(core, conn, write);
+                }
+                let _ = self.home.io.credit(core, conn, 1);
+            }
+            UserMsg::Credentials { conn } => {
+                self.control(conn, Control::Keys(Keys::Unavailable), core);
+            }
+            // Without an answer its client would wait until its deadline.
+            UserMsg::Bind { conn, .. } | UserMsg::Started { conn } => {
+                self.control(conn, Control::Abort(Abort::Crash), core);
+            }
+            // A session must not outlive its connection: this goes past everything that waits.
+            UserMsg::Closed { conn } => {
+                if let Some(user) = core.whereis::<UserMsg>(name) {
+                    let _ = core.send_priority(user, UserMsg::Closed { conn });
+                }
+            }
+            // Asked again by the next login; or dropped, and whoever asked hears it as a time-out.
+            _ => {}
+        }
+    }
+}
