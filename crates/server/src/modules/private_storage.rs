@@ -74,7 +74,7 @@ fn set(user: &mut User, request: &Request<'_>) -> Answer {
             return Answer::error(Condition::NotAcceptable);
         }
         if element.as_bytes().len() > user.home.limits().private_bytes_max as usize {
-            return StanzaError::new(Condition::ResourceConstraint)
+            return StanzaError::new(Condition::NotAcceptable)
                 .with_text("The element is too large to be stored.")
                 .into();
         }

@@ -4,6 +4,7 @@
 use actor::Context;
 use base64::Engine as _;
 use store::Record;
+use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::{Module, Xep};
@@ -12,6 +13,7 @@ use crate::message::UserMsg;
 use crate::user::User;
 
 const NS: &str = "vcard-temp";
+const NS_UPDATE: &str = "vcard-temp:x:update";
 const EMPTY: &[u8] = b"<vCard xmlns='vcard-temp'/>";
 
 pub(super) const MODULE: Module = Module {
@@ -60,7 +62,7 @@ fn set(user: &mut User, request: &Request<'_>) -> Answer {
     }
     let xml = request.payload.to_xml();
     if xml.len() > user.home.limits().vcard_bytes_max as usize {
-        return StanzaError::new(Condition::ResourceConstraint)
+        return StanzaError::new(Condition::NotAcceptable)
             .with_text("The vCard is too large.")
             .into();
     }
@@ -80,6 +82,16 @@ fn set(user: &mut User, request: &Request<'_>) -> Answer {
         photo_hash,
     });
     Answer::done()
+}
+
+/// Presence of a user whose vCard has a photo, with its hash if the client says nothing about photos
+/// itself (XEP-0153 section 4.1, done by the server as in XEP-0398 section 3).
+pub(crate) fn with_photo_hash(presence: Frame, photo_hash: &str) -> Frame {
+    if photo_hash.is_empty() || presence.child("x", NS_UPDATE).is_some() {
+        return presence;
+    }
+    let update = format!("<x xmlns='{NS_UPDATE}'><photo>{photo_hash}</photo></x>");
+    presence.edit().append_child(update.as_bytes()).finish()
 }
 
 fn photo(card: &minidom::Element) -> Option<String> {

@@ -19,10 +19,12 @@ use super::subscription::Action;
 use crate::address;
 use crate::limits::DIRECTED_MAX;
 use crate::message::{Delivery, UserMsg};
+use crate::modules::vcard;
 
 impl User {
     /// Sections 4.2 and 4.4: a session announces itself, or a change of its presence.
     pub(super) fn available(&mut self, at: usize, frame: Frame, cx: &mut Context<'_, UserMsg>) {
+        let frame = vcard::with_photo_hash(frame, &self.photo_hash);
         let Ok(priority) = stanza::presence_priority(&frame) else {
             let error = StanzaError::new(Condition::BadRequest)
                 .with_text("A priority is a number from -128 to 127.");
