@@ -207,6 +207,7 @@ fn store_options(config: &Config) -> store::Options {
     store::Options {
         durability,
         engine,
+        read_delay: config.settings.debug.read_delay,
         ..store::Options::default()
     }
 }
@@ -229,7 +230,6 @@ fn options(config: &Config) -> server::Options {
         registrations_per_hour: settings.registration.per_hour,
         limits: node_limits(config),
         debug_commit_delay: settings.debug.commit_delay,
-        debug_read_delay: settings.debug.read_delay,
         debug_panic_hook: settings.debug.panic_hook,
     }
 }

@@ -29,8 +29,6 @@ pub struct Options {
     pub limits: Limits,
     /// Time between a commit's arrival and its execution, for tests of the barrier.
     pub debug_commit_delay: Duration,
-    /// Time that each read of the store takes longer, for tests of isolation.
-    pub debug_read_delay: Duration,
     /// Whether a message with the body of [`crate::user::PANIC_HOOK`] to oneself panics, for tests.
     pub debug_panic_hook: bool,
 }

@@ -33,7 +33,6 @@ fn options(shards: u16, hand_over: bool) -> Options {
             ping_timeout: Duration::from_secs(10),
         },
         debug_commit_delay: Duration::ZERO,
-        debug_read_delay: Duration::ZERO,
         debug_panic_hook: true,
     }
 }

@@ -7,11 +7,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use stdx::time::Timestamp;
 
 use crate::apply::{Txn, apply, decode_u64};
 use crate::dir::{Dir, Stage};
+use crate::engine::faulty::FaultyEngine;
 use crate::engine::fjall::{FjallEngine, FjallOptions};
 use crate::engine::memory::MemoryEngine;
 use crate::engine::{Engine, EngineStats, Reader, Space};
@@ -45,6 +47,8 @@ pub struct Options {
     /// The key of the slot hash for a store that is created by this call. `None`: 16 bytes from the
     /// operating system.
     pub slot_key: Option<[u8; 16]>,
+    /// What every read takes longer, for tests of isolation. Default: nothing.
+    pub read_delay: Duration,
 }
 
 /// A handle to one store. Clones share it. Reads block for as long as the disk takes: they belong
@@ -132,12 +136,14 @@ impl Store {
                 )));
             }
         }
-        Ok(Store::new(
-            Arc::new(engine),
-            slots,
-            options.durability,
-            Some(dir),
-        ))
+        let engine: Arc<dyn Engine> = if options.read_delay.is_zero() {
+            Arc::new(engine)
+        } else {
+            let twin = FaultyEngine::new(engine);
+            twin.faults().set_read_delay(options.read_delay);
+            Arc::new(twin)
+        };
+        Ok(Store::new(engine, slots, options.durability, Some(dir)))
     }
 
     /// An empty store in memory.
