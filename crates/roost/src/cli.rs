@@ -103,6 +103,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: Place,
     },
+    /// Make friends like real ones (Barabási–Albert) as accounts for `roost import`.
+    Graph(flood::GraphArgs),
     /// Put an XMPP server under load and report what it did.
     Flood(flood::Args),
 }

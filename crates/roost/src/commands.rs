@@ -26,6 +26,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Serve(place) => return serve::run(&place),
         Command::Flood(args) => return Ok(flood::command(&args, &["flood"])),
+        Command::Graph(args) => return Ok(flood::graph_command(&args)),
         Command::CheckConfig { file } => check_config(file)?,
         Command::Config { markdown: true } => print(&config::markdown())?,
         Command::Config { markdown: false } => print(&config::default_file())?,
