@@ -145,6 +145,11 @@ impl Operator for NodeOperator {
     }
 }
 
+/// Connections that the process takes with this configuration.
+pub(crate) fn connections_max(config: &Config) -> usize {
+    network_limits(config).connections_max
+}
+
 /// Opens the store of a data folder, and makes it if it is not there.
 ///
 /// # Errors

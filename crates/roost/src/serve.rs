@@ -131,7 +131,7 @@ fn start(config: &Config) -> Result<Running, Failure> {
         data = %data.display(),
         domains = domains.join(", "),
         descriptors,
-        connections_max = net::connections_allowed(descriptors),
+        connections_max = node::connections_max(config),
         "started"
     );
     for (address, is_direct) in running.addresses() {
