@@ -3,6 +3,7 @@
 //! threads of their own, never for a shard.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::portable::{self, Line};
 pub const PAGE_MAX: usize = 1_000;
 
 /// A request.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "request", deny_unknown_fields)]
 pub enum Request {
     /// A new account.
@@ -99,6 +100,31 @@ pub enum Request {
         /// A folder that does not exist yet.
         dest: PathBuf,
     },
+}
+
+/// Without what must not be in a log: passwords, and the keys in the lines of an import.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, about) = match self {
+            Request::UserAdd { jid, .. } => ("UserAdd", jid.clone()),
+            Request::UserDel { jid } => ("UserDel", jid.clone()),
+            Request::UserPasswd { jid, .. } => ("UserPasswd", jid.clone()),
+            Request::UserLock { jid, locked } => ("UserLock", format!("{jid}, {locked}")),
+            Request::UserList { domain, .. } => ("UserList", format!("{domain:?}")),
+            Request::UserKick { jid } => ("UserKick", jid.clone()),
+            Request::Status => ("Status", String::new()),
+            Request::Export { after, .. } => ("Export", format!("after {after:?}")),
+            Request::Import { lines } => ("Import", format!("{} lines", lines.len())),
+            Request::Provision {
+                domain,
+                first,
+                count,
+                ..
+            } => ("Provision", format!("{domain}, {count} from {first}")),
+            Request::Backup { dest } => ("Backup", dest.display().to_string()),
+        };
+        write!(f, "{name}({about})")
+    }
 }
 
 /// The answer to a request.
@@ -504,4 +530,42 @@ fn error(code: &str, message: &str) -> Response {
 
 fn unreadable(why: store::StoreError) -> Response {
     error("store_unavailable", &why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_shown_without_secrets() {
+        let secret = || "hunter2".to_owned();
+        let jid = || "alice@localhost".to_owned();
+        let requests = [
+            Request::UserAdd {
+                jid: jid(),
+                password: secret(),
+            },
+            Request::UserPasswd {
+                jid: jid(),
+                password: secret(),
+            },
+            Request::Import {
+                lines: vec![secret()],
+            },
+            Request::Provision {
+                domain: "localhost".to_owned(),
+                users: 1,
+                contacts: 0,
+                password: secret(),
+                first: 0,
+                count: 1,
+            },
+        ];
+        for request in requests {
+            let shown = format!("{request:?} {request:#?}");
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+        let kick = Request::UserKick { jid: jid() };
+        assert_eq!(format!("{kick:?}"), "UserKick(alice@localhost)");
+    }
 }
