@@ -275,7 +275,10 @@ impl Config {
         if archive.enabled {
             notes.push("archive.enabled has no effect: this version has no archive yet".into());
         }
-        if debug.panic_hook || !debug.commit_delay.is_zero() || !debug.read_delay.is_zero() {
+        if debug.panic_hook.is_some()
+            || !debug.commit_delay.is_zero()
+            || !debug.read_delay.is_zero()
+        {
             notes.push("section [debug] is in use: this is a server for tests".into());
         }
         notes

@@ -235,7 +235,7 @@ fn options(config: &Config) -> server::Options {
         registrations_per_hour: settings.registration.per_hour,
         limits: node_limits(config),
         debug_commit_delay: settings.debug.commit_delay,
-        debug_panic_hook: settings.debug.panic_hook,
+        debug_panic_hook: settings.debug.panic_hook.clone(),
     }
 }
 

@@ -29,8 +29,9 @@ pub struct Options {
     pub limits: Limits,
     /// Time between a commit's arrival and its execution, for tests of the barrier.
     pub debug_commit_delay: Duration,
-    /// Whether a message with the body of [`crate::user::PANIC_HOOK`] to oneself panics, for tests.
-    pub debug_panic_hook: bool,
+    /// A secret that makes the handler of a user panic who sends a message with it, for tests of
+    /// isolation.
+    pub debug_panic_hook: Option<String>,
 }
 
 /// One listening socket of every shard.

@@ -9,6 +9,8 @@ use server::Node;
 use server::admin::{Request, Response};
 use server::options::{Limits, Options};
 
+const SECRET: &str = "<panic xmlns='urn:example:0123456789'/>";
+
 fn options(shards: u16, hand_over: bool) -> Options {
     Options {
         domains: vec!["localhost".into()],
@@ -33,7 +35,7 @@ fn options(shards: u16, hand_over: bool) -> Options {
             ping_timeout: Duration::from_secs(10),
         },
         debug_commit_delay: Duration::ZERO,
-        debug_panic_hook: true,
+        debug_panic_hook: Some(SECRET.into()),
     }
 }
 
@@ -73,6 +75,13 @@ struct Client {
 
 impl Client {
     fn login(address: SocketAddr, user: &str, resource: &str) -> Self {
+        let mut client = Client::authenticate(address, user);
+        client.bind(resource);
+        client.expect(&format!("{user}@localhost/{resource}</jid></bind></iq>"));
+        client
+    }
+
+    fn authenticate(address: SocketAddr, user: &str) -> Self {
         let socket = TcpStream::connect(address).unwrap();
         socket
             .set_read_timeout(Some(Duration::from_secs(10)))
@@ -88,12 +97,14 @@ impl Client {
         ));
         client.expect("<success");
         client.open();
-        client.send(&format!(
+        client
+    }
+
+    fn bind(&mut self, resource: &str) {
+        self.send(&format!(
             "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
              <resource>{resource}</resource></bind></iq>"
         ));
-        client.expect(&format!("{user}@localhost/{resource}</jid></bind></iq>"));
-        client
     }
 
     fn open(&mut self) {
@@ -205,5 +216,25 @@ fn a_wrong_password_is_refused_and_a_removed_account_ends_its_sessions() {
     });
     assert_eq!(removed, Response::Ok);
     alice.expect("<not-authorized ");
+    running.node.drain(Duration::from_secs(5));
+}
+
+#[test]
+fn a_crash_ends_the_streams_of_its_own_user_only() {
+    let running = start(2, true, &["alice", "bob", "carol"]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    let mut other = Client::login(running.address, "alice", "b");
+    let mut bob = Client::login(running.address, "bob", "b");
+    let mut carol = Client::login(running.address, "carol", "c");
+    alice.send(&format!("<message to='bob@localhost/b'>{SECRET}</message>"));
+    for stream in [&mut alice, &mut other] {
+        stream.expect("<internal-server-error ");
+        stream.expect("</stream:stream>");
+    }
+    carol.send("<message to='bob@localhost/b'><body>still here</body></message>");
+    bob.expect("<body>still here</body>");
+    let mut alice = Client::login(running.address, "alice", "a");
+    alice.send("<message to='bob@localhost/b'><body>back again</body></message>");
+    bob.expect("<body>back again</body>");
     running.node.drain(Duration::from_secs(5));
 }

@@ -26,6 +26,8 @@ pub(crate) enum Bound {
     Time { min: Duration, max: Duration },
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// Text of `min` to `max` bytes; empty text stands for none.
+    Text { min: usize, max: usize },
     /// An XMPP domain.
     Domain,
     /// A file or folder. `optional`: empty text stands for none.
@@ -92,6 +94,10 @@ impl Bound {
                 (*min..=*max).contains(&time).then_some(Plain::Time(time))
             }
             Bound::Choice(words) => words.contains(&text).then(|| Plain::Text(text.to_owned())),
+            Bound::Text { min, max } => {
+                let sound = text.is_empty() || (*min..=*max).contains(&text.len());
+                sound.then(|| Plain::Text(text.to_owned()))
+            }
             Bound::Domain => crate::node::prepare_domain(text).map(Plain::Text),
             Bound::Path { optional } => {
                 let sound = (*optional || !text.is_empty()) && !text.contains('\0');
@@ -137,6 +143,7 @@ impl Bound {
                 let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
                 format!("one of {}", quoted.join(", "))
             }
+            Bound::Text { min, max } => format!("text of {min} to {max} bytes, or \"\" for none"),
             Bound::Domain => "a domain such as \"example.org\"".to_owned(),
             Bound::Path { optional: false } => "a path".to_owned(),
             Bound::Path { optional: true } => "a path, or \"\" for none".to_owned(),
@@ -269,6 +276,13 @@ impl FromPlain for Option<PathBuf> {
     fn from_plain(plain: &Plain) -> Option<Self> {
         let path = PathBuf::from_plain(plain)?;
         Some((!path.as_os_str().is_empty()).then_some(path))
+    }
+}
+
+impl FromPlain for Option<String> {
+    fn from_plain(plain: &Plain) -> Option<Self> {
+        let text = String::from_plain(plain)?;
+        Some((!text.is_empty()).then_some(text))
     }
 }
 
