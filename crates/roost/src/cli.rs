@@ -22,7 +22,8 @@ pub(crate) struct Cli {
 /// What the program can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the server until SIGTERM or SIGINT; SIGHUP reloads certificates and log level.
+    /// Run the server until SIGTERM or SIGINT; SIGHUP reloads certificates, limits and log
+    /// level.
     Serve(Place),
     /// Check a configuration file and say everything that is wrong with it.
     CheckConfig {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use document::{default_file, markdown};
 pub(crate) use read::Values;
-pub(crate) use table::{Durability, LogFormat, LogLevel, Settings};
+pub(crate) use table::{Durability, LimitSettings, LogFormat, LogLevel, Settings};
 use value::Plain;
 
 /// Bytes of a configuration file; a larger one is refused unread.

@@ -130,6 +130,17 @@ impl Running {
         Ok(())
     }
 
+    /// Puts the limits of a configuration in force for what happens from now on.
+    ///
+    /// # Errors
+    /// Not every shard could be told.
+    pub(crate) fn set_limits(&self, config: &Config) -> Result<(), String> {
+        let told = self
+            .node
+            .set_limits(&node_limits(config), network_limits(config));
+        told.map_err(|error| error.to_string())
+    }
+
     /// Closes all streams and ends the node.
     pub(crate) fn drain(self, deadline: Duration) {
         self.node.drain(deadline);

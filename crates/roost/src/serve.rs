@@ -19,7 +19,7 @@ use stdx::time::{Clock as _, SystemClock, Timestamp};
 
 use crate::certs;
 use crate::cli::Place;
-use crate::config::{Config, LogFormat};
+use crate::config::{Config, LimitSettings, LogFormat};
 use crate::control;
 use crate::exit::{self, Failure};
 use crate::http::{self, Health, Stage};
@@ -179,7 +179,7 @@ fn announce(config: &Config, running: &Running) {
         "Add a user:   roost user add alice@{} {place}",
         config.settings.node.domain
     );
-    println!("Stop it:      Ctrl-C, or SIGTERM; SIGHUP reloads certificates and log level");
+    println!("Stop it:      Ctrl-C, or SIGTERM; SIGHUP reloads certificates, limits and log level");
 }
 
 fn status(running: &Running) -> String {
@@ -278,6 +278,14 @@ impl Process {
         let domains = self.config.domains();
         let certificates = certs::load(&new.settings.tls, &domains, data, today())?;
         running.set_certificates(&new, certificates)?;
+        let settings = &mut self.config.settings;
+        settings.server.drain_timeout = new.settings.server.drain_timeout;
+        let exempt_addresses = std::mem::take(&mut settings.limits.exempt_addresses);
+        settings.limits = LimitSettings {
+            exempt_addresses,
+            ..new.settings.limits.clone()
+        };
+        running.set_limits(&self.config)?;
         self.logs.set_level(new.settings.log.level);
         let (live, later) = self.config.changes(&new);
         for change in live {
@@ -286,8 +294,6 @@ impl Process {
         for change in later {
             tracing::warn!("takes a restart: {change}");
         }
-        let settings = &mut self.config.settings;
-        settings.server.drain_timeout = new.settings.server.drain_timeout;
         self.config.accept_live(&new);
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use actor::{Addr, Handle, Mail, Name, Pool, SendError, Shard};
@@ -15,12 +16,13 @@ use xmpp::sasl::{self, Hash};
 use xmpp::stream::{C2s, C2sConfig, Credentials, Effect};
 
 use crate::admin::{AdminAnswer, AdminCommand};
+use crate::home::Home;
 use crate::limits::{
     ADMIN_DEADLINE, PENALTIES_REMEMBERED, PENALTY, PENALTY_FREE, REGISTRATION_WINDOW,
     REGISTRATIONS_REMEMBERED,
 };
 use crate::message::UserMsg;
-use crate::options::{Limits, Options};
+use crate::options::Options;
 use crate::place::Place;
 
 /// Bytes of the salt of new keys.
@@ -100,7 +102,7 @@ const NEGOTIATION_BYTES_MAX: u32 = 64 * 1024;
 pub struct C2sService {
     pub(crate) config: Arc<C2sConfig>,
     pub(crate) options: Arc<Options>,
-    pub(crate) limits: Limits,
+    pub(crate) home: Rc<Home>,
     pub(crate) place: Place,
     pub(crate) crypto: Pool,
     pub(crate) remote: RemoteIo<C2sService>,
@@ -363,15 +365,15 @@ impl C2sService {
     }
 
     fn deadline_of_session(&self, cx: &mut Cx<'_>) {
-        let at = cx.now() + self.limits.idle_ping;
+        let at = cx.now() + self.home.limits().idle_ping;
         cx.set_deadline(Some(at));
     }
 
     /// A bound session has been silent: first it is pinged, then it is given up.
     fn session_is_silent(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         let silence = cx.now().saturating_since(conn.heard);
-        if silence < self.limits.idle_ping {
-            let at = conn.heard + self.limits.idle_ping;
+        if silence < self.home.limits().idle_ping {
+            let at = conn.heard + self.home.limits().idle_ping;
             conn.pinged = false;
             return cx.set_deadline(Some(at));
         }
@@ -402,7 +404,7 @@ impl C2sService {
             .attr("xmlns", "urn:xmpp:ping")
             .close()
             .close();
-        let at = cx.now() + self.limits.ping_timeout;
+        let at = cx.now() + self.home.limits().ping_timeout;
         cx.set_deadline(Some(at));
     }
 }
@@ -412,7 +414,7 @@ impl Service for C2sService {
     type Control = Control;
 
     fn accept(&mut self, cx: &mut Cx<'_>, peer: &Peer) -> Conn {
-        let at = cx.now() + self.limits.login_timeout;
+        let at = cx.now() + self.home.limits().login_timeout;
         cx.set_deadline(Some(at));
         Conn {
             machine: C2s::new(Arc::clone(&self.config), self.random_text()),
@@ -434,7 +436,7 @@ impl Service for C2sService {
             stanza_bytes: if conn.machine.full_jid().is_none() {
                 NEGOTIATION_ELEMENT_BYTES_MAX
             } else {
-                self.limits.stanza_bytes_max
+                self.home.limits().stanza_bytes_max
             },
             ..xml::Limits::default()
         };
@@ -531,7 +533,7 @@ impl Service for C2sService {
         if conn.machine.full_jid().is_some() {
             return self.session_is_silent(cx, conn);
         }
-        let end = conn.accepted + self.limits.login_timeout;
+        let end = conn.accepted + self.home.limits().login_timeout;
         if cx.now() < end {
             conn.penalized = false;
             Self::pause_or_resume(cx, conn);
@@ -548,7 +550,7 @@ impl Service for C2sService {
     }
 
     fn adopted(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
-        cx.set_deadline(Some(conn.accepted + self.limits.login_timeout));
+        cx.set_deadline(Some(conn.accepted + self.home.limits().login_timeout));
         if let Some(binding) = conn.binding.take() {
             self.bind(cx, *binding);
         }

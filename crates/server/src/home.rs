@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actor::{Context, Mail, Name, Pool, SendError};
+use actor::{Actor, Context, Mail, Name, Pool, Reply, SendError};
 use stdx::time::Timestamp;
 use store::Store;
 
@@ -104,5 +104,23 @@ impl Home {
             Err(SendError::Full(msg)) => Some(msg),
             Err(SendError::Gone(_)) => None,
         }
+    }
+}
+
+/// New bounds for one shard; answered once they are in force.
+pub(crate) struct SetLimits {
+    pub(crate) limits: Limits,
+    pub(crate) reply: Reply<()>,
+}
+
+/// Puts new bounds in force on its shard; other threads reach the shard only by messages.
+pub(crate) struct LimitsActor(pub(crate) Rc<Home>);
+
+impl Actor for LimitsActor {
+    type Msg = SetLimits;
+
+    fn handle(&mut self, msg: SetLimits, _cx: &mut Context<'_, SetLimits>) {
+        self.0.set_limits(msg.limits);
+        msg.reply.answer(());
     }
 }

@@ -17,5 +17,5 @@ mod place;
 mod portable;
 mod user;
 
-pub use node::{Node, StartError};
+pub use node::{Busy, Node, StartError};
 pub use options::Options;

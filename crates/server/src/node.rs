@@ -6,10 +6,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use actor::{Handle, Mail, Pool};
+use actor::{Addr, Handle, Mail, Pool};
 use ring::rand::{SecureRandom, SystemRandom};
 use stdx::time::{Clock, SystemClock};
 use store::{Journal, LocalJournal, Store};
@@ -18,10 +19,11 @@ use xmpp::stream::C2sConfig;
 
 use crate::admin::Admin;
 use crate::c2s::C2sService;
-use crate::home::Home;
+use crate::home::{Home, LimitsActor, SetLimits};
 use crate::journal::PortActor;
+use crate::limits::ADMIN_DEADLINE;
 use crate::modules::disco;
-use crate::options::Options;
+use crate::options::{Limits, Options};
 use crate::place::Place;
 use crate::user::Users;
 
@@ -43,7 +45,15 @@ pub enum StartError {
     /// The options make no node.
     #[error("{0}")]
     Options(String),
+    /// A shard ended before it ran.
+    #[error("a shard did not start; the log says why")]
+    Shard,
 }
+
+/// A shard did not answer in time whether it took something.
+#[derive(Debug, thiserror::Error)]
+#[error("a shard is too busy to take it: try again")]
+pub struct Busy;
 
 /// A running node.
 pub struct Node {
@@ -52,6 +62,8 @@ pub struct Node {
     addresses: Vec<SocketAddr>,
     admin: Admin,
     journal: Arc<dyn Journal>,
+    /// Where each shard takes new bounds.
+    bounds: Vec<Addr<SetLimits>>,
 }
 
 impl Node {
@@ -83,7 +95,9 @@ impl Node {
         let mut network = net::Network::bind(listeners, options.shards, tls, limits)?;
         let place = Place::new(store.slot_key(), options.shards);
         let journal = journal(&store, &options)?;
+        let (started, bounds) = sync_channel(usize::from(options.shards));
         let setup = Setup {
+            started,
             config,
             options: Arc::clone(&options),
             place: place.clone(),
@@ -117,12 +131,19 @@ impl Node {
                     .spawn(run)?,
             );
         }
+        drop(setup);
+        let bounds: Vec<_> = bounds.iter().take(threads.len()).collect();
+        if bounds.len() < threads.len() {
+            shared.stop();
+            return Err(StartError::Shard);
+        }
         Ok(Node {
             threads,
             network: shared,
             addresses,
             admin,
             journal,
+            bounds,
         })
     }
 
@@ -149,6 +170,24 @@ impl Node {
     /// Puts new certificates in force for connections to come.
     pub fn set_tls(&self, tls: Option<net::TlsConfig>) {
         self.network.set_tls(tls);
+    }
+
+    /// Puts new bounds in force for what happens from now on; what is larger already stays. They
+    /// are in force everywhere when this returns. For threads of their own, never for a shard.
+    ///
+    /// # Errors
+    /// A shard did not take them: some shards keep the old bounds.
+    pub fn set_limits(&self, limits: &Limits, network: net::Limits) -> Result<(), Busy> {
+        self.network.set_limits(network);
+        for shard in &self.bounds {
+            let question = |reply| SetLimits {
+                limits: limits.clone(),
+                reply,
+            };
+            let told = self.admin.handle.ask(*shard, question, ADMIN_DEADLINE);
+            told.map_err(|_| Busy)?;
+        }
+        Ok(())
     }
 
     /// Stops accepting and says goodbye to every client; then stops, once they have gone or
@@ -213,6 +252,7 @@ fn journal(store: &Store, options: &Options) -> Result<Arc<dyn Journal>, StartEr
 /// What each shard's thread builds its part from.
 #[derive(Clone)]
 struct Setup {
+    started: SyncSender<Addr<SetLimits>>,
     config: Arc<C2sConfig>,
     options: Arc<Options>,
     place: Place,
@@ -249,10 +289,15 @@ impl Setup {
             Arc::clone(&self.options),
             self.clock.wall(),
         );
-        shard.set_class(Users::new(Rc::new(home)));
+        let home = Rc::new(home);
+        shard.set_class(Users::new(Rc::clone(&home)));
+        // Whoever waits for this gives up only when it has failed itself.
+        let _ = self
+            .started
+            .send(shard.spawn(LimitsActor(Rc::clone(&home))));
         C2sService {
             config: self.config,
-            limits: self.options.limits.clone(),
+            home,
             options: self.options,
             place: self.place,
             crypto: self.crypto,

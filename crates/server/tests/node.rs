@@ -238,3 +238,24 @@ fn a_crash_ends_the_streams_of_its_own_user_only() {
     bob.expect("<body>back again</body>");
     running.node.drain(Duration::from_secs(5));
 }
+
+#[test]
+fn new_limits_act_on_a_running_node() {
+    let running = start(2, true, &["alice"]);
+    let _alice = Client::login(running.address, "alice", "a");
+    let mut second = Client::authenticate(running.address, "alice");
+    for (sessions_per_user, expected) in [(1, "<resource-constraint "), (2, "alice@localhost/b")] {
+        let limits = Limits {
+            sessions_per_user,
+            ..options(2, true).limits
+        };
+        let network = net::Limits::default();
+        running.node.set_limits(&limits, network).expect("told");
+        second.bind("b");
+        second.expect(expected);
+        if sessions_per_user == 1 {
+            second.expect("</iq>");
+        }
+    }
+    running.node.drain(Duration::from_secs(5));
+}

@@ -251,47 +251,47 @@ settings! {
         enabled: bool = "false", Bound::Switch;
     }
 
-    /// Bounds. What happens at each is in docs/limits.md.
+    /// Bounds. What happens at each is in docs/limits.md. Lowered ones leave what is there already.
     "limits" limits: LimitSettings {
         /// Addresses that connection counts and pacing by address leave alone.
         exempt_addresses: Vec<String> = r#"["127.0.0.0/8", "::1"]"#, list(0, &Bound::Network);
         /// Connections of the whole server; 0: as many as the descriptor limit allows.
-        connections_max: u64 = "0", integer(0, 100_000_000, "connections");
+        connections_max: u64 = "0", integer(0, 100_000_000, "connections"), live;
         /// Connections of one address (IPv6: one /64); 0: no bound. More are closed at once.
-        connections_per_address_max: u32 = "1_024", integer(0, 100_000_000, "connections");
+        connections_per_address_max: u32 = "1_024", integer(0, 100_000_000, "connections"), live;
         /// New connections per second; 0: no bound. Faster arrivals wait for their turn.
-        accepts_per_second: u32 = "4_000", integer(0, 1_000_000, "connections a second");
+        accepts_per_second: u32 = "4_000", integer(0, 1_000_000, "connections a second"), live;
         /// New connections admitted at once after a quiet time.
-        accept_burst: u32 = "4_000", integer(1, 1_000_000, "connections");
+        accept_burst: u32 = "4_000", integer(1, 1_000_000, "connections"), live;
         /// Largest stanza; a larger one ends the stream with policy-violation. RFC 6120 section
         /// 13.12 asks for at least 10,000.
-        stanza_bytes_max: u32 = "262_144", integer(10_000, 16 * MIB, "bytes");
+        stanza_bytes_max: u32 = "262_144", integer(10_000, 16 * MIB, "bytes"), live;
         /// Output waiting for one client; a client that reaches it is disconnected. It is also what
         /// a client that never reads can cost in memory.
-        backlog_bytes_max: u64 = "2_097_152", integer(64 * KIB, GIB, "bytes");
+        backlog_bytes_max: u64 = "2_097_152", integer(64 * KIB, GIB, "bytes"), live;
         /// Stanzas of one client that are taken in but not yet accepted; then its reads pause.
-        window_max: u16 = "64", integer(1, 10_000, "stanzas");
+        window_max: u16 = "64", integer(1, 10_000, "stanzas"), live;
         /// Input of one client per second; 0: no bound. Beyond it its reads pause.
-        input_bytes_per_second: u64 = "0", integer(0, GIB, "bytes a second");
+        input_bytes_per_second: u64 = "0", integer(0, GIB, "bytes a second"), live;
         /// Sessions of one account; one more is refused with resource-constraint.
-        sessions_per_user: u32 = "10", integer(1, 1_000, "sessions");
+        sessions_per_user: u32 = "10", integer(1, 1_000, "sessions"), live;
         /// Contacts of one roster; one more is refused with resource-constraint.
-        roster_items_max: u32 = "1_000", integer(1, 100_000, "contacts");
+        roster_items_max: u32 = "1_000", integer(1, 100_000, "contacts"), live;
         /// Messages that wait for an absent user; one more is refused with resource-constraint.
-        offline_messages_max: u32 = "1_000", integer(0, 1_000_000, "messages");
+        offline_messages_max: u32 = "1_000", integer(0, 1_000_000, "messages"), live;
         /// Their bytes; likewise.
-        offline_bytes_max: u64 = "16_777_216", integer(0, 4 * GIB, "bytes");
+        offline_bytes_max: u64 = "16_777_216", integer(0, 4 * GIB, "bytes"), live;
         /// One element of private storage (XEP-0049); a larger one is refused with not-acceptable.
-        private_bytes_max: u32 = "65_536", integer(KIB, 8 * MIB, "bytes");
+        private_bytes_max: u32 = "65_536", integer(KIB, 8 * MIB, "bytes"), live;
         /// One vCard (XEP-0054); a larger one is refused with not-acceptable.
-        vcard_bytes_max: u32 = "131_072", integer(KIB, 8 * MIB, "bytes");
+        vcard_bytes_max: u32 = "131_072", integer(KIB, 8 * MIB, "bytes"), live;
         /// From the first byte until a client has logged in and bound a resource; then the stream
         /// ends with connection-timeout.
-        login_timeout: Duration = r#""60s""#, time(SECOND, HOUR);
+        login_timeout: Duration = r#""60s""#, time(SECOND, HOUR), live;
         /// Silence after which the server pings a client (XEP-0199).
-        idle_ping: Duration = r#""5m""#, time(SECOND, Duration::from_secs(86_400));
+        idle_ping: Duration = r#""5m""#, time(SECOND, Duration::from_secs(86_400)), live;
         /// For the answer to that ping; then the stream ends with connection-timeout.
-        ping_timeout: Duration = r#""60s""#, time(SECOND, HOUR);
+        ping_timeout: Duration = r#""60s""#, time(SECOND, HOUR), live;
     }
 
     /// The process.
