@@ -15,6 +15,7 @@ use store::{Append, Journal, RangeId, Record, Store};
 use crate::address;
 use crate::limits::ADMIN_DEADLINE;
 use crate::message::UserMsg;
+use crate::node::SYSTEM_ACTORS_PER_SHARD;
 use crate::options::Options;
 use crate::place::Place;
 use crate::portable::{self, Line};
@@ -385,7 +386,10 @@ impl Admin {
                 .network
                 .as_ref()
                 .map_or(0, |network| network.connections()),
-            actors: self.handle.actors(),
+            actors: {
+                let others = u64::from(self.options.shards) * SYSTEM_ACTORS_PER_SHARD;
+                self.handle.actors().saturating_sub(others)
+            },
             accounts,
         };
         Ok(Response::Status { status })
