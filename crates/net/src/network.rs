@@ -97,6 +97,12 @@ impl Shared {
         self.change(|settings| settings.tls = tls);
     }
 
+    /// The limits in force.
+    pub fn limits(&self) -> Arc<Limits> {
+        let settings = self.settings.lock();
+        Arc::clone(&settings.unwrap_or_else(PoisonError::into_inner).limits)
+    }
+
     /// Puts new limits in force for what happens from now on.
     pub fn set_limits(&self, limits: Limits) {
         self.change(|settings| settings.limits = Arc::new(limits.bounded()));

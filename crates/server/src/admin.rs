@@ -19,6 +19,8 @@ use crate::node::SYSTEM_ACTORS_PER_SHARD;
 use crate::options::Options;
 use crate::place::Place;
 use crate::portable::{self, Line};
+use crate::talkers;
+use crate::watch::{Sample, UserSample};
 
 /// Accounts that one listing, export or provisioning request covers at most.
 pub const PAGE_MAX: usize = 1_000;
@@ -69,6 +71,13 @@ pub enum Request {
     },
     /// What the node is doing.
     Status,
+    /// Everything that is counted.
+    Sample,
+    /// What an account is doing and what it costs.
+    UserInspect {
+        /// Bare address.
+        jid: String,
+    },
     /// A page of accounts with all that belongs to them, as the lines of docs/export-format.md.
     Export {
         /// Those behind this address.
@@ -129,7 +138,7 @@ impl fmt::Debug for Request {
 }
 
 /// The answer to a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "response")]
 pub enum Response {
     /// Done, and durable.
@@ -143,6 +152,16 @@ pub enum Response {
     Status {
         /// The figures.
         status: Status,
+    },
+    /// Everything that is counted.
+    Sample {
+        /// The figures.
+        sample: Box<Sample>,
+    },
+    /// An account, looked into.
+    User {
+        /// The figures.
+        user: UserSample,
     },
     /// Lines of an export; `next` continues behind the last account.
     Lines {
@@ -202,13 +221,17 @@ pub enum AdminCommand {
     },
     /// End its sessions.
     Kick,
+    /// Tell about itself.
+    Inspect,
 }
 
 /// What the account answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminAnswer {
     /// Done, and durable.
     Done,
+    /// What it is doing.
+    Inspected(Arc<UserSample>),
     /// There is no such account.
     Absent,
     /// There is one already.
@@ -228,6 +251,8 @@ pub struct Admin {
     pub(crate) clock: SystemClock,
     pub(crate) started: Timestamp,
     pub(crate) journal: Arc<dyn Journal>,
+    /// By shard.
+    pub(crate) talkers: Vec<talkers::Published>,
 }
 
 type Outcome = Result<Response, Response>;
@@ -272,6 +297,12 @@ impl Admin {
                 })
             }
             Request::Status => self.status(),
+            Request::Sample => Ok(Response::Sample {
+                sample: Box::new(self.sample()),
+            }),
+            Request::UserInspect { jid } => {
+                self.tell(&self.own_address(&jid)?, AdminCommand::Inspect)
+            }
             Request::Export { after, limit } => self.export(after.as_deref(), limit),
             Request::Import { lines } => self.import(&lines),
             Request::Provision {
@@ -314,6 +345,9 @@ impl Admin {
         );
         match answer {
             Ok(AdminAnswer::Done) => Ok(Response::Ok),
+            Ok(AdminAnswer::Inspected(user)) => Ok(Response::User {
+                user: Arc::unwrap_or_clone(user),
+            }),
             Ok(AdminAnswer::Absent) => {
                 Err(error("no_such_user", &format!("there is no account {jid}")))
             }

@@ -14,6 +14,7 @@ use crate::journal::Port;
 use crate::message::UserMsg;
 use crate::options::{Limits, Options};
 use crate::place::Place;
+use crate::talkers::{self, Talkers};
 
 /// The surroundings of the actors of one shard.
 pub struct Home {
@@ -33,6 +34,8 @@ pub struct Home {
     pub options: Arc<Options>,
     /// Bounds that a reload may change.
     limits: RefCell<Rc<Limits>>,
+    /// Who is sent the most.
+    pub(crate) talkers: RefCell<Talkers>,
     /// When the node started.
     pub started: Timestamp,
 }
@@ -43,7 +46,7 @@ impl Home {
         clippy::too_many_arguments,
         reason = "one caller, and every part has its own type"
     )]
-    pub fn new(
+    pub(crate) fn new(
         io: net::Io<C2sService>,
         place: Place,
         store: Store,
@@ -52,6 +55,7 @@ impl Home {
         crypto: Pool,
         options: Arc<Options>,
         started: Timestamp,
+        talkers: talkers::Published,
     ) -> Self {
         let limits = RefCell::new(Rc::new(options.limits.clone()));
         Home {
@@ -63,6 +67,7 @@ impl Home {
             crypto,
             options,
             limits,
+            talkers: RefCell::new(Talkers::new(talkers)),
             started,
         }
     }

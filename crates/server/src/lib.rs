@@ -15,7 +15,9 @@ mod node;
 pub mod options;
 mod place;
 mod portable;
+mod talkers;
 mod user;
+pub mod watch;
 
 pub use node::{Busy, Node, StartError};
 pub use options::Options;

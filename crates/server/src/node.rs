@@ -25,6 +25,7 @@ use crate::limits::ADMIN_DEADLINE;
 use crate::modules::disco;
 use crate::options::{Limits, Options};
 use crate::place::Place;
+use crate::talkers;
 use crate::user::Users;
 
 /// Threads that read the store: enough that a slow disk delays only those who wait for it.
@@ -99,6 +100,8 @@ impl Node {
         let place = Place::new(store.slot_key(), options.shards);
         let journal = journal(&store, &options)?;
         let (started, bounds) = sync_channel(usize::from(options.shards));
+        let talkers: Vec<talkers::Published> =
+            (0..options.shards).map(|_| Default::default()).collect();
         let setup = Setup {
             started,
             config,
@@ -112,6 +115,7 @@ impl Node {
             remote: network.remote(&handle),
             clock,
             exempt,
+            talkers: talkers.clone(),
         };
         let admin = Admin {
             handle,
@@ -122,6 +126,7 @@ impl Node {
             clock,
             started: clock.wall(),
             journal: Arc::clone(&journal),
+            talkers,
         };
         let (addresses, shared) = (network.addresses().to_vec(), network.shared());
         let mut threads = Vec::new();
@@ -196,7 +201,7 @@ impl Node {
     /// Stops accepting and says goodbye to every client; then stops, once they have gone or
     /// `deadline` has passed. Everything accepted is durable afterwards.
     pub fn drain(self, deadline: Duration) {
-        self.network.drain();
+        self.network.drain_within(deadline);
         let clock = self.admin.clock;
         let end = clock.now() + deadline;
         while self.network.connections() > 0 && clock.now() < end {
@@ -267,6 +272,8 @@ struct Setup {
     remote: net::RemoteIo<C2sService>,
     clock: SystemClock,
     exempt: Arc<[net::AddressRange]>,
+    /// By shard.
+    talkers: Vec<talkers::Published>,
 }
 
 impl Setup {
@@ -291,6 +298,7 @@ impl Setup {
             self.crypto.clone(),
             Arc::clone(&self.options),
             self.clock.wall(),
+            self.talkers[usize::from(shard.id().index())].clone(),
         );
         let home = Rc::new(home);
         shard.set_class(Users::new(Rc::clone(&home)));

@@ -8,6 +8,7 @@ pub(crate) mod twin;
 
 use std::fmt;
 
+use crate::journal::stats::JournalStats;
 use crate::record::Record;
 use crate::slot::RangeId;
 
@@ -114,4 +115,7 @@ pub trait Journal: Send + Sync {
 
     /// Where the range's journal stands, as far as committed.
     fn position(&self, range: RangeId) -> Position;
+
+    /// What it has done since it was started.
+    fn stats(&self) -> JournalStats;
 }

@@ -90,6 +90,18 @@ catalogue! {
         NetTimeouts => "roost_net_timeouts_total", "Closed: too slow";
         NetShutdown => "roost_net_shutdown_total", "Closed: the node stopped";
         NetCrashed => "roost_net_crashed_total", "Closed: a handler panicked";
+        Logins => "roost_logins_total", "Sessions that bound a resource";
+        LoginsFailed => "roost_logins_failed_total", "Logins refused: a wrong password or account";
+        MessagesIn => "roost_messages_in_total", "Messages taken from clients";
+        MessagesOut => "roost_messages_out_total", "Messages written to clients";
+        PresencesIn => "roost_presences_in_total", "Presence stanzas taken from clients";
+        PresencesOut => "roost_presences_out_total", "Presence stanzas written to clients";
+        IqsIn => "roost_iqs_in_total", "IQ stanzas taken from clients";
+        MessagesKept => "roost_messages_kept_total", "Messages put into the log of an absent user";
+        MessagesRefused => "roost_messages_refused_total", "Messages refused: the inbox is full";
+        StanzasBounced => "roost_stanzas_bounced_total", "Stanzas answered with an error";
+        ChangesFailed => "roost_changes_failed_total", "Changes that could not be made durable";
+        UsersLoaded => "roost_users_loaded_total", "Accounts read from the store";
     }
 }
 
@@ -106,6 +118,7 @@ catalogue! {
         ActorInbox => "roost_actor_inbox", "Messages from other threads not yet delivered";
         ActorOutgoing => "roost_actor_outgoing", "Messages waiting for room at another shard";
         NetConnections => "roost_net_connections", "Connections open on this shard";
+        Sessions => "roost_sessions", "Sessions with a resource bound";
     }
 }
 

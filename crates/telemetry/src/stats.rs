@@ -54,6 +54,19 @@ impl Stats {
         self.gauges[gauge.index()] = value;
     }
 
+    /// Moves a gauge up by one.
+    #[inline]
+    pub fn raise(&mut self, gauge: Gauge) {
+        self.gauges[gauge.index()] += 1;
+    }
+
+    /// Moves a gauge down by one.
+    #[inline]
+    pub fn lower(&mut self, gauge: Gauge) {
+        let value = &mut self.gauges[gauge.index()];
+        *value = value.saturating_sub(1);
+    }
+
     /// The last value of a gauge.
     #[inline]
     pub fn gauge(&self, gauge: Gauge) -> u64 {

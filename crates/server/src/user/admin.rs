@@ -1,6 +1,8 @@
 //! An administrator's commands to one account, and its end by whatever hand.
 
-use actor::{Context, Reply};
+use std::sync::Arc;
+
+use actor::{Context, Mail, Reply};
 use net::ConnRef;
 use store::{Account, Record};
 
@@ -10,6 +12,7 @@ use crate::admin::{AdminAnswer, AdminCommand};
 use crate::c2s::{Abort, Control};
 use crate::message::{Delivery, UserMsg};
 use crate::modules::roster;
+use crate::watch::{SessionSample, UserSample};
 
 impl User {
     pub(super) fn administer(
@@ -23,6 +26,9 @@ impl User {
             (Phase::Registered, AdminCommand::Create(_)) => AdminAnswer::Exists,
             (Phase::Absent, AdminCommand::Create(account)) => self.create(account),
             (Phase::Absent, _) => AdminAnswer::Absent,
+            (Phase::Registered, AdminCommand::Inspect) => {
+                AdminAnswer::Inspected(Arc::new(self.inspect(cx)))
+            }
             (Phase::Registered, AdminCommand::Remove) => {
                 self.remove_account(cx);
                 AdminAnswer::Done
@@ -42,6 +48,30 @@ impl User {
             }
         };
         self.emit(Effect::Answer(reply, answer), cx);
+    }
+
+    fn inspect(&self, cx: &mut Context<'_, UserMsg>) -> UserSample {
+        let sessions = self.sessions.iter().map(|session| SessionSample {
+            resource: session.resource().to_owned(),
+            available: session.is_available(),
+            priority: session.priority,
+            directed: session.directed.as_ref().map_or(0, |to| to.len()),
+            backlog_bytes: self.home.io.backlog(session.conn),
+        });
+        let (pending_messages, pending_bytes) = self.inbox.pending();
+        UserSample {
+            shard: cx.shard().index(),
+            created_ms: self.created.as_millis(),
+            locked: self.is_locked,
+            sessions: sessions.collect(),
+            roster_items: self.roster.len(),
+            roster_bytes: self.roster.packed_bytes(),
+            blocked: self.blocklist.len(),
+            pending_messages,
+            pending_bytes,
+            mailbox: cx.waiting(),
+            commits_waiting: self.barrier.len(),
+        }
     }
 
     fn create(&mut self, account: Account) -> AdminAnswer {
@@ -95,6 +125,9 @@ impl User {
             roster::part_from(self, item, cx);
         }
         self.roster = super::Roster::default();
+        self.blocklist = super::Blocklist::default();
+        self.last = None;
+        self.photo_hash = Box::default();
         self.end_all_sessions(Abort::AccountRemoved, cx);
         self.phase = Phase::Absent;
         self.login = super::Login::default();

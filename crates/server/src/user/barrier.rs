@@ -83,6 +83,11 @@ impl Barrier {
         self.waiting.len() >= BARRIER_MAX
     }
 
+    /// Appends that are not decided.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The number that the next append gets.
     pub(super) fn next_ticket(&mut self) -> Ticket {
         self.last = Ticket(self.last.0 + 1);

@@ -3,6 +3,7 @@
 
 use actor::{Context, Mail};
 use net::ConnRef;
+use telemetry::{Counter, Gauge};
 use xmpp::error::{Condition, StanzaError};
 
 use super::session::Session;
@@ -56,6 +57,8 @@ impl User {
         self.sessions
             .push(Session::new(conn, &self.name, &resource));
         self.sessions.shrink_to_fit();
+        cx.stats().count(Counter::Logins);
+        cx.stats().raise(Gauge::Sessions);
         self.login.forget_account();
         Ok(())
     }
@@ -86,6 +89,7 @@ impl User {
         // Its own connection is not written to any more.
         self.sessions[at].started = false;
         let mut session = self.sessions.swap_remove(at);
+        cx.stats().lower(Gauge::Sessions);
         if session.is_available() || session.directed.is_some() {
             let gone = session.presence.take().is_some();
             self.announce_end(&session, gone, cx);

@@ -1,7 +1,9 @@
 //! A stanza from somebody else arrives: the routing matrix of RFC 6121 section 8.5 for an account
 //! of this server.
 
-use actor::Context;
+use actor::{Context, Mail};
+use net::ConnRef;
+use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::stanza::{self, IqType, Kind, MessageType, PresenceType};
@@ -84,7 +86,7 @@ impl User {
             // Section 8.5.3.1: a connected resource gets it, available or not.
             if let Some(session) = self.session_of(resource) {
                 let conn = session.conn;
-                return self.write_frame(conn, &delivery.frame, cx);
+                return self.write_message(conn, &delivery.frame, cx);
             }
         }
         // Sections 8.5.2 and, for a full address that nobody holds, 8.5.3.2.1.
@@ -100,12 +102,17 @@ impl User {
         }
     }
 
+    fn write_message(&mut self, conn: ConnRef, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
+        cx.stats().count(Counter::MessagesOut);
+        self.write_frame(conn, frame, cx);
+    }
+
     /// Writes a message to every resource that takes messages; false if there is none.
     pub(super) fn write_to_takers(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) -> bool {
         let mut any = false;
         for at in 0..self.sessions.len() {
             if self.sessions[at].takes_messages() {
-                self.write_frame(self.sessions[at].conn, frame, cx);
+                self.write_message(self.sessions[at].conn, frame, cx);
                 any = true;
             }
         }
@@ -189,6 +196,7 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         if let Some(reply) = xmpp::error::reply(frame, error) {
+            cx.stats().count(Counter::StanzasBounced);
             self.return_to_sender(frame, reply, cx);
         }
     }

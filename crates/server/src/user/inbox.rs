@@ -4,6 +4,7 @@
 use actor::{Context, Mail};
 use stdx::time::Timestamp;
 use store::{LogEntry, LogHead, Record, StoreError};
+use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
@@ -34,6 +35,11 @@ impl Inbox {
             is_draining: false,
         }
     }
+
+    /// How many messages wait, and their bytes.
+    pub(super) fn pending(&self) -> (u64, u64) {
+        (u64::from(self.pending_count), self.pending_bytes)
+    }
 }
 
 impl User {
@@ -53,10 +59,12 @@ impl User {
         if self.inbox.pending_count >= limits.offline_messages_max
             || self.inbox.pending_bytes + bytes > limits.offline_bytes_max
         {
+            cx.stats().count(Counter::MessagesRefused);
             let error = StanzaError::new(Condition::ResourceConstraint)
                 .with_text("The recipient's inbox is full; try again later.");
             return self.bounce_with(&frame, &error, cx);
         }
+        cx.stats().count(Counter::MessagesKept);
         let from = frame
             .attr("from")
             .map(|from| from.into_owned())

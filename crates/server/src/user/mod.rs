@@ -20,9 +20,10 @@ pub(crate) mod subscription;
 use std::mem;
 use std::rc::Rc;
 
-use actor::{Actor, Context, Name};
+use actor::{Actor, Context, Mail, Name};
 use net::ConnRef;
 use store::{Record, UserState};
+use telemetry::{Counter, Gauge};
 use xml::Frame;
 
 use crate::home::Home;
@@ -121,6 +122,7 @@ impl User {
     fn load(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.phase = Phase::Loading;
         cx.hold();
+        cx.stats().count(Counter::UsersLoaded);
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let read = move || Box::new(store.load_user(&name));
         if cx
@@ -235,6 +237,7 @@ impl User {
     /// mailbox is held from here until it is loaded, so that nobody sees the difference.
     fn append_failed(&mut self, origin: Origin, error: AppendError, cx: &mut Context<'_, UserMsg>) {
         tracing::warn!(user = %self.name, ?error, "a change could not be made durable");
+        cx.stats().count(Counter::ChangesFailed);
         cx.hold();
         self.stale = true;
         let error = error.to_stanza_error();
@@ -312,8 +315,16 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
+        let mut bytes = 0;
+        let write = |out: &mut Vec<u8>| {
+            let before = out.len();
+            write(out);
+            bytes = out.len() - before;
+        };
         // A connection that is gone has said so already or is about to: its session ends then.
         let _ = self.home.io.with_out(cx, conn, write);
+        let mut talkers = self.home.talkers.borrow_mut();
+        talkers.note(&self.name, bytes as u64, || cx.now());
     }
 
     /// Writes bytes to one of the user's connections.
@@ -350,6 +361,7 @@ impl User {
         frame: &Frame,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        cx.stats().count(Counter::PresencesOut);
         if frame.attr_raw("to").is_some() {
             return self.write_frame(conn, frame, cx);
         }
@@ -441,7 +453,12 @@ impl Actor for User {
             }
             UserMsg::Probe { from } => self.probed(&from, cx),
             UserMsg::Credentials { conn } => self.credentials_wanted(conn, cx),
-            UserMsg::LoginEnded { ok } => self.login.ended(ok),
+            UserMsg::LoginEnded { ok } => {
+                if !ok {
+                    cx.stats().count(Counter::LoginsFailed);
+                }
+                self.login.ended(ok);
+            }
             UserMsg::Keys { conn, keys } => {
                 let _ = self
                     .home
@@ -473,6 +490,7 @@ impl Actor for User {
                 _ => crate::c2s::Abort::Crash,
             });
             let _ = self.home.io.control(cx, session.conn, control);
+            cx.stats().lower(Gauge::Sessions);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use actor::{Context, Mail};
 use net::ConnRef;
+use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::stanza::{self, IqType, Kind, PresenceType};
@@ -41,6 +42,11 @@ impl User {
             return;
         };
         self.origin = Origin::Session(conn, frame.clone());
+        cx.stats().count(match kind {
+            Kind::Message(_) => Counter::MessagesIn,
+            Kind::Presence(_) => Counter::PresencesIn,
+            Kind::Iq(_) => Counter::IqsIn,
+        });
         match kind {
             Kind::Message(_) => self.message_from_session(conn, frame, cx),
             Kind::Iq(kind) => self.iq_from_session(conn, frame, kind, cx),

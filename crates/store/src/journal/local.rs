@@ -49,11 +49,6 @@ impl LocalJournal {
             thread: Some(thread),
         })
     }
-
-    /// What it has done so far.
-    pub fn stats(&self) -> JournalStats {
-        self.counters.snapshot()
-    }
 }
 
 impl Journal for LocalJournal {
@@ -72,6 +67,10 @@ impl Journal for LocalJournal {
 
     fn position(&self, range: RangeId) -> Position {
         self.positions.get(range)
+    }
+
+    fn stats(&self) -> JournalStats {
+        self.counters.snapshot()
     }
 }
 
@@ -152,11 +151,6 @@ impl InlineJournal {
             counters,
         })
     }
-
-    /// What it has done so far.
-    pub fn stats(&self) -> JournalStats {
-        self.counters.snapshot()
-    }
 }
 
 impl Journal for InlineJournal {
@@ -172,5 +166,9 @@ impl Journal for InlineJournal {
 
     fn position(&self, range: RangeId) -> Position {
         self.positions.get(range)
+    }
+
+    fn stats(&self) -> JournalStats {
+        self.counters.snapshot()
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
+use crate::journal::stats::JournalStats;
 use crate::journal::{Append, AppendFailure, Busy, Done, Journal, Outcome, Position};
 use crate::limits::JOURNAL_QUEUE_MAX;
 use crate::slot::RangeId;
@@ -301,6 +302,10 @@ impl Journal for TwinJournal {
 
     fn position(&self, range: RangeId) -> Position {
         self.core.inner.position(range)
+    }
+
+    fn stats(&self) -> JournalStats {
+        self.core.inner.stats()
     }
 }
 

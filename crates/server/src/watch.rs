@@ -1,0 +1,252 @@
+//! What a node tells those who watch it: one sample of everything that is counted, as plain data that
+//! goes over the control socket. Rates over time are the watcher's to make; names are those of the
+//! catalogue in `telemetry` and stay what they are.
+
+use std::collections::BTreeMap;
+
+use actor::{Handle, Report, ShardId, TopActor};
+use serde::{Deserialize, Serialize};
+use stdx::time::Clock as _;
+use store::{EngineStats, JournalStats};
+use telemetry::{Counter, Gauge, Rates, Snapshot};
+
+use crate::admin::Admin;
+
+/// One look at a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// Since the node started.
+    pub uptime_ms: i64,
+    /// The process, whose memory and CPU time the system knows.
+    pub pid: u32,
+    /// Connections that the node takes.
+    pub connections_max: u64,
+    /// Each shard.
+    pub shards: Vec<ShardSample>,
+    /// The journal.
+    pub journal: JournalSample,
+    /// The storage engine.
+    pub store: StoreSample,
+}
+
+/// One shard.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShardSample {
+    /// By the name of the counter, since the start. Zeroes are left out.
+    pub counters: BTreeMap<String, u64>,
+    /// By the name of the gauge. Zeroes are left out.
+    pub gauges: BTreeMap<String, u64>,
+    /// Messages handled by actors, per second.
+    pub messages: Averages,
+    /// Share of time working, 0 to 1.
+    pub working: Averages,
+    /// Share of time polling.
+    pub polling: Averages,
+    /// Share of time asleep.
+    pub idle: Averages,
+    /// Longest mailboxes, in messages.
+    pub top_queue: Vec<Top>,
+    /// Most messages handled in a second.
+    pub top_rate: Vec<Top>,
+    /// Highest cost in a second; a message costs 1, one that makes others costs more.
+    pub top_cost: Vec<Top>,
+    /// Users who are sent the most, in bytes a second.
+    pub top_bytes: Vec<Top>,
+}
+
+/// Averages that decay over 1, 10 and 100 seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Averages(pub f64, pub f64, pub f64);
+
+/// One of the busiest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Top {
+    /// The account's address, or what kind of actor it is.
+    pub who: String,
+    /// How much.
+    pub value: u64,
+}
+
+/// What the journal did since it was started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalSample {
+    /// Group commits.
+    pub groups: u64,
+    /// Appends committed.
+    pub committed: u64,
+    /// Appends fenced.
+    pub fenced: u64,
+    /// Appends failed.
+    pub failed: u64,
+    /// Refused because too many waited.
+    pub busy: u64,
+    /// Records committed.
+    pub records: u64,
+    /// Group commits that failed as a whole.
+    pub commits_failed: u64,
+    /// How often the engine was healed after one.
+    pub healed: u64,
+    /// Records per group: bucket `n` counts up to `2^n`, and more than the one before.
+    pub group_records: Vec<u64>,
+    /// Microseconds per commit with its sync, likewise.
+    pub commit_us: Vec<u64>,
+}
+
+/// Sizes of the storage engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreSample {
+    /// Bytes on disk.
+    pub disk_bytes: u64,
+    /// Bytes in write buffers.
+    pub write_buffer_bytes: u64,
+    /// Bytes in the block cache.
+    pub cache_bytes: u64,
+    /// How often it was reopened after a failure.
+    pub reopened: u64,
+}
+
+/// One account, looked into.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserSample {
+    /// Its shard.
+    pub shard: u16,
+    /// When it was made, in milliseconds since 1970.
+    pub created_ms: i64,
+    /// May not log in.
+    pub locked: bool,
+    /// Its sessions.
+    pub sessions: Vec<SessionSample>,
+    /// Contacts, with those who only asked.
+    pub roster_items: usize,
+    /// Bytes that they take in memory.
+    pub roster_bytes: usize,
+    /// Blocked addresses.
+    pub blocked: usize,
+    /// Messages that wait for it.
+    pub pending_messages: u64,
+    /// Their bytes.
+    pub pending_bytes: u64,
+    /// Messages in its mailbox.
+    pub mailbox: usize,
+    /// Changes that are not durable yet.
+    pub commits_waiting: usize,
+}
+
+/// One session of an account.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSample {
+    /// Its resource.
+    pub resource: String,
+    /// Is available.
+    pub available: bool,
+    /// Its priority.
+    pub priority: i8,
+    /// Entities that directed presence went to.
+    pub directed: usize,
+    /// Bytes that its client has not read; none if its connection is on another shard.
+    pub backlog_bytes: Option<usize>,
+}
+
+impl Admin {
+    /// A sample of now.
+    pub fn sample(&self) -> Sample {
+        let shards = (0..self.handle.shards()).map(ShardId::new);
+        Sample {
+            at_ms: self.clock.wall().as_millis(),
+            uptime_ms: self.clock.wall().as_millis() - self.started.as_millis(),
+            pid: std::process::id(),
+            connections_max: self
+                .network
+                .as_ref()
+                .map_or(0, |network| network.limits().connections_max as u64),
+            shards: shards.map(|shard| self.shard_sample(shard)).collect(),
+            journal: self.journal.stats().into(),
+            store: self.store.stats().into(),
+        }
+    }
+
+    fn shard_sample(&self, shard: ShardId) -> ShardSample {
+        let mut counted = self.handle.stats(shard);
+        if let Some(net) = self.network.as_ref().and_then(|net| net.stats(shard)) {
+            counted.merge(&net);
+        }
+        let talkers = self.talkers.get(usize::from(shard.index()));
+        let talkers = talkers.map_or_else(Vec::new, |list| list.read(self.clock.now()));
+        let bytes = talkers.into_iter().map(|(name, value)| Top {
+            who: name.to_string(),
+            value,
+        });
+        let mut sample = shard_sample(&self.handle, shard, &counted);
+        sample.top_bytes = bytes.collect();
+        sample
+    }
+}
+
+fn shard_sample(handle: &Handle, shard: ShardId, counted: &Snapshot) -> ShardSample {
+    let counters = Counter::ALL
+        .iter()
+        .map(|counter| (counter.name().to_owned(), counted.counter(*counter)));
+    let gauges = Gauge::ALL
+        .iter()
+        .map(|gauge| (gauge.name().to_owned(), counted.gauge(*gauge)));
+    let report: &Report = &handle.report(shard);
+    ShardSample {
+        counters: counters.filter(|(_, value)| *value > 0).collect(),
+        gauges: gauges.filter(|(_, value)| *value > 0).collect(),
+        messages: report.messages.into(),
+        working: report.working.into(),
+        polling: report.polling.into(),
+        idle: report.idle.into(),
+        top_queue: tops(&report.top_queue),
+        top_rate: tops(&report.top_rate),
+        top_cost: tops(&report.top_cost),
+        top_bytes: Vec::new(),
+    }
+}
+
+fn tops(actors: &[TopActor]) -> Vec<Top> {
+    let tops = actors.iter().map(|actor| Top {
+        who: match &actor.name {
+            Some(name) => name.to_string(),
+            None => format!("{:?} ({})", actor.who, actor.takes),
+        },
+        value: u64::from(actor.value),
+    });
+    tops.collect()
+}
+
+impl From<Rates> for Averages {
+    fn from(rates: Rates) -> Self {
+        Averages(rates.over_1s, rates.over_10s, rates.over_100s)
+    }
+}
+
+impl From<JournalStats> for JournalSample {
+    fn from(stats: JournalStats) -> Self {
+        JournalSample {
+            groups: stats.groups,
+            committed: stats.committed,
+            fenced: stats.fenced,
+            failed: stats.failed,
+            busy: stats.busy,
+            records: stats.records,
+            commits_failed: stats.commits_failed,
+            healed: stats.healed,
+            group_records: stats.group_records.to_vec(),
+            commit_us: stats.commit_us.to_vec(),
+        }
+    }
+}
+
+impl From<EngineStats> for StoreSample {
+    fn from(stats: EngineStats) -> Self {
+        StoreSample {
+            disk_bytes: stats.disk_bytes,
+            write_buffer_bytes: stats.write_buffer_bytes,
+            cache_bytes: stats.cache_bytes,
+            reopened: stats.reopened,
+        }
+    }
+}
