@@ -448,6 +448,10 @@ impl<'a> Play<'a> {
                 element.attr("from") == Some(&full) && element.attr("type") == Some("unavailable")
             })?;
         }
+        bob.send(b"<presence type='unavailable'/>")?;
+        // An answer means that what was sent before it is on its way already.
+        alice.sync()?;
+        bob.sync()?;
         alice.disconnect()?;
         bob.disconnect()
     }
