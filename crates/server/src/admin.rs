@@ -123,6 +123,8 @@ impl fmt::Debug for Request {
             Request::UserList { domain, .. } => ("UserList", format!("{domain:?}")),
             Request::UserKick { jid } => ("UserKick", jid.clone()),
             Request::Status => ("Status", String::new()),
+            Request::Sample => ("Sample", String::new()),
+            Request::UserInspect { jid } => ("UserInspect", jid.clone()),
             Request::Export { after, .. } => ("Export", format!("after {after:?}")),
             Request::Import { lines } => ("Import", format!("{} lines", lines.len())),
             Request::Provision {
