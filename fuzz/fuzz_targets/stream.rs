@@ -232,6 +232,9 @@ impl Session {
     /// Hands what was received to the machine, as far as it takes it.
     fn read(&mut self) {
         while self.closes == 0 && !self.machine.is_waiting() {
+            if std::mem::take(&mut self.is_new) {
+                self.framer.reset();
+            }
             let limits = Limits {
                 stanza_bytes: ELEMENT_BYTES_MAX,
                 ..Limits::default()
@@ -266,9 +269,6 @@ impl Session {
             };
             (self.buffer, self.framer, self.scratch) = (input, framer, scratch);
             self.buffer.drain(..consumed);
-            if std::mem::take(&mut self.is_new) {
-                self.framer.reset();
-            }
             if std::mem::take(&mut self.forgets_input) {
                 self.buffer.clear();
             }
@@ -292,7 +292,7 @@ impl Session {
                 let credentials = match account {
                     Account::Alice => Credentials::Known(keys().to_vec()),
                     Account::Nobody => Credentials::Unknown,
-                    Account::Locked => Credentials::Locked,
+                    Account::Locked => Credentials::Locked(keys().to_vec()),
                     Account::Unavailable => Credentials::Unavailable,
                 };
                 self.looked_up = Some((user, account));

@@ -34,8 +34,8 @@ pub enum Keys {
     Known(Vec<sasl::ScramKeys>),
     /// There is no such account.
     Unknown,
-    /// The account is locked.
-    Locked,
+    /// Those of a locked account.
+    Locked(Vec<sasl::ScramKeys>),
     /// Nobody can say right now.
     Unavailable,
 }
@@ -254,7 +254,7 @@ impl C2sService {
         let credentials = match keys {
             Keys::Known(keys) => Credentials::Known(keys),
             Keys::Unknown => Credentials::Unknown,
-            Keys::Locked => Credentials::Locked,
+            Keys::Locked(keys) => Credentials::Locked(keys),
             Keys::Unavailable => Credentials::Unavailable,
         };
         conn.machine

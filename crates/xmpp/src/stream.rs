@@ -91,8 +91,9 @@ pub enum Credentials {
     Known(Vec<ScramKeys>),
     /// There is no such account; the client must not notice.
     Unknown,
-    /// The account is locked.
-    Locked,
+    /// The keys of an account that is locked. Who knows the password is told so; anybody else
+    /// gets the answer of any other account.
+    Locked(Vec<ScramKeys>),
     /// Nobody can say right now.
     Unavailable,
 }
@@ -500,7 +501,7 @@ impl C2s {
         let (mut keys, locked) = match credentials {
             Credentials::Known(keys) => (keys, false),
             Credentials::Unknown => (Vec::new(), false),
-            Credentials::Locked => (Vec::new(), true),
+            Credentials::Locked(keys) => (keys, true),
             Credentials::Unavailable => {
                 return self.fail(Failure::TemporaryAuthFailure, out, effects);
             }
@@ -550,6 +551,9 @@ impl C2s {
         let Some(negotiation) = &mut self.negotiation else {
             return;
         };
+        if negotiation.locked {
+            return self.fail(Failure::AccountDisabled, out, effects);
+        }
         let Some(user) = negotiation.claimed.take() else {
             return;
         };
@@ -574,12 +578,7 @@ impl C2s {
         };
         negotiation.stage = Stage::Features;
         negotiation.attempts += 1;
-        let locked = std::mem::take(&mut negotiation.locked);
-        let failure = if locked {
-            Failure::AccountDisabled
-        } else {
-            failure
-        };
+        negotiation.locked = false;
         let mut writer = Writer::new(out);
         writer
             .open("failure")

@@ -101,7 +101,9 @@ impl User {
 
     fn answer_login(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
         let keys = match (self.phase, self.login.account()) {
-            (Phase::Registered, Some(account)) if account.locked => Keys::Locked,
+            (Phase::Registered, Some(account)) if account.locked => {
+                Keys::Locked(crate::c2s::credentials(account))
+            }
             (Phase::Registered, Some(account)) => Keys::Known(crate::c2s::credentials(account)),
             (Phase::Registered, None) => return self.reread_account(conn, cx),
             (Phase::Absent, _) => Keys::Unknown,
@@ -114,7 +116,9 @@ impl User {
     fn reread_account(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let read = move || match store.load_user(&name) {
-            Ok(Some(state)) if state.account.locked => Keys::Locked,
+            Ok(Some(state)) if state.account.locked => {
+                Keys::Locked(crate::c2s::credentials(&state.account))
+            }
             Ok(Some(state)) => Keys::Known(crate::c2s::credentials(&state.account)),
             Ok(None) => Keys::Unknown,
             Err(_) => Keys::Unavailable,
