@@ -5,10 +5,10 @@
 
 use std::alloc::System;
 use std::hint::black_box;
-use std::time::Instant;
 
 use rxml::Parse as _;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use stdx::time::{Clock, SystemClock};
 use xml::{Event, Frame, Framer, Limits, Scratch};
 
 #[global_allocator]
@@ -71,10 +71,10 @@ fn read_by_rxml(reads: &[Vec<u8>]) -> usize {
 }
 
 /// Nanoseconds for each stanza of one round.
-fn time(run: impl FnOnce() -> usize) -> f64 {
-    let began = Instant::now();
+fn time(clock: &SystemClock, run: impl FnOnce() -> usize) -> f64 {
+    let began = clock.now();
     let count = run();
-    let nanos = began.elapsed().as_nanos() as f64;
+    let nanos = clock.now().saturating_since(began).as_nanos() as f64;
     assert_eq!(count, STANZAS);
     nanos / STANZAS as f64
 }
@@ -113,13 +113,18 @@ fn compare(per_read: usize) {
     let mut reads = vec![HEADER.as_bytes().to_vec()];
     let read = STANZA.repeat(per_read).into_bytes();
     reads.extend(std::iter::repeat_n(read, STANZAS / per_read));
+    let clock = SystemClock::new();
     let mut times: [Vec<f64>; 4] = Default::default();
     for _ in 0..ROUNDS {
         let round = [
-            time(|| read_by_rxml(&reads)),
-            time(|| frame(&reads, |frame| _ = black_box(frame))),
-            time(|| frame(&reads, |frame| _ = black_box(frame.to_frame()))),
-            time(|| frame(&reads, |frame| _ = black_box(stamped(frame)))),
+            time(&clock, || read_by_rxml(&reads)),
+            time(&clock, || frame(&reads, |frame| _ = black_box(frame))),
+            time(&clock, || {
+                frame(&reads, |frame| _ = black_box(frame.to_frame()))
+            }),
+            time(&clock, || {
+                frame(&reads, |frame| _ = black_box(stamped(frame)))
+            }),
         ];
         for (times, time) in times.iter_mut().zip(round) {
             times.push(time);
