@@ -240,6 +240,49 @@ fn a_crash_ends_the_streams_of_its_own_user_only() {
 }
 
 #[test]
+fn a_thousand_others_chat_on_while_one_user_crashes() {
+    const PAIRS: usize = 500;
+    const ROUNDS: usize = 4;
+    net::raise_descriptor_limit();
+    let running = start(2, true, &["alice"]);
+    let made = running.node.admin().call(Request::Provision {
+        domain: "localhost".into(),
+        users: 2 * PAIRS as u64,
+        contacts: 0,
+        password: "secret".into(),
+        first: 0,
+        count: 2 * PAIRS as u64,
+    });
+    assert_eq!(
+        made,
+        Response::Made {
+            accounts: 2 * PAIRS as u64
+        }
+    );
+    let others = (0..2 * PAIRS).map(|n| Client::login(running.address, &format!("u{n}"), "r"));
+    let mut others: Vec<Client> = others.collect();
+    for round in 0..ROUNDS {
+        let mut alice = Client::login(running.address, "alice", "a");
+        for (n, sender) in others.iter_mut().enumerate() {
+            let to = n ^ 1;
+            let body = format!("round {round} from {n}");
+            sender.send(&format!(
+                "<message to='u{to}@localhost/r' type='chat'><body>{body}</body></message>"
+            ));
+            if n == PAIRS {
+                alice.send(&format!("<message to='u0@localhost/r'>{SECRET}</message>"));
+            }
+        }
+        alice.expect("<internal-server-error ");
+        for (n, recipient) in others.iter_mut().enumerate() {
+            let from = n ^ 1;
+            recipient.expect(&format!("<body>round {round} from {from}</body>"));
+        }
+    }
+    running.node.drain(Duration::from_secs(5));
+}
+
+#[test]
 fn new_limits_act_on_a_running_node() {
     let running = start(2, true, &["alice"]);
     let _alice = Client::login(running.address, "alice", "a");
