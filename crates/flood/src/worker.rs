@@ -121,6 +121,7 @@ struct Core {
     scratch: Vec<u8>,
     seen: Seen,
     zombies: VecDeque<TcpStream>,
+    ports: link::Ports,
     /// Clients with more to read than one turn allows.
     unfinished: Vec<u32>,
     now: u64,
@@ -197,6 +198,7 @@ impl Worker {
             ring,
             poll,
             tls,
+            ports: link::Ports::new(&plan.sources, plan.worker, plan.workers),
             timers: BinaryHeap::new(),
             rng: fastrand::Rng::with_seed(plan.seed ^ (u64::from(plan.worker) << 32)),
             keys: KeyCache::new(&scenario.users.password),

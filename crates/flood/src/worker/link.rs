@@ -1,12 +1,14 @@
 //! The connections of a worker: connecting, TLS, reading, writing and ending them.
 
+use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use mio::event::Event as Readiness;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
+use rustix::io::Errno;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConnection, Resumption};
 use rustls::crypto::CryptoProvider;
@@ -28,6 +30,72 @@ const READS_PER_TURN: usize = 16;
 pub(super) const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 /// Time a server has to answer `</stream:stream>`.
 const CLOSE_WAIT: u64 = 5 * clock::SECOND;
+
+/// Ports tried for one connection.
+const PORT_TRIES_MAX: u32 = 1_000;
+/// Ports to connect from where the kernel does not say which ones are meant for it.
+const PORTS_DEFAULT: [u16; 2] = [32_768, 60_999];
+
+/// Local addresses and ports to connect from, each one used again as late as possible.
+///
+/// The kernel could pick the port, but once most are in use or waiting to be free it searches, for
+/// a millisecond and more: a storm of reconnections would be a trickle.
+pub(super) struct Ports {
+    sources: Vec<IpAddr>,
+    range: [u16; 2],
+    next: u64,
+}
+
+impl Ports {
+    /// Every worker begins elsewhere, in case they share addresses.
+    pub(super) fn new(sources: &[IpAddr], worker: u32, workers: u32) -> Ports {
+        let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+        let mut words = text.iter().flat_map(|text| text.split_whitespace());
+        let mut word = || words.next()?.parse().ok();
+        let range = match (word(), word()) {
+            (Some(first), Some(last)) if first < last => [first, last],
+            _ => PORTS_DEFAULT,
+        };
+        let all = (u64::from(range[1] - range[0]) + 1) * sources.len() as u64;
+        Ports {
+            sources: sources.to_vec(),
+            range,
+            next: all * u64::from(worker) / u64::from(workers.max(1)),
+        }
+    }
+
+    /// The next one; `None` where the kernel picks.
+    fn next(&mut self) -> Option<SocketAddr> {
+        let count = self.sources.len() as u64;
+        let source = self.sources.get((self.next % count.max(1)) as usize)?;
+        let [first, last] = self.range;
+        let place = self.next / count % (u64::from(last - first) + 1);
+        self.next += 1;
+        Some(SocketAddr::new(*source, first + place as u16))
+    }
+}
+
+fn begin_connection(to: SocketAddr, from: Option<SocketAddr>) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(from) = from {
+        // A port whose last connection is in TIME_WAIT may be used again.
+        socket.set_reuse_address(true)?;
+        socket.bind(&from.into())?;
+    }
+    match socket.connect(&to.into()) {
+        Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => Err(error),
+        _ => Ok(socket),
+    }
+}
+
+fn is_port_taken(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable
+    )
+}
 
 /// How a link or a session ended on its own.
 pub(super) enum End {
@@ -79,7 +147,7 @@ impl Core {
         } else {
             self.plan.address
         };
-        match self.connect(to, index, client.generation) {
+        match self.connect(to, index) {
             Ok(socket) => {
                 client.socket = Some(socket);
                 let timeout = clock::nanos(self.plan.scenario.client.login_timeout_seconds);
@@ -89,23 +157,18 @@ impl Core {
         }
     }
 
-    fn connect(&self, to: SocketAddr, index: u32, generation: u32) -> io::Result<TcpStream> {
-        let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_nonblocking(true)?;
-        socket.set_tcp_nodelay(true)?;
-        if !self.plan.sources.is_empty() {
-            // Reconnections move on to the next address, so that ports in TIME_WAIT do not collide.
-            let place = index.wrapping_add(generation) as usize % self.plan.sources.len();
-            socket.bind(&SocketAddr::new(self.plan.sources[place], 0).into())?;
-        }
-        match socket.connect(&to.into()) {
-            Err(error)
-                if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
-            {
-                return Err(error);
+    fn connect(&mut self, to: SocketAddr, index: u32) -> io::Result<TcpStream> {
+        let mut tries = 0;
+        let socket = loop {
+            let from = self.ports.next();
+            match begin_connection(to, from) {
+                // Taken by another program, or by a connection that ended a moment ago.
+                Err(error) if from.is_some() && tries < PORT_TRIES_MAX && is_port_taken(&error) => {
+                    tries += 1;
+                }
+                other => break other?,
             }
-            _ => {}
-        }
+        };
         let mut socket = TcpStream::from_std(socket.into());
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll
@@ -559,5 +622,35 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_come_again_only_when_all_were_used() {
+        let sources = ["127.0.1.1".parse().unwrap(), "127.0.1.2".parse().unwrap()];
+        let mut ports = Ports::new(&sources, 1, 2);
+        ports.range = [100, 104];
+        ports.next = 7;
+        let seen: Vec<_> = (0..10).map(|_| ports.next().unwrap()).collect();
+        assert_eq!(seen[0], "127.0.1.2:103".parse().unwrap());
+        assert_eq!(ports.next().unwrap(), seen[0]);
+        let mut distinct = seen.clone();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 10);
+        assert_eq!(Ports::new(&[], 0, 1).next(), None);
+    }
+
+    #[test]
+    fn a_port_in_use_is_told_from_other_faults() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap();
+        let taken = begin_connection(here, Some(here)).unwrap_err();
+        assert!(is_port_taken(&taken), "{taken}");
+        assert!(!is_port_taken(&io::ErrorKind::ConnectionRefused.into()));
     }
 }
