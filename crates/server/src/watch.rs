@@ -92,6 +92,8 @@ pub struct JournalSample {
     pub group_records: Vec<u64>,
     /// Microseconds per commit with its sync, likewise.
     pub commit_us: Vec<u64>,
+    /// Microseconds of all commits together.
+    pub commit_us_sum: u64,
 }
 
 /// Sizes of the storage engine.
@@ -236,6 +238,7 @@ impl From<JournalStats> for JournalSample {
             healed: stats.healed,
             group_records: stats.group_records.to_vec(),
             commit_us: stats.commit_us.to_vec(),
+            commit_us_sum: stats.commit_us_sum,
         }
     }
 }

@@ -25,6 +25,7 @@ pub(crate) struct Counters {
     healed: AtomicU64,
     group_records: [AtomicU64; BUCKETS],
     commit_us: [AtomicU64; BUCKETS],
+    commit_us_sum: AtomicU64,
 }
 
 /// What a journal has done since it was started.
@@ -50,6 +51,8 @@ pub struct JournalStats {
     pub group_records: Histogram,
     /// Microseconds per commit, the sync included.
     pub commit_us: Histogram,
+    /// Microseconds of all commits together.
+    pub commit_us_sum: u64,
 }
 
 fn add(counter: &AtomicU64, n: u64) {
@@ -98,10 +101,9 @@ impl Counters {
         let start = Instant::now();
         let result = commit();
         let took: Duration = start.elapsed();
-        observe(
-            &self.commit_us,
-            u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-        );
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        observe(&self.commit_us, took_us);
+        add(&self.commit_us_sum, took_us);
         result
     }
 
@@ -118,6 +120,7 @@ impl Counters {
             healed: load(&self.healed),
             group_records: std::array::from_fn(|n| load(&self.group_records[n])),
             commit_us: std::array::from_fn(|n| load(&self.commit_us[n])),
+            commit_us_sum: load(&self.commit_us_sum),
         }
     }
 }
@@ -125,6 +128,17 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sum_of_commits_is_that_of_their_times() {
+        let counters = Counters::default();
+        let pause = Duration::from_millis(2);
+        counters.time(|| std::thread::sleep(pause));
+        counters.time(|| std::thread::sleep(pause));
+        let stats = counters.snapshot();
+        assert_eq!(stats.commit_us.iter().sum::<u64>(), 2);
+        assert!(stats.commit_us_sum >= 4_000, "{}", stats.commit_us_sum);
+    }
 
     #[test]
     fn buckets_are_powers_of_two() {
