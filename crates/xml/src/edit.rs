@@ -4,38 +4,84 @@ use smallvec::SmallVec;
 
 use crate::escape;
 use crate::frame::{Frame, FrameRef, qname_end, start_tag_end_of};
-use crate::parse::{Attr, ChildSpan, Index, Ns, Span};
+use crate::index::{Attr, Buffer, ChildSpan, Index, Ns, Span};
 
 /// A change in the making.
 pub struct Edit<'a> {
     frame: FrameRef<'a>,
-    /// Name and new value, `None` to remove.
-    attrs: SmallVec<[(String, Option<String>); 3]>,
+    changes: SmallVec<[Change; 3]>,
+    /// The names and values of the changes, one behind the other.
+    text: SmallVec<[u8; 96]>,
     removed: SmallVec<[bool; 8]>,
     appended: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+struct Change {
+    name: Span,
+    /// `None` to remove.
+    value: Option<Span>,
+}
+
+/// What an edit is written to.
+trait Sink {
+    fn put(&mut self, bytes: &[u8]);
+    fn at(&self) -> usize;
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn at(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Sink for Buffer {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn at(&self) -> usize {
+        self.len()
+    }
 }
 
 impl<'a> Edit<'a> {
     pub(crate) fn new(frame: FrameRef<'a>) -> Self {
         Edit {
             frame,
-            attrs: SmallVec::new(),
+            changes: SmallVec::new(),
+            text: SmallVec::new(),
             removed: SmallVec::new(),
             appended: Vec::new(),
+        }
+    }
+
+    fn keep(&mut self, text: &str) -> Span {
+        let start = self.text.len() as u32;
+        self.text.extend_from_slice(text.as_bytes());
+        Span {
+            start,
+            end: self.text.len() as u32,
         }
     }
 
     /// Replaces the value of an attribute, or adds it.
     #[must_use]
     pub fn set_attr(mut self, name: &str, value: &str) -> Self {
-        self.attrs.push((name.to_owned(), Some(value.to_owned())));
+        let (name, value) = (self.keep(name), Some(self.keep(value)));
+        self.changes.push(Change { name, value });
         self
     }
 
     /// Removes an attribute.
     #[must_use]
     pub fn remove_attr(mut self, name: &str) -> Self {
-        self.attrs.push((name.to_owned(), None));
+        let name = self.keep(name);
+        self.changes.push(Change { name, value: None });
         self
     }
 
@@ -53,190 +99,181 @@ impl<'a> Edit<'a> {
         self
     }
 
-    fn change_of(&self, name: &[u8]) -> Option<&Option<String>> {
-        let mut changes = self.attrs.iter().rev();
+    /// The last change of an attribute is the one that counts.
+    fn change_of(&self, name: &[u8]) -> Option<Change> {
+        let mut changes = self.changes.iter().rev();
         changes
-            .find(|(changed, _)| changed.as_bytes() == name)
-            .map(|(_, value)| value)
+            .find(|change| change.name.of(&self.text) == name)
+            .copied()
     }
 
-    /// Writes the start tag up to the last attribute and returns where the attributes are now.
-    fn write_head(&self, out: &mut Vec<u8>, mut written: impl FnMut(Option<usize>, Span, Span)) {
+    /// Writes the start tag up to the last attribute and tells where the attributes are now, and
+    /// where the value of each was before. What does not change is copied in one piece.
+    fn write_head(&self, out: &mut impl Sink, mut written: impl FnMut(Option<Span>, Attr)) {
         let FrameRef { bytes, index, .. } = self.frame;
-        let base = out.len();
-        let at = |out: &Vec<u8>| (out.len() - base) as u32;
-        out.extend_from_slice(&bytes[..qname_end(bytes, index.name)]);
-        for (old, attr) in index.attrs.iter().enumerate() {
-            let name = attr.name.of(bytes);
-            let change = self.change_of(name);
-            if matches!(change, Some(None)) {
+        let base = out.at();
+        let at = |out: &_| (Sink::at(out) - base) as u32;
+        let mut copied = 0;
+        for attr in index.attrs() {
+            let shift = i64::from(at(out)) - copied as i64;
+            let value = match self.change_of(attr.name.of(bytes)) {
+                None => {
+                    let now = Attr {
+                        name: attr.name.shifted(shift),
+                        value: attr.value.shifted(shift),
+                    };
+                    written(Some(attr.value), now);
+                    continue;
+                }
+                Some(change) => change.value,
+            };
+            let (start, end) = (attr.name.start as usize, attr.value.end as usize + 1);
+            if let Some(value) = value {
+                out.put(&bytes[copied..attr.value.start as usize - 1]);
+                let value = self.write_value(out, value, base);
+                let name = attr.name.shifted(shift);
+                written(Some(attr.value), Attr { name, value });
+            } else {
+                out.put(bytes[copied..start].trim_ascii_end());
+            }
+            copied = end;
+        }
+        out.put(&bytes[copied..index.attrs_end() as usize]);
+        for (nth, change) in self.changes.iter().enumerate() {
+            let name = change.name.of(&self.text);
+            let is_known = index.attrs().any(|attr| attr.name.of(bytes) == name);
+            let mut later = self.changes[nth + 1..].iter();
+            if is_known || later.any(|other| other.name.of(&self.text) == name) {
                 continue;
             }
-            out.push(b' ');
-            let name_at = at(out);
-            out.extend_from_slice(name);
-            out.push(b'=');
-            // The value's own quotes stay: it may contain the other kind.
-            let quote = bytes[attr.value.end as usize];
-            let quote = if change.is_some() { b'\'' } else { quote };
-            out.push(quote);
-            let value_at = at(out);
-            match change {
-                Some(Some(value)) => escape::attr(out, value),
-                _ => out.extend_from_slice(attr.value.of(bytes)),
+            if let Some(value) = change.value {
+                out.put(b" ");
+                let start = at(out);
+                out.put(name);
+                let end = at(out);
+                out.put(b"=");
+                let value = self.write_value(out, value, base);
+                let name = Span { start, end };
+                written(None, Attr { name, value });
             }
-            let value = Span {
-                start: value_at,
-                end: at(out),
-            };
-            out.push(quote);
-            written(
-                Some(old),
-                Span {
-                    start: name_at,
-                    end: name_at + name.len() as u32,
-                },
-                value,
-            );
         }
-        for (at_change, (name, value)) in self.attrs.iter().enumerate() {
-            let known = index
-                .attrs
-                .iter()
-                .any(|attr| attr.name.of(bytes) == name.as_bytes());
-            let later = self.attrs[at_change + 1..]
-                .iter()
-                .any(|(other, _)| other == name);
-            let (Some(value), false, false) = (value, known, later) else {
-                continue;
-            };
-            out.push(b' ');
-            let name_at = at(out);
-            out.extend_from_slice(name.as_bytes());
-            out.extend_from_slice(b"='");
-            let value_at = at(out);
-            escape::attr(out, value);
-            let value = Span {
-                start: value_at,
-                end: at(out),
-            };
-            out.push(b'\'');
-            written(
-                None,
-                Span {
-                    start: name_at,
-                    end: name_at + name.len() as u32,
-                },
-                value,
-            );
-        }
+    }
+
+    /// Writes a new value in its quotes and returns where it is.
+    fn write_value(&self, out: &mut impl Sink, value: Span, base: usize) -> Span {
+        out.put(b"'");
+        let start = (out.at() - base) as u32;
+        escape::attr_with(value.of(&self.text), |bytes| out.put(bytes));
+        let end = (out.at() - base) as u32;
+        out.put(b"'");
+        Span { start, end }
     }
 
     /// Declares the prefixes that the element has from the stream's root, which it leaves.
-    fn write_roots(&self, out: &mut Vec<u8>) {
+    fn write_roots(&self, out: &mut impl Sink) {
         let FrameRef { index, roots, .. } = self.frame;
         for (at, (prefix, ns)) in roots.iter().enumerate() {
-            if index.root_prefixes & (1 << at) != 0 {
+            if index.root_prefixes() & (1 << at) != 0 {
                 // As it was written there: a value has no quotes of its own kind and no references.
-                let quote = if ns.contains('\'') { '"' } else { '\'' };
-                out.extend_from_slice(format!(" xmlns:{prefix}={quote}{ns}{quote}").as_bytes());
+                let quote = if ns.contains('\'') { "\"" } else { "'" };
+                for part in [" xmlns:", prefix, "=", quote, ns, quote] {
+                    out.put(part.as_bytes());
+                }
             }
         }
     }
 
     /// Appends the changed element to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
+        out.reserve(self.frame.bytes.len() + 64 + self.appended.len());
+        self.write_to(out);
+    }
+
+    fn write_to(&self, out: &mut impl Sink) {
         let FrameRef { bytes, index, .. } = self.frame;
-        out.reserve(bytes.len() + 64 + self.appended.len());
-        self.write_head(out, |_, _, _| {});
+        self.write_head(out, |_, _| {});
         self.write_roots(out);
-        let rest = index.attrs_end as usize;
+        let rest = index.attrs_end() as usize;
         if self.removed.is_empty() && self.appended.is_empty() {
-            return out.extend_from_slice(&bytes[rest..]);
+            return out.put(&bytes[rest..]);
         }
         let body = start_tag_end_of(index, bytes);
         let is_empty = body == bytes.len();
         if is_empty {
-            out.push(b'>');
+            out.put(b">");
         } else {
-            out.extend_from_slice(&bytes[rest..body]);
+            out.put(&bytes[rest..body]);
         }
         let end = if is_empty { body } else { end_tag_start(bytes) };
         let mut from = body;
-        for (child, _) in index
-            .children
-            .iter()
-            .zip(&self.removed)
-            .filter(|(_, removed)| **removed)
-        {
-            out.extend_from_slice(&bytes[from..child.span.start as usize]);
-            from = child.span.end as usize;
+        for (child, is_removed) in index.children().zip(&self.removed) {
+            if *is_removed {
+                out.put(&bytes[from..child.span.start as usize]);
+                from = child.span.end as usize;
+            }
         }
-        out.extend_from_slice(&bytes[from..end]);
-        out.extend_from_slice(&self.appended);
+        out.put(&bytes[from..end]);
+        out.put(&self.appended);
         if is_empty {
-            out.extend_from_slice(b"</");
-            out.extend_from_slice(&bytes[1..qname_end(bytes, index.name)]);
-            out.push(b'>');
+            out.put(b"</");
+            out.put(&bytes[1..qname_end(bytes, index.name())]);
+            out.put(b">");
         } else {
-            out.extend_from_slice(&bytes[end..]);
+            out.put(&bytes[end..]);
         }
     }
 
     /// The changed element as a frame of its own.
     pub fn finish(self) -> Frame {
-        let mut bytes = Vec::new();
+        let mut bytes = Buffer::new();
         if !self.removed.is_empty()
             || !self.appended.is_empty()
-            || self.frame.index.root_prefixes != 0
+            || self.frame.index.root_prefixes() != 0
         {
-            self.write(&mut bytes);
+            self.write_to(&mut bytes);
             // Invariant: splices of well-formed parts; callers append well-formed content.
-            return Frame::parse(bytes).expect("a spliced element parses");
+            return Frame::parse_bytes(&mut bytes).expect("a spliced element parses");
         }
         let index = self.write_indexed(&mut bytes);
-        Frame::from_parts(bytes, index)
+        Frame::from_parts(&mut bytes, &index)
     }
 
     /// Writes a change of attributes only and carries the index over instead of parsing again.
-    fn write_indexed(&self, out: &mut Vec<u8>) -> Index {
+    fn write_indexed(&self, out: &mut Buffer) -> Index {
         let FrameRef {
             bytes, index: old, ..
         } = self.frame;
-        out.reserve(bytes.len() + 64);
-        let mut attrs = Vec::with_capacity(old.attrs.len() + self.attrs.len());
+        let mut index = Index {
+            name: old.name(),
+            has_text: old.has_text(),
+            ..Index::default()
+        };
         let mut moved: SmallVec<[(Span, Span); 8]> = SmallVec::new();
-        self.write_head(out, |source, name, value| {
-            attrs.push(Attr { name, value });
-            if let Some(source) = source {
-                moved.push((old.attrs[source].value, value));
-            }
+        self.write_head(out, |source, attr| {
+            index.attrs.push(attr);
+            moved.extend(source.map(|source| (source, attr.value)));
         });
-        let attrs_end = out.len() as u32;
-        out.extend_from_slice(&bytes[old.attrs_end as usize..]);
-        let shift = i64::from(attrs_end) - i64::from(old.attrs_end);
+        index.attrs_end = out.len() as u32;
+        out.extend_from_slice(&bytes[old.attrs_end() as usize..]);
+        let shift = i64::from(index.attrs_end) - i64::from(old.attrs_end());
         let ns = |ns: Ns| match ns {
-            Ns::Here(span) if span.start >= old.attrs_end => Ns::Here(span.shifted(shift)),
+            Ns::Here(span) if span.start >= old.attrs_end() => Ns::Here(span.shifted(shift)),
             Ns::Here(span) => {
                 let found = moved.iter().find(|(from, _)| *from == span);
                 found.map_or(Ns::Content, |(_, to)| Ns::Here(*to))
             }
             other => other,
         };
-        let children = old.children.iter().map(|child| ChildSpan {
-            name: child.name.shifted(shift),
-            ns: ns(child.ns),
-            span: child.span.shifted(shift),
-        });
-        Index {
-            name: old.name,
-            ns: ns(old.ns),
-            attrs,
-            children: children.collect(),
-            attrs_end,
-            root_prefixes: 0,
-            has_text: old.has_text,
-        }
+        index.ns = ns(old.ns());
+        index.children = old
+            .children()
+            .map(|child| ChildSpan {
+                name: child.name.shifted(shift),
+                ns: ns(child.ns),
+                span: child.span.shifted(shift),
+            })
+            .collect();
+        index
     }
 }
 

@@ -2,7 +2,8 @@
 
 /// Appends `text` as character data.
 pub fn text(out: &mut Vec<u8>, text: &str) {
-    escape(out, text, |byte| match byte {
+    let put = |bytes: &[u8]| out.extend_from_slice(bytes);
+    escape(text.as_bytes(), put, |byte| match byte {
         b'&' => Some(b"&amp;"),
         b'<' => Some(b"&lt;"),
         b'>' => Some(b"&gt;"),
@@ -13,7 +14,12 @@ pub fn text(out: &mut Vec<u8>, text: &str) {
 
 /// Appends `value` as the inside of a single-quoted attribute.
 pub fn attr(out: &mut Vec<u8>, value: &str) {
-    escape(out, value, |byte| match byte {
+    attr_with(value.as_bytes(), |bytes| out.extend_from_slice(bytes));
+}
+
+/// The same, into whatever takes bytes.
+pub(crate) fn attr_with(value: &[u8], put: impl FnMut(&[u8])) {
+    escape(value, put, |byte| match byte {
         b'&' => Some(b"&amp;"),
         b'<' => Some(b"&lt;"),
         b'>' => Some(b"&gt;"),
@@ -26,17 +32,16 @@ pub fn attr(out: &mut Vec<u8>, value: &str) {
     });
 }
 
-fn escape(out: &mut Vec<u8>, text: &str, entity: impl Fn(u8) -> Option<&'static [u8]>) {
-    let bytes = text.as_bytes();
+fn escape(bytes: &[u8], mut put: impl FnMut(&[u8]), entity: impl Fn(u8) -> Option<&'static [u8]>) {
     let mut from = 0;
     for (at, byte) in bytes.iter().enumerate() {
         if let Some(entity) = entity(*byte) {
-            out.extend_from_slice(&bytes[from..at]);
-            out.extend_from_slice(entity);
+            put(&bytes[from..at]);
+            put(entity);
             from = at + 1;
         }
     }
-    out.extend_from_slice(&bytes[from..]);
+    put(&bytes[from..]);
 }
 
 /// Undoes escaping in text that the parser has accepted; `None` if there is nothing to undo.

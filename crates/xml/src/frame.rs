@@ -9,25 +9,25 @@ use memchr::memmem;
 use crate::edit::Edit;
 use crate::error::Error;
 use crate::escape::unescape;
+use crate::index::{Buffer, Index, IndexRef, Packed, Span, pack};
 use crate::limits::Limits;
-use crate::parse::{Index, Parser, RootDecl, Scratch, Span, Stop, ns_bytes};
+use crate::parse::{Parser, RootDecl, Scratch, Stop, ns_bytes};
 
 /// An element in a read buffer.
 #[derive(Clone, Copy)]
 pub struct FrameRef<'a> {
     pub(crate) bytes: &'a [u8],
-    pub(crate) index: &'a Index,
+    pub(crate) index: IndexRef<'a>,
     pub(crate) roots: &'a [RootDecl],
 }
 
 /// An element of its own. A clone shares the bytes.
+///
+/// One allocation: the element, its packed index, and the length of the element.
 #[derive(Clone)]
-pub struct Frame(Arc<Inner>);
+pub struct Frame(Arc<[u8]>);
 
-pub(crate) struct Inner {
-    pub(crate) bytes: Box<[u8]>,
-    pub(crate) index: Index,
-}
+const LENGTH_BYTES: usize = size_of::<u32>();
 
 /// A direct child of a frame.
 #[derive(Clone, Copy)]
@@ -66,12 +66,12 @@ fn utf8(bytes: &[u8]) -> &str {
 impl<'a> FrameRef<'a> {
     /// Local name.
     pub fn name(&self) -> &'a str {
-        utf8(self.index.name.of(self.bytes))
+        utf8(self.index.name().of(self.bytes))
     }
 
     /// Namespace name.
     pub fn ns(&self) -> &'a str {
-        utf8(ns_bytes(self.index.ns, self.bytes, self.roots))
+        utf8(ns_bytes(self.index.ns(), self.bytes, self.roots))
     }
 
     /// The element as it came.
@@ -81,7 +81,7 @@ impl<'a> FrameRef<'a> {
 
     /// The raw value of an attribute without a prefix, references still in it.
     pub fn attr_raw(&self, name: &str) -> Option<&'a str> {
-        let mut attrs = self.index.attrs.iter();
+        let mut attrs = self.index.attrs();
         let attr = attrs.find(|attr| attr.name.of(self.bytes) == name.as_bytes())?;
         Some(utf8(attr.value.of(self.bytes)))
     }
@@ -96,15 +96,14 @@ impl<'a> FrameRef<'a> {
     pub fn attrs(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let bytes = self.bytes;
         self.index
-            .attrs
-            .iter()
+            .attrs()
             .map(move |attr| (utf8(attr.name.of(bytes)), utf8(attr.value.of(bytes))))
     }
 
     /// Direct children in order.
     pub fn children(&self) -> impl Iterator<Item = Child<'a>> + use<'a> {
         let parent = *self;
-        parent.index.children.iter().map(move |child| Child {
+        parent.index.children().map(move |child| Child {
             bytes: child.span.of(parent.bytes),
             name: child.name.of(parent.bytes),
             ns: ns_bytes(child.ns, parent.bytes, parent.roots),
@@ -120,7 +119,7 @@ impl<'a> FrameRef<'a> {
 
     /// Whether text other than white space stands directly in the element.
     pub fn has_text(&self) -> bool {
-        self.index.has_text
+        self.index.has_text()
     }
 
     /// The text of the element itself, if it has no children.
@@ -130,10 +129,14 @@ impl<'a> FrameRef<'a> {
 
     /// An owned copy. Prefixes that only the stream's root declares become declarations of its own.
     pub fn to_frame(&self) -> Frame {
-        if self.index.root_prefixes == 0 {
-            return Frame::from_parts(self.bytes, self.index.clone());
+        match self.index {
+            IndexRef::Fresh(index) if index.root_prefixes == 0 => {
+                let mut buffer = Buffer::new();
+                buffer.extend_from_slice(self.bytes);
+                Frame::from_parts(&mut buffer, index)
+            }
+            _ => self.edit().finish(),
         }
-        self.edit().finish()
     }
 
     /// Starts a change of attributes or children.
@@ -149,7 +152,10 @@ impl Frame {
     /// # Errors
     /// What is wrong with it; a part of an element or bytes behind it are `NotWellFormed`.
     pub fn parse(bytes: impl Into<Vec<u8>>) -> Result<Frame, Error> {
-        let bytes = bytes.into();
+        Frame::parse_bytes(&mut bytes.into().into())
+    }
+
+    pub(crate) fn parse_bytes(bytes: &mut Buffer) -> Result<Frame, Error> {
         let limits = Limits {
             stanza_bytes: u32::MAX,
             depth: u16::MAX,
@@ -158,7 +164,7 @@ impl Frame {
             prefixes: u16::MAX,
         };
         let mut scratch = Scratch::default();
-        let end = match Parser::new(&bytes, &limits, &[], &mut scratch).element() {
+        let end = match Parser::new(bytes, &limits, &[], &mut scratch).element() {
             Ok(end) => end,
             Err(Stop::Incomplete) => return Err(Error::NotWellFormed("an element without an end")),
             Err(Stop::Failed(error)) => return Err(error),
@@ -166,24 +172,29 @@ impl Frame {
         if end != bytes.len() {
             return Err(Error::NotWellFormed("content behind the element"));
         }
-        Ok(Frame(Arc::new(Inner {
-            bytes: bytes.into(),
-            index: scratch.index,
-        })))
+        Ok(Frame::from_parts(bytes, &scratch.index))
     }
 
-    pub(crate) fn from_parts(bytes: impl Into<Box<[u8]>>, index: Index) -> Frame {
-        Frame(Arc::new(Inner {
-            bytes: bytes.into(),
-            index,
-        }))
+    /// Of a whole element and its index, which needs nothing from a stream's root.
+    pub(crate) fn from_parts(buffer: &mut Buffer, index: &Index) -> Frame {
+        let length = buffer.len() as u32;
+        pack(index, buffer);
+        buffer.extend_from_slice(&length.to_le_bytes());
+        Frame(Arc::from(&buffer[..]))
+    }
+
+    fn parts(&self) -> (&[u8], &[u8]) {
+        let (body, length) = self.0.split_at(self.0.len() - LENGTH_BYTES);
+        let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]);
+        body.split_at(length as usize)
     }
 
     /// The same element, borrowed.
     pub fn as_ref(&self) -> FrameRef<'_> {
+        let (bytes, index) = self.parts();
         FrameRef {
-            bytes: &self.0.bytes,
-            index: &self.0.index,
+            bytes,
+            index: IndexRef::Packed(Packed::new(index)),
             roots: &[],
         }
     }
@@ -200,7 +211,7 @@ impl Frame {
 
     /// The element's bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0.bytes
+        self.parts().0
     }
 
     /// See [`FrameRef::attr`].
@@ -399,11 +410,11 @@ fn start_tag_end(element: &[u8]) -> Option<usize> {
     None
 }
 
-pub(crate) fn start_tag_end_of(index: &Index, bytes: &[u8]) -> usize {
-    let tail = &bytes[index.attrs_end as usize..];
+pub(crate) fn start_tag_end_of(index: IndexRef<'_>, bytes: &[u8]) -> usize {
+    let tail = &bytes[index.attrs_end() as usize..];
     // Invariant: the tag was parsed, so a `>` follows its attributes.
     let close = memchr::memchr(b'>', tail).expect("a start tag ends");
-    index.attrs_end as usize + close + 1
+    index.attrs_end() as usize + close + 1
 }
 
 pub(crate) fn qname_end(bytes: &[u8], name: Span) -> usize {

@@ -6,6 +6,7 @@ use memchr::{memchr, memchr3};
 use crate::error::Error;
 use crate::frame::FrameRef;
 use crate::header::StreamHeader;
+use crate::index::IndexRef;
 use crate::limits::Limits;
 use crate::parse::{Parser, ROOT_DECLS_MAX, RootDecl, Scratch, Stop};
 
@@ -122,7 +123,7 @@ impl Framer {
                 self.scan = Scan::default();
                 let frame = FrameRef {
                     bytes: &rest[..end],
-                    index: &scratch.index,
+                    index: IndexRef::Fresh(&scratch.index),
                     roots,
                 };
                 Ok(Step {

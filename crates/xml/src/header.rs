@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::frame::FrameRef;
-use crate::parse::Index;
+use crate::index::{Index, IndexRef, Ns};
 
 /// A stream header (RFC 6120 section 4.7).
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ impl<'a> StreamHeader<'a> {
         StreamHeader {
             tag: FrameRef {
                 bytes,
-                index,
+                index: IndexRef::Fresh(index),
                 roots: &[],
             },
         }
@@ -30,7 +30,7 @@ impl<'a> StreamHeader<'a> {
 
     /// The prefix of the name, empty if none.
     pub fn prefix(&self) -> &'a str {
-        let name = self.tag.index.name;
+        let name = self.tag.index.name();
         let before = &self.tag.bytes[1..name.start as usize];
         std::str::from_utf8(before)
             .unwrap_or_default()
@@ -39,8 +39,8 @@ impl<'a> StreamHeader<'a> {
 
     /// Namespace of the name. Without a prefix it is the default namespace.
     pub fn ns(&self) -> &'a str {
-        match self.tag.index.ns {
-            crate::parse::Ns::Content => "",
+        match self.tag.index.ns() {
+            Ns::Content => "",
             _ => self.tag.ns(),
         }
     }

@@ -14,6 +14,7 @@ mod error;
 mod frame;
 mod framer;
 mod header;
+mod index;
 mod limits;
 mod name;
 mod parse;

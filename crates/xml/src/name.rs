@@ -16,9 +16,12 @@ const CLASS: [u8; 256] = {
     table
 };
 
-/// Whether a byte can be part of a name.
-pub(crate) fn is_name_byte(byte: u8) -> bool {
-    CLASS[usize::from(byte)] != 0
+/// The class of bytes that only some names have.
+pub(crate) const BEYOND_ASCII: u8 = 4;
+
+/// The class of a byte, zero if it cannot be part of a name.
+pub(crate) fn name_class(byte: u8) -> u8 {
+    CLASS[usize::from(byte)]
 }
 
 /// Whether `name`, made of name bytes, is an NCName.

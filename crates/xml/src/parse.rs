@@ -3,78 +3,13 @@
 //! has grown; it does not remember anything between calls (that is `framer.rs`).
 
 use memchr::memchr;
+use smallvec::SmallVec;
 
 use crate::error::Error;
 use crate::escape::entity_char;
+use crate::index::{Attr, ChildSpan, Index, Ns, Span};
 use crate::limits::Limits;
-use crate::name::{is_name_byte, is_ncname};
-
-/// A range of bytes of the input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) start: u32,
-    pub(crate) end: u32,
-}
-
-impl Span {
-    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.start as usize..self.end as usize]
-    }
-
-    pub(crate) fn shifted(self, by: i64) -> Span {
-        let shift = |at: u32| (i64::from(at) + by) as u32;
-        Span {
-            start: shift(self.start),
-            end: shift(self.end),
-        }
-    }
-}
-
-/// Where a namespace name stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Ns {
-    /// The default namespace of the stream: the content namespace.
-    #[default]
-    Content,
-    /// No namespace: `xmlns=''`.
-    None,
-    /// `xml:`
-    Xml,
-    /// Declared in the input.
-    Here(Span),
-    /// Declared on the stream's root: index into its declarations.
-    Root(u16),
-}
-
-/// An attribute of the top-level element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Attr {
-    pub(crate) name: Span,
-    pub(crate) value: Span,
-}
-
-/// A child of the top-level element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChildSpan {
-    pub(crate) name: Span,
-    pub(crate) ns: Ns,
-    pub(crate) span: Span,
-}
-
-/// What is remembered of a top-level element.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Index {
-    pub(crate) name: Span,
-    pub(crate) ns: Ns,
-    pub(crate) attrs: Vec<Attr>,
-    pub(crate) children: Vec<ChildSpan>,
-    /// Behind the last attribute of the start tag.
-    pub(crate) attrs_end: u32,
-    /// Prefixes of the stream's root that the element uses, a bit each.
-    pub(crate) root_prefixes: u64,
-    /// Whether text other than white space stands directly in it.
-    pub(crate) has_text: bool,
-}
+use crate::name::{BEYOND_ASCII, is_ncname, name_class};
 
 #[derive(Clone, Copy)]
 struct Open {
@@ -93,10 +28,10 @@ struct Decl {
 #[derive(Default)]
 pub struct Scratch {
     pub(crate) index: Index,
-    open: Vec<Open>,
-    decls: Vec<Decl>,
-    tag: Vec<Attr>,
-    expanded: Vec<(Ns, Span)>,
+    open: SmallVec<[Open; 8]>,
+    decls: SmallVec<[Decl; 4]>,
+    tag: SmallVec<[Attr; 8]>,
+    expanded: SmallVec<[(Ns, Span); 4]>,
 }
 
 /// A prefix and its namespace, declared on the stream's root.
@@ -116,6 +51,21 @@ impl From<Error> for Stop {
         Stop::Failed(error)
     }
 }
+
+/// ASCII that needs no look in character data nor in attribute values.
+const PLAIN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 0x80 {
+        table[byte] = match byte as u8 {
+            b'<' | b'>' | b'&' | b'\'' | b'"' => false,
+            b'\t' | b'\n' | b'\r' | b' '.. => true,
+            _ => false,
+        };
+        byte += 1;
+    }
+    table
+};
 
 type Res<T> = Result<T, Stop>;
 
@@ -203,6 +153,17 @@ impl<'p> Parser<'p> {
         self.bytes.get(self.at).copied().ok_or(Stop::Incomplete)
     }
 
+    /// Skips what means nothing in text and in values, and returns it.
+    fn skip_plain(&mut self) -> &'p [u8] {
+        let rest = &self.bytes[self.at..];
+        let plain = rest
+            .iter()
+            .position(|byte| !PLAIN[usize::from(*byte)])
+            .unwrap_or(rest.len());
+        self.at += plain;
+        &rest[..plain]
+    }
+
     fn skip_space(&mut self) -> bool {
         let from = self.at;
         while matches!(self.bytes.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
@@ -211,31 +172,34 @@ impl<'p> Parser<'p> {
         self.at > from
     }
 
-    /// A run of name bytes and at most one colon.
+    /// A name, perhaps with a prefix.
     fn qname(&mut self) -> Res<Span> {
         let start = self.at;
-        let mut colon = None;
-        loop {
-            match self.peek()? {
-                byte if is_name_byte(byte) => self.non_ascii |= byte >= 0x80,
-                b':' if colon.is_none() => colon = Some(self.at),
-                _ => break,
-            }
+        let mut is_name = self.ncname();
+        if self.peek()? == b':' {
             self.at += 1;
+            is_name &= self.ncname();
         }
-        let name = &self.bytes[start..self.at];
-        let valid = match colon {
-            Some(colon) => {
-                let colon = colon - start;
-                is_ncname(&name[..colon]) && is_ncname(&name[colon + 1..])
-            }
-            None => is_ncname(name),
-        };
-        if valid {
+        if is_name && self.peek()? != b':' {
             Ok(span(start, self.at))
         } else {
+            self.peek()?;
             bad("a malformed name")
         }
+    }
+
+    /// A run of bytes that names are made of, and whether it is one.
+    fn ncname(&mut self) -> bool {
+        let start = self.at;
+        let mut classes = 0;
+        while let Some(byte) = self.bytes.get(self.at)
+            && name_class(*byte) != 0
+        {
+            classes |= name_class(*byte);
+            self.at += 1;
+        }
+        self.non_ascii |= classes & BEYOND_ASCII != 0;
+        is_ncname(&self.bytes[start..self.at])
     }
 
     fn start_tag(&mut self) -> Res<()> {
@@ -285,6 +249,7 @@ impl<'p> Parser<'p> {
         self.at += 1;
         let start = self.at;
         loop {
+            self.skip_plain();
             match self.peek()? {
                 byte if byte == quote => break,
                 b'<' => return bad("a '<' in an attribute value"),
@@ -340,6 +305,8 @@ impl<'p> Parser<'p> {
     fn text(&mut self) -> Res<()> {
         let top = self.scratch.open.len() == 1;
         loop {
+            let run = self.skip_plain();
+            self.scratch.index.has_text |= top && run.iter().any(|byte| *byte > b' ');
             match self.peek()? {
                 b'<' => return Ok(()),
                 b'&' => {
