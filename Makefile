@@ -9,8 +9,19 @@ DATA ?= ./roost-data
 # Seconds that each fuzz target runs in `make test`.
 FUZZ_SECONDS ?= 10
 
+# One choice of packages and targets whenever tests are compiled: with another one, cargo would
+# choose other features for the libraries and compile them once more.
+EVERYTHING := --workspace --lib --bins --tests
+# Tests that run the binary take this one, and do not build one that differs.
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+workspace scripts clients: export ROOST_BIN ?= $(TARGET)/debug/roost
+# `tidy` joins these once the last long lines are wrapped; until then `workspace` leaves out one
+# rule.
+STAGES := lint build workspace clients fuzz
+SKIPPED := -- --skip lines_are_at_most_100_columns_wide
+
 .DEFAULT_GOAL := help
-.PHONY: help serve build test lint unit tidy scripts clients fuzz docs clean
+.PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,31 +32,29 @@ serve: ## Build a server and run it on $(DATA), ports 5222 (STARTTLS) and 5223 (
 	@echo '  ./target/release/roost user add alice@localhost --data $(DATA)'
 	exec ./target/release/roost serve --data $(DATA)
 
-build: ## Build the server as tests use it.
-	$(CARGO) build --package roost
+build: ## Compile the server and every test once, for all that follows.
+	$(CARGO) build $(EVERYTHING)
 
-# What CI runs. `lint`, `tidy` and `fuzz` are targets of their own until the whole tree passes them.
-test: ## Set up what tests need and run unit tests, conversation scripts and real clients.
-	$(MAKE) unit
-	$(MAKE) scripts
-	$(MAKE) clients
+# What CI runs, in an order that fails early. Each stage says how long it took.
+test: ## Set up what tests need and run everything.
+	@set -e; for stage in $(STAGES); do \
+	  start=$$SECONDS; $(MAKE) --no-print-directory $$stage; \
+	  echo "== $$stage took $$((SECONDS - start)) s"; \
+	done
 
-lint: ## Formatting and clippy, with warnings as errors.
+lint: ## Formatting and clippy, with warnings as errors. Compiles the benchmarks too.
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-# Scripts are a test target of testkit too; they have a target of their own below. Benchmarks are
-# compiled by clippy and run by hand.
-unit: ## Unit and property tests of every crate.
-	$(CARGO) test --workspace --exclude testkit --exclude xtask --lib --bins
-	$(CARGO) test --package server --test node
-	$(CARGO) test --package testkit --lib
-
 tidy: ## The tidy test alone.
-	$(CARGO) test --package xtask
+	$(CARGO) test --workspace --test tidy
 
-scripts: build ## Conversation scripts over every transport and variant of the server.
-	$(CARGO) test --package testkit --test scripts
+workspace: build ## All tests of the workspace: unit, property, integration, scripts, tidy.
+	$(CARGO) test $(EVERYTHING) $(SKIPPED)
+	$(CARGO) test --workspace --doc --quiet
+
+scripts: build ## Conversation scripts alone, over every transport and variant of the server.
+	$(CARGO) test --workspace --test scripts
 
 clients: build $(VENV)/ready tests/clients/node_modules/ready ## Clients that nobody here wrote.
 	$(VENV)/bin/python -m pytest -q tests/clients
