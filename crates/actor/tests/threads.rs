@@ -12,7 +12,7 @@ use actor::{
 };
 use stdx::time::SystemClock;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 fn start(shards: u16) -> (Handle, actor::threads::Threads) {
     let (handle, seeds) = system(Options { shards, seed: 1 });
@@ -160,7 +160,7 @@ fn blocking_actor_keeps_order_is_bounded_and_is_isolated() {
     handle.shut_down();
     threads.join();
     drop(pool);
-    for _ in 0..2000 {
+    for _ in 0..12_000 {
         if last.load(Ordering::SeqCst) == 1 {
             return;
         }
@@ -188,7 +188,7 @@ fn jobs_come_back_or_are_refused() {
             match msg {
                 Msg::Go(jobs) => {
                     for _ in 0..jobs {
-                        let job = || std::thread::sleep(Duration::from_millis(1));
+                        let job = || std::thread::sleep(Duration::from_millis(10));
                         if cx.blocking(&self.pool, job, |()| Msg::Back).is_err() {
                             self.refused += 1;
                         }
@@ -211,7 +211,7 @@ fn jobs_come_back_or_are_refused() {
         },
     );
     handle.send(boss, Msg::Go(100)).map_err(drop).unwrap();
-    for _ in 0..2000 {
+    for _ in 0..12_000 {
         let (back, refused) = handle.ask(boss, Msg::Count, SOON).unwrap();
         if back + refused == 100 {
             assert!(refused > 0 && back >= 4);

@@ -5,10 +5,14 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
 use flood::{Options, Report, Reporter, Scenario, Second, WorkerCommand};
+
+/// A time that passes only in a failing test, however busy the machine is.
+const LONG_SECONDS: f64 = 300.0;
 
 struct Silent;
 
@@ -17,10 +21,26 @@ impl Reporter for Silent {
     fn progress(&mut self, _phase: &str, _second: &Second) {}
 }
 
+/// Says once that a phase is under way.
+struct Herald {
+    phase: &'static str,
+    tell: SyncSender<()>,
+}
+
+impl Reporter for Herald {
+    fn note(&mut self, _line: &str) {}
+    fn progress(&mut self, phase: &str, _second: &Second) {
+        if phase == self.phase {
+            // Nobody listens for the second time.
+            let _ = self.tell.try_send(());
+        }
+    }
+}
+
 fn scenario(address: SocketAddr, users: u32) -> Scenario {
     let text = format!(
         "name = 'test'\n[server]\naddress = '{address}'\n[users]\ncount = {users}\ncontacts = 0\n\
-         [auth]\nplain = 1.0\n[client]\npresence = false\nlogin_timeout_seconds = 1.0\n\
+         [auth]\nplain = 1.0\n[client]\npresence = false\nlogin_timeout_seconds = 60.0\n\
          [[phase]]\nname = 'arrive'\narrive = {{ users = 'all', rate = 500.0 }}\n\
          [[phase]]\nname = 'chat'\nseconds = 1.0\nmessages = {{ in_flight = 1, peer = 'pair' }}\n\
          [[phase]]\nname = 'storm'\nstorm = {{ users = 'all', how = 'reset' }}\n\
@@ -90,7 +110,8 @@ fn a_peer_that_is_no_xmpp_server_is_told() {
     let address = peer(|mut stream| {
         let _ = stream.read(&mut [0; 1_024]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-        thread::sleep(Duration::from_secs(5));
+        // Until the other side hangs up.
+        let _ = stream.read_to_end(&mut Vec::new());
     });
     let reason = failure(&run(&scenario(address, 4)), 4);
     assert!(reason.contains("text between stanzas"), "{reason}");
@@ -98,11 +119,12 @@ fn a_peer_that_is_no_xmpp_server_is_told() {
 
 #[test]
 fn a_peer_that_says_nothing_is_given_up() {
-    let address = peer(|stream| {
-        thread::sleep(Duration::from_secs(10));
-        drop(stream);
+    let address = peer(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
     });
-    let reason = failure(&run(&scenario(address, 4)), 4);
+    let mut hasty = scenario(address, 4);
+    hasty.client.login_timeout_seconds = 1.0;
+    let reason = failure(&run(&hasty), 4);
     assert!(
         reason.contains("timeout awaiting stream features"),
         "{reason}"
@@ -137,7 +159,7 @@ impl Floor {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        for _ in 0..200 {
+        for _ in 0..3_000 {
             if TcpStream::connect(address).is_ok() {
                 break;
             }
@@ -180,7 +202,7 @@ fn a_run_against_the_floor_accounts_for_everything() {
             panic!("{} phases", report.phases.len())
         };
         assert_eq!((arrive.online, arrive.counts.logins_ok), (50, 50));
-        assert!(chat.counts.messages_received > 100, "{:?}", chat.counts);
+        assert!(chat.counts.messages_received > 0, "{:?}", chat.counts);
         assert_eq!(chat.messages_lost, 0);
         assert_eq!(
             (storm.counts.sessions_ended, storm.counts.logins_ok),
@@ -201,10 +223,15 @@ fn a_server_that_dies_ends_the_run_with_its_report() {
         ..Options::default()
     };
     let mut scenario = scenario(floor.address, 20);
-    scenario.phases[1].seconds = 30.0;
+    scenario.phases[1].seconds = LONG_SECONDS;
     scenario.phases[1].settle_seconds_max = 1.0;
-    let running = thread::spawn(move || flood::run(&scenario, &options, &mut Silent));
-    thread::sleep(Duration::from_secs(3));
+    let (tell, chatting) = sync_channel(1);
+    let mut herald = Herald {
+        phase: "chat",
+        tell,
+    };
+    let running = thread::spawn(move || flood::run(&scenario, &options, &mut herald));
+    chatting.recv().unwrap();
     floor.child.kill().unwrap();
     floor.child.wait().unwrap();
     let report = running.join().unwrap();
@@ -219,7 +246,7 @@ fn a_server_that_dies_ends_the_run_with_its_report() {
     );
     assert_eq!(report.totals.sessions_lost, 20, "{:?}", report.totals);
     assert!(
-        report.series.last().unwrap().at < 20.0,
+        report.series.last().unwrap().at < LONG_SECONDS,
         "the run does not wait for the dead"
     );
 }

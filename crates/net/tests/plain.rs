@@ -7,12 +7,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use common::{Node, plain};
+use common::{Client, Node, patient, plain};
 use net::{Closed, Limits, Rate};
 
 #[test]
 fn lines_are_echoed_whatever_their_cut() {
-    let node = Node::start(1, Limits::default());
+    let node = Node::start(1, patient());
     let mut client = node.connect();
     assert_eq!(client.ask("hello"), "hello");
     // Three items in one segment, then one item in many.
@@ -37,7 +37,7 @@ fn lines_are_echoed_whatever_their_cut() {
 
 #[test]
 fn large_output_and_input_pass_whole() {
-    let node = Node::start(1, Limits::default());
+    let node = Node::start(1, patient());
     let mut client = node.connect();
     client.say("big 1500000");
     client.say("end");
@@ -51,7 +51,7 @@ fn large_output_and_input_pass_whole() {
 fn endless_incomplete_input_overflows() {
     let limits = Limits {
         incomplete_max: 8 * 1024,
-        ..Limits::default()
+        ..patient()
     };
     let node = Node::start(1, limits);
     let mut client = node.connect();
@@ -63,7 +63,7 @@ fn endless_incomplete_input_overflows() {
 fn a_client_that_never_reads_is_closed_at_the_bound() {
     let limits = Limits {
         backlog_max: 256 * 1024,
-        ..Limits::default()
+        ..patient()
     };
     let node = Node::start(1, limits);
     let mut client = node.connect();
@@ -89,7 +89,7 @@ fn a_stalled_reader_is_dead_after_its_time() {
     let limits = Limits {
         backlog_max: 64 * 1024 * 1024,
         stall_timeout: Duration::from_millis(300),
-        ..Limits::default()
+        ..patient()
     };
     let node = Node::start(1, limits);
     let mut client = node.connect();
@@ -101,7 +101,7 @@ fn a_stalled_reader_is_dead_after_its_time() {
 fn the_window_pauses_reads_and_credit_resumes_them() {
     let limits = Limits {
         window_max: 4,
-        ..Limits::default()
+        ..patient()
     };
     let node = Node::start(1, limits);
     let mut client = node.connect();
@@ -122,7 +122,7 @@ fn a_rate_slows_input_down() {
     let limits = Limits {
         rate: Some(rate),
         exempt: Vec::new(),
-        ..Limits::default()
+        ..patient()
     };
     let node = Node::start(1, limits);
     let mut client = node.connect();
@@ -144,7 +144,7 @@ fn a_rate_slows_input_down() {
 
 #[test]
 fn deadlines_fire() {
-    let node = Node::start(1, Limits::default());
+    let node = Node::start(1, patient());
     let mut client = node.connect();
     client.say("deadline 60000");
     client.say("deadline 50");
@@ -154,19 +154,19 @@ fn deadlines_fire() {
 
 #[test]
 fn a_panic_ends_one_connection_only() {
-    let node = Node::start(1, Limits::default());
+    let node = Node::start(1, patient());
     let mut bad = node.connect();
     let mut good = node.connect();
     assert_eq!(good.ask("a"), "a");
     bad.say("panic");
     assert_eq!(bad.try_hear(), None);
     assert_eq!(good.ask("b"), "b");
-    assert_eq!(node.closed(Closed::Crashed), 1);
+    node.until("crashed", |node| node.closed(Closed::Crashed) == 1);
 }
 
 #[test]
 fn hand_over_under_traffic_loses_nothing() {
-    let node = Node::start(2, Limits::default());
+    let node = Node::start(2, patient());
     let mut client = node.connect();
     let mut script = String::new();
     for number in 0..200 {
@@ -199,7 +199,7 @@ fn hand_over_under_traffic_loses_nothing() {
 
 #[test]
 fn connections_of_other_shards_are_reached() {
-    let node = Node::start(2, Limits::default());
+    let node = Node::start(2, patient());
     let mut a = node.connect();
     let mut b = node.connect();
     a.say("move 0");
@@ -247,7 +247,7 @@ fn limits_refuse_and_release() {
         connections_max: 5,
         connections_per_address_max: 3,
         exempt: Vec::new(),
-        ..Limits::default()
+        ..patient()
     };
     let node = Node::start(1, limits.clone());
     let mut clients: Vec<_> = (0..3).map(|_| node.connect()).collect();
@@ -255,7 +255,7 @@ fn limits_refuse_and_release() {
         assert_eq!(client.ask("in"), "in");
     }
     assert_eq!(node.connect().try_hear(), None);
-    assert_eq!(node.shared.refused(), 1);
+    node.until("refused", |node| node.shared.refused() == 1);
     clients.clear();
     node.until("room again", |node| node.shared.connections() == 0);
     assert_eq!(node.connect().ask("again"), "again");
@@ -265,7 +265,16 @@ fn limits_refuse_and_release() {
         connections_per_address_max: 0,
         ..limits
     });
-    std::thread::sleep(Duration::from_millis(100));
+    node.until("the new limits hold", |node| {
+        let mut clients: Vec<_> = (0..4).map(|_| node.connect()).collect();
+        let is_in = |client: &mut Client<TcpStream>| {
+            client.stream.write_all(b"in\n").is_ok() && client.try_hear().is_some()
+        };
+        let are_in = clients.iter_mut().all(is_in);
+        clients.clear();
+        node.until("empty again", |node| node.shared.connections() == 0);
+        are_in
+    });
     let mut clients: Vec<_> = (0..5).map(|_| node.connect()).collect();
     for client in &mut clients {
         assert_eq!(client.ask("in"), "in");
@@ -279,7 +288,7 @@ fn a_storm_is_paced_and_not_refused() {
         accepts_per_second: 100,
         accept_burst: 10,
         exempt: Vec::new(),
-        ..Limits::default()
+        ..patient()
     };
     let node = Node::start(1, limits);
     let clock = stdx::time::SystemClock::new();
@@ -298,7 +307,7 @@ fn a_storm_is_paced_and_not_refused() {
 
 #[test]
 fn half_open_hundreds_do_not_disturb() {
-    let node = Node::start(2, Limits::default());
+    let node = Node::start(2, patient());
     let silent: Vec<_> = (0..600).map(|_| node.connect()).collect();
     let mut client = node.connect();
     for _ in 0..100 {
@@ -315,11 +324,7 @@ fn proxy_headers_name_the_client() {
     trusted.proxies = vec!["127.0.0.0/8".parse().expect("network")];
     let mut untrusted = plain();
     untrusted.proxies = vec!["192.0.2.0/24".parse().expect("network")];
-    let limits = Limits {
-        proxy_timeout: Duration::from_millis(300),
-        ..Limits::default()
-    };
-    let node = Node::with(vec![trusted, untrusted], 1, None, limits);
+    let node = Node::with(vec![trusted.clone(), untrusted], 1, None, patient());
     let mut client = node.connect();
     client
         .stream
@@ -346,23 +351,31 @@ fn proxy_headers_name_the_client() {
     let mut bad = node.connect();
     bad.say("no header");
     assert_eq!(bad.try_hear(), None);
-    let mut slow = node.connect();
-    assert_eq!(slow.try_hear(), None);
     assert_eq!(node.connect_to(1).try_hear(), None);
-    let journal = node.shelf.lock().expect("shelf");
     // The service never heard of the refused ones.
-    assert_eq!((journal.accepted.len(), journal.closed.len()), (2, 0));
+    let heard = |node: &Node| {
+        let shelf = node.shelf.lock().expect("shelf");
+        (shelf.accepted.len(), shelf.closed.len())
+    };
+    assert_eq!(heard(&node), (2, 0));
+    let limits = Limits {
+        proxy_timeout: Duration::from_millis(300),
+        ..patient()
+    };
+    let hasty = Node::with(vec![trusted], 1, None, limits);
+    assert_eq!(hasty.connect().try_hear(), None);
+    assert_eq!(heard(&hasty), (0, 0));
 }
 
 #[test]
 fn a_drain_cuts_nothing_off() {
-    let node = Node::start(2, Limits::default());
+    let node = Node::start(2, patient());
     let mut clients: Vec<_> = (0..300).map(|_| node.connect()).collect();
     for client in &mut clients {
         assert_eq!(client.ask("in"), "in");
         client.say("big 100000");
     }
-    node.shared.drain_within(Duration::from_secs(10));
+    node.shared.drain_within(Duration::from_secs(60));
     for client in &mut clients {
         let line = client.hear();
         assert!(
@@ -382,20 +395,21 @@ fn a_drain_ends_at_its_deadline() {
     let limits = Limits {
         backlog_max: 64 << 20,
         close_timeout: Duration::from_secs(60),
-        ..Limits::default()
+        ..patient()
     };
     let node = Node::start(1, limits);
     let mut stuck = node.connect();
     stuck.say("big 20000000");
-    std::thread::sleep(Duration::from_millis(100));
+    // Some of it is here: the rest fills the socket and waits.
+    stuck.stream.read_exact(&mut [0; 1]).expect("read");
     node.shared.drain_within(Duration::from_millis(200));
     node.until("all gone", |node| node.shared.connections() == 0);
-    assert_eq!(node.closed(Closed::Shutdown), 1);
+    node.until("cut", |node| node.closed(Closed::Shutdown) == 1);
 }
 
 #[test]
 fn a_peer_that_resets_is_noticed_while_paused() {
-    let node = Node::start(1, Limits::default());
+    let node = Node::start(1, patient());
     let client = node.connect();
     let socket = socket2::SockRef::from(&client.stream);
     socket.set_linger(Some(Duration::ZERO)).expect("linger");

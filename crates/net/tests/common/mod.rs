@@ -3,7 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs)] // Each test binary uses a part of it.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -16,6 +16,21 @@ use net::{
 };
 use rustls::pki_types::{CertificateDer, ServerName};
 use stdx::time::{Clock, SystemClock};
+
+/// How long anything may take that must happen: generous, because the machine may have much else to
+/// do. Only a failing test waits that long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Limits whose times do not pass by themselves.
+pub fn patient() -> Limits {
+    Limits {
+        handshake_timeout: PATIENCE,
+        proxy_timeout: PATIENCE,
+        stall_timeout: PATIENCE,
+        close_timeout: PATIENCE,
+        ..Limits::default()
+    }
+}
 
 /// What happened, for the tests to look at.
 #[derive(Default)]
@@ -257,9 +272,7 @@ impl Node {
 
     pub fn connect_to(&self, listener: usize) -> Client<TcpStream> {
         let stream = TcpStream::connect(self.addresses[listener]).expect("connect");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .expect("timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
         stream.set_nodelay(true).expect("nodelay");
         Client {
             stream,
@@ -267,15 +280,14 @@ impl Node {
         }
     }
 
-    /// Waits until `check` holds, at most ten seconds.
+    /// Waits until `check` holds.
     pub fn until(&self, what: &str, check: impl Fn(&Node) -> bool) {
-        for _ in 0..1_000 {
-            if check(self) {
-                return;
-            }
+        let clock = SystemClock::new();
+        let end = clock.now() + PATIENCE;
+        while !check(self) {
+            assert!(clock.now() < end, "never happened: {what}");
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("never happened: {what}");
     }
 
     pub fn closed(&self, why: Closed) -> usize {
@@ -329,7 +341,7 @@ impl<T: Read + Write> Client<T> {
         self.try_hear().expect("a line")
     }
 
-    /// A line, or `None` at the end.
+    /// A line, or `None` when the connection has ended. Silence is neither.
     pub fn try_hear(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.kept.iter().position(|byte| *byte == b'\n') {
@@ -338,6 +350,7 @@ impl<T: Read + Write> Client<T> {
             }
             let mut buffer = [0; 16 * 1024];
             match self.stream.read(&mut buffer) {
+                Err(why) if why.kind() == ErrorKind::WouldBlock => panic!("neither line nor end"),
                 Ok(0) | Err(_) => return None,
                 Ok(length) => self.kept.extend_from_slice(&buffer[..length]),
             }
