@@ -7,8 +7,8 @@ import assert from "node:assert/strict";
 import { client, xml } from "@xmpp/client";
 
 const [host, plainPort, tlsPort] = process.argv.slice(2);
-const DEADLINE_MS = 15_000;
-const TRIES_MAX = 5;
+const DEADLINE_MS = 60_000;
+const TRIES_MAX = 20;
 const ROSTER = "jabber:iq:roster";
 
 // A client whose stanzas are kept until somebody waits for them.

@@ -8,7 +8,7 @@ import ssl
 import pytest
 import slixmpp
 
-DEADLINE_S = 15
+DEADLINE_S = 60
 PLUGINS = ("xep_0012", "xep_0030", "xep_0049", "xep_0054", "xep_0092", "xep_0191", "xep_0199",
            "xep_0202", "xep_0203")
 

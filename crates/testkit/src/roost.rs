@@ -8,16 +8,20 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long a server may take to accept connections, and to stop.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a server may take to accept connections, and to stop. Generous, because the machine may
+/// have much else to do.
+const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(10);
+/// The system chooses the port: none that was found free can be taken by somebody else before the
+/// server has it.
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// One account to exist from the start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +39,7 @@ pub type Settings = BTreeMap<String, String>;
 pub struct Roost {
     folder: TempDir,
     binary: PathBuf,
+    settings: Settings,
     child: Option<Child>,
     address: Address,
 }
@@ -50,34 +55,24 @@ impl Roost {
             .prefix("roost-test-")
             .tempdir()
             .map_err(text)?;
-        let address = Address {
-            plain: free_port()?,
-            tls: free_port()?,
-        };
+        let data = folder.path().join("data");
         let mut all = Settings::from([
             ("domain".to_owned(), quoted("localhost")),
-            (
-                "data".to_owned(),
-                quoted(&folder.path().join("data").to_string_lossy()),
-            ),
-            (
-                "c2s.listen".to_owned(),
-                format!("[{}]", quoted(&address.plain.to_string())),
-            ),
-            (
-                "c2s.listen_tls".to_owned(),
-                format!("[{}]", quoted(&address.tls.to_string())),
-            ),
+            ("data".to_owned(), quoted(&data.to_string_lossy())),
             ("c2s.require_tls".to_owned(), "false".to_owned()),
         ]);
         all.extend(settings.clone());
-        fs::write(folder.path().join("roost.toml"), toml(&all)).map_err(text)?;
         let mut server = Self {
             folder,
             binary,
+            settings: all,
             child: None,
-            address,
+            address: Address {
+                plain: ANY_PORT,
+                tls: ANY_PORT,
+            },
         };
+        server.configure()?;
         server.add_accounts(accounts)?;
         server.spawn()?;
         Ok(server)
@@ -125,7 +120,21 @@ impl Roost {
         Ok(())
     }
 
+    /// Writes the configuration: with the ports that the server has, or else with any.
+    fn configure(&self) -> Result<(), String> {
+        let mut all = self.settings.clone();
+        for (key, address) in [
+            ("c2s.listen", self.address.plain),
+            ("c2s.listen_tls", self.address.tls),
+        ] {
+            let listed = format!("[{}]", quoted(&address.to_string()));
+            all.entry(key.to_owned()).or_insert(listed);
+        }
+        fs::write(self.config(), toml(&all)).map_err(text)
+    }
+
     fn spawn(&mut self) -> Result<(), String> {
+        let before = self.log().len();
         let log = File::options()
             .create(true)
             .append(true)
@@ -141,27 +150,27 @@ impl Roost {
             .spawn()
             .map_err(|why| format!("cannot start {}: {why}", self.binary.display()))?;
         self.child = Some(child);
-        self.wait_until_listening()
+        self.address = self.wait_until_listening(before)?;
+        Ok(())
     }
 
-    fn wait_until_listening(&mut self) -> Result<(), String> {
+    /// Waits until the server says where it listens, in what it logs behind its first `before`
+    /// bytes.
+    fn wait_until_listening(&mut self, before: usize) -> Result<Address, String> {
         let deadline = Instant::now() + PATIENCE;
-        for port in [self.address.plain, self.address.tls] {
-            while TcpStream::connect_timeout(&port, PATIENCE).is_err() {
-                let exited = match self.child.as_mut() {
-                    Some(child) => child.try_wait().map_err(text)?,
-                    None => None,
-                };
-                if exited.is_some() || Instant::now() > deadline {
-                    return Err(format!(
-                        "no server on {port}; its log:\n{}",
-                        self.log_tail()
-                    ));
-                }
-                thread::sleep(POLL);
+        loop {
+            let exited = match self.child.as_mut() {
+                Some(child) => child.try_wait().map_err(text)?,
+                None => None,
+            };
+            if let Some(address) = addresses(self.log().get(before..).unwrap_or_default()) {
+                return Ok(address);
             }
+            if exited.is_some() || Instant::now() > deadline {
+                return Err(format!("no server; its log:\n{}", self.log_tail()));
+            }
+            thread::sleep(POLL);
         }
-        Ok(())
     }
 
     /// Sends SIGTERM and does not wait.
@@ -219,6 +228,7 @@ impl Roost {
     /// # Errors
     /// Nothing listens in time.
     pub fn start_again(&mut self) -> Result<(), String> {
+        self.configure()?;
         self.spawn()
     }
 
@@ -229,11 +239,14 @@ impl Roost {
     }
 
     fn no_panic(&self) -> Result<(), String> {
-        let log = fs::read_to_string(self.log_path()).map_err(text)?;
-        match log.lines().find(|line| line.contains("panicked at")) {
+        match self.log().lines().find(|line| line.contains("panicked at")) {
             None => Ok(()),
             Some(line) => Err(format!("the server panicked: {line}")),
         }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
     fn log_path(&self) -> PathBuf {
@@ -243,7 +256,7 @@ impl Roost {
     /// The last lines that the server wrote.
     #[must_use]
     pub fn log_tail(&self) -> String {
-        let log = fs::read_to_string(self.log_path()).unwrap_or_default();
+        let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")
     }
@@ -285,11 +298,16 @@ fn toml(settings: &Settings) -> String {
     out
 }
 
-/// A port that nobody uses now. Another process could take it before the server does; the server
-/// then fails to start and says so.
-fn free_port() -> Result<SocketAddr, String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(text)?;
-    listener.local_addr().map_err(text)
+/// The addresses in the lines that a server prints when it listens.
+fn addresses(printed: &str) -> Option<Address> {
+    let of = |kind: &str| {
+        let mut lines = printed.lines().map(str::trim);
+        lines.find_map(|line| line.strip_suffix(kind)?.trim_end().parse().ok())
+    };
+    Some(Address {
+        plain: of("  STARTTLS")?,
+        tls: of("  direct TLS")?,
+    })
 }
 
 /// The binary under test: `ROOST_BIN` if set, else the one beside this test, freshly built.
@@ -339,5 +357,14 @@ mod tests {
         ]);
         let expected = "domain = \"a\\\"b\"\n\n[c2s]\nlisten = []\nrequire_tls = false\n";
         assert_eq!(toml(&settings), expected);
+    }
+
+    #[test]
+    fn addresses_are_read_from_what_the_server_prints() {
+        let first = "INFO listening address=127.0.0.1:9\nRoost serves localhost from x\n  \
+            127.0.0.1:34473  STARTTLS\n  127.0.0.1:39";
+        assert!(addresses(first).is_none());
+        let address = addresses(&format!("{first}279  direct TLS\nStop it\n")).unwrap();
+        assert_eq!((address.plain.port(), address.tls.port()), (34473, 39279));
     }
 }

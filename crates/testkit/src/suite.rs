@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Plays that run at the same time; they mostly wait.
 const PLAYS_AT_ONCE: usize = 8;
 /// How long an answer may take. Generous: only a failing play waits that long.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How long silence lasts on a server without delays.
 const SILENCE: Duration = Duration::from_millis(120);
 
