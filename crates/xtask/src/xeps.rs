@@ -2,31 +2,27 @@
 
 use std::fmt::Write as _;
 
-/// One line of the table.
-#[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
-    /// Number in the XSF's series; 0 for an RFC.
-    pub number: u16,
-    /// Name as its document has it.
-    pub name: &'a str,
-    /// The version that the code follows.
-    pub version: &'a str,
-    /// What is there and what is not.
-    pub note: &'a str,
+use server::modules::{self, Xep};
+
+/// Where the document is, from the root of the repository.
+pub const PATH: &str = "docs/xeps.md";
+
+/// The document as the code has it now.
+#[must_use]
+pub fn document() -> String {
+    render(&modules::xeps())
 }
 
-/// The whole document.
-#[must_use]
-pub fn render(rows: &[Row<'_>]) -> String {
+fn render(xeps: &[Xep]) -> String {
     let mut out = String::from(
         "# Protocol extensions\n\n\
-         Made from the code by `cargo run -p xtask -- xeps`; the tidy test fails when it is out of \
-         date. Each extension is\none file in `crates/server/src/modules/`, which declares what \
-         stands here.\n\n\
+         Made from the code by `make docs`; a test fails when it is out of date. Most extensions \
+         are one file each in\n`crates/server/src/modules/`, which declares what stands \
+         here.\n\n\
          | document | name | version | what is there |\n|---|---|---|---|\n",
     );
-    for row in rows {
-        let document = match row.number {
+    for xep in xeps {
+        let document = match xep.number {
             0 => "RFC".to_owned(),
             number => {
                 format!("[XEP-{number:04}](https://xmpp.org/extensions/xep-{number:04}.html)")
@@ -35,7 +31,7 @@ pub fn render(rows: &[Row<'_>]) -> String {
         let _ = writeln!(
             out,
             "| {document} | {} | {} | {} |",
-            row.name, row.version, row.note
+            xep.name, xep.version, xep.note
         );
     }
     out
@@ -47,13 +43,13 @@ mod tests {
 
     #[test]
     fn an_extension_becomes_a_line_with_its_link() {
-        let row = Row {
+        let xep = Xep {
             number: 54,
             name: "vcard-temp",
             version: "1.3",
             note: "All.",
         };
-        let text = render(&[row]);
+        let text = render(&[xep]);
         let line =
             "| [XEP-0054](https://xmpp.org/extensions/xep-0054.html) | vcard-temp | 1.3 | All. |";
         assert!(text.lines().any(|found| found == line), "{text}");

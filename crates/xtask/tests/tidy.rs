@@ -1,7 +1,7 @@
 //! Applies every rule of this crate to the repository. A failure lists all places at once.
 
 use cargo_metadata::MetadataCommand;
-use xtask::{TrackedFile, changelog, layers, root, rules, tracked_files};
+use xtask::{TrackedFile, changelog, layers, root, rules, tracked_files, xeps};
 
 fn check(findings: Vec<String>) {
     assert!(
@@ -112,4 +112,11 @@ fn every_script_is_named_by_a_sentence() {
 #[test]
 fn the_changelog_has_its_shape() {
     check_files(&["CHANGELOG.md"], |_, text| changelog::check(text));
+}
+
+#[test]
+fn the_list_of_extensions_is_up_to_date() {
+    let there = std::fs::read_to_string(root().join(xeps::PATH));
+    let there = there.expect("the list of extensions is there");
+    assert_eq!(there, xeps::document(), "`make docs` writes {}", xeps::PATH);
 }
