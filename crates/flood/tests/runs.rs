@@ -98,7 +98,8 @@ fn nobody_listening_is_told_without_starting() {
 #[test]
 fn a_peer_that_hangs_up_is_told() {
     let address = peer(drop);
-    let reason = failure(&run(&scenario(address, 4)), 4);
+    // Which of the two it sees depends on who is faster, so that one asks.
+    let reason = failure(&run(&scenario(address, 1)), 1);
     assert!(
         reason.contains("closed the connection") || reason.contains("reset"),
         "{reason}"
