@@ -440,18 +440,13 @@ impl<'a> Play<'a> {
         }
         self.await_subscription(&mut alice, &bob_bare, wanted.0)?;
         self.await_subscription(&mut bob, &alice_bare, wanted.1)?;
-        // The watcher goes first, so that no presence of this fixture is under way afterwards.
-        alice.send(b"<presence type='unavailable'/>")?;
-        if is_mutual {
-            let full = alice.full_jid.clone();
-            bob.wait_for("unavailable presence", |element, _| {
-                element.attr("from") == Some(&full) && element.attr("type") == Some("unavailable")
-            })?;
+        // Whatever one says of its leaving must have reached the other before the play begins. What
+        // is sent from one to another arrives in order, so a message says that it has.
+        for client in [&mut alice, &mut bob] {
+            client.send(b"<presence type='unavailable'/>")?;
         }
-        bob.send(b"<presence type='unavailable'/>")?;
-        // An answer means that what was sent before it is on its way already.
-        alice.sync()?;
-        bob.sync()?;
+        say_goodbye(&mut alice, &mut bob)?;
+        say_goodbye(&mut bob, &mut alice)?;
         alice.disconnect()?;
         bob.disconnect()
     }
@@ -605,6 +600,16 @@ fn ask(
     bob.send(format!("<presence to='{alice_bare}' type='subscribed'/>").as_bytes())?;
     alice.wait_for("the approval", |element, _| {
         element.attr("type") == Some("subscribed") && element.attr("from") == Some(bob_bare)
+    })?;
+    Ok(())
+}
+
+fn say_goodbye(from: &mut Client, to: &mut Client) -> Result<(), String> {
+    let goodbye = format!("<message to='{}' type='headline'/>", to.full_jid);
+    from.send(goodbye.as_bytes())?;
+    let sender = from.full_jid.clone();
+    to.wait_for("a goodbye", |element, _| {
+        element.name == "message" && element.attr("from") == Some(&sender)
     })?;
     Ok(())
 }
