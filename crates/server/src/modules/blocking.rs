@@ -61,11 +61,12 @@ fn block(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) 
         Ok(jids) => jids,
         Err(error) => return Answer::Error(error),
     };
-    let new: Vec<String> = jids
-        .iter()
-        .filter(|jid| !user.blocklist.iter().any(|old| old == *jid))
-        .cloned()
-        .collect();
+    let mut new: Vec<String> = Vec::new();
+    for jid in &jids {
+        if !new.contains(jid) && !user.blocklist.iter().any(|old| old == jid) {
+            new.push(jid.clone());
+        }
+    }
     if user.blocklist.len() + new.len() > BLOCKED_MAX {
         return StanzaError::new(Condition::ResourceConstraint)
             .with_text("The block list is full.")

@@ -108,7 +108,10 @@ impl User {
         scram: Vec<store::ScramKeys>,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        self.put_account(scram, false);
+        if !self.is_registered() {
+            return; // Removed while the keys were derived: it must not come back.
+        }
+        self.put_account(scram, self.is_locked);
         if let Some(conn) = conn {
             let reply = crate::iq::result(frame, &[]);
             self.write_frame(conn, &reply, cx);

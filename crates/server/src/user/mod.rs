@@ -74,7 +74,7 @@ pub struct User {
     /// When the account was made.
     created: stdx::time::Timestamp,
     /// Whether its owner may log in.
-    is_locked: bool,
+    pub(crate) is_locked: bool,
     /// Last activity as the store knows it (XEP-0012).
     pub(crate) last: Option<Box<(stdx::time::Timestamp, String)>>,
     /// Hash of the user's avatar in its vCard (XEP-0153); empty if none.
