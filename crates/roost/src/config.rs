@@ -276,6 +276,7 @@ impl Config {
             notes.push("archive.enabled has no effect: this version has no archive yet".into());
         }
         if debug.panic_hook.is_some()
+            || !debug.crash_after.is_zero()
             || !debug.commit_delay.is_zero()
             || !debug.read_delay.is_zero()
         {

@@ -203,8 +203,11 @@ impl Process {
     fn live(mut self, running: Running, events: &Receiver<Event>) -> ExitCode {
         let mut running = Some(running);
         let mut code = ExitCode::SUCCESS;
+        let crash_after = self.config.settings.debug.crash_after;
+        let is_to_crash = !crash_after.is_zero();
+        let watch = if is_to_crash { crash_after } else { WATCH };
         loop {
-            match events.recv_timeout(WATCH) {
+            match events.recv_timeout(watch) {
                 Ok(Event::Signal(SIGHUP)) => {
                     if let Some(running) = &running {
                         self.reload(running);
@@ -222,7 +225,8 @@ impl Process {
                     return code;
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Some(broken) = running.take_if(|running| !running.is_sound()) {
+                    let is_broken = |running: &mut Running| is_to_crash || !running.is_sound();
+                    if let Some(broken) = running.take_if(is_broken) {
                         tracing::error!("a shard has ended: stopping");
                         self.health.set(Stage::Broken);
                         code = ExitCode::from(exit::CRASH);

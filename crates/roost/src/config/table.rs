@@ -327,6 +327,8 @@ settings! {
         commit_delay: Duration = r#""0s""#, time(Duration::ZERO, MINUTE);
         /// Delay of every read of the store.
         read_delay: Duration = r#""0s""#, time(Duration::ZERO, MINUTE);
+        /// Time after which the server takes a shard for ended, as after a bug; 0s: never.
+        crash_after: Duration = r#""0s""#, time(Duration::ZERO, HOUR);
         /// A secret. A user who sends a message with this text in it has the server fail in the
         /// handling of that user.
         panic_hook: Option<String> = r#""""#, Bound::Text { min: 16, max: 256 };

@@ -1,0 +1,11 @@
+//! Tests of the program as an operator meets it: processes with folders and ports of their own,
+//! commands, signals, exit codes, log lines. Every wait is for a state that the server tells.
+#![allow(clippy::disallowed_methods)] // A driver of real processes: deadlines need the clock.
+
+mod client;
+mod commands;
+mod disk;
+mod exits;
+mod life;
+mod place;
+mod secrets;
