@@ -16,6 +16,7 @@ COMMANDS = {"ejabberd": "ejabberdctl", "prosody": "prosody"}
 ROOST = """
 domain = "localhost"
 data = "{dir}/data"
+{top}
 [c2s]
 listen = ["127.0.0.1:{port}"]
 listen_tls = ["127.0.0.1:{tls_port}"]
@@ -74,6 +75,8 @@ def version(name):
     if name == "roost":
         text = subprocess.run([program("roost"), "--version"], capture_output=True, text=True,
                               check=True).stdout.strip()
+        if os.environ.get("ROOST"):
+            return text
         commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"],
                                 capture_output=True, text=True).stdout.strip()
         return f"{text}, commit {commit}" if commit else text
@@ -102,8 +105,12 @@ def certificate(folder):
 
 
 @contextlib.contextmanager
-def running(name, folder, users, contacts, port, limits=""):
-    """Server `name` with its accounts, on `port` and (TLS) `port + 1`: yields its process."""
+def running(name, folder, users, contacts, port, limits="", top="", domains=()):
+    """Server `name` with its accounts, on `port` and (TLS) `port + 1`: yields its process.
+
+    For Roost only: `limits` and `top` are added to its configuration, `domains` are (name, users)
+    of further domains with accounts.
+    """
     shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
     home = f"{folder}/{name}"
     os.makedirs(home)
@@ -113,7 +120,7 @@ def running(name, folder, users, contacts, port, limits=""):
         subprocess.run(["make", "-s", "-C", floor], check=True)
         server = process.running([f"{floor}/floor", str(port)], [port], f"{home}/log")
     elif name == "roost":
-        server = roost(home, users, contacts, port, keys, limits)
+        server = roost(home, users, contacts, port, keys, limits, top, domains)
     else:
         start = {"ejabberd": ejabberd.running, "prosody": prosody.running}[name]
         server = start(home, users, contacts, port, port + 1, *keys)
@@ -124,13 +131,19 @@ def running(name, folder, users, contacts, port, limits=""):
         shutil.rmtree(f"{home}/{part}", ignore_errors=True)
 
 
-def roost(home, users, contacts, port, keys, limits):
+def roost(home, users, contacts, port, keys, limits="", top="", domains=()):
     config = f"{home}/roost.toml"
-    with open(config, "w") as out:
-        out.write(ROOST.format(dir=home, port=port, tls_port=port + 1, certificate=keys[0],
-                               key=keys[1], limits=limits))
-    subprocess.run([program("roost"), "provision", "--config", config, "--domain", "localhost",
-                    "--users", str(users), "--contacts", str(contacts), "--password", "pw"],
-                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def configure(limits):
+        with open(config, "w") as out:
+            out.write(ROOST.format(dir=home, port=port, tls_port=port + 1, certificate=keys[0],
+                                   key=keys[1], limits=limits, top=top))
+    # What makes the server slow on purpose must not slow the filling of its store.
+    configure("")
+    for domain, count in (("localhost", users), *domains):
+        subprocess.run([program("roost"), "provision", "--config", config, "--domain", domain,
+                        "--users", str(count), "--contacts", str(contacts), "--password", "pw"],
+                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    configure(limits)
     command = [program("roost"), "serve", "--config", config]
     return process.running(command, (port, port + 1), f"{home}/log")
