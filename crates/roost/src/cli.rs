@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::Source;
+use crate::doctor::DoctorArgs;
 use crate::exit;
 use crate::secret::Secret;
 
@@ -104,6 +105,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: Place,
     },
+    /// Say whether this machine is set up for a number of connections, and what to change.
+    Doctor(DoctorArgs),
     /// Make friends like real ones (Barabási–Albert) as accounts for `roost import`.
     Graph(flood::GraphArgs),
     /// Put an XMPP server under load and report what it did.

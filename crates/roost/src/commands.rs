@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use crate::cli::{Command, Place};
 use crate::config::{self, Config, Source};
 use crate::control::Client;
+use crate::doctor;
 use crate::door::{self, Door};
 use crate::exit::Failure;
 use crate::node::{Request, Response, Status};
@@ -26,6 +27,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Serve(place) => return serve::run(&place),
         Command::Flood(args) => return Ok(flood::command(&args, &["flood"])),
+        Command::Doctor(args) => return doctor::run(args),
         Command::Graph(args) => return Ok(flood::graph_command(&args)),
         Command::CheckConfig { file } => check_config(file)?,
         Command::Config { markdown: true } => print(&config::markdown())?,

@@ -6,6 +6,7 @@ mod cli;
 mod commands;
 mod config;
 mod control;
+mod doctor;
 mod door;
 mod exit;
 mod http;

@@ -289,3 +289,25 @@ fn commands_that_need_no_data_work_anywhere() {
     assert_eq!(imported.out, "imported 50 accounts\n", "{}", imported.err);
     assert!(logs_in(&place, None, "u49", "secret"));
 }
+
+#[test]
+fn the_doctor_looks_at_this_machine_and_at_a_process() {
+    let fit = run(program(&["doctor", "--connections", "1"]), "");
+    assert_eq!(fit.code, 0, "{}{}", fit.out, fit.err);
+    let unfit = run(program(&["doctor", "--connections", "90000000"]), "");
+    assert_eq!(unfit.code, 1, "{}", unfit.out);
+    assert!(unfit.out.contains("ulimit -n 90000256"), "{}", unfit.out);
+    let pid = std::process::id().to_string();
+    let other = run(
+        program(&["doctor", "--connections", "1", "--pid", &pid]),
+        "",
+    );
+    assert_eq!(other.code, 0, "{}", other.out);
+    let nobody = run(program(&["doctor", "--pid", "4294967295"]), "");
+    assert_eq!(nobody.code, 1);
+    assert!(
+        nobody.err.contains("no process 4294967295"),
+        "{}",
+        nobody.err
+    );
+}
