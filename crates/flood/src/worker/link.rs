@@ -638,7 +638,7 @@ mod tests {
         let seen: Vec<_> = (0..10).map(|_| ports.next().unwrap()).collect();
         assert_eq!(seen[0], "127.0.1.2:103".parse().unwrap());
         assert_eq!(ports.next().unwrap(), seen[0]);
-        let mut distinct = seen.clone();
+        let mut distinct = seen;
         distinct.sort();
         distinct.dedup();
         assert_eq!(distinct.len(), 10);
