@@ -23,11 +23,11 @@ use crate::accept::Acceptor;
 use crate::core::Core;
 use crate::cx::{Cx, Wishes};
 use crate::io::Io;
-use crate::limits::{EVENTS_MAX, POOLED_BYTES_MAX, READ_BUFFER, READS_PER_TURN};
+use crate::limits::{EVENTS_MAX, POOLED_BYTES_MAX, PORT_MAILBOX_MAX, READ_BUFFER, READS_PER_TURN};
 use crate::link::Flags;
 use crate::network::{DriverSeed, LISTENERS_MAX, Ports, Settings, Shared};
 use crate::output::begin_tls;
-use crate::port::Port;
+use crate::port::{Port, PortMsg};
 use crate::record::SEALED_MAX;
 use crate::service::{Closed, ConnRef, Service};
 
@@ -121,6 +121,7 @@ impl<S: Service> DriverSeed<S> {
         let settings = self.shared.settings();
         let core = Core::new(id, self.ports.count(), &settings.limits);
         let core = Rc::new(RefCell::new(core));
+        shard.set_mailbox_max::<PortMsg<S>>(PORT_MAILBOX_MAX);
         let port = actor::Mail::spawn(
             &mut shard,
             Port {

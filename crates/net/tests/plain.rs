@@ -197,6 +197,33 @@ fn hand_over_under_traffic_loses_nothing() {
     assert_eq!(client.ask("count").parse::<u32>().expect("number"), 221);
 }
 
+/// More connections at once than an ordinary mailbox holds, for a shard that does not look.
+#[test]
+fn a_crowd_that_moves_to_a_busy_shard_loses_nobody() {
+    const CROWD: usize = 1_300;
+    let node = Node::start(2, Limits::default());
+    let mut crowd: Vec<_> = (0..CROWD).map(|_| node.connect()).collect();
+    let mut sleeper = node.connect();
+    // Whoever is there already does not move, and says nothing of it.
+    let settle = |client: &mut Client<TcpStream>, shard: usize| {
+        client.say(&format!("move {shard}\nhere"));
+        while client.hear() != "here" {}
+    };
+    settle(&mut sleeper, 1);
+    for client in &mut crowd {
+        settle(client, 0);
+    }
+    sleeper.say("nap 1000");
+    for client in &mut crowd {
+        client.say("move 1");
+    }
+    for client in &mut crowd {
+        assert_eq!(client.hear(), "moved 1");
+        assert_eq!(client.ask("here"), "here");
+    }
+    assert_eq!(node.shared.connections(), CROWD as u64 + 1);
+}
+
 #[test]
 fn connections_of_other_shards_are_reached() {
     let node = Node::start(2, patient());

@@ -160,6 +160,8 @@ impl Lines {
                 cx.close_after_flush();
             }
             "big" => cx.out().extend(std::iter::repeat_n(b'x', number)),
+            // The whole shard stands still for so many milliseconds.
+            "nap" => std::thread::sleep(Duration::from_millis(number as u64)),
             "panic" => panic!("asked to"),
             "slow" => {
                 cx.sent_on();
