@@ -95,7 +95,8 @@ pub struct Limits {
     pub read_per_turn: usize,
     /// Input per connection; beyond it reads pause. Default none.
     pub rate: Option<Rate>,
-    /// From accept or `<proceed/>` to the end of the TLS handshake. Default 10 s.
+    /// From accept or `<proceed/>` to the end of the TLS handshake. Default 60 s: the client may be
+    /// waiting for somebody who reads a certificate that it does not know.
     pub handshake_timeout: Duration,
     /// TLS handshake steps per shard and loop turn; one costs up to a millisecond with RSA keys.
     /// Default 8.
@@ -126,7 +127,7 @@ impl Default for Limits {
             incomplete_max: 320 * 1024,
             read_per_turn: 32 * 1024,
             rate: None,
-            handshake_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(60),
             handshakes_per_turn: 8,
             proxy_timeout: Duration::from_secs(3),
             close_timeout: Duration::from_secs(5),
