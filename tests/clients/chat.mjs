@@ -8,7 +8,6 @@ import { client, xml } from "@xmpp/client";
 
 const [host, plainPort, tlsPort] = process.argv.slice(2);
 const DEADLINE_MS = 60_000;
-const TRIES_MAX = 20;
 const ROSTER = "jabber:iq:roster";
 
 // A client whose stanzas are kept until somebody waits for them.
@@ -27,9 +26,7 @@ class Person {
       },
     });
     this.xmpp.reconnect.stop();
-    this.isStarting = false;
-    // While it starts, the error is also what `start` rejects with.
-    this.xmpp.on("error", (error) => this.isStarting || fail(error));
+    this.xmpp.on("error", failUnlessLate);
     this.xmpp.on("stanza", (stanza) => {
       const index = this.waiting.findIndex(({ test }) => test(stanza));
       if (index < 0) this.stanzas.push(stanza);
@@ -37,21 +34,15 @@ class Person {
     });
   }
 
-  // The client listens for the answer to its stream header only after its write has called back, so
-  // it misses one that comes at once and waits in vain on a stream that is open. It may try again.
-  async start() {
-    this.isStarting = true;
-    for (let tries = 1; ; tries += 1) {
-      try {
-        const address = await this.xmpp.start();
-        this.isStarting = false;
-        return address;
-      } catch (error) {
-        const hasMissedIt = error.name === "TimeoutError" && this.xmpp.status === "open";
-        if (!hasMissedIt || tries === TRIES_MAX) throw error;
-        await this.xmpp.stop();
-      }
-    }
+  // The client listens for the answer to its stream header only after its write has called back. It
+  // misses one that comes at once, and says so in the end, but has gone on all the same.
+  start() {
+    return new Promise((resolve) => {
+      const late = () => fail(new Error(`${this.bare} never came online`));
+      const timer = setTimeout(late, DEADLINE_MS);
+      this.xmpp.once("online", (address) => (clearTimeout(timer), resolve(address)));
+      this.xmpp.start().catch(failUnlessLate);
+    });
   }
 
   async logIn() {
@@ -97,6 +88,10 @@ function fail(error) {
   process.exit(1);
 }
 
+function failUnlessLate(error) {
+  if (error.name !== "TimeoutError") fail(error);
+}
+
 async function main() {
   const romeo = new Person("romeo", "orchard", `xmpp://${host}:${plainPort}`);
   const juliet = new Person("juliet", "balcony", `xmpps://${host}:${tlsPort}`);
@@ -135,4 +130,5 @@ async function main() {
 }
 
 setTimeout(() => fail(new Error("the play takes too long")), 4 * DEADLINE_MS).unref();
+process.on("unhandledRejection", failUnlessLate);
 main().catch(fail);
