@@ -204,6 +204,7 @@ impl Graph {
             x_text: &|x| count(10_f64.powf(x)),
             y_text: &count,
             x_range: None,
+            joined: f64::INFINITY,
             x_ticks: [
                 1.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 1e5,
             ]

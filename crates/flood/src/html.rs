@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::plot::{Line, Plot, escape};
-use crate::report::{PhaseReport, Report, Second, bytes, duration};
+use crate::report::{self, PhaseReport, Report, Second, bytes};
 use crate::tally::Timing;
 
 const STYLE: &str = "
@@ -22,7 +22,8 @@ figure{margin:0}figcaption{font-weight:600;font-size:.9rem;display:flex;gap:1rem
 .legend{font-weight:400;display:flex;gap:.9rem}.legend i{display:inline-block;width:14px;height:3px;
 margin-right:5px;vertical-align:middle}
 svg{width:100%;height:auto}.grid{stroke:var(--grid)}.tick{fill:var(--soft);font-size:11px}
-.band{fill:none}.band.odd{fill:var(--band)}.line{fill:none;stroke-width:2;stroke-linejoin:round}
+.band{fill:none}.band.odd{fill:var(--band)}.line{fill:none;stroke-width:2;
+stroke-linejoin:round;stroke-linecap:round}
 .hover{fill:transparent}.hover:hover{fill:var(--soft);fill-opacity:.15}
 table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums}
 .wide{overflow-x:auto}th,td{padding:.25rem .7rem;text-align:right;
@@ -31,6 +32,9 @@ th:first-child,td:first-child{text-align:left}th{font-weight:600;color:var(--sof
 pre{background:var(--band);padding:.8rem;overflow-x:auto;font-size:.8rem}
 .tiles{display:flex;flex-wrap:wrap;gap:2rem;margin:1rem 0}.tiles b{display:block;font-size:1.5rem}
 ";
+
+/// Seconds further apart had nothing to show in between.
+const SECONDS_JOINED: f64 = 2.5;
 
 /// Renders `report`.
 pub(crate) fn page(report: &Report) -> String {
@@ -178,6 +182,7 @@ fn plots(report: &Report, out: &mut String) {
             y_text,
             x_range: Some((0.0, end)),
             x_ticks: Vec::new(),
+            joined: SECONDS_JOINED,
         };
         plot.render()
     };
@@ -289,6 +294,7 @@ fn distribution(phase: &PhaseReport) -> String {
         y_text: &|y| duration(y),
         x_range: None,
         x_ticks: vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        joined: f64::INFINITY,
     };
     plot.render()
 }
@@ -387,6 +393,11 @@ fn tables(report: &Report, out: &mut String) {
         }
         out.push_str("</table>");
     }
+}
+
+/// A page can have the letter that terminals may lack.
+fn duration(us: f64) -> String {
+    report::duration(us).replace("us", "µs")
 }
 
 fn compact(value: f64) -> String {

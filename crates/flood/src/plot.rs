@@ -33,6 +33,8 @@ pub(crate) struct Plot<'a> {
     pub(crate) x_range: Option<(f64, f64)>,
     /// Fixed x ticks; empty: round steps.
     pub(crate) x_ticks: Vec<f64>,
+    /// Points further apart are not joined: nothing was measured in between.
+    pub(crate) joined: f64,
 }
 
 impl Plot<'_> {
@@ -108,16 +110,28 @@ impl Plot<'_> {
             );
         }
         for (number, line) in self.lines.iter().enumerate() {
-            let mut path = String::new();
-            for (index, (px, py)) in line.points.iter().enumerate() {
-                let verb = if index == 0 { 'M' } else { 'L' };
-                let _ = write!(path, "{verb}{:.1} {:.1}", x(*px), y(*py));
-            }
+            let path = self.path(line, &x, &y);
             let _ = write!(out, "<path class='line s{number}' d='{path}'/>");
         }
         self.write_hovers(&mut out, &x);
         out.push_str("</svg></figure>\n");
         out
+    }
+
+    /// The line as path data. A point with nothing on either side becomes a dot, by a stroke of no
+    /// length with round ends.
+    fn path(&self, line: &Line, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) -> String {
+        let mut path = String::new();
+        let mut before = f64::NEG_INFINITY;
+        for (px, py) in &line.points {
+            let (at, height) = (x(*px), y(*py));
+            if before.is_infinite() || px - before > self.joined {
+                let _ = write!(path, "M{at:.1} {height:.1}");
+            }
+            let _ = write!(path, "L{at:.1} {height:.1}");
+            before = *px;
+        }
+        path
     }
 
     fn legend(&self) -> String {
@@ -196,7 +210,7 @@ pub(crate) fn standalone(figure: &str, title: &str) -> String {
     format!(
         "<svg xmlns='http://www.w3.org/2000/svg' {attributes}><style>\
          text{{font:11px sans-serif;fill:#6b6a66}}.grid{{stroke:#e4e3df}}\
-         .line{{fill:none;stroke:#2a78d6;stroke-width:2}}.hover{{fill:transparent}}</style>\
+         .line{{fill:none;stroke:#2a78d6;stroke-width:2;stroke-linecap:round}}.hover{{fill:transparent}}</style>\
          <rect width='100%' height='100%' fill='#fcfcfb'/>\
          <text x='{:.0}' y='{:.0}' text-anchor='end'>{}</text>{content}\n",
         WIDTH - RIGHT - 4.0,
@@ -270,9 +284,30 @@ mod tests {
             y_text: &|y| format!("{y}"),
             x_range: None,
             x_ticks: Vec::new(),
+            joined: f64::INFINITY,
         };
         let svg = plot.render();
         assert!(svg.contains("&lt;b&gt;") && svg.contains("&lt;i&gt;") && !svg.contains("<i>"));
         assert!(svg.contains("M66.0"), "{svg}");
+    }
+
+    #[test]
+    fn lines_are_broken_where_nothing_was_measured() {
+        let plot = |joined| Plot {
+            title: "",
+            lines: vec![Line {
+                label: String::new(),
+                points: vec![(0.0, 1.0), (1.0, 2.0), (30.0, 3.0), (31.0, 4.0)],
+            }],
+            bands: &[],
+            log: false,
+            x_text: &|x| format!("{x}"),
+            y_text: &|y| format!("{y}"),
+            x_range: None,
+            x_ticks: Vec::new(),
+            joined,
+        };
+        assert_eq!(plot(2.5).render().matches('M').count(), 2);
+        assert_eq!(plot(f64::INFINITY).render().matches('M').count(), 1);
     }
 }
