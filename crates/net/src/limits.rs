@@ -36,8 +36,8 @@ pub(crate) const REMOTE_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub(crate) const REMOTE_OPERATIONS_MAX: usize = 65_536;
 
 /// Messages waiting for the port of a shard. Each is a connection on its way here or what one turn
-/// of another shard wrote, so that descriptors and turns bound them long before: a parcel that found
-/// no room would be a connection lost without a word, and a batch the output of many users.
+/// of another shard wrote, so that descriptors and turns bound them long before: a parcel that
+/// found no room would be a connection lost without a word, and a batch the output of many users.
 pub(crate) const PORT_MAILBOX_MAX: usize = 4_194_304;
 
 /// Idle output boxes a shard keeps for reuse.

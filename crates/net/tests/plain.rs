@@ -200,6 +200,7 @@ fn hand_over_under_traffic_loses_nothing() {
 /// More connections at once than an ordinary mailbox holds, for a shard that does not look.
 #[test]
 fn a_crowd_that_moves_to_a_busy_shard_loses_nobody() {
+    net::raise_descriptor_limit();
     const CROWD: usize = 1_300;
     let node = Node::start(2, Limits::default());
     let mut crowd: Vec<_> = (0..CROWD).map(|_| node.connect()).collect();

@@ -261,7 +261,8 @@ impl C2sService {
             .credentials(credentials, cx.out(), &mut self.effects);
     }
 
-    /// Brute force is paced by address: after a few failures the connection is not read for a while.
+    /// Brute force is paced by address: after a few failures the connection is not read for a
+    /// while.
     fn penalize(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         if self.is_exempt(conn.address) {
             return;

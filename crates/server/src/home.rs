@@ -1,5 +1,5 @@
-//! What every actor of one shard shares: the way to connections, to the journal, to the store and to
-//! other entities. One value per shard, never shared between shards.
+//! What every actor of one shard shares: the way to connections, to the journal, to the store and
+//! to other entities. One value per shard, never shared between shards.
 
 use std::cell::RefCell;
 use std::rc::Rc;

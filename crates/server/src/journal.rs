@@ -1,6 +1,6 @@
-//! The shard's port to the journal: collects what the actors of a shard append, hands it over as one
-//! batch, and tells each actor what became of its part. At most one batch of a shard is under way:
-//! while it is, the next one collects, so that the group grows with the load by itself and the
+//! The shard's port to the journal: collects what the actors of a shard append, hands it over as
+//! one batch, and tells each actor what became of its part. At most one batch of a shard is under
+//! way: while it is, the next one collects, so that the group grows with the load by itself and the
 //! expected position of a range is always known.
 
 use std::cell::RefCell;

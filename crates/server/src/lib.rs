@@ -1,5 +1,5 @@
-//! Users, sessions, rosters, presence, routing: what a messaging server does, on actors and records.
-//! One file per extension in `modules`.
+//! Users, sessions, rosters, presence, routing: what a messaging server does, on actors and
+//! records. One file per extension in `modules`.
 
 mod address;
 pub mod admin;

@@ -63,8 +63,8 @@ pub(crate) const PENALTY: Duration = Duration::from_secs(2);
 /// Addresses whose failures a shard remembers at a time.
 pub(crate) const PENALTIES_REMEMBERED: usize = 10_000;
 
-/// Addresses whose registrations a shard remembers at a time; an address beyond it has to wait until
-/// others are forgotten after [`REGISTRATION_WINDOW`].
+/// Addresses whose registrations a shard remembers at a time; an address beyond it has to wait
+/// until others are forgotten after [`REGISTRATION_WINDOW`].
 pub(crate) const REGISTRATIONS_REMEMBERED: usize = 10_000;
 
 /// Time in which registrations of one address are counted.

@@ -1,6 +1,6 @@
-//! What a node tells those who watch it: one sample of everything that is counted, as plain data that
-//! goes over the control socket. Rates over time are the watcher's to make; names are those of the
-//! catalogue in `telemetry` and stay what they are.
+//! What a node tells those who watch it: one sample of everything that is counted, as plain data
+//! that goes over the control socket. Rates over time are the watcher's to make; names are those of
+//! the catalogue in `telemetry` and stay what they are.
 
 use std::collections::BTreeMap;
 

@@ -74,7 +74,7 @@ pub const BELOW: &[Xep] = &[
         number: 368,
         name: "SRV records for XMPP over TLS",
         version: "1.1.0",
-        note: "Direct TLS listeners (`listen_tls`), ALPN `xmpp-client`; the records are the operator's.",
+        note: "Direct TLS (`listen_tls`), ALPN `xmpp-client`; the records are the operator's.",
     },
     Xep {
         number: 440,

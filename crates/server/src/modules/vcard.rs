@@ -84,8 +84,8 @@ fn set(user: &mut User, request: &Request<'_>) -> Answer {
     Answer::done()
 }
 
-/// Presence of a user whose vCard has a photo, with its hash if the client says nothing about photos
-/// itself (XEP-0153 section 4.1, done by the server as in XEP-0398 section 3).
+/// Presence of a user whose vCard has a photo, with its hash if the client says nothing about
+/// photos itself (XEP-0153 section 4.1, done by the server as in XEP-0398 section 3).
 pub(crate) fn with_photo_hash(presence: Frame, photo_hash: &str) -> Frame {
     if photo_hash.is_empty() || presence.child("x", NS_UPDATE).is_some() {
         return presence;

@@ -1,5 +1,6 @@
-//! The class of all users of a shard: makes their actors, and answers for those who cannot take what
-//! comes from another shard, because too much waits for them or because they crashed too often.
+//! The class of all users of a shard: makes their actors, and answers for those who cannot take
+//! what comes from another shard, because too much waits for them or because they crashed too
+//! often.
 
 use std::rc::Rc;
 

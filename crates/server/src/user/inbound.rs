@@ -130,7 +130,8 @@ impl User {
                 return self.show_presence(&delivery, cx);
             }
             PresenceType::Probe => return self.answer_probe(&delivery, cx),
-            // An error to a subscription request or to directed presence: shown to whoever is there.
+            // An error to a subscription request or to directed presence: shown to whoever is
+            // there.
             PresenceType::Error => return self.show_presence(&delivery, cx),
             PresenceType::Subscribe => Action::Subscribe,
             PresenceType::Subscribed => Action::Subscribed,

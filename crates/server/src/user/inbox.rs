@@ -150,7 +150,8 @@ impl User {
                     self.write_to_takers(&frame, cx);
                 }
                 Err(_) => {
-                    tracing::error!(user = %self.name, seq = entry.seq, "a stored message is damaged");
+                    let (user, seq) = (&self.name, entry.seq);
+                    tracing::error!(%user, seq, "a stored message is damaged");
                 }
             }
         }

@@ -129,7 +129,8 @@ impl User {
             .blocking(&self.home.reads, read, UserMsg::Loaded)
             .is_err()
         {
-            // The readers are overloaded: everybody who waits is told, and the next one tries again.
+            // The readers are overloaded: everybody who waits is told, and the next one tries
+            // again.
             self.loaded(Err(overloaded()), cx);
         }
     }

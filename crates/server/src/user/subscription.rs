@@ -1,5 +1,5 @@
-//! The presence-subscription state machine of RFC 6121 section 3 and appendix A: pure functions from
-//! a roster item's state and a stanza to the new state and what must happen. It sends nothing.
+//! The presence-subscription state machine of RFC 6121 section 3 and appendix A: pure functions
+//! from a roster item's state and a stanza to the new state and what must happen. It sends nothing.
 
 use super::roster::{Subscription, SubscriptionState};
 
