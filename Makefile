@@ -15,10 +15,7 @@ EVERYTHING := --workspace --lib --bins --tests
 # Tests that run the binary take this one, and do not build one that differs.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 workspace scripts clients: export ROOST_BIN ?= $(TARGET)/debug/roost
-# `tidy` joins these once the last long lines are wrapped; until then `workspace` leaves out one
-# rule.
-STAGES := lint build workspace clients fuzz
-SKIPPED := -- --skip lines_are_at_most_100_columns_wide
+STAGES := lint build tidy workspace clients fuzz
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
@@ -50,7 +47,7 @@ tidy: ## The tidy test alone.
 	$(CARGO) test --workspace --test tidy
 
 workspace: build ## All tests of the workspace: unit, property, integration, scripts, tidy.
-	$(CARGO) test $(EVERYTHING) $(SKIPPED)
+	$(CARGO) test $(EVERYTHING)
 	$(CARGO) test --workspace --doc --quiet
 
 scripts: build ## Conversation scripts alone, over every transport and variant of the server.
