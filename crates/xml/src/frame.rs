@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::escape::unescape;
 use crate::index::{Buffer, Index, IndexRef, Packed, Span, pack};
 use crate::limits::Limits;
-use crate::parse::{Parser, RootDecl, Scratch, Stop, ns_bytes};
+use crate::parse::{Parser, Scratch, Stop, ns_bytes};
+use crate::roots::RootDecl;
 
 /// An element in a read buffer.
 #[derive(Clone, Copy)]

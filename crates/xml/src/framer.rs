@@ -1,6 +1,8 @@
 //! The framer of one stream: finds where top-level elements end, however the bytes arrive, and has
 //! each parsed once it is complete. Keeps no input: what is incomplete stays with the caller.
 
+use std::sync::Arc;
+
 use memchr::{memchr, memchr3};
 
 use crate::error::Error;
@@ -8,7 +10,8 @@ use crate::frame::FrameRef;
 use crate::header::StreamHeader;
 use crate::index::IndexRef;
 use crate::limits::Limits;
-use crate::parse::{Parser, ROOT_DECLS_MAX, RootDecl, Scratch, Stop};
+use crate::parse::{Parser, Scratch, Stop};
+use crate::roots::{ROOT_DECLS_MAX, Roots};
 
 /// What stands at the start of the input.
 pub enum Event<'a> {
@@ -32,15 +35,10 @@ pub struct Step<'a> {
 /// prefixes of its own.
 #[derive(Default)]
 pub struct Framer {
-    roots: Option<Box<Roots>>,
+    roots: Option<Arc<Roots>>,
     scan: Scan,
     is_open: bool,
     saw_any: bool,
-}
-
-struct Roots {
-    name: Box<str>,
-    decls: Vec<RootDecl>,
 }
 
 /// The white space of XML, which is less than that of Unicode.
@@ -167,6 +165,7 @@ impl Framer {
         if rest.starts_with(b"<!") || rest.starts_with(b"</") {
             return Err(forbidden(rest));
         }
+        let latest = scratch.latest_roots.take();
         let mut parser = Parser::new(rest, limits, &[], scratch);
         let end = match parser.header() {
             Ok(end) => end,
@@ -176,16 +175,21 @@ impl Framer {
         if end > limits.stanza_bytes as usize {
             return Err(Error::TooLarge);
         }
-        let decls: Vec<RootDecl> = parser
-            .header_decls()
-            .map(|(prefix, ns)| (text(prefix).into(), text(ns).into()))
-            .collect();
-        if decls.len() > ROOT_DECLS_MAX {
+        if parser.header_decls().count() > ROOT_DECLS_MAX {
             return Err(Error::TooManyAttributes);
         }
-        let name_end = scratch.index.name.end as usize;
-        let name = text(&rest[1..name_end]).into();
-        self.roots = Some(Box::new(Roots { name, decls }));
+        let name = text(&rest[1..parser.header_name_end()]);
+        let latest = latest.filter(|latest| latest.is(name, parser.header_decls()));
+        let roots = latest.unwrap_or_else(|| {
+            let decls = parser.header_decls();
+            let decls = decls.map(|(prefix, ns)| (text(prefix).into(), text(ns).into()));
+            Arc::new(Roots {
+                name: name.into(),
+                decls: decls.collect(),
+            })
+        });
+        scratch.latest_roots = Some(Arc::clone(&roots));
+        self.roots = Some(roots);
         self.is_open = true;
         let header = StreamHeader::new(&rest[..end], &scratch.index);
         Ok(Step {

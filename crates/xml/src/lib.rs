@@ -18,6 +18,7 @@ mod index;
 mod limits;
 mod name;
 mod parse;
+mod roots;
 
 pub mod build;
 pub mod escape;

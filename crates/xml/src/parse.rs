@@ -2,6 +2,8 @@
 //! namespaces, limits, and an index of what routing looks at. It allocates nothing once its scratch
 //! has grown; it does not remember anything between calls (that is `framer.rs`).
 
+use std::sync::Arc;
+
 use memchr::memchr;
 use smallvec::SmallVec;
 
@@ -10,6 +12,7 @@ use crate::escape::entity_char;
 use crate::index::{Attr, ChildSpan, Index, Ns, Span};
 use crate::limits::Limits;
 use crate::name::{BEYOND_ASCII, is_ncname, name_class};
+use crate::roots::{RootDecl, Roots};
 
 #[derive(Clone, Copy)]
 struct Open {
@@ -32,13 +35,9 @@ pub struct Scratch {
     decls: SmallVec<[Decl; 4]>,
     tag: SmallVec<[Attr; 8]>,
     expanded: SmallVec<[(Ns, Span); 4]>,
+    /// What streams keep of their header, of the one that was opened last.
+    pub(crate) latest_roots: Option<Arc<Roots>>,
 }
-
-/// A prefix and its namespace, declared on the stream's root.
-pub(crate) type RootDecl = (Box<str>, Box<str>);
-
-/// Prefixes of a stream root that stanzas may use; the mask of used ones has a bit for each.
-pub(crate) const ROOT_DECLS_MAX: usize = 64;
 
 pub(crate) enum Stop {
     /// The input ends inside the element.
@@ -137,6 +136,11 @@ impl<'p> Parser<'p> {
             .decls
             .iter()
             .map(|decl| (decl.prefix.of(self.bytes), decl.value.of(self.bytes)))
+    }
+
+    /// Where the name of the header ends, which begins behind the first byte.
+    pub(crate) fn header_name_end(&self) -> usize {
+        self.scratch.index.name.end as usize
     }
 
     fn check_encoding(&self, end: usize) -> Res<()> {

@@ -189,6 +189,44 @@ fn a_prefix_of_the_stream_travels_with_the_stanza() {
     assert_eq!(frame.children().next().unwrap().ns(), "urn:e");
 }
 
+/// Streams of a shard share what they keep of equal headers; of others they must not.
+#[test]
+fn streams_of_one_shard_keep_their_own_prefixes() {
+    let mut scratch = Scratch::default();
+    let headers = [
+        ("<s xmlns='a' xmlns:e='urn:1'>", "</s>", "urn:1"),
+        ("<s xmlns='a' xmlns:e='urn:1'>", "</s>", "urn:1"),
+        ("<s xmlns='a' xmlns:e='urn:2'>", "</s>", "urn:2"),
+        (
+            "<s xmlns='a' xmlns:e='urn:2' xmlns:f='urn:3'>",
+            "</s>",
+            "urn:2",
+        ),
+        (
+            "<t xmlns='a' xmlns:e='urn:2' xmlns:f='urn:3'>",
+            "</t>",
+            "urn:2",
+        ),
+        ("<t xmlns='a' xmlns:e='urn:2'>", "</t>", "urn:2"),
+    ];
+    let limits = Limits::default();
+    let mut framers = headers.map(|(header, ..)| {
+        let mut framer = Framer::new();
+        let opened = framer.next(header.as_bytes(), &limits, &mut scratch);
+        assert!(matches!(opened.unwrap().event, Some(Event::Open(_))));
+        framer
+    });
+    for (framer, (_, close, ns)) in framers.iter_mut().zip(headers) {
+        let stanza = framer.next(b"<m><e:x/></m>", &limits, &mut scratch);
+        let Some(Event::Stanza(frame)) = stanza.unwrap().event else {
+            panic!("no stanza")
+        };
+        assert_eq!(frame.children().next().unwrap().ns(), ns);
+        let closed = framer.next(close.as_bytes(), &limits, &mut scratch);
+        assert!(matches!(closed.unwrap().event, Some(Event::Close)));
+    }
+}
+
 #[test]
 fn quotes_in_a_namespace_of_the_stream_survive_the_travel() {
     for ns in ["'a\"b'", "\"a'b\""] {
