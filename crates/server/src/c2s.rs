@@ -163,6 +163,13 @@ impl C2sService {
 
     /// Carries out what the machine asks for.
     fn carry_out(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        // What cannot be done right now has effects of its own.
+        while !self.effects.is_empty() {
+            self.carry_out_once(cx, conn);
+        }
+    }
+
+    fn carry_out_once(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         for effect in std::mem::take(&mut self.effects) {
             match effect {
                 Effect::StartTls => {
@@ -188,7 +195,7 @@ impl C2sService {
                         let _ = remote.control(id, Control::Verified(ok));
                     };
                     if self.crypto.run(job).is_err() {
-                        conn.machine.verified(false, cx.out(), &mut self.effects);
+                        conn.machine.verified(None, cx.out(), &mut self.effects);
                     }
                 }
                 Effect::Register { user, password } => self.register(cx, conn, user, password),
@@ -506,7 +513,9 @@ impl Service for C2sService {
     fn control(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, msg: Control) {
         match msg {
             Control::Keys(keys) => self.keys(cx, conn, keys),
-            Control::Verified(ok) => conn.machine.verified(ok, cx.out(), &mut self.effects),
+            Control::Verified(ok) => {
+                conn.machine.verified(Some(ok), cx.out(), &mut self.effects);
+            }
             Control::Registered(result) => {
                 conn.machine
                     .registered(result.map_err(StanzaError::new), cx.out());

@@ -531,8 +531,8 @@ impl C2s {
         }
     }
 
-    /// The answer to [`Effect::Verify`].
-    pub fn verified(&mut self, ok: bool, out: &mut Vec<u8>, effects: &mut Effects) {
+    /// The answer to [`Effect::Verify`]; `None` if nobody can check it at the moment.
+    pub fn verified(&mut self, ok: Option<bool>, out: &mut Vec<u8>, effects: &mut Effects) {
         let Some(negotiation) = &mut self.negotiation else {
             return;
         };
@@ -540,10 +540,10 @@ impl C2s {
             return;
         }
         negotiation.stage = Stage::Features;
-        if ok {
-            self.succeed(None, out, effects);
-        } else {
-            self.fail(Failure::NotAuthorized, out, effects);
+        match ok {
+            Some(true) => self.succeed(None, out, effects),
+            Some(false) => self.fail(Failure::NotAuthorized, out, effects),
+            None => self.fail(Failure::TemporaryAuthFailure, out, effects),
         }
     }
 

@@ -101,7 +101,8 @@ impl Peer {
         let keys = sasl::derive(Hash::Sha256, "secret", b"salt", 4096);
         peer.answer(Credentials::Known(vec![keys]));
         let mut out = Vec::new();
-        peer.machine.verified(true, &mut out, &mut peer.effects);
+        peer.machine
+            .verified(Some(true), &mut out, &mut peer.effects);
         peer.framer.reset();
         peer.send(OPEN);
         peer.send("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>");
@@ -295,7 +296,8 @@ fn a_stream_that_has_ended_says_nothing_more() {
         // Answers that were on their way, and more reasons to end.
         peer.machine
             .credentials(Credentials::Unavailable, &mut out, &mut peer.effects);
-        peer.machine.verified(true, &mut out, &mut peer.effects);
+        peer.machine
+            .verified(Some(true), &mut out, &mut peer.effects);
         peer.machine.registered(Ok(()), &mut out);
         peer.machine
             .bound(Ok("alice@localhost/late".into()), &mut out);

@@ -427,9 +427,9 @@ pub(crate) fn logins() -> Vec<Case> {
             ],
         ),
         (
-            "an account that cannot be read at the moment",
+            "an account that cannot be read, or a password that cannot be checked at the moment",
             At::Tls,
-            vec![plain("\0busy\0secret")],
+            vec![plain("\0busy\0secret"), plain("\0alice\0busy")],
         ),
         (
             "failed logins of one stream",
