@@ -214,11 +214,13 @@ fn sources(options: &Options, server: SocketAddr, worker: u32, users: u32) -> Ve
     if !matches!(server.ip(), IpAddr::V4(address) if address.is_loopback()) {
         return Vec::new();
     }
-    // One more than needed: ports of ended connections stay taken for a minute.
+    // One more than needed: ports of ended connections stay taken for a minute. Every run begins
+    // elsewhere, so that it does not meet those of the run before, or of one beside it.
     let wanted = users.div_ceil(CONNECTIONS_PER_SOURCE) + 1;
+    let first = std::process::id() % 4_000 * 16;
     (0..wanted)
         .map(|place| {
-            let number = 0x7f00_0101 + (worker * wanted + place) % 0xff_0000;
+            let number = 0x7f00_0101 + (first + worker * wanted + place) % 0xff_0000;
             IpAddr::V4(Ipv4Addr::from(number))
         })
         .collect()
