@@ -58,9 +58,10 @@ def number(value):
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
 
 
-def lines(title, x_title, y_title, series, log_x=False, height=280):
-    """Lines with a dot for each measured point; `series` are (label, [(x, y)])."""
-    left, right, top, bottom = 70, 16, 44, 44
+def lines(title, x_title, y_title, series, log_x=False, names=None, height=280):
+    """Lines with a dot for each measured point; `series` are (label, [(x, y)]). `names` are labels
+    of single places on the x axis."""
+    left, right, top, bottom = 70, 30, 44, 44
     points = [point for _, line in series for point in line]
     if not points:
         return None
@@ -87,7 +88,8 @@ def lines(title, x_title, y_title, series, log_x=False, height=280):
         # Labels need room: about seven units a letter.
         if place_x(x) - last > 7 * len(number(x)) + 4 and x <= high:
             last = place_x(x)
-            parts.append(text(last, height - bottom + 18, number(x), "soft", "middle"))
+            label = (names or {}).get(x, number(x))
+            parts.append(text(last, height - bottom + 18, label, "soft", "middle"))
     parts.append(text(WIDTH - right, height - 8, x_title, "soft", "end"))
     at = WIDTH - right
     for index, (label, line) in reversed(list(enumerate(series))):
