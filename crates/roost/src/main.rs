@@ -9,6 +9,7 @@ mod control;
 mod doctor;
 mod door;
 mod exit;
+mod heap;
 mod http;
 mod logs;
 mod node;

@@ -130,6 +130,11 @@ impl Running {
         Ok(())
     }
 
+    /// Accounts that are in memory.
+    pub(crate) fn accounts_loaded(&self) -> u64 {
+        self.node.accounts_loaded()
+    }
+
     /// Puts the limits of a configuration in force for what happens from now on.
     ///
     /// # Errors

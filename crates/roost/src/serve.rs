@@ -21,6 +21,7 @@ use crate::cli::Place;
 use crate::config::{Config, LimitSettings, LogFormat};
 use crate::control;
 use crate::exit::{self, Failure};
+use crate::heap::Trimmer;
 use crate::http::{self, Health, Stage};
 use crate::logs::LogControl;
 use crate::node::{self, Running};
@@ -206,6 +207,7 @@ impl Process {
         let crash_after = self.config.settings.debug.crash_after;
         let is_to_crash = !crash_after.is_zero();
         let watch = if is_to_crash { crash_after } else { WATCH };
+        let mut heap = Trimmer::default();
         loop {
             match events.recv_timeout(watch) {
                 Ok(Event::Signal(SIGHUP)) => {
@@ -231,6 +233,9 @@ impl Process {
                         self.health.set(Stage::Broken);
                         code = ExitCode::from(exit::CRASH);
                         self.drain(broken, SIGTERM);
+                    }
+                    if let Some(running) = &running {
+                        heap.look(running.accounts_loaded());
                     }
                 }
             }

@@ -405,6 +405,12 @@ impl Admin {
         })
     }
 
+    /// Accounts that are in memory: online, or written to a moment ago.
+    pub(crate) fn accounts_loaded(&self) -> u64 {
+        let others = u64::from(self.options.shards) * SYSTEM_ACTORS_PER_SHARD;
+        self.handle.actors().saturating_sub(others)
+    }
+
     fn status(&self) -> Outcome {
         let mut accounts = 0;
         for domain in &self.options.domains {
@@ -422,10 +428,7 @@ impl Admin {
                 .network
                 .as_ref()
                 .map_or(0, |network| network.connections()),
-            actors: {
-                let others = u64::from(self.options.shards) * SYSTEM_ACTORS_PER_SHARD;
-                self.handle.actors().saturating_sub(others)
-            },
+            actors: self.accounts_loaded(),
             accounts,
         };
         Ok(Response::Status { status })

@@ -170,6 +170,11 @@ impl Node {
         self.threads.iter().all(|thread| !thread.is_finished())
     }
 
+    /// Accounts that are in memory: online, or written to a moment ago.
+    pub fn accounts_loaded(&self) -> u64 {
+        self.admin.accounts_loaded()
+    }
+
     /// Open client connections.
     pub fn connections(&self) -> u64 {
         self.network.connections()
