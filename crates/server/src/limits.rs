@@ -34,6 +34,10 @@ pub(crate) const JOURNAL_BACKLOG_MAX: usize = 65_536;
 /// waited for: giving up on a commit that may still happen is the last resort.
 pub(crate) const COMMIT_DEADLINE: Duration = Duration::from_secs(3600);
 
+/// Messages that may wait for one user at least; more if rosters may be large. One more is refused
+/// with `resource-constraint`.
+pub(crate) const MAILBOX_MIN: usize = 1_024;
+
 /// Effects that one user may hold behind commits that are not finished; beyond it new stanzas wait
 /// in the mailbox.
 pub(crate) const BARRIER_MAX: usize = 4_096;

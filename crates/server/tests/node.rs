@@ -30,7 +30,7 @@ fn options(shards: u16, hand_over: bool) -> Options {
             offline_bytes_max: 1 << 20,
             private_bytes_max: 4096,
             vcard_bytes_max: 4096,
-            login_timeout: Duration::from_secs(10),
+            login_timeout: Duration::from_secs(60),
             idle_ping: Duration::from_secs(60),
             ping_timeout: Duration::from_secs(10),
         },
@@ -84,7 +84,7 @@ impl Client {
     fn authenticate(address: SocketAddr, user: &str) -> Self {
         let socket = TcpStream::connect(address).unwrap();
         socket
-            .set_read_timeout(Some(Duration::from_secs(10)))
+            .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         let mut client = Client {
             socket,

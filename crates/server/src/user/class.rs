@@ -12,6 +12,7 @@ use super::User;
 use crate::address;
 use crate::c2s::{Abort, Control, Keys};
 use crate::home::Home;
+use crate::limits::MAILBOX_MIN;
 use crate::message::{AppendError, Delivery, UserMsg};
 
 /// Makes users.
@@ -51,6 +52,12 @@ impl Users {
 impl EntityClass for Users {
     type Msg = UserMsg;
     type Actor = User;
+
+    /// When everybody comes back at once, each contact announces itself and answers a probe, and
+    /// what presence finds no room is lost: a whole roster of both fits twice.
+    fn mailbox_max(&self) -> usize {
+        MAILBOX_MIN.max(4 * self.home.limits().roster_items_max as usize)
+    }
 
     fn activate(&mut self, name: &Name, _shard: ShardId) -> User {
         User::new(Name::clone(name), Rc::clone(&self.home))
