@@ -58,6 +58,7 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::Failed(format!("control socket: {error}")))?;
     announce(&config, &running);
     health.set(Stage::Ready);
+    tracing::info!("ready");
     supervisor.ready(&status(&running));
     let process = Process {
         place: place.clone(),

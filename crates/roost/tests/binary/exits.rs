@@ -1,9 +1,9 @@
 //! Exit codes and what is said with them: wrong arguments, wrong configurations, failed starts.
 
-use std::fs;
+use std::fs::File;
 use std::net::TcpListener;
 
-use crate::place::{Place, program, run};
+use crate::place::{Place, Server, program, run};
 
 #[test]
 fn a_wrong_command_line_exits_with_64_and_says_what_is_wrong() {
@@ -106,30 +106,46 @@ fn a_crash_exits_with_70() {
 fn a_server_whose_output_nobody_takes_runs_all_the_same() {
     let place = Place::new();
     let mut command = place.server();
-    command.stdout(
-        fs::File::options()
-            .write(true)
-            .open("/dev/full")
-            .expect("full"),
+    let full = File::options().write(true).open("/dev/full");
+    command.stdout(full.expect("full"));
+    let server = Server::start(command);
+    place.must(&["status"]);
+    server.stop();
+}
+
+#[test]
+fn a_server_tells_people_what_to_do_next_and_programs_in_json() {
+    let place = Place::new();
+    let mut server = place.serve();
+    let said = server.said();
+    let add = format!(
+        "user add alice@localhost --config {}",
+        place.config().display()
     );
-    let mut child = command
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("the server");
-    let mut log = String::new();
-    let error = child.stderr.take().expect("its log");
-    for line in std::io::BufRead::lines(std::io::BufReader::new(error)).map_while(Result::ok) {
-        log.push_str(&line);
-        if line.contains("direct TLS") {
-            // The socket for commands comes with readiness.
-            while place.run(&["status"]).code != 0 {
-                assert!(child.try_wait().expect("its state").is_none(), "{log}");
-            }
-            let pid = rustix::process::Pid::from_child(&child);
-            rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("stopped");
-        }
+    for expected in [&server.plain.to_string(), &server.tls.to_string(), &add] {
+        assert!(said.contains(expected), "{expected}: {said}");
     }
-    assert_eq!(child.wait().expect("its end").code(), Some(0), "{log}");
+    let mut place = Place::new();
+    place.set("log.format", "\"json\"");
+    place.set("debug.crash_after", "\"1ms\"");
+    let outcome = place.serve_in_vain();
+    assert_eq!(outcome.out, "");
+    let mut messages = Vec::new();
+    for line in outcome.err.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).expect(line);
+        messages.push(value["message"].as_str().expect("a message").to_owned());
+    }
+    assert!(messages.contains(&"ready".to_owned()), "{messages:?}");
+}
+
+#[test]
+fn a_default_port_for_health_checks_that_is_taken_stops_no_server() {
+    // If it is taken already, that is as good.
+    let _taken = TcpListener::bind("127.0.0.1:5280");
+    let mut place = Place::new();
+    place.unset("http.listen");
+    let log = place.serve().stop();
+    assert!(log.contains("no health checks: set http.listen"), "{log}");
 }
 
 #[test]

@@ -49,6 +49,9 @@ fn a_second_sigterm_cuts_streams_off() {
     while server.page("/readyz") != (503, "draining\n".to_owned()) {
         assert_eq!(server.page("/healthz").0, 200);
     }
+    let busy = place.run(&["user", "list"]);
+    assert_eq!(busy.code, 75, "{}", busy.err);
+    assert!(busy.err.contains("starting or stopping"), "{}", busy.err);
     // Alice does not close her end.
     server.signal(Signal::TERM);
     let (code, log) = server.end();

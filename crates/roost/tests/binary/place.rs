@@ -63,6 +63,12 @@ impl Place {
         self
     }
 
+    /// Leaves a key to its default.
+    pub(crate) fn unset(&mut self, key: &str) {
+        self.settings.remove(key);
+        self.write();
+    }
+
     fn write(&self) {
         let mut text = String::new();
         let (plain, nested): (Vec<_>, Vec<_>) = self
@@ -127,6 +133,7 @@ impl Place {
     pub(crate) fn server(&self) -> Command {
         let mut command = program(&["serve"]);
         command.arg("--config").arg(self.config());
+        command.stdout(Stdio::piped());
         command
     }
 
@@ -189,7 +196,7 @@ pub(crate) struct Server {
     pub(crate) plain: SocketAddr,
     /// TLS from the first byte.
     pub(crate) tls: SocketAddr,
-    /// Health checks.
+    /// Health checks; port 0 without any.
     pub(crate) http: SocketAddr,
 }
 
@@ -198,7 +205,6 @@ impl Server {
     pub(crate) fn start(mut command: Command) -> Server {
         let mut child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the server");
@@ -220,17 +226,14 @@ impl Server {
             tls: none,
             http: none,
         };
-        server.http = address(&server.wait_for("listening for health checks"));
+        let http = server.wait_for("health checks");
+        if http.contains("listening") {
+            server.http = address(&http);
+        }
         let plain = server.wait_for("listening for clients");
         server.plain = address(&plain);
         server.tls = address(&server.wait_for("direct TLS"));
-        // Standard output ends with the last line that people need.
-        let mut said = BufReader::new(server.child.stdout.take().expect("its output"));
-        let mut line = String::new();
-        while !line.contains("Stop it") {
-            line.clear();
-            assert_ne!(said.read_line(&mut line).expect("output"), 0);
-        }
+        server.wait_for(": ready");
         server
     }
 
@@ -247,6 +250,20 @@ impl Server {
                 return line;
             }
         }
+    }
+
+    /// What it has said to people at its start.
+    pub(crate) fn said(&mut self) -> String {
+        let output = self.child.stdout.take().expect("its output");
+        let lines = BufReader::new(output).lines().map_while(Result::ok);
+        let mut said = String::new();
+        for line in lines {
+            let _ = writeln!(said, "{line}");
+            if line.starts_with("Stop it") {
+                break;
+            }
+        }
+        said
     }
 
     /// Its process.
