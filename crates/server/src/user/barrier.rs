@@ -2,7 +2,6 @@
 //! has an entry here, and everything that the user sends after it waits behind it in order.
 
 use std::collections::VecDeque;
-use std::mem;
 
 use actor::Reply;
 use net::ConnRef;
@@ -42,6 +41,17 @@ pub(crate) enum Effect {
     Credit(ConnRef),
     /// The next page of pending messages is read.
     ReadPage,
+}
+
+impl Effect {
+    /// What leaves instead if the append failed that it belongs to: an administrator is told so,
+    /// a sender hears it by the [`Origin`].
+    pub(super) fn of_failure(self) -> Option<Effect> {
+        match self {
+            Effect::Answer(reply, _) => Some(Effect::Answer(reply, AdminAnswer::Unavailable)),
+            _ => None,
+        }
+    }
 }
 
 /// Whose stanza caused an append: who is told if it fails.
@@ -127,7 +137,8 @@ impl Barrier {
             decided.own.append(&mut decided.after);
             (decided.own, Origin::Nobody)
         } else {
-            (mem::take(&mut decided.after), decided.origin)
+            let own = decided.own.into_iter().filter_map(Effect::of_failure);
+            (own.chain(decided.after).collect(), decided.origin)
         }
     }
 }

@@ -206,8 +206,11 @@ impl User {
                 }
             }
             Err(error) => {
-                self.effects.clear();
+                let effects = mem::take(&mut self.effects);
                 self.append_failed(origin, error, cx);
+                for effect in effects.into_iter().filter_map(Effect::of_failure) {
+                    self.perform(effect, cx);
+                }
             }
         }
     }
