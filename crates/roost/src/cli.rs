@@ -8,6 +8,8 @@ use crate::config::Source;
 use crate::doctor::DoctorArgs;
 use crate::exit;
 use crate::secret::Secret;
+use crate::watch::sar::SarArgs;
+use crate::watch::top::TopArgs;
 
 /// Roost, an XMPP server.
 ///
@@ -107,6 +109,24 @@ pub(crate) enum Command {
     },
     /// Say whether this machine is set up for a number of connections, and what to change.
     Doctor(DoctorArgs),
+    /// Say what the running server does, a line a second (docs/watching.md).
+    Sar {
+        #[command(flatten)]
+        args: SarArgs,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Show what the running server does, kept up to date: arrows and Enter look into a user, q
+    /// ends (docs/watching.md).
+    Top {
+        #[command(flatten)]
+        args: TopArgs,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Alarms of the running server (docs/watching.md).
+    #[command(subcommand)]
+    Alarm(AlarmCommand),
     /// Make friends like real ones (Barabási–Albert) as accounts for `roost import`.
     Graph(flood::GraphArgs),
     /// Put an XMPP server under load and report what it did.
@@ -167,6 +187,26 @@ pub(crate) enum UserCommand {
         /// Of this domain only.
         #[arg(long)]
         domain: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// What can be done about alarms.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AlarmCommand {
+    /// Print the alarms that are raised, one a line.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Note that somebody takes care of an alarm, until it is cleared.
+    Ack {
+        /// Its name.
+        name: String,
         #[command(flatten)]
         place: Place,
     },

@@ -2,6 +2,7 @@
 //! Owns the output on standard output; errors are printed by `main`.
 #![allow(clippy::print_stderr)] // Progress goes to the terminal.
 
+mod alarm;
 mod data;
 mod provision;
 mod user;
@@ -9,6 +10,8 @@ mod user;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+use serde::Serialize;
 
 use crate::cli::{Command, Place};
 use crate::config::{self, Config, Source};
@@ -18,6 +21,7 @@ use crate::door::{self, Door};
 use crate::exit::Failure;
 use crate::node::{Request, Response, Status};
 use crate::serve;
+use crate::watch::{Alarm, Remote, sar, top};
 
 /// Runs a command.
 ///
@@ -52,6 +56,9 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
             provision::run(&place, population, &password, quiet)?;
         }
         Command::Backup { file, place } => data::backup(&place, &file)?,
+        Command::Sar { args, place } => sar::run(&args, &place)?,
+        Command::Top { args, place } => top::run(&args, &place)?,
+        Command::Alarm(command) => alarm::run(command)?,
         Command::Restore { file, place } => data::restore(&place, &file)?,
         Command::Verify { place } => data::verify(&place)?,
     }
@@ -84,8 +91,10 @@ fn check_config(file: Option<PathBuf>) -> Result<(), Failure> {
 fn status(place: &Place, json: bool) -> Result<(), Failure> {
     let config = place.source().load()?;
     let status = running_status(&config)?;
+    let alarms = Remote::open(&config.settings.node.data)?.alarms()?;
     if json {
-        let text = serde_json::to_string(&status).map_err(io::Error::from)?;
+        let all = WithAlarms { status, alarms };
+        let text = serde_json::to_string(&all).map_err(io::Error::from)?;
         return print(&format!("{text}\n"));
     }
     let uptime = u64::try_from(status.uptime_ms / 1_000).unwrap_or_default();
@@ -95,7 +104,8 @@ fn status(place: &Place, json: bool) -> Result<(), Failure> {
          accounts     {}\n\
          connections  {}\n\
          loaded users {}\n\
-         shards       {}\n",
+         shards       {}\n\
+         alarms       {}\n",
         status.version,
         duration(uptime),
         status.domains.join(", "),
@@ -103,7 +113,25 @@ fn status(place: &Place, json: bool) -> Result<(), Failure> {
         status.connections,
         status.actors,
         status.shards,
+        lines(&alarms),
     ))
+}
+
+/// What `roost status --json` prints.
+#[derive(Serialize)]
+struct WithAlarms {
+    #[serde(flatten)]
+    status: Status,
+    alarms: Vec<Alarm>,
+}
+
+/// Alarms, each on a line of its own under the first.
+fn lines(alarms: &[Alarm]) -> String {
+    if alarms.is_empty() {
+        return "none".to_owned();
+    }
+    let lines: Vec<String> = alarms.iter().map(ToString::to_string).collect();
+    lines.join("\n             ")
 }
 
 /// Asks the running server; a stopped one has no status but that.

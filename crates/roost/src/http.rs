@@ -1,19 +1,21 @@
-//! Health checks over HTTP, in a thread of its own. Owns the endpoints and the bounds of their
-//! connections; knows of the server only what its owner tells it.
+//! Health checks and figures over HTTP, in a thread of its own. Owns the endpoints and the bounds
+//! of their connections; knows of the server only what its owner tells it.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use stdx::time::{Clock as _, Moment, SystemClock};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,6 +29,10 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Pause after accepting failed, before the next try.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// How long a page of figures is given out before a new one is made: whoever asks more often costs
+/// no more than the copying.
+const FIGURES_AGE_MAX: Duration = Duration::from_millis(200);
 
 /// Where the server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +70,63 @@ impl Health {
     }
 }
 
+/// Makes a page of figures.
+pub(crate) type MakePage = Box<dyn Fn() -> String + Send>;
+
+/// The page of figures, once there is a server that has some.
+#[derive(Clone)]
+pub(crate) struct Figures {
+    clock: SystemClock,
+    content_type: &'static str,
+    made: Arc<Mutex<Made>>,
+}
+
+#[derive(Default)]
+struct Made {
+    make: Option<MakePage>,
+    last: Option<(Moment, Arc<str>)>,
+}
+
+impl Figures {
+    /// Without a page yet.
+    pub(crate) fn new(content_type: &'static str) -> Figures {
+        Figures {
+            clock: SystemClock::new(),
+            content_type,
+            made: Arc::default(),
+        }
+    }
+
+    /// Notes how pages are made from now on.
+    pub(crate) fn set(&self, make: MakePage) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.make = Some(make);
+    }
+
+    fn page(&self) -> Option<Arc<str>> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now();
+        match &made.last {
+            Some((at, page)) if now.saturating_since(*at) < FIGURES_AGE_MAX => {
+                return Some(Arc::clone(page));
+            }
+            _ => {}
+        }
+        let page: Arc<str> = made.make.as_ref()?().into();
+        made.last = Some((now, Arc::clone(&page)));
+        Some(page)
+    }
+}
+
 /// Binds the addresses and serves them until the process ends. Returns the bound addresses.
 ///
 /// # Errors
 /// The first address that cannot be bound, with the reason.
-pub(crate) fn start(addresses: &[SocketAddr], health: &Health) -> io::Result<Vec<SocketAddr>> {
+pub(crate) fn start(
+    addresses: &[SocketAddr],
+    health: &Health,
+    figures: &Figures,
+) -> io::Result<Vec<SocketAddr>> {
     let mut listeners = Vec::new();
     let mut bound = Vec::new();
     for address in addresses {
@@ -82,7 +140,7 @@ pub(crate) fn start(addresses: &[SocketAddr], health: &Health) -> io::Result<Vec
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let router = router(health);
+        let router = router(health, figures);
         thread::Builder::new()
             .name("http".to_owned())
             .spawn(move || runtime.block_on(serve(listeners, router)))?;
@@ -90,11 +148,15 @@ pub(crate) fn start(addresses: &[SocketAddr], health: &Health) -> io::Result<Vec
     Ok(bound)
 }
 
-fn router(health: &Health) -> Router {
-    Router::new()
+fn router(health: &Health, figures: &Figures) -> Router {
+    let checks = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .with_state(health.clone())
+        .with_state(health.clone());
+    let pages = Router::new()
+        .route("/metrics", get(metrics))
+        .with_state(figures.clone());
+    checks.merge(pages)
 }
 
 /// Whether the process is worth keeping: only a failure that a restart would mend says no.
@@ -112,6 +174,17 @@ async fn readyz(State(health): State<Health>) -> (StatusCode, &'static str) {
         Stage::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
         Stage::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
         Stage::Broken => (StatusCode::SERVICE_UNAVAILABLE, "broken\n"),
+    }
+}
+
+/// Everything that is counted.
+async fn metrics(State(figures): State<Figures>) -> Response {
+    match figures.page() {
+        Some(page) => {
+            let kind = [(header::CONTENT_TYPE, figures.content_type)];
+            (kind, page.to_string()).into_response()
+        }
+        None => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
     }
 }
 
@@ -246,9 +319,9 @@ mod tests {
 
     #[test]
     fn the_endpoints_follow_the_life_of_the_server() {
-        let health = Health::default();
+        let (health, figures) = (Health::default(), Figures::new("text/plain"));
         let any: SocketAddr = "127.0.0.1:0".parse().expect("address");
-        let address = start(&[any], &health).expect("bound")[0];
+        let address = start(&[any], &health, &figures).expect("bound")[0];
         let expected = [
             (Stage::Starting, "200 ok", "503 starting"),
             (Stage::Ready, "200 ok", "200 ready"),
@@ -261,15 +334,35 @@ mod tests {
             assert_eq!(request(address, "/readyz"), readyz);
         }
         assert!(request(address, "/etc/passwd").starts_with("404"));
-        let taken = start(&[address], &health).expect_err("taken").to_string();
+        let taken = start(&[address], &health, &figures)
+            .expect_err("taken")
+            .to_string();
         assert!(taken.starts_with(&address.to_string()), "{taken}");
     }
 
     #[test]
-    fn connections_beyond_the_bound_wait() {
-        let health = Health::default();
+    fn figures_are_made_when_asked_for_and_not_more_often_than_they_change() {
+        let (health, figures) = (Health::default(), Figures::new("text/plain; version=0.0.4"));
         let any: SocketAddr = "127.0.0.1:0".parse().expect("address");
-        let address = start(&[any], &health).expect("bound")[0];
+        let address = start(&[any], &health, &figures).expect("bound")[0];
+        assert_eq!(request(address, "/metrics"), "503 starting");
+        let count = AtomicU8::new(0);
+        figures.set(Box::new(move || {
+            format!("made {}\n", count.fetch_add(1, Ordering::Relaxed))
+        }));
+        assert_eq!(request(address, "/metrics"), "200 made 0");
+        thread::sleep(FIGURES_AGE_MAX);
+        assert_eq!(request(address, "/metrics"), "200 made 1");
+        let (one, two) = (figures.page(), figures.page());
+        let is_same = one.zip(two).is_some_and(|(a, b)| Arc::ptr_eq(&a, &b));
+        assert!(is_same || figures.clock.now() > Moment::ZERO + FIGURES_AGE_MAX);
+    }
+
+    #[test]
+    fn connections_beyond_the_bound_wait() {
+        let (health, figures) = (Health::default(), Figures::new("text/plain"));
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("address");
+        let address = start(&[any], &health, &figures).expect("bound")[0];
         let silent: Vec<StdStream> = (0..CONNECTIONS_MAX)
             .map(|_| StdStream::connect(address).expect("connect"))
             .collect();

@@ -17,6 +17,7 @@ mod notify;
 mod password;
 mod secret;
 mod serve;
+mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

@@ -5,6 +5,7 @@
 use std::fmt::Display;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::certs::CertificateFiles;
 use crate::config::{Config, Durability};
 use crate::control::Operator;
 use crate::exit::Failure;
+use crate::watch::{self, Observer};
 
 /// Bytes of an incomplete stanza that are kept beyond the largest stanza: the start of the next.
 const INCOMPLETE_BYTES_MORE: usize = 64 * 1_024;
@@ -102,8 +104,18 @@ impl Running {
     }
 
     /// The node as the control socket sees it.
-    pub(crate) fn operator(&self) -> NodeOperator {
-        NodeOperator(self.node.admin())
+    pub(crate) fn operator(&self, observer: Arc<Observer>) -> NodeOperator {
+        NodeOperator {
+            admin: self.node.admin(),
+            observer,
+        }
+    }
+
+    /// Who sees what the node and the process are doing.
+    pub(crate) fn observer(&self, config: &Config) -> Observer {
+        let settings = &config.settings;
+        let reserve_bytes = settings.store.reserve_bytes;
+        Observer::new(self.node.admin(), &settings.node.data, reserve_bytes)
     }
 
     /// Every bound address, and whether TLS starts with the first byte there.
@@ -153,11 +165,18 @@ impl Running {
 }
 
 /// An administrator's door that threads can share.
-pub(crate) struct NodeOperator(Admin);
+pub(crate) struct NodeOperator {
+    admin: Admin,
+    observer: Arc<Observer>,
+}
 
 impl Operator for NodeOperator {
     fn call(&self, request: Request) -> Response {
-        self.0.call(request)
+        self.admin.call(request)
+    }
+
+    fn watch(&self, request: watch::Request) -> watch::Response {
+        self.observer.call(request)
     }
 }
 

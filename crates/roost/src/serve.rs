@@ -22,10 +22,11 @@ use crate::config::{Config, LimitSettings, LogFormat};
 use crate::control;
 use crate::exit::{self, Failure};
 use crate::heap::Trimmer;
-use crate::http::{self, Health, Stage};
+use crate::http::{self, Figures, Health, Stage};
 use crate::logs::LogControl;
 use crate::node::{self, Running};
 use crate::notify::Supervisor;
+use crate::watch::metrics;
 
 /// Events of this process that wait for its main thread: signals, and the end of a drain.
 const EVENTS_MAX: usize = 16;
@@ -52,9 +53,17 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     watch_signals(sender.clone())?;
     let supervisor = Supervisor::from_environment();
     let health = Health::default();
-    start_http(&config, &health)?;
+    let figures = Figures::new(metrics::CONTENT_TYPE);
+    start_http(&config, &health, &figures)?;
     let running = start(&config)?;
-    let control = control::Server::start(&config.settings.node.data, Arc::new(running.operator()))
+    let observer = Arc::new(running.observer(&config));
+    let watched = Arc::clone(&observer);
+    figures.set(Box::new(move || metrics::page(&watched.look())));
+    observer
+        .watch()
+        .map_err(|error| Failure::Failed(format!("alarms: {error}")))?;
+    let operator = Arc::new(running.operator(observer));
+    let control = control::Server::start(&config.settings.node.data, operator)
         .map_err(|error| Failure::Failed(format!("control socket: {error}")))?;
     announce(&config, &running);
     health.set(Stage::Ready);
@@ -90,11 +99,11 @@ fn watch_signals(sender: SyncSender<Event>) -> Result<(), Failure> {
 }
 
 /// The health checks come first, so that they can say that the server is starting.
-fn start_http(config: &Config, health: &Health) -> Result<(), Failure> {
-    match http::start(&config.settings.http.listen, health) {
+fn start_http(config: &Config, health: &Health, figures: &Figures) -> Result<(), Failure> {
+    match http::start(&config.settings.http.listen, health, figures) {
         Ok(addresses) => {
             for address in addresses {
-                tracing::info!(%address, "listening for health checks");
+                tracing::info!(%address, "listening for health checks and metrics");
             }
             Ok(())
         }

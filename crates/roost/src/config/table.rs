@@ -314,7 +314,8 @@ settings! {
     }
 
     /// Health checks for load balancers and supervisors: /healthz says whether the process works,
-    /// /readyz whether it takes clients. Plain HTTP without authentication: keep it local.
+    /// /readyz whether it takes clients. /metrics has figures for Prometheus (docs/watching.md).
+    /// Plain HTTP without authentication: keep it local.
     "http" http: Http {
         /// Addresses. May be empty. If the default one is taken by another program, the server
         /// starts without it and says so; one that is written here must be free.

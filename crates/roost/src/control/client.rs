@@ -4,6 +4,10 @@ use std::fmt;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::line::{LineError, LineReader, Patience};
 use super::{ANSWER_TIMEOUT, Folder, LINE_TIMEOUT, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX};
@@ -67,6 +71,18 @@ impl Client {
     /// # Errors
     /// There is none.
     pub(crate) fn call(&mut self, request: &Request) -> Result<Response, CallError> {
+        self.call_within(request, ANSWER_TIMEOUT)
+    }
+
+    /// Sends a request of any kind and waits so long for its response.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn call_within<A: DeserializeOwned>(
+        &mut self,
+        request: &impl Serialize,
+        timeout: Duration,
+    ) -> Result<A, CallError> {
         let no_answer = |error: io::Error| CallError::NoAnswer(error.to_string());
         let line = serde_json::to_vec(request).map_err(|error| no_answer(error.into()))?;
         let mut line = zeroize::Zeroizing::new(line);
@@ -78,8 +94,8 @@ impl Client {
         // A server that refuses a client answers without reading, so the answer counts even if
         // writing failed.
         let patience = Patience {
-            first: ANSWER_TIMEOUT,
-            whole: ANSWER_TIMEOUT,
+            first: timeout,
+            whole: timeout,
         };
         match (self.lines.read(patience), written) {
             (Ok(answer), _) => serde_json::from_slice(&answer)
@@ -87,7 +103,7 @@ impl Client {
             (Err(_), Err(error)) => Err(no_answer(error)),
             (Err(error), Ok(())) => Err(CallError::NoAnswer(match error {
                 LineError::Closed { .. } => "it closed the connection".to_owned(),
-                LineError::Timeout { .. } => format!("{} seconds passed", ANSWER_TIMEOUT.as_secs()),
+                LineError::Timeout { .. } => format!("{} seconds passed", timeout.as_secs()),
                 LineError::TooLong => "its answer is too long".to_owned(),
                 LineError::Io(error) => error.to_string(),
             })),

@@ -12,11 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::line::{LineError, LineReader, Patience};
 use super::{
     CLIENTS_MAX, Folder, IDLE_TIMEOUT, LINE_TIMEOUT, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX,
 };
 use crate::node::{Request, Response, refusal};
+use crate::watch;
 
 /// Pause after accepting failed (the process may be out of descriptors), before the next try.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -25,6 +28,9 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 pub(crate) trait Operator: Send + Sync + 'static {
     /// The response to one request.
     fn call(&self, request: Request) -> Response;
+
+    /// The response to somebody who watches.
+    fn watch(&self, request: watch::Request) -> watch::Response;
 }
 
 /// Time bounds, shorter in tests.
@@ -215,13 +221,17 @@ fn serve(shared: &Shared, socket: UnixStream) {
             Ok(line) => line,
             Err(error) => return refuse(&socket, &error),
         };
-        let response = match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => shared.operator.call(request),
-            // The parser's message may quote the request, and that may hold a password.
-            Err(error) => refusal("bad_request", &position_of(&error)),
+        let line = zeroize::Zeroizing::new(line);
+        let responded = match serde_json::from_slice::<Request>(&line) {
+            Ok(request) => respond(&socket, &shared.operator.call(request)),
+            Err(error) => match serde_json::from_slice::<watch::Request>(&line) {
+                Ok(request) => respond(&socket, &shared.operator.watch(request)),
+                // The parser's message may quote the request, and that may hold a password.
+                Err(_) => respond(&socket, &refusal("bad_request", &position_of(&error))),
+            },
         };
-        drop(zeroize::Zeroizing::new(line));
-        if respond(&socket, &response).is_err() {
+        drop(line);
+        if responded.is_err() {
             return;
         }
     }
@@ -252,7 +262,7 @@ fn refuse(socket: &UnixStream, error: &LineError) {
     let _ = respond(socket, &response);
 }
 
-fn respond(mut socket: &UnixStream, response: &Response) -> io::Result<()> {
+fn respond(mut socket: &UnixStream, response: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(response)?;
     if line.len() >= RESPONSE_BYTES_MAX {
         let message = format!(

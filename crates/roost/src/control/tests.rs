@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::server::Timeouts;
 use super::*;
 use crate::node::{Request, Response};
+use crate::watch;
 
 /// Answers like a server with one account.
 struct OneUser;
@@ -31,6 +32,11 @@ impl Operator for OneUser {
             }
             _ => Response::Ok,
         }
+    }
+
+    fn watch(&self, request: watch::Request) -> watch::Response {
+        assert_eq!(request, watch::Request::Alarms);
+        watch::Response::Alarms { alarms: Vec::new() }
     }
 }
 
@@ -188,6 +194,20 @@ fn garbage_is_answered_and_the_connection_stays() {
         .write_all(b"{\"request\":\"status\"}\n")
         .expect("write");
     assert_eq!(read_line(&socket), "{\"response\":\"ok\"}\n");
+}
+
+#[test]
+fn watchers_are_answered_on_the_same_connection() {
+    let fixture = start();
+    let mut client = Client::connect(fixture.folder.path())
+        .expect("connect")
+        .expect("runs");
+    let patience = Duration::from_secs(10);
+    let answer: watch::Response = client
+        .call_within(&watch::Request::Alarms, patience)
+        .expect("answer");
+    assert_eq!(answer, watch::Response::Alarms { alarms: Vec::new() });
+    assert!(matches!(client.call(&list()), Ok(Response::Users { .. })));
 }
 
 #[test]

@@ -9,3 +9,4 @@ mod exits;
 mod life;
 mod place;
 mod secrets;
+mod watch;

@@ -1,0 +1,292 @@
+//! The columns of `roost sar`. Owns the one table of them: names, widths, what each means. Nothing
+//! else knows a column.
+
+use telemetry::{Counter, Gauge};
+
+use crate::watch::alarms::waiting;
+use crate::watch::drain::Drain;
+use crate::watch::format;
+use crate::watch::interval::Interval;
+use crate::watch::look::Look;
+
+/// One column.
+pub(crate) struct Column {
+    /// Its heading, by which `--columns` knows it.
+    pub(crate) name: &'static str,
+    /// What it belongs to.
+    pub(crate) group: &'static str,
+    /// Characters, without the space in front.
+    pub(crate) width: usize,
+    /// What it means.
+    pub(crate) help: &'static str,
+    /// Whether it is shown unless others are asked for.
+    pub(crate) is_usual: bool,
+    /// How its figure is written.
+    unit: Unit,
+    figure: Figure,
+}
+
+#[derive(Clone, Copy)]
+enum Unit {
+    Number,
+    Bytes,
+    Micros,
+    Percent,
+}
+
+#[derive(Clone, Copy)]
+enum Figure {
+    Value(fn(&Interval<'_>) -> Option<f64>),
+    Owner,
+    Drain,
+}
+
+impl Column {
+    /// Its text for an interval. `drain` is that of all mailboxes.
+    pub(crate) fn text(&self, interval: &Interval<'_>, drain: Drain) -> String {
+        match self.figure {
+            Figure::Value(value) => self.written(value(interval)),
+            Figure::Owner => match interval.longest() {
+                Some((who, _)) => format::fit(who, self.width),
+                None => "-".to_owned(),
+            },
+            Figure::Drain => drain.to_string(),
+        }
+    }
+
+    /// Its figure, if it is a number.
+    pub(crate) fn value(&self, interval: &Interval<'_>) -> Option<f64> {
+        match self.figure {
+            Figure::Value(value) => value(interval),
+            Figure::Owner | Figure::Drain => None,
+        }
+    }
+
+    /// Whether it is a number, of which there are averages.
+    pub(crate) fn is_number(&self) -> bool {
+        matches!(self.figure, Figure::Value(_))
+    }
+
+    /// A figure as this column writes it.
+    pub(crate) fn written(&self, value: Option<f64>) -> String {
+        let Some(value) = value else {
+            return "-".to_owned();
+        };
+        match self.unit {
+            Unit::Number => format::number(value),
+            Unit::Bytes => format::bytes(value),
+            Unit::Micros => format::micros(value),
+            Unit::Percent => format::percent(value),
+        }
+    }
+}
+
+macro_rules! columns {
+    ($($group:literal {
+        $($name:literal $width:literal $usual:literal $unit:ident $figure:expr, $help:literal;)+
+    })+) => {
+        /// All columns in the order in which they are shown.
+        pub(crate) const COLUMNS: &[Column] = &[
+            $($(Column {
+                name: $name,
+                group: $group,
+                width: $width,
+                help: $help,
+                is_usual: $usual,
+                unit: Unit::$unit,
+                figure: $figure,
+            },)+)+
+        ];
+    };
+}
+
+columns! {
+    "users" {
+        "conn" 6 true Number Figure::Value(|i| Some(i.gauge(Gauge::NetConnections))),
+            "client connections";
+        "sess" 6 true Number Figure::Value(|i| Some(i.gauge(Gauge::Sessions))),
+            "sessions with a resource";
+        "acc" 5 false Number Figure::Value(|i| i.rate(Counter::NetAccepted)),
+            "connections accepted a second";
+        "tls" 5 false Number Figure::Value(|i| i.rate(Counter::NetTlsHandshakes)),
+            "TLS handshakes a second";
+        "login" 5 true Number Figure::Value(|i| i.rate(Counter::Logins)),
+            "logins a second";
+        "fail" 5 false Number Figure::Value(|i| i.rate(Counter::LoginsFailed)),
+            "logins refused a second";
+        "load" 5 false Number Figure::Value(|i| i.rate(Counter::UsersLoaded)),
+            "accounts read from the store a second";
+    }
+    "stanzas" {
+        "msgin" 5 true Number Figure::Value(|i| i.rate(Counter::MessagesIn)),
+            "messages from clients a second";
+        "msgout" 6 true Number Figure::Value(|i| i.rate(Counter::MessagesOut)),
+            "messages to clients a second";
+        "kept" 5 false Number Figure::Value(|i| i.rate(Counter::MessagesKept)),
+            "messages kept for absent users a second";
+        "prsin" 5 true Number Figure::Value(|i| i.rate(Counter::PresencesIn)),
+            "presence stanzas from clients a second";
+        "prsout" 6 true Number Figure::Value(|i| i.rate(Counter::PresencesOut)),
+            "presence stanzas to clients a second";
+        "iqin" 5 false Number Figure::Value(|i| i.rate(Counter::IqsIn)),
+            "IQ stanzas from clients a second";
+        "bounce" 6 false Number Figure::Value(|i| i.rate(Counter::StanzasBounced)),
+            "stanzas answered with an error a second";
+    }
+    "network" {
+        "in" 5 true Bytes Figure::Value(|i| i.rate(Counter::NetBytesIn)),
+            "bytes read a second";
+        "out" 5 true Bytes Figure::Value(|i| i.rate(Counter::NetBytesOut)),
+            "bytes written a second";
+        "rd" 5 true Number Figure::Value(|i| i.rate(Counter::NetReads)),
+            "reads that gave bytes a second";
+        "wr" 5 true Number Figure::Value(|i| i.rate(Counter::NetWrites)),
+            "writes a second";
+    }
+    "actors" {
+        "queue" 5 true Number Figure::Value(|i| Some(waiting(i.now) as f64)),
+            "messages that wait, in mailboxes and between shards";
+        "drain" 5 true Number Figure::Drain,
+            "when they will be gone if it goes on like this";
+        "long" 5 true Number Figure::Value(|i| Some(i.gauge(Gauge::ActorQueueMax))),
+            "messages in the longest mailbox";
+        "owner" 14 true Number Figure::Owner,
+            "whose it is, if it had 8 or more";
+        "runq" 5 true Number Figure::Value(|i| Some(i.gauge(Gauge::ActorRunQueue))),
+            "actors that wait to run";
+        "actors" 6 false Number Figure::Value(|i| Some(i.gauge(Gauge::ActorsAlive))),
+            "actors present";
+        "amsg" 5 false Number Figure::Value(|i| i.rate(Counter::ActorMessages)),
+            "messages handled by actors a second";
+        "panic" 5 false Number Figure::Value(|i| i.rate(Counter::ActorPanics)),
+            "crashes of actors a second";
+    }
+    "shards %" {
+        "work" 4 true Percent Figure::Value(|i| i.share(Counter::ShardWorkingNanos)),
+            "time of all shards in actors and input or output";
+        "poll" 4 true Percent Figure::Value(|i| i.share(Counter::ShardPollingNanos)),
+            "time of all shards asking the kernel for more";
+        "idle" 4 true Percent Figure::Value(|i| i.share(Counter::ShardIdleNanos)),
+            "time of all shards asleep";
+    }
+    "journal" {
+        "commit" 6 true Number Figure::Value(|i| i.commits()),
+            "group commits a second";
+        "rec" 5 false Number Figure::Value(|i| i.records()),
+            "records committed a second";
+        "p50" 5 true Micros Figure::Value(|i| i.commit_us(0.5)),
+            "median time of a commit with its sync";
+        "p99" 5 true Micros Figure::Value(|i| i.commit_us(0.99)),
+            "99th percentile of the same";
+        "chfail" 6 false Number Figure::Value(|i| i.rate(Counter::ChangesFailed)),
+            "changes that failed a second";
+    }
+    "process" {
+        "cpu" 4 true Percent Figure::Value(|i| i.cpu()),
+            "CPU time, percent of one core";
+        "rss" 5 true Bytes Figure::Value(|i| known(i.now.process.resident_bytes)),
+            "memory in RAM";
+        "fds" 5 false Number Figure::Value(|i| known(i.now.process.descriptors)),
+            "open descriptors";
+        "store" 5 false Bytes Figure::Value(|i| Some(i.now.sample.store.disk_bytes as f64)),
+            "bytes of the store on disk";
+        "free" 5 false Bytes Figure::Value(|i| known(i.now.process.disk_free_bytes)),
+            "bytes free on the disk of the data folder";
+        "alarms" 6 false Number Figure::Value(|i| Some(i.now.alarms.len() as f64)),
+            "alarms that are raised";
+    }
+    "kernel" {
+        "ksock" 5 true Bytes Figure::Value(|i| known(i.now.process.tcp_memory_bytes)),
+            "memory of the kernel for TCP, whole machine";
+        "lovf" 4 true Number Figure::Value(|i| i.per_second_of(overflows)),
+            "connections lost a second because a listener's queue was full";
+        "retx" 4 true Number Figure::Value(|i| i.per_second_of(retransmits)),
+            "TCP segments sent again a second";
+        "segin" 5 false Number Figure::Value(|i| i.per_second_of(segments_in)),
+            "TCP segments received a second";
+        "segout" 6 false Number Figure::Value(|i| i.per_second_of(segments_out)),
+            "TCP segments sent a second";
+    }
+}
+
+/// The columns that somebody wants: names with commas between, or all of them.
+///
+/// # Errors
+/// The name that there is none of, with those that there are.
+pub(crate) fn choose(names: Option<&str>) -> Result<Vec<&'static Column>, String> {
+    let Some(names) = names else {
+        return Ok(COLUMNS.iter().filter(|column| column.is_usual).collect());
+    };
+    if names == "all" {
+        return Ok(COLUMNS.iter().collect());
+    }
+    let chosen = names.split(',').map(|name| {
+        let found = COLUMNS.iter().find(|column| column.name == name.trim());
+        found.ok_or_else(|| {
+            let known: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+            let known = known.join(" ");
+            format!("there is no column {name:?}: there are {known}, and all")
+        })
+    });
+    chosen.collect()
+}
+
+fn known(value: Option<u64>) -> Option<f64> {
+    value.map(|value| value as f64)
+}
+
+fn overflows(look: &Look) -> Option<u64> {
+    look.process.listen_overflows
+}
+
+fn retransmits(look: &Look) -> Option<u64> {
+    look.process.retransmits
+}
+
+fn segments_in(look: &Look) -> Option<u64> {
+    look.process.segments_in
+}
+
+fn segments_out(look: &Look) -> Option<u64> {
+    look.process.segments_out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_fit_their_columns() {
+        let names: HashSet<&str> = COLUMNS.iter().map(|column| column.name).collect();
+        assert_eq!(names.len(), COLUMNS.len());
+        for column in COLUMNS {
+            assert!(column.name.len() <= column.width, "{}", column.name);
+        }
+        let usual = choose(None).expect("columns");
+        let width: usize = usual.iter().map(|column| column.width + 1).sum();
+        assert!(width <= 170, "{width}");
+    }
+
+    #[test]
+    fn columns_are_chosen_by_name() {
+        let chosen = choose(Some("cpu, conn")).expect("columns");
+        let names: Vec<&str> = chosen.iter().map(|column| column.name).collect();
+        assert_eq!(names, ["cpu", "conn"]);
+        assert_eq!(choose(Some("all")).expect("all").len(), COLUMNS.len());
+        let Err(message) = choose(Some("cpu,nope")) else {
+            panic!("there is no such column");
+        };
+        assert!(message.starts_with("there is no column \"nope\": there are conn"));
+    }
+
+    #[test]
+    fn the_page_of_the_documentation_has_every_column() {
+        let page = include_str!("../../../../../docs/watching.md");
+        for column in COLUMNS {
+            let row = format!("| `{}` | {} |", column.name, column.help);
+            assert!(page.contains(&row), "docs/watching.md lacks: {row}");
+        }
+    }
+}
