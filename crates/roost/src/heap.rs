@@ -1,5 +1,5 @@
-//! Gives memory back to the system after a peak. The C library keeps most of what was freed; after a
-//! storm of logins that is several times what is in use.
+//! Gives memory back to the system after a peak. The C library keeps most of what was freed; after
+//! a storm of logins that is several times what is in use.
 
 /// Accounts at the peak from which on a trim is worth its while.
 const PEAK_MIN: u64 = 1_000;

@@ -40,12 +40,6 @@ pub struct ShardSample {
     pub gauges: BTreeMap<String, u64>,
     /// Messages handled by actors, per second.
     pub messages: Averages,
-    /// Share of time working, 0 to 1.
-    pub working: Averages,
-    /// Share of time polling.
-    pub polling: Averages,
-    /// Share of time asleep.
-    pub idle: Averages,
     /// Longest mailboxes, in messages.
     pub top_queue: Vec<Top>,
     /// Most messages handled in a second.
@@ -198,9 +192,6 @@ fn shard_sample(handle: &Handle, shard: ShardId, counted: &Snapshot) -> ShardSam
         counters: counters.filter(|(_, value)| *value > 0).collect(),
         gauges: gauges.filter(|(_, value)| *value > 0).collect(),
         messages: report.messages.into(),
-        working: report.working.into(),
-        polling: report.polling.into(),
-        idle: report.idle.into(),
         top_queue: tops(&report.top_queue),
         top_rate: tops(&report.top_rate),
         top_cost: tops(&report.top_cost),

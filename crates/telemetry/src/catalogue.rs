@@ -109,7 +109,7 @@ catalogue! {
     /// Values that go up and down.
     Gauge {
         ActorsAlive => "roost_actors_alive", "Actors present";
-        ActorQueueTotal => "roost_actor_queue_total", "Messages waiting in mailboxes";
+        ActorQueueTotal => "roost_actor_queued", "Messages waiting in mailboxes";
         ActorQueueMax => "roost_actor_queue_max", "Longest mailbox seen at the last snapshot";
         ActorQueueNonEmpty => "roost_actor_queue_nonempty", "Mailboxes with a message";
         ActorRunQueue => "roost_actor_run_queue", "Actors waiting to run";
