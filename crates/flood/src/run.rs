@@ -22,8 +22,9 @@ const DESCRIPTORS_SPARE: u64 = 600;
 pub const USERS_PER_WORKER: u32 = 18_000;
 /// Connections from one local address at most, well under the usual port range.
 const CONNECTIONS_PER_SOURCE: u32 = 10_000;
-/// Time between the word that begins something and its beginning, for all workers to hear it.
-const NOTICE: u64 = 100 * MILLI;
+/// Time between the word that begins something and its beginning, for all workers to hear it: they
+/// listen at least once in a tick, which is shorter.
+const NOTICE: u64 = 300 * MILLI;
 /// Nothing heard for so long means that a phase has settled.
 const QUIET_MS: u64 = 700;
 /// Workers have this long to hand over their counts.
@@ -302,7 +303,8 @@ impl Conductor<'_> {
                 phase.name
             ));
         }
-        let hold_start = clock::now();
+        // Workers may be asleep until their next tick: what is due before they hear of it is late.
+        let hold_start = clock::now() + NOTICE;
         if waited != Waited::Interrupted {
             self.step += 1;
             self.crew.tell(Down::Hold {
