@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actor::{Addr, Handle, Mail, Name, Pool, SendError, Shard};
+use actor::{Addr, Handle, Mail, Name, SendError, Shard};
 use net::{Closed, ConnRef, Cx, Peer, RemoteIo, Service, TlsInfo};
 use ring::rand::{SecureRandom, SystemRandom};
 use stdx::time::Moment;
@@ -22,8 +22,6 @@ use crate::limits::{
     REGISTRATIONS_REMEMBERED,
 };
 use crate::message::UserMsg;
-use crate::options::Options;
-use crate::place::Place;
 
 /// Bytes of the salt of new keys.
 pub(crate) const SALT_BYTES: usize = 16;
@@ -101,10 +99,7 @@ const NEGOTIATION_BYTES_MAX: u32 = 64 * 1024;
 /// The service of one shard.
 pub struct C2sService {
     pub(crate) config: Arc<C2sConfig>,
-    pub(crate) options: Arc<Options>,
     pub(crate) home: Rc<Home>,
-    pub(crate) place: Place,
-    pub(crate) crypto: Pool,
     pub(crate) remote: RemoteIo<C2sService>,
     pub(crate) handle: Handle,
     pub(crate) random: SystemRandom,
@@ -194,7 +189,7 @@ impl C2sService {
                         // A connection that has gone meanwhile needs no answer.
                         let _ = remote.control(id, Control::Verified(ok));
                     };
-                    if self.crypto.run(job).is_err() {
+                    if self.home.crypto.run(job).is_err() {
                         conn.machine.verified(None, cx.out(), &mut self.effects);
                     }
                 }
@@ -206,9 +201,9 @@ impl C2sService {
                     }
                 }
                 Effect::Bind { user, resource } => {
-                    let home = self.place.shard(&user);
+                    let home = self.home.place.shard(&user);
                     let bind = (user, resource);
-                    if self.options.hand_over && home != cx.id().shard {
+                    if self.home.options.hand_over && home != cx.id().shard {
                         conn.binding = Some(Box::new(bind));
                         cx.hand_over(home);
                     } else {
@@ -241,7 +236,7 @@ impl C2sService {
     }
 
     fn tell(&self, cx: &mut Cx<'_>, user: &str, msg: UserMsg) -> Result<(), ()> {
-        let shard = self.place.shard(user);
+        let shard = self.home.place.shard(user);
         cx.mail()
             .send_named(shard, &Name::from(user), msg)
             .map_err(|_| ())
@@ -299,7 +294,10 @@ impl C2sService {
             return conn.machine.registered(Err(error), cx.out());
         }
         let (remote, handle, id) = (self.remote.clone(), self.handle.clone(), cx.id());
-        let (shard, iterations) = (self.place.shard(&user), self.options.scram_iterations);
+        let (shard, iterations) = (
+            self.home.place.shard(&user),
+            self.home.options.scram_iterations,
+        );
         let mut salt = [0; SALT_BYTES];
         let filled = self.random.fill(&mut salt).is_ok();
         let created = cx.mail().wall();
@@ -325,7 +323,7 @@ impl C2sService {
             };
             let _ = remote.control(id, Control::Registered(result));
         };
-        if !filled || self.crypto.run(job).is_err() {
+        if !filled || self.home.crypto.run(job).is_err() {
             let error = StanzaError::new(Condition::ResourceConstraint);
             conn.machine.registered(Err(error), cx.out());
         }
@@ -347,7 +345,7 @@ impl C2sService {
             *entry = (0, now);
         }
         entry.0 += 1;
-        entry.0 <= self.options.registrations_per_hour
+        entry.0 <= self.home.options.registrations_per_hour
     }
 
     /// Reads on, unless the machine waits for an answer or the connection serves a penalty.
@@ -582,7 +580,7 @@ impl Service for C2sService {
             }
         } else if let Some(user) = conn.machine.authenticated() {
             // A bind may be on its way: its session ends as soon as it begins.
-            let _ = shard.send_named_if_active(self.place.shard(user), &Name::from(user), msg);
+            let _ = shard.send_named_if_active(self.home.place.shard(user), &Name::from(user), msg);
         }
     }
 }

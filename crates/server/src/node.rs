@@ -296,12 +296,12 @@ impl Setup {
         let port = into_port(shard.spawn(port));
         let home = Home::new(
             io,
-            self.place.clone(),
+            self.place,
             self.store,
             port,
             self.reads,
-            self.crypto.clone(),
-            Arc::clone(&self.options),
+            self.crypto,
+            self.options,
             self.clock.wall(),
             self.talkers[usize::from(shard.id().index())].clone(),
         );
@@ -314,9 +314,6 @@ impl Setup {
         C2sService {
             config: self.config,
             home,
-            options: self.options,
-            place: self.place,
-            crypto: self.crypto,
             remote: self.remote,
             handle: self.handle,
             random: SystemRandom::new(),
