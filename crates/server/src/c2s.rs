@@ -21,7 +21,7 @@ use crate::limits::{
     ADMIN_DEADLINE, PENALTIES_REMEMBERED, PENALTY, PENALTY_FREE, REGISTRATION_WINDOW,
     REGISTRATIONS_REMEMBERED,
 };
-use crate::message::UserMsg;
+use crate::message::{AppendError, UserMsg};
 
 /// Bytes of the salt of new keys.
 pub(crate) const SALT_BYTES: usize = 16;
@@ -229,7 +229,7 @@ impl C2sService {
         let UserMsg::Stanza { frame, .. } = msg else {
             return;
         };
-        let error = StanzaError::new(Condition::ResourceConstraint);
+        let error = AppendError::Busy.to_stanza_error();
         if let Some(reply) = xmpp::error::reply(&frame, &error) {
             cx.out().extend_from_slice(reply.as_bytes());
         }

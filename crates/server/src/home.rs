@@ -6,12 +6,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actor::{Actor, Context, Mail, Name, Pool, Reply, SendError};
+use net::ConnRef;
 use stdx::time::Timestamp;
 use store::Store;
+use xml::Frame;
+use xmpp::error::StanzaError;
 
+use crate::address;
 use crate::c2s::C2sService;
 use crate::journal::Port;
-use crate::message::UserMsg;
+use crate::message::{Delivery, UserMsg};
 use crate::options::{Limits, Options};
 use crate::place::Place;
 use crate::talkers::{self, Talkers};
@@ -92,7 +96,7 @@ impl Home {
     /// back.
     pub fn send(
         &self,
-        cx: &mut Context<'_, UserMsg>,
+        mail: &mut impl Mail,
         bare: &str,
         msg: UserMsg,
         activate: bool,
@@ -100,15 +104,47 @@ impl Home {
         let shard = self.place.shard(bare);
         let name = Name::from(bare);
         let sent = if activate {
-            cx.send_named(shard, &name, msg)
+            mail.send_named(shard, &name, msg)
         } else {
-            cx.send_named_if_active(shard, &name, msg)
+            mail.send_named_if_active(shard, &name, msg)
         };
         match sent {
             Ok(()) => None,
             Err(SendError::Full(msg)) => Some(msg),
             Err(SendError::Gone(_)) => None,
         }
+    }
+
+    /// Answers a stanza with an error, to whoever sent it. Who is gone, or has no room for an error
+    /// either, is told nothing.
+    pub(crate) fn return_error(&self, mail: &mut impl Mail, frame: &Frame, error: &StanzaError) {
+        let (Some(reply), Some(from)) = (xmpp::error::reply(frame, error), frame.attr("from"))
+        else {
+            return;
+        };
+        let (bare, resource) = address::split(&from);
+        let delivery = Delivery {
+            resource: resource.map(Into::into),
+            frame: reply,
+        };
+        self.send(mail, bare, UserMsg::Deliver(delivery), false);
+    }
+
+    /// Answers a stanza of a session with an error, and gives back its room in the connection's
+    /// window.
+    pub(crate) fn refuse(
+        &self,
+        mail: &mut impl Mail,
+        conn: ConnRef,
+        frame: &Frame,
+        error: &StanzaError,
+    ) {
+        // A connection that is gone has no window either.
+        if let Some(reply) = xmpp::error::reply(frame, error) {
+            let write = |out: &mut Vec<u8>| out.extend_from_slice(reply.as_bytes());
+            let _ = self.io.with_out(mail, conn, write);
+        }
+        let _ = self.io.credit(mail, conn, 1);
     }
 }
 

@@ -6,14 +6,13 @@ use std::rc::Rc;
 
 use actor::{Core, EntityClass, Mail as _, Name, Refused, ShardId};
 use net::ConnRef;
-use xml::Frame;
+use xmpp::error::StanzaError;
 
 use super::User;
-use crate::address;
 use crate::c2s::{Abort, Control, Keys};
 use crate::home::Home;
 use crate::limits::MAILBOX_MIN;
-use crate::message::{AppendError, Delivery, UserMsg};
+use crate::message::{AppendError, UserMsg};
 
 /// Makes users.
 pub(crate) struct Users {
@@ -24,23 +23,6 @@ impl Users {
     /// The users of the shard that `home` belongs to.
     pub(crate) fn new(home: Rc<Home>) -> Self {
         Users { home }
-    }
-
-    /// Tells the sender of a stanza to try again later.
-    fn bounce(&self, frame: &Frame, core: &mut Core) {
-        let error = AppendError::Busy.to_stanza_error();
-        let (Some(reply), Some(from)) = (xmpp::error::reply(frame, &error), frame.attr("from"))
-        else {
-            return;
-        };
-        let (bare, resource) = address::split(&from);
-        let delivery = Delivery {
-            resource: resource.map(Into::into),
-            frame: reply,
-        };
-        let (shard, name) = (self.home.place.shard(bare), Name::from(bare));
-        // A sender who is gone, or has no room for an error either, is told nothing.
-        let _ = core.send_named_if_active(shard, &name, UserMsg::Deliver(delivery));
     }
 
     fn control(&self, conn: ConnRef, control: Control, core: &mut Core) {
@@ -65,15 +47,8 @@ impl EntityClass for Users {
 
     fn refused(&mut self, name: &Name, msg: UserMsg, _why: Refused, core: &mut Core) {
         match msg {
-            UserMsg::Deliver(delivery) => self.bounce(&delivery.frame, core),
-            UserMsg::Stanza { conn, frame } => {
-                let error = AppendError::Busy.to_stanza_error();
-                if let Some(reply) = xmpp::error::reply(&frame, &error) {
-                    let write = |out: &mut Vec<u8>| out.extend_from_slice(reply.as_bytes());
-                    let _ = self.home.io.with_out(core, conn, write);
-                }
-                let _ = self.home.io.credit(core, conn, 1);
-            }
+            UserMsg::Deliver(delivery) => self.home.return_error(core, &delivery.frame, &busy()),
+            UserMsg::Stanza { conn, frame } => self.home.refuse(core, conn, &frame, &busy()),
             UserMsg::Credentials { conn } => {
                 self.control(conn, Control::Keys(Keys::Unavailable), core);
             }
@@ -91,4 +66,9 @@ impl EntityClass for Users {
             _ => {}
         }
     }
+}
+
+/// Too much waits: try again later (design section 5).
+fn busy() -> StanzaError {
+    AppendError::Busy.to_stanza_error()
 }

@@ -247,24 +247,8 @@ impl User {
         let error = error.to_stanza_error();
         match origin {
             Origin::Nobody => {}
-            Origin::Session(conn, frame) => {
-                if let Some(reply) = xmpp::error::reply(&frame, &error) {
-                    self.perform_write(conn, cx, |out| out.extend_from_slice(reply.as_bytes()));
-                }
-                let _ = self.home.io.credit(cx, conn, 1);
-            }
-            Origin::Other(frame) => {
-                if let (Some(reply), Some(from)) =
-                    (xmpp::error::reply(&frame, &error), frame.attr("from"))
-                {
-                    let (bare, resource) = crate::address::split(&from);
-                    let delivery = Delivery {
-                        resource: resource.map(Into::into),
-                        frame: reply,
-                    };
-                    self.home.send(cx, bare, UserMsg::Deliver(delivery), false);
-                }
-            }
+            Origin::Session(conn, frame) => self.home.refuse(cx, conn, &frame, &error),
+            Origin::Other(frame) => self.home.return_error(cx, &frame, &error),
         }
         if self.barrier.is_open() {
             self.stale = false;
