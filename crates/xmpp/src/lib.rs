@@ -1,5 +1,6 @@
-//! XMPP as sans-IO values and machines: addresses, stanzas, errors, SASL, and the stream of a
-//! client up to its bound resource. Nothing here opens a socket, reads a clock or rolls dice.
+//! XMPP as sans-IO values and machines: addresses, stanzas, errors, SASL, stream management, and
+//! the stream of a client up to its bound resource. Nothing here opens a socket, reads a clock or
+//! rolls dice.
 
 pub mod addr;
 pub mod error;
@@ -7,6 +8,7 @@ pub mod limits;
 mod negotiation;
 pub mod ns;
 pub mod sasl;
+pub mod sm;
 pub mod stanza;
 pub mod stream;
 

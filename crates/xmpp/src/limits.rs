@@ -38,6 +38,10 @@ pub const NEGOTIATION_ELEMENTS_MAX: u16 = 32;
 /// Longest `xml:lang` of a stream header that is remembered, in bytes; a longer one is ignored.
 pub const LANG_BYTES_MAX: usize = 35;
 
+/// Longest id of a session that a client may ask to resume, in bytes; ours are shorter. A longer
+/// one is a bad request.
+pub const SM_ID_BYTES_MAX: usize = 128;
+
 const _: () = assert!(AUTH_ATTEMPTS_MAX >= 2, "RFC 6120 section 6.4.5");
 // Addresses are indexed with 16 bits.
 const _: () = assert!(ADDRESS_BYTES_MAX < u16::MAX as usize);

@@ -1,0 +1,396 @@
+//! The queue against a plain model of a link and a client: whatever is pushed, acknowledged, cut,
+//! resumed and killed, the client gets each message of the log once and in order, nothing else
+//! twice, and both sides count alike.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use stdx::time::Moment;
+
+use super::{Kept, Limits, Outbound, Pushed, TooHigh};
+
+/// So small that it fills up.
+const LIMITS: Limits = Limits {
+    stanzas: 4,
+    bytes: 320,
+};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Entry,
+    Presence(u8),
+    Other(u8),
+    /// So many stanzas arrive.
+    Arrive(u8),
+    /// The client says what it has.
+    Ack,
+    /// The link is gone, with what was on it.
+    Cut,
+    Resume,
+    /// The server's process is gone; what the log has is not.
+    Kill,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => Just(Op::Entry),
+        4 => (0u8..100).prop_map(Op::Presence),
+        2 => (0u8..100).prop_map(Op::Other),
+        4 => (0u8..8).prop_map(Op::Arrive),
+        2 => Just(Op::Ack),
+        1 => Just(Op::Cut),
+        2 => Just(Op::Resume),
+        1 => Just(Op::Kill),
+    ]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Entry,
+    Presence,
+    Other,
+}
+
+struct World {
+    server: Outbound,
+    /// The count that each entry was given last.
+    log: BTreeMap<u64, u32>,
+    is_linked: bool,
+    link: Vec<u64>,
+    handled: u32,
+    arrived: Vec<u64>,
+    /// What was taken for sending, by number.
+    taken: BTreeMap<u64, Kind>,
+    /// Presence may be missing: the server said so.
+    presence_lost: bool,
+    /// What no log has may be missing.
+    killed: bool,
+}
+
+impl World {
+    fn new(h: u32) -> Self {
+        World {
+            server: Outbound::recovered(h, []),
+            log: BTreeMap::new(),
+            is_linked: true,
+            link: Vec::new(),
+            handled: h,
+            arrived: Vec::new(),
+            taken: BTreeMap::new(),
+            presence_lost: false,
+            killed: false,
+        }
+    }
+
+    fn step(&mut self, number: u64, op: &Op) {
+        match op {
+            Op::Entry => self.push(number, Kind::Entry, Kept::Entry(number)),
+            Op::Presence(size) => {
+                self.push(number, Kind::Presence, Kept::Presence(body(number, *size)));
+            }
+            Op::Other(size) => self.push(number, Kind::Other, Kept::Other(body(number, *size))),
+            Op::Arrive(count) => self.arrive(usize::from(*count)),
+            Op::Ack if self.is_linked => {
+                let before = self.server.acked();
+                let entries = self.server.ack(self.handled).unwrap();
+                for seq in entries {
+                    let count = self.log[&seq];
+                    assert!(count.wrapping_sub(before) as i32 > 0, "acknowledged twice");
+                    assert!(self.handled.wrapping_sub(count) as i32 >= 0);
+                }
+            }
+            Op::Cut => self.cut(),
+            Op::Resume if !self.is_linked => self.resume(),
+            Op::Kill => self.kill(),
+            Op::Ack | Op::Resume => {}
+        }
+        self.check();
+    }
+
+    fn push(&mut self, number: u64, kind: Kind, kept: Kept) {
+        let sent = self.server.sent();
+        if self.server.push(kept, LIMITS) == Pushed::Full {
+            assert_eq!(self.server.sent(), sent);
+            return;
+        }
+        assert_eq!(self.server.sent(), sent.wrapping_add(1));
+        self.taken.insert(number, kind);
+        if kind == Kind::Entry {
+            self.log.insert(number, self.server.sent());
+        }
+        if self.is_linked {
+            self.link.push(number);
+        }
+    }
+
+    fn arrive(&mut self, count: usize) {
+        let count = count.min(self.link.len());
+        self.handled = self.handled.wrapping_add(count as u32);
+        self.arrived.extend(self.link.drain(..count));
+    }
+
+    fn cut(&mut self) {
+        self.link.clear();
+        self.is_linked = false;
+        self.server.detached();
+    }
+
+    fn resume(&mut self) {
+        let resumed = self.server.resume(self.handled).unwrap();
+        assert_eq!(resumed.behind, None);
+        self.presence_lost |= resumed.presence_lost;
+        if resumed.is_renumbered {
+            self.write_down();
+        }
+        self.send_again();
+    }
+
+    fn kill(&mut self) {
+        let h = self.handled;
+        let owed = self
+            .log
+            .iter()
+            .filter(|(_, count)| count.wrapping_sub(h) as i32 > 0)
+            .map(|(seq, _)| *seq);
+        self.server = Outbound::recovered(h, owed.collect::<Vec<_>>());
+        self.killed = true;
+        self.link.clear();
+        self.write_down();
+        self.send_again();
+    }
+
+    fn write_down(&mut self) {
+        for (count, kept) in self.server.unacked() {
+            if let Some(seq) = kept.entry() {
+                self.log.insert(seq, count);
+            }
+        }
+    }
+
+    fn send_again(&mut self) {
+        self.is_linked = true;
+        let numbers = self.server.unacked().map(|(_, kept)| number_of(kept));
+        self.link = numbers.collect();
+    }
+
+    fn check(&self) {
+        let server = &self.server;
+        if self.is_linked {
+            let expected = self.handled.wrapping_add(self.link.len() as u32);
+            assert_eq!(server.sent(), expected, "both sides count alike");
+        }
+        for (count, kept) in server.unacked() {
+            if let Some(seq) = kept.entry() {
+                assert_eq!(self.log[&seq], count, "what was written down is true");
+            }
+        }
+        let kept = server.unacked().filter(|(_, kept)| kept.entry().is_none());
+        assert!(kept.count() <= usize::from(LIMITS.stanzas));
+        assert!(
+            self.arrived.is_sorted_by(|a, b| a < b),
+            "in order, and none twice"
+        );
+    }
+
+    /// Everything arrives and is acknowledged.
+    fn finish(mut self) {
+        if !self.is_linked {
+            self.resume();
+        }
+        self.arrive(usize::MAX);
+        self.server.ack(self.handled).unwrap();
+        assert_eq!(self.server.unacked().count(), 0);
+        assert_eq!(self.server.heap_bytes(), 0);
+        for (number, kind) in &self.taken {
+            let may_be_missing = match kind {
+                Kind::Entry => false,
+                Kind::Presence => self.killed || self.presence_lost,
+                Kind::Other => self.killed,
+            };
+            let is_there = self.arrived.binary_search(number).is_ok();
+            assert!(is_there || may_be_missing, "{kind:?} {number} is lost");
+        }
+    }
+}
+
+fn body(number: u64, size: u8) -> Box<[u8]> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(8 + usize::from(size), 0);
+    bytes.into()
+}
+
+fn number_of(kept: &Kept) -> u64 {
+    match kept {
+        Kept::Entry(seq) => *seq,
+        Kept::Presence(bytes) | Kept::Other(bytes) => {
+            u64::from_le_bytes(bytes[..8].try_into().unwrap())
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn a_client_gets_everything_once_and_in_order(
+        start in prop_oneof![Just(0), Just(u32::MAX), u32::MAX - 40..=u32::MAX],
+        ops in prop::collection::vec(op(), 1..120),
+    ) {
+        let mut world = World::new(start);
+        for (number, op) in ops.iter().enumerate() {
+            world.step(number as u64, op);
+        }
+        world.finish();
+    }
+}
+
+fn presence() -> Kept {
+    Kept::Presence(Box::from(&b"<presence/>"[..]))
+}
+
+fn other() -> Kept {
+    Kept::Other(Box::from(&b"<iq/>"[..]))
+}
+
+fn numbers(outbound: &Outbound) -> Vec<(u32, Option<u64>)> {
+    outbound
+        .unacked()
+        .map(|(count, kept)| (count, kept.entry()))
+        .collect()
+}
+
+#[test]
+fn acknowledging_what_was_never_sent_is_an_error() {
+    let mut outbound = Outbound::default();
+    assert_eq!(outbound.ack(1), Err(TooHigh { h: 1, sent: 0 }));
+    assert_eq!(outbound.push(Kept::Entry(7), LIMITS), Pushed::Kept);
+    assert_eq!(outbound.ack(2), Err(TooHigh { h: 2, sent: 1 }));
+    assert_eq!(outbound.resume(2), Err(TooHigh { h: 2, sent: 1 }));
+    assert_eq!(outbound.ack(1).unwrap()[..], [7]);
+    assert!(outbound.ack(1).unwrap().is_empty());
+    assert!(
+        outbound.ack(0).unwrap().is_empty(),
+        "an old count says nothing"
+    );
+    assert_eq!(outbound.acked(), 1);
+}
+
+#[test]
+fn counts_wrap_around() {
+    let mut outbound = Outbound::recovered(u32::MAX - 1, [1, 2, 3]);
+    assert_eq!(outbound.sent(), 1);
+    let counts: Vec<u32> = outbound.unacked().map(|(count, _)| count).collect();
+    assert_eq!(counts, [u32::MAX, 0, 1]);
+    assert_eq!(outbound.ack(2), Err(TooHigh { h: 2, sent: 1 }));
+    assert_eq!(outbound.ack(0).unwrap()[..], [1, 2]);
+    assert!(outbound.ack(u32::MAX).unwrap().is_empty());
+    assert_eq!(outbound.ack(1).unwrap()[..], [3]);
+}
+
+#[test]
+fn the_oldest_presence_gives_way_and_leaves_its_count() {
+    let mut outbound = Outbound::default();
+    for _ in 0..3 {
+        assert_eq!(outbound.push(presence(), LIMITS), Pushed::Kept);
+    }
+    assert_eq!(outbound.push(Kept::Entry(1), LIMITS), Pushed::Kept);
+    assert_eq!(outbound.push(other(), LIMITS), Pushed::Kept);
+    assert_eq!(outbound.push(other(), LIMITS), Pushed::PresenceGaveWay);
+    assert_eq!(outbound.push(other(), LIMITS), Pushed::PresenceGaveWay);
+    let left = [(3, None), (4, Some(1)), (5, None), (6, None), (7, None)];
+    assert_eq!(numbers(&outbound), left);
+    // The client was there all the time: its counts include what is not kept any more.
+    assert!(outbound.ack(1).unwrap().is_empty());
+    assert_eq!(numbers(&outbound), left);
+    let resumed = outbound.resume(1).unwrap();
+    assert!(resumed.is_renumbered && resumed.presence_lost);
+    let left = [(2, None), (3, Some(1)), (4, None), (5, None), (6, None)];
+    assert_eq!(numbers(&outbound), left);
+    assert!(!outbound.resume(1).unwrap().is_renumbered);
+}
+
+#[test]
+fn presence_alone_never_fills_the_queue() {
+    let mut outbound = Outbound::default();
+    for _ in 0..1000 {
+        assert_ne!(outbound.push(presence(), LIMITS), Pushed::Full);
+    }
+    assert_eq!(outbound.sent(), 1000);
+    assert_eq!(outbound.unacked().count(), 4);
+    assert!(outbound.heap_bytes() < 500);
+    let resumed = outbound.resume(0).unwrap();
+    assert!(resumed.presence_lost);
+    assert_eq!(outbound.sent(), 4);
+}
+
+#[test]
+fn presence_that_was_acknowledged_is_not_lost() {
+    let mut outbound = Outbound::default();
+    for _ in 0..10 {
+        let _ = outbound.push(presence(), LIMITS);
+    }
+    assert!(!outbound.resume(10).unwrap().presence_lost);
+}
+
+#[test]
+fn a_full_queue_takes_nothing_more() {
+    let mut outbound = Outbound::default();
+    for _ in 0..4 {
+        assert_eq!(outbound.push(other(), LIMITS), Pushed::Kept);
+    }
+    assert_eq!(outbound.push(other(), LIMITS), Pushed::Full);
+    // An entry costs its place alone, presence not even that.
+    assert_eq!(outbound.push(presence(), LIMITS), Pushed::PresenceGaveWay);
+    assert_eq!(outbound.push(Kept::Entry(9), LIMITS), Pushed::Kept);
+    assert_eq!(outbound.sent(), 6);
+    let room = (LIMITS.bytes - 4 * 5) / 24 - 6;
+    for seq in 0..room {
+        assert_eq!(outbound.push(Kept::Entry(seq.into()), LIMITS), Pushed::Kept);
+    }
+    assert_eq!(outbound.push(Kept::Entry(99), LIMITS), Pushed::Full);
+    assert_eq!(outbound.push(presence(), LIMITS), Pushed::Full);
+}
+
+#[test]
+fn one_stanza_of_any_size_is_kept() {
+    let mut outbound = Outbound::default();
+    let large = || Kept::Other(vec![b' '; 1000].into());
+    assert_eq!(outbound.push(presence(), LIMITS), Pushed::Kept);
+    assert_eq!(outbound.push(large(), LIMITS), Pushed::PresenceGaveWay);
+    assert_eq!(outbound.push(large(), LIMITS), Pushed::Full);
+    let _ = outbound.ack(2).unwrap();
+    assert_eq!(outbound.push(large(), LIMITS), Pushed::Kept);
+}
+
+#[test]
+fn a_client_that_forgot_is_told_the_rest() {
+    let mut outbound = Outbound::recovered(0, [1, 2, 3]);
+    assert_eq!(outbound.ack(2).unwrap()[..], [1, 2]);
+    let resumed = outbound.resume(1).unwrap();
+    assert_eq!(resumed.behind, Some(super::Behind(1)));
+    assert!(resumed.is_renumbered);
+    assert_eq!(numbers(&outbound), [(2, Some(3))]);
+}
+
+#[test]
+fn a_client_is_asked_again_once_it_has_answered() {
+    let mut outbound = Outbound::default();
+    let timeout = Duration::from_secs(60);
+    assert!(!outbound.should_ask(0), "nothing was sent");
+    assert_eq!(outbound.push(Kept::Entry(1), LIMITS), Pushed::Kept);
+    assert!(outbound.should_ask(1) && !outbound.should_ask(2));
+    outbound.asked(Moment::ZERO);
+    assert_eq!(outbound.push(Kept::Entry(2), LIMITS), Pushed::Kept);
+    assert!(!outbound.should_ask(1), "an answer is due");
+    assert!(!outbound.is_overdue(Moment::ZERO + timeout / 2, timeout));
+    assert!(outbound.is_overdue(Moment::ZERO + timeout, timeout));
+    let _ = outbound.ack(0).unwrap();
+    assert_eq!(outbound.asked_since(), None);
+    assert!(outbound.should_ask(1));
+    outbound.asked(Moment::ZERO);
+    outbound.detached();
+    assert!(!outbound.is_overdue(Moment::FAR, timeout));
+    let _ = outbound.resume(1).unwrap();
+    assert!(outbound.should_ask(1), "what is sent again is asked for");
+}

@@ -1,0 +1,411 @@
+//! What a client has been sent and has not acknowledged (XEP-0198 sections 4 and 5). Counts are
+//! modulo 2^32. A message of a log costs its place here; other stanzas are kept as bytes, and
+//! presence gives way when there is no more room.
+//!
+//! What gives way was sent with a count of its own, so a gap stays in its place until the client
+//! acknowledges past it. A client that resumes counts on from its own `h`, and the gaps are not sent
+//! again: from there on everything behind a gap has a lower count than before.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use stdx::time::Moment;
+
+/// Places in a log. Usually a few.
+pub type Entries = SmallVec<[u64; 4]>;
+
+/// What is kept of a stanza until it is acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// A message of a log: its place there.
+    Entry(u64),
+    /// Presence, which may give way: the current one can be sent in its place.
+    Presence(Box<[u8]>),
+    /// Anything else.
+    Other(Box<[u8]>),
+}
+
+/// Bounds of one session's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Stanzas that are kept as bytes.
+    pub stanzas: u16,
+    /// Bytes of them, and the places of everything in the queue. One stanza is kept whatever its
+    /// size, so that an answer of any length can be sent.
+    pub bytes: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            stanzas: 500,
+            bytes: 256 * 1024,
+        }
+    }
+}
+
+/// What became of a stanza that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Pushed {
+    /// It has the next count.
+    Kept,
+    /// It has the next count, and presence gave way for it, possibly itself.
+    PresenceGaveWay,
+    /// It has no count and must not be sent: the session cannot be served any further.
+    Full,
+}
+
+/// The client acknowledges more than it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooHigh {
+    /// What it says.
+    pub h: u32,
+    /// How many stanzas it was sent.
+    pub sent: u32,
+}
+
+/// How far a client that resumes is behind what it acknowledged before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behind(pub u32);
+
+/// What a resumption changed. What is to be sent again is [`Outbound::unacked`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// Entries that the client has, as its `h` says.
+    pub acked: Entries,
+    /// Counts are other than they were: whoever wrote them down writes them down anew.
+    pub is_renumbered: bool,
+    /// Presence was given up: the current one of all contacts has to be sent.
+    pub presence_lost: bool,
+    /// The client forgot what it had acknowledged. That is not sent again: it said that it has it.
+    pub behind: Option<Behind>,
+}
+
+/// A place in the queue.
+#[derive(Debug)]
+enum Slot {
+    Kept(Kept),
+    /// So many counts of presence that was given up.
+    Gap(u32),
+}
+
+/// Every entry costs it; a stanza that is kept costs its bytes besides.
+const SLOT_BYTES: u32 = size_of::<Slot>() as u32;
+
+/// The outbound half of one session's stream management. It has no memory of its own while nothing
+/// is unacknowledged.
+#[derive(Debug)]
+pub struct Outbound {
+    queue: VecDeque<Slot>,
+    /// When the client was asked; [`Moment::FAR`] while it owes no answer.
+    asked_at: Moment,
+    sent: u32,
+    acked: u32,
+    /// `sent` when the client was asked last.
+    asked_through: u32,
+    /// Of stanzas that are kept, with the places of all in the queue.
+    bytes: u32,
+    /// Stanzas that are kept as bytes, and how many of them are presence.
+    stanzas: u16,
+    presences: u16,
+}
+
+const _: () = assert!(size_of::<Slot>() == 24);
+const _: () = assert!(size_of::<Outbound>() <= 64);
+
+impl Default for Outbound {
+    fn default() -> Self {
+        Outbound::at(0)
+    }
+}
+
+impl Outbound {
+    /// Nothing was sent since the count `h`.
+    fn at(h: u32) -> Self {
+        Outbound {
+            queue: VecDeque::new(),
+            asked_at: Moment::FAR,
+            sent: h,
+            acked: h,
+            asked_through: h,
+            bytes: 0,
+            stanzas: 0,
+            presences: 0,
+        }
+    }
+
+    /// The queue of a session that outlived its process: the log says which entries it is owed, in
+    /// order, and the client says what it has. That may be more than anybody here remembers: counts
+    /// in between were of stanzas that are in no log. So what is owed is counted anew from there.
+    pub fn recovered(h: u32, entries: impl IntoIterator<Item = u64>) -> Self {
+        let mut outbound = Outbound::at(h);
+        for seq in entries {
+            outbound.place(Slot::Kept(Kept::Entry(seq)));
+        }
+        outbound
+    }
+
+    /// How many stanzas have been sent, modulo 2^32: the count of the last one.
+    pub fn sent(&self) -> u32 {
+        self.sent
+    }
+
+    /// How many of them the client has acknowledged, modulo 2^32.
+    pub fn acked(&self) -> u32 {
+        self.acked
+    }
+
+    /// Bytes of memory behind this value.
+    pub fn heap_bytes(&self) -> usize {
+        let kept = self.bytes as usize - self.queue.len() * SLOT_BYTES as usize;
+        self.queue.capacity() * SLOT_BYTES as usize + kept
+    }
+
+    /// Takes the next stanza, before it is sent: it has the count [`Outbound::sent`] then. An entry
+    /// that finds no room is still in its log, and the caller says there whom it was not sent to.
+    pub fn push(&mut self, kept: Kept, limits: Limits) -> Pushed {
+        let own = kept.bytes();
+        let mut gave_way = false;
+        while !self.has_room(own, limits) {
+            if self.give_up_presence() {
+                gave_way = true;
+            } else if matches!(kept, Kept::Presence(_)) {
+                return self.push_gap(limits);
+            } else {
+                return Pushed::Full;
+            }
+        }
+        self.place(Slot::Kept(kept));
+        if gave_way {
+            Pushed::PresenceGaveWay
+        } else {
+            Pushed::Kept
+        }
+    }
+
+    fn has_room(&self, own: u32, limits: Limits) -> bool {
+        let is_only = own > 0 && self.stanzas == 0;
+        let bytes = u64::from(self.bytes) + u64::from(own) + u64::from(SLOT_BYTES);
+        is_only || (own == 0 || self.stanzas < limits.stanzas) && bytes <= u64::from(limits.bytes)
+    }
+
+    /// Presence that finds no room, and no older presence to take the place of.
+    fn push_gap(&mut self, limits: Limits) -> Pushed {
+        if let Some(Slot::Gap(counts)) = self.queue.back_mut() {
+            *counts += 1;
+            self.sent = self.sent.wrapping_add(1);
+        } else if self.has_room(0, limits) {
+            self.place(Slot::Gap(1));
+        } else {
+            return Pushed::Full;
+        }
+        Pushed::PresenceGaveWay
+    }
+
+    fn place(&mut self, slot: Slot) {
+        self.sent = self.sent.wrapping_add(slot.counts());
+        self.note(&slot);
+        self.queue.push_back(slot);
+    }
+
+    fn note(&mut self, slot: &Slot) {
+        self.bytes += SLOT_BYTES;
+        if let Slot::Kept(kept) = slot {
+            self.bytes += kept.bytes();
+            self.stanzas += u16::from(!matches!(kept, Kept::Entry(_)));
+            self.presences += u16::from(matches!(kept, Kept::Presence(_)));
+        }
+    }
+
+    fn forget(&mut self, slot: &Slot) {
+        self.bytes -= SLOT_BYTES;
+        if let Slot::Kept(kept) = slot {
+            self.bytes -= kept.bytes();
+            self.stanzas -= u16::from(!matches!(kept, Kept::Entry(_)));
+            self.presences -= u16::from(matches!(kept, Kept::Presence(_)));
+        }
+    }
+
+    /// Makes a gap of the oldest presence; false if there is none. Gaps side by side become one, so
+    /// presence alone never fills the queue.
+    fn give_up_presence(&mut self) -> bool {
+        if self.presences == 0 {
+            return false;
+        }
+        let is_presence = |slot: &Slot| matches!(slot, Slot::Kept(Kept::Presence(_)));
+        let Some(at) = self.queue.iter().position(is_presence) else {
+            return false;
+        };
+        let slot = std::mem::replace(&mut self.queue[at], Slot::Gap(1));
+        self.forget(&slot);
+        self.bytes += SLOT_BYTES;
+        // The one behind it first: that leaves the place of this one.
+        self.join_gap(at + 1);
+        self.join_gap(at);
+        true
+    }
+
+    /// Joins the gap at a place to the gap in front of it, if both are there.
+    fn join_gap(&mut self, at: usize) {
+        let Some(before) = at.checked_sub(1) else {
+            return;
+        };
+        let (Some(Slot::Gap(first)), Some(Slot::Gap(second))) =
+            (self.queue.get(before), self.queue.get(at))
+        else {
+            return;
+        };
+        let counts = first + second;
+        self.queue[before] = Slot::Gap(counts);
+        self.queue.remove(at);
+        self.bytes -= SLOT_BYTES;
+    }
+
+    /// The client has handled `h` stanzas: returns the entries that it has thereby. A count below an
+    /// earlier one says nothing.
+    ///
+    /// # Errors
+    /// It was never sent so many.
+    pub fn ack(&mut self, h: u32) -> Result<Entries, TooHigh> {
+        let mut entries = Entries::new();
+        self.handled(h, &mut entries)?;
+        // Whatever it says, it is there.
+        self.asked_at = Moment::FAR;
+        Ok(entries)
+    }
+
+    /// How far `h` is behind what was acknowledged before, if it is.
+    fn handled(&mut self, h: u32, entries: &mut Entries) -> Result<Option<Behind>, TooHigh> {
+        let ahead = h.wrapping_sub(self.acked);
+        if ahead > self.sent.wrapping_sub(self.acked) {
+            // Half of all counts are behind, as in RFC 1982.
+            return if ahead > u32::MAX / 2 {
+                Ok(Some(Behind(self.acked.wrapping_sub(h))))
+            } else {
+                let sent = self.sent;
+                Err(TooHigh { h, sent })
+            };
+        }
+        let mut left = ahead;
+        while left > 0 {
+            // Invariant: the places of the queue have as many counts as there are unacknowledged.
+            let slot = self.queue.pop_front().expect("a place for each count");
+            self.forget(&slot);
+            match slot {
+                Slot::Gap(counts) if counts > left => {
+                    self.queue.push_front(Slot::Gap(counts - left));
+                    self.bytes += SLOT_BYTES;
+                    left = 0;
+                }
+                Slot::Gap(counts) => left -= counts,
+                Slot::Kept(kept) => {
+                    entries.extend(kept.entry());
+                    left -= 1;
+                }
+            }
+        }
+        self.acked = h;
+        if self.queue.is_empty() {
+            // Most sessions are idle most of the time.
+            self.queue = VecDeque::new();
+        }
+        Ok(None)
+    }
+
+    /// What has not been acknowledged, in order, each with its count.
+    pub fn unacked(&self) -> impl Iterator<Item = (u32, &Kept)> {
+        let mut count = self.acked;
+        self.queue.iter().filter_map(move |slot| {
+            count = count.wrapping_add(slot.counts());
+            match slot {
+                Slot::Kept(kept) => Some((count, kept)),
+                Slot::Gap(_) => None,
+            }
+        })
+    }
+
+    /// Whether the client should be asked now: it owes no answer, and was sent at least `every`
+    /// stanzas since it was asked last.
+    pub fn should_ask(&self, every: u32) -> bool {
+        let unasked = self.sent.wrapping_sub(self.asked_through);
+        self.asked_at == Moment::FAR && self.sent != self.acked && unasked >= every
+    }
+
+    /// The client is asked.
+    pub fn asked(&mut self, now: Moment) {
+        self.asked_at = now;
+        self.asked_through = self.sent;
+    }
+
+    /// Since when the client owes an answer.
+    pub fn asked_since(&self) -> Option<Moment> {
+        (self.asked_at != Moment::FAR).then_some(self.asked_at)
+    }
+
+    /// Whether the client has owed an answer for too long.
+    pub fn is_overdue(&self, now: Moment, timeout: Duration) -> bool {
+        self.asked_since()
+            .is_some_and(|since| now.saturating_since(since) >= timeout)
+    }
+
+    /// The link is gone: nobody is left to answer.
+    pub fn detached(&mut self) {
+        self.asked_at = Moment::FAR;
+    }
+
+    /// The client is back and has handled `h`. What is left is to be sent again, in order, and is
+    /// counted from `h` on, as the client does.
+    ///
+    /// # Errors
+    /// It was never sent so many; nothing is changed.
+    pub fn resume(&mut self, h: u32) -> Result<Resumed, TooHigh> {
+        let mut acked = Entries::new();
+        let behind = self.handled(h, &mut acked)?;
+        let (places, sent) = (self.queue.len(), self.sent);
+        self.queue.retain(|slot| matches!(slot, Slot::Kept(_)));
+        let gaps = places - self.queue.len();
+        self.bytes -= gaps as u32 * SLOT_BYTES;
+        self.acked = h;
+        self.sent = h.wrapping_add(self.queue.len() as u32);
+        // All of it is about to be sent again.
+        self.asked_through = h;
+        self.asked_at = Moment::FAR;
+        Ok(Resumed {
+            acked,
+            is_renumbered: self.sent != sent,
+            presence_lost: gaps > 0,
+            behind,
+        })
+    }
+}
+
+impl Kept {
+    /// Bytes that it has of its own.
+    fn bytes(&self) -> u32 {
+        match self {
+            Kept::Entry(_) => 0,
+            Kept::Presence(bytes) | Kept::Other(bytes) => {
+                u32::try_from(bytes.len()).unwrap_or(u32::MAX)
+            }
+        }
+    }
+
+    /// Its place in the log, if it has one.
+    pub fn entry(&self) -> Option<u64> {
+        match self {
+            Kept::Entry(seq) => Some(*seq),
+            Kept::Presence(_) | Kept::Other(_) => None,
+        }
+    }
+}
+
+impl Slot {
+    fn counts(&self) -> u32 {
+        match self {
+            Slot::Kept(_) => 1,
+            Slot::Gap(counts) => *counts,
+        }
+    }
+}
