@@ -380,7 +380,6 @@ impl C2sService {
         let silence = cx.now().saturating_since(conn.heard);
         if silence < self.home.limits().idle_ping {
             let at = conn.heard + self.home.limits().idle_ping;
-            conn.pinged = false;
             return cx.set_deadline(Some(at));
         }
         if conn.pinged {
@@ -438,6 +437,7 @@ impl Service for C2sService {
 
     fn receive(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, input: &[u8]) -> usize {
         conn.heard = cx.now();
+        conn.pinged = false;
         let limits = xml::Limits {
             stanza_bytes: if conn.machine.full_jid().is_none() {
                 NEGOTIATION_ELEMENT_BYTES_MAX
