@@ -1,138 +1,13 @@
 //! A whole node in this process, spoken to over real sockets: the shortest way from a fault in the
 //! domain to a failing test. The rules of the protocol are tested by the conversation scripts.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+mod common;
+
 use std::time::Duration;
 
-use server::Node;
+use common::{Client, PANIC, options, start};
 use server::admin::{Request, Response};
-use server::options::{Limits, Options};
-
-const SECRET: &str = "<panic xmlns='urn:example:0123456789'/>";
-
-fn options(shards: u16, hand_over: bool) -> Options {
-    Options {
-        domains: vec!["localhost".into()],
-        shards,
-        hand_over,
-        mechanisms: vec!["SCRAM-SHA-1".into(), "PLAIN".into()],
-        require_tls: false,
-        plain_without_tls: true,
-        scram_iterations: 4096,
-        registration_enabled: false,
-        registrations_per_hour: 10,
-        limits: Limits {
-            stanza_bytes_max: 65_536,
-            sessions_per_user: 10,
-            roster_items_max: 100,
-            offline_messages_max: 100,
-            offline_bytes_max: 1 << 20,
-            private_bytes_max: 4096,
-            vcard_bytes_max: 4096,
-            login_timeout: Duration::from_secs(60),
-            idle_ping: Duration::from_secs(60),
-            ping_timeout: Duration::from_secs(10),
-        },
-        debug_commit_delay: Duration::ZERO,
-        debug_panic_hook: Some(SECRET.into()),
-    }
-}
-
-struct Running {
-    node: Node,
-    address: SocketAddr,
-}
-
-fn start(shards: u16, hand_over: bool, users: &[&str]) -> Running {
-    let listener = net::Listener::new("127.0.0.1:0".parse().unwrap());
-    let store = store::Store::in_memory();
-    let limits = net::Limits::default();
-    let node = Node::start(
-        options(shards, hand_over),
-        vec![listener],
-        limits,
-        None,
-        store,
-    )
-    .unwrap();
-    for user in users {
-        let jid = format!("{user}@localhost");
-        let added = node.admin().call(Request::UserAdd {
-            jid,
-            password: "secret".into(),
-        });
-        assert_eq!(added, Response::Ok);
-    }
-    let address = node.addresses()[0];
-    Running { node, address }
-}
-
-struct Client {
-    socket: TcpStream,
-    seen: String,
-}
-
-impl Client {
-    fn login(address: SocketAddr, user: &str, resource: &str) -> Self {
-        let mut client = Client::authenticate(address, user);
-        client.bind(resource);
-        client.expect(&format!("{user}@localhost/{resource}</jid></bind></iq>"));
-        client
-    }
-
-    fn authenticate(address: SocketAddr, user: &str) -> Self {
-        let socket = TcpStream::connect(address).unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .unwrap();
-        let mut client = Client {
-            socket,
-            seen: String::new(),
-        };
-        client.open();
-        let token = xmpp::sasl::encode(&format!("\0{user}\0secret"));
-        client.send(&format!(
-            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{token}</auth>"
-        ));
-        client.expect("<success");
-        client.open();
-        client
-    }
-
-    fn bind(&mut self, resource: &str) {
-        self.send(&format!(
-            "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
-             <resource>{resource}</resource></bind></iq>"
-        ));
-    }
-
-    fn open(&mut self) {
-        self.send(
-            "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
-             xmlns:stream='http://etherx.jabber.org/streams'>",
-        );
-        self.expect("</stream:features>");
-    }
-
-    fn send(&mut self, text: &str) {
-        self.socket.write_all(text.as_bytes()).unwrap();
-    }
-
-    /// Reads until `wanted` has come and forgets everything up to its end.
-    fn expect(&mut self, wanted: &str) {
-        let mut buffer = [0; 4096];
-        while !self.seen.contains(wanted) {
-            let read = self.socket.read(&mut buffer);
-            let read = read.unwrap_or_else(|e| panic!("{wanted:?}: {e}; seen {:?}", self.seen));
-            assert!(read > 0, "closed before {wanted:?}; seen {:?}", self.seen);
-            self.seen
-                .push_str(&String::from_utf8_lossy(&buffer[..read]));
-        }
-        let end = self.seen.find(wanted).unwrap() + wanted.len();
-        self.seen.drain(..end);
-    }
-}
+use server::options::Limits;
 
 #[test]
 fn two_clients_chat_on_one_shard_and_on_many() {
@@ -201,15 +76,9 @@ fn contacts_see_each_other_come_and_go() {
 fn a_wrong_password_is_refused_and_a_removed_account_ends_its_sessions() {
     let running = start(1, true, &["alice"]);
     let mut alice = Client::login(running.address, "alice", "a");
-    let mut other = Client {
-        socket: TcpStream::connect(running.address).unwrap(),
-        seen: String::new(),
-    };
+    let mut other = Client::connect(running.address);
     other.open();
-    let token = xmpp::sasl::encode("\0alice\0wrong");
-    other.send(&format!(
-        "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{token}</auth>"
-    ));
+    other.authenticate_with("alice", "wrong");
     other.expect("<not-authorized/>");
     let removed = running.node.admin().call(Request::UserDel {
         jid: "alice@localhost".into(),
@@ -226,7 +95,7 @@ fn a_crash_ends_the_streams_of_its_own_user_only() {
     let mut other = Client::login(running.address, "alice", "b");
     let mut bob = Client::login(running.address, "bob", "b");
     let mut carol = Client::login(running.address, "carol", "c");
-    alice.send(&format!("<message to='bob@localhost/b'>{SECRET}</message>"));
+    alice.send(&format!("<message to='bob@localhost/b'>{PANIC}</message>"));
     for stream in [&mut alice, &mut other] {
         stream.expect("<internal-server-error ");
         stream.expect("</stream:stream>");
@@ -270,7 +139,7 @@ fn a_thousand_others_chat_on_while_one_user_crashes() {
                 "<message to='u{to}@localhost/r' type='chat'><body>{body}</body></message>"
             ));
             if n == PAIRS {
-                alice.send(&format!("<message to='u0@localhost/r'>{SECRET}</message>"));
+                alice.send(&format!("<message to='u0@localhost/r'>{PANIC}</message>"));
             }
         }
         alice.expect("<internal-server-error ");

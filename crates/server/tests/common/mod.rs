@@ -1,0 +1,149 @@
+//! A whole node in this process and clients of it, spoken to over real sockets.
+#![allow(dead_code, reason = "each test program needs a part of it")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use server::Node;
+use server::admin::{Request, Response};
+use server::options::{Limits, Options};
+
+/// How long anything may take that must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A message with it makes the actor of its sender panic.
+pub(crate) const PANIC: &str = "<panic xmlns='urn:example:0123456789'/>";
+
+pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
+    Options {
+        domains: vec!["localhost".into()],
+        shards,
+        hand_over,
+        mechanisms: vec!["SCRAM-SHA-1".into(), "PLAIN".into()],
+        require_tls: false,
+        plain_without_tls: true,
+        scram_iterations: 4096,
+        registration_enabled: false,
+        registrations_per_hour: 10,
+        limits: Limits {
+            stanza_bytes_max: 65_536,
+            sessions_per_user: 10,
+            roster_items_max: 100,
+            offline_messages_max: 100,
+            offline_bytes_max: 1 << 20,
+            private_bytes_max: 4096,
+            vcard_bytes_max: 4096,
+            login_timeout: PATIENCE,
+            idle_ping: Duration::from_secs(60),
+            ping_timeout: Duration::from_secs(10),
+        },
+        debug_commit_delay: Duration::ZERO,
+        debug_panic_hook: Some(PANIC.into()),
+    }
+}
+
+pub(crate) struct Running {
+    pub(crate) node: Node,
+    pub(crate) address: SocketAddr,
+}
+
+/// A node whose users have the password "secret".
+pub(crate) fn start(shards: u16, hand_over: bool, users: &[&str]) -> Running {
+    start_with(options(shards, hand_over), net::Limits::default(), users)
+}
+
+/// The same with bounds of its own.
+pub(crate) fn start_with(options: Options, network: net::Limits, users: &[&str]) -> Running {
+    let listener = net::Listener::new("127.0.0.1:0".parse().unwrap());
+    let store = store::Store::in_memory();
+    let node = Node::start(options, vec![listener], network, None, store).unwrap();
+    for user in users {
+        let jid = format!("{user}@localhost");
+        let added = node.admin().call(Request::UserAdd {
+            jid,
+            password: "secret".into(),
+        });
+        assert_eq!(added, Response::Ok);
+    }
+    let address = node.addresses()[0];
+    Running { node, address }
+}
+
+pub(crate) struct Client {
+    pub(crate) socket: TcpStream,
+    pub(crate) seen: String,
+}
+
+impl Client {
+    pub(crate) fn login(address: SocketAddr, user: &str, resource: &str) -> Self {
+        let mut client = Client::authenticate(address, user);
+        client.bind(resource);
+        client.expect(&format!("{user}@localhost/{resource}</jid></bind></iq>"));
+        client
+    }
+
+    pub(crate) fn authenticate(address: SocketAddr, user: &str) -> Self {
+        let mut client = Client::connect(address);
+        client.open();
+        client.authenticate_with(user, "secret");
+        client.expect("<success");
+        client.open();
+        client
+    }
+
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client {
+            socket,
+            seen: String::new(),
+        }
+    }
+
+    pub(crate) fn authenticate_with(&mut self, user: &str, password: &str) {
+        let token = xmpp::sasl::encode(&format!("\0{user}\0{password}"));
+        self.send(&format!(
+            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{token}</auth>"
+        ));
+    }
+
+    pub(crate) fn bind(&mut self, resource: &str) {
+        self.send(&format!(
+            "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+             <resource>{resource}</resource></bind></iq>"
+        ));
+    }
+
+    pub(crate) fn open(&mut self) {
+        self.send(
+            "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
+             xmlns:stream='http://etherx.jabber.org/streams'>",
+        );
+        self.expect("</stream:features>");
+    }
+
+    pub(crate) fn send(&mut self, text: &str) {
+        self.socket.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Reads until `wanted` has come; everything up to its end is forgotten, and returned.
+    pub(crate) fn expect(&mut self, wanted: &str) -> String {
+        while !self.seen.contains(wanted) {
+            let read = self.read_some();
+            let read = read.unwrap_or_else(|e| panic!("{wanted:?}: {e}; seen {:?}", self.seen));
+            assert!(read > 0, "closed before {wanted:?}; seen {:?}", self.seen);
+        }
+        let end = self.seen.find(wanted).unwrap() + wanted.len();
+        self.seen.drain(..end).collect()
+    }
+
+    /// Reads what has come, or waits for it.
+    pub(crate) fn read_some(&mut self) -> std::io::Result<usize> {
+        let mut buffer = [0; 4096];
+        let read = self.socket.read(&mut buffer)?;
+        self.seen
+            .push_str(&String::from_utf8_lossy(&buffer[..read]));
+        Ok(read)
+    }
+}

@@ -1,0 +1,418 @@
+//! The bounds of accounts and of their connections, as docs/limits.md lists them: what reaches one
+//! gets its answer, and nothing else is disturbed. Those of XML, streams and logins are in
+//! `crates/xmpp/tests/bad_input.rs`, those of sockets in `crates/net/tests`.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use common::{Client, PANIC, PATIENCE, options, start, start_with};
+use server::options::Limits;
+use stdx::time::{Clock, SystemClock};
+
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Time since the clock was made.
+fn since(clock: SystemClock) -> Duration {
+    clock.now().saturating_since(stdx::time::Moment::ZERO)
+}
+
+/// Waits until the server has handled everything before this; returns what came meanwhile.
+fn ping(client: &mut Client, id: &str) -> String {
+    client.send(&format!(
+        "<iq type='get' id='{id}' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>"
+    ));
+    client.expect(&format!("id='{id}'"))
+}
+
+fn roster_set(client: &mut Client, id: &str, item: &str) {
+    client.send(&format!(
+        "<iq type='set' id='{id}'><query xmlns='jabber:iq:roster'>{item}</query></iq>"
+    ));
+    client.expect(&format!("id='{id}'"));
+}
+
+#[test]
+fn a_full_roster_refuses_contacts_of_every_origin() {
+    let running = start(1, true, &["alice", "bob"]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    for contact in 0..100 {
+        let item = format!("<item jid='c{contact}@localhost'/>");
+        roster_set(&mut alice, &format!("r{contact}"), &item);
+    }
+    roster_set(&mut alice, "full", "<item jid='more@localhost'/>");
+    alice.expect("<resource-constraint ");
+    alice.send("<presence type='subscribe' to='bob@localhost' id='s'/>");
+    alice.expect("<resource-constraint ");
+    // Who asks hears it too, and who is there already can be changed.
+    let mut bob = Client::login(running.address, "bob", "b");
+    bob.send("<presence/><presence type='subscribe' to='alice@localhost'/>");
+    bob.expect("type='error'");
+    bob.expect("<resource-constraint ");
+    roster_set(
+        &mut alice,
+        "rename",
+        "<item jid='c7@localhost' name='Seven'/>",
+    );
+    ping(&mut alice, "alive");
+    running.node.drain(DEADLINE);
+}
+
+#[test]
+fn a_roster_item_has_bounds() {
+    let running = start(1, true, &["alice"]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    let name = "n".repeat(1_024);
+    let group = "g".repeat(1_024);
+    let groups: String = (0..33).map(|n| format!("<group>{n}</group>")).collect();
+    for (id, item) in [
+        ("name", format!("<item jid='c@localhost' name='{name}'/>")),
+        (
+            "group",
+            format!("<item jid='c@localhost'><group>{group}</group></item>"),
+        ),
+        ("groups", format!("<item jid='c@localhost'>{groups}</item>")),
+    ] {
+        roster_set(&mut alice, id, &item);
+        alice.expect("<not-acceptable ");
+    }
+    let item = format!(
+        "<item jid='c@localhost' name='{}'><group>{}</group></item>",
+        &name[1..],
+        &group[1..]
+    );
+    alice.send(&format!(
+        "<iq type='set' id='fits'><query xmlns='jabber:iq:roster'>{item}</query></iq>"
+    ));
+    alice.expect("<iq type='result' id='fits'");
+    running.node.drain(DEADLINE);
+}
+
+#[test]
+fn a_full_inbox_refuses_by_bytes_too() {
+    let limits = Limits {
+        offline_bytes_max: 64 * 1024,
+        ..options(1, true).limits
+    };
+    let options = server::Options {
+        limits,
+        ..options(1, true)
+    };
+    let running = start_with(options, net::Limits::default(), &["alice", "bob"]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    let body = "x".repeat(30_000);
+    for id in ["one", "two", "three"] {
+        alice.send(&format!(
+            "<message to='bob@localhost' type='chat' id='{id}'><body>{body}</body></message>"
+        ));
+    }
+    alice.expect("id='three'");
+    alice.expect("<resource-constraint ");
+    let mut bob = Client::login(running.address, "bob", "b");
+    bob.send("<presence/>");
+    bob.expect("id='one'");
+    bob.expect("id='two'");
+    // There is room again.
+    ping(&mut bob, "seen");
+    drop(bob);
+    running.node.drain(DEADLINE);
+}
+
+#[test]
+fn a_block_list_has_an_end() {
+    let running = start(1, true, &["alice"]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    let mut block = |id: &str, from: usize, count: usize, wanted: &str| {
+        let items: String = (from..from + count)
+            .map(|n| format!("<item jid='s{n}@example.org'/>"))
+            .collect();
+        alice.send(&format!(
+            "<iq type='set' id='{id}'><block xmlns='urn:xmpp:blocking'>{items}</block></iq>"
+        ));
+        alice.expect(&format!("<iq type='{wanted}' id='{id}'"));
+    };
+    for part in 0..10 {
+        block(&format!("b{part}"), part * 1_000, 1_000, "result");
+    }
+    block("one-more", 10_000, 1, "error");
+    block("known", 5_000, 1, "result");
+    running.node.drain(DEADLINE);
+}
+
+#[test]
+fn directed_presence_has_an_end() {
+    let running = start(1, true, &["alice"]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    for n in 0..1_000 {
+        alice.send(&format!("<presence to='s{n}@localhost'/>"));
+    }
+    ping(&mut alice, "taken");
+    alice.send("<presence to='one-more@localhost' id='p'/>");
+    alice.expect("<resource-constraint ");
+    // To whom it went before it may go again, and leave makes room.
+    alice.send("<presence to='s1@localhost'/><presence to='s2@localhost' type='unavailable'/>");
+    alice.send("<presence to='one-more@localhost'/>");
+    ping(&mut alice, "room");
+    assert!(
+        !alice.seen.contains("resource-constraint"),
+        "{}",
+        alice.seen
+    );
+    running.node.drain(DEADLINE);
+}
+
+#[test]
+fn a_login_that_trickles_is_ended_in_time() {
+    let limits = Limits {
+        login_timeout: Duration::from_millis(500),
+        ..options(1, true).limits
+    };
+    let options = server::Options {
+        limits,
+        ..options(1, true)
+    };
+    let running = start_with(options, net::Limits::default(), &["alice"]);
+    let mut silent = Client::connect(running.address);
+    let mut slow = Client::connect(running.address);
+    slow.open();
+    // Something comes all the time, and never an end.
+    slow.send("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>");
+    slow.socket
+        .set_read_timeout(Some(Duration::from_millis(20)))
+        .unwrap();
+    let clock = SystemClock::new();
+    let mut buffer = [0; 1024];
+    while !slow.seen.contains("<connection-timeout ") {
+        assert!(since(clock) < PATIENCE, "it was never ended");
+        // Once the stream has ended it may not take any more.
+        let _ = slow.socket.write_all(b"A");
+        if let Ok(read) = slow.socket.read(&mut buffer) {
+            assert!(read > 0, "closed without a word: {}", slow.seen);
+            slow.seen
+                .push_str(&String::from_utf8_lossy(&buffer[..read]));
+        }
+    }
+    silent.expect("<connection-timeout ");
+    running.node.drain(DEADLINE);
+}
+
+#[test]
+fn who_does_not_answer_a_ping_is_gone() {
+    let limits = Limits {
+        idle_ping: Duration::from_millis(100),
+        ping_timeout: Duration::from_millis(400),
+        ..options(1, true).limits
+    };
+    let options = server::Options {
+        limits,
+        ..options(1, true)
+    };
+    let running = start_with(options, net::Limits::default(), &["alice", "bob"]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    let mut bob = Client::login(running.address, "bob", "b");
+    bob.expect("<ping xmlns='urn:xmpp:ping'/>");
+    // Alice answers each of hers for as long as bob stays.
+    let short = Some(Duration::from_millis(10));
+    bob.socket.set_read_timeout(short).unwrap();
+    alice.socket.set_read_timeout(short).unwrap();
+    while !bob.seen.contains("<connection-timeout ") {
+        // Nothing may have come.
+        let _ = bob.read_some();
+        let _ = alice.read_some();
+        while alice.seen.contains("<ping xmlns='urn:xmpp:ping'/>") {
+            alice.expect("<ping xmlns='urn:xmpp:ping'/>");
+            alice.send("<iq type='result' id='roost-ping' to='localhost'/>");
+        }
+    }
+    alice.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    ping(&mut alice, "alive");
+    running.node.drain(DEADLINE);
+}
+
+/// Guessing at an account is slowed down, whether it exists or not.
+#[test]
+fn guesses_at_an_account_are_paced() {
+    let running = start(1, true, &["alice"]);
+    for user in ["alice", "nobody"] {
+        let fail = || {
+            let mut client = Client::connect(running.address);
+            client.open();
+            client.authenticate_with(user, "wrong");
+            client.expect("<not-authorized/>");
+        };
+        for _ in 0..6 {
+            fail();
+        }
+        let clock = SystemClock::new();
+        fail();
+        fail();
+        assert!(
+            since(clock) >= Duration::from_secs(2),
+            "{user} is not paced"
+        );
+    }
+    // The owner waits for a turn, and gets in.
+    Client::login(running.address, "alice", "a");
+    running.node.drain(DEADLINE);
+}
+
+/// More guesses than may wait are told to come back later.
+#[test]
+fn a_crowd_of_guesses_is_turned_away() {
+    let running = start(1, true, &["alice"]);
+    let mut clients: Vec<_> = (0..40).map(|_| Client::connect(running.address)).collect();
+    for client in &mut clients {
+        client.open();
+    }
+    for client in &mut clients[..7] {
+        client.authenticate_with("alice", "wrong");
+        client.expect("<not-authorized/>");
+    }
+    for client in &mut clients[7..] {
+        client.authenticate_with("alice", "wrong");
+    }
+    // Sixteen wait: the last ones were answered long before their turn would come.
+    let last = clients.last_mut().unwrap();
+    last.expect("<temporary-auth-failure/>");
+    running.node.drain(DEADLINE);
+}
+
+/// Guesses from one address at many accounts are slowed down; loopback is exempt by default.
+#[test]
+fn guesses_from_an_address_are_paced() {
+    let network = net::Limits {
+        exempt: Vec::new(),
+        ..net::Limits::default()
+    };
+    let running = start_with(options(1, true), network, &["alice"]);
+    let fail = |user: &str| {
+        let mut client = Client::connect(running.address);
+        client.open();
+        client.authenticate_with(user, "wrong");
+        client.expect("<not-authorized/>");
+        client
+    };
+    for n in 0..5 {
+        fail(&format!("user{n}"));
+    }
+    let mut client = fail("user5");
+    let clock = SystemClock::new();
+    client.authenticate_with("alice", "secret");
+    client.expect("<success");
+    assert!(
+        since(clock) >= Duration::from_millis(1_500),
+        "it is not paced"
+    );
+    running.node.drain(DEADLINE);
+}
+
+#[test]
+fn who_never_reads_is_cut_off_alone() {
+    let network = net::Limits {
+        backlog_max: 256 * 1024,
+        ..net::Limits::default()
+    };
+    let running = start_with(options(2, true), network, &["alice", "bob", "carol"]);
+    let deaf = Client::login(running.address, "bob", "deaf");
+    let mut bob = Client::login(running.address, "bob", "b");
+    let mut alice = Client::login(running.address, "alice", "a");
+    bob.send("<presence/>");
+    bob.expect("<presence from='bob@localhost/b'");
+    let body = "x".repeat(30_000);
+    let mut sent = 0;
+    // Beyond what the kernel's buffers take, it adds up in the server and ends at the bound: then
+    // there is no such resource any more, and messages go where somebody is.
+    loop {
+        alice.send(&format!(
+            "<message to='bob@localhost/deaf' type='chat' id='m{sent}'><body>{body}</body></message>"
+        ));
+        ping(&mut alice, &format!("p{sent}"));
+        sent += 1;
+        assert!(sent < 2_000, "it was never cut off");
+        bob.socket.set_nonblocking(true).unwrap();
+        let came = bob.socket.peek(&mut [0; 1]).is_ok();
+        bob.socket.set_nonblocking(false).unwrap();
+        if came {
+            break;
+        }
+    }
+    bob.expect("to='bob@localhost/deaf'");
+    let mut carol = Client::login(running.address, "carol", "c");
+    ping(&mut carol, "undisturbed");
+    drop(deaf);
+    running.node.drain(DEADLINE);
+}
+
+/// Commits that are slow fill the queue of what waits for them, then the mailbox of the user; what
+/// finds no room there goes back to its sender.
+#[test]
+fn what_finds_no_room_goes_back_to_its_sender() {
+    const SENT_MAX: usize = 100_000;
+    let limits = Limits {
+        roster_items_max: 100,
+        offline_messages_max: 1_000_000,
+        offline_bytes_max: 1 << 30,
+        ..options(2, true).limits
+    };
+    let options = server::Options {
+        limits,
+        debug_commit_delay: Duration::from_secs(3),
+        ..options(2, true)
+    };
+    // On two shards whatever the names hash to: one sender at least is far from bob.
+    let running = start_with(options, net::Limits::default(), &["alice", "bob"]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    // As many as may wait behind commits and then in the mailbox find room; the next ones do not.
+    let mut sent = 0;
+    let mut found_none = false;
+    while !found_none {
+        assert!(sent < SENT_MAX, "everything found room");
+        for _ in 0..64 {
+            alice.send(&format!(
+                "<message to='bob@localhost' type='chat' id='m{sent}'><body>{sent}.</body></message>"
+            ));
+            sent += 1;
+        }
+        found_none = ping(&mut alice, &format!("p{sent}")).contains("<resource-constraint ");
+    }
+    // A login waits in the same mailbox: there is no room for it either, until commits have ended.
+    let mut bob = loop {
+        let mut bob = Client::connect(running.address);
+        bob.open();
+        bob.authenticate_with("bob", "secret");
+        if !bob.expect("/>").contains("<failure") {
+            break bob;
+        }
+        bob.expect("</failure>");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    bob.open();
+    bob.bind("b");
+    bob.expect("</bind></iq>");
+    bob.send("<presence/>");
+    // The first page; each one waits for a commit.
+    for n in 0..50 {
+        bob.expect(&format!("<body>{n}.</body>"));
+    }
+    running.node.drain(PATIENCE);
+}
+
+#[test]
+fn an_account_that_crashes_again_and_again_is_left_alone() {
+    let running = start(2, true, &["alice", "bob"]);
+    let mut bob = Client::login(running.address, "bob", "b");
+    for _ in 0..6 {
+        let mut alice = Client::login(running.address, "alice", "a");
+        alice.send(&format!("<message to='bob@localhost/b'>{PANIC}</message>"));
+        alice.expect("<internal-server-error ");
+    }
+    let mut alice = Client::connect(running.address);
+    alice.open();
+    alice.authenticate_with("alice", "secret");
+    alice.expect("<temporary-auth-failure/>");
+    bob.send("<message to='alice@localhost' id='m'><body>are you well?</body></message>");
+    bob.expect("<resource-constraint ");
+    ping(&mut bob, "well");
+    running.node.drain(DEADLINE);
+}
