@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use stdx::time::Timestamp;
 use store::{
-    Account, Append, Durability, FjallOptions, Journal, LocalJournal, LogEntry, Options, Outcome,
-    Position, RangeId, Record, Roster, RosterItem, ScramHash, ScramKeys, SlotKey, Store,
-    Subscription,
+    Account, Append, Durability, EntryFlags, FjallOptions, Journal, LocalJournal, LogEntry,
+    Options, Outcome, Position, RangeId, Record, Roster, RosterItem, ScramHash, ScramKeys, SlotKey,
+    Store, Subscription,
 };
 
 /// Contacts per user, as in the budgets.
@@ -77,9 +77,10 @@ fn message(to: &str, seq: u64) -> Record {
     let entry = LogEntry {
         seq,
         at: Timestamp::from_millis(1_700_000_000_000),
-        from: "romeo@localhost/orchard".to_owned(),
+        peer: "romeo@localhost".to_owned(),
         frame: frame.into_bytes(),
-        flags: 0,
+        flags: EntryFlags::WAITING,
+        ..LogEntry::default()
     };
     Record::LogAppend {
         user: to.to_owned(),

@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use crate::engine::{Space, Visit};
 use crate::error::StoreError;
 use crate::keys;
-use crate::record::{LogEntry, Record, Roster, Seq};
+use crate::record::{Record, Roster};
 use crate::slot::SlotKey;
-use crate::state::{Head, Profile, StoredEntry, VALUE_VERSION, decode, encode};
+use crate::state::{BLOB_VERSION, Head, Profile, VALUE_VERSION, decode, decode_profile, encode};
 
 /// State as `apply` sees it: reads include the changes made so far.
 pub trait Txn {
@@ -98,11 +98,27 @@ pub fn apply(record: &Record, slots: &SlotKey, txn: &mut impl Txn) -> Result<(),
             entity.blob_put(key, xml);
             Ok(())
         }
-        Record::LogAppend { entry, .. } => {
-            entity.log_append(entry);
+        Record::LogAppend { entry, .. } => entity.log_append(entry),
+        Record::LogTrim { through, .. } => entity.log_trim(*through),
+        Record::LogProgress { progress, .. } => {
+            entity.log_progress(progress);
             Ok(())
         }
-        Record::LogTrim { through, .. } => entity.log_trim(*through),
+        Record::LogDelivered { delivered, .. } => {
+            entity.log_delivered(delivered);
+            Ok(())
+        }
+        Record::SessionPut { session, .. } => entity.session_put(session),
+        Record::SessionRemove { number, .. } => entity.session_remove(*number),
+        Record::SessionNumbered {
+            number,
+            void_through,
+            numbered,
+            ..
+        } => entity.session_numbered(*number, *void_through, numbered),
+        Record::ArchivePrefsPut { prefs, .. } => entity.profile(|profile| {
+            profile.archive_prefs = Some(Box::new(prefs.clone()));
+        }),
     }
 }
 
@@ -119,16 +135,16 @@ fn sorted(roster: &Roster) -> Roster {
 }
 
 /// The user under change.
-struct Entity<'a, T> {
-    txn: &'a mut T,
-    slots: &'a SlotKey,
-    user: &'a str,
-    key: Vec<u8>,
-    head: Head,
+pub(crate) struct Entity<'a, T> {
+    pub(crate) txn: &'a mut T,
+    pub(crate) slots: &'a SlotKey,
+    pub(crate) user: &'a str,
+    pub(crate) key: Vec<u8>,
+    pub(crate) head: Head,
 }
 
 impl<T: Txn> Entity<'_, T> {
-    fn save_head(&mut self) {
+    pub(crate) fn save_head(&mut self) {
         self.txn.put(
             Space::Head,
             self.key.clone(),
@@ -138,7 +154,7 @@ impl<T: Txn> Entity<'_, T> {
 
     fn load_profile(&mut self) -> Result<Profile, StoreError> {
         match self.txn.get(Space::State, &self.key)? {
-            Some(value) => decode(&value, self.user),
+            Some(value) => decode_profile(&value, self.user),
             None => Ok(Profile::default()),
         }
     }
@@ -202,10 +218,8 @@ impl<T: Txn> Entity<'_, T> {
                 self.txn.delete(space, key);
             }
         }
-        let next_seq = self.head.log.next_seq;
-        self.head = Head::default();
-        self.head.log.next_seq = next_seq;
-        self.head.log.trimmed_through = next_seq - 1;
+        self.txn.delete(Space::Session, self.key.clone());
+        self.log_forget();
         self.save_head();
         Ok(())
     }
@@ -225,70 +239,9 @@ impl<T: Txn> Entity<'_, T> {
             return self.txn.delete(Space::Blob, key);
         }
         let mut value = Vec::with_capacity(1 + xml.len());
-        value.push(VALUE_VERSION);
+        value.push(BLOB_VERSION);
         value.extend_from_slice(xml);
         self.txn.put(Space::Blob, key, value);
-    }
-
-    fn log_append(&mut self, entry: &LogEntry) {
-        if entry.seq < self.head.log.next_seq {
-            return;
-        }
-        let stored = StoredEntry {
-            at: entry.at.as_millis(),
-            from: &entry.from,
-            flags: entry.flags,
-            frame: &entry.frame,
-        };
-        let key = keys::log_entry(self.slots, self.user, entry.seq);
-        self.txn
-            .put(Space::Log, key, encode(VALUE_VERSION, &stored));
-        let log = &mut self.head.log;
-        log.next_seq = entry.seq + 1;
-        log.pending_count += 1;
-        log.pending_bytes += entry.frame.len() as u64;
-        self.save_head();
-    }
-
-    fn log_trim(&mut self, through: Seq) -> Result<(), StoreError> {
-        let through = through.min(self.head.log.next_seq - 1);
-        if through <= self.head.log.trimmed_through {
-            return Ok(());
-        }
-        let start = keys::log_entry(self.slots, self.user, self.head.log.trimmed_through + 1);
-        let end = keys::log_entry(self.slots, self.user, through + 1);
-        let mut gone: Vec<(Vec<u8>, u64)> = Vec::new();
-        let mut bad = None;
-        self.txn.scan(Space::Log, &start, &end, &mut |key, value| {
-            match crate::state::decode_borrowed::<StoredEntry<'_>>(value, "log entry") {
-                Ok(entry) => gone.push((key.to_vec(), entry.frame.len() as u64)),
-                Err(error) => bad = Some(error),
-            }
-            if bad.is_some() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        })?;
-        if let Some(error) = bad {
-            return Err(error);
-        }
-        let count = gone.len() as u64;
-        let bytes: u64 = gone.iter().map(|(_, bytes)| bytes).sum();
-        for (key, _) in gone {
-            self.txn.delete(Space::Log, key);
-        }
-        let log = &mut self.head.log;
-        log.trimmed_through = through;
-        let rest = |have: u64, gone: u64| {
-            have.checked_sub(gone).ok_or_else(|| {
-                StoreError::Corrupt(format!("{}: log head counts too little", self.user))
-            })
-        };
-        log.pending_count = rest(log.pending_count, count)?;
-        log.pending_bytes = rest(log.pending_bytes, bytes)?;
-        self.save_head();
-        Ok(())
     }
 }
 

@@ -27,8 +27,8 @@ use crate::error::{OpenError, StoreError};
 use crate::keys;
 use crate::limits::{BACKUP_CHUNK_BYTES, BACKUP_CHUNK_BYTES_MAX};
 use crate::schema::{self, SCHEMA};
-use crate::store::{Durability, Options, Store};
-use crate::verify::{Report, check_entry};
+use crate::store::{Durability, Options, Store, read_epoch};
+use crate::verify::{Report, check_entry, is_log_entry};
 
 const MAGIC: &[u8; 8] = b"ROOSTBK1";
 
@@ -293,7 +293,14 @@ pub fn restore(source: &Path, dest: &Path, options: &Options) -> Result<Moved, O
     schema::prepare(&engine, || {
         Err(OpenError::Corrupt("the backup is empty".to_owned()))
     })?;
-    engine.commit(Vec::new(), Durability::Fsync)?;
+    // What the store gave out after the backup was taken must not be given out again.
+    let epoch = read_epoch(&engine)? + 1;
+    let epoch = Change {
+        space: Space::Meta,
+        key: keys::EPOCH.to_vec(),
+        value: Some(epoch.to_be_bytes().to_vec()),
+    };
+    engine.commit(vec![epoch], Durability::Fsync)?;
     drop(engine);
     dir.set_stage(Stage::Ready)?;
     Ok(moved)
@@ -318,7 +325,8 @@ pub(crate) fn verify_file(path: &Path) -> Result<Report, OpenError> {
             Space::Meta => {}
             Space::Head => report.removed += u64::from(entry.value.get(1) == Some(&0)),
             Space::State => report.accounts += 1,
-            Space::Log => report.log_entries += 1,
+            Space::Log => report.log_entries += u64::from(is_log_entry(entry.key)),
+            Space::Session => report.resumable += 1,
             Space::Blob => report.blobs += 1,
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What the store needs from a storage engine: ordered keys in five spaces, atomic batches,
+//! What the store needs from a storage engine: ordered keys in six spaces, atomic batches,
 //! snapshots. Owns the trait and the batch; deliberately small, so that an engine can be replaced,
 //! wrapped or kept in memory. Keys and values have no meaning here.
 
@@ -20,20 +20,23 @@ pub enum Space {
     Head = 1,
     /// One larger value per user that changes when the user changes something.
     State = 2,
-    /// Entries of logs.
+    /// Entries of logs with what recognises and finds them.
     Log = 3,
     /// vCards and private storage.
     Blob = 4,
+    /// One value per user who has sessions that can be resumed, or messages to hand over.
+    Session = 5,
 }
 
 impl Space {
     /// All spaces, in the order of their numbers.
-    pub const ALL: [Space; 5] = [
+    pub const ALL: [Space; 6] = [
         Space::Meta,
         Space::Head,
         Space::State,
         Space::Log,
         Space::Blob,
+        Space::Session,
     ];
 
     /// The space with this number.
@@ -41,7 +44,7 @@ impl Space {
         Space::ALL.get(usize::from(index)).copied()
     }
 
-    /// `0..5`.
+    /// `0..6`.
     pub fn index(self) -> usize {
         self as usize
     }
@@ -64,6 +67,18 @@ pub trait Reader: Send {
     /// # Errors
     /// Any [`StoreError`] of the engine; entries visited before it were good.
     fn scan(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError>;
+
+    /// The same from the last entry to the first.
+    ///
+    /// # Errors
+    /// As [`Reader::scan`].
+    fn scan_back(
         &self,
         space: Space,
         start: &[u8],

@@ -6,11 +6,18 @@
 //!        "slot_key"                        16 bytes
 //!        "p" range:u16                     u64: applied position of the range
 //!        "n" range:u16 domain              u64: accounts of the domain in the range
+//!        "epoch"                           u64: how often a backup was restored
 //! Head   slot:u16 user                     Head
 //! State  slot:u16 user                     Profile
-//! Log    slot:u16 user 00 seq:u64          StoredEntry
+//! Log    slot:u16 user 00 seq:u64          StoredEntry; the upper bit of seq is 0
+//!        slot:u16 user 00 fe               Recognition, up to the head's `folded`
+//!        slot:u16 user 00 ff peer:u64 last:u64
+//!                                          Vec<Seq>: archived entries with one peer, up to last
 //! Blob   slot:u16 user 00 "v"              vCard
 //!        slot:u16 user 00 "p" ns 00 name   item of private storage
+//! Session
+//!        slot:u16 user                     Vec<SessionRecord>, empty if only messages to hand
+//!                                          over keep it there
 //! ```
 //! Numbers in keys are big-endian, so that byte order is number order. Addresses hold no NUL.
 
@@ -19,6 +26,11 @@ use crate::slot::{RangeId, Slot, SlotKey};
 
 pub(crate) const SCHEMA: &[u8] = b"schema";
 pub(crate) const SLOT_KEY: &[u8] = b"slot_key";
+pub(crate) const EPOCH: &[u8] = b"epoch";
+/// The upper bit of a sequence number is 0: whatever else is in a log sorts behind the entries.
+const ENTRIES_END: u8 = 0x80;
+const RECOGNITION: u8 = 0xfe;
+const INDEX: u8 = 0xff;
 const POSITION: u8 = b'p';
 const COUNT: u8 = b'n';
 const VCARD: u8 = b'v';
@@ -46,6 +58,29 @@ fn owned(slots: &SlotKey, user: &str, extra: usize) -> Vec<u8> {
 pub(crate) fn log_entry(slots: &SlotKey, user: &str, seq: Seq) -> Vec<u8> {
     let mut key = owned(slots, user, 8);
     key.extend_from_slice(&seq.to_be_bytes());
+    key
+}
+
+/// Where the entries of a log end.
+pub(crate) fn log_entries_end(slots: &SlotKey, user: &str) -> Vec<u8> {
+    let mut key = owned(slots, user, 1);
+    key.push(ENTRIES_END);
+    key
+}
+
+/// What recognises messages that come again.
+pub(crate) fn log_recognition(slots: &SlotKey, user: &str) -> Vec<u8> {
+    let mut key = owned(slots, user, 1);
+    key.push(RECOGNITION);
+    key
+}
+
+/// A chunk of the index of addresses: archived entries with `peer` up to `last`.
+pub(crate) fn log_index(slots: &SlotKey, user: &str, peer: u64, last: Seq) -> Vec<u8> {
+    let mut key = owned(slots, user, 17);
+    key.push(INDEX);
+    key.extend_from_slice(&peer.to_be_bytes());
+    key.extend_from_slice(&last.to_be_bytes());
     key
 }
 
@@ -110,6 +145,7 @@ pub(crate) fn domain_of(user: &str) -> &str {
 pub(crate) enum Meta<'a> {
     Schema,
     SlotKey,
+    Epoch,
     Position(RangeId),
     Count(RangeId, &'a str),
 }
@@ -120,6 +156,9 @@ pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
     }
     if key == SLOT_KEY {
         return Some(Meta::SlotKey);
+    }
+    if key == EPOCH {
+        return Some(Meta::Epoch);
     }
     let (&[tag, high, low], rest) = key.split_first_chunk()?;
     let range = RangeId::from_index(u16::from_be_bytes([high, low]))?;
@@ -145,9 +184,30 @@ pub(crate) fn parse_owned(key: &[u8]) -> Option<(Slot, &str, &[u8])> {
     Some((slot, user, &key[nul + 1..]))
 }
 
-/// The sequence number in the rest of a log key.
+/// The sequence number in the rest of the key of a log entry.
 pub(crate) fn parse_seq(rest: &[u8]) -> Option<Seq> {
     Some(Seq::from_be_bytes(rest.try_into().ok()?))
+}
+
+/// What a key in `Log` is for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Log {
+    Entry(Seq),
+    Recognition,
+    Index { peer: u64, last: Seq },
+}
+
+pub(crate) fn parse_log(rest: &[u8]) -> Option<Log> {
+    match rest.split_first()? {
+        (&INDEX, rest) => {
+            let (peer, last) = rest.split_first_chunk::<8>()?;
+            let (peer, last) = (u64::from_be_bytes(*peer), parse_seq(last)?);
+            Some(Log::Index { peer, last })
+        }
+        (&RECOGNITION, []) => Some(Log::Recognition),
+        (&first, _) if first >= ENTRIES_END => None,
+        _ => parse_seq(rest).map(Log::Entry),
+    }
 }
 
 /// What a blob is.
@@ -180,7 +240,18 @@ mod tests {
         assert_eq!(parse_user(&user(&KEY, "a@b")), Some((slot, "a@b")));
         let entry = log_entry(&KEY, "a@b", 7);
         let (_, owner, rest) = parse_owned(&entry).unwrap();
-        assert_eq!((owner, parse_seq(rest)), ("a@b", Some(7)));
+        assert_eq!((owner, parse_log(rest)), ("a@b", Some(Log::Entry(7))));
+        let index = log_index(&KEY, "a@b", u64::MAX, 7);
+        let (_, owner, rest) = parse_owned(&index).unwrap();
+        let chunk = Log::Index {
+            peer: u64::MAX,
+            last: 7,
+        };
+        assert_eq!((owner, parse_log(rest)), ("a@b", Some(chunk)));
+        let recognition = log_recognition(&KEY, "a@b");
+        let (_, _, rest) = parse_owned(&recognition).unwrap();
+        assert_eq!(parse_log(rest), Some(Log::Recognition));
+        assert!(log_entry(&KEY, "a@b", crate::limits::SEQ_MAX) < log_entries_end(&KEY, "a@b"));
         let item = private(&KEY, "a@b", "urn:x", "item");
         let (_, _, rest) = parse_owned(&item).unwrap();
         assert_eq!(
@@ -199,6 +270,7 @@ mod tests {
             Some(Meta::Count(range, "b"))
         );
         assert_eq!(parse_meta(b"schema"), Some(Meta::Schema));
+        assert_eq!(parse_meta(b"epoch"), Some(Meta::Epoch));
         assert_eq!(parse_meta(b"x"), None);
     }
 
@@ -207,7 +279,7 @@ mod tests {
     #[test]
     fn runs_hold_only_their_user() {
         let (start, end) = owned_run(&KEY, "a@b");
-        for seq in [0, 1, Seq::MAX] {
+        for seq in [0, 1, crate::limits::SEQ_MAX] {
             let key = log_entry(&KEY, "a@b", seq);
             assert!(start <= key && key < end);
         }

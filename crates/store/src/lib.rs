@@ -31,13 +31,16 @@
 
 mod apply;
 mod backup;
+mod delivery;
 mod dir;
 mod engine;
 mod error;
 mod journal;
 mod keys;
 pub mod limits;
+mod log;
 mod overlay;
+mod page;
 mod record;
 mod schema;
 mod slot;
@@ -47,6 +50,10 @@ mod verify;
 
 pub use apply::{Txn, apply};
 pub use backup::{Moved, restore};
+pub use delivery::{
+    ArchiveDefault, ArchivePrefs, Delivered, EntryFlags, LogEntry, NumberedEntry, Origin, Outbound,
+    Progress, Recognition, Seen, SessionCursor, SessionRecord, Sessions, Windows,
+};
 pub use engine::faulty::{Faults, FaultyEngine};
 pub use engine::fjall::{FjallEngine, FjallOptions};
 pub use engine::memory::MemoryEngine;
@@ -56,9 +63,10 @@ pub use journal::local::{InlineJournal, LocalJournal};
 pub use journal::stats::{BUCKETS, Histogram, JournalStats};
 pub use journal::twin::{Plan, Switches, TwinJournal};
 pub use journal::{Append, AppendFailure, Busy, Done, Journal, Outcome, Position};
+pub use page::{Metadata, Page, PageQuery};
 pub use record::{
-    Account, LogEntry, RECORD_VERSION, Record, RecordError, Roster, RosterItem, ScramHash,
-    ScramKeys, Seq, Subscription,
+    Account, RECORD_VERSION, Record, RecordError, Roster, RosterItem, ScramHash, ScramKeys, Seq,
+    Subscription,
 };
 pub use schema::SCHEMA;
 pub use slot::{RANGES, RangeId, SLOTS, Slot, SlotKey};

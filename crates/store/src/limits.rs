@@ -27,8 +27,49 @@ pub const GROUP_RECORDS_MAX: usize = 4_096;
 /// The writer stops collecting a group at about this many bytes of pending changes.
 pub const GROUP_BYTES_MAX: usize = 4 * 1_024 * 1_024;
 
-/// Log heads that the writer remembers, at about 150 bytes each; beyond it, it forgets all of them.
-pub const HEADS_CACHED_MAX: usize = 16_384;
+/// Bytes of log heads that the writer remembers, by its own estimate; beyond it, it forgets all of
+/// them. One head takes 150 bytes, and 10 more for each session that can be resumed.
+pub const HEADS_CACHED_BYTES_MAX: usize = 4 * 1_024 * 1_024;
+
+/// Largest sequence number. Its upper 23 bits count restores of backups, so that a number that was
+/// given out after the backup was taken is not given out again.
+pub const SEQ_MAX: u64 = (1 << 63) - 1;
+
+/// Bits of a sequence number below the count of restores.
+pub const SEQ_EPOCH_SHIFT: u32 = 40;
+
+/// Entries after which what recognises and finds entries is written. Until then it follows from the
+/// entries, and a load reads up to this many of them.
+pub const TAIL_ENTRIES_MAX: u32 = 64;
+
+/// Sessions of one user that can be resumed; one more is an invalid record.
+pub const SESSIONS_MAX: usize = 64;
+
+/// Bytes of all session records of one user; more is an invalid record.
+pub const SESSIONS_BYTES_MAX: usize = 1_024 * 1_024;
+
+/// Bytes of a resumption token.
+pub const TOKEN_BYTES_MAX: usize = 64;
+
+/// Addresses that one session sent directed presence to.
+pub const DIRECTED_MAX: usize = 1_000;
+
+/// Entries that one session was given later than they were appended and that are not acknowledged.
+pub const NUMBERED_MAX: usize = 1_024;
+
+/// Entries of one user that wait again after a session took them with it. Beyond it, the actor
+/// moves `delivered` back instead: what is not known exactly is sent again.
+pub const REQUEUED_MAX: usize = 1_024;
+
+/// Senders of one user whose last message is remembered; the one not heard of for longest is
+/// forgotten.
+pub const SEEN_MAX: usize = 128;
+
+/// Messages of one user whose origin-id is remembered; the oldest is forgotten.
+pub const ORIGINS_MAX: usize = 256;
+
+/// Addresses in each list of one user's archive preferences.
+pub const ARCHIVE_PREFS_MAX: usize = 1_000;
 
 /// Records applied per batch of a bulk load.
 pub const BULK_RECORDS_MAX: usize = 8_192;
@@ -39,7 +80,13 @@ pub const BULK_BYTES_MAX: usize = 2 * 1_024 * 1_024;
 /// Most log entries that one read gives out, whatever the caller asks for.
 pub const LOG_READ_MAX: usize = 1_000;
 
-/// Most addresses that one page of accounts gives out.
+/// Bytes of frames after which a page ends, if it has at least one entry.
+pub const LOG_PAGE_BYTES_MAX: usize = 4 * 1_024 * 1_024;
+
+/// A page of the archive that has at least one entry ends after looking at this many.
+pub const LOG_SCAN_MAX: usize = 10_000;
+
+/// Most addresses that one page of accounts, or of those to wake, gives out.
 pub const ACCOUNTS_PAGE_MAX: usize = 10_000;
 
 /// Payload bytes after which a chunk of a backup file is closed.
@@ -54,6 +101,10 @@ pub const PROBLEMS_LISTED_MAX: usize = 100;
 const _: () = assert!(
     SLOTS.is_multiple_of(RANGES),
     "ranges are equal runs of slots"
+);
+const _: () = assert!(
+    LOG_READ_MAX < LOG_SCAN_MAX,
+    "a page of which nothing is left out is never cut short"
 );
 const _: () = assert!(
     APPEND_RECORDS_MAX >= GROUP_RECORDS_MAX,

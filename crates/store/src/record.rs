@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use stdx::time::Timestamp;
 
+use crate::delivery::{ArchivePrefs, Delivered, LogEntry, NumberedEntry, Progress, SessionRecord};
 use crate::limits::{PRIVATE_NAME_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// Position of an entry in its entity's log. Assigned by the entity's home, strictly increasing
@@ -13,7 +14,7 @@ use crate::limits::{PRIVATE_NAME_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX};
 pub type Seq = u64;
 
 /// The encoding version that [`Record::encode`] writes, its leading byte.
-pub const RECORD_VERSION: u8 = 1;
+pub const RECORD_VERSION: u8 = 2;
 
 /// One durable change of one entity. `user` is its normalised bare address.
 ///
@@ -103,12 +104,59 @@ pub enum Record {
         /// The entry.
         entry: LogEntry,
     },
-    /// Drops all entries up to and including `through`: they were acknowledged.
+    /// Drops all entries up to and including `through`: nobody needs them any more.
     LogTrim {
         /// Whose log.
         user: String,
         /// Last entry to go.
         through: Seq,
+    },
+    /// Moves cursors without an entry to carry them.
+    LogProgress {
+        /// Whose log.
+        user: String,
+        /// The cursors that move.
+        progress: Progress,
+    },
+    /// Says anew which entries wait for a session to take them.
+    LogDelivered {
+        /// Whose log.
+        user: String,
+        /// Where delivery stands from now on.
+        delivered: Delivered,
+    },
+    /// Adds a session that can be resumed, or replaces its record. Its cursors stay.
+    SessionPut {
+        /// Whose session.
+        user: String,
+        /// The session.
+        session: Box<SessionRecord>,
+    },
+    /// Removes a session with its cursors.
+    SessionRemove {
+        /// Whose session.
+        user: String,
+        /// Its number.
+        number: u32,
+    },
+    /// Replaces the list of entries that a session was given later than they were appended, with
+    /// their outbound counts.
+    SessionNumbered {
+        /// Whose session.
+        user: String,
+        /// Its number.
+        number: u32,
+        /// Counts that entries up to here carry for the session are void.
+        void_through: Seq,
+        /// The list.
+        numbered: Vec<NumberedEntry>,
+    },
+    /// Replaces what the user wants to have archived (XEP-0313).
+    ArchivePrefsPut {
+        /// Whose archive.
+        user: String,
+        /// The preferences from now on.
+        prefs: ArchivePrefs,
     },
 }
 
@@ -124,9 +172,12 @@ pub enum RecordError {
     /// A value is larger than [`VALUE_BYTES_MAX`].
     #[error("value of {0} bytes is above the limit")]
     TooLarge(usize),
-    /// A log entry without a sequence number (0).
+    /// A log entry without a sequence number (0) or with one above [`crate::limits::SEQ_MAX`].
     #[error("log entry without a sequence number")]
     NoSequence,
+    /// A list of the delivery state is longer than its bound.
+    #[error("{0} of the delivery state are above the limit")]
+    TooMany(&'static str),
     /// The encoding is of a newer version.
     #[error("record of version {0}; this program reads up to {RECORD_VERSION}")]
     Version(u8),
@@ -149,7 +200,13 @@ impl Record {
             | Record::VCardPut { user, .. }
             | Record::PrivatePut { user, .. }
             | Record::LogAppend { user, .. }
-            | Record::LogTrim { user, .. } => user,
+            | Record::LogTrim { user, .. }
+            | Record::LogProgress { user, .. }
+            | Record::LogDelivered { user, .. }
+            | Record::SessionPut { user, .. }
+            | Record::SessionRemove { user, .. }
+            | Record::SessionNumbered { user, .. }
+            | Record::ArchivePrefsPut { user, .. } => user,
         }
     }
 
@@ -182,7 +239,10 @@ impl Record {
             return Err(RecordError::Address(user.chars().take(64).collect()));
         }
         let size = match self {
-            Record::AccountPut { .. } | Record::AccountRemove { .. } | Record::LogTrim { .. } => 0,
+            Record::AccountPut { .. }
+            | Record::AccountRemove { .. }
+            | Record::LogTrim { .. }
+            | Record::SessionRemove { .. } => 0,
             Record::RosterPut { item, .. } => item.size(),
             Record::RosterRemove { contact, .. } => contact.len(),
             Record::RosterReplace { roster, .. } => roster.items.iter().map(RosterItem::size).sum(),
@@ -198,12 +258,12 @@ impl Record {
                 }
                 xml.len()
             }
-            Record::LogAppend { entry, .. } => {
-                if entry.seq == 0 || entry.seq == Seq::MAX {
-                    return Err(RecordError::NoSequence);
-                }
-                entry.frame.len() + entry.from.len()
-            }
+            Record::LogAppend { entry, .. } => entry.check()?,
+            Record::LogProgress { progress, .. } => progress.check()?,
+            Record::LogDelivered { delivered, .. } => delivered.check()?,
+            Record::SessionPut { session, .. } => session.check()?,
+            Record::SessionNumbered { numbered, .. } => NumberedEntry::check(numbered)?,
+            Record::ArchivePrefsPut { prefs, .. } => prefs.check()?,
         };
         if size > VALUE_BYTES_MAX {
             Err(RecordError::TooLarge(size))
@@ -313,22 +373,6 @@ pub enum Subscription {
     From,
     /// Both.
     Both,
-}
-
-/// One message in an entity's log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogEntry {
-    /// Where in the log.
-    pub seq: Seq,
-    /// When it was accepted.
-    #[serde(with = "millis")]
-    pub at: Timestamp,
-    /// The sender's full address.
-    pub from: String,
-    /// The stanza.
-    pub frame: Vec<u8>,
-    /// Meaning is the server's.
-    pub flags: u32,
 }
 
 /// Timestamps are stored as signed milliseconds.

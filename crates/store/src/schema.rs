@@ -4,28 +4,37 @@
 //! Schema 1 (development versions before 0.1) kept three values per user in `State` under `slot
 //! user 00 tag`: `a` the account, `r` the roster, `h` the log's head with the last activity. It had
 //! no account counts, no blocklist, no lock flag, and log values without flags.
+//!
+//! Schema 2 (0.1) kept a log for messages that nobody was there to take, without cursors, sessions
+//! and recognition; its entries named the sender's full address. Its profiles are rewritten when
+//! they next change ([`crate::state::decode_profile`]), its entries and heads at once.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::delivery::{EntryFlags, Progress};
 use crate::engine::{Batch, Change, Engine, Space};
 use crate::error::{OpenError, StoreError};
 use crate::keys;
 use crate::record::{Account, Roster, RosterItem, ScramHash, ScramKeys, Subscription};
 use crate::slot::SlotKey;
-use crate::state::{Head, LogHead, Profile, StoredEntry, VALUE_VERSION, encode};
+use crate::state::{Head, LogHead, Profile, StoredEntry, VALUE_VERSION, decode_version, encode};
 use crate::store::Durability;
 
 /// The schema that this program writes.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// Entries that an upgrade rewrites per batch.
 const UPGRADE_ENTRIES_MAX: usize = 1_000;
 
 /// Leading byte of values that schema 1 wrote.
 const VALUE_VERSION_1: u8 = 0;
+
+/// Leading byte of values that schema 2 wrote.
+pub(crate) const VALUE_VERSION_2: u8 = 1;
 
 /// Makes an engine ready for this program: initialises an empty one (with `new_key`), upgrades an
 /// older one, refuses a newer one. Returns the slot key.
@@ -76,6 +85,11 @@ pub(crate) fn prepare(
         SCHEMA => Ok(slots),
         1 => {
             upgrade_from_1(engine, &slots)?;
+            upgrade_from_2(engine)?;
+            Ok(slots)
+        }
+        2 => {
+            upgrade_from_2(engine)?;
             Ok(slots)
         }
         _ => Err(corrupt("schema 0 was never written")),
@@ -188,7 +202,7 @@ fn upgrade_from_1(engine: &dyn Engine, slots: &SlotKey) -> Result<(), StoreError
     let counted =
         |(key, count): (Vec<u8>, u64)| put(Space::Meta, key, count.to_be_bytes().to_vec());
     let mut batch: Batch = counts.into_iter().map(counted).collect();
-    batch.push(schema_change(SCHEMA));
+    batch.push(schema_change(2));
     engine.commit(batch, Durability::Fsync)
 }
 
@@ -203,7 +217,10 @@ fn rewrite_all(
         let mut run: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         engine.scan(space, &start, &[], &mut |key, value| {
             // A user's entries stay together: a run ends only between users.
-            let user = |key: &[u8]| keys::parse_owned(key).map(|(_, user, _)| user.to_owned());
+            let user = |key: &[u8]| match keys::parse_owned(key) {
+                Some((_, user, _)) => Some(user.to_owned()),
+                None => keys::parse_user(key).map(|(_, user)| user.to_owned()),
+            };
             if run.len() >= UPGRADE_ENTRIES_MAX
                 && run.last().is_none_or(|(last, _)| user(last) != user(key))
             {
@@ -232,13 +249,17 @@ fn upgrade_log_1(engine: &dyn Engine) -> Result<(), StoreError> {
             .filter(|(_, value)| value.first() == Some(&VALUE_VERSION_1))
         {
             let entry: Entry1<'_> = decode_1(value, "log entry")?;
-            let entry = StoredEntry {
+            let entry = Entry2 {
                 at: entry.at,
                 from: entry.from,
                 flags: 0,
                 frame: entry.frame,
             };
-            batch.push(put(Space::Log, key.clone(), encode(VALUE_VERSION, &entry)));
+            batch.push(put(
+                Space::Log,
+                key.clone(),
+                encode(VALUE_VERSION_2, &entry),
+            ));
         }
         Ok(batch)
     })
@@ -284,23 +305,23 @@ fn upgrade_users_1(engine: &dyn Engine, slots: &SlotKey) -> Result<(), StoreErro
                     "{user}: no account in schema 1"
                 )));
             };
-            let profile = Profile {
+            let profile = Profile2 {
                 account: account_from_1(account)?,
                 roster: parts
                     .roster
                     .map(roster_from_1)
                     .transpose()?
                     .unwrap_or_default(),
-                ..Profile::default()
+                ..Profile2::default()
             };
             let head = head_from_1(engine, slots, &user, parts.head)?;
             let key = keys::user(slots, &user);
             batch.push(put(
                 Space::State,
                 key.clone(),
-                encode(VALUE_VERSION, &profile),
+                encode(VALUE_VERSION_2, &profile),
             ));
-            batch.push(put(Space::Head, key, encode(VALUE_VERSION, &head)));
+            batch.push(put(Space::Head, key, encode(VALUE_VERSION_2, &head)));
         }
         Ok(batch)
     })
@@ -368,15 +389,18 @@ fn head_from_1(
     slots: &SlotKey,
     user: &str,
     head: Option<Head1>,
-) -> Result<Head, StoreError> {
-    let mut log = LogHead::default();
+) -> Result<Head2, StoreError> {
+    let mut log = LogHead2 {
+        next_seq: 1,
+        ..LogHead2::default()
+    };
     let mut bad = None;
     let (start, end) = keys::owned_run(slots, user);
     engine.scan(
         Space::Log,
         &start,
         &end,
-        &mut |_, value| match crate::state::decode_borrowed::<StoredEntry<'_>>(value, "log entry") {
+        &mut |_, value| match decode_version::<Entry2<'_>>(VALUE_VERSION_2, value, "log entry") {
             Ok(entry) => {
                 log.pending_count += 1;
                 log.pending_bytes += entry.frame.len() as u64;
@@ -397,11 +421,117 @@ fn head_from_1(
         log.trimmed_through = head.trimmed_through;
         last = head.last;
     }
-    Ok(Head {
+    Ok(Head2 {
         live: true,
         log,
         last,
     })
+}
+
+/// The head of a user in schema 2.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Head2 {
+    pub(crate) live: bool,
+    pub(crate) log: LogHead2,
+    pub(crate) last: Option<(i64, String)>,
+}
+
+/// The head of a log in schema 2.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct LogHead2 {
+    pub(crate) next_seq: u64,
+    pub(crate) trimmed_through: u64,
+    pub(crate) pending_count: u64,
+    pub(crate) pending_bytes: u64,
+}
+
+/// A log entry of schema 2.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Entry2<'a> {
+    pub(crate) at: i64,
+    pub(crate) from: &'a str,
+    pub(crate) flags: u32,
+    pub(crate) frame: &'a [u8],
+}
+
+/// The profile of schema 2.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Profile2 {
+    pub(crate) account: Account,
+    pub(crate) roster: Roster,
+    pub(crate) blocked: Vec<String>,
+    pub(crate) photo_hash: String,
+}
+
+pub(crate) fn profile_from_2(value: &[u8], user: &str) -> Result<Profile, StoreError> {
+    let profile: Profile2 = decode_version(VALUE_VERSION_2, value, user)?;
+    Ok(Profile {
+        account: profile.account,
+        roster: profile.roster,
+        blocked: profile.blocked,
+        photo_hash: profile.photo_hash,
+        archive_prefs: None,
+    })
+}
+
+/// Interrupted, it goes on where it stopped: what is rewritten has the version of today.
+fn upgrade_from_2(engine: &dyn Engine) -> Result<(), StoreError> {
+    let is_old = |value: &[u8]| value.first() == Some(&VALUE_VERSION_2);
+    rewrite_all(engine, Space::Log, |run| {
+        let mut batch = Batch::new();
+        for (key, value) in run.iter().filter(|(_, value)| is_old(value)) {
+            let value = entry_from_2(value)?;
+            batch.push(put(Space::Log, key.clone(), value));
+        }
+        Ok(batch)
+    })?;
+    rewrite_all(engine, Space::Head, |run| {
+        let mut batch = Batch::new();
+        for (key, value) in run.iter().filter(|(_, value)| is_old(value)) {
+            let head = head_from_2(decode_version(VALUE_VERSION_2, value, "head")?);
+            batch.push(put(Space::Head, key.clone(), encode(VALUE_VERSION, &head)));
+        }
+        Ok(batch)
+    })?;
+    engine.commit(vec![schema_change(SCHEMA)], Durability::Fsync)
+}
+
+/// What is in a log of schema 2 waits for a session.
+fn entry_from_2(value: &[u8]) -> Result<Vec<u8>, StoreError> {
+    let entry: Entry2<'_> = decode_version(VALUE_VERSION_2, value, "log entry")?;
+    let entry = StoredEntry {
+        at: entry.at,
+        peer: entry.from.split('/').next().unwrap_or_default(),
+        flags: EntryFlags::WAITING,
+        source: 0,
+        origin: 0,
+        went_to: Cow::default(),
+        progress: Cow::Owned(Progress::default()),
+        frame: entry.frame,
+    };
+    Ok(encode(VALUE_VERSION, &entry))
+}
+
+fn head_from_2(head: Head2) -> Head {
+    let old = head.log;
+    Head {
+        live: head.live,
+        log: LogHead {
+            next_seq: old.next_seq,
+            trimmed_through: old.trimmed_through,
+            count: old.pending_count,
+            bytes: old.pending_bytes,
+            forwarded: old.trimmed_through,
+            delivered_through: old.trimmed_through,
+            waiting_count: old.pending_count,
+            waiting_bytes: old.pending_bytes,
+            ..LogHead::default()
+        },
+        // There is nothing to recognise or to index in them.
+        folded: old.next_seq - 1,
+        last: head.last,
+        ..Head::default()
+    }
 }
 
 #[cfg(test)]

@@ -83,6 +83,28 @@ impl SlotKey {
         // The cast keeps the low 16 bits, of which the remainder takes the lowest 14: uniform.
         Slot((hasher.finish() as u16) % SLOTS)
     }
+
+    /// A bare address as indexes and windows know it. Keyed, so that nobody outside can make two
+    /// meet.
+    pub fn peer(&self, bare: &str) -> u64 {
+        self.hash(&["peer", bare])
+    }
+
+    /// What recognises a message that is sent again (XEP-0359): who sent it, to whom, and under
+    /// which origin-id. Never 0.
+    pub fn origin(&self, from: &str, to: &str, id: &str) -> u64 {
+        self.hash(&["origin", from, to, id]).max(1)
+    }
+
+    fn hash(&self, parts: &[&str]) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.0);
+        for part in parts {
+            hasher.write(part.as_bytes());
+            // No part contains it, so no two lists of parts read the same.
+            hasher.write_u8(0xff);
+        }
+        hasher.finish()
+    }
 }
 
 impl fmt::Debug for SlotKey {

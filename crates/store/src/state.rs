@@ -1,16 +1,25 @@
 //! What records add up to: the state of one user as a login reads it, and the values it is stored
 //! as. Owns the encoding of values; which key holds which value is `keys`.
 
+use std::borrow::Cow;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use stdx::time::Timestamp;
 
+use crate::delivery::{
+    ArchivePrefs, EntryFlags, LogEntry, Outbound, Progress, Recognition, SessionCursor,
+    SessionRecord, Sessions, Windows,
+};
 use crate::error::StoreError;
-use crate::record::{Account, Roster, Seq};
+use crate::record::{Account, Roster, Seq, millis};
+use crate::schema;
 
-/// The leading byte of every value. A later layout of one value gets another byte, so that values
-/// can be rewritten when they are next touched.
-pub(crate) const VALUE_VERSION: u8 = 1;
+/// The leading byte of every value. Another layout of values gets another byte.
+pub(crate) const VALUE_VERSION: u8 = 2;
+
+/// The leading byte of blobs, which have no layout.
+pub(crate) const BLOB_VERSION: u8 = 1;
 
 /// All that a login needs, from one batched read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,21 +34,44 @@ pub struct UserState {
     pub last: Option<(Timestamp, String)>,
     /// Where the user's log stands.
     pub log: LogHead,
+    /// Windows and cursors of the log; `None` if there is nothing in them.
+    pub windows: Option<Box<Windows>>,
+    /// Sessions that can be resumed.
+    pub sessions: Sessions,
     /// SHA-1 of the vCard's photo in hex, empty without one.
     pub photo_hash: String,
+    /// What is to be archived, if the user said so.
+    pub archive_prefs: Option<Box<ArchivePrefs>>,
 }
 
-/// Where a log stands. Its entries are those in `trimmed_through + 1 .. next_seq`.
+/// Where a log stands. Its entries are those in `trimmed_through + 1 .. next_seq`; numbers in
+/// between may be unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogHead {
     /// The sequence number that the next entry gets; at least 1.
     pub next_seq: Seq,
-    /// Everything up to here is acknowledged and gone; 0 if nothing is.
+    /// Everything up to here is gone; 0 if nothing is. No other cursor stands below it.
     pub trimmed_through: Seq,
-    /// Entries that are still there.
-    pub pending_count: u64,
+    /// Entries that are there.
+    pub count: u64,
     /// Bytes of their frames.
-    pub pending_bytes: u64,
+    pub bytes: u64,
+    /// Those of them that are archived.
+    pub archived_count: u64,
+    /// Every outgoing entry up to here was taken over by its recipient's home.
+    pub forwarded: Seq,
+    /// The last outgoing entry; 0 without one. Entries are to be handed over if `forwarded` is
+    /// below it.
+    pub last_outgoing: Seq,
+    /// Every waiting entry up to here was given to a session, but for [`Windows::requeued`].
+    pub delivered_through: Seq,
+    /// Entries that wait for a session, those of [`Windows::requeued`] included.
+    pub waiting_count: u64,
+    /// Bytes of their frames.
+    pub waiting_bytes: u64,
+    /// When the last entry was accepted.
+    #[serde(with = "millis")]
+    pub last_at: Timestamp,
 }
 
 impl Default for LogHead {
@@ -47,19 +79,44 @@ impl Default for LogHead {
         LogHead {
             next_seq: 1,
             trimmed_through: 0,
-            pending_count: 0,
-            pending_bytes: 0,
+            count: 0,
+            bytes: 0,
+            archived_count: 0,
+            forwarded: 0,
+            last_outgoing: 0,
+            delivered_through: 0,
+            waiting_count: 0,
+            waiting_bytes: 0,
+            last_at: Timestamp::from_millis(0),
         }
     }
 }
 
+impl LogHead {
+    /// Whether entries are to be handed over to their recipients' homes.
+    pub fn has_outgoing(&self) -> bool {
+        self.forwarded < self.last_outgoing
+    }
+}
+
 /// The small value that changes with every message: apart from [`Profile`], so that a message does
-/// not rewrite a roster.
+/// not rewrite a roster, and from [`Recognition`], which follows from the entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
-    /// The account exists. The head outlives it, for the sake of `next_seq`.
+    /// The account exists. The head outlives it, for the sake of numbers that are not reused.
     pub(crate) live: bool,
     pub(crate) log: LogHead,
+    /// Entries up to here are in the index of addresses and in [`Recognition`].
+    pub(crate) folded: Seq,
+    /// Entries behind `folded`.
+    pub(crate) tail_count: u32,
+    /// A [`Recognition`] was written.
+    pub(crate) is_recognising: bool,
+    pub(crate) requeued: Vec<Seq>,
+    /// One for each session record, by number.
+    pub(crate) cursors: Vec<SessionCursor>,
+    /// The number that the next session gets.
+    pub(crate) next_session: u32,
     /// Milliseconds and status of the last activity.
     pub(crate) last: Option<(i64, String)>,
 }
@@ -71,16 +128,56 @@ pub(crate) struct Profile {
     pub(crate) roster: Roster,
     pub(crate) blocked: Vec<String>,
     pub(crate) photo_hash: String,
+    pub(crate) archive_prefs: Option<Box<ArchivePrefs>>,
 }
 
 /// A log entry without its sequence number, which is in the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredEntry<'a> {
     pub(crate) at: i64,
-    pub(crate) from: &'a str,
-    pub(crate) flags: u32,
+    pub(crate) peer: &'a str,
+    pub(crate) flags: EntryFlags,
+    pub(crate) source: Seq,
+    pub(crate) origin: u64,
+    pub(crate) went_to: Cow<'a, [Outbound]>,
+    pub(crate) progress: Cow<'a, Progress>,
     #[serde(serialize_with = "as_bytes")]
     pub(crate) frame: &'a [u8],
+}
+
+impl<'a> StoredEntry<'a> {
+    pub(crate) fn new(entry: &'a LogEntry) -> StoredEntry<'a> {
+        StoredEntry {
+            at: entry.at.as_millis(),
+            peer: &entry.peer,
+            flags: entry.flags,
+            source: entry.source,
+            origin: entry.origin,
+            went_to: Cow::Borrowed(&entry.went_to),
+            progress: Cow::Borrowed(&entry.progress),
+            frame: &entry.frame,
+        }
+    }
+
+    pub(crate) fn into_entry(self, seq: Seq) -> LogEntry {
+        LogEntry {
+            seq,
+            at: Timestamp::from_millis(self.at),
+            peer: self.peer.to_owned(),
+            flags: self.flags,
+            frame: self.frame.to_vec(),
+            source: self.source,
+            origin: self.origin,
+            went_to: self.went_to.into_owned(),
+            progress: self.progress.into_owned(),
+        }
+    }
+
+    /// Waits for a session, as the head says.
+    pub(crate) fn is_waiting(&self, seq: Seq, head: &Head) -> bool {
+        (self.flags.has(EntryFlags::WAITING) && seq > head.log.delivered_through)
+            || head.requeued.binary_search(&seq).is_ok()
+    }
 }
 
 /// Length and bytes, as for any slice, but not byte by byte.
@@ -89,7 +186,17 @@ fn as_bytes<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl UserState {
-    pub(crate) fn from_parts(head: Head, profile: Profile) -> UserState {
+    pub(crate) fn from_parts(
+        head: Head,
+        profile: Profile,
+        recognition: Recognition,
+        records: Vec<SessionRecord>,
+    ) -> UserState {
+        let windows = Windows {
+            requeued: head.requeued,
+            cursors: head.cursors,
+            recognition,
+        };
         UserState {
             account: profile.account,
             roster: profile.roster,
@@ -98,7 +205,13 @@ impl UserState {
                 .last
                 .map(|(at, status)| (Timestamp::from_millis(at), status)),
             log: head.log,
+            windows: (!windows.is_empty()).then(|| Box::new(windows)),
+            sessions: Sessions {
+                next_number: head.next_session,
+                records,
+            },
             photo_hash: profile.photo_hash,
+            archive_prefs: profile.archive_prefs,
         }
     }
 }
@@ -107,6 +220,15 @@ impl UserState {
 pub(crate) fn encode<T: Serialize>(version: u8, value: &T) -> Vec<u8> {
     // Invariant: writing to a `Vec` cannot fail, and none of our types refuses to serialise.
     postcard::to_extend(value, vec![version]).expect("plain data serialises")
+}
+
+/// Decodes a profile. One of schema 2 is rewritten when it next changes, so that an upgrade does
+/// not rewrite the rosters of all accounts.
+pub(crate) fn decode_profile(bytes: &[u8], user: &str) -> Result<Profile, StoreError> {
+    match bytes.first() {
+        Some(&schema::VALUE_VERSION_2) => schema::profile_from_2(bytes, user),
+        _ => decode(bytes, user),
+    }
 }
 
 /// Decodes a value of [`VALUE_VERSION`]; `what` names it in the error.
@@ -119,10 +241,19 @@ pub(crate) fn decode_borrowed<'a, T: Deserialize<'a>>(
     bytes: &'a [u8],
     what: &str,
 ) -> Result<T, StoreError> {
+    decode_version(VALUE_VERSION, bytes, what)
+}
+
+/// The same for any version.
+pub(crate) fn decode_version<'a, T: Deserialize<'a>>(
+    expected: u8,
+    bytes: &'a [u8],
+    what: &str,
+) -> Result<T, StoreError> {
     let Some((&version, body)) = bytes.split_first() else {
         return Err(StoreError::Corrupt(format!("{what}: empty value")));
     };
-    if version != VALUE_VERSION {
+    if version != expected {
         return Err(StoreError::Corrupt(format!(
             "{what}: value version {version}"
         )));

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use stdx::time::Timestamp;
-
 use crate::apply::{Txn, apply, decode_u64};
+use crate::delivery::{LogEntry, Recognition};
 use crate::dir::{Dir, Stage};
 use crate::engine::faulty::FaultyEngine;
 use crate::engine::fjall::{FjallEngine, FjallOptions};
@@ -20,12 +19,15 @@ use crate::engine::{Engine, EngineStats, Reader, Space};
 use crate::error::{OpenError, StoreError};
 use crate::journal::read_position;
 use crate::keys;
-use crate::limits::{ACCOUNTS_PAGE_MAX, BULK_BYTES_MAX, BULK_RECORDS_MAX, LOG_READ_MAX};
+use crate::limits::{
+    ACCOUNTS_PAGE_MAX, BULK_BYTES_MAX, BULK_RECORDS_MAX, LOG_READ_MAX, SEQ_EPOCH_SHIFT,
+};
+use crate::log::{parse_entry, tail};
 use crate::overlay::Overlay;
-use crate::record::{LogEntry, Record, Seq};
+use crate::record::{Record, Seq};
 use crate::schema;
 use crate::slot::{RANGES, RangeId, SlotKey};
-use crate::state::{Head, Profile, StoredEntry, UserState, VALUE_VERSION, decode, decode_borrowed};
+use crate::state::{BLOB_VERSION, Head, UserState, decode, decode_profile};
 
 /// What a commit promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub struct Store {
 struct Shared {
     engine: Arc<dyn Engine>,
     slots: SlotKey,
+    /// The lowest sequence number that may be given out: the first one of this epoch.
+    first_seq: Seq,
     durability: Durability,
     has_writer: Arc<AtomicBool>,
     dir: Option<Dir>,
@@ -143,7 +147,7 @@ impl Store {
             twin.faults().set_read_delay(options.read_delay);
             Arc::new(twin)
         };
-        Ok(Store::new(engine, slots, options.durability, Some(dir)))
+        Ok(Store::new(engine, slots, options.durability, Some(dir))?)
     }
 
     /// An empty store in memory.
@@ -164,7 +168,7 @@ impl Store {
         slot_key: SlotKey,
     ) -> Result<Store, OpenError> {
         let slots = schema::prepare(&*engine, || Ok(slot_key))?;
-        Ok(Store::new(engine, slots, durability, None))
+        Ok(Store::new(engine, slots, durability, None)?)
     }
 
     pub(crate) fn new(
@@ -172,17 +176,19 @@ impl Store {
         slots: SlotKey,
         durability: Durability,
         dir: Option<Dir>,
-    ) -> Store {
+    ) -> Result<Store, StoreError> {
         let has_writer = Arc::default();
-        Store {
+        let first_seq = (read_epoch(&*engine)? << SEQ_EPOCH_SHIFT) + 1;
+        Ok(Store {
             shared: Arc::new(Shared {
                 engine,
                 slots,
+                first_seq,
                 durability,
                 has_writer,
                 dir,
             }),
-        }
+        })
     }
 
     /// The key of the slot hash.
@@ -216,7 +222,8 @@ impl Store {
         Ok(WriterToken(Arc::clone(&self.shared.has_writer)))
     }
 
-    /// The one read of a login: two keys of one snapshot. `None` if there is no such account.
+    /// The one read of a login, in one snapshot: two keys, and for a user with a log what
+    /// recognises messages and the entries behind it. `None` if there is no such account.
     ///
     /// # Errors
     /// Any [`StoreError`] of a read.
@@ -226,7 +233,7 @@ impl Store {
         let Some(head) = snapshot.get(Space::Head, &key)? else {
             return Ok(None);
         };
-        let head: Head = decode(&head, user)?;
+        let mut head: Head = decode(&head, user)?;
         if !head.live {
             return Ok(None);
         }
@@ -235,8 +242,22 @@ impl Store {
                 "{user}: the profile is missing"
             )));
         };
-        let profile: Profile = decode(&profile, user)?;
-        Ok(Some(UserState::from_parts(head, profile)))
+        let profile = decode_profile(&profile, user)?;
+        let mut sessions = Vec::new();
+        if !head.cursors.is_empty()
+            && let Some(value) = snapshot.get(Space::Session, &key)?
+        {
+            sessions = decode(&value, user)?;
+        }
+        let recognition = read_recognition(&*snapshot, &self.shared.slots, user, &head)?;
+        // Numbers of earlier epochs may have been given out after the backup was taken.
+        head.log.next_seq = head.log.next_seq.max(self.shared.first_seq);
+        Ok(Some(UserState::from_parts(
+            head,
+            profile,
+            recognition,
+            sessions,
+        )))
     }
 
     /// The entries of a user's log with a sequence number above `after`, oldest first, at most
@@ -255,13 +276,13 @@ impl Store {
             return Ok(Vec::new());
         };
         let start = keys::log_entry(&self.shared.slots, user, first);
-        let (_, end) = keys::owned_run(&self.shared.slots, user);
+        let end = keys::log_entries_end(&self.shared.slots, user);
         let mut entries = Vec::new();
         let mut bad = None;
         self.snapshot()?
             .scan(Space::Log, &start, &end, &mut |key, value| {
                 match parse_entry(key, value) {
-                    Ok(entry) => entries.push(entry),
+                    Ok((seq, entry)) => entries.push(entry.into_entry(seq)),
                     Err(error) => bad = Some(error),
                 }
                 if bad.is_some() || entries.len() == limit {
@@ -435,6 +456,14 @@ impl Store {
     }
 }
 
+/// How often the data was restored from a backup.
+pub(crate) fn read_epoch(reader: &dyn Reader) -> Result<u64, StoreError> {
+    match reader.get(Space::Meta, keys::EPOCH)? {
+        Some(value) => decode_u64(&value, "count of restores"),
+        None => Ok(0),
+    }
+}
+
 /// The appends of all ranges.
 fn count_appends(engine: &dyn Engine) -> Result<u64, StoreError> {
     RangeId::all()
@@ -472,20 +501,44 @@ fn new_slot_key(options: &Options) -> Result<SlotKey, OpenError> {
 /// The body of a blob behind its version byte.
 pub(crate) fn blob_body(value: &[u8]) -> Result<Vec<u8>, StoreError> {
     match value.split_first() {
-        Some((&VALUE_VERSION, body)) => Ok(body.to_vec()),
+        Some((&BLOB_VERSION, body)) => Ok(body.to_vec()),
         _ => Err(StoreError::Corrupt("blob of an unknown version".to_owned())),
     }
 }
 
-fn parse_entry(key: &[u8], value: &[u8]) -> Result<LogEntry, StoreError> {
-    let seq = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_seq(rest));
-    let seq = seq.ok_or_else(|| StoreError::Corrupt("key of a log entry".to_owned()))?;
-    let entry: StoredEntry<'_> = decode_borrowed(value, "log entry")?;
-    Ok(LogEntry {
-        seq,
-        at: Timestamp::from_millis(entry.at),
-        from: entry.from.to_owned(),
-        frame: entry.frame.to_vec(),
-        flags: entry.flags,
-    })
+/// What is written of it, and what the entries behind add.
+pub(crate) fn read_recognition(
+    reader: &dyn Reader,
+    slots: &SlotKey,
+    user: &str,
+    head: &Head,
+) -> Result<Recognition, StoreError> {
+    let mut recognition = Recognition::default();
+    if head.is_recognising
+        && let Some(value) = reader.get(Space::Log, &keys::log_recognition(slots, user))?
+    {
+        recognition = decode(&value, user)?;
+    }
+    if head.tail_count == 0 {
+        return Ok(recognition);
+    }
+    let (start, end) = tail(slots, user, head);
+    let mut bad = None;
+    reader.scan(
+        Space::Log,
+        &start,
+        &end,
+        &mut |key, value| match parse_entry(key, value) {
+            Ok((seq, entry)) => {
+                let peer = slots.peer(entry.peer);
+                recognition.remember_parts(peer, entry.source, entry.origin, seq, entry.at);
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                bad = Some(error);
+                ControlFlow::Break(())
+            }
+        },
+    )?;
+    bad.map_or(Ok(recognition), Err)
 }

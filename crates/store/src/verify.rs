@@ -8,13 +8,14 @@ use std::path::Path;
 
 use crate::apply::decode_u64;
 use crate::backup;
+use crate::delivery::{EntryFlags, Recognition, SessionRecord};
 use crate::engine::{Reader, Space};
 use crate::error::{OpenError, StoreError};
 use crate::keys;
 use crate::limits::PROBLEMS_LISTED_MAX;
 use crate::record::Seq;
 use crate::slot::{Slot, SlotKey};
-use crate::state::{Head, LogHead, Profile, StoredEntry, decode, decode_borrowed};
+use crate::state::{Head, StoredEntry, decode, decode_borrowed, decode_profile};
 use crate::store::{Options, Store, blob_body};
 
 /// What a verification found.
@@ -30,6 +31,8 @@ pub struct Report {
     pub log_entries: u64,
     /// vCards and items of private storage.
     pub blobs: u64,
+    /// Users with sessions that can be resumed, or with messages to hand over.
+    pub resumable: u64,
     /// Bytes of all keys and values, uncompressed.
     pub bytes: u64,
     /// All problems.
@@ -60,13 +63,15 @@ impl fmt::Display for Report {
             roster_items,
             log_entries,
             blobs,
+            resumable,
             bytes,
             ..
         } = self;
         write!(
             f,
             "{accounts} accounts ({removed} removed), {roster_items} roster items, \
-             {log_entries} log entries, {blobs} blobs, {bytes} bytes: "
+             {log_entries} log entries, {blobs} blobs, {resumable} with sessions or messages to \
+             hand over, {bytes} bytes: "
         )?;
         match self.problem_count {
             0 => write!(f, "good"),
@@ -108,6 +113,7 @@ impl Store {
         walk.states()?;
         walk.logs()?;
         walk.blobs()?;
+        walk.sessions()?;
         Ok(walk.report)
     }
 }
@@ -140,6 +146,9 @@ impl Walk<'_> {
         self.each(Space::Meta, |key, value, _| {
             match keys::parse_meta(key) {
                 Some(keys::Meta::Schema | keys::Meta::SlotKey) => {}
+                Some(keys::Meta::Epoch) => {
+                    decode_u64(value, "count of restores").map_err(|e| e.to_string())?;
+                }
                 Some(keys::Meta::Position(_)) => {
                     decode_u64(value, "position of a range").map_err(|e| e.to_string())?;
                 }
@@ -163,7 +172,7 @@ impl Walk<'_> {
             let (slot, user) = keys::parse_user(key).ok_or("undecodable key in head")?;
             in_slot(&slots, slot, user)?;
             let head: Head = decode(value, user).map_err(|e| e.to_string())?;
-            if head.log.next_seq == 0 || head.log.trimmed_through >= head.log.next_seq {
+            if !is_consistent(&head) {
                 return Err(format!(
                     "{user}: log head {:?} contradicts itself",
                     head.log
@@ -181,8 +190,15 @@ impl Walk<'_> {
             } else {
                 report.removed += 1;
             }
-            if head.log.pending_count > 0 {
+            if head.log.count > 0 {
                 log_is_there(reader, &slots, user)?;
+            }
+            if head.log.has_outgoing() || !head.cursors.is_empty() {
+                match reader.get(Space::Session, key) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => return Err(format!("{user}: the sessions are missing")),
+                    Err(error) => return Err(error.to_string()),
+                }
             }
             Ok(())
         })?;
@@ -200,7 +216,7 @@ impl Walk<'_> {
         self.each(Space::State, |key, value, report| {
             let (slot, user) = keys::parse_user(key).ok_or("undecodable key in state")?;
             in_slot(&slots, slot, user)?;
-            let profile: Profile = decode(value, user).map_err(|e| e.to_string())?;
+            let profile = decode_profile(value, user).map_err(|e| e.to_string())?;
             report.roster_items += profile.roster.items.len() as u64;
             if !profile.roster.items.is_sorted_by(|a, b| a.jid < b.jid) {
                 return Err(format!("{user}: the roster is out of order"));
@@ -209,38 +225,73 @@ impl Walk<'_> {
         })
     }
 
-    /// Entries against the head of their log.
+    /// Entries and the index against the head of their log.
     fn logs(&mut self) -> Result<(), StoreError> {
         let slots = self.slots;
         let reader = self.reader;
         let mut log: Option<Tally> = None;
         self.each(Space::Log, |key, value, report| {
-            report.log_entries += 1;
             let (slot, user, rest) = keys::parse_owned(key).ok_or("undecodable key in log")?;
-            let seq = keys::parse_seq(rest).ok_or("undecodable sequence number in log")?;
+            let what = keys::parse_log(rest).ok_or("undecodable key in log")?;
             if log.as_ref().is_none_or(|log| log.user != user) {
                 if let Some(done) = log.take()
-                    && let Err(problem) = done.check(reader, &slots)
+                    && let Err(problem) = done.check()
                 {
                     report.problem(problem);
                 }
                 in_slot(&slots, slot, user)?;
-                log = Some(Tally::new(user, seq));
+                let head = load_head(reader, &slots, user)?;
+                let head = head.ok_or_else(|| format!("{user}: a log without a head"))?;
+                log = Some(Tally::new(user, head));
             }
-            let entry: StoredEntry<'_> = decode_borrowed(value, user).map_err(|e| e.to_string())?;
-            if let Some(log) = &mut log {
-                log.last = seq;
-                log.count += 1;
-                log.bytes += entry.frame.len() as u64;
+            // Invariant: it was just made for this user.
+            let log = log.as_mut().expect("a tally");
+            match what {
+                keys::Log::Entry(seq) => {
+                    report.log_entries += 1;
+                    let entry = decode_borrowed(value, user).map_err(|e| e.to_string())?;
+                    log.entry(seq, &entry, &slots);
+                }
+                keys::Log::Recognition => {
+                    decode::<Recognition>(value, user).map_err(|e| e.to_string())?;
+                }
+                keys::Log::Index { peer, last } => {
+                    let seqs: Vec<Seq> = decode(value, user).map_err(|e| e.to_string())?;
+                    if seqs.last() != Some(&last) || !seqs.is_sorted_by(|a, b| a < b) {
+                        return Err(format!("{user}: a chunk of the index is out of order"));
+                    }
+                    log.index(peer, &seqs);
+                }
             }
             Ok(())
         })?;
         if let Some(done) = log
-            && let Err(problem) = done.check(reader, &slots)
+            && let Err(problem) = done.check()
         {
             self.report.problem(problem);
         }
         Ok(())
+    }
+
+    fn sessions(&mut self) -> Result<(), StoreError> {
+        let slots = self.slots;
+        let reader = self.reader;
+        self.each(Space::Session, |key, value, report| {
+            report.resumable += 1;
+            let (slot, user) = keys::parse_user(key).ok_or("undecodable key of sessions")?;
+            in_slot(&slots, slot, user)?;
+            let records: Vec<SessionRecord> = decode(value, user).map_err(|e| e.to_string())?;
+            let head = load_head(reader, &slots, user)?.filter(|head| head.live);
+            let head = head.ok_or_else(|| format!("{user}: data without an account"))?;
+            let cursors = head.cursors.iter().map(|cursor| cursor.number);
+            if !cursors.eq(records.iter().map(|session| session.number)) {
+                return Err(format!("{user}: sessions and their cursors disagree"));
+            }
+            if records.is_empty() && !head.log.has_outgoing() {
+                return Err(format!("{user}: a mark without anything to hand over"));
+            }
+            Ok(())
+        })
     }
 
     fn blobs(&mut self) -> Result<(), StoreError> {
@@ -257,45 +308,112 @@ impl Walk<'_> {
     }
 }
 
+/// What no head contradicts.
+fn is_consistent(head: &Head) -> bool {
+    let log = &head.log;
+    let is_within = |seq: Seq| (log.trimmed_through..log.next_seq).contains(&seq);
+    log.next_seq > 0
+        && is_within(log.trimmed_through)
+        && is_within(log.forwarded)
+        && is_within(log.delivered_through)
+        && is_within(head.folded.max(log.trimmed_through))
+        && log.last_outgoing < log.next_seq
+        && log.archived_count <= log.count
+        && head.requeued.is_sorted_by(|a, b| a < b)
+        && head.cursors.is_sorted_by(|a, b| a.number < b.number)
+        && head.cursors.iter().all(|cursor| is_within(cursor.acked))
+}
+
 /// What a log really holds.
 struct Tally {
     user: String,
-    first: Seq,
+    head: Head,
+    first: Option<Seq>,
     last: Seq,
     count: u64,
     bytes: u64,
+    archived_count: u64,
+    tail_count: u64,
+    last_at: i64,
+    is_out_of_time: bool,
+    /// Sums over what the entries say of the index, and what the index has: equal if they agree.
+    expected: u64,
+    indexed: u64,
+}
+
+/// Stands for one entry of the index in a sum.
+fn mark(peer: u64, seq: Seq) -> u64 {
+    let mixed =
+        (peer ^ seq.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ (mixed >> 33)
 }
 
 impl Tally {
-    fn new(user: &str, first: Seq) -> Tally {
+    fn new(user: &str, head: Head) -> Tally {
         Tally {
             user: user.to_owned(),
-            first,
-            last: first,
+            head,
+            first: None,
+            last: 0,
             count: 0,
             bytes: 0,
+            archived_count: 0,
+            tail_count: 0,
+            last_at: i64::MIN,
+            is_out_of_time: false,
+            expected: 0,
+            indexed: 0,
         }
     }
 
-    fn check(&self, reader: &dyn Reader, slots: &SlotKey) -> Result<(), String> {
+    fn entry(&mut self, seq: Seq, entry: &StoredEntry<'_>, slots: &SlotKey) {
+        self.first.get_or_insert(seq);
+        self.last = seq;
+        self.count += 1;
+        self.bytes += entry.frame.len() as u64;
+        self.is_out_of_time |= entry.at < self.last_at;
+        self.last_at = entry.at;
+        self.tail_count += u64::from(seq > self.head.folded);
+        if entry.flags.has(EntryFlags::ARCHIVED) {
+            self.archived_count += 1;
+            if seq <= self.head.folded {
+                let mark = mark(slots.peer(entry.peer), seq);
+                self.expected = self.expected.wrapping_add(mark);
+            }
+        }
+    }
+
+    fn index(&mut self, peer: u64, seqs: &[Seq]) {
+        let trimmed = self.head.log.trimmed_through;
+        for &seq in seqs.iter().filter(|&&seq| seq > trimmed) {
+            self.indexed = self.indexed.wrapping_add(mark(peer, seq));
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
         let user = &self.user;
-        let head =
-            load_head(reader, slots, user)?.ok_or(format!("{user}: a log without a head"))?;
-        let LogHead {
-            next_seq,
-            trimmed_through,
-            pending_count,
-            pending_bytes,
-        } = head.log;
-        if self.first <= trimmed_through || self.last >= next_seq {
+        let log = &self.head.log;
+        if self.first.is_some_and(|first| first <= log.trimmed_through) || self.last >= log.next_seq
+        {
             return Err(format!(
                 "{user}: entries outside of the log that the head describes"
             ));
         }
-        if (self.count, self.bytes) != (pending_count, pending_bytes) {
+        let there = (self.count, self.bytes, self.archived_count, self.tail_count);
+        let tail_count = u64::from(self.head.tail_count);
+        let said = (log.count, log.bytes, log.archived_count, tail_count);
+        if there != said {
             return Err(format!(
-                "{user}: {} entries of {} bytes, the head says {pending_count} of {pending_bytes}",
-                self.count, self.bytes
+                "{user}: entries, bytes, archived and not folded: {there:?} are there, the head \
+                 says {said:?}"
+            ));
+        }
+        if self.is_out_of_time {
+            return Err(format!("{user}: times of the log run backwards"));
+        }
+        if self.expected != self.indexed {
+            return Err(format!(
+                "{user}: the index of addresses disagrees with the log"
             ));
         }
         Ok(())
@@ -328,7 +446,8 @@ fn owner_is_live(reader: &dyn Reader, slots: &SlotKey, user: &str) -> Result<(),
 }
 
 fn log_is_there(reader: &dyn Reader, slots: &SlotKey, user: &str) -> Result<(), String> {
-    let (start, end) = keys::owned_run(slots, user);
+    let (start, _) = keys::owned_run(slots, user);
+    let end = keys::log_entries_end(slots, user);
     let mut there = false;
     let scanned = reader.scan(Space::Log, &start, &end, &mut |_, _| {
         there = true;
@@ -354,12 +473,20 @@ pub(crate) fn check_entry(space: Space, key: &[u8], value: &[u8]) -> Result<(), 
         }
         Space::State => {
             let (_, user) = keys::parse_user(key).ok_or_else(bad_key)?;
-            decode::<Profile>(value, user).map(drop).map_err(text)
+            decode_profile(value, user).map(drop).map_err(text)
         }
         Space::Log => {
             let (_, user, rest) = keys::parse_owned(key).ok_or_else(bad_key)?;
-            keys::parse_seq(rest).ok_or_else(bad_key)?;
-            decode_borrowed::<StoredEntry<'_>>(value, user)
+            match keys::parse_log(rest).ok_or_else(bad_key)? {
+                keys::Log::Entry(_) => decode_borrowed::<StoredEntry<'_>>(value, user).map(drop),
+                keys::Log::Recognition => decode::<Recognition>(value, user).map(drop),
+                keys::Log::Index { .. } => decode::<Vec<Seq>>(value, user).map(drop),
+            }
+            .map_err(text)
+        }
+        Space::Session => {
+            let (_, user) = keys::parse_user(key).ok_or_else(bad_key)?;
+            decode::<Vec<SessionRecord>>(value, user)
                 .map(drop)
                 .map_err(text)
         }
@@ -369,4 +496,10 @@ pub(crate) fn check_entry(space: Space, key: &[u8], value: &[u8]) -> Result<(), 
             blob_body(value).map(drop).map_err(text)
         }
     }
+}
+
+/// Whether a key in `Log` is that of an entry.
+pub(crate) fn is_log_entry(key: &[u8]) -> bool {
+    let what = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_log(rest));
+    matches!(what, Some(keys::Log::Entry(_)))
 }

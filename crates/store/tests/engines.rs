@@ -265,11 +265,8 @@ fn a_log_is_appended_read_and_trimmed(engine: Arc<dyn Engine>) {
     };
     assert_eq!(entry, sent);
     let log = store.load_user(user).unwrap().unwrap().log;
-    assert_eq!(
-        (log.next_seq, log.trimmed_through, log.pending_count),
-        (6, 0, 5)
-    );
-    assert_eq!(log.pending_bytes, 5 * sent.frame.len() as u64);
+    assert_eq!((log.next_seq, log.trimmed_through, log.count), (6, 0, 5));
+    assert_eq!(log.bytes, 5 * sent.frame.len() as u64);
     commit(
         &journal,
         vec![Record::LogTrim {
@@ -286,7 +283,7 @@ fn a_log_is_appended_read_and_trimmed(engine: Arc<dyn Engine>) {
     );
     assert_eq!(frames(0, 100), [4, 5]);
     let log = store.load_user(user).unwrap().unwrap().log;
-    assert_eq!((log.trimmed_through, log.pending_count), (3, 2));
+    assert_eq!((log.trimmed_through, log.count), (3, 2));
     // Trimming ahead of the log trims what is there, and no number is lost.
     commit(
         &journal,
@@ -297,12 +294,7 @@ fn a_log_is_appended_read_and_trimmed(engine: Arc<dyn Engine>) {
     );
     let log = store.load_user(user).unwrap().unwrap().log;
     assert_eq!(
-        (
-            log.next_seq,
-            log.trimmed_through,
-            log.pending_count,
-            log.pending_bytes
-        ),
+        (log.next_seq, log.trimmed_through, log.count, log.bytes),
         (6, 5, 0, 0)
     );
     assert!(store.verify().unwrap().is_good());
@@ -320,10 +312,7 @@ fn sequence_numbers_survive_the_account(engine: Arc<dyn Engine>) {
     assert_eq!(store.log_read(user, 0, 10).unwrap(), []);
     commit(&journal, vec![put(user)]);
     let log = store.load_user(user).unwrap().unwrap().log;
-    assert_eq!(
-        (log.next_seq, log.trimmed_through, log.pending_count),
-        (3, 2, 0)
-    );
+    assert_eq!((log.next_seq, log.trimmed_through, log.count), (3, 2, 0));
     assert!(store.verify().unwrap().is_good());
 }
 
@@ -592,7 +581,7 @@ fn a_group_reads_its_own_writes(engine: Arc<dyn Engine>) {
     let outcomes = append_all(&journal, appends.collect());
     assert!(outcomes.iter().all(committed), "{outcomes:?}");
     let state = store.load_user(user).unwrap().unwrap();
-    assert_eq!((state.roster.items.len(), state.log.pending_count), (2, 1));
+    assert_eq!((state.roster.items.len(), state.log.count), (2, 1));
     assert_eq!(store.log_read(user, 0, 10).unwrap()[0].seq, 3);
 }
 

@@ -10,8 +10,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use stdx::time::Timestamp;
 use store::{
-    Append, Durability, Engine, FaultyEngine, FjallEngine, FjallOptions, InlineJournal, Journal,
-    LogEntry, MemoryEngine, Outcome, Position, Reader, Record, Roster, Store,
+    Append, Durability, Engine, EntryFlags, FaultyEngine, FjallEngine, FjallOptions, InlineJournal,
+    Journal, LogEntry, MemoryEngine, Outcome, Position, Reader, Record, Roster, Store,
 };
 
 const USERS: [&str; 4] = ["romeo@x", "juliet@x", "nurse@verona", "verona"];
@@ -50,8 +50,10 @@ fn record() -> impl Strategy<Value = Record> {
         6 => (user(), 1u64..40, vec(any::<u8>(), 0..60), any::<u32>()).prop_map(
             |(user, seq, frame, flags)| {
                 let at = Timestamp::from_millis(seq as i64);
-                let from = "r@x/y".to_owned();
-                Record::LogAppend { user, entry: LogEntry { seq, at, from, frame, flags } }
+                let flags = EntryFlags(flags);
+                let peer = "r@x".to_owned();
+                let entry = LogEntry { seq, at, peer, frame, flags, ..LogEntry::default() };
+                Record::LogAppend { user, entry }
             }
         ),
         2 => (user(), 0u64..40).prop_map(|(user, through)| Record::LogTrim { user, through }),
@@ -173,6 +175,15 @@ impl Reader for Shared {
         visit: store::Visit<'_>,
     ) -> Result<(), store::StoreError> {
         self.0.scan(space, start, end, visit)
+    }
+    fn scan_back(
+        &self,
+        space: store::Space,
+        start: &[u8],
+        end: &[u8],
+        visit: store::Visit<'_>,
+    ) -> Result<(), store::StoreError> {
+        self.0.scan_back(space, start, end, visit)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use actor::{Context, Mail};
 use stdx::time::Timestamp;
-use store::{LogEntry, LogHead, Record, StoreError};
+use store::{EntryFlags, LogEntry, LogHead, Record, StoreError};
 use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
@@ -30,8 +30,8 @@ impl Inbox {
         Inbox {
             next_seq: head.next_seq,
             trimmed_through: head.trimmed_through,
-            pending_count: head.pending_count as u32,
-            pending_bytes: head.pending_bytes,
+            pending_count: head.waiting_count as u32,
+            pending_bytes: head.waiting_bytes,
             is_draining: false,
         }
     }
@@ -65,10 +65,8 @@ impl User {
             return self.bounce_with(&frame, &error, cx);
         }
         cx.stats().count(Counter::MessagesKept);
-        let from = frame
-            .attr("from")
-            .map(|from| from.into_owned())
-            .unwrap_or_default();
+        let from = frame.attr("from").unwrap_or_default();
+        let peer = from.split('/').next().unwrap_or_default().to_owned();
         let seq = self.inbox.next_seq;
         self.inbox.next_seq += 1;
         self.inbox.pending_count += 1;
@@ -76,9 +74,10 @@ impl User {
         let entry = LogEntry {
             seq,
             at: cx.wall(),
-            from,
+            peer,
             frame: frame.as_bytes().to_vec(),
-            flags: 0,
+            flags: EntryFlags::WAITING,
+            ..LogEntry::default()
         };
         self.record(Record::LogAppend {
             user: self.name.to_string(),

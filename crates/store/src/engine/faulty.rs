@@ -3,6 +3,7 @@
 //! refuses all further ones until healed, and what was not synced can be lost.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -173,6 +174,34 @@ impl<E: Engine> Reader for FaultyEngine<E> {
         Overlay::over(&self.inner, batches.into_iter().flatten())
             .scan_merged(space, start, end, visit)
     }
+
+    fn scan_back(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        backwards(visit, |visit| self.scan(space, start, end, visit))
+    }
+}
+
+/// Visits what `scan` finds from its end. Holds all of it: good enough for a twin.
+fn backwards(
+    visit: Visit<'_>,
+    scan: impl FnOnce(Visit<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    scan(&mut |key, value| {
+        found.push((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    })?;
+    for (key, value) in found.iter().rev() {
+        if visit(key, value).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// A snapshot of the wrapped engine with what was not synced at the time.
@@ -203,6 +232,16 @@ impl Reader for FaultySnapshot {
         self.faults.read()?;
         Overlay::over(&*self.inner, self.unsynced.iter().flatten().cloned())
             .scan_merged(space, start, end, visit)
+    }
+
+    fn scan_back(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        backwards(visit, |visit| self.scan(space, start, end, visit))
     }
 }
 

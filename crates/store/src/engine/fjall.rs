@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use fjall::config::{FilterPolicy, PartitioningPolicy};
 use fjall::{
-    AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot,
+    AbstractTree, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot,
 };
 
 use crate::engine::{Batch, Engine, EngineStats, Reader, Space, Visit};
@@ -355,6 +355,16 @@ impl Reader for FjallEngine {
     ) -> Result<(), StoreError> {
         self.snapshot()?.scan(space, start, end, visit)
     }
+
+    fn scan_back(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        self.snapshot()?.scan_back(space, start, end, visit)
+    }
 }
 
 /// The view goes before what keeps the database open.
@@ -367,6 +377,21 @@ impl FjallSnapshot {
     fn check(&self) -> Result<(), StoreError> {
         if self.open.closing.load(Ordering::Acquire) {
             return Err(StoreError::Unavailable("being reopened".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn visit_all(
+        &self,
+        entries: impl Iterator<Item = Guard>,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        for entry in entries {
+            self.check()?;
+            let (key, value) = entry.into_inner().map_err(from_fjall)?;
+            if visit(&key, &value) == ControlFlow::Break(()) {
+                break;
+            }
         }
         Ok(())
     }
@@ -398,14 +423,26 @@ impl Reader for FjallSnapshot {
         } else {
             self.view.range(space, start..end)
         };
-        for entry in entries {
-            self.check()?;
-            let (key, value) = entry.into_inner().map_err(from_fjall)?;
-            if visit(&key, &value) == ControlFlow::Break(()) {
-                break;
-            }
+        self.visit_all(entries, visit)
+    }
+
+    fn scan_back(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        if !end.is_empty() && start >= end {
+            return Ok(());
         }
-        Ok(())
+        let space = &self.open.spaces[space.index()];
+        let entries = if end.is_empty() {
+            self.view.range(space, start..)
+        } else {
+            self.view.range(space, start..end)
+        };
+        self.visit_all(entries.rev(), visit)
     }
 }
 
@@ -420,7 +457,7 @@ fn open(path: &Path, options: &FjallOptions) -> Result<Open, StoreError> {
 }
 
 /// The keyspaces, in the order of the spaces' numbers.
-const KEYSPACES: [&str; Space::ALL.len()] = ["meta", "head", "state", "log", "blob"];
+const KEYSPACES: [&str; Space::ALL.len()] = ["meta", "head", "state", "log", "blob", "session"];
 
 /// How a keyspace is laid out; fixed when it is created.
 fn tuning(name: &str) -> KeyspaceCreateOptions {
@@ -453,11 +490,8 @@ fn try_open(path: &Path, options: &FjallOptions) -> Result<Open, StoreError> {
         .open()
         .map_err(from_fjall)?;
     let there = db.list_keyspace_names();
-    if existed
-        && !KEYSPACES
-            .iter()
-            .all(|name| there.iter().any(|have| **have == **name))
-    {
+    let is_there = |name: &str| there.iter().any(|have| **have == *name);
+    if existed && !keyspaces_of(&db)?.iter().all(|name| is_there(name)) {
         // The library drops a keyspace without its manifest, and would make an empty one.
         return Err(StoreError::Corrupt("a keyspace is missing".to_owned()));
     }
@@ -472,6 +506,19 @@ fn try_open(path: &Path, options: &FjallOptions) -> Result<Open, StoreError> {
         db,
         closing: AtomicBool::new(false),
     })
+}
+
+/// The keyspaces that there must be: data of an older schema has fewer.
+fn keyspaces_of(db: &Database) -> Result<&'static [&'static str], StoreError> {
+    if !db.keyspace_exists(KEYSPACES[0]) {
+        return Ok(&KEYSPACES);
+    }
+    let meta = db.keyspace(KEYSPACES[0], || tuning(KEYSPACES[0]));
+    let schema = meta.and_then(|meta| meta.get(crate::keys::SCHEMA));
+    let is_old = schema
+        .map_err(from_fjall)?
+        .is_some_and(|schema| schema[..] < 3u32.to_be_bytes()[..]);
+    Ok(if is_old { &KEYSPACES[..5] } else { &KEYSPACES })
 }
 
 /// Number and path of the journal file that is written to.

@@ -59,6 +59,30 @@ impl Reader for MemorySnapshot {
         }
         Ok(())
     }
+
+    fn scan_back(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        if !end.is_empty() && start >= end {
+            return Ok(());
+        }
+        let end = if end.is_empty() {
+            Bound::Unbounded
+        } else {
+            Bound::Excluded(end)
+        };
+        let run = self.0[space.index()].range::<[u8], _>((Bound::Included(start), end));
+        for (key, value) in run.rev() {
+            if visit(key, value).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Reader for MemoryEngine {
@@ -74,6 +98,16 @@ impl Reader for MemoryEngine {
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
         MemorySnapshot(self.maps()).scan(space, start, end, visit)
+    }
+
+    fn scan_back(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        MemorySnapshot(self.maps()).scan_back(space, start, end, visit)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::journal::stats::Counters;
 use crate::journal::{Append, AppendFailure, Outcome, Position};
 use crate::keys;
-use crate::limits::{APPEND_RECORDS_MAX, HEADS_CACHED_MAX};
+use crate::limits::{APPEND_RECORDS_MAX, HEADS_CACHED_BYTES_MAX};
 use crate::overlay::Overlay;
 use crate::slot::{RANGES, RangeId, SlotKey};
 use crate::store::{Durability, Store, WriterToken};
@@ -53,19 +53,37 @@ pub(crate) struct Committer {
 /// Heads that were committed lately, so that a user in conversation is not read from the engine for
 /// every message. Only ever holds what is committed.
 #[derive(Default)]
-struct Heads(FxHashMap<Vec<u8>, Vec<u8>>);
+struct Heads {
+    map: FxHashMap<Vec<u8>, Vec<u8>>,
+    /// Of all heads since the last time that all were forgotten: never less than what is there.
+    bytes: usize,
+}
+
+/// Bytes assumed for a place in the map and two allocations.
+const HEAD_OVERHEAD_BYTES: usize = 96;
 
 impl Heads {
     fn learn(&mut self, batch: &[Change]) {
         for change in batch.iter().filter(|change| change.space == Space::Head) {
-            if self.0.len() >= HEADS_CACHED_MAX {
-                self.0.clear();
+            let Some(value) = &change.value else {
+                self.map.remove(&change.key);
+                continue;
+            };
+            if self.bytes >= HEADS_CACHED_BYTES_MAX {
+                self.clear();
             }
-            match &change.value {
-                Some(value) => drop(self.0.insert(change.key.clone(), value.clone())),
-                None => drop(self.0.remove(&change.key)),
+            let before = self.map.insert(change.key.clone(), value.clone());
+            self.bytes += value.len();
+            match before {
+                Some(before) => self.bytes -= before.len(),
+                None => self.bytes += change.key.len() + HEAD_OVERHEAD_BYTES,
             }
         }
+    }
+
+    fn clear(&mut self) {
+        self.map.clear();
+        self.bytes = 0;
     }
 }
 
@@ -78,7 +96,7 @@ struct Cached<'a> {
 impl Reader for Cached<'_> {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         if space == Space::Head
-            && let Some(value) = self.heads.0.get(key)
+            && let Some(value) = self.heads.map.get(key)
         {
             return Ok(Some(value.clone()));
         }
@@ -93,6 +111,16 @@ impl Reader for Cached<'_> {
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
         self.engine.scan(space, start, end, visit)
+    }
+
+    fn scan_back(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        self.engine.scan_back(space, start, end, visit)
     }
 }
 
@@ -149,7 +177,7 @@ impl Committer {
 
     fn failed(&mut self, group: &[Append], error: StoreError) -> Vec<Outcome> {
         self.damaged = true;
-        self.heads.0.clear();
+        self.heads.clear();
         self.counters.failed_commit();
         vec![Outcome::Failed(failure(&error)); group.len()]
     }

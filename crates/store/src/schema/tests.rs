@@ -110,7 +110,7 @@ fn schema_1() -> Batch {
             ));
         }
     }
-    let mut card = vec![VALUE_VERSION];
+    let mut card = vec![crate::state::BLOB_VERSION];
     card.extend_from_slice(b"<vCard/>");
     batch.push(put(
         Space::Blob,
@@ -165,11 +165,7 @@ fn check_upgraded(store: &Store) {
     assert!(juliet.roster.items.iter().all(|item| item.listed));
     assert_eq!(juliet.last.unwrap().1, "gone");
     assert_eq!(
-        (
-            juliet.log.next_seq,
-            juliet.log.pending_count,
-            juliet.log.pending_bytes
-        ),
+        (juliet.log.next_seq, juliet.log.count, juliet.log.bytes),
         (14, 3, 30)
     );
     let log = store.log_read("juliet@capulet.example", 11, 10).unwrap();

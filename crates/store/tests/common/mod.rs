@@ -7,8 +7,8 @@ use std::sync::mpsc::sync_channel;
 
 use stdx::time::Timestamp;
 use store::{
-    Account, Append, Journal, LogEntry, Outcome, RangeId, Reader, Record, Roster, RosterItem,
-    ScramHash, ScramKeys, SlotKey, Space, Subscription,
+    Account, Append, EntryFlags, Journal, LogEntry, Outcome, RangeId, Reader, Record, Roster,
+    RosterItem, ScramHash, ScramKeys, SlotKey, Space, Subscription,
 };
 
 pub(crate) const KEY: SlotKey = SlotKey::new(*b"store test key 1");
@@ -65,9 +65,10 @@ pub(crate) fn message(user: &str, seq: u64, body: &str) -> Record {
         entry: LogEntry {
             seq,
             at: Timestamp::from_millis(1_700_000_000_000 + seq as i64),
-            from: "romeo@localhost/orchard".to_owned(),
+            peer: "romeo@localhost".to_owned(),
             frame: format!("<message to='{user}'><body>{body}</body></message>").into_bytes(),
-            flags: 1,
+            flags: EntryFlags::WAITING,
+            ..LogEntry::default()
         },
     }
 }

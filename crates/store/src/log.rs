@@ -1,0 +1,361 @@
+//! How records change a log, its cursors and the sessions that read it. Part of `apply`: the same
+//! rules bind. Owns when entries are folded into what recognises and finds them.
+//!
+//! Cursors are in the head, which is written with every entry, so they are exact after any crash.
+//! What is larger, the [`Recognition`] and the index of addresses, follows from the entries: both
+//! are written once for [`TAIL_ENTRIES_MAX`] entries, and before entries that they do not hold go.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use crate::apply::{Entity, Txn};
+use crate::delivery::{
+    Delivered, EntryFlags, LogEntry, NumberedEntry, Progress, Recognition, SessionCursor,
+    SessionRecord, Sessions, advance,
+};
+use crate::engine::Space;
+use crate::error::StoreError;
+use crate::keys;
+use crate::limits::TAIL_ENTRIES_MAX;
+use crate::record::Seq;
+use crate::slot::SlotKey;
+use crate::state::{Head, LogHead, StoredEntry, VALUE_VERSION, decode, decode_borrowed, encode};
+
+impl<T: Txn> Entity<'_, T> {
+    pub(crate) fn log_append(&mut self, entry: &LogEntry) -> Result<(), StoreError> {
+        if entry.seq < self.head.log.next_seq {
+            return Ok(());
+        }
+        let had_outgoing = self.head.log.has_outgoing();
+        let log = &mut self.head.log;
+        let mut stored = StoredEntry::new(entry);
+        // Entries are found by their time: it does not run backwards, whatever the clock did.
+        log.last_at = log.last_at.max(entry.at);
+        stored.at = log.last_at.as_millis();
+        log.next_seq = entry.seq + 1;
+        log.count += 1;
+        log.bytes += entry.frame.len() as u64;
+        log.archived_count += u64::from(entry.flags.has(EntryFlags::ARCHIVED));
+        if entry.flags.has(EntryFlags::OUTGOING) {
+            log.last_outgoing = entry.seq;
+        }
+        if entry.flags.has(EntryFlags::WAITING) {
+            log.waiting_count += 1;
+            log.waiting_bytes += entry.frame.len() as u64;
+        }
+        let key = keys::log_entry(self.slots, self.user, entry.seq);
+        self.txn
+            .put(Space::Log, key, encode(VALUE_VERSION, &stored));
+        self.head.tail_count += 1;
+        self.advance(&entry.progress);
+        if self.head.tail_count >= TAIL_ENTRIES_MAX {
+            self.fold()?;
+        }
+        self.mark(had_outgoing);
+        self.save_head();
+        Ok(())
+    }
+
+    pub(crate) fn log_progress(&mut self, progress: &Progress) {
+        let had_outgoing = self.head.log.has_outgoing();
+        self.advance(progress);
+        self.mark(had_outgoing);
+        self.save_head();
+    }
+
+    fn advance(&mut self, progress: &Progress) {
+        advance(&mut self.head.cursors, progress);
+        let log = &mut self.head.log;
+        let forwarded = progress.forwarded.min(log.next_seq - 1);
+        log.forwarded = log.forwarded.max(forwarded);
+    }
+
+    pub(crate) fn log_delivered(&mut self, delivered: &Delivered) {
+        let log = &mut self.head.log;
+        let through = delivered.through.min(log.next_seq - 1);
+        log.delivered_through = through.max(log.trimmed_through);
+        log.waiting_count = delivered.waiting_count;
+        log.waiting_bytes = delivered.waiting_bytes;
+        let there = log.trimmed_through + 1..=log.delivered_through;
+        let requeued = &mut self.head.requeued;
+        requeued.clone_from(&delivered.requeued);
+        requeued.retain(|seq| there.contains(seq));
+        requeued.sort_unstable();
+        requeued.dedup();
+        self.save_head();
+    }
+
+    pub(crate) fn log_trim(&mut self, through: Seq) -> Result<(), StoreError> {
+        let through = through.min(self.head.log.next_seq - 1);
+        if through <= self.head.log.trimmed_through {
+            return Ok(());
+        }
+        if through > self.head.folded {
+            self.fold()?;
+        }
+        let had_outgoing = self.head.log.has_outgoing();
+        let gone = self.entries_gone(through)?;
+        for &peer in &gone.archived_peers {
+            self.trim_index(peer, through)?;
+        }
+        for key in gone.keys {
+            self.txn.delete(Space::Log, key);
+        }
+        let log = &mut self.head.log;
+        let rest = |have: u64, gone: u64| {
+            have.checked_sub(gone).ok_or_else(|| {
+                StoreError::Corrupt(format!("{}: log head counts too little", self.user))
+            })
+        };
+        log.count = rest(log.count, gone.count)?;
+        log.bytes = rest(log.bytes, gone.bytes)?;
+        log.archived_count = rest(log.archived_count, gone.archived_count)?;
+        // What waits is counted by the actor too, which says it anew with each delivery.
+        log.waiting_count = log.waiting_count.saturating_sub(gone.waiting_count);
+        log.waiting_bytes = log.waiting_bytes.saturating_sub(gone.waiting_bytes);
+        log.trimmed_through = through;
+        log.forwarded = log.forwarded.max(through);
+        log.delivered_through = log.delivered_through.max(through);
+        self.head.requeued.retain(|&seq| seq > through);
+        for cursor in &mut self.head.cursors {
+            cursor.acked = cursor.acked.max(through);
+        }
+        self.mark(had_outgoing);
+        self.save_head();
+        Ok(())
+    }
+
+    /// What goes with a trim. Everything of it is folded.
+    fn entries_gone(&mut self, through: Seq) -> Result<Gone, StoreError> {
+        let start = keys::log_entry(self.slots, self.user, self.head.log.trimmed_through + 1);
+        let end = keys::log_entry(self.slots, self.user, through + 1);
+        let (head, slots) = (&self.head, self.slots);
+        let mut gone = Gone::default();
+        scan_entries(self.txn, (&start, &end), |key, seq, entry| {
+            let bytes = entry.frame.len() as u64;
+            gone.keys.push(key.to_vec());
+            gone.count += 1;
+            gone.bytes += bytes;
+            if entry.is_waiting(seq, head) {
+                gone.waiting_count += 1;
+                gone.waiting_bytes += bytes;
+            }
+            if entry.flags.has(EntryFlags::ARCHIVED) {
+                gone.archived_count += 1;
+                gone.archived_peers.push(slots.peer(entry.peer));
+            }
+        })?;
+        gone.archived_peers.sort_unstable();
+        gone.archived_peers.dedup();
+        Ok(gone)
+    }
+
+    /// Chunks of the index that hold nothing but what goes. One that holds more stays as it is:
+    /// readers know what is trimmed.
+    fn trim_index(&mut self, peer: u64, through: Seq) -> Result<(), StoreError> {
+        let start = keys::log_index(self.slots, self.user, peer, 0);
+        let end = keys::log_index(self.slots, self.user, peer, through + 1);
+        let mut chunks = Vec::new();
+        self.txn.scan(Space::Log, &start, &end, &mut |key, _| {
+            chunks.push(key.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        for key in chunks {
+            self.txn.delete(Space::Log, key);
+        }
+        Ok(())
+    }
+
+    /// Adds the tail to what recognises and finds entries.
+    fn fold(&mut self) -> Result<(), StoreError> {
+        if self.head.tail_count == 0 {
+            return Ok(());
+        }
+        let mut recognition = None;
+        let key = keys::log_recognition(self.slots, self.user);
+        if self.head.is_recognising
+            && let Some(value) = self.txn.get(Space::Log, &key)?
+        {
+            recognition = Some(decode::<Recognition>(&value, self.user)?);
+        }
+        let mut recognition = recognition.unwrap_or_default();
+        let (start, end) = tail(self.slots, self.user, &self.head);
+        let mut recognises_more = false;
+        let mut chunks: BTreeMap<u64, Vec<Seq>> = BTreeMap::new();
+        let slots = self.slots;
+        scan_entries(self.txn, (&start, &end), |_, seq, entry| {
+            let peer = slots.peer(entry.peer);
+            recognises_more |= entry.source != 0 || entry.origin != 0;
+            recognition.remember_parts(peer, entry.source, entry.origin, seq, entry.at);
+            if entry.flags.has(EntryFlags::ARCHIVED) {
+                chunks.entry(peer).or_default().push(seq);
+            }
+        })?;
+        for (peer, seqs) in chunks {
+            let Some(&last) = seqs.last() else { continue };
+            let key = keys::log_index(self.slots, self.user, peer, last);
+            self.txn.put(Space::Log, key, encode(VALUE_VERSION, &seqs));
+        }
+        if recognises_more {
+            self.txn
+                .put(Space::Log, key, encode(VALUE_VERSION, &recognition));
+            self.head.is_recognising = true;
+        }
+        self.head.folded = self.head.log.next_seq - 1;
+        self.head.tail_count = 0;
+        Ok(())
+    }
+
+    /// The account goes: what stays is what must not be given out again.
+    pub(crate) fn log_forget(&mut self) {
+        let (next_seq, next_session) = (self.head.log.next_seq, self.head.next_session);
+        let log = LogHead {
+            next_seq,
+            trimmed_through: next_seq - 1,
+            forwarded: next_seq - 1,
+            delivered_through: next_seq - 1,
+            ..LogHead::default()
+        };
+        self.head = Head {
+            log,
+            next_session,
+            folded: next_seq - 1,
+            ..Head::default()
+        };
+    }
+
+    /// Keeps the mark of a user whom a start must wake for outgoing entries. Sessions are a mark by
+    /// themselves.
+    fn mark(&mut self, had_outgoing: bool) {
+        let has_outgoing = self.head.log.has_outgoing();
+        if !self.head.cursors.is_empty() || has_outgoing == had_outgoing {
+            return;
+        }
+        if has_outgoing {
+            self.save_sessions(&[]);
+        } else {
+            self.txn.delete(Space::Session, self.key.clone());
+        }
+    }
+
+    fn save_sessions(&mut self, records: &[SessionRecord]) {
+        if records.is_empty() && !self.head.log.has_outgoing() {
+            return self.txn.delete(Space::Session, self.key.clone());
+        }
+        let value = encode(VALUE_VERSION, &records);
+        self.txn.put(Space::Session, self.key.clone(), value);
+    }
+
+    fn load_sessions(&mut self) -> Result<Sessions, StoreError> {
+        let mut sessions = Sessions {
+            next_number: self.head.next_session,
+            records: Vec::new(),
+        };
+        if !self.head.cursors.is_empty()
+            && let Some(value) = self.txn.get(Space::Session, &self.key)?
+        {
+            sessions.records = decode(&value, self.user)?;
+        }
+        Ok(sessions)
+    }
+
+    pub(crate) fn session_put(&mut self, session: &SessionRecord) -> Result<(), StoreError> {
+        let mut sessions = self.load_sessions()?;
+        sessions.put(session)?;
+        let cursors = &mut self.head.cursors;
+        let at = cursors.binary_search_by_key(&session.number, |have| have.number);
+        if let Err(at) = at {
+            let cursor = SessionCursor {
+                number: session.number,
+                inbound: 0,
+                acked: self.head.log.next_seq - 1,
+            };
+            cursors.insert(at, cursor);
+            self.head.next_session = sessions.next_number;
+            self.save_head();
+        }
+        self.save_sessions(&sessions.records);
+        Ok(())
+    }
+
+    pub(crate) fn session_remove(&mut self, number: u32) -> Result<(), StoreError> {
+        let mut sessions = self.load_sessions()?;
+        if sessions.find(number).is_none() {
+            return Ok(());
+        }
+        sessions.records.retain(|have| have.number != number);
+        self.head.cursors.retain(|have| have.number != number);
+        self.save_sessions(&sessions.records);
+        self.save_head();
+        Ok(())
+    }
+
+    pub(crate) fn session_numbered(
+        &mut self,
+        number: u32,
+        void_through: Seq,
+        numbered: &[NumberedEntry],
+    ) -> Result<(), StoreError> {
+        let mut sessions = self.load_sessions()?;
+        let found = sessions.records.iter_mut().find(|s| s.number == number);
+        if let Some(session) = found {
+            session.void_through = void_through;
+            session.numbered = numbered.to_vec();
+            self.save_sessions(&sessions.records);
+        }
+        Ok(())
+    }
+}
+
+/// What a trim takes away.
+#[derive(Default)]
+struct Gone {
+    keys: Vec<Vec<u8>>,
+    count: u64,
+    bytes: u64,
+    waiting_count: u64,
+    waiting_bytes: u64,
+    archived_count: u64,
+    archived_peers: Vec<u64>,
+}
+
+/// The run of keys of the entries that are not folded yet.
+pub(crate) fn tail(slots: &SlotKey, user: &str, head: &Head) -> (Vec<u8>, Vec<u8>) {
+    let start = keys::log_entry(slots, user, head.folded + 1);
+    (start, keys::log_entries_end(slots, user))
+}
+
+/// Visits the entries of a run of keys.
+fn scan_entries<T: Txn>(
+    txn: &mut T,
+    (start, end): (&[u8], &[u8]),
+    mut visit: impl FnMut(&[u8], Seq, StoredEntry<'_>),
+) -> Result<(), StoreError> {
+    let mut bad = None;
+    txn.scan(
+        Space::Log,
+        start,
+        end,
+        &mut |key, value| match parse_entry(key, value) {
+            Ok((seq, entry)) => {
+                visit(key, seq, entry);
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                bad = Some(error);
+                ControlFlow::Break(())
+            }
+        },
+    )?;
+    bad.map_or(Ok(()), Err)
+}
+
+/// The entry of a key and its value.
+pub(crate) fn parse_entry<'a>(
+    key: &[u8],
+    value: &'a [u8],
+) -> Result<(Seq, StoredEntry<'a>), StoreError> {
+    let seq = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_seq(rest));
+    let seq = seq.ok_or_else(|| StoreError::Corrupt("key of a log entry".to_owned()))?;
+    Ok((seq, decode_borrowed(value, "log entry")?))
+}
