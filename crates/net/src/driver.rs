@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actor::{Shard, ShardId, ShardSeed};
+use actor::{Shard, ShardId, ShardSeed, Stage};
 use mio::{Events, Poll, Token};
 use stdx::slab::Key;
 use stdx::time::{Clock, Moment};
@@ -178,23 +178,18 @@ impl<S: Service> Driver<S> {
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut sleep = Duration::ZERO;
-        let mut worked_until = self.now;
         while !self.shared.stopping() {
-            self.count_time(Counter::ShardWorkingNanos, worked_until);
+            self.spend(Stage::Working);
             match self.poll.poll(&mut events, Some(sleep)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => result?,
             }
-            let before = mem::replace(&mut self.now, self.clock.now());
-            let idle = sleep > Duration::ZERO;
-            let waited = if idle {
-                Counter::ShardIdleNanos
+            self.spend(if sleep > Duration::ZERO {
+                Stage::Idle
             } else {
-                Counter::ShardPollingNanos
-            };
-            self.add_time(waited, self.now.saturating_since(before));
+                Stage::Polling
+            });
             sleep = self.turn(&events);
-            worked_until = self.now;
         }
         self.finish_all();
         Ok(())
@@ -607,15 +602,11 @@ impl<S: Service> Driver<S> {
         arm(&mut self.core.borrow_mut(), &mut self.timers, id);
     }
 
-    fn count_time(&mut self, counter: Counter, since: Moment) {
-        let now = self.clock.now();
-        self.now = now;
-        self.add_time(counter, now.saturating_since(since));
-    }
-
-    fn add_time(&mut self, counter: Counter, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.core.borrow_mut().stats.add(counter, nanos);
+    /// Notes what the time since the last call was spent on.
+    fn spend(&mut self, stage: Stage) {
+        let before = mem::replace(&mut self.now, self.clock.now());
+        self.shard
+            .note_time(stage, self.now.saturating_since(before));
     }
 
     fn publish(&mut self) {
