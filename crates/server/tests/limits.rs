@@ -325,7 +325,8 @@ fn who_never_reads_is_cut_off_alone() {
     // there is no such resource any more, and messages go where somebody is.
     loop {
         alice.send(&format!(
-            "<message to='bob@localhost/deaf' type='chat' id='m{sent}'><body>{body}</body></message>"
+            "<message to='bob@localhost/deaf' type='chat' id='m{sent}'>\
+             <body>{body}</body></message>"
         ));
         ping(&mut alice, &format!("p{sent}"));
         sent += 1;
@@ -370,7 +371,8 @@ fn what_finds_no_room_goes_back_to_its_sender() {
         assert!(sent < SENT_MAX, "everything found room");
         for _ in 0..64 {
             alice.send(&format!(
-                "<message to='bob@localhost' type='chat' id='m{sent}'><body>{sent}.</body></message>"
+                "<message to='bob@localhost' type='chat' id='m{sent}'>\
+                 <body>{sent}.</body></message>"
             ));
             sent += 1;
         }
