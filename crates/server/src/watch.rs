@@ -26,9 +26,9 @@ pub struct Sample {
     /// Each shard.
     pub shards: Vec<ShardSample>,
     /// The journal.
-    pub journal: JournalSample,
+    pub journal: JournalStats,
     /// The storage engine.
-    pub store: StoreSample,
+    pub store: EngineStats,
 }
 
 /// One shard.
@@ -61,46 +61,6 @@ pub struct Top {
     pub who: String,
     /// How much.
     pub value: u64,
-}
-
-/// What the journal did since it was started.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JournalSample {
-    /// Group commits.
-    pub groups: u64,
-    /// Appends committed.
-    pub committed: u64,
-    /// Appends fenced.
-    pub fenced: u64,
-    /// Appends failed.
-    pub failed: u64,
-    /// Refused because too many waited.
-    pub busy: u64,
-    /// Records committed.
-    pub records: u64,
-    /// Group commits that failed as a whole.
-    pub commits_failed: u64,
-    /// How often the engine was healed after one.
-    pub healed: u64,
-    /// Records per group: bucket `n` counts up to `2^n`, and more than the one before.
-    pub group_records: Vec<u64>,
-    /// Microseconds per commit with its sync, likewise.
-    pub commit_us: Vec<u64>,
-    /// Microseconds of all commits together.
-    pub commit_us_sum: u64,
-}
-
-/// Sizes of the storage engine.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreSample {
-    /// Bytes on disk.
-    pub disk_bytes: u64,
-    /// Bytes in write buffers.
-    pub write_buffer_bytes: u64,
-    /// Bytes in the block cache.
-    pub cache_bytes: u64,
-    /// How often it was reopened after a failure.
-    pub reopened: u64,
 }
 
 /// One account, looked into.
@@ -158,8 +118,8 @@ impl Admin {
                 .as_ref()
                 .map_or(0, |network| network.limits().connections_max as u64),
             shards: shards.map(|shard| self.shard_sample(shard)).collect(),
-            journal: self.journal.stats().into(),
-            store: self.store.stats().into(),
+            journal: self.journal.stats(),
+            store: self.store.stats(),
         }
     }
 
@@ -203,11 +163,25 @@ fn tops(actors: &[TopActor]) -> Vec<Top> {
     let tops = actors.iter().map(|actor| Top {
         who: match &actor.name {
             Some(name) => name.to_string(),
-            None => format!("{:?} ({})", actor.who, actor.takes),
+            None => kind_of(actor.takes),
         },
         value: u64::from(actor.value),
     });
     tops.collect()
+}
+
+/// What an actor without a name is for, by the type of its messages. The brackets tell it from an
+/// address.
+fn kind_of(takes: &str) -> String {
+    // Without the parameters of a generic type.
+    let path = takes.split('<').next().unwrap_or(takes);
+    let kind = match path {
+        "net::port::PortMsg" => "connections from other shards",
+        "server::journal::PortMsg" => "journal",
+        "server::home::SetLimits" => "limits",
+        _ => path.rsplit("::").next().unwrap_or(path),
+    };
+    format!("({kind})")
 }
 
 impl From<Rates> for Averages {
@@ -216,31 +190,24 @@ impl From<Rates> for Averages {
     }
 }
 
-impl From<JournalStats> for JournalSample {
-    fn from(stats: JournalStats) -> Self {
-        JournalSample {
-            groups: stats.groups,
-            committed: stats.committed,
-            fenced: stats.fenced,
-            failed: stats.failed,
-            busy: stats.busy,
-            records: stats.records,
-            commits_failed: stats.commits_failed,
-            healed: stats.healed,
-            group_records: stats.group_records.to_vec(),
-            commit_us: stats.commit_us.to_vec(),
-            commit_us_sum: stats.commit_us_sum,
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl From<EngineStats> for StoreSample {
-    fn from(stats: EngineStats) -> Self {
-        StoreSample {
-            disk_bytes: stats.disk_bytes,
-            write_buffer_bytes: stats.write_buffer_bytes,
-            cache_bytes: stats.cache_bytes,
-            reopened: stats.reopened,
-        }
+    #[test]
+    fn actors_without_a_name_are_called_by_their_purpose() {
+        assert_eq!(
+            kind_of(std::any::type_name::<crate::journal::PortMsg>()),
+            "(journal)"
+        );
+        assert_eq!(
+            kind_of(std::any::type_name::<crate::home::SetLimits>()),
+            "(limits)"
+        );
+        assert_eq!(
+            kind_of("net::port::PortMsg<server::c2s::C2sService>"),
+            "(connections from other shards)"
+        );
+        assert_eq!(kind_of("some::Other"), "(Other)");
     }
 }

@@ -102,7 +102,7 @@ pub struct Change {
 pub type Batch = Vec<Change>;
 
 /// What an engine says of itself, for operators.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EngineStats {
     /// Bytes on disk, journals included.
     pub disk_bytes: u64,

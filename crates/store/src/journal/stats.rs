@@ -29,7 +29,7 @@ pub(crate) struct Counters {
 }
 
 /// What a journal has done since it was started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct JournalStats {
     /// Group commits.
     pub groups: u64,

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use server::watch::{JournalSample, Sample, ShardSample, StoreSample};
+use server::watch::{Sample, ShardSample};
+use store::{EngineStats, JournalStats};
 
 use super::*;
 use crate::watch::alarms::Alarm;
@@ -121,7 +122,7 @@ fn look() -> Look {
         gauges: [(Gauge::NetConnections.name().to_owned(), n)].into(),
         ..ShardSample::default()
     };
-    let mut buckets = vec![0; 24];
+    let mut buckets = [0; 24];
     (buckets[0], buckets[3], buckets[23]) = (5, 2, 1);
     let mut process = ProcessReader::new(Path::new("/")).read();
     process.memory_max_bytes = Some(1 << 30);
@@ -130,16 +131,16 @@ fn look() -> Look {
             at_ms: 1_795_000_000_000,
             uptime_ms: 61_000,
             shards: vec![shard(10), shard(20)],
-            journal: JournalSample {
+            journal: JournalStats {
                 records: 40,
-                group_records: buckets.clone(),
+                group_records: buckets,
                 commit_us: buckets,
                 commit_us_sum: 9_000_021,
-                ..JournalSample::default()
+                ..JournalStats::default()
             },
-            store: StoreSample {
+            store: EngineStats {
                 disk_bytes: 7,
-                ..StoreSample::default()
+                ..EngineStats::default()
             },
             ..Sample::default()
         },
@@ -189,7 +190,7 @@ fn the_page_is_strictly_well_formed_and_complete() {
 #[test]
 fn a_look_at_nothing_is_well_formed() {
     let mut look = look();
-    look.sample.journal = JournalSample::default();
+    look.sample.journal = JournalStats::default();
     look.process = crate::watch::process::ProcessSample::default();
     let families = read(&page(&look));
     assert!(!families.contains_key("process_open_fds"));
