@@ -1,6 +1,6 @@
-//! Stream management (XEP-0198 1.6.3) without sockets, clock or storage: its elements, and the queue
-//! of what a client has not acknowledged. When a session may be resumed, and what a log owes it, is
-//! decided elsewhere.
+//! Stream management (XEP-0198 1.6.3) without sockets, clock or storage: its elements, and the
+//! queue of what a client has not acknowledged. When a session may be resumed, and what a log owes
+//! it, is decided elsewhere.
 
 mod outbound;
 mod wire;
@@ -15,4 +15,4 @@ pub use wire::{
 pub const REQUEST: &[u8] = b"<r xmlns='urn:xmpp:sm:3'/>";
 
 #[cfg(test)]
-mod model;
+mod tests;

@@ -3,8 +3,8 @@
 //! presence gives way when there is no more room.
 //!
 //! What gives way was sent with a count of its own, so a gap stays in its place until the client
-//! acknowledges past it. A client that resumes counts on from its own `h`, and the gaps are not sent
-//! again: from there on everything behind a gap has a lower count than before.
+//! acknowledges past it. A client that resumes counts on from its own `h`, and the gaps are not
+//! sent again: from there on everything behind a gap has a lower count than before.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -263,8 +263,8 @@ impl Outbound {
         self.bytes -= SLOT_BYTES;
     }
 
-    /// The client has handled `h` stanzas: returns the entries that it has thereby. A count below an
-    /// earlier one says nothing.
+    /// The client has handled `h` stanzas: returns the entries that it has thereby. A count below
+    /// an earlier one says nothing.
     ///
     /// # Errors
     /// It was never sent so many.

@@ -119,8 +119,8 @@ pub fn write_resumed(previd: &str, h: u32, out: &mut Vec<u8>) {
         .close();
 }
 
-/// Writes `<failed/>` (sections 3 and 5). With `h` if the session is gone but its count is known, so
-/// that the client sends again only what was not handled.
+/// Writes `<failed/>` (sections 3 and 5). With `h` if the session is gone but its count is known,
+/// so that the client sends again only what was not handled.
 pub fn write_failed(condition: Condition, h: Option<u32>, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     writer.open("failed").attr("xmlns", ns::STREAM_MANAGEMENT);
