@@ -2,13 +2,32 @@
 //! and what it answers; this file only puts the tables together.
 
 pub mod blocking;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "wired with the sessions that resume")
+)]
+pub(crate) mod carbons;
+#[expect(dead_code, reason = "wired with the sessions that resume")]
+pub(crate) mod csi;
 pub mod disco;
+pub(crate) mod hints;
 pub mod last_activity;
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "wired with the sessions that resume"
+)]
+pub(crate) mod mam;
 pub mod offline;
 pub mod ping;
 pub mod private_storage;
 pub mod register;
 pub mod roster;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "wired with the sessions that resume")
+)]
+pub(crate) mod stanza_ids;
 pub mod time;
 pub mod vcard;
 pub mod version;

@@ -1,16 +1,14 @@
 //! XEP-0160 Best Practices for Handling Offline Messages 1.0.1 and XEP-0203 Delayed Delivery 2.0:
-//! which messages are kept for later, and the stamp that they carry then. Where they are kept is
-//! `user/inbox.rs`.
+//! the stamp that messages carry which were kept for later. Which ones those are is a matter of
+//! `hints.rs`; where they are kept is `user/inbox.rs`.
 
 use stdx::time::Timestamp;
 use xml::Frame;
 use xml::build::Writer;
 
-use super::{Module, Xep};
+use super::{Module, Xep, hints};
 
 const NS_DELAY: &str = "urn:xmpp:delay";
-const NS_HINTS: &str = "urn:xmpp:hints";
-const NS_CHAT_STATES: &str = "http://jabber.org/protocol/chatstates";
 
 pub(super) const MODULE: Module = Module {
     xeps: &[
@@ -33,18 +31,9 @@ pub(super) const MODULE: Module = Module {
     host: &[],
 };
 
-/// Whether a chat or normal message is kept for an absent recipient (XEP-0160 section 3): not what
-/// only says that somebody is typing, and not what its sender does not want kept (XEP-0334).
+/// Whether a message is kept for an absent recipient (XEP-0160 section 3).
 pub fn is_worth_keeping(frame: &Frame) -> bool {
-    let mut any = false;
-    for child in frame.children() {
-        match (child.name(), child.ns()) {
-            ("no-store" | "no-permanent-store", NS_HINTS) => return false,
-            ("thread", _) | (_, NS_CHAT_STATES | NS_HINTS) => {}
-            _ => any = true,
-        }
-    }
-    any
+    hints::keep(frame).log
 }
 
 /// `<delay/>` with the time at which the server accepted the message.
@@ -58,29 +47,4 @@ pub fn delay(domain: &str, at: Timestamp) -> Vec<u8> {
     writer.attr("stamp", &at.to_string());
     writer.close();
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kept(xml: &str) -> bool {
-        is_worth_keeping(&Frame::parse(xml.as_bytes().to_vec()).unwrap())
-    }
-
-    #[test]
-    fn only_messages_with_content_are_kept() {
-        assert!(kept("<message><body>hi</body></message>"));
-        assert!(kept("<message><x xmlns='urn:example'/></message>"));
-        assert!(!kept("<message/>"));
-        assert!(!kept(
-            "<message><composing xmlns='http://jabber.org/protocol/chatstates'/></message>"
-        ));
-        assert!(!kept(
-            "<message><thread>1</thread><active xmlns='http://jabber.org/protocol/chatstates'/></message>"
-        ));
-        assert!(!kept(
-            "<message><body>hi</body><no-store xmlns='urn:xmpp:hints'/></message>"
-        ));
-    }
 }
