@@ -102,7 +102,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: Place,
     },
-    /// Read every value of the store of a stopped server and check that all fits together.
+    /// Read every value of the store and check that all fits together; the server may run.
     Verify {
         #[command(flatten)]
         place: Place,

@@ -209,12 +209,12 @@ pub(crate) fn restore(file: &Path, config: &Config) -> Result<impl Display, Fail
 ///
 /// # Errors
 /// It cannot be opened at all.
-pub(crate) fn verify(config: &Config) -> Result<(impl Display, bool), Failure> {
+pub(crate) fn verify(config: &Config) -> Result<(String, bool), Failure> {
     let path = store_folder(&config.settings.node.data);
     let report = store::verify(&path, &store_options(config))
         .map_err(|error| open_failure(&error, config))?;
     let is_good = report.is_good();
-    Ok((report, is_good))
+    Ok((report.to_string(), is_good))
 }
 
 fn open_failure(error: &OpenError, config: &Config) -> Failure {

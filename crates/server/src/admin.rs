@@ -110,6 +110,8 @@ pub enum Request {
         /// A folder that does not exist yet.
         dest: PathBuf,
     },
+    /// Reads everything in the store, as it is at this moment, and checks it.
+    Verify,
 }
 
 /// Without what must not be in a log: passwords, and the keys in the lines of an import.
@@ -134,6 +136,7 @@ impl fmt::Debug for Request {
                 ..
             } => ("Provision", format!("{domain}, {count} from {first}")),
             Request::Backup { dest } => ("Backup", dest.display().to_string()),
+            Request::Verify => ("Verify", String::new()),
         };
         write!(f, "{name}({about})")
     }
@@ -176,6 +179,13 @@ pub enum Response {
     Made {
         /// Accounts.
         accounts: u64,
+    },
+    /// What a verification has found.
+    Verified {
+        /// Whether all is well.
+        good: bool,
+        /// What there is, and the first problems, in lines for people.
+        report: String,
     },
     /// It was not done.
     Error {
@@ -329,6 +339,13 @@ impl Admin {
                     .backup(&dest)
                     .map_err(|e| error("backup_failed", &e.to_string()))?;
                 Ok(Response::Ok)
+            }
+            Request::Verify => {
+                let report = self.store.verify().map_err(unreadable)?;
+                Ok(Response::Verified {
+                    good: report.is_good(),
+                    report: report.to_string(),
+                })
             }
         }
     }

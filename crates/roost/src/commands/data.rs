@@ -162,8 +162,13 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 
 pub(super) fn restore(place: &Place, file: &Path) -> Result<(), Failure> {
     let config = place.source().load()?;
-    must_be_stopped(&config)?;
     let data = &config.settings.node.data;
+    if door::connect(data)?.is_some() {
+        return Err(Failure::Failed(format!(
+            "a server runs on {}: stop it first, or name another folder with --data",
+            data.display()
+        )));
+    }
     let moved = node::restore(file, &config)?;
     super::print(&format!(
         "restored {} to {}: {moved}\n",
@@ -174,9 +179,17 @@ pub(super) fn restore(place: &Place, file: &Path) -> Result<(), Failure> {
 
 pub(super) fn verify(place: &Place) -> Result<(), Failure> {
     let config = place.source().load()?;
-    must_be_stopped(&config)?;
-    door::require_store(&config.settings.node.data)?;
-    let (report, is_good) = node::verify(&config)?;
+    let data = &config.settings.node.data;
+    let (report, is_good) = match door::connect(data)? {
+        Some(client) => match Door::Running(Box::new(client)).call(Request::Verify)? {
+            Response::Verified { good, report } => (report, good),
+            _ => return Err(unexpected()),
+        },
+        None => {
+            door::require_store(data)?;
+            node::verify(&config)?
+        }
+    };
     super::print(&format!("{report}\n"))?;
     if is_good {
         return Ok(());
@@ -184,15 +197,4 @@ pub(super) fn verify(place: &Place) -> Result<(), Failure> {
     Err(Failure::Data(
         "the store is damaged: restore a backup".to_owned(),
     ))
-}
-
-fn must_be_stopped(config: &Config) -> Result<(), Failure> {
-    let data = &config.settings.node.data;
-    match door::connect(data)? {
-        None => Ok(()),
-        Some(_) => Err(Failure::Failed(format!(
-            "a server runs on {}: stop it first, or name another folder with --data",
-            data.display()
-        ))),
-    }
 }
