@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods)] // A driver of real sockets: this crate reads the clock.
 
 pub mod client;
+pub mod history;
 pub mod pattern;
 pub mod play;
 pub mod roost;

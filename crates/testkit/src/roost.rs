@@ -50,7 +50,39 @@ impl Roost {
     /// # Errors
     /// The binary cannot be built, an account cannot be made, or nothing listens in time.
     pub fn start(settings: &Settings, accounts: &[Account]) -> Result<Self, String> {
-        let binary = binary()?;
+        let mut server = Self::prepare(settings, accounts)?;
+        server.spawn()?;
+        Ok(server)
+    }
+
+    /// Makes a data folder with these accounts, for [`Self::start_again`] or [`Self::copy`].
+    ///
+    /// # Errors
+    /// The binary cannot be built, or an account cannot be made.
+    pub fn prepare(settings: &Settings, accounts: &[Account]) -> Result<Self, String> {
+        let server = Self::place(settings, binary()?)?;
+        server.configure()?;
+        server.add_accounts(accounts)?;
+        Ok(server)
+    }
+
+    /// Another server with a copy of this one's data, which must not run, and other settings.
+    ///
+    /// # Errors
+    /// The copy cannot be made.
+    pub fn copy(&self, settings: &Settings) -> Result<Self, String> {
+        let copy = Self::place(settings, self.binary.clone())?;
+        copy_folder(&self.data(), &copy.data()).map_err(text)?;
+        Ok(copy)
+    }
+
+    /// Its data folder.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn place(settings: &Settings, binary: PathBuf) -> Result<Self, String> {
         let folder = tempfile::Builder::new()
             .prefix("roost-test-")
             .tempdir()
@@ -62,7 +94,7 @@ impl Roost {
             ("c2s.require_tls".to_owned(), "false".to_owned()),
         ]);
         all.extend(settings.clone());
-        let mut server = Self {
+        Ok(Self {
             folder,
             binary,
             settings: all,
@@ -71,11 +103,7 @@ impl Roost {
                 plain: ANY_PORT,
                 tls: ANY_PORT,
             },
-        };
-        server.configure()?;
-        server.add_accounts(accounts)?;
-        server.spawn()?;
-        Ok(server)
+        })
     }
 
     /// Where it listens.
@@ -274,6 +302,22 @@ impl Drop for Roost {
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+/// Copies the files of a folder and of the folders in it.
+fn copy_folder(source: &Path, target: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(target)?;
+    for entry in fs::read_dir(source)? {
+        let entry = entry?;
+        let place = target.join(entry.file_name());
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy_folder(&entry.path(), &place)?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), place)?;
+        }
+    }
+    Ok(())
 }
 
 /// A TOML basic string.

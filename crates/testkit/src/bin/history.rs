@@ -1,0 +1,117 @@
+//! `history`: plays seeds of the history checker against a server (docs/reliability.md). Owns the
+//! command line only.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // A program for people.
+
+use std::process::ExitCode;
+use std::time::Duration;
+use testkit::history::{Faults, Options, run};
+
+const HELP: &str = "\
+Plays seeds of simulated clients against a server that is killed and hindered meanwhile, and checks
+that nothing is lost, doubled or reordered. ROOST_BIN names the server under test.
+
+  --seeds N       how many seeds [1]
+  --seed S        the first [1]
+  --minutes M     no new seed after this time
+  --jobs N        seeds at the same time [2]
+  --faults LIST   of kills,stops,unsynced,disk,cuts,amnesia; all; none [kills,stops,cuts,amnesia]
+  --prosody       against the Prosody of the system
+  --folder DIR    where histories of failed seeds go [target/history]
+  --keep          write the history of every seed
+  --first         stop at the first seed that fails
+";
+
+fn main() -> ExitCode {
+    let options = match parse(std::env::args().skip(1)) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => {
+            eprintln!("history: {why}\n\n{HELP}");
+            return ExitCode::from(64);
+        }
+    };
+    let summary = match run(&options, &|line| println!("{line}")) {
+        Ok(summary) => summary,
+        Err(why) => {
+            eprintln!("history: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!(
+        "{} seeds: {} kills, {} messages ({} acknowledged, {} deliveries) by {} devices in {} \
+         sessions; {} failed",
+        summary.seeds,
+        summary.kills,
+        summary.messages,
+        summary.accepted,
+        summary.deliveries,
+        summary.devices,
+        summary.sessions,
+        summary.failed.len()
+    );
+    if summary.failed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    ExitCode::FAILURE
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
+    let mut options = Options {
+        seed: 1,
+        seeds: 1,
+        time: None,
+        jobs: 2,
+        faults: faults("kills,stops,cuts,amnesia")?,
+        is_prosody: false,
+        folder: "target/history".into(),
+        keeps_all: false,
+        stops_at_first: false,
+        replay: "cargo run -p testkit --bin history --".to_owned(),
+    };
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--help" | "-h" => return Ok(None),
+            "--seeds" => options.seeds = number(&value()?)?,
+            "--seed" => options.seed = number(&value()?)?,
+            "--minutes" => options.time = Some(Duration::from_secs(60 * number(&value()?)?)),
+            "--jobs" => options.jobs = usize::try_from(number(&value()?)?).unwrap_or(1),
+            "--faults" => {
+                let list = value()?;
+                options.faults = faults(&list)?;
+                options.replay = format!("{} --faults {list}", options.replay);
+            }
+            "--prosody" => options.is_prosody = true,
+            "--folder" => options.folder = value()?.into(),
+            "--keep" => options.keeps_all = true,
+            "--first" => options.stops_at_first = true,
+            _ => return Err(format!("what is {argument}?")),
+        }
+    }
+    Ok(Some(options))
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text} is no number"))
+}
+
+fn faults(list: &str) -> Result<Faults, String> {
+    let mut faults = Faults::default();
+    for name in list.split(',') {
+        match name {
+            "none" => {}
+            "all" => faults = Faults::ALL,
+            "kills" => faults.kills = true,
+            "stops" => faults.stops = true,
+            "unsynced" => faults.unsynced = true,
+            "disk" => faults.disk = true,
+            "cuts" => faults.cuts = true,
+            "amnesia" => faults.amnesia = true,
+            _ => return Err(format!("there is no fault {name}")),
+        }
+    }
+    Ok(faults)
+}

@@ -1,0 +1,413 @@
+//! Whether a history fits the promises of docs/delivery.md. Pure: facts in, findings out, a line
+//! each. Every rule is a function, named by what must hold.
+
+use super::record::{Chain, Entry, Fate, History, Message};
+use std::collections::{HashMap, HashSet};
+
+/// How a device ended.
+pub(super) struct Final<'a> {
+    pub(super) user: usize,
+    pub(super) name: String,
+    /// The session in force at the end, which has settled.
+    pub(super) chain: Option<usize>,
+    /// Messages that it has seen.
+    pub(super) known: &'a HashSet<usize>,
+}
+
+/// What a server is held to beyond the standards.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// The ids of a log grow, and what is delivered comes in their order.
+    pub(super) has_ordered_ids: bool,
+}
+
+/// Findings per rule that are worth reading.
+const FINDINGS_MAX: usize = 10;
+
+/// All that is wrong.
+pub(super) fn check(history: &History, finals: &[Final<'_>], rules: Rules) -> Vec<String> {
+    let view = View::new(history, finals, rules);
+    let mut findings: Vec<String> = history.violations.clone();
+    for rule in [
+        archives_hold_what_was_sent_once,
+        accepted_messages_are_in_both_archives,
+        archives_are_in_order,
+        ids_grow,
+        delivered_messages_are_archived,
+        a_session_gets_a_message_once,
+        a_session_gets_messages_in_order,
+        a_session_misses_nothing,
+        confirmed_deliveries_do_not_come_again,
+        catching_up_shows_what_was_missed_in_order_once,
+        devices_know_everything,
+        counters_agree,
+    ] {
+        let mut found = rule(&view);
+        if found.len() > FINDINGS_MAX {
+            let rest = found.len() - FINDINGS_MAX;
+            found.truncate(FINDINGS_MAX);
+            found.push(format!("… and {rest} more of this kind"));
+        }
+        findings.extend(found);
+    }
+    findings
+}
+
+struct View<'a> {
+    history: &'a History,
+    finals: &'a [Final<'a>],
+    rules: Rules,
+    /// By user: where in the archive each message is.
+    places: Vec<HashMap<usize, usize>>,
+}
+
+impl<'a> View<'a> {
+    fn new(history: &'a History, finals: &'a [Final<'a>], rules: Rules) -> Self {
+        let places = history.archives.iter().map(|archive| {
+            let entries = archive.iter().enumerate();
+            entries
+                .filter_map(|(place, entry)| Some((entry.message?, place)))
+                .collect()
+        });
+        Self {
+            history,
+            finals,
+            rules,
+            places: places.collect(),
+        }
+    }
+
+    fn message(&self, number: usize) -> Option<&'a Message> {
+        self.history.messages.get(number)
+    }
+
+    fn is_archived(&self, user: usize, message: usize) -> bool {
+        self.places[user].contains_key(&message)
+    }
+
+    fn archives(&self) -> impl Iterator<Item = (usize, &'a Vec<Entry>)> {
+        self.history.archives.iter().enumerate()
+    }
+
+    fn chains(&self) -> impl Iterator<Item = (usize, &'a Chain)> {
+        self.history.chains.iter().enumerate()
+    }
+
+    fn name(&self, chain: &Chain) -> &str {
+        &self.finals[chain.device].name
+    }
+}
+
+fn archives_hold_what_was_sent_once(view: &View<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (user, archive) in view.archives() {
+        let mut messages = HashSet::new();
+        let mut ids = HashSet::new();
+        for Entry { id, message, text } in archive {
+            if !ids.insert(id) {
+                found.push(format!("the archive of u{user} has the id {id} twice"));
+            }
+            let sent = message.and_then(|number| view.message(number));
+            match (sent, message) {
+                (Some(sent), Some(number)) if sent.from == user || sent.to == user => {
+                    if !messages.insert(number) {
+                        found.push(format!("the archive of u{user} has m{number} twice ({id})"));
+                    }
+                }
+                _ => found.push(format!("the archive of u{user} has {id}, not sent: {text}")),
+            }
+        }
+    }
+    found
+}
+
+fn accepted_messages_are_in_both_archives(view: &View<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, message) in view.history.messages.iter().enumerate() {
+        let is_sent = view.is_archived(message.from, number);
+        let is_received = view.is_archived(message.to, number);
+        let (from, to) = (message.from, message.to);
+        let wrong = match (message.fate, is_sent, is_received) {
+            (Fate::Accepted, false, false) => "was acknowledged and is in no archive",
+            (Fate::Accepted, true, false) => "was acknowledged and never reached its recipient",
+            (_, false, true) => "reached its recipient and is not in its sender's archive",
+            (Fate::Unknown, true, false) => "is in its sender's archive and not in the recipient's",
+            _ => continue,
+        };
+        found.push(format!("m{number} (u{from} to u{to}) {wrong}"));
+    }
+    found
+}
+
+fn archives_are_in_order(view: &View<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (user, archive) in view.archives() {
+        // By sending device and recipient: the latest number.
+        let mut latest: HashMap<(usize, usize), usize> = HashMap::new();
+        for number in archive.iter().filter_map(|entry| entry.message) {
+            let Some(message) = view.message(number) else {
+                continue;
+            };
+            if message.was_refused {
+                continue;
+            }
+            let last = latest.entry((message.device, message.to)).or_insert(number);
+            if *last > number {
+                found.push(format!(
+                    "the archive of u{user} has m{number} behind m{last}"
+                ));
+            }
+            *last = number.max(*last);
+        }
+    }
+    // Between two users, both archives tell the same story.
+    let told = |teller: usize, from: usize, to: usize| -> Vec<usize> {
+        let is_of_both = |number: &usize| {
+            view.message(*number)
+                .is_some_and(|m| m.from == from && m.to == to)
+                && view.is_archived(from, *number)
+                && view.is_archived(to, *number)
+        };
+        let archive = &view.history.archives[teller];
+        let numbers = archive.iter().filter_map(|entry| entry.message);
+        numbers.filter(is_of_both).collect()
+    };
+    let users = view.history.archives.len();
+    for (from, to) in (0..users).flat_map(|from| (0..users).map(move |to| (from, to))) {
+        let (sent, received) = (told(from, from, to), told(to, from, to));
+        if let Some(at) = (0..sent.len().min(received.len())).find(|at| sent[*at] != received[*at])
+        {
+            found.push(format!(
+                "from u{from} to u{to}, m{} was sent where m{} was received",
+                sent[at], received[at]
+            ));
+        }
+    }
+    found
+}
+
+fn ids_grow(view: &View<'_>) -> Vec<String> {
+    if !view.rules.has_ordered_ids {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (user, archive) in view.archives() {
+        for pair in archive.windows(2).filter(|pair| pair[0].id >= pair[1].id) {
+            let (a, b) = (&pair[0].id, &pair[1].id);
+            found.push(format!("the archive of u{user} has {b} behind {a}"));
+        }
+        for entry in archive {
+            let Some(message) = entry.message.and_then(|number| view.message(number)) else {
+                continue;
+            };
+            let Some([from, to]) = &message.floors else {
+                continue;
+            };
+            let floor = if message.from == user { from } else { to };
+            if let Some(floor) = floor.as_ref().filter(|floor| **floor >= entry.id) {
+                let (text, id) = (&entry.text, &entry.id);
+                found.push(format!(
+                    "{text} got {id} of u{user}, though {floor} was given out before it was sent"
+                ));
+            }
+        }
+    }
+    found
+}
+
+fn delivered_messages_are_archived(view: &View<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, chain) in view.chains() {
+        let user = view.finals[chain.device].user;
+        let is_lost = |message: &usize| !view.is_archived(user, *message);
+        let lost = chain.deliveries.iter().map(|delivery| delivery.message);
+        for message in lost.filter(is_lost) {
+            let name = view.name(chain);
+            found.push(format!(
+                "{name} got m{message} in session {number}, and the archive does not have it"
+            ));
+        }
+    }
+    found
+}
+
+fn a_session_gets_a_message_once(view: &View<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, chain) in view.chains() {
+        let mut seen = HashMap::new();
+        for delivery in &chain.deliveries {
+            if let Some(before) = seen.insert(delivery.message, delivery.way) {
+                found.push(format!(
+                    "{} got m{} twice in session {number} ({before:?}, then {:?})",
+                    view.name(chain),
+                    delivery.message,
+                    delivery.way
+                ));
+            }
+        }
+    }
+    found
+}
+
+fn a_session_gets_messages_in_order(view: &View<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, chain) in view.chains() {
+        let name = view.name(chain);
+        let regular = || chain.deliveries.iter().filter(|d| !d.is_early);
+        let ids: Vec<&String> = regular().filter_map(|d| d.id.as_ref()).collect();
+        if view.rules.has_ordered_ids {
+            for pair in ids.windows(2).filter(|pair| pair[0] > pair[1]) {
+                let (a, b) = (pair[0], pair[1]);
+                found.push(format!("{name} got {b} behind {a} in session {number}"));
+            }
+        }
+        let mut latest: HashMap<usize, usize> = HashMap::new();
+        for message in regular().map(|delivery| delivery.message) {
+            let Some(sent) = view.message(message).filter(|m| !m.was_refused) else {
+                continue;
+            };
+            let last = latest.entry(sent.device).or_insert(message);
+            if *last > message {
+                found.push(format!(
+                    "{name} got m{message} behind m{last} in session {number}"
+                ));
+            }
+            *last = message.max(*last);
+        }
+    }
+    found
+}
+
+fn a_session_misses_nothing(view: &View<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, chain) in view.chains().filter(|(_, chain)| chain.is_managed) {
+        let Some(from) = &chain.live_from else {
+            continue;
+        };
+        let end = &view.finals[chain.device];
+        let archive = &view.history.archives[end.user];
+        let got: HashSet<usize> = chain.deliveries.iter().map(|d| d.message).collect();
+        let place = |entry: &Entry| entry.message.is_some_and(|message| got.contains(&message));
+        let last = if end.chain == Some(number) {
+            archive.len()
+        } else {
+            archive.iter().rposition(place).map_or(0, |at| at + 1)
+        };
+        let first = archive.iter().rposition(|entry| entry.id == *from);
+        for entry in &archive[first.map_or(0, |at| at + 1).min(last)..last] {
+            let Some(message) = entry.message else {
+                continue;
+            };
+            if is_owed(view, chain, end.user, message) && !got.contains(&message) {
+                let name = view.name(chain);
+                found.push(format!("{name} never got m{message} in session {number}"));
+            }
+        }
+    }
+    found
+}
+
+/// Whether a session that is there must get a message of its user's log.
+fn is_owed(view: &View<'_>, chain: &Chain, user: usize, message: usize) -> bool {
+    let Some(sent) = view.message(message) else {
+        return false;
+    };
+    let resource = view.finals[chain.device].name.rsplit("/d").next();
+    let resource = resource.and_then(|number| number.parse::<usize>().ok());
+    if sent.to == user {
+        match sent.to_device {
+            None => return true,
+            device if device == resource => return true,
+            Some(_) => {}
+        }
+    }
+    chain.has_carbons && sent.device != chain.device
+}
+
+fn confirmed_deliveries_do_not_come_again(view: &View<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    // By device and message: kills when the acknowledgement of a delivery was confirmed.
+    let mut confirmed: HashMap<(usize, usize), usize> = HashMap::new();
+    for (number, chain) in view.chains() {
+        for delivery in &chain.deliveries {
+            let key = (chain.device, delivery.message);
+            if confirmed.get(&key) == Some(&delivery.kills) {
+                let (name, message) = (view.name(chain), delivery.message);
+                found.push(format!(
+                    "{name} got m{message} again in session {number} after it acknowledged it"
+                ));
+            }
+        }
+        for delivery in &chain.deliveries[..chain.confirmed.min(chain.deliveries.len())] {
+            let key = (chain.device, delivery.message);
+            confirmed.insert(key, chain.kills_at_confirm);
+        }
+    }
+    found
+}
+
+fn catching_up_shows_what_was_missed_in_order_once(view: &View<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for catch_up in &view.history.catch_ups {
+        let end = &view.finals[catch_up.device];
+        let name = &end.name;
+        let mut seen = HashSet::new();
+        for entry in &catch_up.entries {
+            if !seen.insert(&entry.id) {
+                found.push(format!("{name} was shown {} twice", entry.id));
+            }
+        }
+        // What it was shown is what the archive has there at the end, without a gap.
+        let archive = &view.history.archives[end.user];
+        let place = |id: &String| archive.iter().position(|entry| entry.id == *id);
+        let first = match &catch_up.after {
+            None => 0,
+            Some(after) => match place(after) {
+                Some(at) => at + 1,
+                None => {
+                    found.push(format!("{name} has seen {after}, which is in no archive"));
+                    continue;
+                }
+            },
+        };
+        let expected = archive[first..].iter().map(|entry| &entry.id);
+        let shown = catch_up.entries.iter().map(|entry| &entry.id);
+        if let Some((shown, expected)) = shown.zip(expected).find(|(a, b)| a != b) {
+            found.push(format!(
+                "{name} was shown {shown} where {expected} was next after {:?}",
+                catch_up.after
+            ));
+        }
+    }
+    found
+}
+
+fn devices_know_everything(view: &View<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (device, end) in view.finals.iter().enumerate() {
+        for message in view.history.archives[end.user]
+            .iter()
+            .filter_map(|entry| entry.message)
+        {
+            let is_own = view.message(message).is_some_and(|m| m.device == device);
+            if !is_own && !end.known.contains(&message) {
+                found.push(format!("{} never learned of m{message}", end.name));
+            }
+        }
+    }
+    found
+}
+
+fn counters_agree(view: &View<'_>) -> Vec<String> {
+    let ends = view.finals.iter();
+    let chains = ends.filter_map(|end| Some((end, &view.history.chains[end.chain?])));
+    chains
+        .filter(|(_, chain)| chain.is_managed && chain.sent != chain.taken)
+        .map(|(end, chain)| {
+            format!(
+                "{} sent {} stanzas and the server counts {}",
+                end.name, chain.sent, chain.taken
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,1003 @@
+//! One device of one user: it logs in, resumes, sends, receives, acknowledges and catches up, as a
+//! careful client does. Owns what the client knows; everything it saw goes to the history.
+
+use super::link::{BACKLOG_BYTES_MAX, Cut, Link};
+use super::plan::DevicePlan;
+use super::record::{CatchUp, Chain, Delivery, Entry, Fate, History, Way};
+use crate::tree::{Built, Element, NS_CLIENT, NS_STREAMS, escape};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use std::collections::{HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const NS_SASL: &str = "urn:ietf:params:xml:ns:xmpp-sasl";
+const NS_BIND: &str = "urn:ietf:params:xml:ns:xmpp-bind";
+const NS_SM: &str = "urn:xmpp:sm:3";
+const NS_MAM: &str = "urn:xmpp:mam:2";
+const NS_RSM: &str = "http://jabber.org/protocol/rsm";
+const NS_CARBONS: &str = "urn:xmpp:carbons:2";
+const NS_FORWARD: &str = "urn:xmpp:forward:0";
+const NS_SID: &str = "urn:xmpp:sid:0";
+const NS_CSI: &str = "urn:xmpp:csi:0";
+
+/// Domain of all users.
+pub(super) const DOMAIN: &str = "localhost";
+/// Password of all users.
+pub(super) const PASSWORD: &str = "history";
+
+/// Messages that wait until a device is online.
+const OUTBOX_MAX: usize = 60;
+/// From the connect to the end of the set-up, on a server that runs.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What was heard in a turn that a kill may wait for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heard {
+    pub(super) ack: bool,
+    pub(super) message: bool,
+}
+
+/// What all devices share.
+pub(super) struct Shared<'a> {
+    pub(super) history: &'a mut History,
+    pub(super) seed: u64,
+    /// Entries of an archive that are asked for at once.
+    pub(super) page: usize,
+    /// Whether the ids of a log grow.
+    pub(super) has_ordered_ids: bool,
+    /// Whether the disk may refuse things at the moment.
+    pub(super) is_disk_bad: bool,
+    /// Whether `id` attributes are used again and again, as some clients do.
+    pub(super) reuses_ids: bool,
+    pub(super) heard: Heard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Offline,
+    /// Waits for the features of the first stream, then for the outcome of the login.
+    Login,
+    /// Waits for the features of the second stream.
+    LoggedIn,
+    Binding,
+    Enabling,
+    Resuming,
+    Ready,
+}
+
+/// Why an archive is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    CatchUp,
+    Audit,
+}
+
+struct Query {
+    id: u32,
+    purpose: Purpose,
+    after: Option<String>,
+    entries: Vec<Entry>,
+}
+
+/// A stanza that the server has not acknowledged.
+struct Sent {
+    xml: String,
+    message: Option<usize>,
+}
+
+struct Session {
+    chain: usize,
+    /// The name to resume it by.
+    token: Option<String>,
+    /// Stanzas that were received in it.
+    received: u32,
+    /// What the server acknowledged.
+    acked: u32,
+    unacked: VecDeque<Sent>,
+    /// The server has shown its presence: from here on it is there for everybody.
+    is_shown: bool,
+}
+
+/// See the module.
+pub(super) struct Device {
+    pub(super) number: usize,
+    pub(super) plan: DevicePlan,
+    link: Option<Link>,
+    phase: Phase,
+    since: Instant,
+    session: Option<Session>,
+    outbox: VecDeque<usize>,
+    cursor: Option<String>,
+    pub(super) known: HashSet<usize>,
+    query: Option<Query>,
+    queries: u32,
+    wants_catch_up: bool,
+    /// Acknowledgements that the server asked for.
+    requests: u32,
+    /// Nothing is read before this step.
+    pub(super) stalled_until: usize,
+}
+
+impl Device {
+    pub(super) fn new(number: usize, plan: DevicePlan) -> Self {
+        Self {
+            number,
+            plan,
+            link: None,
+            phase: Phase::Offline,
+            since: Instant::now(),
+            session: None,
+            outbox: VecDeque::new(),
+            cursor: None,
+            known: HashSet::new(),
+            query: None,
+            queries: 0,
+            wants_catch_up: false,
+            requests: 0,
+            stalled_until: 0,
+        }
+    }
+
+    /// For the account: user and device.
+    pub(super) fn name(&self) -> String {
+        format!("u{}/{}", self.plan.user, self.plan.resource)
+    }
+
+    pub(super) fn link(&self) -> Option<&Link> {
+        self.link.as_ref()
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Logged in, set up, and with room to write.
+    pub(super) fn is_ready(&self) -> bool {
+        let has_room = |link: &Link| link.backlog() < BACKLOG_BYTES_MAX;
+        self.phase == Phase::Ready && self.link.as_ref().is_some_and(has_room)
+    }
+
+    /// Nothing that it sent waits for its acknowledgement.
+    pub(super) fn is_all_acknowledged(&self) -> bool {
+        self.session
+            .as_ref()
+            .is_none_or(|session| session.unacked.is_empty())
+    }
+
+    /// Nothing is owed to or by the server, as far as this device knows.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_ready()
+            && self.outbox.is_empty()
+            && self.query.is_none()
+            && !self.wants_catch_up
+            && self.is_all_acknowledged()
+    }
+
+    /// For a report of what does not settle.
+    pub(super) fn state(&self) -> String {
+        let unacked = self.session.as_ref().map_or(0, |s| s.unacked.len());
+        format!(
+            "{}: {:?}, {unacked} not acknowledged, {} to send, {}",
+            self.name(),
+            self.phase,
+            self.outbox.len(),
+            if self.query.is_some() || self.wants_catch_up {
+                "catching up"
+            } else {
+                "caught up"
+            }
+        )
+    }
+
+    /// The session in force, as the history knows it.
+    pub(super) fn chain(&self) -> Option<usize> {
+        self.session.as_ref().map(|session| session.chain)
+    }
+}
+
+// === impl Device: the link ===
+
+impl Device {
+    /// Connects, to resume or to log in. Nothing happens if the server is not there.
+    pub(super) fn connect(&mut self, address: SocketAddr, shared: &mut Shared<'_>) {
+        if self.link.is_some() {
+            return;
+        }
+        match Link::open(address) {
+            Ok(link) => self.link = Some(link),
+            Err(error) => {
+                return shared
+                    .history
+                    .note(&self.name(), &format!("cannot connect: {error}"));
+            }
+        }
+        self.phase = Phase::Login;
+        self.since = Instant::now();
+        self.say(&header());
+        shared.history.note(&self.name(), "connects");
+    }
+
+    /// Ends the stream and the session in order.
+    pub(super) fn close(&mut self, shared: &mut Shared<'_>) {
+        if self.link.is_none() {
+            return;
+        }
+        self.say("</stream:stream>");
+        self.flush();
+        shared.history.note(&self.name(), "closes");
+        self.link = None;
+        self.lose_session(shared);
+        self.lost();
+    }
+
+    /// Ends the link without a word.
+    pub(super) fn cut(&mut self, how: Cut, shared: &mut Shared<'_>) {
+        if let Some(link) = self.link.take() {
+            shared
+                .history
+                .note(&self.name(), &format!("drops its link ({how:?})"));
+            link.cut(how);
+            self.lost();
+        }
+    }
+
+    /// The app is killed.
+    pub(super) fn forget(&mut self, keeps_outbox: bool, shared: &mut Shared<'_>) {
+        shared
+            .history
+            .note(&self.name(), &format!("is killed (outbox: {keeps_outbox})"));
+        self.link = None;
+        self.lose_session(shared);
+        if !keeps_outbox {
+            self.outbox.clear();
+        }
+        self.lost();
+    }
+
+    /// A login that takes far too long on a server that runs.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.link.is_some() && self.phase != Phase::Ready && self.since.elapsed() > LOGIN_TIMEOUT
+    }
+
+    fn lost(&mut self) {
+        self.phase = Phase::Offline;
+        self.query = None;
+        self.wants_catch_up = false;
+        if !self.plan.is_managed {
+            self.session = None;
+        }
+    }
+
+    /// The session is over; what it did not see acknowledged is to be sent again in the next.
+    fn lose_session(&mut self, shared: &mut Shared<'_>) {
+        let Some(session) = self.session.take() else {
+            return;
+        };
+        let messages = session.unacked.iter().filter_map(|sent| sent.message);
+        let again: Vec<usize> = messages.collect();
+        if !again.is_empty() {
+            shared.history.note(
+                &self.name(),
+                &format!("has to send again: {}", listed(&again)),
+            );
+        }
+        for message in again.into_iter().rev() {
+            self.outbox.push_front(message);
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        if let Some(link) = &mut self.link {
+            link.say(text);
+        }
+    }
+
+    /// Writes what can be written. The end of the link is found by reading.
+    pub(super) fn flush(&mut self) {
+        if let Some(link) = &mut self.link {
+            let _ = link.flush();
+        }
+    }
+
+    /// Reads and handles what is there; `go_on` says after each item whether to.
+    pub(super) fn turn(
+        &mut self,
+        shared: &mut Shared<'_>,
+        mut go_on: impl FnMut(&mut Shared<'_>) -> bool,
+    ) {
+        let Some(link) = &mut self.link else {
+            return;
+        };
+        let mut items = Vec::new();
+        let is_open = link.read(&mut items).unwrap_or_else(|why| {
+            shared.history.violation(format!("{}: {why}", self.name()));
+            false
+        });
+        for item in items {
+            match item {
+                Built::Root(_) => {}
+                Built::Element(element) => self.handle(&element, shared),
+                Built::End => {
+                    shared.history.note(&self.name(), "its stream was closed");
+                    self.link = None;
+                    self.lost();
+                }
+            }
+            if !go_on(shared) {
+                break;
+            }
+        }
+        if !is_open && self.link.take().is_some() {
+            shared.history.note(&self.name(), "its link ended");
+            self.lost();
+        }
+    }
+}
+
+// === impl Device: the login ===
+
+impl Device {
+    fn handle(&mut self, element: &Element, shared: &mut Shared<'_>) {
+        if element.is(NS_STREAMS, "error") {
+            let text = format!("stream error {}", one_line(element));
+            return shared.history.note(&self.name(), &text);
+        }
+        match self.phase {
+            Phase::Offline => {}
+            Phase::Login => self.handle_login(element, shared),
+            Phase::LoggedIn => self.choose(shared),
+            Phase::Resuming => self.handle_resumption(element, shared),
+            Phase::Binding => {
+                let is_bound = element.attr("type") == Some("result");
+                if !is_bound {
+                    return self.give_up("binding", element, shared);
+                }
+                self.begin(shared);
+                if self.plan.is_managed {
+                    self.phase = Phase::Enabling;
+                    self.say(&format!("<enable xmlns='{NS_SM}' resume='true'/>"));
+                } else {
+                    self.set_up(shared);
+                }
+            }
+            Phase::Enabling if element.is(NS_SM, "enabled") => {
+                if let Some(session) = &mut self.session {
+                    session.token = element.attr("id").map(str::to_owned);
+                    shared.history.chains[session.chain].is_managed = true;
+                }
+                self.set_up(shared);
+            }
+            // Somebody wrote to the full address in between: nobody counts this one.
+            Phase::Enabling if element.is(NS_CLIENT, "message") => {
+                self.handle_message(element, shared);
+            }
+            Phase::Enabling if element.ns == NS_CLIENT => {}
+            Phase::Enabling => self.give_up("stream management", element, shared),
+            Phase::Ready => self.handle_ready(element, shared),
+        }
+    }
+
+    fn handle_login(&mut self, element: &Element, shared: &mut Shared<'_>) {
+        match element.name.as_str() {
+            "features" => {
+                let plain = format!("\0u{}\0{PASSWORD}", self.plan.user);
+                let plain = STANDARD.encode(plain);
+                self.say(&format!(
+                    "<auth xmlns='{NS_SASL}' mechanism='PLAIN'>{plain}</auth>"
+                ));
+            }
+            "success" => {
+                self.phase = Phase::LoggedIn;
+                if let Some(link) = &mut self.link {
+                    link.restart();
+                }
+                self.say(&header());
+            }
+            _ => self.give_up("the login", element, shared),
+        }
+    }
+
+    /// The second stream is open: resume what there is, or begin anew.
+    fn choose(&mut self, shared: &mut Shared<'_>) {
+        let token = self.session.as_ref().and_then(|session| {
+            let token = session.token.as_ref()?;
+            Some((token.clone(), session.received))
+        });
+        match token {
+            Some((token, received)) => {
+                let token = escape(&token);
+                self.phase = Phase::Resuming;
+                shared
+                    .history
+                    .note(&self.name(), &format!("resumes h={received}"));
+                self.say(&format!(
+                    "<resume xmlns='{NS_SM}' previd='{token}' h='{received}'/>"
+                ));
+            }
+            None => self.bind(shared),
+        }
+    }
+
+    fn bind(&mut self, shared: &mut Shared<'_>) {
+        self.lose_session(shared);
+        self.phase = Phase::Binding;
+        self.say(&format!(
+            "<iq type='set' id='bind'><bind xmlns='{NS_BIND}'><resource>{}</resource></bind></iq>",
+            self.plan.resource
+        ));
+    }
+
+    fn handle_resumption(&mut self, element: &Element, shared: &mut Shared<'_>) {
+        let h = element.attr("h").and_then(|h| h.parse::<u32>().ok());
+        if element.is(NS_SM, "failed") {
+            let text = format!("could not resume, h={h:?}");
+            shared.history.note(&self.name(), &text);
+            if let Some(h) = h {
+                self.acknowledged(h, shared);
+            }
+            return self.bind(shared);
+        }
+        if !element.is(NS_SM, "resumed") {
+            return self.give_up("the resumption", element, shared);
+        }
+        let Some(h) = h else {
+            return self.give_up("the resumption (no h)", element, shared);
+        };
+        shared
+            .history
+            .note(&self.name(), &format!("is resumed, h={h}"));
+        self.acknowledged(h, shared);
+        self.phase = Phase::Ready;
+        let again: Vec<String> = self.session.as_ref().map_or(Vec::new(), |session| {
+            session
+                .unacked
+                .iter()
+                .map(|sent| sent.xml.clone())
+                .collect()
+        });
+        if !again.is_empty() {
+            let text = format!("sends {} stanzas again", again.len());
+            shared.history.note(&self.name(), &text);
+        }
+        for xml in again {
+            self.say(&xml);
+        }
+        self.request();
+        self.wants_catch_up = true;
+    }
+
+    /// A session begins.
+    fn begin(&mut self, shared: &mut Shared<'_>) {
+        let chain = shared.history.chains.len();
+        shared.history.chains.push(Chain {
+            device: self.number,
+            is_managed: false,
+            has_carbons: self.plan.has_carbons,
+            deliveries: Vec::new(),
+            live_from: None,
+            confirmed: 0,
+            kills_at_confirm: 0,
+            sent: 0,
+            taken: 0,
+        });
+        self.session = Some(Session {
+            chain,
+            token: None,
+            received: 0,
+            acked: 0,
+            unacked: VecDeque::new(),
+            is_shown: false,
+        });
+        let text = format!("begins session {chain}");
+        shared.history.note(&self.name(), &text);
+    }
+
+    /// Says who it is and what it wants, and asks for what it missed.
+    fn set_up(&mut self, shared: &mut Shared<'_>) {
+        self.phase = Phase::Ready;
+        if self.plan.has_carbons {
+            let enable = format!("<iq type='set' id='carbons'><enable xmlns='{NS_CARBONS}'/></iq>");
+            self.send(enable, None, shared);
+        }
+        self.send("<presence/>".to_owned(), None, shared);
+        self.wants_catch_up = true;
+    }
+
+    fn give_up(&mut self, what: &str, element: &Element, shared: &mut Shared<'_>) {
+        let text = format!("{}: {what} was refused: {}", self.name(), one_line(element));
+        if shared.is_disk_bad {
+            shared.history.note(&self.name(), &text);
+        } else {
+            shared.history.violation(text);
+        }
+        self.link = None;
+        self.lost();
+    }
+}
+
+// === impl Device: what it says ===
+
+impl Device {
+    /// Sends a stanza in the session.
+    fn send(&mut self, xml: String, message: Option<usize>, shared: &mut Shared<'_>) {
+        self.say(&xml);
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        shared.history.chains[session.chain].sent += 1;
+        if self.plan.is_managed {
+            session.unacked.push_back(Sent { xml, message });
+        }
+    }
+
+    /// Takes a new message to send, now or when it is online.
+    pub(super) fn compose(&mut self, message: usize) {
+        if self.outbox.len() < OUTBOX_MAX {
+            self.outbox.push_back(message);
+        }
+    }
+
+    /// Whether the outbox has room.
+    pub(super) fn can_compose(&self) -> bool {
+        self.outbox.len() < OUTBOX_MAX
+    }
+
+    /// Sends what waits, once it may.
+    pub(super) fn work(&mut self, shared: &mut Shared<'_>) {
+        if !self.is_ready() {
+            return;
+        }
+        let mut sent = Vec::new();
+        while let Some(number) = self.outbox.pop_front() {
+            let xml = self.message(number, shared);
+            sent.push(number);
+            self.send(xml, Some(number), shared);
+        }
+        if !sent.is_empty() {
+            let text = format!("sends {}", listed(&sent));
+            shared.history.note(&self.name(), &text);
+        }
+        if self.wants_catch_up && self.query.is_none() {
+            self.wants_catch_up = false;
+            self.query(Purpose::CatchUp, shared);
+        }
+    }
+
+    fn message(&self, number: usize, shared: &mut Shared<'_>) -> String {
+        let message = &mut shared.history.messages[number];
+        let (from, to) = (message.from, message.to);
+        let seen = &shared.history.seen_max;
+        message
+            .floors
+            .get_or_insert_with(|| [seen[from].clone(), seen[to].clone()]);
+        let resource = message
+            .to_device
+            .map_or(String::new(), |device| format!("/d{device}"));
+        let id = if shared.reuses_ids {
+            number % 5
+        } else {
+            number
+        };
+        let (seed, padding) = (shared.seed, "x".repeat(number * 7919 % 700));
+        format!(
+            "<message type='chat' id='i{id}' to='u{to}@{DOMAIN}{resource}'><body>m{number} \
+             {padding}</body><origin-id xmlns='{NS_SID}' id='{seed}-{number}'/></message>"
+        )
+    }
+
+    pub(super) fn type_to(&mut self, user: usize, shared: &mut Shared<'_>) {
+        let xml = format!(
+            "<message type='chat' to='u{user}@{DOMAIN}'>\
+             <composing xmlns='http://jabber.org/protocol/chatstates'/></message>"
+        );
+        self.send(xml, None, shared);
+    }
+
+    pub(super) fn show(&mut self, is_away: bool, shared: &mut Shared<'_>) {
+        let show = if is_away { "<show>away</show>" } else { "" };
+        self.send(format!("<presence>{show}</presence>"), None, shared);
+    }
+
+    /// Acknowledges, and pings: the answer proves that the acknowledgement was read.
+    pub(super) fn ping(&mut self, shared: &mut Shared<'_>) {
+        self.acknowledge(shared);
+        let Some(session) = &self.session else {
+            return;
+        };
+        let chain = session.chain;
+        let deliveries = shared.history.chains[chain].deliveries.len();
+        let xml = format!(
+            "<iq type='get' id='ping-{chain}-{deliveries}' to='{DOMAIN}'>\
+             <ping xmlns='urn:xmpp:ping'/></iq>"
+        );
+        self.send(xml, None, shared);
+    }
+
+    pub(super) fn set_activity(&mut self, is_active: bool) {
+        let word = if is_active { "active" } else { "inactive" };
+        self.say(&format!("<{word} xmlns='{NS_CSI}'/>"));
+    }
+
+    pub(super) fn request(&mut self) {
+        if self.plan.is_managed {
+            self.say(&format!("<r xmlns='{NS_SM}'/>"));
+        }
+    }
+
+    pub(super) fn acknowledge(&mut self, shared: &mut Shared<'_>) {
+        let (true, Some(session)) = (self.plan.is_managed, &self.session) else {
+            return;
+        };
+        let h = session.received;
+        shared.history.note(&self.name(), &format!("says a h={h}"));
+        self.say(&format!("<a xmlns='{NS_SM}' h='{h}'/>"));
+    }
+
+    pub(super) fn catch_up(&mut self) {
+        self.wants_catch_up = self.query.is_none();
+    }
+
+    /// Reads the user's whole archive.
+    pub(super) fn audit(&mut self, shared: &mut Shared<'_>) {
+        self.query(Purpose::Audit, shared);
+    }
+
+    pub(super) fn is_querying(&self) -> bool {
+        self.query.is_some()
+    }
+
+    fn query(&mut self, purpose: Purpose, shared: &mut Shared<'_>) {
+        let after = match purpose {
+            Purpose::CatchUp => self.cursor.clone(),
+            Purpose::Audit => None,
+        };
+        self.queries += 1;
+        self.query = Some(Query {
+            id: self.queries,
+            purpose,
+            after: after.clone(),
+            entries: Vec::new(),
+        });
+        self.ask_page(after.as_deref(), shared);
+    }
+
+    fn ask_page(&mut self, after: Option<&str>, shared: &mut Shared<'_>) {
+        let Some(query) = &self.query else { return };
+        let (id, max) = (query.id, shared.page);
+        let text = format!("asks for its archive after {after:?} (query {id})");
+        shared.history.note(&self.name(), &text);
+        let after = after.map_or(String::new(), |id| format!("<after>{}</after>", escape(id)));
+        let xml = format!(
+            "<iq type='set' id='q{id}'><query xmlns='{NS_MAM}' queryid='q{id}'>\
+             <set xmlns='{NS_RSM}'><max>{max}</max>{after}</set></query></iq>"
+        );
+        self.send(xml, None, shared);
+    }
+}
+
+// === impl Device: what it hears ===
+
+impl Device {
+    fn handle_ready(&mut self, element: &Element, shared: &mut Shared<'_>) {
+        if element.ns == NS_SM {
+            return self.handle_management(element, shared);
+        }
+        if element.ns != NS_CLIENT {
+            let text = format!("hears {}", one_line(element));
+            return shared.history.note(&self.name(), &text);
+        }
+        if let Some(session) = &mut self.session {
+            session.received = session.received.wrapping_add(1);
+        }
+        match element.name.as_str() {
+            "message" => self.handle_message(element, shared),
+            "iq" => self.handle_iq(element, shared),
+            _ => {
+                let from = element.attr("from").and_then(|from| from.split_once('@'));
+                let name = self.name();
+                let own = name.split_once('/');
+                let is_own = |(user, rest): (&str, &str)| {
+                    Some((user, rest.rsplit('/').next().unwrap_or_default())) == own
+                };
+                if let (Some(session), true) = (&mut self.session, from.is_some_and(is_own)) {
+                    session.is_shown = true;
+                }
+            }
+        }
+    }
+
+    fn handle_management(&mut self, element: &Element, shared: &mut Shared<'_>) {
+        match element.name.as_str() {
+            "r" => {
+                self.requests += 1;
+                if !self.plan.is_lazy || self.requests.is_multiple_of(4) {
+                    self.acknowledge(shared);
+                }
+            }
+            "a" => match element.attr("h").and_then(|h| h.parse().ok()) {
+                Some(h) => self.acknowledged(h, shared),
+                None => self.give_up("an acknowledgement", element, shared),
+            },
+            _ => self.give_up("stream management", element, shared),
+        }
+    }
+
+    /// The server has taken everything up to `h`.
+    fn acknowledged(&mut self, h: u32, shared: &mut Shared<'_>) {
+        let name = self.name();
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        let history = &mut *shared.history;
+        let more = h.wrapping_sub(session.acked);
+        if more as usize > session.unacked.len() {
+            let (acked, sent) = (session.acked, history.chains[session.chain].sent);
+            return history.violation(format!(
+                "{name}: h={h} after h={acked}, and {sent} stanzas were sent"
+            ));
+        }
+        session.acked = h;
+        history.chains[session.chain].taken = h;
+        let mut accepted = Vec::new();
+        for sent in session.unacked.drain(..more as usize) {
+            let Some(number) = sent.message else { continue };
+            let message = &mut history.messages[number];
+            if message.fate == Fate::Unknown {
+                message.fate = Fate::Accepted;
+                accepted.push(number);
+            }
+        }
+        history.note(&name, &format!("hears a h={h}: {}", listed(&accepted)));
+        shared.heard.ack |= !accepted.is_empty();
+    }
+
+    fn handle_message(&mut self, element: &Element, shared: &mut Shared<'_>) {
+        if element.attr("type") == Some("error") {
+            return self.handle_refusal(element, shared);
+        }
+        if let Some(result) = element.child(NS_MAM, "result") {
+            return self.handle_result(result, shared);
+        }
+        let copies = ["sent", "received"].map(|name| element.child(NS_CARBONS, name));
+        let copy = copies.into_iter().flatten().next();
+        let (message, way) = match copy.map(forwarded) {
+            None => (element, Way::Direct),
+            Some(Some(message)) => (message, Way::Carbon),
+            Some(None) => return self.give_up("a carbon copy", element, shared),
+        };
+        let Some(number) = number(message) else {
+            return;
+        };
+        let id = stanza_id(message, self.plan.user);
+        let text = format!("gets m{number} ({way:?}) {}", id.as_deref().unwrap_or("-"));
+        shared.history.note(&self.name(), &text);
+        shared.heard.message = true;
+        self.deliver(number, id, way, shared);
+    }
+
+    fn deliver(&mut self, message: usize, id: Option<String>, way: Way, shared: &mut Shared<'_>) {
+        self.known.insert(message);
+        if message >= shared.history.messages.len() {
+            let text = format!("{} got m{message}, which nobody sent", self.name());
+            return shared.history.violation(text);
+        }
+        if let Some(id) = &id {
+            shared.history.saw(self.plan.user, id, message);
+        }
+        let Some(session) = &self.session else { return };
+        let chain = &mut shared.history.chains[session.chain];
+        // Where copies come too, all that is new comes live: what was seen is where to go on.
+        let is_contiguous = chain.live_from.is_some() && self.plan.has_carbons;
+        chain.deliveries.push(Delivery {
+            message,
+            id: id.clone(),
+            way,
+            kills: shared.history.kills,
+            is_early: !session.is_shown,
+        });
+        if is_contiguous
+            && self.plan.is_managed
+            && let Some(id) = id
+            && (!shared.has_ordered_ids || self.cursor.as_ref() < Some(&id))
+        {
+            self.cursor = Some(id);
+        }
+    }
+
+    fn handle_refusal(&mut self, element: &Element, shared: &mut Shared<'_>) {
+        let text = format!("gets an error: {}", one_line(element));
+        shared.history.note(&self.name(), &text);
+        let id = element.attr("id").and_then(|id| id.strip_prefix('i'));
+        let Some(number) = id.and_then(|id| id.parse::<usize>().ok()) else {
+            return;
+        };
+        if shared.reuses_ids {
+            let text = format!(
+                "{}: a message was refused: {}",
+                self.name(),
+                one_line(element)
+            );
+            return shared.history.violation(text);
+        }
+        if let Some(message) = shared.history.messages.get_mut(number) {
+            message.fate = Fate::Refused;
+            message.was_refused = true;
+        }
+    }
+
+    fn handle_result(&mut self, result: &Element, shared: &mut Shared<'_>) {
+        let Some(query) = &mut self.query else { return };
+        if result.attr("queryid") != Some(&format!("q{}", query.id)) {
+            return;
+        }
+        let message = forwarded(result).and_then(number);
+        let id = result.attr("id").unwrap_or_default().to_owned();
+        if let Some(message) = message {
+            shared.history.saw(self.plan.user, &id, message);
+        }
+        query.entries.push(Entry {
+            id,
+            message,
+            text: message.map_or_else(|| one_line(result), |number| format!("m{number}")),
+        });
+    }
+
+    fn handle_iq(&mut self, element: &Element, shared: &mut Shared<'_>) {
+        let id = element.attr("id").unwrap_or_default();
+        if let ("get", Some(from)) = (
+            element.attr("type").unwrap_or_default(),
+            element.attr("from"),
+        ) {
+            let answer = format!(
+                "<iq type='result' id='{}' to='{}'/>",
+                escape(id),
+                escape(from)
+            );
+            return self.send(answer, None, shared);
+        }
+        if let Some(rest) = id.strip_prefix("ping-") {
+            return self.confirmed(rest, shared);
+        }
+        let is_current = |query: &Query| id == format!("q{}", query.id);
+        if !self.query.as_ref().is_some_and(is_current) {
+            return;
+        }
+        let Some(fin) = element.child(NS_MAM, "fin") else {
+            let text = format!("{}: no archive: {}", self.name(), one_line(element));
+            self.query = None;
+            if !shared.is_disk_bad {
+                shared.history.violation(text);
+            }
+            return;
+        };
+        let last = fin
+            .child(NS_RSM, "set")
+            .and_then(|set| set.child(NS_RSM, "last"))
+            .map(Element::text);
+        match last {
+            Some(last) if fin.attr("complete") != Some("true") => {
+                self.ask_page(Some(&last), shared);
+            }
+            _ => self.page_end(shared),
+        }
+    }
+
+    fn confirmed(&mut self, rest: &str, shared: &mut Shared<'_>) {
+        let Some((chain, deliveries)) = rest.split_once('-') else {
+            return;
+        };
+        let (Ok(chain), Ok(deliveries)) = (chain.parse::<usize>(), deliveries.parse()) else {
+            return;
+        };
+        let kills = shared.history.kills;
+        if let Some(chain) = shared.history.chains.get_mut(chain)
+            && chain.is_managed
+        {
+            chain.confirmed = chain.confirmed.max(deliveries);
+            chain.kills_at_confirm = kills;
+        }
+    }
+
+    /// All pages are there.
+    fn page_end(&mut self, shared: &mut Shared<'_>) {
+        let Some(query) = self.query.take() else {
+            return;
+        };
+        let numbers: Vec<usize> = query.entries.iter().filter_map(|e| e.message).collect();
+        let text = format!("read {:?}: {}", query.purpose, listed(&numbers));
+        shared.history.note(&self.name(), &text);
+        if query.purpose == Purpose::Audit {
+            shared.history.archives[self.plan.user] = query.entries;
+            return;
+        }
+        self.known.extend(numbers);
+        let last = query.entries.last().map(|entry| entry.id.clone());
+        if last.is_some() && (!shared.has_ordered_ids || self.cursor < last) {
+            self.cursor = last;
+        }
+        if let Some(session) = &self.session {
+            let chain = &mut shared.history.chains[session.chain];
+            if chain.live_from.is_none() {
+                chain.live_from = Some(self.cursor.clone().unwrap_or_default());
+            }
+        }
+        shared.history.catch_ups.push(CatchUp {
+            device: self.number,
+            after: query.after,
+            entries: query.entries,
+        });
+    }
+}
+
+// === helpers ===
+
+fn header() -> String {
+    format!(
+        "<?xml version='1.0'?><stream:stream to='{DOMAIN}' version='1.0' \
+         xmlns='{NS_CLIENT}' xmlns:stream='{NS_STREAMS}'>"
+    )
+}
+
+/// The message inside `<forwarded/>`.
+fn forwarded(holder: &Element) -> Option<&Element> {
+    holder
+        .child(NS_FORWARD, "forwarded")?
+        .child(NS_CLIENT, "message")
+}
+
+/// The number of a message under test, which is the first word of its body.
+fn number(message: &Element) -> Option<usize> {
+    let body = message.child(NS_CLIENT, "body")?.text();
+    body.split(' ').next()?.strip_prefix('m')?.parse().ok()
+}
+
+/// The id that the user's own server gave (XEP-0359).
+fn stanza_id(message: &Element, user: usize) -> Option<String> {
+    let by = format!("u{user}@{DOMAIN}");
+    let is_own = |child: &&Element| child.attr("by") == Some(&by);
+    let mut ids = message.children().filter(|c| c.is(NS_SID, "stanza-id"));
+    ids.find(is_own)?.attr("id").map(str::to_owned)
+}
+
+/// An element on one line, without what pads the bodies.
+fn one_line(element: &Element) -> String {
+    let text = element
+        .to_string()
+        .replace('\n', "")
+        .replace("xxxxxxxx", "");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// `m1..m4 m7`: runs are joined.
+fn listed(numbers: &[usize]) -> String {
+    let mut out = String::new();
+    let mut at = 0;
+    while at < numbers.len() {
+        let first = numbers[at];
+        let mut end = at;
+        while end + 1 < numbers.len() && numbers[end + 1] == numbers[end] + 1 {
+            end += 1;
+        }
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(&format!("m{first}"));
+        if end > at {
+            out.push_str(&format!("..m{}", numbers[end]));
+        }
+        at = end + 1;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_messages_are_listed_shortly() {
+        assert_eq!(listed(&[1, 2, 3, 7, 9, 10]), "m1..m3 m7 m9..m10");
+        assert_eq!(listed(&[]), "");
+    }
+}

@@ -1,0 +1,162 @@
+//! The history checker: simulated clients chat with a real server process, which is killed,
+//! stopped and starved in between, and everything they saw must fit the promises of
+//! docs/delivery.md. How to use it, and what it found: docs/reliability.md.
+//!
+//! A seed is everything: who takes part, what they do, when the server dies. Clients are one thread
+//! over sockets that never block, so that a stopped server stops nobody else.
+
+mod checker;
+mod device;
+mod link;
+mod plan;
+mod record;
+mod run;
+mod server;
+
+pub use plan::Faults;
+
+use run::{Tally, play};
+use server::Template;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What to play.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The first seed.
+    pub seed: u64,
+    /// How many.
+    pub seeds: u64,
+    /// No new seed begins after this time.
+    pub time: Option<Duration>,
+    /// Seeds that are played at the same time.
+    pub jobs: usize,
+    /// What may be done to the server and the links.
+    pub faults: Faults,
+    /// Against the Prosody of the system instead.
+    pub is_prosody: bool,
+    /// Where histories of failed seeds go.
+    pub folder: PathBuf,
+    /// Writes the history of every seed.
+    pub keeps_all: bool,
+    /// Ends at the first seed that fails.
+    pub stops_at_first: bool,
+    /// Adds to the failure of a seed how to play it again.
+    pub replay: String,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Seeds that were played.
+    pub seeds: u64,
+    /// Those with findings.
+    pub failed: Vec<u64>,
+    /// Kills of the process.
+    pub kills: usize,
+    /// Messages that were sent.
+    pub messages: usize,
+    /// Of these, acknowledged.
+    pub accepted: usize,
+    /// Messages that reached a device live, copies included.
+    pub deliveries: usize,
+    /// Sessions that were begun.
+    pub sessions: usize,
+    /// Devices that took part.
+    pub devices: usize,
+}
+
+impl Summary {
+    fn add(&mut self, tally: Tally) {
+        self.seeds += 1;
+        self.kills += tally.kills;
+        self.messages += tally.messages;
+        self.accepted += tally.accepted;
+        self.deliveries += tally.deliveries;
+        self.sessions += tally.sessions;
+        self.devices += tally.devices;
+    }
+}
+
+/// Plays all seeds; `say` gets a line now and then.
+///
+/// # Errors
+/// No server can be started.
+pub fn run(options: &Options, say: &(dyn Fn(&str) + Sync)) -> Result<Summary, String> {
+    let template = Template::new(options.is_prosody)?;
+    let start = Instant::now();
+    let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let summary = Mutex::new(Summary::default());
+    let error = Mutex::new(None);
+    let work = || {
+        while !is_over.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let is_late = options.time.is_some_and(|time| start.elapsed() > time);
+            if number >= options.seeds || is_late {
+                return;
+            }
+            let seed = options.seed + number;
+            let outcome = match play(&template, seed, options.faults) {
+                Ok(outcome) => outcome,
+                Err(why) => {
+                    is_over.store(true, Ordering::Relaxed);
+                    *lock(&error) = Some(format!("seed {seed}: {why}"));
+                    return;
+                }
+            };
+            let has_failed = !outcome.findings.is_empty();
+            if has_failed || options.keeps_all {
+                let path = options.folder.join(format!("history-{seed}.txt"));
+                let written = fs::create_dir_all(&options.folder)
+                    .and_then(|()| fs::write(&path, &outcome.account));
+                if let Err(why) = written {
+                    say(&format!("cannot write {}: {why}", path.display()));
+                }
+            }
+            let mut summary = lock(&summary);
+            summary.add(outcome.tally);
+            if has_failed {
+                summary.failed.push(seed);
+                say(&format!(
+                    "seed {seed} fails; {} --seed {seed}",
+                    options.replay
+                ));
+                for finding in outcome.findings.iter().take(12) {
+                    say(&format!("    {finding}"));
+                }
+                if options.stops_at_first {
+                    is_over.store(true, Ordering::Relaxed);
+                }
+            }
+            if summary.seeds.is_multiple_of(50) {
+                say(&format!(
+                    "{} seeds, {} kills, {} failed, {:.0} s",
+                    summary.seeds,
+                    summary.kills,
+                    summary.failed.len(),
+                    start.elapsed().as_secs_f64()
+                ));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            scope.spawn(work);
+        }
+    });
+    match lock(&error).take() {
+        Some(why) => Err(why),
+        None => Ok(lock(&summary).clone()),
+    }
+}
+
+/// A thread that panics has ended the run anyway.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,231 @@
+//! What one seed does: who takes part, how the server is set up, and what happens next. Everything
+//! is drawn from the seed, so that a failing one is played again from its number. Owns chances;
+//! it carries nothing out.
+
+use std::time::Duration;
+
+/// Which disturbances a run may choose from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// The process is killed and started again.
+    pub kills: bool,
+    /// The process is stopped for a while.
+    pub stops: bool,
+    /// At a kill, what was not synced is gone.
+    pub unsynced: bool,
+    /// The disk is full or fails for a while.
+    pub disk: bool,
+    /// Links end without a word.
+    pub cuts: bool,
+    /// Devices lose what they had in memory.
+    pub amnesia: bool,
+}
+
+impl Faults {
+    /// Everything at once.
+    pub const ALL: Self = Self {
+        kills: true,
+        stops: true,
+        unsynced: true,
+        disk: true,
+        cuts: true,
+        amnesia: true,
+    };
+}
+
+/// One device of a user.
+#[derive(Clone, Debug)]
+pub(super) struct DevicePlan {
+    pub(super) user: usize,
+    pub(super) resource: String,
+    /// Stream management, else the weaker promise.
+    pub(super) is_managed: bool,
+    pub(super) has_carbons: bool,
+    /// Answers the server's `<r/>` only now and then.
+    pub(super) is_lazy: bool,
+}
+
+/// A seed, unfolded.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) users: usize,
+    pub(super) devices: Vec<DevicePlan>,
+    pub(super) steps: usize,
+    pub(super) shards: u16,
+    /// Every commit is late by so much.
+    pub(super) commit_delay: Duration,
+    /// Whether commits wait for the disk.
+    pub(super) is_fsync: bool,
+    pub(super) page: usize,
+    /// Steps at which the server is killed.
+    pub(super) kills: Vec<usize>,
+    pub(super) faults: Faults,
+}
+
+/// When, once it is due, the kill comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KillMoment {
+    /// At once, in the middle of what was just sent.
+    Now,
+    /// As soon as the server acknowledges something.
+    OnAck,
+    /// As soon as it delivers something.
+    OnDelivery,
+}
+
+/// One step of a run. Devices and users are numbers in the plan.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// Messages to a user, or to one of its devices.
+    Send {
+        device: usize,
+        user: usize,
+        to: Option<usize>,
+        count: usize,
+    },
+    /// A message without a body, which is in no log.
+    Typing { device: usize, user: usize },
+    /// New presence.
+    Presence { device: usize },
+    /// A request that is in no log.
+    Ping { device: usize },
+    /// `</stream:stream>`.
+    Close { device: usize },
+    /// The link ends without a word.
+    Cut { device: usize, reset: bool },
+    /// The app is killed: its session is forgotten, and if `outbox` what was not acknowledged too.
+    Forget { device: usize, outbox: bool },
+    /// Nothing is read for a while.
+    Stall { device: usize, steps: usize },
+    /// An acknowledgement is asked for.
+    Request { device: usize },
+    /// What was received is acknowledged unasked.
+    Acknowledge { device: usize },
+    /// Client state.
+    Activity { device: usize, is_active: bool },
+    /// The archive is asked for what was missed.
+    CatchUp { device: usize },
+    /// The process is stopped for so many milliseconds.
+    Stop { ms: u64 },
+    /// Nothing for so many milliseconds.
+    Pause { ms: u64 },
+}
+
+const USERS: std::ops::RangeInclusive<usize> = 3..=5;
+/// Users of the world; a plan uses the first few.
+pub(super) const USERS_MAX: usize = 5;
+const DEVICES_MAX: usize = 12;
+const BURST_MAX: usize = 8;
+
+impl Plan {
+    pub(super) fn new(seed: u64, faults: Faults) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let users = rng.usize(USERS);
+        let mut devices = Vec::new();
+        for user in 0..users {
+            for number in 0..rng.usize(1..=3) {
+                devices.push(DevicePlan {
+                    user,
+                    resource: format!("d{number}"),
+                    is_managed: number == 0 || rng.f32() < 0.8,
+                    has_carbons: rng.f32() < 0.7,
+                    is_lazy: rng.f32() < 0.3,
+                });
+            }
+        }
+        devices.truncate(DEVICES_MAX);
+        let steps = rng.usize(90..=160);
+        let mut at = |count: usize| {
+            let mut steps: Vec<usize> = (0..count).map(|_| rng.usize(15..steps - 10)).collect();
+            steps.sort_unstable();
+            steps.dedup();
+            steps
+        };
+        let kills = if faults.kills { at(2) } else { Vec::new() };
+        let delays_ms = [0, 0, 0, 2, 10];
+        Self {
+            users,
+            devices,
+            steps,
+            shards: rng.u16(1..=2),
+            commit_delay: Duration::from_millis(delays_ms[rng.usize(..delays_ms.len())]),
+            is_fsync: faults.unsynced || rng.bool(),
+            page: [2, 5, 20, 50][rng.usize(..4)],
+            kills,
+            faults,
+        }
+    }
+}
+
+/// Draws what happens next.
+pub(super) struct Dice {
+    rng: fastrand::Rng,
+}
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        // Another stream than the one that made the plan.
+        Self {
+            rng: fastrand::Rng::with_seed(seed ^ 0x9e37_79b9_7f4a_7c15),
+        }
+    }
+
+    pub(super) fn chance(&mut self, of: f32) -> bool {
+        self.rng.f32() < of
+    }
+
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        self.rng.usize(..bound)
+    }
+
+    pub(super) fn kill_moment(&mut self) -> KillMoment {
+        [KillMoment::Now, KillMoment::OnAck, KillMoment::OnDelivery][self.below(3)]
+    }
+
+    pub(super) fn step(&mut self, plan: &Plan) -> Step {
+        let rng = &mut self.rng;
+        let device = rng.usize(..plan.devices.len());
+        let user = rng.usize(..plan.users);
+        let faults = plan.faults;
+        match rng.u32(..100) {
+            0..42 => {
+                let of_user: Vec<usize> = (0..plan.devices.len())
+                    .filter(|at| plan.devices[*at].user == user)
+                    .collect();
+                let to = (rng.f32() < 0.25).then(|| of_user[rng.usize(..of_user.len())]);
+                let count = rng.usize(1..=BURST_MAX);
+                Step::Send {
+                    device,
+                    user,
+                    to: to.filter(|to| *to != device),
+                    count,
+                }
+            }
+            42..47 => Step::Typing { device, user },
+            47..50 => Step::Presence { device },
+            50..53 => Step::Ping { device },
+            53..56 => Step::Close { device },
+            56..66 if faults.cuts => Step::Cut {
+                device,
+                reset: rng.bool(),
+            },
+            66..69 if faults.amnesia => Step::Forget {
+                device,
+                outbox: rng.bool(),
+            },
+            69..73 => Step::Stall {
+                device,
+                steps: rng.usize(1..12),
+            },
+            73..79 => Step::Request { device },
+            79..85 => Step::Acknowledge { device },
+            85..88 => Step::Activity {
+                device,
+                is_active: rng.bool(),
+            },
+            88..91 => Step::CatchUp { device },
+            91..93 if faults.stops => Step::Stop { ms: rng.u64(5..60) },
+            _ => Step::Pause { ms: rng.u64(0..8) },
+        }
+    }
+}

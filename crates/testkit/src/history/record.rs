@@ -1,0 +1,174 @@
+//! The history of one seed: everything that devices sent, were told and received. Owns plain facts;
+//! whether they fit together is the checker's.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::time::Instant;
+
+/// Lines of the readable account that are kept.
+const LINES_MAX: usize = 200_000;
+
+/// What the sender knows of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It was written to a link; nobody said what became of it.
+    Unknown,
+    /// The server acknowledged it.
+    Accepted,
+    /// An error stanza came back.
+    Refused,
+}
+
+/// A message that was sent at least once.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    /// Number of the sending device.
+    pub(super) device: usize,
+    pub(super) from: usize,
+    pub(super) to: usize,
+    /// The device that it was addressed to, if it was not for all.
+    pub(super) to_device: Option<usize>,
+    pub(super) fate: Fate,
+    /// The highest id seen of the sender's and the recipient's log before it was first sent.
+    pub(super) floors: Option<[Option<String>; 2]>,
+    /// An error stanza came at some time: it may have been sent again behind later ones.
+    pub(super) was_refused: bool,
+}
+
+/// How a message reached a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Addressed to it.
+    Direct,
+    /// As a copy of what another device got or sent.
+    Carbon,
+}
+
+/// A message that reached a device.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    pub(super) message: usize,
+    pub(super) id: Option<String>,
+    pub(super) way: Way,
+    /// Kills of the server before it.
+    pub(super) kills: usize,
+    /// It was addressed to the device before that was there for everybody, so that older messages
+    /// which waited may still come.
+    pub(super) is_early: bool,
+}
+
+/// One session from its binding to its end, over all its resumptions.
+#[derive(Clone, Debug)]
+pub(super) struct Chain {
+    pub(super) device: usize,
+    pub(super) is_managed: bool,
+    pub(super) has_carbons: bool,
+    /// In the order of arrival.
+    pub(super) deliveries: Vec<Delivery>,
+    /// From behind this id on, everything comes live; `None` until the first catch-up is complete.
+    pub(super) live_from: Option<String>,
+    /// Deliveries whose acknowledgement the server certainly has read.
+    pub(super) confirmed: usize,
+    /// Kills when the last of them was confirmed.
+    pub(super) kills_at_confirm: usize,
+    /// Stanzas that the device sent in it, and what the server last said it had taken.
+    pub(super) sent: u32,
+    pub(super) taken: u32,
+}
+
+/// One entry of a user's archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) id: String,
+    pub(super) message: Option<usize>,
+    pub(super) text: String,
+}
+
+/// What a device learned by catching up, in order.
+#[derive(Clone, Debug)]
+pub(super) struct CatchUp {
+    pub(super) device: usize,
+    pub(super) after: Option<String>,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// Everything of one seed.
+pub(super) struct History {
+    pub(super) messages: Vec<Message>,
+    pub(super) chains: Vec<Chain>,
+    pub(super) catch_ups: Vec<CatchUp>,
+    /// By user, read at the end.
+    pub(super) archives: Vec<Vec<Entry>>,
+    /// By user: the highest id that anybody saw so far.
+    pub(super) seen_max: Vec<Option<String>>,
+    /// By user and id: the message that it was seen on.
+    ids: HashMap<(usize, String), usize>,
+    /// By user and message: the id that it was seen with.
+    ids_of: HashMap<(usize, usize), String>,
+    pub(super) kills: usize,
+    /// What was wrong as soon as it was seen.
+    pub(super) violations: Vec<String>,
+    started: Instant,
+    lines: String,
+    lines_count: usize,
+}
+
+impl History {
+    pub(super) fn new(users: usize) -> Self {
+        Self {
+            messages: Vec::new(),
+            chains: Vec::new(),
+            catch_ups: Vec::new(),
+            archives: vec![Vec::new(); users],
+            seen_max: vec![None; users],
+            ids: HashMap::new(),
+            ids_of: HashMap::new(),
+            kills: 0,
+            violations: Vec::new(),
+            started: Instant::now(),
+            lines: String::new(),
+            lines_count: 0,
+        }
+    }
+
+    /// Writes a line of the readable account.
+    pub(super) fn note(&mut self, who: &str, what: &str) {
+        if self.lines_count < LINES_MAX {
+            self.lines_count += 1;
+            let at = self.started.elapsed().as_micros() as f64 / 1e3;
+            let _ = writeln!(self.lines, "{at:10.3} {who:6} {what}");
+        }
+    }
+
+    pub(super) fn violation(&mut self, what: String) {
+        self.note("!!", &what);
+        if !self.violations.contains(&what) {
+            self.violations.push(what);
+        }
+    }
+
+    /// An id of a user's log was seen on a message. An id is never on two.
+    pub(super) fn saw(&mut self, user: usize, id: &str, message: usize) {
+        let max = &mut self.seen_max[user];
+        if max.as_deref().is_none_or(|max| max < id) {
+            *max = Some(id.to_owned());
+        }
+        let before = *self.ids.entry((user, id.to_owned())).or_insert(message);
+        if before != message {
+            self.violation(format!(
+                "id {id} of u{user} was given to m{before} and to m{message}"
+            ));
+        }
+        let key = (user, message);
+        let before = self.ids_of.entry(key).or_insert_with(|| id.to_owned());
+        if *before != id {
+            let what = format!("m{message} has the ids {before} and {id} in the log of u{user}");
+            self.violation(what);
+        }
+    }
+
+    /// The readable account.
+    pub(super) fn account(&self) -> &str {
+        &self.lines
+    }
+}

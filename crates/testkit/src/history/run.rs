@@ -1,0 +1,484 @@
+//! Plays one seed against one server: carries the plan out, lets everything settle, reads the
+//! archives and asks the checker. Owns the loop over sockets and the moments of faults.
+
+use super::checker::{self, Final, Rules};
+use super::device::{Device, Heard, Shared};
+use super::link::Cut;
+use super::plan::{Dice, Faults, KillMoment, Plan, Step};
+use super::record::{Fate, History, Message};
+use super::server::{Server, Template};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// How long everything may take to settle at the end, on a machine with other work.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long archives may take to agree after all devices have settled.
+const AGREE_TIMEOUT: Duration = Duration::from_secs(6);
+/// Steps that a kill waits for its moment.
+const KILL_STEPS_MAX: usize = 12;
+
+/// What became of a seed.
+pub(super) struct Outcome {
+    pub(super) findings: Vec<String>,
+    pub(super) account: String,
+    pub(super) tally: Tally,
+}
+
+/// Figures of a seed, for the report.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) kills: usize,
+    pub(super) messages: usize,
+    pub(super) accepted: usize,
+    pub(super) deliveries: usize,
+    pub(super) sessions: usize,
+    pub(super) devices: usize,
+}
+
+/// Plays one seed.
+///
+/// # Errors
+/// The server cannot be started at all.
+pub(super) fn play(template: &Template, seed: u64, faults: Faults) -> Result<Outcome, String> {
+    let plan = Plan::new(seed, faults);
+    let server = template.start(&plan)?;
+    let is_roost = matches!(template, Template::Roost(_));
+    let mut rig = Rig::new(seed, plan, server, is_roost);
+    if let Err(why) = rig.run() {
+        rig.history.violation(why);
+    }
+    let findings = rig.settle();
+    let history = &rig.history;
+    let is_accepted = |message: &&Message| message.fate == Fate::Accepted;
+    let mut account = format!("seed {seed}\n{:#?}\n\n", rig.plan);
+    account.push_str(history.account());
+    if !findings.is_empty() {
+        account.push_str("\nthe server's log:\n");
+        account.push_str(&rig.server.log_tail());
+        account.push_str("\n\nfindings:\n");
+        account.push_str(&findings.join("\n"));
+        account.push('\n');
+    }
+    let tally = Tally {
+        kills: history.kills,
+        messages: history.messages.len(),
+        accepted: history.messages.iter().filter(is_accepted).count(),
+        deliveries: history.chains.iter().map(|c| c.deliveries.len()).sum(),
+        sessions: history.chains.len(),
+        devices: rig.devices.len(),
+    };
+    Ok(Outcome {
+        findings,
+        account,
+        tally,
+    })
+}
+
+struct Rig {
+    seed: u64,
+    plan: Plan,
+    server: Server,
+    dice: Dice,
+    devices: Vec<Device>,
+    history: History,
+    is_roost: bool,
+    is_disk_bad: bool,
+    step: usize,
+    /// A kill that waits for its moment, and the step at which it comes anyway.
+    armed: Option<(KillMoment, usize)>,
+}
+
+impl Rig {
+    fn new(seed: u64, plan: Plan, server: Server, is_roost: bool) -> Self {
+        let devices = plan.devices.iter().cloned().enumerate();
+        Self {
+            seed,
+            devices: devices.map(|(at, plan)| Device::new(at, plan)).collect(),
+            history: History::new(plan.users),
+            dice: Dice::new(seed),
+            plan,
+            server,
+            is_roost,
+            is_disk_bad: false,
+            step: 0,
+            armed: None,
+        }
+    }
+
+    /// Everybody at once: the devices and what they share.
+    fn split(&mut self) -> (&mut Vec<Device>, Shared<'_>) {
+        let shared = Shared {
+            history: &mut self.history,
+            seed: self.seed,
+            page: self.plan.page,
+            has_ordered_ids: self.is_roost,
+            is_disk_bad: self.is_disk_bad,
+            reuses_ids: !self.plan.faults.disk,
+            heard: Heard::default(),
+        };
+        (&mut self.devices, shared)
+    }
+
+    fn with<R>(&mut self, device: usize, f: impl FnOnce(&mut Device, &mut Shared<'_>) -> R) -> R {
+        let (devices, mut shared) = self.split();
+        f(&mut devices[device], &mut shared)
+    }
+}
+
+// === impl Rig: the play ===
+
+impl Rig {
+    fn run(&mut self) -> Result<(), String> {
+        for step in 0..self.plan.steps {
+            self.step = step;
+            if self.plan.kills.contains(&step) {
+                self.armed = Some((self.dice.kill_moment(), step + KILL_STEPS_MAX));
+            }
+            self.reconnect();
+            let next = self.dice.step(&self.plan);
+            self.carry_out(next)?;
+            match self.armed {
+                Some((KillMoment::Now, _)) => {
+                    for device in &mut self.devices {
+                        device.flush();
+                    }
+                    std::thread::sleep(Duration::from_micros(self.dice.below(3_000) as u64));
+                    self.kill()?;
+                }
+                Some((_, last)) if step >= last => self.kill()?,
+                _ => {}
+            }
+            let wait = Duration::from_millis(self.dice.below(4) as u64);
+            self.pump(wait)?;
+        }
+        if self.armed.is_some() {
+            self.kill()?;
+        }
+        Ok(())
+    }
+
+    /// Devices that are away come back after a while.
+    fn reconnect(&mut self) {
+        let address = self.server.address();
+        for device in 0..self.devices.len() {
+            let is_away = !self.devices[device].is_connected();
+            if is_away && self.dice.chance(0.25) {
+                self.with(device, |device, shared| device.connect(address, shared));
+            }
+        }
+    }
+
+    fn carry_out(&mut self, step: Step) -> Result<(), String> {
+        match step {
+            Step::Send {
+                device,
+                user,
+                to,
+                count,
+            } => self.compose(device, user, to, count),
+            Step::Stop { ms } => {
+                self.history
+                    .note("server", &format!("is stopped for {ms} ms"));
+                self.server.signal(Signal::STOP)?;
+                self.pump(Duration::from_millis(ms))?;
+                self.server.signal(Signal::CONT)?;
+            }
+            Step::Pause { ms } => self.pump(Duration::from_millis(ms))?,
+            // Who leaves before everything is acknowledged has to send it again in a new session.
+            Step::Close { device } => {
+                if self.plan.faults.amnesia || self.devices[device].is_all_acknowledged() {
+                    self.with(device, Device::close);
+                }
+            }
+            Step::Cut { device, reset } => {
+                let how = if reset { Cut::Reset } else { Cut::Quiet };
+                self.with(device, |device, shared| {
+                    device.flush();
+                    device.cut(how, shared);
+                });
+            }
+            Step::Forget { device, outbox } => {
+                self.with(device, |device, shared| device.forget(!outbox, shared));
+            }
+            Step::Stall { device, steps } => {
+                self.devices[device].stalled_until = self.step + steps;
+            }
+            Step::Typing { device, user } => self.when_ready(device, |device, shared| {
+                device.type_to(user, shared);
+            }),
+            Step::Presence { device } => {
+                let is_away = self.dice.chance(0.5);
+                self.when_ready(device, |device, shared| device.show(is_away, shared));
+            }
+            Step::Ping { device } => self.when_ready(device, Device::ping),
+            Step::Request { device } => self.when_ready(device, |device, _| device.request()),
+            Step::Acknowledge { device } => self.when_ready(device, Device::acknowledge),
+            Step::Activity { device, is_active } => {
+                self.when_ready(device, |device, _| device.set_activity(is_active));
+            }
+            Step::CatchUp { device } => self.when_ready(device, |device, _| device.catch_up()),
+        }
+        Ok(())
+    }
+
+    fn when_ready(&mut self, device: usize, f: impl FnOnce(&mut Device, &mut Shared<'_>)) {
+        if self.devices[device].is_ready() {
+            self.with(device, f);
+        }
+    }
+
+    fn compose(&mut self, device: usize, user: usize, to: Option<usize>, count: usize) {
+        let from = self.devices[device].plan.user;
+        // What a message to oneself leaves behind is not the same everywhere.
+        if user == from && !self.is_roost {
+            return;
+        }
+        let resource = |device: usize| {
+            let name = &self.devices[device].plan.resource;
+            name.trim_start_matches('d').parse().ok()
+        };
+        let to_device = to.and_then(resource);
+        for _ in 0..count {
+            if !self.devices[device].can_compose() {
+                break;
+            }
+            let number = self.history.messages.len();
+            self.history.messages.push(Message {
+                device,
+                from,
+                to: user,
+                to_device,
+                fate: Fate::Unknown,
+                floors: None,
+                was_refused: false,
+            });
+            self.devices[device].compose(number);
+        }
+        let is_asking = self.dice.chance(0.6);
+        self.with(device, |device, shared| {
+            device.work(shared);
+            if is_asking && device.is_ready() {
+                device.request();
+            }
+        });
+    }
+
+    fn kill(&mut self) -> Result<(), String> {
+        self.armed = None;
+        self.server.kill()?;
+        self.history.kills += 1;
+        self.history.note("server", "is killed");
+        self.server.start_again()?;
+        self.history.note("server", "listens again");
+        Ok(())
+    }
+
+    /// Reads and writes what there is to read and write, for so long.
+    fn pump(&mut self, wait: Duration) -> Result<(), String> {
+        let deadline = Instant::now() + wait;
+        loop {
+            let is_due = self.turn(deadline)?;
+            if is_due && self.armed.is_some() {
+                self.kill()?;
+            }
+            if Instant::now() >= deadline {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One look at all sockets. True if the moment of a kill has come.
+    fn turn(&mut self, deadline: Instant) -> Result<bool, String> {
+        let moment = self.armed.map(|(moment, _)| moment);
+        let is_stalled =
+            |device: &Device, step: usize| device.stalled_until > step && device.is_ready();
+        let step = self.step;
+        for device in 0..self.devices.len() {
+            self.with(device, |device, shared| {
+                device.work(shared);
+                device.flush();
+            });
+        }
+        let mut watched = Vec::new();
+        let mut fds = Vec::new();
+        for device in &self.devices {
+            let Some(link) = device.link() else { continue };
+            let mut flags = PollFlags::empty();
+            if !is_stalled(device, step) {
+                flags |= PollFlags::IN;
+            }
+            if link.backlog() > 0 {
+                flags |= PollFlags::OUT;
+            }
+            watched.push(device.number);
+            fds.push(PollFd::new(&link.socket, flags));
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(|error| error.to_string())?;
+        poll(&mut fds, Some(&left)).map_err(|error| format!("poll: {error}"))?;
+        let ready = fds.iter().zip(watched).filter(|(fd, _)| {
+            let done = fd.revents();
+            done.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+        });
+        let ready: Vec<usize> = ready.map(|(_, device)| device).collect();
+        for device in ready {
+            if is_stalled(&self.devices[device], step) {
+                continue;
+            }
+            let is_due = self.with(device, |device, shared| {
+                let mut is_due = false;
+                device.turn(shared, |shared| {
+                    is_due |= match moment {
+                        Some(KillMoment::OnAck) => shared.heard.ack,
+                        Some(KillMoment::OnDelivery) => shared.heard.message,
+                        Some(KillMoment::Now) | None => false,
+                    };
+                    // What was heard with it in one breath is still heard.
+                    true
+                });
+                device.flush();
+                is_due
+            });
+            if is_due {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+// === impl Rig: the end ===
+
+impl Rig {
+    /// Everybody comes back, everything is sent, acknowledged and read; then it is checked.
+    fn settle(&mut self) -> Vec<String> {
+        self.armed = None;
+        self.step = usize::MAX;
+        let before = self.history.violations.len();
+        self.history.note("--", "everybody comes back");
+        if let Err(why) = self.settle_devices() {
+            self.history.violation(why);
+        }
+        if self.history.violations.len() > before {
+            return self.history.violations.clone();
+        }
+        // What is under way between two users may still need a moment.
+        let deadline = Instant::now() + AGREE_TIMEOUT;
+        loop {
+            if let Err(why) = self.audit() {
+                self.history.violation(why);
+            }
+            let findings = self.check();
+            if findings.is_empty() || Instant::now() > deadline {
+                return findings;
+            }
+            if let Err(why) = self.pump(Duration::from_millis(150)) {
+                self.history.violation(why);
+            }
+        }
+    }
+
+    fn settle_devices(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + SETTLE_TIMEOUT;
+        let mut is_asked = vec![false; self.devices.len()];
+        loop {
+            let address = self.server.address();
+            let mut is_settled = true;
+            for (device, is_asked) in is_asked.iter_mut().enumerate() {
+                if !self.devices[device].is_connected() {
+                    *is_asked = false;
+                    self.with(device, |device, shared| device.connect(address, shared));
+                }
+                if self.devices[device].is_stuck() {
+                    return Err(format!("does not log in: {}", self.devices[device].state()));
+                }
+                if self.devices[device].is_ready() && !*is_asked {
+                    *is_asked = true;
+                    self.with(device, |device, shared| {
+                        device.work(shared);
+                        device.set_activity(true);
+                        device.acknowledge(shared);
+                        device.catch_up();
+                        device.work(shared);
+                        device.request();
+                    });
+                }
+                is_settled &= *is_asked && self.devices[device].is_settled();
+            }
+            if is_settled {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let is_open = |device: &&Device| !device.is_settled();
+                let open = self.devices.iter().filter(is_open).map(Device::state);
+                let open: Vec<String> = open.collect();
+                return Err(format!("does not settle: {}", open.join("; ")));
+            }
+            self.pump(Duration::from_millis(2))?;
+            for device in &mut self.devices {
+                if device.is_ready() && !device.is_settled() {
+                    device.request();
+                }
+            }
+        }
+    }
+
+    /// Reads every user's archive, and what devices still miss.
+    fn audit(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + SETTLE_TIMEOUT;
+        let mut readers = Vec::new();
+        for user in 0..self.plan.users {
+            let is_reader = |device: &Device| device.plan.user == user && device.is_ready();
+            let reader = self.devices.iter().position(is_reader);
+            let reader = reader.ok_or(format!("no device of u{user} is there"))?;
+            self.with(reader, Device::audit);
+            readers.push(reader);
+        }
+        self.await_queries(deadline)?;
+        for device in 0..self.devices.len() {
+            self.when_ready(device, |device, shared| {
+                device.catch_up();
+                device.work(shared);
+                device.acknowledge(shared);
+                device.request();
+            });
+        }
+        self.await_queries(deadline)?;
+        let is_open = |device: &Device| !device.is_settled();
+        while self.devices.iter().any(is_open) && Instant::now() < deadline {
+            self.pump(Duration::from_millis(2))?;
+            for device in 0..self.devices.len() {
+                self.when_ready(device, |device, _| device.request());
+            }
+        }
+        Ok(())
+    }
+
+    fn await_queries(&mut self, deadline: Instant) -> Result<(), String> {
+        while self.devices.iter().any(Device::is_querying) {
+            if Instant::now() > deadline {
+                return Err("an archive query has no end".to_owned());
+            }
+            self.pump(Duration::from_millis(2))?;
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Vec<String> {
+        let finals: Vec<Final<'_>> = self
+            .devices
+            .iter()
+            .map(|device| Final {
+                user: device.plan.user,
+                name: device.name(),
+                chain: device.chain(),
+                known: &device.known,
+            })
+            .collect();
+        let rules = Rules {
+            has_ordered_ids: self.is_roost,
+        };
+        checker::check(&self.history, &finals, rules)
+    }
+}

@@ -1,0 +1,216 @@
+//! The process under test: started on a copy of a prepared folder, killed, stopped, continued,
+//! started again. Besides Roost it can be Prosody, which shows that the checker is right about
+//! a server that nobody here wrote.
+
+use super::device::{DOMAIN, PASSWORD};
+use super::plan::{Plan, USERS_MAX};
+use crate::roost::{Account, Roost, Settings};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long a server may take to listen.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(5);
+
+/// What every seed's server is a copy of.
+pub(super) enum Template {
+    Roost(Roost),
+    Prosody,
+}
+
+impl Template {
+    pub(super) fn new(is_prosody: bool) -> Result<Self, String> {
+        if is_prosody {
+            return Ok(Self::Prosody);
+        }
+        let account = |user| Account {
+            jid: format!("u{user}@{DOMAIN}"),
+            password: PASSWORD.to_owned(),
+        };
+        let accounts: Vec<Account> = (0..USERS_MAX).map(account).collect();
+        Ok(Self::Roost(Roost::prepare(&settings(None), &accounts)?))
+    }
+
+    /// A running server of its own for a plan.
+    pub(super) fn start(&self, plan: &Plan) -> Result<Server, String> {
+        match self {
+            Self::Roost(template) => {
+                let mut roost = template.copy(&settings(Some(plan)))?;
+                roost.start_again()?;
+                Ok(Server::Roost(roost))
+            }
+            Self::Prosody => Ok(Server::Prosody(Prosody::start()?)),
+        }
+    }
+}
+
+fn settings(plan: Option<&Plan>) -> Settings {
+    let mut settings = Settings::from([
+        ("auth.plain_without_tls".to_owned(), "true".to_owned()),
+        ("auth.scram_iterations".to_owned(), "4096".to_owned()),
+        ("http.listen".to_owned(), "[]".to_owned()),
+        ("archive.enabled".to_owned(), "true".to_owned()),
+    ]);
+    if let Some(plan) = plan {
+        let durability = if plan.is_fsync { "fsync" } else { "memory" };
+        let delay = plan.commit_delay.as_millis();
+        settings.extend([
+            ("server.shards".to_owned(), plan.shards.to_string()),
+            ("store.durability".to_owned(), format!("\"{durability}\"")),
+            ("debug.commit_delay".to_owned(), format!("\"{delay}ms\"")),
+        ]);
+    }
+    settings
+}
+
+/// A server process.
+pub(super) enum Server {
+    Roost(Roost),
+    Prosody(Prosody),
+}
+
+impl Server {
+    pub(super) fn address(&self) -> SocketAddr {
+        match self {
+            Self::Roost(roost) => roost.address().plain,
+            Self::Prosody(prosody) => prosody.address,
+        }
+    }
+
+    pub(super) fn kill(&mut self) -> Result<(), String> {
+        match self {
+            Self::Roost(roost) => roost.kill(),
+            Self::Prosody(prosody) => prosody.kill(),
+        }
+    }
+
+    pub(super) fn start_again(&mut self) -> Result<(), String> {
+        match self {
+            Self::Roost(roost) => roost.start_again(),
+            Self::Prosody(prosody) => prosody.spawn(),
+        }
+    }
+
+    /// Stops or continues the process.
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), String> {
+        let pid = match self {
+            Self::Roost(roost) => roost.pid(),
+            Self::Prosody(prosody) => prosody.child.as_ref().map(Child::id),
+        };
+        let pid = pid.and_then(|pid| i32::try_from(pid).ok());
+        let pid = pid
+            .and_then(Pid::from_raw)
+            .ok_or("the server does not run")?;
+        kill_process(pid, signal).map_err(|error| error.to_string())
+    }
+
+    /// The last lines of its log, and whether it panicked.
+    pub(super) fn log_tail(&self) -> String {
+        match self {
+            Self::Roost(roost) => roost.log_tail(),
+            Self::Prosody(prosody) => prosody.log_tail(),
+        }
+    }
+}
+
+/// A Prosody with modules for everything that is checked; it comes from the system's packages.
+pub(super) struct Prosody {
+    folder: TempDir,
+    address: SocketAddr,
+    child: Option<Child>,
+}
+
+impl Prosody {
+    fn start() -> Result<Self, String> {
+        let text = |error: std::io::Error| error.to_string();
+        let folder = tempfile::Builder::new()
+            .prefix("prosody-")
+            .tempdir()
+            .map_err(text)?;
+        // Free a moment ago; nobody else looks for ports in this range meanwhile.
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(text)?;
+        let address = free.local_addr().map_err(text)?;
+        drop(free);
+        let accounts = folder.path().join("data").join(DOMAIN).join("accounts");
+        fs::create_dir_all(&accounts).map_err(text)?;
+        for user in 0..USERS_MAX {
+            let account = format!("return {{ [\"password\"] = \"{PASSWORD}\" }};\n");
+            fs::write(accounts.join(format!("u{user}.dat")), account).map_err(text)?;
+        }
+        let config = prosody_config(folder.path(), address.port());
+        fs::write(folder.path().join("prosody.cfg.lua"), config).map_err(text)?;
+        let mut prosody = Self {
+            folder,
+            address,
+            child: None,
+        };
+        prosody.spawn()?;
+        Ok(prosody)
+    }
+
+    fn spawn(&mut self) -> Result<(), String> {
+        let child = Command::new("prosody")
+            .arg("-F")
+            .arg("--config")
+            .arg(self.folder.path().join("prosody.cfg.lua"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("cannot start prosody: {error}"))?;
+        self.child = Some(child);
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(self.address).is_err() {
+            if Instant::now() > deadline {
+                return Err(format!("no prosody; its log:\n{}", self.log_tail()));
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self) -> Result<(), String> {
+        let mut child = self.child.take().ok_or("prosody does not run")?;
+        child.kill().map_err(|error| error.to_string())?;
+        child.wait().map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    fn log_tail(&self) -> String {
+        let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+}
+
+impl Drop for Prosody {
+    fn drop(&mut self) {
+        // Nobody is left to tell.
+        let _ = self.kill();
+    }
+}
+
+fn prosody_config(folder: &Path, port: u16) -> String {
+    let folder = folder.display();
+    let mut config = String::new();
+    let _ = writeln!(
+        config,
+        "run_as_root = true\npidfile = \"{folder}/pid\"\ndata_path = \"{folder}/data\"\n\
+         log = {{ {{ levels = {{ min = \"info\" }}, to = \"file\", filename = \"{folder}/log\" }} }}\n\
+         modules_enabled = {{ \"saslauth\", \"disco\", \"ping\", \"smacks\", \"carbons\", \"mam\", \
+         \"csi_simple\", \"offline\", \"presence\", \"message\", \"iq\", \"roster\" }}\n\
+         modules_disabled = {{ \"s2s\" }}\nc2s_require_encryption = false\n\
+         allow_unencrypted_plain_auth = true\nauthentication = \"internal_plain\"\n\
+         storage = \"internal\"\ndefault_archive_policy = true\nc2s_ports = {{ {port} }}\n\
+         c2s_direct_tls_ports = {{}}\ninterfaces = {{ \"127.0.0.1\" }}\n\
+         VirtualHost \"{DOMAIN}\"\n"
+    );
+    config
+}
