@@ -322,8 +322,8 @@ impl ArchivePrefs {
 }
 
 /// Moves the cursors of sessions. Those of sessions that are gone are ignored; acknowledgements do
-/// not go back.
-pub(crate) fn advance(cursors: &mut [SessionCursor], progress: &Progress) {
+/// not go back, and not beyond `last`.
+pub(crate) fn advance(cursors: &mut [SessionCursor], progress: &Progress, last: Seq) {
     let find = |cursors: &[SessionCursor], number| {
         cursors.binary_search_by_key(&number, |have| have.number)
     };
@@ -334,7 +334,7 @@ pub(crate) fn advance(cursors: &mut [SessionCursor], progress: &Progress) {
     }
     for &(number, acked) in &progress.acked {
         if let Ok(at) = find(cursors, number) {
-            cursors[at].acked = cursors[at].acked.max(acked);
+            cursors[at].acked = cursors[at].acked.max(acked.min(last));
         }
     }
 }
@@ -353,7 +353,7 @@ impl Windows {
     /// Moves the cursors of sessions. Those of sessions that are gone are ignored;
     /// acknowledgements do not go back.
     pub fn advance(&mut self, progress: &Progress) {
-        advance(&mut self.cursors, progress);
+        advance(&mut self.cursors, progress, SEQ_MAX);
     }
 }
 

@@ -64,8 +64,9 @@ impl<T: Txn> Entity<'_, T> {
     }
 
     fn advance(&mut self, progress: &Progress) {
-        advance(&mut self.head.cursors, progress);
         let log = &mut self.head.log;
+        // No cursor stands where there is no entry yet.
+        advance(&mut self.head.cursors, progress, log.next_seq - 1);
         let forwarded = progress.forwarded.min(log.next_seq - 1);
         log.forwarded = log.forwarded.max(forwarded);
     }
