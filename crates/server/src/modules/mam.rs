@@ -6,6 +6,9 @@ mod prefs;
 mod query;
 mod result;
 
+use super::carbons::self_contained;
+use super::stanza_ids::{id_of, seq_of};
+
 pub(crate) use prefs::{Others, Prefs};
 pub(crate) use query::{Filter, Page, Query};
 pub(crate) use result::{Fin, form, metadata, write_fin, write_result};

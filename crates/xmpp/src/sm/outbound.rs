@@ -307,11 +307,15 @@ impl Outbound {
             }
         }
         self.acked = h;
+        self.rest();
+        Ok(None)
+    }
+
+    /// Gives memory back: most sessions are idle most of the time.
+    fn rest(&mut self) {
         if self.queue.is_empty() {
-            // Most sessions are idle most of the time.
             self.queue = VecDeque::new();
         }
-        Ok(None)
     }
 
     /// What has not been acknowledged, in order, each with its count.
@@ -366,6 +370,7 @@ impl Outbound {
         let (places, sent) = (self.queue.len(), self.sent);
         self.queue.retain(|slot| matches!(slot, Slot::Kept(_)));
         let gaps = places - self.queue.len();
+        self.rest();
         self.bytes -= gaps as u32 * SLOT_BYTES;
         self.acked = h;
         self.sent = h.wrapping_add(self.queue.len() as u32);

@@ -325,6 +325,20 @@ fn presence_alone_never_fills_the_queue() {
 }
 
 #[test]
+fn a_queue_of_gaps_takes_no_memory_after_a_resumption() {
+    let limits = Limits {
+        stanzas: 1,
+        ..LIMITS
+    };
+    let mut outbound = Outbound::default();
+    assert_eq!(outbound.push(other(), limits), Pushed::Kept);
+    assert_eq!(outbound.push(presence(), limits), Pushed::PresenceGaveWay);
+    let _ = outbound.ack(1).unwrap();
+    assert!(outbound.resume(1).unwrap().presence_lost);
+    assert_eq!(outbound.heap_bytes(), 0);
+}
+
+#[test]
 fn presence_that_was_acknowledged_is_not_lost() {
     let mut outbound = Outbound::default();
     for _ in 0..10 {

@@ -6,8 +6,7 @@ use xmpp::addr;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::ns::DATA_FORMS;
 
-use super::super::stanza_ids::seq_of;
-use super::{NS, NS_RSM, PAGE_DEFAULT, PAGE_MAX};
+use super::{NS, NS_RSM, PAGE_DEFAULT, PAGE_MAX, seq_of};
 
 /// Bytes of a query's id, which is in each of its results.
 const QUERY_ID_BYTES_MAX: usize = 256;

@@ -5,9 +5,7 @@ use xml::Frame;
 use xml::build::Writer;
 use xmpp::ns;
 
-use super::super::carbons::self_contained;
-use super::super::stanza_ids::id_of;
-use super::{NS, NS_RSM};
+use super::{NS, NS_RSM, id_of, self_contained};
 
 /// Writes one entry as a message from the archive to the session that asked (XEP-0313 section 4.2).
 pub(crate) fn write_result(
