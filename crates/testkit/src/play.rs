@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 /// How often a fixture looks whether a roster has changed.
 const POLL: Duration = Duration::from_millis(15);
+const NS_STREAM_MANAGEMENT: &str = "urn:xmpp:sm:3";
 /// The pause between two bytes that trickle.
 const TRICKLE: Duration = Duration::from_micros(300);
 
@@ -110,6 +111,7 @@ struct Play<'a> {
 struct Role {
     client: Option<Client>,
     ignores_presence: bool,
+    ignores_ack_requests: bool,
 }
 
 impl<'a> Play<'a> {
@@ -189,6 +191,10 @@ impl<'a> Play<'a> {
             }
             Verb::IgnoresPresence(name) => {
                 self.role(name)?.ignores_presence = true;
+                Ok(())
+            }
+            Verb::IgnoresAckRequests(name) => {
+                self.role(name)?.ignores_ack_requests = true;
                 Ok(())
             }
             Verb::NegotiatesTls(name) => {
@@ -314,6 +320,8 @@ impl<'a> Play<'a> {
             let left = deadline.saturating_duration_since(Instant::now());
             match client.next(left)? {
                 Got::Element(element) if role.ignores_presence && element.name == "presence" => {}
+                Got::Element(element)
+                    if role.ignores_ack_requests && element.is(NS_STREAM_MANAGEMENT, "r") => {}
                 other => return Ok(other),
             }
         }

@@ -113,6 +113,8 @@ pub enum Verb {
     DropsLink(String),
     /// `romeo ignores presence` from now on.
     IgnoresPresence(String),
+    /// `romeo ignores ack requests` from now on (XEP-0198 section 4).
+    IgnoresAckRequests(String),
     /// `romeo negotiates TLS`: the handshake after `<proceed/>`.
     NegotiatesTls(String),
     /// `romeo and juliet are contacts`, in both directions.
@@ -240,6 +242,7 @@ impl Verb {
             | Self::Disconnects(a)
             | Self::DropsLink(a)
             | Self::IgnoresPresence(a)
+            | Self::IgnoresAckRequests(a)
             | Self::NegotiatesTls(a) => vec![a],
             Self::AreContacts(a, b) | Self::IsSubscribedTo(a, b) => vec![a, b],
             Self::OperatorRuns(_)
@@ -353,6 +356,7 @@ fn verb(line: &str, block: Option<String>) -> Result<Verb, String> {
         (_, "disconnects") => Ok(Verb::Disconnects(name)),
         (_, "drops link") => Ok(Verb::DropsLink(name)),
         (_, "ignores presence") => Ok(Verb::IgnoresPresence(name)),
+        (_, "ignores ack requests") => Ok(Verb::IgnoresAckRequests(name)),
         (_, "negotiates TLS") => Ok(Verb::NegotiatesTls(name)),
         _ => Err(format!("cannot read '{line}'")),
     }
