@@ -600,3 +600,135 @@ fn a_full_disk_with_a_reserve() {
         assert!(said[0].ends_with("reopened 0"), "{said:?}");
     }
 }
+
+/// Bytes that nothing compresses.
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut noise = Vec::with_capacity(bytes);
+    while noise.len() < bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        noise.extend_from_slice(&state.to_le_bytes());
+    }
+    noise
+}
+
+/// One of the items that fill the store.
+fn item(number: u64, seed: u64) -> Record {
+    Record::PrivatePut {
+        user: USER.to_owned(),
+        ns: "urn:noise".to_owned(),
+        name: format!("n{number:04}"),
+        xml: noise(seed, 64 << 10),
+    }
+}
+
+/// Leaves only `kilobytes` of the disk.
+fn leave(path: &Path, kilobytes: u64) -> PathBuf {
+    let stat = rustix::fs::statvfs(path).unwrap();
+    let free = stat.f_bavail * stat.f_frsize;
+    let file = path.join("ballast");
+    let size = free.saturating_sub(kilobytes << 10);
+    fs::write(&file, vec![1; usize::try_from(size).unwrap()]).unwrap();
+    file
+}
+
+/// Fills the store, leaves no room for what it holds a second time, and lets the engine write it
+/// into a table for the first time, or merge the table with a later one. The store must go on when
+/// there is room again, in this process, with all that it acknowledged.
+fn background_work_meets_the_end(has_tables: bool) {
+    const ITEMS: u64 = 128;
+    let path = path_of_child();
+    let options = FjallOptions {
+        write_buffer_bytes: 64 << 20,
+        reserve_bytes: 0,
+        ..FjallOptions::default()
+    };
+    let must = |journal: &LocalJournal, record| {
+        let outcome = append(journal, KEY, vec![record]);
+        assert!(committed(&outcome), "{outcome:?}");
+    };
+    let open = || {
+        let engine = FjallEngine::open(&path.join("data"), options.clone()).unwrap();
+        let engine = Arc::new(engine);
+        let shared: Arc<dyn Engine> = Arc::<FjallEngine>::clone(&engine);
+        let store = Store::with_engine(shared, Durability::Fsync, KEY).unwrap();
+        let journal = LocalJournal::start(&store).unwrap();
+        (engine, store, journal)
+    };
+    let (mut engine, mut store, mut journal) = open();
+    must(&journal, put(USER));
+    (0..ITEMS).for_each(|number| must(&journal, item(number, number)));
+    if has_tables {
+        engine.compact().unwrap();
+        // What the compaction made superfluous goes when the engine is opened.
+        drop((journal, store, engine));
+        (engine, store, journal) = open();
+        // A table for which there is room, but which overlaps the other.
+        let some = (0..ITEMS).step_by(8);
+        some.for_each(|number| must(&journal, item(number, number)));
+    }
+    let ballast = leave(&path, 4 << 10);
+    assert!(engine.compact().is_err(), "there was room");
+    // Reads go on, and whatever is refused is named.
+    let refused = append(&journal, KEY, vec![message(USER, 1, "no room")]);
+    assert!(
+        committed(&refused) || refused == Outcome::Failed(AppendFailure::Full),
+        "{refused:?}"
+    );
+    assert_eq!(store.private_all(USER).unwrap().len() as u64, ITEMS);
+    fs::remove_file(ballast).unwrap();
+    let mut attempts = 0;
+    loop {
+        let next = store.load_user(USER).unwrap().unwrap().log.next_seq;
+        attempts += 1;
+        match append(&journal, KEY, vec![message(USER, next, "there is room")]) {
+            Outcome::Committed(_) => break,
+            _ if attempts < 20 => std::thread::sleep(std::time::Duration::from_millis(50)),
+            outcome => panic!("{outcome:?} after {attempts} attempts"),
+        }
+    }
+    engine.compact().unwrap();
+    let report = store.verify().unwrap();
+    assert!(report.is_good(), "{report}");
+    let items = store.private_all(USER).unwrap();
+    assert_eq!(items.len() as u64, ITEMS);
+    for (number, (_, name, xml)) in (0..).zip(&items) {
+        assert_eq!(
+            (name, xml),
+            (&format!("n{number:04}"), &noise(number, 64 << 10))
+        );
+    }
+    let is_refused = !committed(&refused);
+    let reopened = engine.stats().reopened;
+    say(format!("refused {is_refused}, reopened {reopened}"));
+}
+
+#[test]
+#[ignore = "child of a_flush_meets_the_end_of_the_disk"]
+fn child_flushes_without_room() {
+    background_work_meets_the_end(false);
+}
+
+/// The journal has room, the table that the write buffer becomes has none.
+#[test]
+fn a_flush_meets_the_end_of_the_disk() {
+    if let Some(said) = with_small_disk("child_flushes_without_room", 64) {
+        assert!(said[0].starts_with("refused"), "{said:?}");
+    }
+}
+
+#[test]
+#[ignore = "child of a_compaction_meets_the_end_of_the_disk"]
+fn child_compacts_without_room() {
+    background_work_meets_the_end(true);
+}
+
+/// Tables cannot be merged for want of room.
+#[test]
+fn a_compaction_meets_the_end_of_the_disk() {
+    if let Some(said) = with_small_disk("child_compacts_without_room", 128) {
+        assert!(said[0].starts_with("refused"), "{said:?}");
+    }
+}
