@@ -393,6 +393,9 @@ impl Tally {
     fn check(&self) -> Result<(), String> {
         let user = &self.user;
         let log = &self.head.log;
+        if self.is_out_of_time {
+            return Err(format!("{user}: times of the log run backwards"));
+        }
         if self.first.is_some_and(|first| first <= log.trimmed_through) || self.last >= log.next_seq
         {
             return Err(format!(
@@ -407,9 +410,6 @@ impl Tally {
                 "{user}: entries, bytes, archived and not folded: {there:?} are there, the head \
                  says {said:?}"
             ));
-        }
-        if self.is_out_of_time {
-            return Err(format!("{user}: times of the log run backwards"));
         }
         if self.expected != self.indexed {
             return Err(format!(

@@ -233,7 +233,43 @@ fn verification_finds_planted_damage() {
     let slot = KEY.slot(user).index().to_be_bytes();
     let key = |rest: &[u8]| [&slot[..], user.as_bytes(), rest].concat();
     let log_key = |seq: u64| key(&[&[0][..], &seq.to_be_bytes()[..]].concat());
+    let index = |last: u64| key(&[&[0, 0xff][..], &[7; 8], &last.to_be_bytes()].concat());
     let cases: Vec<(&str, Change)> = vec![
+        ("undecodable key", set(Space::Log, key(b"\0\xfd"), b"")),
+        (
+            "stored data is damaged",
+            set(Space::Log, key(b"\0\xfe"), &[2, 0xff]),
+        ),
+        (
+            "a chunk of the index is out of order",
+            set(Space::Log, index(1), &[2, 2, 1, 0]),
+        ),
+        (
+            "the index of addresses disagrees",
+            set(Space::Log, index(1), &[2, 1, 1]),
+        ),
+        (
+            "a mark without anything",
+            set(Space::Session, key(b""), &[2, 0]),
+        ),
+        (
+            "undecodable key of sessions",
+            set(Space::Session, b"x".to_vec(), &[2, 0]),
+        ),
+        (
+            "times of the log run backwards",
+            // A later entry, accepted a millisecond before the epoch.
+            set(Space::Log, log_key(2), &[2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        ),
+        (
+            "the sessions are missing",
+            // Its last outgoing entry is the first one, and nothing was forwarded.
+            set(
+                Space::Head,
+                key(b""),
+                &[2, 1, 2, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0],
+            ),
+        ),
         ("profile is missing", delete(Space::State, key(b""))),
         (
             "undecodable key",
@@ -250,7 +286,12 @@ fn verification_finds_planted_damage() {
         ("head describes is empty", delete(Space::Log, log_key(1))),
         (
             "entries outside",
-            set(Space::Log, log_key(9), &[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            set(Space::Log, log_key(9), &{
+                let mut late = vec![2, 0xfe];
+                late.extend([0xff; 8]);
+                late.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+                late
+            }),
         ),
         (
             "the head says",

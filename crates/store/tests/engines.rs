@@ -107,6 +107,26 @@ fn batches_are_visible_together_and_scans_are_ordered(engine: Arc<dyn Engine>) {
     engine.scan(Space::Blob, b"c", b"a", &mut visit).unwrap();
     engine.scan(Space::Log, b"", b"", &mut visit).unwrap();
     assert_eq!(seen, [b"a", b"c", b"a"]);
+    let mut back = Vec::new();
+    let mut visit = |key: &[u8], _: &[u8]| {
+        back.push(key.to_vec());
+        ControlFlow::Continue(())
+    };
+    let snapshot = engine.snapshot().unwrap();
+    for (start, end) in [(b"a", &b""[..]), (b"a", b"c"), (b"c", b"a")] {
+        engine
+            .scan_back(Space::Blob, start, end, &mut visit)
+            .unwrap();
+        snapshot
+            .scan_back(Space::Blob, start, end, &mut visit)
+            .unwrap();
+    }
+    let mut last = |key: &[u8], _: &[u8]| {
+        back.push(key.to_vec());
+        ControlFlow::Break(())
+    };
+    engine.scan_back(Space::Blob, b"", b"", &mut last).unwrap();
+    assert_eq!(back, [b"c", b"a", b"c", b"a", b"a", b"a", b"c"]);
     assert_eq!(engine.get(Space::Blob, b"b").unwrap(), None);
     assert_eq!(
         engine.get(Space::Blob, b"c").unwrap().as_deref(),

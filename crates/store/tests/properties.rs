@@ -10,11 +10,46 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use stdx::time::Timestamp;
 use store::{
-    Append, Durability, Engine, EntryFlags, FaultyEngine, FjallEngine, FjallOptions, InlineJournal,
-    Journal, LogEntry, MemoryEngine, Outcome, Position, Reader, Record, Roster, Store,
+    Append, ArchivePrefs, Delivered, Durability, Engine, EntryFlags, FaultyEngine, FjallEngine,
+    FjallOptions, InlineJournal, Journal, LogEntry, MemoryEngine, NumberedEntry, Outbound, Outcome,
+    Position, Progress, Reader, Record, Roster, SessionRecord, Store,
 };
 
 const USERS: [&str; 4] = ["romeo@x", "juliet@x", "nurse@verona", "verona"];
+
+fn progress() -> impl Strategy<Value = Progress> {
+    let inbound = vec((0u32..4, any::<u32>()), 0..3);
+    let acked = vec((0u32..4, 0u64..40), 0..3);
+    (inbound, acked, 0u64..40).prop_map(|(inbound, acked, forwarded)| Progress {
+        inbound,
+        acked,
+        forwarded,
+    })
+}
+
+fn entry() -> impl Strategy<Value = LogEntry> {
+    let went_to = vec((0u32..4, any::<u32>()), 0..3);
+    let peer = ("[r-t]@x", 0u64..9, 0u64..9);
+    let rest = (vec(any::<u8>(), 0..60), any::<u32>(), went_to, progress());
+    (1u64..40, any::<i64>(), peer, rest).prop_map(
+        |(seq, at, (peer, source, origin), (frame, flags, went_to, progress))| {
+            let went_to = went_to.into_iter();
+            LogEntry {
+                seq,
+                at: Timestamp::from_millis(at),
+                peer,
+                flags: EntryFlags(flags),
+                frame,
+                source,
+                origin,
+                went_to: went_to
+                    .map(|(session, count)| Outbound { session, count })
+                    .collect(),
+                progress,
+            }
+        },
+    )
+}
 
 fn record() -> impl Strategy<Value = Record> {
     let user = || prop::sample::select(&USERS[..]).prop_map(str::to_owned);
@@ -47,16 +82,29 @@ fn record() -> impl Strategy<Value = Record> {
         1 => (user(), "[ab]", "[ab]", vec(any::<u8>(), 0..40)).prop_map(|(user, ns, name, xml)| {
             Record::PrivatePut { user, ns, name, xml }
         }),
-        6 => (user(), 1u64..40, vec(any::<u8>(), 0..60), any::<u32>()).prop_map(
-            |(user, seq, frame, flags)| {
-                let at = Timestamp::from_millis(seq as i64);
-                let flags = EntryFlags(flags);
-                let peer = "r@x".to_owned();
-                let entry = LogEntry { seq, at, peer, frame, flags, ..LogEntry::default() };
-                Record::LogAppend { user, entry }
-            }
-        ),
+        6 => (user(), entry()).prop_map(|(user, entry)| Record::LogAppend { user, entry }),
         2 => (user(), 0u64..40).prop_map(|(user, through)| Record::LogTrim { user, through }),
+        2 => (user(), progress()).prop_map(|(user, progress)| {
+            Record::LogProgress { user, progress }
+        }),
+        1 => (user(), 0u64..40, vec(0u64..40, 0..4)).prop_map(|(user, through, requeued)| {
+            let delivered = Delivered { through, requeued, ..Delivered::default() };
+            Record::LogDelivered { user, delivered }
+        }),
+        2 => (user(), 0u32..4, text(), any::<bool>()).prop_map(|(user, number, token, carbons)| {
+            let token = token.into_bytes();
+            let session = SessionRecord { number, token, carbons, ..SessionRecord::default() };
+            Record::SessionPut { user, session: Box::new(session) }
+        }),
+        1 => (user(), 0u32..4).prop_map(|(user, number)| Record::SessionRemove { user, number }),
+        1 => (user(), 0u32..4, 0u64..40, any::<u32>()).prop_map(|(user, number, seq, count)| {
+            let numbered = vec![NumberedEntry { count, seq }];
+            Record::SessionNumbered { user, number, void_through: seq, numbered }
+        }),
+        1 => (user(), vec("[a-d]@y", 0..4)).prop_map(|(user, always)| {
+            let prefs = ArchivePrefs { always, ..ArchivePrefs::default() };
+            Record::ArchivePrefsPut { user, prefs }
+        }),
     ]
 }
 
