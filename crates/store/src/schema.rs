@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
+use stdx::time::Timestamp;
 
 use crate::delivery::{EntryFlags, Progress};
 use crate::engine::{Batch, Change, Engine, Space};
@@ -21,7 +22,9 @@ use crate::error::{OpenError, StoreError};
 use crate::keys;
 use crate::record::{Account, Roster, RosterItem, ScramHash, ScramKeys, Subscription};
 use crate::slot::SlotKey;
-use crate::state::{Head, LogHead, Profile, StoredEntry, VALUE_VERSION, decode_version, encode};
+use crate::state::{
+    Head, LogHead, Profile, StoredEntry, VALUE_VERSION, decode_borrowed, decode_version, encode,
+};
 use crate::store::Durability;
 
 /// The schema that this program writes.
@@ -343,7 +346,7 @@ fn account_from_1(account: Account1) -> Result<Account, StoreError> {
             server_key,
         });
     }
-    let created = stdx::time::Timestamp::from_millis(account.created);
+    let created = Timestamp::from_millis(account.created);
     Ok(Account {
         created,
         locked: false,
@@ -476,31 +479,64 @@ pub(crate) fn profile_from_2(value: &[u8], user: &str) -> Result<Profile, StoreE
 
 /// Interrupted, it goes on where it stopped: what is rewritten has the version of today.
 fn upgrade_from_2(engine: &dyn Engine) -> Result<(), StoreError> {
-    let is_old = |value: &[u8]| value.first() == Some(&VALUE_VERSION_2);
-    rewrite_all(engine, Space::Log, |run| {
-        let mut batch = Batch::new();
-        for (key, value) in run.iter().filter(|(_, value)| is_old(value)) {
-            let value = entry_from_2(value)?;
-            batch.push(put(Space::Log, key.clone(), value));
-        }
-        Ok(batch)
-    })?;
-    rewrite_all(engine, Space::Head, |run| {
-        let mut batch = Batch::new();
-        for (key, value) in run.iter().filter(|(_, value)| is_old(value)) {
-            let head = head_from_2(decode_version(VALUE_VERSION_2, value, "head")?);
-            batch.push(put(Space::Head, key.clone(), encode(VALUE_VERSION, &head)));
-        }
-        Ok(batch)
-    })?;
+    rewrite_log_2(engine)?;
+    rewrite_heads_2(engine)?;
     engine.commit(vec![schema_change(SCHEMA)], Durability::Fsync)
 }
 
-/// What is in a log of schema 2 waits for a session.
-fn entry_from_2(value: &[u8]) -> Result<Vec<u8>, StoreError> {
+fn is_of_2(entry: &&(Vec<u8>, Vec<u8>)) -> bool {
+    entry.1.first() == Some(&VALUE_VERSION_2)
+}
+
+fn rewrite_log_2(engine: &dyn Engine) -> Result<(), StoreError> {
+    rewrite_all(engine, Space::Log, |run| {
+        let mut batch = Batch::new();
+        let (mut of, mut last_at) = (None, 0);
+        for (key, value) in run.iter().filter(is_of_2) {
+            let user = keys::parse_owned(key).map(|(_, user, _)| user);
+            if of != user {
+                (of, last_at) = (user, i64::MIN);
+            }
+            let value = entry_from_2(value, &mut last_at)?;
+            batch.push(put(Space::Log, key.clone(), value));
+        }
+        Ok(batch)
+    })
+}
+
+fn rewrite_heads_2(engine: &dyn Engine) -> Result<(), StoreError> {
+    rewrite_all(engine, Space::Head, |run| {
+        let mut batch = Batch::new();
+        for (key, value) in run.iter().filter(is_of_2) {
+            let head: Head2 = decode_version(VALUE_VERSION_2, value, "head")?;
+            let mut last_at = 0;
+            if head.log.pending_count > 0 {
+                last_at = last_at_of(engine, key)?;
+            }
+            let head = head_from_2(head, last_at)?;
+            batch.push(put(Space::Head, key.clone(), encode(VALUE_VERSION, &head)));
+        }
+        Ok(batch)
+    })
+}
+
+/// When the last entry of a log was accepted; `user` is the key of the head.
+fn last_at_of(engine: &dyn Engine, user: &[u8]) -> Result<i64, StoreError> {
+    let (start, end) = ([user, &[0]].concat(), [user, &[1]].concat());
+    let mut last = Ok(0);
+    engine.scan_back(Space::Log, &start, &end, &mut |_, value| {
+        last = decode_borrowed::<StoredEntry<'_>>(value, "log entry").map(|entry| entry.at);
+        ControlFlow::Break(())
+    })?;
+    last
+}
+
+/// What is in a log of schema 2 waits for a session. Its times could run backwards.
+fn entry_from_2(value: &[u8], last_at: &mut i64) -> Result<Vec<u8>, StoreError> {
     let entry: Entry2<'_> = decode_version(VALUE_VERSION_2, value, "log entry")?;
+    *last_at = entry.at.max(*last_at);
     let entry = StoredEntry {
-        at: entry.at,
+        at: *last_at,
         peer: entry.from.split('/').next().unwrap_or_default(),
         flags: EntryFlags::WAITING,
         source: 0,
@@ -512,9 +548,12 @@ fn entry_from_2(value: &[u8]) -> Result<Vec<u8>, StoreError> {
     Ok(encode(VALUE_VERSION, &entry))
 }
 
-fn head_from_2(head: Head2) -> Head {
+fn head_from_2(head: Head2, last_at: i64) -> Result<Head, StoreError> {
     let old = head.log;
-    Head {
+    let Some(last) = old.next_seq.checked_sub(1) else {
+        return Err(StoreError::Corrupt("head of schema 2".to_owned()));
+    };
+    Ok(Head {
         live: head.live,
         log: LogHead {
             next_seq: old.next_seq,
@@ -525,13 +564,14 @@ fn head_from_2(head: Head2) -> Head {
             delivered_through: old.trimmed_through,
             waiting_count: old.pending_count,
             waiting_bytes: old.pending_bytes,
+            last_at: Timestamp::from_millis(last_at),
             ..LogHead::default()
         },
         // There is nothing to recognise or to index in them.
-        folded: old.next_seq - 1,
+        folded: last,
         last: head.last,
         ..Head::default()
-    }
+    })
 }
 
 #[cfg(test)]

@@ -3,13 +3,19 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::delivery::{ArchivePrefs, LogEntry};
 use crate::engine::faulty::FaultyEngine;
 use crate::engine::fjall::{FjallEngine, FjallOptions};
 use crate::engine::memory::MemoryEngine;
+use crate::record::Record;
 use crate::store::{Options, Store};
 
 /// A store as schema 1 wrote it: `space key value`, in hex, one entry a line.
 const FIXTURE: &str = include_str!("../../tests/fixtures/schema-1.txt");
+
+/// The same of schema 2, written by that version: `juliet` has something of everything and three
+/// messages that wait, `nurse` is removed, `romeo` is locked.
+const FIXTURE_2: &str = include_str!("../../tests/fixtures/schema-2.txt");
 
 const SLOTS: SlotKey = SlotKey::new(*b"schema one's key");
 
@@ -24,8 +30,8 @@ fn unhex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-fn fixture() -> Batch {
-    let lines = FIXTURE.lines().filter(|line| !line.starts_with('#'));
+fn fixture(text: &str) -> Batch {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines
         .map(|line| {
             let mut parts = line.split(' ');
@@ -135,7 +141,7 @@ fn print_fixture() {
 /// The code that once wrote schema 1 and the fixture agree: neither was changed alone.
 #[test]
 fn the_fixture_is_what_schema_1_wrote() {
-    assert_eq!(fixture(), schema_1());
+    assert_eq!(fixture(FIXTURE), schema_1());
 }
 
 fn check_upgraded(store: &Store) {
@@ -187,7 +193,7 @@ fn a_store_of_schema_1_is_upgraded() {
     // The folder's engine is replaced by one that holds what schema 1 wrote.
     std::fs::remove_dir_all(path.join("db")).unwrap();
     let engine = FjallEngine::open(&path.join("db"), FjallOptions::default()).unwrap();
-    engine.commit(fixture(), Durability::Fsync).unwrap();
+    engine.commit(fixture(FIXTURE), Durability::Fsync).unwrap();
     drop(engine);
     for _upgraded_then_current in 0..2 {
         let store = Store::open(&path, &Options::default()).unwrap();
@@ -200,7 +206,7 @@ fn a_store_of_schema_1_is_upgraded() {
 fn an_interrupted_upgrade_goes_on() {
     for survivors in 0..4 {
         let engine = FaultyEngine::new(MemoryEngine::new());
-        engine.commit(fixture(), Durability::Fsync).unwrap();
+        engine.commit(fixture(FIXTURE), Durability::Fsync).unwrap();
         // Stop the last commit, which changes the number; then lose some of those before it.
         engine.faults().set_disk_full(false);
         upgrade_log_1(&engine).unwrap();
@@ -208,6 +214,151 @@ fn an_interrupted_upgrade_goes_on() {
         engine.crash(survivors).unwrap();
         let engine: Arc<dyn Engine> = Arc::new(engine);
         check_upgraded(&Store::with_engine(engine, Durability::Memory, SLOTS).unwrap());
+    }
+}
+
+fn check_upgraded_from_2(store: &Store) {
+    let report = store.verify().unwrap();
+    assert!(report.is_good(), "{report}");
+    assert_eq!(
+        (report.accounts, report.removed, report.log_entries),
+        (2, 1, 3)
+    );
+    let juliet = "juliet@capulet.example";
+    let state = store.load_user(juliet).unwrap().unwrap();
+    assert_eq!(state.roster.items.len(), 2);
+    assert_eq!(state.blocked, ["paris@x"]);
+    assert_eq!(state.last.unwrap().1, "gone");
+    assert_eq!(state.photo_hash, "abc");
+    assert_eq!(state.archive_prefs, None);
+    assert_eq!(state.windows, None);
+    let log = state.log;
+    assert_eq!((log.next_seq, log.trimmed_through), (6, 2));
+    assert_eq!((log.delivered_through, log.forwarded), (2, 2));
+    assert_eq!(
+        (log.count, log.waiting_count, log.archived_count),
+        (3, 3, 0)
+    );
+    assert_eq!(log.bytes, log.waiting_bytes);
+    let entries = store.log_read(juliet, 0, 10).unwrap();
+    for (entry, seq) in entries.iter().zip(3..6) {
+        assert_eq!(entry.seq, seq);
+        assert_eq!(entry.at.as_millis(), 1_700_000_000_000 + seq as i64);
+        assert_eq!(entry.peer, "romeo@montague.example");
+        assert_eq!(entry.flags, EntryFlags::WAITING);
+        let frame = format!("<message><body>{seq}</body></message>");
+        assert_eq!(entry.frame, frame.as_bytes());
+    }
+    let romeo = store.load_user("romeo@montague.example").unwrap().unwrap();
+    assert!(romeo.account.locked);
+    assert_eq!(store.load_user("nurse@capulet.example").unwrap(), None);
+    assert_eq!(store.awake(None, 10).unwrap(), [""; 0]);
+    let private = store.private(juliet, "urn:a", "x").unwrap();
+    assert_eq!(private.as_deref(), Some(&b"<x/>"[..]));
+}
+
+/// As the version of schema 2 left it on disk: with five keyspaces.
+#[test]
+fn a_store_of_schema_2_is_upgraded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    drop(Store::open(&path, &Options::default()).unwrap());
+    std::fs::remove_dir_all(path.join("db")).unwrap();
+    let db = fjall::Database::builder(path.join("db")).open().unwrap();
+    let names = ["meta", "head", "state", "log", "blob"];
+    let spaces = names.map(|name| {
+        db.keyspace(name, fjall::KeyspaceCreateOptions::default)
+            .unwrap()
+    });
+    for change in fixture(FIXTURE_2) {
+        let value = change.value.unwrap();
+        spaces[change.space.index()]
+            .insert(change.key, value)
+            .unwrap();
+    }
+    db.persist(fjall::PersistMode::SyncAll).unwrap();
+    drop((spaces, db));
+    for _upgraded_then_current in 0..2 {
+        let store = Store::open(&path, &Options::default()).unwrap();
+        check_upgraded_from_2(&store);
+    }
+}
+
+/// What is rewritten lazily is, when it changes.
+#[test]
+fn what_schema_2_left_can_be_changed() {
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    engine
+        .commit(fixture(FIXTURE_2), Durability::Memory)
+        .unwrap();
+    let store = Store::with_engine(engine, Durability::Memory, SLOTS).unwrap();
+    let juliet = || "juliet@capulet.example".to_owned();
+    let prefs = ArchivePrefs {
+        never: vec!["tybalt@x".to_owned()],
+        ..ArchivePrefs::default()
+    };
+    let entry = LogEntry {
+        seq: 6,
+        flags: EntryFlags::ARCHIVED,
+        source: 1,
+        ..LogEntry::default()
+    };
+    let records = [
+        Record::ArchivePrefsPut {
+            user: juliet(),
+            prefs: prefs.clone(),
+        },
+        Record::LogAppend {
+            user: juliet(),
+            entry,
+        },
+        Record::LogTrim {
+            user: juliet(),
+            through: 4,
+        },
+    ];
+    store.bulk(records).unwrap();
+    let state = store.load_user(&juliet()).unwrap().unwrap();
+    assert_eq!(state.archive_prefs.as_deref(), Some(&prefs));
+    assert_eq!(state.roster.items.len(), 2);
+    assert_eq!((state.log.count, state.log.waiting_count), (2, 1));
+    assert_eq!(state.windows.unwrap().recognition.seen.len(), 1);
+    assert!(store.verify().unwrap().is_good());
+}
+
+/// Times of schema 2 followed the clock wherever it went.
+#[test]
+fn times_of_schema_2_do_not_run_backwards() {
+    let mut batch = fixture(FIXTURE_2);
+    let entries = batch.iter_mut().filter(|c| c.space == Space::Log);
+    let mut entries: Vec<&mut Change> = entries.collect();
+    let (first, last) = entries.split_at_mut(2);
+    std::mem::swap(&mut first[0].value, &mut last[0].value);
+    let store = opened(batch).unwrap();
+    let report = store.verify().unwrap();
+    assert!(report.is_good(), "{report}");
+    let juliet = "juliet@capulet.example";
+    let log = store.log_read(juliet, 0, 10).unwrap();
+    let latest = 1_700_000_000_005;
+    assert!(log.iter().all(|entry| entry.at.as_millis() == latest));
+    let head = store.load_user(juliet).unwrap().unwrap().log;
+    assert_eq!(head.last_at.as_millis(), latest);
+}
+
+/// An upgrade of schema 2 that stops at any of its commits is finished by the next start.
+#[test]
+fn an_interrupted_upgrade_of_schema_2_goes_on() {
+    for survivors in 0..3 {
+        let engine = FaultyEngine::new(MemoryEngine::new());
+        engine
+            .commit(fixture(FIXTURE_2), Durability::Fsync)
+            .unwrap();
+        rewrite_log_2(&engine).unwrap();
+        rewrite_heads_2(&engine).unwrap();
+        engine.crash(survivors).unwrap();
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        let store = Store::with_engine(engine, Durability::Memory, SLOTS).unwrap();
+        check_upgraded_from_2(&store);
     }
 }
 
@@ -252,7 +403,7 @@ fn contradictory_meta_data_is_damage() {
 /// A damaged value stops the upgrade with an error and changes no number.
 #[test]
 fn a_damaged_value_stops_the_upgrade() {
-    let mut batch = fixture();
+    let mut batch = fixture(FIXTURE);
     let account = batch
         .iter_mut()
         .find(|change| change.key.ends_with(b"\0a"))
