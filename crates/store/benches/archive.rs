@@ -165,30 +165,27 @@ fn main() {
             ..last.clone()
         })
     });
-    let with = PageQuery {
-        with: Some(peer(7)),
-        ..last.clone()
-    };
-    measure("the last with one of 50 addresses", || page(&with));
-    measure("with one of 50 addresses, any place and time", || {
-        let (seq, time) = (place(), at(place()));
+    let with = |peer: String, before, end| {
         page(&PageQuery {
-            with: Some(peer(seq)),
-            before: Some(seq),
-            end: Some(time),
+            with: Some(peer),
+            before,
+            end,
             ..last.clone()
         })
+    };
+    measure("the last with one of 50 addresses", || {
+        with(peer(7), None, None)
     });
-    let seldom = PageQuery {
-        with: Some(peer(RARE)),
-        ..last.clone()
-    };
-    measure("the last with one in 10,007", || page(&seldom));
-    let stranger = PageQuery {
-        with: Some("stranger@localhost".to_owned()),
-        ..last.clone()
-    };
-    measure("with a stranger", || page(&stranger));
+    measure("with one of 50 addresses, any place and time", || {
+        let (seq, time) = (place(), at(place()));
+        with(peer(seq), Some(seq), Some(time))
+    });
+    measure("the last with one in 10,007", || {
+        with(peer(RARE), None, None)
+    });
+    measure("with a stranger", || {
+        with("stranger@localhost".to_owned(), None, None)
+    });
     measure("50 entries at any places", || {
         let seqs: Vec<Seq> = (0..PAGE).map(|_| place()).collect();
         store.log_entries(USER, &seqs).unwrap().len()
