@@ -86,6 +86,7 @@ mod ask;
 mod blocking;
 mod context;
 mod core;
+mod entities;
 mod groups;
 pub mod limits;
 mod link;

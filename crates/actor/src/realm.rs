@@ -307,5 +307,6 @@ pub(crate) struct Ops {
     pub(crate) describe: fn(&mut Core, u16, Key) -> Option<Described>,
     pub(crate) flush: fn(&mut Core, u16, usize) -> usize,
     pub(crate) keys: fn(&mut Core, u16) -> Vec<Key>,
+    pub(crate) entities: fn(&mut Core, u16) -> Vec<Key>,
     pub(crate) tidy: fn(&mut Core, u16),
 }

@@ -32,6 +32,7 @@ impl<M: Send + 'static> Realm<M> {
         describe: describe::<M>,
         flush: flush::<M>,
         keys: keys::<M>,
+        entities: entities::<M>,
         tidy: tidy::<M>,
     };
 }
@@ -352,13 +353,15 @@ fn note_crash<M: Send + 'static>(
     }
     let (who, takes) = (core.actor_id(id, key), takes::<M>());
     let (name, reason) = (name.cloned(), reason.clone());
+    // What was done to it says nothing about what it would do next time.
+    let is_from_outside = reason == Reason::Killed;
     core.alarm(&Alarm::Crashed {
         who,
         takes,
         name: name.clone(),
         reason,
     });
-    let (Some(name), true) = (name, is_entity) else {
+    let (Some(name), true) = (name, is_entity && !is_from_outside) else {
         return false;
     };
     let now = core.now;
@@ -440,6 +443,12 @@ fn describe<M: Send + 'static>(core: &mut Core, id: u16, key: Key) -> Option<Des
 
 fn keys<M: Send + 'static>(core: &mut Core, id: u16) -> Vec<Key> {
     realm_of::<M>(&mut core.realms, id).slots.keys()
+}
+
+fn entities<M: Send + 'static>(core: &mut Core, id: u16) -> Vec<Key> {
+    let slots = &realm_of::<M>(&mut core.realms, id).slots;
+    let entities = slots.iter().filter(|(_, slot)| slot.flags.entity);
+    entities.map(|(key, _)| key).collect()
 }
 
 fn tidy<M: Send + 'static>(core: &mut Core, id: u16) {

@@ -22,6 +22,7 @@ use telemetry::{Counter, Gauge};
 use crate::accept::Acceptor;
 use crate::core::Core;
 use crate::cx::{Cx, Wishes};
+use crate::disturb::Trouble;
 use crate::io::Io;
 use crate::limits::{EVENTS_MAX, POOLED_BYTES_MAX, PORT_MAILBOX_MAX, READ_BUFFER, READS_PER_TURN};
 use crate::link::Flags;
@@ -69,6 +70,7 @@ pub struct Driver<S: Service> {
     spare: Vec<u8>,
     due: Vec<Key>,
     draining: Option<Draining>,
+    pub(crate) trouble: Trouble,
     published_at: Moment,
 }
 
@@ -163,6 +165,7 @@ impl<S: Service> DriverSeed<S> {
             spare: Vec::new(),
             due: Vec::new(),
             draining: None,
+            trouble: Trouble::default(),
             published_at: now,
         })
     }
@@ -189,7 +192,14 @@ impl<S: Service> Driver<S> {
             } else {
                 Stage::Polling
             });
-            sleep = self.turn(&events);
+            // What a panic leaves behind is given up, not used again; see `start_over`.
+            sleep = match catch_unwind(AssertUnwindSafe(|| self.turn(&events))) {
+                Ok(sleep) => sleep,
+                Err(_) => {
+                    self.start_over()?;
+                    Duration::ZERO
+                }
+            };
         }
         self.finish_all();
         Ok(())
@@ -204,7 +214,10 @@ impl<S: Service> Driver<S> {
             self.event(event);
         }
         self.accept_all();
-        let reads = self.core.borrow().ready.len().min(READS_PER_TURN);
+        let reads = match self.is_stalled() {
+            true => 0,
+            false => self.core.borrow().ready.len().min(READS_PER_TURN),
+        };
         for _ in 0..reads {
             let Some(id) = self.core.borrow_mut().ready.pop_front() else {
                 break;
@@ -242,11 +255,15 @@ impl<S: Service> Driver<S> {
         self.flush_remotes() || again
     }
 
+    fn is_stalled(&self) -> bool {
+        self.now < self.trouble.stalled_until
+    }
+
     fn sleep(&mut self, turn: actor::Turn, unsettled: bool) -> Duration {
         let core = self.core.borrow();
         let busy = turn.more
             || unsettled
-            || !core.ready.is_empty()
+            || (!core.ready.is_empty() && !self.is_stalled())
             || !core.dirty.is_empty()
             || !core.controls.is_empty()
             || self
@@ -262,7 +279,9 @@ impl<S: Service> Driver<S> {
         let retry = blocked.then(|| self.now + Duration::from_millis(1));
         let accept = self.acceptor.wake_at(self.now);
         let until = self.draining.as_ref().map(|draining| draining.until);
+        let stalled = self.is_stalled().then_some(self.trouble.stalled_until);
         let moments = [
+            stalled,
             turn.next_deadline,
             self.timers.next_deadline(),
             retry,
@@ -308,9 +327,12 @@ impl<S: Service> Driver<S> {
         if version != self.version {
             self.version = version;
             self.settings = self.shared.settings();
-            let core = &mut *self.core.borrow_mut();
-            core.window_max = self.settings.limits.window_max;
-            core.backlog_max = self.settings.limits.backlog_max;
+            {
+                let core = &mut *self.core.borrow_mut();
+                core.window_max = self.settings.limits.window_max;
+                core.backlog_max = self.settings.limits.backlog_max;
+            }
+            self.disturb();
         }
         if self.draining.is_none()
             && let Some(deadline) = self.shared.draining()

@@ -19,6 +19,7 @@ mod address;
 mod bucket;
 mod core;
 mod cx;
+mod disturb;
 mod driver;
 mod input;
 mod io;
@@ -43,7 +44,7 @@ pub use limits::{
     Limits, READ_BUFFER, connections_allowed, descriptor_limit, raise_descriptor_limit,
 };
 pub use listen::Listener;
-pub use network::{DriverSeed, Network, Shared};
+pub use network::{Disturbance, DriverSeed, Network, Shared};
 pub use service::{Closed, ConnRef, Peer, Service, TlsInfo, TlsVersion};
 pub use tls::{ALPN_CLIENT, Certificate, TlsConfig, TlsError, TlsSettings};
 

@@ -3,7 +3,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use std::{io, mem};
 
@@ -59,6 +59,20 @@ pub(crate) struct Settings {
     pub(crate) limits: Arc<Limits>,
 }
 
+/// Something that is done to a shard on purpose, to see what comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// So many of its connections, drawn at random, lose their link.
+    DropLinks(usize),
+    /// It reads from no connection for so long.
+    StallReads(Duration),
+    /// Its loop panics.
+    Panic,
+}
+
+/// Disturbances of one node that wait for their shards.
+const DISTURBANCES_MAX: usize = 64;
+
 /// Switches and counters of a running network.
 pub struct Shared {
     settings: Mutex<Settings>,
@@ -67,6 +81,7 @@ pub struct Shared {
     /// Milliseconds that connections have for their goodbye, plus one; 0 while nothing drains.
     draining: AtomicU64,
     stopping: AtomicBool,
+    disturbances: Mutex<Vec<(ShardId, Disturbance)>>,
     pub(crate) connections: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) addresses: AddressTable,
@@ -127,6 +142,31 @@ impl Shared {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.wake();
+    }
+
+    /// Disturbs a shard in its next turn. False if too many disturbances wait.
+    pub fn disturb(&self, shard: ShardId, what: Disturbance) -> bool {
+        let mut waiting = self.disturbances();
+        if waiting.len() >= DISTURBANCES_MAX {
+            return false;
+        }
+        waiting.push((shard, what));
+        drop(waiting);
+        self.version.fetch_add(1, Ordering::Release);
+        self.wake();
+        true
+    }
+
+    pub(crate) fn take_disturbances(&self, shard: ShardId) -> Vec<Disturbance> {
+        let mut waiting = self.disturbances();
+        let own = waiting.extract_if(.., |(of, _)| *of == shard);
+        own.map(|(_, what)| what).collect()
+    }
+
+    fn disturbances(&self) -> MutexGuard<'_, Vec<(ShardId, Disturbance)>> {
+        self.disturbances
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, change: impl FnOnce(&mut Settings)) {
@@ -198,6 +238,7 @@ impl<S: Service> Network<S> {
             version: AtomicU64::new(1),
             draining: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            disturbances: Mutex::default(),
             connections: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             addresses: AddressTable::new(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::commands::ChaosArgs;
 use crate::config::Source;
 use crate::doctor::DoctorArgs;
 use crate::exit;
@@ -127,6 +128,14 @@ pub(crate) enum Command {
     /// Alarms of the running server (docs/watching.md).
     #[command(subcommand)]
     Alarm(AlarmCommand),
+    /// Cause faults on the running server, if its configuration allows it
+    /// (docs/reliability.md).
+    Chaos {
+        #[command(flatten)]
+        args: ChaosArgs,
+        #[command(flatten)]
+        place: Place,
+    },
     /// Make friends like real ones (Barabási–Albert) as accounts for `roost import`.
     Graph(flood::GraphArgs),
     /// Put an XMPP server under load and report what it did.

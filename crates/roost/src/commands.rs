@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr)] // Progress goes to the terminal.
 
 mod alarm;
+mod chaos;
 mod data;
 mod provision;
 mod user;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::{Command, Place};
+pub(crate) use chaos::ChaosArgs;
 use crate::config::{self, Config, Source};
 use crate::control::Client;
 use crate::doctor;
@@ -58,6 +60,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Backup { file, place } => data::backup(&place, &file)?,
         Command::Sar { args, place } => sar::run(&args, &place)?,
         Command::Top { args, place } => top::run(&args, &place)?,
+        Command::Chaos { args, place } => chaos::run(&args, &place)?,
         Command::Alarm(command) => alarm::run(command)?,
         Command::Restore { file, place } => data::restore(&place, &file)?,
         Command::Verify { place } => data::verify(&place)?,

@@ -17,6 +17,7 @@ pub(crate) use document::{default_file, markdown};
 pub(crate) use read::Values;
 pub(crate) use table::{Durability, LimitSettings, LogFormat, LogLevel, Settings};
 use value::Plain;
+pub(crate) use value::parse_time;
 
 /// Bytes of a configuration file; a larger one is refused unread.
 const FILE_BYTES_MAX: u64 = 1_024 * 1_024;
@@ -255,6 +256,7 @@ impl Config {
             auth,
             store,
             archive,
+            chaos,
             debug,
             ..
         } = &self.settings;
@@ -274,6 +276,9 @@ impl Config {
         }
         if archive.enabled {
             notes.push("archive.enabled has no effect: this version has no archive yet".into());
+        }
+        if chaos.enabled {
+            notes.push("roost chaos may cause faults: chaos.enabled is true".into());
         }
         if debug.panic_hook.is_some()
             || !debug.crash_after.is_zero()

@@ -269,6 +269,7 @@ fn options(config: &Config) -> server::Options {
         registration_enabled: settings.registration.enabled,
         registrations_per_hour: settings.registration.per_hour,
         limits: node_limits(config),
+        chaos: settings.chaos.enabled,
         debug_commit_delay: settings.debug.commit_delay,
         debug_panic_hook: settings.debug.panic_hook.clone(),
     }

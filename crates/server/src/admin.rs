@@ -13,6 +13,7 @@ use stdx::time::{Clock, SystemClock, Timestamp};
 use store::{Append, Journal, RangeId, Record, Store};
 
 use crate::address;
+use crate::chaos::{Chaos, Fault};
 use crate::limits::ADMIN_DEADLINE;
 use crate::message::UserMsg;
 use crate::node::SYSTEM_ACTORS_PER_SHARD;
@@ -105,6 +106,11 @@ pub enum Request {
         /// Accounts of this part, at most [`PAGE_MAX`] times 100.
         count: u64,
     },
+    /// A fault on purpose.
+    Chaos {
+        /// Which.
+        fault: Fault,
+    },
     /// A copy of the data at this moment.
     Backup {
         /// A folder that does not exist yet.
@@ -135,6 +141,7 @@ impl fmt::Debug for Request {
                 count,
                 ..
             } => ("Provision", format!("{domain}, {count} from {first}")),
+            Request::Chaos { fault } => ("Chaos", format!("{fault:?}")),
             Request::Backup { dest } => ("Backup", dest.display().to_string()),
             Request::Verify => ("Verify", String::new()),
         };
@@ -186,6 +193,11 @@ pub enum Response {
         good: bool,
         /// What there is, and the first problems, in lines for people.
         report: String,
+    },
+    /// A fault happens.
+    Caused {
+        /// Which, for people.
+        what: String,
     },
     /// It was not done.
     Error {
@@ -265,6 +277,8 @@ pub struct Admin {
     pub(crate) journal: Arc<dyn Journal>,
     /// By shard.
     pub(crate) talkers: Vec<talkers::Published>,
+    /// If faults may be caused.
+    pub(crate) chaos: Option<Chaos>,
 }
 
 type Outcome = Result<Response, Response>;
@@ -333,6 +347,16 @@ impl Admin {
                     count,
                 };
                 self.provision(part, &password)
+            }
+            Request::Chaos { fault } => {
+                let Some(chaos) = &self.chaos else {
+                    return Err(error(
+                        "chaos_disabled",
+                        "faults are off: set `enabled = true` in [chaos] and restart the server",
+                    ));
+                };
+                let caused = chaos.cause(fault).map_err(|why| error("no_fault", &why))?;
+                Ok(Response::Caused { what: caused })
             }
             Request::Backup { dest } => {
                 self.store

@@ -4,6 +4,7 @@
 mod address;
 pub mod admin;
 mod c2s;
+pub mod chaos;
 mod home;
 mod host;
 mod iq;

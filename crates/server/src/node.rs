@@ -13,12 +13,13 @@ use std::time::Duration;
 use actor::{Addr, Handle, Mail, Pool};
 use ring::rand::{SecureRandom, SystemRandom};
 use stdx::time::{Clock, SystemClock};
-use store::{Journal, LocalJournal, Store};
+use store::{Journal, LocalJournal, Store, Switches};
 use xmpp::sasl::Mechanism;
 use xmpp::stream::C2sConfig;
 
 use crate::admin::Admin;
 use crate::c2s::C2sService;
+use crate::chaos::Chaos;
 use crate::home::{Home, LimitsActor, SetLimits};
 use crate::journal::PortActor;
 use crate::limits::ADMIN_DEADLINE;
@@ -29,7 +30,7 @@ use crate::talkers;
 use crate::user::Users;
 
 /// Threads that read the store: enough that a slow disk delays only those who wait for it.
-const READ_THREADS: usize = 8;
+pub(crate) const READ_THREADS: usize = 8;
 /// Reads that may wait.
 const READ_QUEUE: usize = 16_384;
 /// Threads that derive keys.
@@ -98,7 +99,8 @@ impl Node {
         let exempt = limits.exempt.clone().into();
         let mut network = net::Network::bind(listeners, options.shards, tls, limits)?;
         let place = Place::new(store.slot_key(), options.shards);
-        let journal = journal(&store, &options)?;
+        let (journal, commits) = journal(&store, &options)?;
+        let reads = Pool::new("read", READ_THREADS, READ_QUEUE)?;
         let (started, bounds) = sync_channel(usize::from(options.shards));
         let talkers: Vec<talkers::Published> =
             (0..options.shards).map(|_| Default::default()).collect();
@@ -109,7 +111,7 @@ impl Node {
             place: place.clone(),
             store: store.clone(),
             journal: Arc::clone(&journal),
-            reads: Pool::new("read", READ_THREADS, READ_QUEUE)?,
+            reads: reads.clone(),
             crypto: Pool::new("crypto", CRYPTO_THREADS, CRYPTO_QUEUE)?,
             handle: handle.clone(),
             remote: network.remote(&handle),
@@ -117,6 +119,14 @@ impl Node {
             exempt,
             talkers: talkers.clone(),
         };
+        let chaos = commits.filter(|_| options.chaos).map(|commits| Chaos {
+            handle: handle.clone(),
+            network: network.shared(),
+            commits,
+            commit_delay: options.debug_commit_delay,
+            reads,
+            turn: Arc::default(),
+        });
         let admin = Admin {
             handle,
             store,
@@ -127,6 +137,7 @@ impl Node {
             started: clock.wall(),
             journal: Arc::clone(&journal),
             talkers,
+            chaos,
         };
         let (addresses, shared) = (network.addresses().to_vec(), network.shared());
         let mut threads = Vec::new();
@@ -252,14 +263,19 @@ fn stream_config(options: &Options, has_tls: bool) -> Result<C2sConfig, StartErr
     })
 }
 
-fn journal(store: &Store, options: &Options) -> Result<Arc<dyn Journal>, StartError> {
+/// The journal, and what disturbs it if it shall be disturbed.
+fn journal(
+    store: &Store,
+    options: &Options,
+) -> Result<(Arc<dyn Journal>, Option<Arc<Switches>>), StartError> {
     let journal = LocalJournal::start(store).map_err(|e| StartError::Options(e.to_string()))?;
-    if options.debug_commit_delay.is_zero() {
-        return Ok(Arc::new(journal));
+    if options.debug_commit_delay.is_zero() && !options.chaos {
+        return Ok((Arc::new(journal), None));
     }
     let twin = store::TwinJournal::start(Arc::new(journal), store::Plan::default())?;
-    twin.switches().set_delay(options.debug_commit_delay);
-    Ok(Arc::new(twin))
+    let switches = twin.switches();
+    switches.set_delay(options.debug_commit_delay);
+    Ok((Arc::new(twin), Some(switches)))
 }
 
 /// What each shard's thread builds its part from.

@@ -27,6 +27,8 @@ pub struct Options {
     pub registrations_per_hour: u32,
     /// Bounds that may change while the node runs.
     pub limits: Limits,
+    /// Whether faults may be caused on purpose ([`crate::chaos`]).
+    pub chaos: bool,
     /// Time between a commit's arrival and its execution, for tests of the barrier.
     pub debug_commit_delay: Duration,
     /// A secret that makes the handler of a user panic who sends a message with it, for tests of

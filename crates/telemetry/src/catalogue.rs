@@ -102,6 +102,13 @@ catalogue! {
         StanzasBounced => "roost_stanzas_bounced_total", "Stanzas answered with an error";
         ChangesFailed => "roost_changes_failed_total", "Changes that could not be made durable";
         UsersLoaded => "roost_users_loaded_total", "Accounts read from the store";
+        ShardRestarts => "roost_shard_restarts_total", "Shards started over after a panic";
+        ChaosKilled => "roost_chaos_killed_total", "Accounts ended by `roost chaos`";
+        ChaosPanics => "roost_chaos_panics_total", "Shards that `roost chaos` made panic";
+        ChaosDropped => "roost_chaos_dropped_total", "Links dropped by `roost chaos`";
+        ChaosStalls => "roost_chaos_stalls_total", "Times that `roost chaos` stalled reads";
+        ChaosDelays => "roost_chaos_delays_total", "Times that `roost chaos` delayed the store";
+        ChaosFailures => "roost_chaos_failures_total", "Commits failed by `roost chaos`";
     }
 }
 

@@ -322,6 +322,13 @@ settings! {
         listen: Vec<SocketAddr> = r#"["127.0.0.1:5280"]"#, list(0, &Bound::Address);
     }
 
+    /// Faults on purpose, to see that a deployment stands them (docs/reliability.md).
+    "chaos" chaos: ChaosSettings {
+        /// Whether `roost chaos` may cause faults on this server. Commits take one more step
+        /// between threads while it is true.
+        enabled: bool = "false", Bound::Switch;
+    }
+
     /// For tests of the server itself. Leave it alone.
     "debug" debug: Debug {
         /// Delay of every commit.

@@ -177,7 +177,7 @@ const UNITS: [(&str, u64); 5] = [
     ("ms", 1),
 ];
 
-fn parse_time(text: &str) -> Option<Duration> {
+pub(crate) fn parse_time(text: &str) -> Option<Duration> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     let number: u64 = text[..end].parse().ok()?;
     let unit = text[end..].trim_start();

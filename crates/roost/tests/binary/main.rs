@@ -2,6 +2,7 @@
 //! commands, signals, exit codes, log lines. Every wait is for a state that the server tells.
 #![allow(clippy::disallowed_methods)] // A driver of real processes: deadlines need the clock.
 
+mod chaos;
 mod client;
 mod commands;
 mod disk;
