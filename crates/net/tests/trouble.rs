@@ -23,7 +23,9 @@ fn a_shard_that_panics_drops_its_connections_and_starts_over() {
         for client in &mut clients {
             assert_eq!(client.try_hear(), None, "its link ends");
         }
-        node.until("all are closed", |node| node.closed(Closed::Crashed) == 3 * times);
+        node.until("all are closed", |node| {
+            node.closed(Closed::Crashed) == 3 * times
+        });
         clients = (0..3).map(|_| node.connect()).collect();
         for client in &mut clients {
             assert_eq!(client.ask("again"), "again");

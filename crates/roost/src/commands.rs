@@ -15,7 +15,6 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::{Command, Place};
-pub(crate) use chaos::ChaosArgs;
 use crate::config::{self, Config, Source};
 use crate::control::Client;
 use crate::doctor;
@@ -24,6 +23,7 @@ use crate::exit::Failure;
 use crate::node::{Request, Response, Status};
 use crate::serve;
 use crate::watch::{Alarm, Remote, sar, top};
+pub(crate) use chaos::ChaosArgs;
 
 /// Runs a command.
 ///

@@ -264,10 +264,9 @@ fn stream_config(options: &Options, has_tls: bool) -> Result<C2sConfig, StartErr
 }
 
 /// The journal, and what disturbs it if it shall be disturbed.
-fn journal(
-    store: &Store,
-    options: &Options,
-) -> Result<(Arc<dyn Journal>, Option<Arc<Switches>>), StartError> {
+type Disturbed = (Arc<dyn Journal>, Option<Arc<Switches>>);
+
+fn journal(store: &Store, options: &Options) -> Result<Disturbed, StartError> {
     let journal = LocalJournal::start(store).map_err(|e| StartError::Options(e.to_string()))?;
     if options.debug_commit_delay.is_zero() && !options.chaos {
         return Ok((Arc::new(journal), None));

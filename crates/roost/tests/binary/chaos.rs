@@ -35,8 +35,14 @@ fn a_server_stands_every_fault_and_counts_it() {
         "--fail-commits=100ms",
         "--for=2s",
     ]);
-    assert!(said.contains("the actor of alice@localhost is killed"), "{said}");
-    assert!(said.contains("panics") && said.contains("reads nothing"), "{said}");
+    assert!(
+        said.contains("the actor of alice@localhost is killed"),
+        "{said}"
+    );
+    assert!(
+        said.contains("panics") && said.contains("reads nothing"),
+        "{said}"
+    );
 
     // Nothing stays broken. Commits that were to fail, of either kind, may be the next ones.
     for user in ["carol@localhost", "chris@localhost"] {
@@ -49,7 +55,9 @@ fn a_server_stands_every_fault_and_counts_it() {
     bob.expect("after the storm</body>");
     let (status, page) = server.page("/metrics");
     assert_eq!(status, 200);
-    for counter in ["killed", "panics", "dropped", "stalls", "delays", "failures"] {
+    for counter in [
+        "killed", "panics", "dropped", "stalls", "delays", "failures",
+    ] {
         let counted = |line: &str| {
             line.starts_with(&format!("roost_chaos_{counter}_total{{")) && !line.ends_with(" 0")
         };

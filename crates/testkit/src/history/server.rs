@@ -203,7 +203,8 @@ fn prosody_config(folder: &Path, port: u16) -> String {
     let _ = writeln!(
         config,
         "run_as_root = true\npidfile = \"{folder}/pid\"\ndata_path = \"{folder}/data\"\n\
-         log = {{ {{ levels = {{ min = \"info\" }}, to = \"file\", filename = \"{folder}/log\" }} }}\n\
+         log = {{ {{ levels = {{ min = \"info\" }}, to = \"file\", \
+         filename = \"{folder}/log\" }} }}\n\
          modules_enabled = {{ \"saslauth\", \"disco\", \"ping\", \"smacks\", \"carbons\", \"mam\", \
          \"csi_simple\", \"offline\", \"presence\", \"message\", \"iq\", \"roster\" }}\n\
          modules_disabled = {{ \"s2s\" }}\nc2s_require_encryption = false\n\
