@@ -6,6 +6,7 @@
 use crate::client::Address;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -40,6 +41,7 @@ pub struct Roost {
     folder: TempDir,
     binary: PathBuf,
     settings: Settings,
+    environment: Vec<(OsString, OsString)>,
     child: Option<Child>,
     address: Address,
 }
@@ -76,6 +78,11 @@ impl Roost {
         Ok(copy)
     }
 
+    /// Sets variables of the environment for the next starts.
+    pub fn set_environment(&mut self, environment: Vec<(OsString, OsString)>) {
+        self.environment = environment;
+    }
+
     /// Its data folder.
     #[must_use]
     pub fn data(&self) -> PathBuf {
@@ -98,6 +105,7 @@ impl Roost {
             folder,
             binary,
             settings: all,
+            environment: Vec::new(),
             child: None,
             address: Address {
                 plain: ANY_PORT,
@@ -172,6 +180,7 @@ impl Roost {
             .arg("serve")
             .arg("--config")
             .arg(self.config())
+            .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(text)?)
             .stderr(log)

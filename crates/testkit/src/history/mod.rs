@@ -7,6 +7,7 @@
 
 mod checker;
 mod device;
+mod disk;
 mod link;
 mod plan;
 mod record;
@@ -87,7 +88,7 @@ impl Summary {
 /// # Errors
 /// No server can be started.
 pub fn run(options: &Options, say: &(dyn Fn(&str) + Sync)) -> Result<Summary, String> {
-    let template = Template::new(options.is_prosody)?;
+    let template = Template::new(options.is_prosody, options.faults)?;
     let start = Instant::now();
     let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let summary = Mutex::new(Summary::default());

@@ -2,6 +2,7 @@
 //! is drawn from the seed, so that a failing one is played again from its number. Owns chances;
 //! it carries nothing out.
 
+use super::disk::Mood;
 use std::time::Duration;
 
 /// Which disturbances a run may choose from.
@@ -59,6 +60,10 @@ pub(super) struct Plan {
     pub(super) page: usize,
     /// Steps at which the server is killed.
     pub(super) kills: Vec<usize>,
+    /// The step at which the disk stops to work, and how.
+    pub(super) disk_fault: Option<(usize, Mood)>,
+    /// At a kill, nothing of what was not synced survives; else some of it may.
+    pub(super) is_all_lost: bool,
     pub(super) faults: Faults,
 }
 
@@ -142,6 +147,9 @@ impl Plan {
             steps
         };
         let kills = if faults.kills { at(2) } else { Vec::new() };
+        let moods = [Mood::Full, Mood::Broken, Mood::Unsyncable];
+        let disk_fault = at(usize::from(faults.disk)).first().copied();
+        let disk_fault = disk_fault.map(|at| (at, moods[rng.usize(..3)]));
         let delays_ms = [0, 0, 0, 2, 10];
         Self {
             users,
@@ -152,6 +160,8 @@ impl Plan {
             is_fsync: faults.unsynced || rng.bool(),
             page: [2, 5, 20, 50][rng.usize(..4)],
             kills,
+            disk_fault,
+            is_all_lost: rng.bool(),
             faults,
         }
     }

@@ -3,6 +3,7 @@
 
 use super::checker::{self, Final, Rules};
 use super::device::{Device, Heard, Shared};
+use super::disk::Mood;
 use super::link::Cut;
 use super::plan::{Dice, Faults, KillMoment, Plan, Step};
 use super::record::{Fate, History, Message};
@@ -17,6 +18,9 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 const AGREE_TIMEOUT: Duration = Duration::from_secs(6);
 /// Steps that a kill waits for its moment.
 const KILL_STEPS_MAX: usize = 12;
+
+/// Steps that a disk stays full or broken.
+const DISK_FAULT_STEPS: usize = 8;
 
 /// What became of a seed.
 pub(super) struct Outcome {
@@ -43,7 +47,7 @@ pub(super) struct Tally {
 pub(super) fn play(template: &Template, seed: u64, faults: Faults) -> Result<Outcome, String> {
     let plan = Plan::new(seed, faults);
     let server = template.start(&plan)?;
-    let is_roost = matches!(template, Template::Roost(_));
+    let is_roost = matches!(template, Template::Roost(..));
     let mut rig = Rig::new(seed, plan, server, is_roost);
     if let Err(why) = rig.run() {
         rig.history.violation(why);
@@ -135,6 +139,7 @@ impl Rig {
             if self.plan.kills.contains(&step) {
                 self.armed = Some((self.dice.kill_moment(), step + KILL_STEPS_MAX));
             }
+            self.work_on_disk(step)?;
             self.reconnect();
             let next = self.dice.step(&self.plan);
             self.carry_out(next)?;
@@ -154,6 +159,22 @@ impl Rig {
         }
         if self.armed.is_some() {
             self.kill()?;
+        }
+        Ok(())
+    }
+
+    /// The disk fails for a while, and is good again.
+    fn work_on_disk(&mut self, step: usize) -> Result<(), String> {
+        let Some((from, mood)) = self.plan.disk_fault else {
+            return Ok(());
+        };
+        if step == from {
+            self.history.note("disk", &format!("{mood:?}"));
+            self.server.set_disk(mood)?;
+            self.is_disk_bad = true;
+        } else if step == from + DISK_FAULT_STEPS {
+            self.history.note("disk", "good again");
+            self.server.set_disk(Mood::Good)?;
         }
         Ok(())
     }
@@ -269,6 +290,18 @@ impl Rig {
         self.server.kill()?;
         self.history.kills += 1;
         self.history.note("server", "is killed");
+        if self.plan.faults.unsynced {
+            let is_all_lost = self.plan.is_all_lost;
+            let dice = &mut self.dice;
+            let lost = self.server.forget(|changes| {
+                let kept = dice.below(changes + 1);
+                if is_all_lost { 0 } else { kept }
+            })?;
+            self.history
+                .note("disk", &format!("has lost {lost} changes"));
+        }
+        // Nobody starts a server on a disk that cannot be written.
+        self.server.set_disk(Mood::Good)?;
         self.server.start_again()?;
         self.history.note("server", "listens again");
         Ok(())
@@ -357,6 +390,9 @@ impl Rig {
         self.step = usize::MAX;
         let before = self.history.violations.len();
         self.history.note("--", "everybody comes back");
+        if let Err(why) = self.server.set_disk(Mood::Good) {
+            self.history.violation(why);
+        }
         if let Err(why) = self.settle_devices() {
             self.history.violation(why);
         }

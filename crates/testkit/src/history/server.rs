@@ -3,7 +3,8 @@
 //! a server that nobody here wrote.
 
 use super::device::{DOMAIN, PASSWORD};
-use super::plan::{Plan, USERS_MAX};
+use super::disk::{Disk, Library, Mood};
+use super::plan::{Faults, Plan, USERS_MAX};
 use crate::roost::{Account, Roost, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write as _;
@@ -21,12 +22,12 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// What every seed's server is a copy of.
 pub(super) enum Template {
-    Roost(Roost),
+    Roost(Box<Roost>, Option<Library>),
     Prosody,
 }
 
 impl Template {
-    pub(super) fn new(is_prosody: bool) -> Result<Self, String> {
+    pub(super) fn new(is_prosody: bool, faults: Faults) -> Result<Self, String> {
         if is_prosody {
             return Ok(Self::Prosody);
         }
@@ -35,16 +36,27 @@ impl Template {
             password: PASSWORD.to_owned(),
         };
         let accounts: Vec<Account> = (0..USERS_MAX).map(account).collect();
-        Ok(Self::Roost(Roost::prepare(&settings(None), &accounts)?))
+        let roost = Roost::prepare(&settings(None), &accounts)?;
+        let library = (faults.unsynced || faults.disk)
+            .then(Library::build)
+            .transpose()?;
+        Ok(Self::Roost(Box::new(roost), library))
     }
 
     /// A running server of its own for a plan.
     pub(super) fn start(&self, plan: &Plan) -> Result<Server, String> {
         match self {
-            Self::Roost(template) => {
+            Self::Roost(template, library) => {
                 let mut roost = template.copy(&settings(Some(plan)))?;
+                let disk = library
+                    .as_ref()
+                    .map(|library| Disk::new(library, &roost.data()));
+                let disk = disk.transpose().map_err(|error| error.to_string())?;
+                if let Some(disk) = &disk {
+                    roost.set_environment(disk.environment());
+                }
                 roost.start_again()?;
-                Ok(Server::Roost(roost))
+                Ok(Server::Roost(Box::new(roost), disk))
             }
             Self::Prosody => Ok(Server::Prosody(Prosody::start()?)),
         }
@@ -72,36 +84,52 @@ fn settings(plan: Option<&Plan>) -> Settings {
 
 /// A server process.
 pub(super) enum Server {
-    Roost(Roost),
+    Roost(Box<Roost>, Option<Disk>),
     Prosody(Prosody),
 }
 
 impl Server {
     pub(super) fn address(&self) -> SocketAddr {
         match self {
-            Self::Roost(roost) => roost.address().plain,
+            Self::Roost(roost, _) => roost.address().plain,
             Self::Prosody(prosody) => prosody.address,
         }
     }
 
     pub(super) fn kill(&mut self) -> Result<(), String> {
         match self {
-            Self::Roost(roost) => roost.kill(),
+            Self::Roost(roost, _) => roost.kill(),
             Self::Prosody(prosody) => prosody.kill(),
         }
     }
 
     pub(super) fn start_again(&mut self) -> Result<(), String> {
         match self {
-            Self::Roost(roost) => roost.start_again(),
+            Self::Roost(roost, _) => roost.start_again(),
             Self::Prosody(prosody) => prosody.spawn(),
+        }
+    }
+
+    /// After a kill: what was not synced is gone, but for so many of each kind of changes.
+    pub(super) fn forget(&self, survivors: impl FnMut(usize) -> usize) -> Result<usize, String> {
+        match self {
+            Self::Roost(_, Some(disk)) => disk.forget(survivors).map_err(|error| error.to_string()),
+            _ => Ok(0),
+        }
+    }
+
+    /// The disk is in another mood from now on.
+    pub(super) fn set_disk(&self, mood: Mood) -> Result<(), String> {
+        match self {
+            Self::Roost(_, Some(disk)) => disk.set(mood).map_err(|error| error.to_string()),
+            _ => Ok(()),
         }
     }
 
     /// Stops or continues the process.
     pub(super) fn signal(&self, signal: Signal) -> Result<(), String> {
         let pid = match self {
-            Self::Roost(roost) => roost.pid(),
+            Self::Roost(roost, _) => roost.pid(),
             Self::Prosody(prosody) => prosody.child.as_ref().map(Child::id),
         };
         let pid = pid.and_then(|pid| i32::try_from(pid).ok());
@@ -114,7 +142,7 @@ impl Server {
     /// The last lines of its log, and whether it panicked.
     pub(super) fn log_tail(&self) -> String {
         match self {
-            Self::Roost(roost) => roost.log_tail(),
+            Self::Roost(roost, _) => roost.log_tail(),
             Self::Prosody(prosody) => prosody.log_tail(),
         }
     }
