@@ -70,6 +70,8 @@ pub struct Core {
     pub(crate) alive: u64,
     /// Messages and calls that found no room at another shard.
     pub(crate) held_back: u64,
+    /// A mailbox was full in this turn.
+    pub(crate) refused: bool,
 }
 
 /// The realm of a message type, whose number is known. A free function over one field, so that the
@@ -110,6 +112,7 @@ impl Core {
             non_empty: 0,
             alive: 0,
             held_back: 0,
+            refused: false,
         }
     }
 

@@ -110,6 +110,7 @@ pub use crate::core::{Core, Mail};
 pub use ask::Reply;
 pub use blocking::{BlockingActor, BlockingContext};
 pub use context::Context;
+pub use link::Pressure;
 pub use pool::{Pool, PoolFull};
 pub use shard::{Shard, ShardSeed, Turn};
 pub use stats::{Report, Stage, TopActor};

@@ -33,6 +33,19 @@ pub const INBOX_BATCHES_MAX: usize = 4_096;
 /// Messages in those batches.
 pub const INBOX_MESSAGES_MAX: usize = 262_144;
 
+/// Messages from other shards and threads that one turn takes, and a batch more; the others wait for
+/// the next turn, so that mail cannot keep actors and sockets waiting.
+pub const RECEIVE_MAX: usize = 1_024;
+
+/// Messages that wait for one shard beyond which [`crate::Pressure::High`] is told: each sender
+/// should have only one message under way.
+pub const PRESSURE_HIGH: usize = 4_096;
+
+/// Messages that wait for one shard beyond which [`crate::Pressure::Full`] is told: nothing new
+/// should be taken in. Far below [`INBOX_MESSAGES_MAX`], which is for bursts that nobody can hold
+/// back, such as presence.
+pub const PRESSURE_FULL: usize = 32_768;
+
 /// Messages for one other shard that are collected before they are handed over within a turn.
 pub const BATCH_MAX: usize = 256;
 
@@ -88,3 +101,6 @@ pub const TOP_WINDOW: Duration = Duration::from_secs(1);
 
 /// Actors in each list of the busiest.
 pub const TOP: usize = 8;
+
+const _: () = assert!(RECEIVE_MAX < PRESSURE_HIGH);
+const _: () = assert!(PRESSURE_HIGH < PRESSURE_FULL && PRESSURE_FULL < INBOX_MESSAGES_MAX / 4);

@@ -11,13 +11,25 @@ use crossbeam_queue::ArrayQueue;
 use telemetry::SharedStats;
 
 use crate::core::Core;
-use crate::limits::{INBOX_BATCHES_MAX, INBOX_MESSAGES_MAX};
+use crate::limits::{INBOX_BATCHES_MAX, INBOX_MESSAGES_MAX, PRESSURE_FULL, PRESSURE_HIGH};
 use crate::stats::Report;
 use crate::traits::Waker;
 use crate::types::ShardId;
 
 /// Something to be done on another shard.
 pub(crate) type Call = Box<dyn FnOnce(&mut Core) + Send>;
+
+/// How much waits between the shards of a system: what a driver goes by when it takes in more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    /// Everybody keeps up.
+    Low,
+    /// Some shard or actor does not keep up: senders should have one message under way at a time,
+    /// so that who sends much has no more than its share.
+    High,
+    /// Nothing new should be taken in.
+    Full,
+}
 
 /// Messages of one type on their way to one shard.
 pub(crate) trait Batch: Send {
@@ -54,6 +66,8 @@ pub(crate) struct Inbox {
     sleeps: AtomicBool,
     closed: AtomicBool,
     shutdown: AtomicBool,
+    /// A mailbox was full in the shard's last turn.
+    refuses: AtomicBool,
     waker: OnceLock<Arc<dyn Waker>>,
     pub(crate) stats: SharedStats,
     pub(crate) report: Mutex<Option<Arc<Report>>>,
@@ -74,6 +88,7 @@ impl Links {
             sleeps: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             shutdown: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
             waker: OnceLock::new(),
             stats: SharedStats::new(),
             report: Mutex::new(None),
@@ -115,6 +130,12 @@ impl Links {
             drop(overflow);
             inbox.wake();
         }
+    }
+
+    /// The highest pressure of any shard.
+    pub(crate) fn pressure(&self) -> Pressure {
+        let pressures = self.inboxes.iter().map(Inbox::pressure);
+        pressures.max().unwrap_or(Pressure::Low)
     }
 
     /// Asks every shard to shut down.
@@ -178,6 +199,23 @@ impl Inbox {
             return Vec::new();
         }
         std::mem::take(&mut *self.overflow.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn pressure(&self) -> Pressure {
+        match self.waiting() {
+            PRESSURE_FULL.. => Pressure::Full,
+            PRESSURE_HIGH.. => Pressure::High,
+            _ if self.refuses.load(Ordering::Relaxed) => Pressure::High,
+            _ => Pressure::Low,
+        }
+    }
+
+    /// Notes whether a mailbox of the shard was full in the turn that ends.
+    pub(crate) fn note_refusals(&self, any: bool) {
+        // Others read this all the time: it is written only when it changes.
+        if self.refuses.load(Ordering::Relaxed) != any {
+            self.refuses.store(any, Ordering::Relaxed);
+        }
     }
 
     /// Messages not yet taken.

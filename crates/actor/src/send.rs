@@ -65,6 +65,7 @@ impl Core {
             slot.normal.len() >= realm.mailbox_max
         };
         if is_full {
+            self.refused = true;
             self.stats.count(Counter::ActorMailboxFull);
             return Err(SendError::Full(msg));
         }

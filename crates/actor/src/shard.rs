@@ -12,8 +12,8 @@ use telemetry::Counter;
 
 use crate::blocking;
 use crate::core::{Core, Mail, Timer};
-use crate::limits::{INBOX_BATCHES_MAX, TURN_BUDGET, TURN_SLICE};
-use crate::link::{Inbox, Links, Parcel};
+use crate::limits::{RECEIVE_MAX, TURN_BUDGET, TURN_SLICE};
+use crate::link::{Inbox, Links, Parcel, Pressure};
 use crate::stats::Stage;
 use crate::supervisor::SupervisorMsg;
 use crate::traits::{EntityClass, Waker};
@@ -111,6 +111,11 @@ impl Shard {
         self.inbox().is_some_and(Inbox::is_shutdown_requested)
     }
 
+    /// How much waits between the shards, as of now.
+    pub fn pressure(&self) -> Pressure {
+        self.core.links.pressure()
+    }
+
     /// Counts what the driver spent its time on.
     pub fn note_time(&mut self, stage: Stage, time: Duration) {
         self.core.note_time(stage, time);
@@ -140,6 +145,10 @@ impl Shard {
         self.core.step_publications();
         self.run_actors();
         let is_blocked = self.core.flush_outgoing();
+        let refused = std::mem::take(&mut self.core.refused);
+        if let Some(inbox) = self.inbox() {
+            inbox.note_refusals(refused);
+        }
         self.core.report_if_due();
         let is_idle = self.core.run.is_empty() && self.core.publications.is_empty();
         let more = !is_idle || !self.inbox().is_none_or(Inbox::fall_asleep);
@@ -183,9 +192,11 @@ impl Shard {
         for call in inbox.take_overflow() {
             call(&mut self.core);
         }
-        // At most one inbox full: a busy sender cannot keep the turn going.
-        for _ in 0..INBOX_BATCHES_MAX {
-            match inbox.pop() {
+        let mut taken = 0;
+        while taken < RECEIVE_MAX {
+            let parcel = inbox.pop();
+            taken += parcel.as_ref().map_or(0, Parcel::len).max(1);
+            match parcel {
                 Some(Parcel::Batch(batch)) => batch.deliver(&mut self.core),
                 Some(Parcel::Calls(calls)) => {
                     for call in calls {

@@ -27,7 +27,8 @@ pub(crate) struct Core<S: Service> {
     pub(crate) arrivals: Vec<Box<Parcel<S::Conn>>>,
     /// One per shard, for connections there.
     pub(crate) remotes: Vec<Remote<S>>,
-    pub(crate) window_max: u16,
+    /// Stanzas that a connection may have under way in this turn.
+    pub(crate) window: u16,
     pub(crate) backlog_max: usize,
     pub(crate) stats: Stats,
     /// Boxes as connections hold them: moving one in or out copies a pointer.
@@ -56,7 +57,7 @@ impl<S: Service> Core<S> {
             controls: VecDeque::new(),
             arrivals: Vec::new(),
             remotes: (0..shards).map(|_| Remote::default()).collect(),
-            window_max: limits.window_max,
+            window: limits.window_max,
             backlog_max: limits.backlog_max,
             stats: Stats::new(),
             pool: Vec::new(),
@@ -155,10 +156,10 @@ impl<S: Service> Core<S> {
 
     /// Gives back room in the window of a local connection.
     pub(crate) fn credit(&mut self, id: Key, stanzas: u16) -> Result<(), IoError> {
-        let window_max = self.window_max;
+        let window = self.window;
         let link = self.links.get_mut(id).ok_or(IoError::Gone)?;
         link.in_flight = link.in_flight.saturating_sub(stanzas);
-        if link.in_flight < window_max {
+        if link.in_flight < window {
             self.resume(id, Flags::PAUSED_WINDOW);
         }
         Ok(())

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actor::{Shard, ShardId, ShardSeed, Stage};
+use actor::{Pressure, Shard, ShardId, ShardSeed, Stage};
 use mio::{Events, Poll, Token};
 use stdx::slab::Key;
 use stdx::time::{Clock, Moment};
@@ -72,6 +72,8 @@ pub struct Driver<S: Service> {
     draining: Option<Draining>,
     pub(crate) trouble: Trouble,
     published_at: Moment,
+    /// Nobody is read in this turn.
+    holds_back: bool,
 }
 
 /// What a shard lends to whichever connection needs it.
@@ -167,6 +169,7 @@ impl<S: Service> DriverSeed<S> {
             draining: None,
             trouble: Trouble::default(),
             published_at: now,
+            holds_back: false,
         })
     }
 }
@@ -214,11 +217,7 @@ impl<S: Service> Driver<S> {
             self.event(event);
         }
         self.accept_all();
-        let reads = match self.is_stalled() {
-            true => 0,
-            false => self.core.borrow().ready.len().min(READS_PER_TURN),
-        };
-        for _ in 0..reads {
+        for _ in 0..self.reads_now() {
             let Some(id) = self.core.borrow_mut().ready.pop_front() else {
                 break;
             };
@@ -237,6 +236,24 @@ impl<S: Service> Driver<S> {
         self.flush_all();
         self.publish();
         self.sleep(turn, unsettled)
+    }
+
+    /// How many connections are read in this turn, and how much of each. Where messages pile up,
+    /// everybody gets one through at a time, so that who sends much gets no more than others; and
+    /// nobody while there is no end to the pile.
+    fn reads_now(&mut self) -> usize {
+        let pressure = self.shard.pressure();
+        self.holds_back = pressure == Pressure::Full || self.is_stalled();
+        let core = &mut *self.core.borrow_mut();
+        core.window = match pressure {
+            Pressure::Low => self.settings.limits.window_max,
+            Pressure::High | Pressure::Full => 1,
+        };
+        if self.holds_back {
+            0
+        } else {
+            core.ready.len().min(READS_PER_TURN)
+        }
     }
 
     /// Lets protocol states and other shards have what the actors' turn left for them. Returns
@@ -263,7 +280,7 @@ impl<S: Service> Driver<S> {
         let core = self.core.borrow();
         let busy = turn.more
             || unsettled
-            || (!core.ready.is_empty() && !self.is_stalled())
+            || (!core.ready.is_empty() && !self.holds_back)
             || !core.dirty.is_empty()
             || !core.controls.is_empty()
             || self
@@ -274,8 +291,9 @@ impl<S: Service> Driver<S> {
             return Duration::ZERO;
         }
         // A shard that did not take its mail is tried again soon, without spinning.
-        let blocked =
-            !self.leaving.is_empty() || core.remotes.iter().any(|remote| !remote.is_empty());
+        let blocked = !self.leaving.is_empty()
+            || !core.ready.is_empty()
+            || core.remotes.iter().any(|remote| !remote.is_empty());
         let retry = blocked.then(|| self.now + Duration::from_millis(1));
         let accept = self.acceptor.wake_at(self.now);
         let until = self.draining.as_ref().map(|draining| draining.until);
@@ -327,11 +345,7 @@ impl<S: Service> Driver<S> {
         if version != self.version {
             self.version = version;
             self.settings = self.shared.settings();
-            {
-                let core = &mut *self.core.borrow_mut();
-                core.window_max = self.settings.limits.window_max;
-                core.backlog_max = self.settings.limits.backlog_max;
-            }
+            self.core.borrow_mut().backlog_max = self.settings.limits.backlog_max;
             self.disturb();
         }
         if self.draining.is_none()
@@ -401,7 +415,7 @@ impl<S: Service> Driver<S> {
             out: &mut self.spare,
             wishes: Wishes::default(),
             in_flight: 0,
-            window: self.settings.limits.window_max,
+            window: self.core.borrow().window,
         };
         let result = catch_unwind(AssertUnwindSafe(|| handler(&mut self.service, &mut cx)));
         let wishes = cx.wishes;
@@ -439,7 +453,7 @@ impl<S: Service> Driver<S> {
             out: &mut self.spare,
             wishes: Wishes::default(),
             in_flight,
-            window: self.settings.limits.window_max,
+            window: self.core.borrow().window,
         };
         // The state of a handler that panicked is dropped with its connection, never used again.
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -476,7 +490,7 @@ impl<S: Service> Driver<S> {
             return;
         };
         link.in_flight = link.in_flight.saturating_add(wishes.sent);
-        if link.in_flight >= core.window_max {
+        if link.in_flight >= core.window {
             link.flags.set(Flags::PAUSED_WINDOW);
         }
         if let Some(deadline) = wishes.deadline {

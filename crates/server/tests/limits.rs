@@ -5,9 +5,12 @@
 mod common;
 
 use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Client, PANIC, PATIENCE, options, start, start_with};
+use server::admin::{Request, Response};
 use server::options::Limits;
 use stdx::time::{Clock, SystemClock};
 
@@ -417,4 +420,65 @@ fn an_account_that_crashes_again_and_again_is_left_alone() {
     bob.expect("<resource-constraint ");
     ping(&mut bob, "well");
     running.node.drain(DEADLINE);
+}
+
+/// What one client sends as fast as it can waits in its own socket, not in the server; all of it
+/// arrives or comes back.
+#[test]
+fn a_flood_waits_at_its_source() {
+    const SENT: usize = 100_000;
+    const RECIPIENTS: [&str; 4] = ["bob", "carol", "dave", "erin"];
+    let network = net::Limits {
+        // The recipients may be slower than the server.
+        backlog_max: 1 << 30,
+        ..net::Limits::default()
+    };
+    // On two shards some recipients are far from the sender.
+    let users = ["alice", "bob", "carol", "dave", "erin"];
+    let running = start_with(options(2, true), network, &users);
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let counts_until_closed = |mut client: Client| {
+        let arrived = Arc::clone(&arrived);
+        std::thread::spawn(move || {
+            while client.read_some().is_ok_and(|read| read > 0) {
+                while client.seen.contains("</message>") {
+                    client.expect("</message>");
+                    arrived.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        })
+    };
+    let mut readers: Vec<_> = RECIPIENTS
+        .map(|user| counts_until_closed(Client::login(running.address, user, "r")))
+        .into();
+    let alice = Client::login(running.address, "alice", "a");
+    let mut writer = alice.socket.try_clone().unwrap();
+    // To her come the messages that found no room, as errors.
+    readers.push(counts_until_closed(alice));
+    let flood = std::thread::spawn(move || {
+        for n in 0..SENT {
+            let to = RECIPIENTS[n % RECIPIENTS.len()];
+            let message =
+                format!("<message to='{to}@localhost/r' type='chat'><body>{n}</body></message>");
+            writer.write_all(message.as_bytes()).unwrap();
+        }
+    });
+    let clock = SystemClock::new();
+    while arrived.load(Ordering::SeqCst) < SENT {
+        assert!(since(clock) < PATIENCE, "{arrived:?} of {SENT} arrived");
+        let Response::Sample { sample } = running.node.admin().call(Request::Sample) else {
+            panic!("no sample");
+        };
+        for shard in &sample.shards {
+            let gauge = |name| shard.gauges.get(name).copied().unwrap_or_default();
+            assert!(gauge("roost_actor_inbox") < 40_000, "{:?}", shard.gauges);
+            assert!(gauge("roost_actor_queued") < 10_000, "{:?}", shard.gauges);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    flood.join().unwrap();
+    running.node.drain(DEADLINE);
+    for reader in readers {
+        reader.join().unwrap();
+    }
 }
