@@ -5,6 +5,7 @@ Plain sockets: a load generator is built not to do such things.
 import base64
 import multiprocessing
 import os
+import select
 import socket
 import time
 
@@ -102,7 +103,10 @@ def hot_recipient(port, first, end, counts):
 
 def flooding_sender(port, first, end, counts):
     target, sender = Client(port, first), Stream(Client(port, first + 1), first)
+    sockets = [sender.client.socket, target.socket]
     while not end.is_set():
+        # Sleeps while the server takes nothing: it must not cost others the processor then.
+        select.select(sockets, sockets[:1], [], 0.1)
         counts["sent"] += sender.push(200)
         sender.client.drain()
         target.drain()

@@ -33,8 +33,8 @@ pub const INBOX_BATCHES_MAX: usize = 4_096;
 /// Messages in those batches.
 pub const INBOX_MESSAGES_MAX: usize = 262_144;
 
-/// Messages from other shards and threads that one turn takes, and a batch more; the others wait for
-/// the next turn, so that mail cannot keep actors and sockets waiting.
+/// Messages from other shards and threads that one turn takes, and a batch more; the others wait
+/// for the next turn, so that mail cannot keep actors and sockets waiting.
 pub const RECEIVE_MAX: usize = 1_024;
 
 /// Messages that wait for one shard beyond which [`crate::Pressure::High`] is told: each sender

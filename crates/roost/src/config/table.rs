@@ -253,7 +253,7 @@ settings! {
 
     /// Bounds. What happens at each is in docs/limits.md. Lowered ones leave what is there already.
     "limits" limits: LimitSettings {
-        /// Addresses that connection counts and pacing by address leave alone.
+        /// Addresses that connection counts and pacing leave alone.
         exempt_addresses: Vec<String> = r#"["127.0.0.0/8", "::1"]"#, list(0, &Bound::Network);
         /// Connections of the whole server; 0: as many as the descriptor limit allows.
         connections_max: u64 = "0", integer(0, 100_000_000, "connections"), live;
@@ -271,8 +271,9 @@ settings! {
         backlog_bytes_max: u64 = "2_097_152", integer(64 * KIB, GIB, "bytes"), live;
         /// Stanzas of one client that are taken in but not yet accepted; then its reads pause.
         window_max: u16 = "64", integer(1, 10_000, "stanzas"), live;
-        /// Input of one client per second; 0: no bound. Beyond it its reads pause.
-        input_bytes_per_second: u64 = "0", integer(0, GIB, "bytes a second"), live;
+        /// Input of one client per second, and as much at once after a quiet time; 0: no bound.
+        /// Beyond it its reads pause.
+        input_bytes_per_second: u64 = "262_144", integer(0, GIB, "bytes a second"), live;
         /// Sessions of one account; one more is refused with resource-constraint.
         sessions_per_user: u32 = "10", integer(1, 1_000, "sessions"), live;
         /// Contacts of one roster; one more is refused with resource-constraint.
