@@ -21,6 +21,12 @@ pub trait Txn {
     /// Sets a value.
     fn put(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>);
 
+    /// Sets a value that follows from what is written and the other changes. It is seen like any
+    /// other until the next [`Txn::put`] of the key, but need not be written.
+    fn put_derived(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) {
+        self.put(space, key, value);
+    }
+
     /// Deletes a key.
     fn delete(&mut self, space: Space, key: Vec<u8>);
 

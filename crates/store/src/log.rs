@@ -1,19 +1,24 @@
 //! How records change a log, its cursors and the sessions that read it. Part of `apply`: the same
 //! rules bind. Owns when entries are folded into what recognises and finds them.
 //!
-//! Cursors are in the head, which is written with every entry, so they are exact after any crash.
-//! What is larger, the [`Recognition`] and the index of addresses, follows from the entries: both
-//! are written once for [`TAIL_ENTRIES_MAX`] entries, and before entries that they do not hold go.
+//! What an entry does to the head follows from the entry ([`Head::append`]). So an append writes
+//! the entry alone, and who reads the head adds the entries behind it ([`read_head`]): cursors are
+//! exact after any crash. The head is written with the first entry of a tail, so that one without a
+//! tail says that there is nothing to add; with the last one; and with every other change. The
+//! [`Recognition`] and the index of addresses are written once for [`TAIL_ENTRIES_MAX`] entries,
+//! and before entries that they do not hold go.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+
+use stdx::time::Timestamp;
 
 use crate::apply::{Entity, Txn};
 use crate::delivery::{
     Delivered, EntryFlags, LogEntry, NumberedEntry, Progress, Recognition, SessionCursor,
     SessionRecord, Sessions, advance,
 };
-use crate::engine::Space;
+use crate::engine::{Reader, Space};
 use crate::error::StoreError;
 use crate::keys;
 use crate::limits::TAIL_ENTRIES_MAX;
@@ -27,48 +32,33 @@ impl<T: Txn> Entity<'_, T> {
             return Ok(());
         }
         let had_outgoing = self.head.log.has_outgoing();
-        let log = &mut self.head.log;
         let mut stored = StoredEntry::new(entry);
         // Entries are found by their time: it does not run backwards, whatever the clock did.
-        log.last_at = log.last_at.max(entry.at);
-        stored.at = log.last_at.as_millis();
-        log.next_seq = entry.seq + 1;
-        log.count += 1;
-        log.bytes += entry.frame.len() as u64;
-        log.archived_count += u64::from(entry.flags.has(EntryFlags::ARCHIVED));
-        if entry.flags.has(EntryFlags::OUTGOING) {
-            log.last_outgoing = entry.seq;
-        }
-        if entry.flags.has(EntryFlags::WAITING) {
-            log.waiting_count += 1;
-            log.waiting_bytes += entry.frame.len() as u64;
-        }
+        stored.at = stored.at.max(self.head.log.last_at.as_millis());
+        self.head.append(entry.seq, &stored);
         let key = keys::log_entry(self.slots, self.user, entry.seq);
         self.txn
             .put(Space::Log, key, encode(VALUE_VERSION, &stored));
-        self.head.tail_count += 1;
-        self.advance(&entry.progress);
-        if self.head.tail_count >= TAIL_ENTRIES_MAX {
-            self.fold()?;
-        }
         self.mark(had_outgoing);
-        self.save_head();
+        match self.head.tail_count {
+            1 => self.save_head(),
+            TAIL_ENTRIES_MAX.. => {
+                self.fold()?;
+                self.save_head();
+            }
+            _ => {
+                let head = encode(VALUE_VERSION, &self.head);
+                self.txn.put_derived(Space::Head, self.key.clone(), head);
+            }
+        }
         Ok(())
     }
 
     pub(crate) fn log_progress(&mut self, progress: &Progress) {
         let had_outgoing = self.head.log.has_outgoing();
-        self.advance(progress);
+        self.head.advance(progress);
         self.mark(had_outgoing);
         self.save_head();
-    }
-
-    fn advance(&mut self, progress: &Progress) {
-        let log = &mut self.head.log;
-        // No cursor stands where there is no entry yet.
-        advance(&mut self.head.cursors, progress, log.next_seq - 1);
-        let forwarded = progress.forwarded.min(log.next_seq - 1);
-        log.forwarded = log.forwarded.max(forwarded);
     }
 
     pub(crate) fn log_delivered(&mut self, delivered: &Delivered) {
@@ -306,6 +296,80 @@ impl<T: Txn> Entity<'_, T> {
         }
         Ok(())
     }
+}
+
+impl Head {
+    /// What an entry does to the head. Depends on nothing but both.
+    fn append(&mut self, seq: Seq, entry: &StoredEntry<'_>) {
+        let bytes = entry.frame.len() as u64;
+        let log = &mut self.log;
+        log.last_at = Timestamp::from_millis(entry.at);
+        log.next_seq = seq + 1;
+        log.count += 1;
+        log.bytes += bytes;
+        log.archived_count += u64::from(entry.flags.has(EntryFlags::ARCHIVED));
+        if entry.flags.has(EntryFlags::OUTGOING) {
+            log.last_outgoing = seq;
+        }
+        if entry.flags.has(EntryFlags::WAITING) {
+            log.waiting_count += 1;
+            log.waiting_bytes += bytes;
+        }
+        self.tail_count += 1;
+        self.advance(&entry.progress);
+    }
+
+    fn advance(&mut self, progress: &Progress) {
+        let log = &mut self.log;
+        // No cursor stands where there is no entry yet.
+        advance(&mut self.cursors, progress, log.next_seq - 1);
+        let forwarded = progress.forwarded.min(log.next_seq - 1);
+        log.forwarded = log.forwarded.max(forwarded);
+    }
+}
+
+/// The head of a user as of the last entry.
+pub(crate) fn read_head(
+    reader: &dyn Reader,
+    slots: &SlotKey,
+    user: &str,
+) -> Result<Option<Head>, StoreError> {
+    let Some(value) = reader.get(Space::Head, &keys::user(slots, user))? else {
+        return Ok(None);
+    };
+    derive_head(reader, slots, user, &value).map(Some)
+}
+
+/// The head as it is written, with the entries behind it.
+pub(crate) fn derive_head(
+    reader: &dyn Reader,
+    slots: &SlotKey,
+    user: &str,
+    written: &[u8],
+) -> Result<Head, StoreError> {
+    let mut head: Head = decode(written, user)?;
+    if head.tail_count == 0 {
+        return Ok(head);
+    }
+    let start = keys::log_entry(slots, user, head.log.next_seq);
+    let end = keys::log_entries_end(slots, user);
+    let mut bad = None;
+    reader.scan(
+        Space::Log,
+        &start,
+        &end,
+        &mut |key, value| match parse_entry(key, value) {
+            Ok((seq, entry)) => {
+                head.append(seq, &entry);
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                bad = Some(error);
+                ControlFlow::Break(())
+            }
+        },
+    )?;
+    bad.map_or(Ok(head), Err)
 }
 
 /// What a trim takes away.

@@ -11,7 +11,7 @@ use crate::engine::{Reader, Space};
 use crate::error::StoreError;
 use crate::keys;
 use crate::limits::{ACCOUNTS_PAGE_MAX, LOG_PAGE_BYTES_MAX, LOG_READ_MAX, LOG_SCAN_MAX, SEQ_MAX};
-use crate::log::parse_entry;
+use crate::log::{parse_entry, read_head};
 use crate::record::Seq;
 use crate::slot::SlotKey;
 use crate::state::{Head, decode};
@@ -225,10 +225,9 @@ impl<'a> Log<'a> {
         slots: SlotKey,
         user: &'a str,
     ) -> Result<Option<Log<'a>>, StoreError> {
-        let Some(head) = reader.get(Space::Head, &keys::user(&slots, user))? else {
+        let Some(head) = read_head(reader, &slots, user)? else {
             return Ok(None);
         };
-        let head: Head = decode(&head, user)?;
         Ok(head.live.then_some(Log {
             reader,
             slots,

@@ -17,12 +17,12 @@ use crate::engine::fjall::{FjallEngine, FjallOptions};
 use crate::engine::memory::MemoryEngine;
 use crate::engine::{Engine, EngineStats, Reader, Space};
 use crate::error::{OpenError, StoreError};
-use crate::journal::read_position;
+use crate::journal::{Derived, read_position};
 use crate::keys;
 use crate::limits::{
     ACCOUNTS_PAGE_MAX, BULK_BYTES_MAX, BULK_RECORDS_MAX, LOG_READ_MAX, SEQ_EPOCH_SHIFT,
 };
-use crate::log::{parse_entry, tail};
+use crate::log::{parse_entry, read_head, tail};
 use crate::overlay::Overlay;
 use crate::record::{Record, Seq};
 use crate::schema;
@@ -230,10 +230,9 @@ impl Store {
     pub fn load_user(&self, user: &str) -> Result<Option<UserState>, StoreError> {
         let key = keys::user(&self.shared.slots, user);
         let snapshot = self.snapshot()?;
-        let Some(head) = snapshot.get(Space::Head, &key)? else {
+        let Some(mut head) = read_head(&*snapshot, &self.shared.slots, user)? else {
             return Ok(None);
         };
-        let mut head: Head = decode(&head, user)?;
         if !head.live {
             return Ok(None);
         }
@@ -432,7 +431,8 @@ impl Store {
         let mut records = records.into_iter().peekable();
         let mut total = 0;
         while records.peek().is_some() {
-            let mut overlay = Overlay::new(engine);
+            let derived = Derived(engine, &self.shared.slots);
+            let mut overlay = Overlay::new(&derived);
             let mut touched = [false; RANGES as usize];
             let mut applied = 0;
             while applied < BULK_RECORDS_MAX && overlay.bytes() < BULK_BYTES_MAX {

@@ -13,6 +13,7 @@ use crate::engine::{Reader, Space};
 use crate::error::{OpenError, StoreError};
 use crate::keys;
 use crate::limits::PROBLEMS_LISTED_MAX;
+use crate::log::{derive_head, read_head};
 use crate::record::Seq;
 use crate::slot::{Slot, SlotKey};
 use crate::state::{Head, StoredEntry, decode, decode_borrowed, decode_profile};
@@ -171,7 +172,7 @@ impl Walk<'_> {
         self.each(Space::Head, |key, value, report| {
             let (slot, user) = keys::parse_user(key).ok_or("undecodable key in head")?;
             in_slot(&slots, slot, user)?;
-            let head: Head = decode(value, user).map_err(|e| e.to_string())?;
+            let head = derive_head(reader, &slots, user, value).map_err(|e| e.to_string())?;
             if !is_consistent(&head) {
                 return Err(format!(
                     "{user}: log head {:?} contradicts itself",
@@ -429,13 +430,7 @@ fn in_slot(slots: &SlotKey, slot: Slot, user: &str) -> Result<(), String> {
 }
 
 fn load_head(reader: &dyn Reader, slots: &SlotKey, user: &str) -> Result<Option<Head>, String> {
-    let value = reader
-        .get(Space::Head, &keys::user(slots, user))
-        .map_err(|e| e.to_string())?;
-    value
-        .map(|value| decode(&value, user))
-        .transpose()
-        .map_err(|error| error.to_string())
+    read_head(reader, slots, user).map_err(|error| error.to_string())
 }
 
 fn owner_is_live(reader: &dyn Reader, slots: &SlotKey, user: &str) -> Result<(), String> {

@@ -286,12 +286,7 @@ fn verification_finds_planted_damage() {
         ("head describes is empty", delete(Space::Log, log_key(1))),
         (
             "entries outside",
-            set(Space::Log, log_key(9), &{
-                let mut late = vec![2, 0xfe];
-                late.extend([0xff; 8]);
-                late.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-                late
-            }),
+            set(Space::Log, log_key(0), &[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         ),
         (
             "the head says",

@@ -2,6 +2,7 @@
 //! of things (fence, apply, positions, commit, then outcomes) and the recovery after a failed
 //! commit; which thread runs it is the journals' business.
 
+use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +16,10 @@ use crate::journal::stats::Counters;
 use crate::journal::{Append, AppendFailure, Outcome, Position};
 use crate::keys;
 use crate::limits::{APPEND_RECORDS_MAX, HEADS_CACHED_BYTES_MAX};
+use crate::log::derive_head;
 use crate::overlay::Overlay;
 use crate::slot::{RANGES, RangeId, SlotKey};
+use crate::state::{VALUE_VERSION, encode};
 use crate::store::{Durability, Store, WriterToken};
 
 /// Committed positions, readable by everyone.
@@ -50,8 +53,8 @@ pub(crate) struct Committer {
     _writer: WriterToken,
 }
 
-/// Heads that were committed lately, so that a user in conversation is not read from the engine for
-/// every message. Only ever holds what is committed.
+/// Heads of users whose logs moved lately, as of the last entry, so that a user in conversation is
+/// not read from the engine for every message. Only ever holds what follows from what is committed.
 #[derive(Default)]
 struct Heads {
     map: FxHashMap<Vec<u8>, Vec<u8>>,
@@ -63,21 +66,27 @@ struct Heads {
 const HEAD_OVERHEAD_BYTES: usize = 96;
 
 impl Heads {
-    fn learn(&mut self, batch: &[Change]) {
+    fn learn(&mut self, batch: &[Change], derived: BTreeMap<Vec<u8>, Vec<u8>>) {
         for change in batch.iter().filter(|change| change.space == Space::Head) {
-            let Some(value) = &change.value else {
-                self.map.remove(&change.key);
-                continue;
-            };
-            if self.bytes >= HEADS_CACHED_BYTES_MAX {
-                self.clear();
+            match &change.value {
+                Some(value) => self.insert(change.key.clone(), value.clone()),
+                None => drop(self.map.remove(&change.key)),
             }
-            let before = self.map.insert(change.key.clone(), value.clone());
-            self.bytes += value.len();
-            match before {
-                Some(before) => self.bytes -= before.len(),
-                None => self.bytes += change.key.len() + HEAD_OVERHEAD_BYTES,
-            }
+        }
+        for (key, value) in derived {
+            self.insert(key, value);
+        }
+    }
+
+    fn insert(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        if self.bytes >= HEADS_CACHED_BYTES_MAX {
+            self.clear();
+        }
+        let (key_len, value_len) = (key.len(), value.len());
+        self.bytes += value_len;
+        match self.map.insert(key, value) {
+            Some(before) => self.bytes -= before.len(),
+            None => self.bytes += key_len + HEAD_OVERHEAD_BYTES,
         }
     }
 
@@ -90,17 +99,56 @@ impl Heads {
 /// The engine with the heads in front of it.
 struct Cached<'a> {
     engine: &'a dyn Engine,
+    slots: &'a SlotKey,
     heads: &'a Heads,
+}
+
+/// The engine with heads as of the last entry, as `apply` sees them.
+pub(crate) struct Derived<'a>(pub(crate) &'a dyn Engine, pub(crate) &'a SlotKey);
+
+impl Reader for Derived<'_> {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let value = self.0.get(space, key)?;
+        if space != Space::Head {
+            return Ok(value);
+        }
+        let Some((written, (_, user))) = value.zip(keys::parse_user(key)) else {
+            return Ok(None);
+        };
+        let head = derive_head(self.0, self.1, user, &written)?;
+        Ok(Some(encode(VALUE_VERSION, &head)))
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        self.0.scan(space, start, end, visit)
+    }
+
+    fn scan_back(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        self.0.scan_back(space, start, end, visit)
+    }
 }
 
 impl Reader for Cached<'_> {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        if space == Space::Head
-            && let Some(value) = self.heads.map.get(key)
-        {
+        if space != Space::Head {
+            return self.engine.get(space, key);
+        }
+        if let Some(value) = self.heads.map.get(key) {
             return Ok(Some(value.clone()));
         }
-        self.engine.get(space, key)
+        Derived(self.engine, self.slots).get(space, key)
     }
 
     fn scan(
@@ -200,6 +248,7 @@ impl Committer {
         let heads = std::mem::take(&mut self.heads);
         let cached = Cached {
             engine: &*engine,
+            slots: &self.slots,
             heads: &heads,
         };
         let mut overlay = Overlay::new(&cached);
@@ -220,11 +269,12 @@ impl Committer {
                 overlay.put(Space::Meta, keys::position(range).to_vec(), value);
             }
         }
+        let derived = overlay.take_derived();
         let batch = overlay.into_batch();
         self.heads = heads;
         if !batch.is_empty() {
             // Learned before the commit, forgotten if it fails.
-            self.heads.learn(&batch);
+            self.heads.learn(&batch, derived);
             self.counters
                 .time(|| self.engine.commit(batch, self.durability))?;
         }
