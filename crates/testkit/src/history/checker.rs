@@ -1,7 +1,7 @@
 //! Whether a history fits the promises of docs/delivery.md. Pure: facts in, findings out, a line
 //! each. Every rule is a function, named by what must hold.
 
-use super::record::{Chain, Entry, Fate, History, Message};
+use super::record::{Chain, Delivery, Entry, Fate, History, Message};
 use std::collections::{HashMap, HashSet};
 
 /// How a device ended.
@@ -253,7 +253,8 @@ fn a_session_gets_messages_in_order(view: &View<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for (number, chain) in view.chains() {
         let name = view.name(chain);
-        let regular = || chain.deliveries.iter().filter(|d| !d.is_early);
+        let is_regular = |d: &&Delivery| !d.is_early && !was_owed_to_another(view, chain.device, d);
+        let regular = || chain.deliveries.iter().filter(is_regular);
         let ids: Vec<&String> = regular().filter_map(|d| d.id.as_ref()).collect();
         if view.rules.has_ordered_ids {
             for pair in ids.windows(2).filter(|pair| pair[0] > pair[1]) {
@@ -276,6 +277,20 @@ fn a_session_gets_messages_in_order(view: &View<'_>) -> Vec<String> {
         }
     }
     found
+}
+
+/// Whether another session of the user was owed the message and ended since: what it had not
+/// acknowledged waits again, and comes to others behind newer messages.
+fn was_owed_to_another(view: &View<'_>, device: usize, delivery: &Delivery) -> bool {
+    let Some(message) = view.message(delivery.message) else {
+        return false;
+    };
+    let user = view.finals[device].user;
+    let is_of_user = |chain: &&Chain| view.finals[chain.device].user == user;
+    let chains = view.history.chains.iter().filter(is_of_user);
+    chains
+        .filter_map(|chain| chain.ended_at)
+        .any(|ended| message.sent_at <= ended && ended <= delivery.at)
 }
 
 fn a_session_misses_nothing(view: &View<'_>) -> Vec<String> {

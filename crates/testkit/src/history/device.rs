@@ -276,6 +276,7 @@ impl Device {
         let Some(session) = self.session.take() else {
             return;
         };
+        shared.history.chains[session.chain].ended_at = Some(shared.history.now);
         let messages = session.unacked.iter().filter_map(|sent| sent.message);
         let again: Vec<usize> = messages.collect();
         if !again.is_empty() {
@@ -478,6 +479,7 @@ impl Device {
             has_carbons: self.plan.has_carbons,
             deliveries: Vec::new(),
             live_from: None,
+            ended_at: None,
             confirmed: 0,
             kills_at_confirm: 0,
             sent: 0,
@@ -570,9 +572,10 @@ impl Device {
         let message = &mut shared.history.messages[number];
         let (from, to) = (message.from, message.to);
         let seen = &shared.history.seen_max;
-        message
-            .floors
-            .get_or_insert_with(|| [seen[from].clone(), seen[to].clone()]);
+        if message.floors.is_none() {
+            message.floors = Some([seen[from].clone(), seen[to].clone()]);
+            message.sent_at = shared.history.now;
+        }
         let resource = message
             .to_device
             .map_or(String::new(), |device| format!("/d{device}"));

@@ -31,6 +31,8 @@ pub(super) struct Message {
     pub(super) fate: Fate,
     /// The highest id seen of the sender's and the recipient's log before it was first sent.
     pub(super) floors: Option<[Option<String>; 2]>,
+    /// When it was first sent, in deliveries of all devices so far.
+    pub(super) sent_at: usize,
     /// An error stanza came at some time: it may have been sent again behind later ones.
     pub(super) was_refused: bool,
 }
@@ -52,6 +54,8 @@ pub(super) struct Delivery {
     pub(super) way: Way,
     /// Kills of the server before it.
     pub(super) kills: usize,
+    /// Deliveries to all devices before it.
+    pub(super) at: usize,
     /// It was addressed to the device before that was there for everybody, so that older messages
     /// which waited may still come.
     pub(super) is_early: bool,
@@ -71,6 +75,8 @@ pub(super) struct Chain {
     pub(super) confirmed: usize,
     /// Kills when the last of them was confirmed.
     pub(super) kills_at_confirm: usize,
+    /// When its device gave it up for good, in deliveries of all devices so far.
+    pub(super) ended_at: Option<usize>,
     /// Stanzas that the device sent in it, and what the server last said it had taken.
     pub(super) sent: u32,
     pub(super) taken: u32,
@@ -106,6 +112,8 @@ pub(super) struct History {
     /// By user and message: the id that it was seen with.
     ids_of: HashMap<(usize, usize), String>,
     pub(super) kills: usize,
+    /// Deliveries to all devices so far.
+    pub(super) now: usize,
     /// What was wrong as soon as it was seen.
     pub(super) violations: Vec<String>,
     started: Instant,
@@ -124,6 +132,7 @@ impl History {
             ids: HashMap::new(),
             ids_of: HashMap::new(),
             kills: 0,
+            now: 0,
             violations: Vec::new(),
             started: Instant::now(),
             lines: String::new(),

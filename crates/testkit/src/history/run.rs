@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long archives may take to agree after all devices have settled.
 const AGREE_TIMEOUT: Duration = Duration::from_secs(6);
+/// How often devices ask at the end whether what they sent was taken.
+const ASK_EVERY: Duration = Duration::from_millis(10);
 /// Steps that a kill waits for its moment.
 const KILL_STEPS_MAX: usize = 12;
 
@@ -272,6 +274,7 @@ impl Rig {
                 to_device,
                 fate: Fate::Unknown,
                 floors: None,
+                sent_at: 0,
                 was_refused: false,
             });
             self.devices[device].compose(number);
@@ -390,6 +393,9 @@ impl Rig {
         self.step = usize::MAX;
         let before = self.history.violations.len();
         self.history.note("--", "everybody comes back");
+        for device in &mut self.devices {
+            device.plan.is_lazy = false;
+        }
         if let Err(why) = self.server.set_disk(Mood::Good) {
             self.history.violation(why);
         }
@@ -402,7 +408,7 @@ impl Rig {
         // What is under way between two users may still need a moment.
         let deadline = Instant::now() + AGREE_TIMEOUT;
         loop {
-            if let Err(why) = self.audit() {
+            if let Err(why) = self.settle_devices().and_then(|()| self.audit()) {
                 self.history.violation(why);
             }
             let findings = self.check();
@@ -451,7 +457,7 @@ impl Rig {
                 let open: Vec<String> = open.collect();
                 return Err(format!("does not settle: {}", open.join("; ")));
             }
-            self.pump(Duration::from_millis(2))?;
+            self.pump(ASK_EVERY)?;
             for device in &mut self.devices {
                 if device.is_ready() && !device.is_settled() {
                     device.request();
@@ -483,7 +489,7 @@ impl Rig {
         self.await_queries(deadline)?;
         let is_open = |device: &Device| !device.is_settled();
         while self.devices.iter().any(is_open) && Instant::now() < deadline {
-            self.pump(Duration::from_millis(2))?;
+            self.pump(ASK_EVERY)?;
             for device in 0..self.devices.len() {
                 self.when_ready(device, |device, _| device.request());
             }

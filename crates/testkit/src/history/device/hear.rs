@@ -116,6 +116,7 @@ impl Device {
             shared.history.saw(self.plan.user, id, message);
         }
         let Some(session) = &self.session else { return };
+        shared.history.now += 1;
         let chain = &mut shared.history.chains[session.chain];
         // Where copies come too, all that is new comes live: what was seen is where to go on.
         let is_contiguous = chain.live_from.is_some() && self.plan.has_carbons;
@@ -124,6 +125,7 @@ impl Device {
             id: id.clone(),
             way,
             kills: shared.history.kills,
+            at: shared.history.now,
             is_early: !session.is_shown,
         });
         if is_contiguous
