@@ -64,6 +64,9 @@ pub(crate) enum Command {
     Import {
         /// Where from; - is standard input.
         file: PathBuf,
+        /// No progress.
+        #[arg(long, short)]
+        quiet: bool,
         #[command(flatten)]
         place: Place,
     },

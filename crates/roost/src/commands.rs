@@ -5,6 +5,7 @@
 mod alarm;
 mod chaos;
 mod data;
+mod progress;
 mod provision;
 mod user;
 
@@ -41,7 +42,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::User(command) => user::run(command)?,
         Command::Status { json, place } => status(&place, json)?,
         Command::Export { output, place } => data::export(&place, &output)?,
-        Command::Import { file, place } => data::import(&place, &file)?,
+        Command::Import { file, quiet, place } => data::import(&place, &file, quiet)?,
         Command::Provision {
             domain,
             users,

@@ -2,9 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Write};
+use std::mem;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use super::progress::Progress;
 use super::unexpected;
 use crate::cli::Place;
 use crate::config::Config;
@@ -77,49 +79,80 @@ fn write_export(door: &mut Door, out: &mut impl Write) -> Result<u64, Failure> {
     }
 }
 
-pub(super) fn import(place: &Place, file: &Path) -> Result<(), Failure> {
+pub(super) fn import(place: &Place, file: &Path, quiet: bool) -> Result<(), Failure> {
     let config = place.source().load()?;
     let accounts = if file == Path::new("-") {
-        read_import(&config, io::stdin().lock())?
+        read_import(&config, io::stdin().lock(), &Progress::start(None, quiet))?
     } else {
         let opened = File::open(file);
         let opened = opened.map_err(|e| Failure::Failed(format!("{}: {e}", file.display())))?;
-        read_import(&config, BufReader::new(opened))?
+        let bytes = opened.metadata().ok().map(|metadata| metadata.len());
+        let progress = Progress::start(bytes, quiet);
+        read_import(&config, BufReader::new(opened), &progress)?
     };
     super::print(&format!("imported {accounts} accounts\n"))
 }
 
-/// Sends the lines in parts. What was imported before a bad line stays imported.
-fn read_import(config: &Config, mut source: impl BufRead) -> Result<u64, Failure> {
-    let mut door = Door::open(config, Absent::Create)?;
-    let mut accounts = 0;
-    let mut number = 0;
-    loop {
-        let first = number + 1;
-        let mut lines = Vec::new();
+/// Lines that are sent together.
+#[derive(Default)]
+struct Part {
+    lines: Vec<String>,
+    /// The number of the first line and of the last one, empty ones included.
+    first: u64,
+    last: u64,
+    /// Bytes of everything read so far.
+    read: u64,
+    is_last: bool,
+}
+
+impl Part {
+    fn read(source: &mut impl BufRead, before: &Part) -> Result<Part, Failure> {
+        let mut part = Part {
+            first: before.last + 1,
+            last: before.last,
+            read: before.read,
+            ..Part::default()
+        };
         let mut bytes = 0;
-        while lines.len() < IMPORT_LINES && bytes < IMPORT_BYTES {
-            let Some(line) = read_line(&mut source, number + 1)? else {
+        while part.lines.len() < IMPORT_LINES && bytes < IMPORT_BYTES {
+            let Some(line) = read_line(source, part.last + 1)? else {
+                part.is_last = true;
                 break;
             };
-            number += 1;
+            part.last += 1;
+            part.read += line.len() as u64;
             if !line.trim().is_empty() {
                 bytes += line.len();
-                lines.push(line);
+                part.lines.push(line);
             }
         }
-        if lines.is_empty() && number + 1 == first {
-            return Ok(accounts);
-        }
-        if lines.is_empty() {
-            continue;
-        }
-        match door.call(Request::Import { lines }) {
-            Ok(Response::Made { accounts: made }) => accounts += made,
-            Ok(_) => return Err(unexpected()),
-            Err(failure) => return Err(located(failure, first, number, accounts)),
-        }
+        Ok(part)
     }
+}
+
+/// Sends the lines in parts. What was imported before a bad line stays imported.
+fn read_import(
+    config: &Config,
+    mut source: impl BufRead,
+    progress: &Progress,
+) -> Result<u64, Failure> {
+    let mut door = Door::open(config, Absent::Create)?;
+    let mut accounts = 0;
+    let mut part = Part::default();
+    while !part.is_last {
+        part = Part::read(&mut source, &part)?;
+        let lines = mem::take(&mut part.lines);
+        if !lines.is_empty() {
+            match door.call(Request::Import { lines }) {
+                Ok(Response::Made { accounts: made }) => accounts += made,
+                Ok(_) => return Err(unexpected()),
+                Err(failure) => return Err(located(failure, part.first, part.last, accounts)),
+            }
+        }
+        progress.show(part.read, accounts);
+    }
+    progress.end();
+    Ok(accounts)
 }
 
 fn located(failure: Failure, first: u64, last: u64, accounts: u64) -> Failure {
