@@ -113,6 +113,9 @@ impl Tops {
     /// Called after every run, hence the floors: most actors are not among the busiest.
     #[inline]
     pub(crate) fn note_run(&mut self, who: ActorId, handled: u32, cost: u32) {
+        if !telemetry::IS_ON {
+            return;
+        }
         if handled > self.rate_floor {
             self.rate.note(who, handled);
             self.rate_floor = self.rate.floor();
@@ -179,6 +182,9 @@ impl Core {
     }
 
     pub(crate) fn report_if_due(&mut self) {
+        if !telemetry::IS_ON {
+            return;
+        }
         let is_due = match self.instruments.last {
             Some(last) => self.now.saturating_since(last) >= PUBLISH_INTERVAL,
             None => true,

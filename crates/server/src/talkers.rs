@@ -64,6 +64,9 @@ impl Talkers {
     /// Notes that `bytes` were written for a user.
     #[inline]
     pub(crate) fn note(&mut self, name: &Name, bytes: u64, now: impl FnOnce() -> Moment) {
+        if !telemetry::IS_ON {
+            return;
+        }
         if bytes < self.until_sample {
             self.until_sample -= bytes;
             return;

@@ -14,3 +14,7 @@ pub use catalogue::{Counter, Gauge};
 pub use histogram::Histogram;
 pub use rate::{Rate, Rates};
 pub use stats::{SharedStats, Snapshot, Stats};
+
+/// Whether anything is counted. Always, but for the feature `off`, which is there to measure what
+/// counting costs.
+pub const IS_ON: bool = !cfg!(feature = "off");

@@ -38,6 +38,9 @@ impl Stats {
     /// Counts `n` events.
     #[inline]
     pub fn add(&mut self, counter: Counter, n: u64) {
+        if !crate::IS_ON {
+            return;
+        }
         let value = &mut self.counters[counter.index()];
         *value = value.wrapping_add(n);
     }
@@ -51,18 +54,27 @@ impl Stats {
     /// Sets a gauge.
     #[inline]
     pub fn set(&mut self, gauge: Gauge, value: u64) {
+        if !crate::IS_ON {
+            return;
+        }
         self.gauges[gauge.index()] = value;
     }
 
     /// Moves a gauge up by one.
     #[inline]
     pub fn raise(&mut self, gauge: Gauge) {
+        if !crate::IS_ON {
+            return;
+        }
         self.gauges[gauge.index()] += 1;
     }
 
     /// Moves a gauge down by one.
     #[inline]
     pub fn lower(&mut self, gauge: Gauge) {
+        if !crate::IS_ON {
+            return;
+        }
         let value = &mut self.gauges[gauge.index()];
         *value = value.saturating_sub(1);
     }
