@@ -18,6 +18,7 @@ use crate::journal::Port;
 use crate::message::{Delivery, UserMsg};
 use crate::options::{Limits, Options};
 use crate::place::Place;
+use crate::repeats::Repeats;
 use crate::talkers::{self, Talkers};
 
 /// The surroundings of the actors of one shard.
@@ -40,6 +41,8 @@ pub struct Home {
     limits: RefCell<Rc<Limits>>,
     /// Who is sent the most.
     pub(crate) talkers: RefCell<Talkers>,
+    /// What the log says of changes that failed.
+    pub(crate) failed_changes: RefCell<Repeats>,
     /// When the node started.
     pub started: Timestamp,
 }
@@ -72,6 +75,7 @@ impl Home {
             options,
             limits,
             talkers: RefCell::new(Talkers::new(talkers)),
+            failed_changes: RefCell::default(),
             started,
         }
     }

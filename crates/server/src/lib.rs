@@ -16,6 +16,7 @@ mod node;
 pub mod options;
 mod place;
 mod portable;
+mod repeats;
 mod talkers;
 mod user;
 pub mod watch;

@@ -240,7 +240,10 @@ impl User {
     /// Design rule 6: what was not saved is dropped and the state comes back from the store. The
     /// mailbox is held from here until it is loaded, so that nobody sees the difference.
     fn append_failed(&mut self, origin: Origin, error: AppendError, cx: &mut Context<'_, UserMsg>) {
-        tracing::warn!(user = %self.name, ?error, "a change could not be made durable");
+        if let Some(more) = self.home.failed_changes.borrow_mut().due(cx.now()) {
+            let user = &self.name;
+            tracing::warn!(%user, ?error, more, "a change could not be made durable");
+        }
         cx.stats().count(Counter::ChangesFailed);
         cx.hold();
         self.stale = true;
