@@ -12,6 +12,7 @@ use std::sync::Arc;
 use actor::{Actor, Addr, AskError, Context, Mail};
 use rustc_hash::FxHashMap;
 use store::{Append, AppendFailure, Busy, Journal, Outcome, Position, RangeId, Record};
+use telemetry::Gauge;
 
 use crate::limits::{COMMIT_DEADLINE, JOURNAL_BACKLOG_MAX};
 use crate::message::{AppendError, UserMsg};
@@ -96,6 +97,7 @@ impl Port {
                 return Err(AppendError::Busy);
             }
         }
+        cx.stats().raise(Gauge::JournalWaiting);
         Ok(())
     }
 }
@@ -218,6 +220,7 @@ impl PortActor {
 impl PortActor {
     fn tell(&self, cx: &mut Context<'_, PortMsg>, owner: Owner, result: Result<(), AppendError>) {
         self.collected.borrow_mut().settle(owner.range);
+        cx.stats().lower(Gauge::JournalWaiting);
         // An actor that is gone has nobody left to tell: its clients were told when it ended.
         let _ = cx.send_priority(
             owner.addr,

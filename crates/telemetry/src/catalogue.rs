@@ -126,6 +126,7 @@ catalogue! {
         ActorOutgoing => "roost_actor_outgoing", "Messages waiting for room at another shard";
         NetConnections => "roost_net_connections", "Connections open on this shard";
         Sessions => "roost_sessions", "Sessions with a resource bound";
+        JournalWaiting => "roost_journal_waiting", "Appends of this shard not committed yet";
     }
 }
 

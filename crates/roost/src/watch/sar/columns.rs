@@ -172,6 +172,8 @@ columns! {
     "journal" {
         "commit" 6 true Number Figure::Value(|i| i.commits()),
             "group commits a second";
+        "wait" 5 false Number Figure::Value(|i| Some(i.gauge(Gauge::JournalWaiting))),
+            "appends that wait for their commit";
         "rec" 5 false Number Figure::Value(|i| i.records()),
             "records committed a second";
         "p50" 5 true Micros Figure::Value(|i| i.commit_us(0.5)),

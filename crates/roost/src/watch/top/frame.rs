@@ -237,6 +237,11 @@ impl Overview<'_> {
         let micros = |q: f64| interval.commit_us(q).map_or("-".to_owned(), format::micros);
         let journal = stage("journal")
             .figure(false, "commits/s", &number(interval.commits()))
+            .figure(
+                false,
+                "waiting",
+                &number(Some(interval.gauge(Gauge::JournalWaiting))),
+            )
             .figure(false, "records/s", &number(interval.records()))
             .figure(false, "median", &micros(0.5))
             .figure(false, "p99", &micros(0.99))
