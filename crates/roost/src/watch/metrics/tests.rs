@@ -240,3 +240,21 @@ fn the_dashboard_is_one_that_can_be_imported() {
     }
     assert!(ids.len() >= 10);
 }
+
+/// Prometheus' own judgement of the alerts, where its tool is installed.
+#[test]
+fn the_alerts_are_valid() {
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let mut check = std::process::Command::new("promtool");
+    match check
+        .args(["check", "rules"])
+        .arg(packaging.join("alerts.yaml"))
+        .output()
+    {
+        Ok(checked) => assert!(checked.status.success(), "{checked:?}"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("not checked: promtool is not installed");
+        }
+        Err(error) => panic!("promtool: {error}"),
+    }
+}
