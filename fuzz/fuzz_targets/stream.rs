@@ -70,6 +70,7 @@ enum Answer {
     Verified(Option<bool>),
     Registered,
     Bound(String),
+    Resumed(String),
 }
 
 fn keys() -> &'static [ScramKeys] {
@@ -90,6 +91,7 @@ impl Session {
             plain_without_tls: bits & 4 != 0,
             registration: bits & 8 != 0,
             features: b"<c xmlns='urn:c'/>".to_vec(),
+            session_features: xmpp::sm::FEATURE.to_vec(),
             secret: [7; 32],
             iterations: 1,
         };
@@ -198,6 +200,15 @@ impl Session {
                 assert_eq!(self.logged_in.as_ref(), Some(&user));
                 let resource = resource.unwrap_or_else(|| "made-up".to_owned());
                 self.owed.push(Answer::Bound(format!("{user}/{resource}")));
+            }
+            Effect::Resume { user, request } => {
+                assert_eq!(self.logged_in.as_ref(), Some(&user));
+                assert_eq!((request.name(), request.ns()), ("resume", ns::STREAM_MANAGEMENT));
+                self.owed.push(Answer::Resumed(user));
+            }
+            Effect::Element(frame) => {
+                assert!(self.machine.full_jid().is_some());
+                assert!(matches!(frame.ns(), ns::STREAM_MANAGEMENT | ns::CLIENT_STATE));
             }
             Effect::Stanza(frame) => {
                 let full = self.machine.full_jid().expect("a session").to_string();
@@ -317,6 +328,10 @@ impl Session {
                 };
                 self.step(|machine, out, _| machine.bound(result, out));
             }
+            Answer::Resumed(user) => {
+                let full = (!self.refuses).then(|| format!("{user}/before").into());
+                self.step(|machine, _, _| machine.resumed(full));
+            }
         }
     }
 
@@ -359,6 +374,7 @@ impl Session {
         self.answer(Answer::Verified(Some(true)));
         self.answer(Answer::Registered);
         self.answer(Answer::Bound(format!("{ALICE}/late")));
+        self.answer(Answer::Resumed(ALICE.to_owned()));
         self.step(C2s::handle_close);
         self.step(|machine, out, effects| {
             machine.handle_xml_error(xml::Error::TooLarge, out, effects)

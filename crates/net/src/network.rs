@@ -193,6 +193,11 @@ impl Shared {
             .clone()
     }
 
+    /// Whether it says goodbye to its clients, or has ended.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping() || self.draining().is_some()
+    }
+
     pub(crate) fn draining(&self) -> Option<Duration> {
         let millis = self.draining.load(Ordering::Acquire).checked_sub(1)?;
         Some(Duration::from_millis(millis))

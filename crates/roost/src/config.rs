@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use document::{default_file, markdown};
 pub(crate) use read::Values;
-pub(crate) use table::{Durability, LimitSettings, LogFormat, LogLevel, Settings};
+pub(crate) use table::{Durability, LimitSettings, LogFormat, LogLevel, Retention, Settings};
 use value::Plain;
 pub(crate) use value::parse_time;
 
@@ -255,7 +255,6 @@ impl Config {
             c2s,
             auth,
             store,
-            archive,
             chaos,
             debug,
             ..
@@ -273,9 +272,6 @@ impl Config {
         if store.durability == Durability::Memory {
             let note = "accepted messages may be lost with the machine: store.durability is memory";
             notes.push(note.into());
-        }
-        if archive.enabled {
-            notes.push("archive.enabled has no effect: this version has no archive yet".into());
         }
         if chaos.enabled {
             notes.push("roost chaos may cause faults: chaos.enabled is true".into());

@@ -14,7 +14,7 @@ pub(crate) use server::admin::{Request, Response, Status};
 use store::{OpenError, Store};
 
 use crate::certs::CertificateFiles;
-use crate::config::{Config, Durability};
+use crate::config::{Config, Durability, Retention};
 use crate::control::Operator;
 use crate::exit::Failure;
 use crate::watch::{self, Observer};
@@ -268,6 +268,18 @@ fn options(config: &Config) -> server::Options {
         scram_iterations: settings.auth.scram_iterations,
         registration_enabled: settings.registration.enabled,
         registrations_per_hour: settings.registration.per_hour,
+        delivery: server::options::Delivery {
+            stream_management: settings.delivery.stream_management,
+            resume_timeout: settings.delivery.resume_timeout,
+            ack_timeout: settings.delivery.ack_timeout,
+        },
+        archive: server::options::Archive {
+            enabled: settings.archive.enabled,
+            until_delivered: settings.archive.retention == Retention::UntilDelivered,
+            max_age: settings.archive.max_age,
+            max_messages: settings.archive.max_messages,
+            max_bytes: settings.archive.max_bytes,
+        },
         limits: node_limits(config),
         chaos: settings.chaos.enabled,
         debug_commit_delay: settings.debug.commit_delay,

@@ -10,8 +10,9 @@ use actor::{Addr, Handle, Mail, Name, SendError, Shard};
 use net::{Closed, ConnRef, Cx, Peer, RemoteIo, Service, TlsInfo};
 use ring::rand::{SecureRandom, SystemRandom};
 use stdx::time::Moment;
-use xml::{Event, Framer, Scratch};
+use xml::{Event, Frame, Framer, Scratch};
 use xmpp::error::{Condition, StanzaError, StreamError};
+use xmpp::ns;
 use xmpp::sasl::{self, Hash};
 use xmpp::stream::{C2s, C2sConfig, Credentials, Effect};
 
@@ -55,6 +56,14 @@ pub enum Abort {
     Crash,
     /// The node stops.
     Shutdown,
+    /// Its client said nothing when it was asked what it has.
+    Silent,
+    /// Its client acknowledged something that makes no sense.
+    BadAcknowledgement,
+    /// More waits for its client than is kept.
+    Overflow,
+    /// Too much waits for its user, and no stanza of it can be left out.
+    Overloaded,
 }
 
 /// What actors and pools tell a connection.
@@ -67,8 +76,15 @@ pub enum Control {
     Registered(Result<(), Condition>),
     /// The full address and the actor behind it, or why there is none.
     Bound(Box<Result<BoundSession, StanzaError>>),
+    /// The same for a session that was taken up again (XEP-0198 section 5); its user has written
+    /// the answer.
+    Resumed(Option<Box<BoundSession>>),
     /// The session ends.
     Abort(Abort),
+    /// A stanza found its user's mailbox full.
+    Refused(Frame),
+    /// The end of the stream has been written.
+    Close,
 }
 
 /// A full address and the actor behind it.
@@ -80,14 +96,33 @@ pub struct Conn {
     framer: Framer,
     address: IpAddr,
     user: Option<Addr<UserMsg>>,
-    /// The bind that waits for the connection to be at home.
-    binding: Option<Box<(String, Option<String>)>>,
+    /// The way into a session that waits for the connection to be at home.
+    entry: Option<Box<Entry>>,
     accepted: Moment,
     heard: Moment,
     pinged: bool,
     /// Too many failed logins came from its address: it is not read until its deadline.
     penalized: bool,
+    /// The stream was ended on purpose, by its client or for something that the client did: its
+    /// session ends with it.
+    has_ended: bool,
+    /// Its stanzas are counted (XEP-0198).
+    is_managed: bool,
     bytes_before_session: u32,
+}
+
+/// What a client that has authenticated asks its user for.
+struct Entry {
+    /// Bare address.
+    user: String,
+    way: Way,
+}
+
+enum Way {
+    /// A new session, with this resource if it can be had.
+    Bind(Option<String>),
+    /// The session that this `<resume/>` names.
+    Resume(Frame),
 }
 
 /// Bytes of one element before a session: SASL messages are far smaller.
@@ -201,22 +236,25 @@ impl C2sService {
                     }
                 }
                 Effect::Bind { user, resource } => {
-                    let home = self.home.place.shard(&user);
-                    let bind = (user, resource);
-                    if self.home.options.hand_over && home != cx.id().shard {
-                        conn.binding = Some(Box::new(bind));
-                        cx.hand_over(home);
-                    } else {
-                        self.bind(cx, bind);
-                    }
+                    let way = Way::Bind(resource);
+                    self.bring_home(cx, conn, Entry { user, way });
                 }
-                Effect::Stanza(frame) => {
+                Effect::Resume { user, request } => {
+                    let way = Way::Resume(request);
+                    self.bring_home(cx, conn, Entry { user, way });
+                }
+                Effect::Stanza(frame) | Effect::Element(frame) => {
+                    conn.is_managed |= frame.ns() == ns::STREAM_MANAGEMENT;
                     let id = cx.id();
                     let Some(user) = conn.user else { continue };
                     let msg = UserMsg::Stanza { conn: id, frame };
                     match cx.mail().send(user, msg) {
                         Ok(()) => cx.sent_on(),
-                        Err(error) => Self::refuse_stanza(cx, error.into_inner()),
+                        Err(error) => {
+                            if let UserMsg::Stanza { frame, .. } = error.into_inner() {
+                                self.refuse(cx, conn, &frame);
+                            }
+                        }
                     }
                 }
                 Effect::Close => cx.close_after_flush(),
@@ -224,13 +262,14 @@ impl C2sService {
         }
     }
 
-    /// The user's mailbox is full: the sender is told.
-    fn refuse_stanza(cx: &mut Cx<'_>, msg: UserMsg) {
-        let UserMsg::Stanza { frame, .. } = msg else {
-            return;
-        };
+    /// The user's mailbox is full: the sender is told. Where stanzas are counted (XEP-0198) none
+    /// can be left out: the stream ends, and its session may be resumed.
+    fn refuse(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, frame: &Frame) {
+        if conn.is_managed {
+            return self.abort(cx, conn, Abort::Overloaded);
+        }
         let error = AppendError::Busy.to_stanza_error();
-        if let Some(reply) = xmpp::error::reply(&frame, &error) {
+        if let Some(reply) = xmpp::error::reply(frame, &error) {
             cx.out().extend_from_slice(reply.as_bytes());
         }
     }
@@ -242,12 +281,27 @@ impl C2sService {
             .map_err(|_| ())
     }
 
-    fn bind(&self, cx: &mut Cx<'_>, (user, resource): (String, Option<String>)) {
-        let msg = UserMsg::Bind {
-            conn: cx.id(),
-            resource: resource.map(Into::into),
+    /// Lets the connection enter where its user is at home.
+    fn bring_home(&self, cx: &mut Cx<'_>, conn: &mut Conn, entry: Entry) {
+        let home = self.home.place.shard(&entry.user);
+        if self.home.options.hand_over && home != cx.id().shard {
+            conn.entry = Some(Box::new(entry));
+            cx.hand_over(home);
+        } else {
+            self.enter(cx, entry);
+        }
+    }
+
+    fn enter(&self, cx: &mut Cx<'_>, entry: Entry) {
+        let conn = cx.id();
+        let msg = match entry.way {
+            Way::Bind(resource) => UserMsg::Bind {
+                conn,
+                resource: resource.map(Into::into),
+            },
+            Way::Resume(request) => UserMsg::Resume { conn, request },
         };
-        if self.tell(cx, &user, msg).is_err() {
+        if self.tell(cx, &entry.user, msg).is_err() {
             cx.abort();
         }
     }
@@ -365,6 +419,22 @@ impl C2sService {
                 "The session ended by a fault.",
             ),
             Abort::Shutdown => (StreamError::SystemShutdown, "The server stops."),
+            Abort::Silent => (
+                StreamError::ConnectionTimeout,
+                "No acknowledgement came when it was asked for.",
+            ),
+            Abort::BadAcknowledgement => (
+                StreamError::BadFormat,
+                "An acknowledgement that cannot be read.",
+            ),
+            Abort::Overflow => (
+                StreamError::ResourceConstraint,
+                "Too much was sent without an acknowledgement.",
+            ),
+            Abort::Overloaded => (
+                StreamError::ResourceConstraint,
+                "The server cannot take this now; resume later.",
+            ),
         };
         conn.machine
             .abort(error, Some(text), cx.out(), &mut self.effects);
@@ -426,11 +496,13 @@ impl Service for C2sService {
             framer: Framer::new(),
             address: peer.address.ip(),
             user: None,
-            binding: None,
+            entry: None,
             accepted: cx.now(),
             heard: cx.now(),
             pinged: false,
             penalized: false,
+            has_ended: false,
+            is_managed: false,
             bytes_before_session: 0,
         }
     }
@@ -449,11 +521,15 @@ impl Service for C2sService {
         let mut used = 0;
         while cx.has_window() && !cx.is_ending() && !conn.machine.is_waiting() && !conn.penalized {
             let Conn {
-                framer, machine, ..
+                framer,
+                machine,
+                has_ended,
+                ..
             } = &mut *conn;
             let step = framer.next(&input[used..], &limits, &mut self.scratch);
             let (consumed, done) = match step {
                 Err(error) => {
+                    *has_ended = true;
                     machine.handle_xml_error(error, cx.out(), &mut self.effects);
                     (input.len() - used, true)
                 }
@@ -464,7 +540,10 @@ impl Service for C2sService {
                         Some(Event::Open(header)) => {
                             machine.handle_header(&header, cx.out(), &mut self.effects);
                         }
-                        Some(Event::Close) => machine.handle_close(cx.out(), &mut self.effects),
+                        Some(Event::Close) => {
+                            *has_ended = true;
+                            machine.handle_close(cx.out(), &mut self.effects);
+                        }
                         Some(Event::Stanza(frame)) => {
                             let nonce = if machine.full_jid().is_none() {
                                 let mut bytes = [0; 18];
@@ -530,7 +609,18 @@ impl Service for C2sService {
                     }
                 }
             }
+            Control::Resumed(session) => {
+                let user = session.as_ref().map(|session| session.1);
+                conn.machine.resumed(session.map(|session| session.0));
+                if user.is_some() {
+                    conn.user = user;
+                    conn.is_managed = true;
+                    self.deadline_of_session(cx);
+                }
+            }
             Control::Abort(why) => self.abort(cx, conn, why),
+            Control::Refused(frame) => self.refuse(cx, conn, &frame),
+            Control::Close => cx.close_after_flush(),
         }
         self.carry_out(cx, conn);
         // What came behind the question that has been answered now goes on.
@@ -559,8 +649,8 @@ impl Service for C2sService {
 
     fn adopted(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         cx.set_deadline(Some(conn.accepted + self.home.limits().login_timeout));
-        if let Some(binding) = conn.binding.take() {
-            self.bind(cx, *binding);
+        if let Some(entry) = conn.entry.take() {
+            self.enter(cx, *entry);
         }
     }
 
@@ -571,7 +661,10 @@ impl Service for C2sService {
 
     fn closed(&mut self, shard: &mut Shard, id: ConnRef, conn: Conn, why: Closed) {
         tracing::trace!(?id, ?why, "connection closed");
-        let msg = UserMsg::Closed { conn: id };
+        let msg = UserMsg::Closed {
+            conn: id,
+            is_lost: !conn.has_ended,
+        };
         if let Some(user) = conn.user {
             // Behind the stanzas that came before; past them only if the mailbox is full. An actor
             // that is gone has no session left to close.

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actor::{Actor, Context, Mail, Name, Pool, Reply, SendError};
-use net::ConnRef;
 use stdx::time::Timestamp;
 use store::Store;
 use xml::Frame;
@@ -127,28 +126,8 @@ impl Home {
             return;
         };
         let (bare, resource) = address::split(&from);
-        let delivery = Delivery {
-            resource: resource.map(Into::into),
-            frame: reply,
-        };
+        let delivery = Delivery::new(resource.map(Into::into), reply);
         self.send(mail, bare, UserMsg::Deliver(delivery), false);
-    }
-
-    /// Answers a stanza of a session with an error, and gives back its room in the connection's
-    /// window.
-    pub(crate) fn refuse(
-        &self,
-        mail: &mut impl Mail,
-        conn: ConnRef,
-        frame: &Frame,
-        error: &StanzaError,
-    ) {
-        // A connection that is gone has no window either.
-        if let Some(reply) = xmpp::error::reply(frame, error) {
-            let write = |out: &mut Vec<u8>| out.extend_from_slice(reply.as_bytes());
-            let _ = self.io.with_out(mail, conn, write);
-        }
-        let _ = self.io.credit(mail, conn, 1);
     }
 }
 

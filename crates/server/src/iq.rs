@@ -9,7 +9,8 @@ use xmpp::error::{Condition, StanzaError};
 
 use crate::message::UserMsg;
 use crate::modules;
-use crate::user::User;
+use crate::user::managed::What;
+use crate::user::{Effect, User};
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -103,8 +104,22 @@ pub struct LateAnswer {
     pub frame: Frame,
     /// The owner's connection, or `None` if somebody else asked.
     pub conn: Option<ConnRef>,
+    /// Stanzas that go before it.
+    pub leading: Vec<Vec<u8>>,
     /// The answer.
     pub answer: Result<Vec<u8>, StanzaError>,
+}
+
+/// Stanzas that go before an answer, and its payload.
+pub(crate) type Found = (Vec<Vec<u8>>, Vec<u8>);
+
+type Job = Box<dyn FnOnce(&store::Store) -> Result<Found, StanzaError> + Send>;
+
+/// A request that the store answers.
+pub(crate) struct Question {
+    frame: Frame,
+    conn: Option<ConnRef>,
+    job: Job,
 }
 
 /// The one child of a request (RFC 6120 section 8.2.3 rule 3, checked at the edge).
@@ -185,7 +200,12 @@ impl User {
             return;
         };
         match late.conn {
-            Some(conn) => self.write_frame(conn, &reply, cx),
+            Some(conn) => {
+                for stanza in &late.leading {
+                    self.write(conn, What::Other, cx, |out| out.extend_from_slice(stanza));
+                }
+                self.write_frame(conn, &reply, cx);
+            }
             None => self.return_to_sender(&late.frame, reply, cx),
         }
     }
@@ -197,18 +217,57 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
         job: impl FnOnce(&store::Store) -> Result<Vec<u8>, StanzaError> + Send + 'static,
     ) -> Answer {
-        let (frame, conn) = (request.frame.clone(), request.asker.conn());
-        let store = self.home.store.clone();
+        self.ask_store_for(request, cx, |store| {
+            job(store).map(|answer| (Vec::new(), answer))
+        })
+    }
+
+    /// The same for an answer that other stanzas go before, to the owner's session.
+    pub(crate) fn ask_store_for(
+        &mut self,
+        request: &Request<'_>,
+        cx: &mut Context<'_, UserMsg>,
+        job: impl FnOnce(&store::Store) -> Result<Found, StanzaError> + Send + 'static,
+    ) -> Answer {
+        let question = Question {
+            frame: request.frame.clone(),
+            conn: request.asker.conn(),
+            job: Box::new(job),
+        };
+        // Behind the commits that are under way: the answer has everything that came before.
+        self.emit(Effect::Ask(Box::new(question)), cx);
+        Answer::Later
+    }
+
+    pub(crate) fn ask_now(&mut self, question: Question, cx: &mut Context<'_, UserMsg>) {
+        let Question { frame, conn, job } = question;
+        let (store, asked) = (self.home.store.clone(), frame.clone());
         let read = move || {
+            let (leading, answer) = match job(&store) {
+                Ok((leading, answer)) => (leading, Ok(answer)),
+                Err(error) => (Vec::new(), Err(error)),
+            };
             Box::new(LateAnswer {
                 frame,
                 conn,
-                answer: job(&store),
+                leading,
+                answer,
             })
         };
-        match cx.blocking(&self.home.reads, read, UserMsg::Answer) {
-            Ok(()) => Answer::Later,
-            Err(_) => Answer::error(Condition::ResourceConstraint),
+        if cx
+            .blocking(&self.home.reads, read, UserMsg::Answer)
+            .is_err()
+        {
+            let answer = Err(StanzaError::new(Condition::ResourceConstraint));
+            self.late_answer(
+                LateAnswer {
+                    frame: asked,
+                    conn,
+                    leading: Vec::new(),
+                    answer,
+                },
+                cx,
+            );
         }
     }
 }

@@ -19,6 +19,7 @@ mod portable;
 mod repeats;
 mod talkers;
 mod user;
+mod wake;
 pub mod watch;
 
 pub use node::{Busy, Node, StartError};

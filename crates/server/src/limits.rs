@@ -26,6 +26,67 @@ pub(crate) const BLOCKED_MAX: usize = 10_000;
 /// Pending messages read from the log and written to a session at a time.
 pub(crate) const INBOX_PAGE: usize = 50;
 
+/// Log entries read at a time to see which may go, or what is owed after a restart.
+pub(crate) const LOG_READ: usize = 256;
+
+/// Appends to one log after which its oldest entries are looked at.
+pub(crate) const RETENTION_EVERY: u32 = 128;
+
+/// Cursors that moved are recorded within this time, with the next entry if there is one.
+pub(crate) const PROGRESS_DELAY: Duration = Duration::from_secs(1);
+
+/// Time for which an origin-id is recognised (XEP-0359), as long as it is among the last 256 of its
+/// user.
+pub(crate) const ORIGIN_WINDOW: Duration = Duration::from_secs(3600);
+
+/// Messages of one sender that are handed over and not taken yet; more are read from the log later.
+pub(crate) const FORWARD_WINDOW: usize = 256;
+
+/// Messages read from a log at a time to be handed over.
+pub(crate) const FORWARD_PAGE: usize = 64;
+
+/// Time after which what could not be taken is handed over again.
+pub(crate) const FORWARD_RETRY: Duration = Duration::from_millis(100);
+
+/// Time that a recipient's home may say nothing; then its messages are handed over again.
+pub(crate) const FORWARD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Places in a log between the last message that was handed over and the newest; a further message
+/// is refused with `resource-constraint`.
+pub(crate) const OUTBOX_ENTRIES_MAX: u64 = 10_000;
+
+/// Messages that one session with stream management has not acknowledged; one more ends it, and
+/// they wait for the next session.
+pub(crate) const UNACKED_ENTRIES_MAX: usize = 1_000;
+
+/// Unacknowledged messages of a session at which no more waiting ones are given to it.
+pub(crate) const UNACKED_ENTRIES_PAUSE: u32 = 200;
+
+/// Stanzas after which a client is asked what it has handled (XEP-0198).
+pub(crate) const ASK_EVERY: u32 = 8;
+
+/// Ended sessions of a user whose counts are remembered, while the user is loaded.
+pub(crate) const ENDED_SESSIONS_REMEMBERED: usize = 8;
+
+/// Unacknowledged stanzas at which a client that owes an answer is asked once more.
+pub(crate) const ASK_AGAIN_EVERY: u32 = 64;
+
+/// Bytes of messages that are sent again at a resumption; with more, the session ends and they wait
+/// for a new one.
+pub(crate) const RESENT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Characters of the token that resumes a session: 5.9 bits of chance each.
+pub(crate) const SESSION_TOKEN_BYTES: usize = 24;
+
+/// Bytes of one page of the archive; the rest of what was asked for is left to the next one.
+pub(crate) const ARCHIVE_PAGE_BYTES: usize = 256 * 1024;
+
+/// Users that a start wakes at a time.
+pub(crate) const WAKE_PAGE: usize = 256;
+
+/// Pause between two pages of them.
+pub(crate) const WAKE_PACE: Duration = Duration::from_millis(5);
+
 /// Log entries that may wait for one commit of a shard; beyond it, a change fails with
 /// `resource-constraint` and nothing is half done.
 pub(crate) const JOURNAL_BACKLOG_MAX: usize = 65_536;
@@ -87,4 +148,8 @@ const _: () = assert!(
 const _: () = assert!(
     REQUEST_BYTES_MAX <= u16::MAX as usize,
     "a packed roster item counts the bytes of its request in 16 bits"
+);
+const _: () = assert!(
+    UNACKED_ENTRIES_MAX <= store::limits::NUMBERED_MAX,
+    "the record of a session has room for all that it is owed"
 );

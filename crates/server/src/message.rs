@@ -5,11 +5,16 @@ use std::sync::Arc;
 
 use actor::Reply;
 use net::ConnRef;
+use stdx::time::Moment;
+use store::Seq;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use crate::admin::{AdminAnswer, AdminCommand};
 use crate::journal::Ticket;
+use crate::user::inbox::WaitingPage;
+use crate::user::recover::Stored;
+use crate::user::resume::Owed;
 
 /// The mailbox type of a user.
 pub enum UserMsg {
@@ -30,6 +35,13 @@ pub enum UserMsg {
         /// The resource that the client would like.
         resource: Option<Box<str>>,
     },
+    /// An authenticated connection asks for a session of before (XEP-0198 section 5).
+    Resume {
+        /// The connection, already at home with this user where the node allows it.
+        conn: ConnRef,
+        /// Its `<resume/>`.
+        request: Frame,
+    },
     /// The connection has written the result of its bind: from now on it may be written to.
     Started {
         /// The connection of the session.
@@ -46,6 +58,8 @@ pub enum UserMsg {
     Closed {
         /// The connection that was.
         conn: ConnRef,
+        /// Nobody ended its stream: its session may be resumed, if it can be.
+        is_lost: bool,
     },
     /// A stanza from somebody else.
     Deliver(Delivery),
@@ -56,7 +70,7 @@ pub enum UserMsg {
         from: Arc<str>,
     },
     /// What the store holds of this user.
-    Loaded(Box<Result<Option<store::UserState>, store::StoreError>>),
+    Loaded(Box<Result<Option<Stored>, store::StoreError>>),
     /// An append of this user was decided.
     Decided {
         /// Which one.
@@ -64,8 +78,34 @@ pub enum UserMsg {
         /// Whether it is durable, and if not, why.
         result: Result<(), AppendError>,
     },
-    /// A page of this user's log.
-    Page(Box<Result<Vec<store::LogEntry>, store::StoreError>>),
+    /// A page of messages that wait for a session.
+    Page(Box<Result<WaitingPage, store::StoreError>>),
+    /// A page of messages that are to be handed on.
+    Outgoing(Box<Result<Vec<store::LogEntry>, store::StoreError>>),
+    /// The oldest entries of the log.
+    Oldest(Box<Result<Vec<store::LogEntry>, store::StoreError>>),
+    /// What a session that is taken up again has not acknowledged.
+    Owed(Box<Owed>),
+    /// The recipient's home has an entry of this user's log.
+    Taken {
+        /// Its place.
+        seq: Seq,
+    },
+    /// A recipient's home could not take an entry.
+    NotTaken,
+    /// It is time to hand over again what was not taken.
+    ForwardAgain,
+    /// Cursors that moved are recorded.
+    Progress,
+    /// A session has been without a connection for as long as it may, unless it had one meanwhile.
+    Expire {
+        /// The session.
+        number: u32,
+        /// When its link was lost.
+        since: Moment,
+    },
+    /// The node has started, and the user's log has something to be done.
+    Wake,
     /// The answer to an IQ that had to wait for the store or a slow computation.
     Answer(Box<crate::iq::LateAnswer>),
     /// An administrator's command.
@@ -104,6 +144,29 @@ pub struct Delivery {
     pub resource: Option<Box<str>>,
     /// The stanza, shared by all its recipients.
     pub frame: Frame,
+    /// Where it is in its sender's log, if it is handed over from there.
+    pub source: Source,
+}
+
+impl Delivery {
+    /// A stanza that is in no log.
+    pub fn new(resource: Option<Box<str>>, frame: Frame) -> Self {
+        Delivery {
+            resource,
+            frame,
+            source: Source::default(),
+        }
+    }
+}
+
+/// A place in a sender's log (docs/delivery.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// The place; 0 for none.
+    pub seq: Seq,
+    /// The place of the last message to the same recipient that may not have come yet; 0 for none.
+    /// Without it this one must not be taken.
+    pub after: Seq,
 }
 
 /// Why an append did not happen.

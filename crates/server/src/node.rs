@@ -23,11 +23,12 @@ use crate::chaos::Chaos;
 use crate::home::{Home, LimitsActor, SetLimits};
 use crate::journal::PortActor;
 use crate::limits::ADMIN_DEADLINE;
-use crate::modules::disco;
+use crate::modules::{csi, disco};
 use crate::options::{Limits, Options};
 use crate::place::Place;
 use crate::talkers;
 use crate::user::Users;
+use crate::wake::wake;
 
 /// Threads that read the store: enough that a slow disk delays only those who wait for it.
 pub(crate) const READ_THREADS: usize = 8;
@@ -63,6 +64,8 @@ pub struct Busy;
 /// A running node.
 pub struct Node {
     threads: Vec<JoinHandle<()>>,
+    /// Loads those who are not done, and ends then.
+    waker: JoinHandle<()>,
     network: Arc<net::Shared>,
     addresses: Vec<SocketAddr>,
     admin: Admin,
@@ -156,8 +159,17 @@ impl Node {
             shared.stop();
             return Err(StartError::Shard);
         }
+        let (store, handle) = (admin.store.clone(), admin.handle.clone());
+        let place = admin.place.clone();
+        let network = Arc::clone(&shared);
+        let waker = thread::Builder::new()
+            .name("wake".to_owned())
+            .spawn(move || {
+                wake(&store, &place, &handle, || network.is_stopping());
+            })?;
         Ok(Node {
             threads,
+            waker,
             network: shared,
             addresses,
             admin,
@@ -224,7 +236,7 @@ impl Node {
             thread::sleep(Duration::from_millis(20));
         }
         self.network.stop();
-        for thread in self.threads {
+        for thread in self.threads.into_iter().chain([self.waker]) {
             // A shard that panicked has said so already.
             let _ = thread.join();
         }
@@ -258,9 +270,18 @@ fn stream_config(options: &Options, has_tls: bool) -> Result<C2sConfig, StartErr
         plain_without_tls: options.plain_without_tls,
         registration: options.registration_enabled,
         features: disco::caps_element(),
+        session_features: session_features(options),
         secret,
         iterations: options.scram_iterations,
     })
+}
+
+fn session_features(options: &Options) -> Vec<u8> {
+    let mut features = csi::FEATURE.to_vec();
+    if options.delivery.stream_management {
+        features.extend_from_slice(xmpp::sm::FEATURE);
+    }
+    features
 }
 
 /// The journal, and what disturbs it if it shall be disturbed.

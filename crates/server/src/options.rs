@@ -25,6 +25,10 @@ pub struct Options {
     pub registration_enabled: bool,
     /// Registrations that one address may make in an hour.
     pub registrations_per_hour: u32,
+    /// Sessions that can be resumed.
+    pub delivery: Delivery,
+    /// The message archive.
+    pub archive: Archive,
     /// Bounds that may change while the node runs.
     pub limits: Limits,
     /// Whether faults may be caused on purpose ([`crate::chaos`]).
@@ -34,6 +38,32 @@ pub struct Options {
     /// A secret that makes the handler of a user panic who sends a message with it, for tests of
     /// isolation.
     pub debug_panic_hook: Option<String>,
+}
+
+/// How sessions outlive their connections (XEP-0198).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Whether clients may use stream management.
+    pub stream_management: bool,
+    /// How long a session without a connection is kept; a client may ask for less.
+    pub resume_timeout: Duration,
+    /// Time to acknowledge what was asked for; then the connection is given up.
+    pub ack_timeout: Duration,
+}
+
+/// What is kept of messages (XEP-0313).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Archive {
+    /// Whether messages are archived.
+    pub enabled: bool,
+    /// Whether a message is dropped as soon as every device that it was owed to has it.
+    pub until_delivered: bool,
+    /// How old a message gets.
+    pub max_age: Duration,
+    /// Messages of one user; the oldest go first.
+    pub max_messages: u64,
+    /// Their bytes; likewise.
+    pub max_bytes: u64,
 }
 
 /// One listening socket of every shard.

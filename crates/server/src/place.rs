@@ -18,6 +18,11 @@ impl Place {
         Place { key, shards }
     }
 
+    /// The keyed hash.
+    pub fn slots(&self) -> SlotKey {
+        self.key
+    }
+
     /// The range that holds a bare address.
     pub fn range(&self, bare: &str) -> RangeId {
         self.key.slot(bare).range()

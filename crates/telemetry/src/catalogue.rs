@@ -109,6 +109,17 @@ catalogue! {
         ChaosStalls => "roost_chaos_stalls_total", "Times that `roost chaos` stalled reads";
         ChaosDelays => "roost_chaos_delays_total", "Times that `roost chaos` delayed the store";
         ChaosFailures => "roost_chaos_failures_total", "Commits failed by `roost chaos`";
+        MessagesAccepted => "roost_messages_accepted_total", "Messages put into their sender's log";
+        MessagesRepeated => "roost_messages_repeated_total", "Messages that came again";
+        MessagesRequeued => "roost_messages_requeued_total", "Messages that wait again";
+        ForwardsRetried => "roost_forwards_retried_total", "Messages handed over again";
+        CarbonsOut => "roost_carbons_out_total", "Copies of messages written to other devices";
+        SessionsDetached => "roost_sessions_detached_total", "Sessions that lost their link";
+        SessionsResumed => "roost_sessions_resumed_total", "Sessions taken up again";
+        SessionsExpired => "roost_sessions_expired_total", "Sessions not taken up in time";
+        SessionsOverflowed => "roost_sessions_overflowed_total", "Sessions that fell behind";
+        StanzasResent => "roost_stanzas_resent_total", "Stanzas sent again at a resumption";
+        LinksSilent => "roost_links_silent_total", "Connections given up: no acknowledgement came";
     }
 }
 
@@ -127,6 +138,7 @@ catalogue! {
         NetConnections => "roost_net_connections", "Connections open on this shard";
         Sessions => "roost_sessions", "Sessions with a resource bound";
         JournalWaiting => "roost_journal_waiting", "Appends of this shard not committed yet";
+        ManagedSessions => "roost_sessions_managed", "Sessions with stream management";
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) enum Stage {
     PlainProof,
     Registering(Frame),
     Binding(String),
+    Resuming,
     Closed,
 }
 
@@ -39,6 +40,7 @@ impl Stage {
                 | Stage::PlainProof
                 | Stage::Registering(_)
                 | Stage::Binding(_)
+                | Stage::Resuming
                 | Stage::Closed
         )
     }
@@ -100,6 +102,11 @@ impl Negotiation {
         out.push(b'>');
     }
 
+    /// Whether the client has authenticated and nothing of it is under way.
+    pub(crate) fn may_bind(&self) -> bool {
+        self.user.is_some() && self.stage == Stage::Features
+    }
+
     /// Whether a mechanism may be used on this stream as it is now.
     pub(crate) fn offers(&self, config: &C2sConfig, mechanism: Mechanism) -> bool {
         let allowed = config.mechanisms.contains(&mechanism) && (self.tls || !config.require_tls);
@@ -127,7 +134,7 @@ impl Negotiation {
                 .attr("xmlns", ns::ROSTER_VERSIONING)
                 .close();
             writer.open("sub").attr("xmlns", ns::PRE_APPROVAL).close();
-            writer.raw(&config.features);
+            writer.raw(&config.features).raw(&config.session_features);
             writer.close();
             return;
         }

@@ -69,3 +69,5 @@ pub const FORWARD: &str = "urn:xmpp:forward:0";
 pub const HINTS: &str = "urn:xmpp:hints";
 /// Data forms (XEP-0004).
 pub const DATA_FORMS: &str = "jabber:x:data";
+/// Client state indication (XEP-0352).
+pub const CLIENT_STATE: &str = "urn:xmpp:csi:0";

@@ -14,6 +14,7 @@ use crate::limits::{AUTH_ATTEMPTS_MAX, LANG_BYTES_MAX, NEGOTIATION_ELEMENTS_MAX}
 use crate::negotiation::{Negotiation, Stage};
 use crate::ns;
 use crate::sasl::{self, ClientFirst, Failure, Hash, Mechanism, PlainMessage, ScramKeys};
+use crate::sm;
 use crate::stanza;
 
 /// What every client stream of a node has in common.
@@ -30,8 +31,10 @@ pub struct C2sConfig {
     pub plain_without_tls: bool,
     /// Whether accounts may be made in-band.
     pub registration: bool,
-    /// More features for those who have authenticated, well-formed.
+    /// More features, well-formed, offered before and after the login.
     pub features: Vec<u8>,
+    /// More features for those who have authenticated, well-formed.
+    pub session_features: Vec<u8>,
     /// What the fake keys of unknown users are made from.
     pub secret: [u8; 32],
     /// Iterations that fake keys claim.
@@ -79,8 +82,18 @@ pub enum Effect {
         /// What the client would like, normalised.
         resource: Option<String>,
     },
+    /// Take up a session of before and call [`C2s::resumed`] (XEP-0198 section 5).
+    Resume {
+        /// Bare address.
+        user: String,
+        /// The `<resume/>` element.
+        request: Frame,
+    },
     /// A stanza of the bound session, its `from` stamped, its `to` normalised.
     Stanza(Frame),
+    /// An element of the bound session that is no stanza: of stream management (XEP-0198) or
+    /// client state indication (XEP-0352).
+    Element(Frame),
     /// The end of the stream has been written: close once it is sent.
     Close,
 }
@@ -337,6 +350,16 @@ impl C2s {
             }
             ("iq", ns::CLIENT) if self.config.registration => {
                 self.handle_registration(frame, out, effects);
+            }
+            ("resume", ns::STREAM_MANAGEMENT) if negotiation.may_bind() => {
+                let user = negotiation.user.clone().unwrap_or_default();
+                negotiation.stage = Stage::Resuming;
+                let request = frame.to_frame();
+                effects.push(Effect::Resume { user, request });
+            }
+            // XEP-0198 section 3: not before a resource is bound.
+            (_, ns::STREAM_MANAGEMENT) if negotiation.may_bind() => {
+                sm::write_failed(Condition::UnexpectedRequest, None, out);
             }
             ("iq" | "message" | "presence", ns::CLIENT) => {
                 let text = Some("Log in first.");
@@ -730,6 +753,23 @@ impl C2s {
         }
     }
 
+    /// The answer to [`Effect::Resume`]: the full address of the session, or `None` if it cannot be
+    /// taken up and the client may bind a resource. The caller has written `<resumed/>` or
+    /// `<failed/>`.
+    pub fn resumed(&mut self, full: Option<Arc<str>>) {
+        let Some(negotiation) = &mut self.negotiation else {
+            return;
+        };
+        if negotiation.stage != Stage::Resuming {
+            return;
+        }
+        negotiation.stage = Stage::Features;
+        if full.is_some() {
+            self.negotiation = None;
+            self.full = full;
+        }
+    }
+
     // ---- The bound session ---------------------------------------------------------------------
 
     fn handle_stanza(
@@ -739,9 +779,15 @@ impl C2s {
         out: &mut Vec<u8>,
         effects: &mut Effects,
     ) {
-        let is_stanza = matches!(frame.name(), "message" | "presence" | "iq");
-        if !is_stanza || frame.ns() != ns::CLIENT {
-            return self.abort(StreamError::UnsupportedStanzaType, None, out, effects);
+        match (frame.name(), frame.ns()) {
+            ("message" | "presence" | "iq", ns::CLIENT) => {}
+            ("enable" | "resume" | "r" | "a", ns::STREAM_MANAGEMENT)
+            | ("active" | "inactive", ns::CLIENT_STATE) => {
+                return effects.push(Effect::Element(frame.to_frame()));
+            }
+            _ => {
+                return self.abort(StreamError::UnsupportedStanzaType, None, out, effects);
+            }
         }
         // Section 8.1.2.1: the address is the server's to give; a wrong one ends the stream.
         if let Some(from) = frame.attr("from") {

@@ -36,6 +36,7 @@ impl Peer {
             plain_without_tls: false,
             registration: false,
             features: Vec::new(),
+            session_features: Vec::new(),
             secret: [7; 32],
             iterations: 1,
         };
@@ -139,7 +140,8 @@ impl Peer {
                 Effect::Bind { user, .. } => {
                     self.machine.bound(Ok(format!("{user}/x").into()), out);
                 }
-                Effect::Stanza(_) => self.stanzas += 1,
+                Effect::Resume { .. } => self.machine.resumed(None),
+                Effect::Stanza(_) | Effect::Element(_) => self.stanzas += 1,
                 Effect::Close => self.ended = true,
                 Effect::Register { .. } | Effect::LoginEnded { .. } => {}
             }

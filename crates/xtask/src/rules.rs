@@ -133,8 +133,12 @@ const BANS: &[Ban] = &[
             "crates/actor/",
             "crates/server/",
         ],
-        // Whoever drains a node, or disturbs it, waits in it, on a thread that runs no actor.
-        except: &["crates/server/src/node.rs", "crates/server/src/chaos.rs"],
+        // Whoever wakes a node, drains or disturbs it waits on a thread that runs no actor.
+        except: &[
+            "crates/server/src/node.rs",
+            "crates/server/src/wake.rs",
+            "crates/server/src/chaos.rs",
+        ],
         instead: "a timer of the shard: handlers never wait",
     },
     Ban {

@@ -113,6 +113,16 @@ choice! {
 }
 
 choice! {
+    /// When archived messages go.
+    Retention {
+        /// By age, number and size.
+        Age = "age",
+        /// Once everybody has them.
+        UntilDelivered = "until-delivered",
+    }
+}
+
+choice! {
     /// The shape of log lines.
     LogFormat {
         /// For people.
@@ -141,6 +151,8 @@ choice! {
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+const CENTURY: Duration = Duration::from_secs(36_500 * 86_400);
 const KIB: u64 = 1_024;
 const MIB: u64 = 1_024 * 1_024;
 const GIB: u64 = 1_024 * 1_024 * 1_024;
@@ -244,11 +256,30 @@ settings! {
         reserve_bytes: u64 = "33_554_432", integer(0, 1_024 * GIB, "bytes");
     }
 
-    /// The message archive (XEP-0313).
+    /// Sessions that outlive their connection, and the server (XEP-0198, docs/delivery.md).
+    "delivery" delivery: Delivery {
+        /// Whether clients may use stream management.
+        stream_management: bool = "true", Bound::Switch;
+        /// How long a session without a connection is kept. A client may ask for less.
+        resume_timeout: Duration = r#""10m""#, time(SECOND, DAY);
+        /// For the acknowledgement that the server asked for; then the connection is given up, and
+        /// its session waits for another one.
+        ack_timeout: Duration = r#""60s""#, time(SECOND, HOUR);
+    }
+
+    /// The message archive (XEP-0313): every user's messages, for that user.
     "archive" archive: Archive {
-        /// Whether messages are archived. This version has no archive yet: true is accepted, said
-        /// to be without effect at the start, and changes nothing.
-        enabled: bool = "false", Bound::Switch;
+        /// Whether messages are archived. Users may say whose are not.
+        enabled: bool = "true", Bound::Switch;
+        /// "age": messages stay until one of the bounds below is reached. "until-delivered": they
+        /// go as soon as every device that they were owed to has acknowledged them.
+        retention: Retention = r#""age""#, Bound::Choice(Retention::WORDS);
+        /// How old a message gets.
+        max_age: Duration = r#""7d""#, time(MINUTE, CENTURY);
+        /// Messages of one user; the oldest go first.
+        max_messages: u64 = "100_000", integer(100, 1_000_000_000, "messages");
+        /// Their bytes; likewise.
+        max_bytes: u64 = "268_435_456", integer(MIB, 1_024 * GIB, "bytes");
     }
 
     /// Bounds. What happens at each is in docs/limits.md. Lowered ones leave what is there already.
@@ -290,7 +321,7 @@ settings! {
         /// ends with connection-timeout.
         login_timeout: Duration = r#""60s""#, time(SECOND, HOUR), live;
         /// Silence after which the server pings a client (XEP-0199).
-        idle_ping: Duration = r#""5m""#, time(SECOND, Duration::from_secs(86_400)), live;
+        idle_ping: Duration = r#""5m""#, time(SECOND, DAY), live;
         /// For the answer to that ping; then the stream ends with connection-timeout.
         ping_timeout: Duration = r#""60s""#, time(SECOND, HOUR), live;
     }

@@ -13,6 +13,7 @@ use crate::limits::BLOCKED_MAX;
 use crate::message::UserMsg;
 use crate::user::User;
 use crate::user::blocklist::Blocklist;
+use crate::user::managed::What;
 
 const NS: &str = "urn:xmpp:blocking";
 
@@ -40,9 +41,9 @@ fn list(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) 
     if request.is_set {
         return Answer::error(Condition::BadRequest);
     }
-    for session in &mut user.sessions {
-        session.wants_blocklist |= session.conn == conn;
-    }
+    user.change_session(Some(conn), |session| {
+        !std::mem::replace(&mut session.wants_blocklist, true)
+    });
     let mut out = Vec::new();
     write_list(
         &mut Writer::new(&mut out),
@@ -155,7 +156,7 @@ fn push(user: &mut User, command: &str, jids: &[String], cx: &mut Context<'_, Us
         }
         let (conn, full) = (session.conn, session.full.clone());
         let id = format!("{command}-{:x}-{domain}", cx.rng().u32(..));
-        user.write(conn, cx, |out| {
+        user.write(conn, What::Other, cx, |out| {
             let mut writer = Writer::new(out);
             writer
                 .open("iq")

@@ -1,11 +1,62 @@
 //! XEP-0280 Message Carbons 1.0.1: copies of a conversation for the other devices of an account, in
 //! the form of XEP-0297 Stanza Forwarding 1.0. Which devices want them is in their sessions.
 
+use actor::Context;
 use xml::Frame;
 use xml::build::Writer;
+use xmpp::error::Condition;
 use xmpp::ns;
 
 use super::hints::Keep;
+use super::{Module, Xep};
+use crate::iq::{Answer, Request};
+use crate::message::UserMsg;
+use crate::user::User;
+
+pub(super) const MODULE: Module = Module {
+    xeps: &[
+        Xep {
+            number: 280,
+            name: "Message Carbons",
+            version: "1.0.1",
+            note: "A copy is the same entry of the log, acknowledged and sent again like it.",
+        },
+        Xep {
+            number: 297,
+            name: "Stanza Forwarding",
+            version: "1.0",
+            note: "In carbons and in results of the archive.",
+        },
+    ],
+    host_features: &[ns::CARBONS],
+    account_features: &[ns::CARBONS],
+    account: &[
+        ("enable", ns::CARBONS, enable),
+        ("disable", ns::CARBONS, disable),
+    ],
+    host: &[],
+};
+
+fn enable(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) -> Answer {
+    switch(user, request, true)
+}
+
+fn disable(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) -> Answer {
+    switch(user, request, false)
+}
+
+fn switch(user: &mut User, request: &Request<'_>, is_on: bool) -> Answer {
+    if !request.asker.is_owner() {
+        return Answer::error(Condition::Forbidden);
+    }
+    if !request.is_set {
+        return Answer::error(Condition::BadRequest);
+    }
+    user.change_session(request.asker.conn(), |session| {
+        std::mem::replace(&mut session.carbons, is_on) != is_on
+    });
+    Answer::done()
+}
 
 const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
 

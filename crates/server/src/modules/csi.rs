@@ -6,9 +6,22 @@ use xml::{Frame, FrameRef};
 use xmpp::ns;
 use xmpp::stanza::{self, Kind, PresenceType};
 
-use super::hints;
+use super::{Module, Xep, hints};
 
-const NS: &str = "urn:xmpp:csi:0";
+const NS: &str = ns::CLIENT_STATE;
+
+pub(super) const MODULE: Module = Module {
+    xeps: &[Xep {
+        number: 352,
+        name: "Client State Indication",
+        version: "1.0.0",
+        note: "Presence and chat states wait, the latest of each contact, and leave in order.",
+    }],
+    host_features: &[],
+    account_features: &[],
+    account: &[],
+    host: &[],
+};
 
 /// The stream feature (section 3).
 pub(crate) const FEATURE: &[u8] = b"<csi xmlns='urn:xmpp:csi:0'/>";
@@ -74,6 +87,7 @@ impl Held {
     }
 
     /// Whether nothing waits.
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }

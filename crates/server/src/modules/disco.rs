@@ -5,7 +5,7 @@ use actor::Context;
 use xml::build::Writer;
 use xmpp::error::Condition;
 
-use super::{MODULES, Module, Xep};
+use super::{MODULES, Module, Xep, archive};
 use crate::host::HostRequest;
 use crate::iq::{Answer, Asker, Request};
 use crate::message::UserMsg;
@@ -102,7 +102,7 @@ fn host_items(request: &HostRequest<'_>) -> Answer {
     items(request.is_set, request.payload.attr("node").is_some())
 }
 
-fn account_info(_user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) -> Answer {
+fn account_info(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) -> Answer {
     if let Some(refusal) = refuse_strangers(request) {
         return refusal;
     }
@@ -116,6 +116,7 @@ fn account_info(_user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, U
         .iter()
         .flat_map(|module| module.account_features)
         .copied()
+        .filter(|feature| !archive::is_off(feature, &user.home.options))
         .collect();
     features.sort_unstable();
     info(None, ("account", "registered", ""), &features)

@@ -7,6 +7,34 @@ use xml::{Child, Frame};
 use xmpp::ns;
 use xmpp::stanza::{self, Kind, MessageType};
 
+use super::{Module, Xep};
+
+/// An extension that needs nothing of a server but to be routed and stored by the rules below.
+const fn passed(number: u16, name: &'static str, version: &'static str) -> Xep {
+    let note = "From client to client; what is kept and copied of it.";
+    Xep {
+        number,
+        name,
+        version,
+        note,
+    }
+}
+
+pub(super) const MODULE: Module = Module {
+    xeps: &[
+        passed(85, "Chat State Notifications", "2.1"),
+        passed(184, "Message Delivery Receipts", "1.4.0"),
+        passed(308, "Last Message Correction", "1.2.1"),
+        passed(333, "Displayed Markers", "0.5.0"),
+        passed(334, "Message Processing Hints", "0.4.0"),
+        passed(424, "Message Retraction", "0.4.2"),
+    ],
+    host_features: &[],
+    account_features: &[],
+    account: &[],
+    host: &[],
+};
+
 const NS_CHAT_STATES: &str = "http://jabber.org/protocol/chatstates";
 const NS_RECEIPTS: &str = "urn:xmpp:receipts";
 const NS_MARKERS: &str = "urn:xmpp:chat-markers:0";

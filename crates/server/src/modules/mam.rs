@@ -10,7 +10,7 @@ use super::carbons::self_contained;
 use super::stanza_ids::{id_of, seq_of};
 
 pub(crate) use prefs::{Others, Prefs};
-pub(crate) use query::{Filter, Page, Query};
+pub(crate) use query::Query;
 pub(crate) use result::{Fin, form, metadata, write_fin, write_result};
 
 /// Queries, results, preferences, and the disco feature.

@@ -1,32 +1,19 @@
 //! Protocol extensions, one file each. A file declares in one table what it is, what it announces
 //! and what it answers; this file only puts the tables together.
 
+pub mod archive;
 pub mod blocking;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "wired with the sessions that resume")
-)]
 pub(crate) mod carbons;
-#[expect(dead_code, reason = "wired with the sessions that resume")]
 pub(crate) mod csi;
 pub mod disco;
 pub(crate) mod hints;
 pub mod last_activity;
-#[expect(
-    dead_code,
-    unused_imports,
-    reason = "wired with the sessions that resume"
-)]
 pub(crate) mod mam;
 pub mod offline;
 pub mod ping;
 pub mod private_storage;
 pub mod register;
 pub mod roster;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "wired with the sessions that resume")
-)]
 pub(crate) mod stanza_ids;
 pub mod time;
 pub mod vcard;
@@ -74,14 +61,19 @@ pub struct Module {
 
 /// Every module.
 pub const MODULES: &[&Module] = &[
+    &archive::MODULE,
     &blocking::MODULE,
+    &carbons::MODULE,
+    &csi::MODULE,
     &disco::MODULE,
+    &hints::MODULE,
     &last_activity::MODULE,
     &offline::MODULE,
     &ping::MODULE,
     &private_storage::MODULE,
     &register::MODULE,
     &roster::MODULE,
+    &stanza_ids::MODULE,
     &time::MODULE,
     &vcard::MODULE,
     &version::MODULE,
@@ -89,6 +81,12 @@ pub const MODULES: &[&Module] = &[
 
 /// Extensions that live below this crate, in the stream or in the connection.
 pub const BELOW: &[Xep] = &[
+    Xep {
+        number: 198,
+        name: "Stream Management",
+        version: "1.6.3",
+        note: "Resumption also after the server was killed (docs/delivery.md).",
+    },
     Xep {
         number: 368,
         name: "SRV records for XMPP over TLS",

@@ -12,6 +12,7 @@ use crate::iq::{Answer, Request};
 use crate::limits::{ROSTER_GROUP_BYTES_MAX, ROSTER_GROUPS_MAX, ROSTER_NAME_BYTES_MAX};
 use crate::message::{Delivery, UserMsg};
 use crate::user::User;
+use crate::user::managed::What;
 use crate::user::presence::presence_of;
 use crate::user::roster::{Item, Subscription, SubscriptionState};
 use crate::user::subscription::Action;
@@ -44,10 +45,9 @@ fn query(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) 
 }
 
 fn get(user: &mut User, request: &Request<'_>) -> Answer {
-    let conn = request.asker.conn();
-    for session in &mut user.sessions {
-        session.wants_roster |= Some(session.conn) == conn;
-    }
+    user.change_session(request.asker.conn(), |session| {
+        !std::mem::replace(&mut session.wants_roster, true)
+    });
     let version = user.roster.version().to_string();
     let known = request.payload.attr("ver");
     if known.is_some_and(|known| known == version) {
@@ -110,14 +110,7 @@ pub(crate) fn part_from(user: &mut User, item: &Item, cx: &mut Context<'_, UserM
     let state = item.state;
     let mut send = |user: &mut User, action: Action| {
         let frame = presence_of(&user.name, Some(action.as_str()));
-        user.send_to_contact(
-            &item.jid,
-            Delivery {
-                resource: None,
-                frame,
-            },
-            cx,
-        );
+        user.send_to_contact(&item.jid, Delivery::new(None, frame), cx);
     };
     if state.subscription.to() || state.ask {
         send(user, Action::Unsubscribe);
@@ -180,6 +173,43 @@ impl Change {
     }
 }
 
+/// Tells one session of every item, if it is interested: it may have missed changes.
+pub(crate) fn push_all(user: &mut User, at: usize, cx: &mut Context<'_, UserMsg>) {
+    if !user.sessions[at].wants_roster {
+        return;
+    }
+    let (conn, full) = (user.sessions[at].conn, user.sessions[at].full.clone());
+    let version = user.roster.version().to_string();
+    let items = user.roster.iter().filter(|item| item.listed);
+    let items: Vec<Item> = items.map(|item| item.to_item()).collect();
+    for item in items {
+        let id = format!("push-{:x}", cx.rng().u32(..));
+        user.write(conn, What::Other, cx, |out| {
+            write_push(out, (&id, &full, &version), |writer| {
+                let groups = item.groups.iter().map(String::as_str);
+                write_item(writer, &item.jid, &item.name, item.state, groups);
+            });
+        });
+    }
+}
+
+fn write_push(
+    out: &mut Vec<u8>,
+    (id, to, version): (&str, &str, &str),
+    write_item: impl Fn(&mut Writer<'_>),
+) {
+    let mut writer = Writer::new(out);
+    writer
+        .open("iq")
+        .attr("type", "set")
+        .attr("id", id)
+        .attr("to", to);
+    writer.open("query").attr("xmlns", NS).attr("ver", version);
+    write_item(&mut writer);
+    writer.close();
+    writer.close();
+}
+
 /// Section 2.1.6: tells every interested session of an item's new state.
 pub(crate) fn push(user: &mut User, item: &Item, cx: &mut Context<'_, UserMsg>) {
     push_with(user, cx, |writer| {
@@ -207,17 +237,8 @@ fn push_with(user: &mut User, cx: &mut Context<'_, UserMsg>, write_item: impl Fn
         }
         let (conn, full) = (session.conn, session.full.clone());
         let id = format!("push-{:x}", cx.rng().u32(..));
-        user.write(conn, cx, |out| {
-            let mut writer = Writer::new(out);
-            writer
-                .open("iq")
-                .attr("type", "set")
-                .attr("id", &id)
-                .attr("to", &full);
-            writer.open("query").attr("xmlns", NS).attr("ver", &version);
-            write_item(&mut writer);
-            writer.close();
-            writer.close();
+        user.write(conn, What::Other, cx, |out| {
+            write_push(out, (&id, &full, &version), &write_item);
         });
     }
 }

@@ -24,7 +24,7 @@ impl User {
         let answer = match (self.phase, command) {
             (Phase::Loading | Phase::Unreadable, _) => AdminAnswer::Unavailable,
             (Phase::Registered, AdminCommand::Create(_)) => AdminAnswer::Exists,
-            (Phase::Absent, AdminCommand::Create(account)) => self.create(account),
+            (Phase::Absent, AdminCommand::Create(account)) => self.create(account, cx),
             (Phase::Absent, _) => AdminAnswer::Absent,
             (Phase::Registered, AdminCommand::Inspect) => {
                 AdminAnswer::Inspected(Arc::new(self.inspect(cx)))
@@ -56,9 +56,9 @@ impl User {
             available: session.is_available(),
             priority: session.priority,
             directed: session.directed.as_ref().map_or(0, |to| to.len()),
-            backlog_bytes: self.home.io.backlog(session.conn),
+            backlog_bytes: session.link().and_then(|conn| self.home.io.backlog(conn)),
         });
-        let (pending_messages, pending_bytes) = self.inbox.pending();
+        let (pending_messages, pending_bytes) = self.waiting();
         UserSample {
             shard: cx.shard().index(),
             created_ms: self.created.as_millis(),
@@ -74,15 +74,17 @@ impl User {
         }
     }
 
-    fn create(&mut self, account: Account) -> AdminAnswer {
+    fn create(&mut self, account: Account, cx: &mut Context<'_, UserMsg>) -> AdminAnswer {
         self.created = account.created;
         self.record(Record::AccountPut {
             user: self.name.to_string(),
             account: account.clone(),
         });
         self.phase = Phase::Registered;
-        self.inbox = super::Inbox::new(&store::LogHead::default());
         self.login.keep(account);
+        // An earlier account of this name left its places in the log behind: they are read.
+        self.stale = true;
+        cx.hold();
         AdminAnswer::Done
     }
 
@@ -128,6 +130,7 @@ impl User {
         self.blocklist = super::Blocklist::default();
         self.last = None;
         self.photo_hash = Box::default();
+        self.archive_prefs = None;
         self.end_all_sessions(Abort::AccountRemoved, cx);
         self.phase = Phase::Absent;
         self.login = super::Login::default();
@@ -148,13 +151,14 @@ impl User {
             .filter(|conn| Some(*conn) != kept)
             .collect();
         for conn in others {
-            if let Some(at) = self
-                .sessions
-                .iter()
-                .position(|session| session.conn == conn)
-            {
-                self.end_session(at, cx);
-                self.emit(Effect::Control(conn, Control::Abort(abort)), cx);
+            let mut sessions = self.sessions.iter();
+            let Some(at) = sessions.position(|session| session.conn == conn) else {
+                continue;
+            };
+            let link = self.sessions[at].link();
+            self.end_session(at, cx);
+            if let Some(link) = link {
+                self.emit(Effect::Control(link, Control::Abort(abort)), cx);
             }
         }
     }

@@ -5,18 +5,36 @@ use std::collections::VecDeque;
 
 use actor::Reply;
 use net::ConnRef;
+use store::Seq;
 use xml::Frame;
 
+use super::managed::What;
 use crate::admin::AdminAnswer;
 use crate::c2s::Control;
+use crate::iq::Question;
 use crate::journal::Ticket;
 use crate::limits::BARRIER_MAX;
 use crate::message::Delivery;
 
 /// Something that leaves the user actor.
 pub(crate) enum Effect {
-    /// Bytes for one of the user's connections.
-    Write(ConnRef, Vec<u8>),
+    /// A stanza for one of the user's sessions.
+    Write(ConnRef, What, Vec<u8>),
+    /// Bytes for one of the user's sessions, or a connection, that are no stanza.
+    Nonza(ConnRef, Vec<u8>),
+    /// A session hears that its stanzas are counted.
+    Enabled(ConnRef, Vec<u8>),
+    /// A session hears that they are not.
+    NotEnabled(ConnRef),
+    /// A session is told how many of its stanzas were handled, unless a record failed since.
+    Acknowledge {
+        /// The session.
+        conn: ConnRef,
+        /// The count.
+        h: u32,
+        /// How many records had failed.
+        failures: u32,
+    },
     /// A message to a connection's protocol state.
     Control(ConnRef, Control),
     /// A stanza for another entity.
@@ -39,8 +57,49 @@ pub(crate) enum Effect {
     Answer(Reply<AdminAnswer>, AdminAnswer),
     /// Room in a connection's window for one more stanza.
     Credit(ConnRef),
-    /// The next page of pending messages is read.
+    /// The store is asked on behalf of a request.
+    Ask(Box<Question>),
+    /// The next page of waiting messages is read.
     ReadPage,
+    /// The next page of messages that are to be handed on is read.
+    ReadOutgoing,
+    /// A message was taken over.
+    Taken {
+        /// Its sender's bare address.
+        to: Box<str>,
+        /// Its place in the sender's log.
+        seq: Seq,
+    },
+    /// A message could not be taken over.
+    NotTaken {
+        /// Its sender's bare address.
+        to: Box<str>,
+    },
+    /// What a session is owed is read.
+    Resume {
+        /// The session.
+        number: u32,
+        /// The connection that resumes it.
+        conn: ConnRef,
+        /// What its client has handled.
+        h: u32,
+    },
+    /// A session cannot go on right now.
+    NotResumed {
+        /// The session.
+        number: u32,
+        /// The connection that would resume it.
+        conn: ConnRef,
+    },
+    /// A session goes on.
+    Resumed {
+        /// The session.
+        number: u32,
+        /// The connection that resumes it.
+        conn: ConnRef,
+        /// It outlived the process.
+        was_recovered: bool,
+    },
 }
 
 impl Effect {
@@ -49,6 +108,15 @@ impl Effect {
     pub(super) fn of_failure(self) -> Option<Effect> {
         match self {
             Effect::Answer(reply, _) => Some(Effect::Answer(reply, AdminAnswer::Unavailable)),
+            // Its sender is told by an error.
+            Effect::Taken { to, seq } => Some(Effect::Taken { to, seq }),
+            Effect::NotTaken { to } => Some(Effect::NotTaken { to }),
+            // Taking up a session reads what is there, whatever became of an append.
+            Effect::Resume { number, conn, h } => Some(Effect::Resume { number, conn, h }),
+            Effect::Enabled(conn, _) => Some(Effect::NotEnabled(conn)),
+            Effect::Resumed { number, conn, .. } => Some(Effect::NotResumed { number, conn }),
+            Effect::Control(conn, control) => Some(Effect::Control(conn, control)),
+            Effect::Ask(question) => Some(Effect::Ask(question)),
             _ => None,
         }
     }
@@ -60,8 +128,8 @@ pub(crate) enum Origin {
     /// Nobody waits for an answer.
     #[default]
     Nobody,
-    /// One of the user's own sessions.
-    Session(ConnRef, Frame),
+    /// One of the user's own sessions, and the connection that the stanza came by.
+    Session(ConnRef, ConnRef, Frame),
     /// Somebody else's stanza.
     Other(Frame),
 }
@@ -91,6 +159,12 @@ impl Barrier {
     /// Whether so much waits that new stanzas should wait in the mailbox.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= BARRIER_MAX
+    }
+
+    /// Everything that waits.
+    pub(super) fn effects(&self) -> impl Iterator<Item = &Effect> {
+        let waiting = self.waiting.iter();
+        waiting.flat_map(|waiting| waiting.own.iter().chain(&waiting.after))
     }
 
     /// Appends that are not decided.

@@ -47,9 +47,11 @@ impl User {
             .iter()
             .position(|session| session.resource() == &*resource);
         if let Some(held) = held {
-            let old = self.sessions[held].conn;
+            let old = self.sessions[held].link();
             self.end_session(held, cx);
-            self.emit(Effect::Control(old, Control::Abort(Abort::Conflict)), cx);
+            if let Some(old) = old {
+                self.emit(Effect::Control(old, Control::Abort(Abort::Conflict)), cx);
+            }
         } else if self.sessions.len() >= self.home.limits().sessions_per_user as usize {
             return Err(StanzaError::new(Condition::ResourceConstraint)
                 .with_text("This account has as many sessions as it may."));
@@ -73,16 +75,34 @@ impl User {
         }
     }
 
-    /// A connection is gone. A session whose client did not say goodbye says it now.
-    pub(super) fn session_closed(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
-        if let Some(at) = self
-            .sessions
-            .iter()
-            .position(|session| session.conn == conn)
-        {
+    /// A connection is gone. A session that cannot be resumed, and whose client did not say
+    /// goodbye, says it now.
+    pub(super) fn session_closed(
+        &mut self,
+        conn: ConnRef,
+        is_lost: bool,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(at) = self.session_at(conn) else {
+            return;
+        };
+        if is_lost && self.outlives_its_link(at) {
+            self.detach(at, cx);
+        } else {
             self.end_session(at, cx);
             self.watch_idleness(cx);
+            self.drain_inbox(cx);
         }
+    }
+
+    /// The session that has a connection, or is about to have it.
+    pub(super) fn session_at(&self, conn: ConnRef) -> Option<usize> {
+        self.sessions
+            .iter()
+            .position(|session| match &session.managed {
+                None => session.conn == conn,
+                Some(managed) => managed.has_link(conn),
+            })
     }
 
     pub(super) fn end_session(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
@@ -90,6 +110,9 @@ impl User {
         self.sessions[at].started = false;
         let mut session = self.sessions.swap_remove(at);
         cx.stats().lower(Gauge::Sessions);
+        if let Some(managed) = session.managed.take() {
+            self.forget_managed(&managed, cx);
+        }
         if session.is_available() || session.directed.is_some() {
             let gone = session.presence.take().is_some();
             self.announce_end(&session, gone, cx);
@@ -99,9 +122,11 @@ impl User {
     /// Ends every session with the same word.
     pub(super) fn end_all_sessions(&mut self, abort: Abort, cx: &mut Context<'_, UserMsg>) {
         while let Some(session) = self.sessions.first() {
-            let conn = session.conn;
+            let link = session.link();
             self.end_session(0, cx);
-            self.emit(Effect::Control(conn, Control::Abort(abort)), cx);
+            if let Some(conn) = link {
+                self.emit(Effect::Control(conn, Control::Abort(abort)), cx);
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use net::ConnRef;
 use xmpp::error::StanzaError;
 
 use super::User;
+use crate::address;
 use crate::c2s::{Abort, Control, Keys};
 use crate::home::Home;
 use crate::limits::MAILBOX_MIN;
@@ -47,8 +48,18 @@ impl EntityClass for Users {
 
     fn refused(&mut self, name: &Name, msg: UserMsg, _why: Refused, core: &mut Core) {
         match msg {
+            UserMsg::Deliver(delivery) if delivery.source.seq != 0 => {
+                let from = delivery.frame.attr("from").unwrap_or_default();
+                let from = address::bare(&from);
+                self.home.send(core, from, UserMsg::NotTaken, false);
+            }
             UserMsg::Deliver(delivery) => self.home.return_error(core, &delivery.frame, &busy()),
-            UserMsg::Stanza { conn, frame } => self.home.refuse(core, conn, &frame, &busy()),
+            UserMsg::Stanza { conn, frame } => {
+                self.control(conn, Control::Refused(frame), core);
+                let _ = self.home.io.credit(core, conn, 1);
+            }
+            // Its client would wait for an answer.
+            UserMsg::Resume { conn, .. } => self.control(conn, Control::Abort(Abort::Crash), core),
             UserMsg::Credentials { conn } => {
                 self.control(conn, Control::Keys(Keys::Unavailable), core);
             }
@@ -57,9 +68,9 @@ impl EntityClass for Users {
                 self.control(conn, Control::Abort(Abort::Crash), core);
             }
             // A session must not outlive its connection: this goes past everything that waits.
-            UserMsg::Closed { conn } => {
+            UserMsg::Closed { conn, is_lost } => {
                 if let Some(user) = core.whereis::<UserMsg>(name) {
-                    let _ = core.send_priority(user, UserMsg::Closed { conn });
+                    let _ = core.send_priority(user, UserMsg::Closed { conn, is_lost });
                 }
             }
             // Asked again by the next login; or dropped, and whoever asked hears it as a time-out.

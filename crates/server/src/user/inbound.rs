@@ -20,6 +20,20 @@ impl User {
         let Ok(kind) = stanza::parse_kind(&delivery.frame) else {
             return;
         };
+        let source = delivery.source;
+        if source.seq == 0 {
+            return self.deliver_new(delivery, kind, cx);
+        }
+        let from = delivery.frame.attr("from").unwrap_or_default();
+        let from = address::bare(&from).to_owned();
+        if self.is_next(&from, source, cx) {
+            self.deliver_new(delivery, kind, cx);
+            self.pass(&from, source.seq);
+            self.confirm(&from, source.seq, cx);
+        }
+    }
+
+    fn deliver_new(&mut self, delivery: Delivery, kind: Kind, cx: &mut Context<'_, UserMsg>) {
         if !self.is_registered() {
             return self.deliver_to_nobody(&delivery, kind, cx);
         }
@@ -82,6 +96,9 @@ impl User {
         kind: MessageType,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        if matches!(kind, MessageType::Normal | MessageType::Chat) {
+            return self.receive(delivery, cx);
+        }
         if let Some(resource) = &delivery.resource {
             // Section 8.5.3.1: a connected resource gets it, available or not.
             if let Some(session) = self.session_of(resource) {
@@ -91,7 +108,7 @@ impl User {
         }
         // Sections 8.5.2 and, for a full address that nobody holds, 8.5.3.2.1.
         match kind {
-            MessageType::Normal | MessageType::Chat => self.deliver_to_inbox(delivery.frame, cx),
+            MessageType::Normal | MessageType::Chat => {}
             MessageType::Headline if delivery.resource.is_none() => {
                 self.write_to_takers(&delivery.frame, cx);
             }
@@ -222,15 +239,7 @@ impl User {
                 self.write_frame(conn, &reply, cx);
             }
         } else {
-            self.forward(
-                bare,
-                Delivery {
-                    resource,
-                    frame: reply,
-                },
-                false,
-                cx,
-            );
+            self.forward(bare, Delivery::new(resource, reply), false, cx);
         }
     }
 }

@@ -1,111 +1,223 @@
-//! Messages for a user whom nobody can show them to right now (XEP-0160): they are the pending part
-//! of the user's log and leave it in order, before anything newer.
+//! Messages that a user receives: who is shown them, which of them go into the log, and those that
+//! wait because nobody can be shown them right now (XEP-0160). What waits leaves the log in order,
+//! before anything newer.
 
 use actor::{Context, Mail};
-use stdx::time::Timestamp;
-use store::{EntryFlags, LogEntry, LogHead, Record, StoreError};
+use net::ConnRef;
+use store::{EntryFlags, LogEntry, Record, Store, StoreError};
 use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::User;
 use super::barrier::Effect;
-use crate::limits::INBOX_PAGE;
-use crate::message::UserMsg;
-use crate::modules::offline;
+use super::copies::ADDRESSED;
+use super::log::Draft;
+use super::managed::{SHARED, What};
+use super::session::Session;
+use crate::address;
+use crate::limits::{INBOX_PAGE, UNACKED_ENTRIES_PAUSE};
+use crate::message::{Delivery, UserMsg};
+use crate::modules::carbons::{self, Direction};
+use crate::modules::{hints, stanza_ids};
 
-/// The head of the log and how far it is being read.
-#[derive(Debug, Default)]
-pub(super) struct Inbox {
-    next_seq: u64,
-    trimmed_through: u64,
-    pending_count: u32,
-    pending_bytes: u64,
-    /// A page has been asked for: what arrives meanwhile goes behind it.
-    is_draining: bool,
+/// A page of messages that wait.
+pub struct WaitingPage {
+    /// Those that a session was given before and did not acknowledge.
+    again: Vec<LogEntry>,
+    /// What follows in the log, waiting or not.
+    entries: Vec<LogEntry>,
 }
 
-impl Inbox {
-    pub(super) fn new(head: &LogHead) -> Self {
-        Inbox {
-            next_seq: head.next_seq,
-            trimmed_through: head.trimmed_through,
-            pending_count: head.waiting_count as u32,
-            pending_bytes: head.waiting_bytes,
-            is_draining: false,
-        }
-    }
-
-    /// How many messages wait, and their bytes.
-    pub(super) fn pending(&self) -> (u64, u64) {
-        (u64::from(self.pending_count), self.pending_bytes)
+impl WaitingPage {
+    fn read(store: &Store, user: &str, again: &[u64], after: u64) -> Result<Self, StoreError> {
+        Ok(WaitingPage {
+            again: store.log_entries(user, again)?,
+            entries: store.log_read(user, after, INBOX_PAGE - again.len())?,
+        })
     }
 }
 
 impl User {
-    /// A chat or normal message for the account as a whole (RFC 6121 sections 8.5.2.1.1 and
-    /// 8.5.2.2.1).
-    pub(super) fn deliver_to_inbox(&mut self, frame: Frame, cx: &mut Context<'_, UserMsg>) {
-        // What is pending goes first: order is kept between a sender and a recipient.
-        let in_order = self.inbox.pending_count == 0 && !self.inbox.is_draining;
-        if in_order && self.write_to_takers(&frame, cx) {
-            return;
+    /// A chat or normal message, for the session that holds its resource or for the account as a
+    /// whole (RFC 6121 sections 8.5.2.1.1, 8.5.2.2.1 and 8.5.3.1).
+    pub(super) fn receive(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+        let Delivery {
+            resource,
+            frame,
+            source,
+        } = delivery;
+        let addressed = resource
+            .and_then(|resource| self.session_of(&resource))
+            .map(|session| session.conn);
+        // What waits goes first: order is kept between a sender and a recipient.
+        let in_order = !self.has_waiting();
+        let has_taker = in_order && self.sessions.iter().any(Session::takes_messages);
+        let is_waiting = addressed.is_none() && !has_taker;
+        let keep = hints::keep(&frame);
+        let from = frame
+            .attr("from")
+            .map(|from| address::bare(&from).to_owned());
+        let from = from.unwrap_or_default();
+        // What somebody else sent was recognised at their home.
+        let origin = if from == *self.name {
+            self.origin_of(&frame, &from)
+        } else {
+            0
+        };
+        if origin != 0 && self.was_sent_before(origin, cx.wall()) {
+            return cx.stats().count(Counter::MessagesRepeated);
         }
-        if !offline::is_worth_keeping(&frame) {
-            return;
+        let is_archived = keep.archive && self.archives(&from);
+        let is_logged = keep.log
+            && (is_waiting
+                || is_archived
+                || source.seq != 0
+                || self.sessions.iter().any(|s| s.managed.is_some()));
+        let shown: Vec<ConnRef> = match addressed {
+            Some(conn) => vec![conn],
+            None if in_order => self.takers().collect(),
+            None => Vec::new(),
+        };
+        // What waits is shown to everybody when its time has come.
+        let are_due = !is_waiting && carbons::are_due(keep, &frame, Direction::Received);
+        let mut copies = match are_due {
+            true => self.carbon_sessions(None),
+            false => Vec::new(),
+        };
+        copies.retain(|conn| !shown.contains(conn));
+        if !is_logged {
+            return self.show(What::Other, &frame, &shown, &copies, cx);
         }
-        let limits = self.home.limits();
-        let bytes = frame.as_bytes().len() as u64;
-        if self.inbox.pending_count >= limits.offline_messages_max
-            || self.inbox.pending_bytes + bytes > limits.offline_bytes_max
-        {
+        if is_waiting && !self.has_room_for(&frame) {
             cx.stats().count(Counter::MessagesRefused);
             let error = StanzaError::new(Condition::ResourceConstraint)
                 .with_text("The recipient's inbox is full; try again later.");
             return self.bounce_with(&frame, &error, cx);
         }
-        cx.stats().count(Counter::MessagesKept);
-        let from = frame.attr("from").unwrap_or_default();
-        let peer = from.split('/').next().unwrap_or_default().to_owned();
-        let seq = self.inbox.next_seq;
-        self.inbox.next_seq += 1;
-        self.inbox.pending_count += 1;
-        self.inbox.pending_bytes += bytes;
-        let entry = LogEntry {
-            seq,
-            at: cx.wall(),
-            peer,
-            frame: frame.as_bytes().to_vec(),
-            flags: EntryFlags::WAITING,
-            ..LogEntry::default()
-        };
-        self.record(Record::LogAppend {
-            user: self.name.to_string(),
-            entry,
-        });
-        if self
-            .sessions
-            .iter()
-            .any(super::session::Session::takes_messages)
-        {
+        let mut flags = EntryFlags::default();
+        if is_archived {
+            flags = flags.and(EntryFlags::ARCHIVED);
+        }
+        if is_waiting {
+            cx.stats().count(Counter::MessagesKept);
+            flags = flags.and(EntryFlags::WAITING);
+        }
+        if addressed.is_some() {
+            flags = flags.and(ADDRESSED);
+        }
+        let frame = stanza_ids::unclaimed(&frame, &self.name).finish();
+        let mut went_to = self.outbound_counts(&shown, cx);
+        went_to.extend(self.outbound_counts(&copies, cx));
+        let seq = self.append(
+            Draft {
+                peer: from,
+                flags,
+                frame: frame.as_bytes().to_vec(),
+                source: source.seq,
+                origin,
+                went_to,
+            },
+            cx,
+        );
+        let frame = stanza_ids::stamped(&frame, &self.name, seq).finish();
+        let marked = self.share(seq, &[&shown, &copies]);
+        self.show(What::Entry(marked), &frame, &shown, &copies, cx);
+        if is_waiting && self.sessions.iter().any(Session::takes_messages) {
             self.drain_inbox(cx);
         }
     }
 
-    /// Reads the next page of pending messages, if there is any and somebody to show it to.
+    /// Sessions that take messages for the account.
+    fn takers(&self) -> impl Iterator<Item = ConnRef> {
+        let takers = self
+            .sessions
+            .iter()
+            .filter(|session| session.takes_messages());
+        takers.map(|session| session.conn)
+    }
+
+    fn show(
+        &mut self,
+        what: What,
+        frame: &Frame,
+        shown: &[ConnRef],
+        copies: &[ConnRef],
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        for &conn in shown {
+            if what == What::Other && self.hold(conn, frame) {
+                continue;
+            }
+            cx.stats().count(Counter::MessagesOut);
+            self.write(conn, what, cx, |out| {
+                out.extend_from_slice(frame.as_bytes());
+            });
+        }
+        self.write_copies(what, frame, Direction::Received, copies, cx);
+    }
+
+    /// Marks an entry that more than one session is given: it waits again only if all of them end
+    /// without having acknowledged it.
+    pub(super) fn share(&mut self, seq: u64, given: &[&[ConnRef]]) -> u64 {
+        let holders: usize = given.iter().map(|conns| conns.len()).sum();
+        if holders < 2 {
+            return seq;
+        }
+        let is_managed = |session: &&Session| session.managed.is_some();
+        let managed = self.sessions.iter().filter(is_managed);
+        let managed =
+            managed.filter(|session| given.iter().any(|conns| conns.contains(&session.conn)));
+        // To a client without stream management, written is delivered.
+        if managed.count() == holders {
+            self.log().shared.insert(seq, holders as u8);
+        }
+        seq | SHARED
+    }
+
+    fn has_waiting(&self) -> bool {
+        self.log
+            .as_ref()
+            .is_some_and(|log| log.head.waiting_count > 0 || log.is_draining)
+    }
+
+    fn has_room_for(&self, frame: &Frame) -> bool {
+        let limits = self.home.limits();
+        let (count, bytes) = self.waiting();
+        count < u64::from(limits.offline_messages_max)
+            && bytes + frame.as_bytes().len() as u64 <= limits.offline_bytes_max
+    }
+
+    /// Reads the next page of messages that wait, if there are any and somebody to show them to.
     pub(super) fn drain_inbox(&mut self, cx: &mut Context<'_, UserMsg>) {
-        if self.inbox.is_draining || self.inbox.pending_count == 0 {
+        let Some(log) = &mut self.log else { return };
+        if log.is_draining || log.head.waiting_count == 0 {
             return;
         }
-        self.inbox.is_draining = true;
+        // A client that acknowledges is given no more than it can follow.
+        let takers = self
+            .sessions
+            .iter()
+            .filter(|session| session.takes_waiting());
+        let mut managed = takers.filter_map(|session| session.managed.as_ref());
+        let is_behind = managed.any(|managed| {
+            managed.attached().is_some() && managed.entries >= UNACKED_ENTRIES_PAUSE
+        });
+        if is_behind || !self.sessions.iter().any(Session::takes_waiting) {
+            return;
+        }
+        log.is_draining = true;
         // Behind the commits that are under way: only then the store has it all.
         self.emit(Effect::ReadPage, cx);
     }
 
     pub(super) fn read_page(&mut self, cx: &mut Context<'_, UserMsg>) {
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let after = self.inbox.trimmed_through;
-        let read = move || Box::new(store.log_read(&name, after, INBOX_PAGE));
+        let log = self.log();
+        let mut again = log.windows.requeued.clone();
+        again.truncate(INBOX_PAGE / 2);
+        let after = log.head.delivered_through;
+        let read = move || Box::new(WaitingPage::read(&store, &name, &again, after));
         if cx.blocking(&self.home.reads, read, UserMsg::Page).is_err() {
             self.page_read(Err(super::overloaded()), cx);
         }
@@ -113,84 +225,73 @@ impl User {
 
     pub(super) fn page_read(
         &mut self,
-        page: Result<Vec<LogEntry>, StoreError>,
+        page: Result<WaitingPage, StoreError>,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        self.inbox.is_draining = false;
-        let entries = match page {
-            Ok(entries) => entries,
+        self.log().is_draining = false;
+        let page = match page {
+            Ok(page) => page,
             Err(error) => {
-                // They stay pending; the next session or the next message tries again.
-                tracing::warn!(user = %self.name, %error, "cannot read pending messages");
+                // They stay where they are; the next session or the next message tries again.
+                tracing::warn!(user = %self.name, %error, "cannot read waiting messages");
                 return;
             }
         };
-        if !self
+        if !self.sessions.iter().any(Session::takes_waiting) {
+            return;
+        }
+        let log = self.log();
+        let is_last = page.entries.is_empty() && page.again.len() == log.windows.requeued.len();
+        let through = page.entries.last().map(|last| last.seq);
+        log.head.delivered_through = through.unwrap_or(log.head.delivered_through);
+        let given = log.windows.requeued.len().min(INBOX_PAGE / 2);
+        log.windows.requeued.drain(..given);
+        let waiting = page.entries.into_iter();
+        let waiting = waiting.filter(|entry| entry.flags.has(EntryFlags::WAITING));
+        let waiting: Vec<LogEntry> = page.again.into_iter().chain(waiting).collect();
+        let head = &mut log.head;
+        for entry in &waiting {
+            head.waiting_count = head.waiting_count.saturating_sub(1);
+            let bytes = entry.frame.len() as u64;
+            head.waiting_bytes = head.waiting_bytes.saturating_sub(bytes);
+        }
+        if is_last {
+            head.waiting_count = 0;
+            head.waiting_bytes = 0;
+        }
+        self.record_delivered();
+        let takers = self
             .sessions
             .iter()
-            .any(super::session::Session::takes_messages)
-        {
-            return;
+            .filter(|session| session.takes_waiting());
+        let takers: Vec<ConnRef> = takers.map(|session| session.conn).collect();
+        for entry in &waiting {
+            let Some(frame) = self.entry_frame(entry, true) else {
+                continue;
+            };
+            let marked = self.share(entry.seq, &[&takers]);
+            self.show(What::Entry(marked), &frame, &takers, &[], cx);
         }
-        let Some(last) = entries.last() else {
-            self.inbox.pending_count = 0;
-            self.inbox.pending_bytes = 0;
-            return;
-        };
-        let through = last.seq;
-        for entry in &entries {
-            self.inbox.pending_count = self.inbox.pending_count.saturating_sub(1);
-            self.inbox.pending_bytes = self
-                .inbox
-                .pending_bytes
-                .saturating_sub(entry.frame.len() as u64);
-            match delayed(entry, address_domain(&self.name)) {
-                Ok(frame) => {
-                    self.write_to_takers(&frame, cx);
-                }
-                Err(_) => {
-                    let (user, seq) = (&self.name, entry.seq);
-                    tracing::error!(%user, seq, "a stored message is damaged");
-                }
+        if !waiting.is_empty() {
+            for conn in takers {
+                self.record_numbered(conn);
             }
         }
-        self.inbox.trimmed_through = through;
-        // A client without stream management gets the weaker promise of docs/delivery.md: written
-        // is delivered.
-        self.record(Record::LogTrim {
-            user: self.name.to_string(),
-            through,
-        });
         self.drain_inbox(cx);
     }
 
-    /// Remembers when the user was last here and what was said then (XEP-0012).
-    pub(super) fn remember_last_activity(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
-        let status = frame
-            .children()
-            .find(|child| child.name() == "status")
-            .and_then(|child| child.text())
-            .map(|text| text.chars().take(256).collect::<String>())
-            .unwrap_or_default();
-        let at: Timestamp = cx.wall();
-        self.last = Some(Box::new((at, status.clone())));
-        self.record(Record::LastActivity {
+    /// Records where delivery stands.
+    pub(super) fn record_delivered(&mut self) {
+        let log = self.log();
+        let delivered = store::Delivered {
+            through: log.head.delivered_through,
+            requeued: log.windows.requeued.clone(),
+            waiting_count: log.head.waiting_count,
+            waiting_bytes: log.head.waiting_bytes,
+        };
+        self.record(Record::LogDelivered {
             user: self.name.to_string(),
-            at,
-            status,
+            delivered,
         });
     }
-}
-
-fn address_domain(name: &str) -> &str {
-    crate::address::domain(name)
-}
-
-/// The stored stanza with the time at which it was accepted (XEP-0203).
-fn delayed(entry: &LogEntry, domain: &str) -> Result<Frame, xml::Error> {
-    let frame = Frame::parse(entry.frame.clone())?;
-    Ok(frame
-        .edit()
-        .append_child(&offline::delay(domain, entry.at))
-        .finish())
 }

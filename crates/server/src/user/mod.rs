@@ -7,11 +7,18 @@ mod barrier;
 mod bind;
 pub(crate) mod blocklist;
 mod class;
+mod client_state;
+mod copies;
 mod inbound;
-mod inbox;
+pub(crate) mod inbox;
+mod log;
 mod login;
+pub(crate) mod managed;
 mod outbound;
+mod outbox;
 pub(crate) mod presence;
+pub(crate) mod recover;
+pub(crate) mod resume;
 pub(crate) mod roster;
 pub(crate) mod session;
 mod subscribe;
@@ -22,7 +29,7 @@ use std::rc::Rc;
 
 use actor::{Actor, Context, Mail, Name};
 use net::ConnRef;
-use store::{Record, UserState};
+use store::{ArchivePrefs, Record};
 use telemetry::{Counter, Gauge};
 use xml::Frame;
 
@@ -34,8 +41,10 @@ pub(crate) use barrier::Effect;
 use barrier::{Barrier, Origin};
 use blocklist::Blocklist;
 pub(crate) use class::Users;
-use inbox::Inbox;
+use log::Log;
 use login::Login;
+use managed::What;
+use recover::Stored;
 use roster::Roster;
 use session::Session;
 
@@ -60,7 +69,8 @@ pub struct User {
     pub(crate) roster: Roster,
     pub(crate) blocklist: Blocklist,
     pub(crate) sessions: Vec<Session>,
-    inbox: Inbox,
+    /// Absent while there never was anything in it.
+    log: Option<Box<Log>>,
     login: Login,
     barrier: Barrier,
     /// Records of the message being handled; appended together when its handler ends.
@@ -71,6 +81,10 @@ pub struct User {
     pub(crate) origin: Origin,
     /// An append failed: the state in memory is ahead of the store and is loaded again.
     stale: bool,
+    /// A session cannot be served any further and ends with the message being handled.
+    has_full_session: bool,
+    /// Appends that failed since the user was loaded.
+    failures: u32,
     /// When the account was made.
     created: stdx::time::Timestamp,
     /// Whether its owner may log in.
@@ -79,6 +93,8 @@ pub struct User {
     pub(crate) last: Option<Box<(stdx::time::Timestamp, String)>>,
     /// Hash of the user's avatar in its vCard (XEP-0153); empty if none.
     pub(crate) photo_hash: Box<str>,
+    /// What is to be archived, if the user said so (XEP-0313).
+    pub(crate) archive_prefs: Option<Box<ArchivePrefs>>,
 }
 
 impl User {
@@ -91,17 +107,20 @@ impl User {
             roster: Roster::default(),
             blocklist: Blocklist::default(),
             sessions: Vec::new(),
-            inbox: Inbox::default(),
+            log: None,
             login: Login::default(),
             barrier: Barrier::default(),
             records: Vec::new(),
             effects: Vec::new(),
             origin: Origin::Nobody,
             stale: false,
+            has_full_session: false,
+            failures: 0,
             created: stdx::time::Timestamp::from_millis(0),
             is_locked: false,
             last: None,
             photo_hash: Box::default(),
+            archive_prefs: None,
         }
     }
 
@@ -124,7 +143,7 @@ impl User {
         cx.hold();
         cx.stats().count(Counter::UsersLoaded);
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let read = move || Box::new(store.load_user(&name));
+        let read = move || Box::new(Stored::read(&store, &name));
         if cx
             .blocking(&self.home.reads, read, UserMsg::Loaded)
             .is_err()
@@ -137,17 +156,19 @@ impl User {
 
     fn loaded(
         &mut self,
-        state: Result<Option<UserState>, store::StoreError>,
+        stored: Result<Option<Stored>, store::StoreError>,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        match state {
-            Ok(Some(state)) => {
+        match stored {
+            Ok(Some(mut stored)) => {
+                self.take_log(&mut stored, cx);
+                let state = stored.state;
                 self.phase = Phase::Registered;
                 self.roster = Roster::from_store(&state.roster);
                 self.blocklist = Blocklist::new(state.blocked);
-                self.inbox = Inbox::new(&state.log);
                 self.last = state.last.map(Box::new);
                 self.photo_hash = state.photo_hash.into();
+                self.archive_prefs = state.archive_prefs;
                 self.created = state.account.created;
                 self.is_locked = state.account.locked;
                 self.login.keep(state.account);
@@ -160,11 +181,44 @@ impl User {
         }
         cx.release();
         cx.send_after(IDLE_EVICTION, UserMsg::Idle);
+        self.go_on(cx);
+    }
+
+    /// The log as the store has it takes the place of the one in memory.
+    fn take_log(&mut self, stored: &mut Stored, cx: &mut Context<'_, UserMsg>) {
+        let windows = stored.state.windows.take().map(|windows| *windows);
+        let head = stored.state.log;
+        let next_session = stored.state.sessions.next_number;
+        let is_new = head == store::LogHead::default() && windows.is_none() && next_session == 0;
+        if is_new && self.log.is_none() {
+            return;
+        }
+        let before = self.log.take();
+        let mut log = Log::new(head, windows.unwrap_or_default());
+        if let Some(before) = before {
+            log.take_over(*before);
+        }
+        log.outbox.restart(&log.head);
+        self.log = Some(Box::new(log));
+        self.recover_sessions(stored, cx);
+    }
+
+    /// Takes up what the log says is not done.
+    fn go_on(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if self.phase != Phase::Registered || self.log.is_none() {
+            return;
+        }
+        self.read_outgoing_soon(cx);
+        self.drain_inbox(cx);
+        self.end_unresumable_sessions(cx);
     }
 
     fn idle(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.login.ease();
-        let in_use = !self.sessions.is_empty() || !self.barrier.is_open() || self.login.is_busy();
+        let in_use = !self.sessions.is_empty()
+            || !self.barrier.is_open()
+            || self.login.is_busy()
+            || self.log.as_ref().is_some_and(|log| !log.is_at_rest());
         if (in_use || !cx.stop_when_idle()) && self.sessions.is_empty() {
             cx.send_after(IDLE_EVICTION, UserMsg::Idle);
         }
@@ -207,8 +261,10 @@ impl User {
             }
             Err(error) => {
                 let effects = mem::take(&mut self.effects);
+                let effects: Vec<_> = effects.into_iter().filter_map(Effect::of_failure).collect();
+                self.count_pending_again(&effects);
                 self.append_failed(origin, error, cx);
-                for effect in effects.into_iter().filter_map(Effect::of_failure) {
+                for effect in effects {
                     self.perform(effect, cx);
                 }
             }
@@ -224,6 +280,7 @@ impl User {
         let was_full = self.barrier.is_full();
         let (effects, origin) = self.barrier.decide(ticket, result.is_ok());
         if let Err(error) = result {
+            self.count_pending_again(&effects);
             self.append_failed(origin, error, cx);
         }
         for effect in effects {
@@ -247,10 +304,17 @@ impl User {
         cx.stats().count(Counter::ChangesFailed);
         cx.hold();
         self.stale = true;
+        self.failures += 1;
         let error = error.to_stanza_error();
         match origin {
             Origin::Nobody => {}
-            Origin::Session(conn, frame) => self.home.refuse(cx, conn, &frame, &error),
+            Origin::Session(conn, link, frame) => {
+                if let Some(reply) = xmpp::error::reply(&frame, &error) {
+                    let write = |out: &mut Vec<u8>| out.extend_from_slice(reply.as_bytes());
+                    self.perform_write(conn, What::Other, cx, write);
+                }
+                let _ = self.home.io.credit(cx, link, 1);
+            }
             Origin::Other(frame) => self.home.return_error(cx, &frame, &error),
         }
         if self.barrier.is_open() {
@@ -276,8 +340,28 @@ impl User {
 
     fn perform(&mut self, effect: Effect, cx: &mut Context<'_, UserMsg>) {
         match effect {
-            Effect::Write(conn, bytes) => {
-                self.perform_write(conn, cx, |out| out.extend_from_slice(&bytes));
+            Effect::Write(conn, what, bytes) => {
+                let mut sessions = self.sessions.iter_mut();
+                let session = sessions.find(|session| session.conn == conn);
+                let managed = session.and_then(|session| session.managed.as_mut());
+                if let Some(managed) = managed.filter(|managed| managed.is_enabled) {
+                    managed.pending.pop_front();
+                }
+                self.perform_write(conn, what, cx, |out| out.extend_from_slice(&bytes));
+            }
+            Effect::Nonza(conn, bytes) => {
+                if let Some(link) = self.link_of(conn) {
+                    self.write_out(link, cx, |out| out.extend_from_slice(&bytes));
+                }
+            }
+            Effect::Enabled(conn, bytes) => self.enabled(conn, &bytes, cx),
+            Effect::NotEnabled(conn) => self.not_enabled(conn, cx),
+            Effect::Acknowledge { conn, h, failures } => {
+                if failures == self.failures
+                    && let Some(link) = self.link_of(conn)
+                {
+                    self.write_out(link, cx, |out| xmpp::sm::write_ack(h, out));
+                }
             }
             Effect::Control(conn, control) => {
                 let _ = self.home.io.control(cx, conn, control);
@@ -287,7 +371,9 @@ impl User {
                 delivery,
                 activate,
             } => {
-                self.send_on(&to, delivery, activate, cx);
+                if delivery.source.seq == 0 || self.is_under_way(delivery.source.seq) {
+                    self.send_on(&to, delivery, activate, cx);
+                }
             }
             Effect::Probe { to, from } => {
                 self.home.send(cx, &to, UserMsg::Probe { from }, false);
@@ -296,11 +382,53 @@ impl User {
             Effect::Credit(conn) => {
                 let _ = self.home.io.credit(cx, conn, 1);
             }
+            Effect::Ask(question) => self.ask_now(*question, cx),
             Effect::ReadPage => self.read_page(cx),
+            Effect::ReadOutgoing => self.read_outgoing(cx),
+            Effect::Taken { to, seq } => {
+                // Lost, it is asked for again.
+                self.home.send(cx, &to, UserMsg::Taken { seq }, false);
+            }
+            Effect::NotTaken { to } => {
+                self.home.send(cx, &to, UserMsg::NotTaken, false);
+            }
+            Effect::Resume { number, conn, h } => self.read_owed(number, conn, h, cx),
+            Effect::Resumed {
+                number,
+                conn,
+                was_recovered,
+            } => self.resumed(number, conn, was_recovered, cx),
+            Effect::NotResumed { number, conn } => self.not_resumed(number, conn, cx),
         }
     }
 
+    /// The connection of a session, or `conn` itself if no session has that name.
+    fn link_of(&self, conn: ConnRef) -> Option<ConnRef> {
+        let session = self.sessions.iter().find(|session| session.conn == conn);
+        session.map_or(Some(conn), Session::link)
+    }
+
     fn perform_write(
+        &mut self,
+        conn: ConnRef,
+        what: What,
+        cx: &mut Context<'_, UserMsg>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let is_counted = |session: &Session| {
+            let managed = session.managed.as_ref();
+            session.conn == conn && managed.is_some_and(|managed| managed.is_enabled)
+        };
+        if let Some(at) = self.sessions.iter().position(is_counted) {
+            let mut bytes = Vec::new();
+            write(&mut bytes);
+            return self.write_managed(at, what, bytes, cx);
+        }
+        self.write_out(conn, cx, write);
+    }
+
+    /// Writes bytes to a connection.
+    fn write_out(
         &mut self,
         conn: ConnRef,
         cx: &mut Context<'_, UserMsg>,
@@ -318,19 +446,53 @@ impl User {
         talkers.note(&self.name, bytes as u64, || cx.now());
     }
 
-    /// Writes bytes to one of the user's connections.
+    /// Writes a stanza to one of the user's sessions, behind what it was spared so far.
     pub(crate) fn write(
         &mut self,
         conn: ConnRef,
+        what: What,
+        cx: &mut Context<'_, UserMsg>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.flush_held(conn, cx);
+        self.write_now(conn, what, cx, write);
+    }
+
+    fn write_now(
+        &mut self,
+        conn: ConnRef,
+        what: What,
         cx: &mut Context<'_, UserMsg>,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         if self.may_leave() {
-            self.perform_write(conn, cx, write);
-        } else {
-            let mut bytes = Vec::new();
-            write(&mut bytes);
-            self.effects.push(Effect::Write(conn, bytes));
+            return self.perform_write(conn, what, cx, write);
+        }
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        let mut sessions = self.sessions.iter_mut();
+        let session = sessions.find(|session| session.conn == conn);
+        if let Some(managed) = session.and_then(|session| session.managed.as_mut()) {
+            managed.pending.push_back(what.entry());
+        }
+        self.effects.push(Effect::Write(conn, what, bytes));
+    }
+
+    /// What waits behind commits has changed: counts of what will be written are taken anew.
+    fn count_pending_again(&mut self, first: &[Effect]) {
+        for session in &mut self.sessions {
+            let Some(managed) = &mut session.managed else {
+                continue;
+            };
+            let behind = self.barrier.effects().chain(&self.effects);
+            let pending = first
+                .iter()
+                .chain(behind)
+                .filter_map(|effect| match effect {
+                    Effect::Write(conn, what, _) if *conn == session.conn => Some(what.entry()),
+                    _ => None,
+                });
+            managed.pending = pending.collect();
         }
     }
 
@@ -341,7 +503,9 @@ impl User {
         frame: &Frame,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        self.write(conn, cx, |out| out.extend_from_slice(frame.as_bytes()));
+        self.write(conn, What::Other, cx, |out| {
+            out.extend_from_slice(frame.as_bytes());
+        });
     }
 
     /// Writes presence; what was broadcast gets this user's address as its `to` only here, so that
@@ -352,13 +516,21 @@ impl User {
         frame: &Frame,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        cx.stats().count(Counter::PresencesOut);
-        if frame.attr_raw("to").is_some() {
-            return self.write_frame(conn, frame, cx);
+        if !self.hold(conn, frame) {
+            self.write_presence_now(conn, frame, cx);
         }
+    }
+
+    fn write_presence_now(&mut self, conn: ConnRef, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
+        cx.stats().count(Counter::PresencesOut);
+        let is_addressed = frame.attr_raw("to").is_some();
         let name = Name::clone(&self.name);
-        self.write(conn, cx, |out| {
-            frame.write_readdressed(out, None, Some(&name));
+        self.write_now(conn, What::Presence, cx, |out| {
+            if is_addressed {
+                out.extend_from_slice(frame.as_bytes());
+            } else {
+                frame.write_readdressed(out, None, Some(&name));
+            }
         });
     }
 
@@ -393,7 +565,11 @@ impl User {
             .home
             .send(cx, bare, UserMsg::Deliver(delivery), activate);
         if let Some(UserMsg::Deliver(delivery)) = refused {
-            self.overloaded(&delivery.frame, cx);
+            if delivery.source.seq == 0 {
+                self.overloaded(&delivery.frame, cx);
+            } else {
+                self.not_taken(cx);
+            }
         }
     }
 
@@ -461,27 +637,56 @@ impl Actor for User {
             }
             UserMsg::NextLogin => self.next_login(cx),
             UserMsg::Bind { conn, resource } => self.bind(conn, resource, cx),
+            UserMsg::Resume { conn, request } => self.resume(conn, &request, cx),
             UserMsg::Started { conn } => self.session_started(conn),
-            UserMsg::Closed { conn } => self.session_closed(conn, cx),
+            UserMsg::Closed { conn, is_lost } => self.session_closed(conn, is_lost, cx),
             UserMsg::Loaded(state) => self.loaded(*state, cx),
             UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
             UserMsg::Page(page) => self.page_read(*page, cx),
+            UserMsg::Outgoing(page) => self.outgoing_read(*page, cx),
+            UserMsg::Oldest(page) => self.trim(*page, cx),
+            UserMsg::Owed(owed) => self.owed_read(*owed, cx),
+            UserMsg::Taken { seq } => self.taken(seq, cx),
+            UserMsg::NotTaken => self.not_taken(cx),
+            UserMsg::ForwardAgain => self.forward_again(cx),
+            UserMsg::Progress => self.record_progress(cx),
+            UserMsg::Expire { number, since } => self.expire(number, since, cx),
+            UserMsg::Wake => {}
             UserMsg::Answer(answer) => self.late_answer(*answer, cx),
             UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),
             UserMsg::Idle => self.idle(cx),
+        }
+        if self.has_full_session {
+            self.end_full_sessions(cx);
         }
         self.settle(cx);
     }
 
     fn stopped(&mut self, reason: &actor::Reason, cx: &mut Context<'_, UserMsg>) {
+        let is_over = matches!(reason, actor::Reason::Normal | actor::Reason::Shutdown);
+        let has_managed = self
+            .sessions
+            .iter()
+            .any(|session| session.managed.is_some());
+        let is_at_rest = self.log.as_ref().is_none_or(|log| log.is_at_rest());
+        if !is_over && (has_managed || !is_at_rest) {
+            // Sessions that can be resumed, and messages on their way, need it again.
+            let (shard, name) = (cx.shard(), Name::clone(&self.name));
+            let _ = cx.send_named(shard, &name, UserMsg::Wake);
+        }
         // A crash ends this user's streams and nobody else's (design rule 8).
         for session in mem::take(&mut self.sessions) {
             let control = crate::c2s::Control::Abort(match reason {
                 actor::Reason::Normal | actor::Reason::Shutdown => crate::c2s::Abort::Shutdown,
                 _ => crate::c2s::Abort::Crash,
             });
-            let _ = self.home.io.control(cx, session.conn, control);
+            if let Some(link) = session.link() {
+                let _ = self.home.io.control(cx, link, control);
+            }
             cx.stats().lower(Gauge::Sessions);
+            if session.managed.is_some() {
+                cx.stats().lower(Gauge::ManagedSessions);
+            }
         }
     }
 }

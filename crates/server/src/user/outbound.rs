@@ -6,14 +6,17 @@ use net::ConnRef;
 use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
+use xmpp::ns;
 use xmpp::stanza::{self, IqType, Kind, PresenceType};
 
 use super::User;
 use super::barrier::{Effect, Origin};
+use super::managed::What;
 use super::subscription::Action;
 use crate::address;
 use crate::host;
 use crate::message::{Delivery, UserMsg};
+use crate::modules::{carbons, hints};
 
 /// Where an address leads from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,17 +34,23 @@ pub(crate) enum Destination {
 impl User {
     /// A session sent `frame`: its `from` is stamped, its `to`, if any, is a normalised address.
     pub(super) fn stanza(&mut self, conn: ConnRef, frame: Frame, cx: &mut Context<'_, UserMsg>) {
-        let Some(at) = self
-            .sessions
-            .iter()
-            .position(|session| session.conn == conn)
-        else {
+        let Some(at) = self.session_at(conn) else {
             return; // It lost its resource to a newer session; the stream is closing.
         };
+        let link = conn;
+        let session = &mut self.sessions[at];
+        let conn = session.conn;
         let Ok(kind) = stanza::parse_kind(&frame) else {
-            return;
+            match frame.ns() {
+                ns::STREAM_MANAGEMENT => self.stream_management(at, &frame, cx),
+                _ => self.client_state(at, &frame, cx),
+            }
+            return self.emit(Effect::Credit(link), cx);
         };
-        self.origin = Origin::Session(conn, frame.clone());
+        if let Some(managed) = &mut session.managed {
+            managed.inbound = managed.inbound.wrapping_add(1);
+        }
+        self.origin = Origin::Session(conn, link, frame.clone());
         cx.stats().count(match kind {
             Kind::Message(_) => Counter::MessagesIn,
             Kind::Presence(_) => Counter::PresencesIn,
@@ -52,7 +61,7 @@ impl User {
             Kind::Iq(kind) => self.iq_from_session(conn, frame, kind, cx),
             Kind::Presence(kind) => self.presence_from_session(at, frame, kind, cx),
         }
-        self.emit(Effect::Credit(conn), cx);
+        self.emit(Effect::Credit(link), cx);
     }
 
     /// A test may ask for a fault of ours, to see that nobody else notices.
@@ -70,13 +79,7 @@ impl User {
         self.panic_if_asked(&frame);
         // RFC 6120 section 10.3.1: without an address it is for the sender's own account.
         let Some(to) = frame.attr("to").map(|to| to.into_owned()) else {
-            return self.deliver(
-                Delivery {
-                    resource: None,
-                    frame,
-                },
-                cx,
-            );
+            return self.deliver(Delivery::new(None, frame), cx);
         };
         self.route(conn, &to, frame, cx);
     }
@@ -112,13 +115,10 @@ impl User {
                 .with_app("<blocked xmlns='urn:xmpp:blocking:errors'/>");
             return self.reply_error(conn, &frame, &error, cx);
         }
-        let delivery = |frame| Delivery {
-            resource: resource.map(Into::into),
-            frame,
-        };
+        let delivery = |frame| Delivery::new(resource.map(Into::into), frame);
         match self.destination(bare) {
             Destination::Own => self.deliver(delivery(frame), cx),
-            Destination::Local => self.forward(bare, delivery(frame), true, cx),
+            Destination::Local => self.send_out(conn, to, delivery(frame), cx),
             Destination::Host => {
                 if let Some(reply) = host::answer(&self.home, &frame, cx.wall()) {
                     self.write_frame(conn, &reply, cx);
@@ -129,6 +129,36 @@ impl User {
                 self.reply_error(conn, &frame, &error, cx);
             }
         }
+    }
+
+    /// A message or an IQ for another account of this server. A message that is worth keeping goes
+    /// by the user's own log, if it has to be acknowledged or archived.
+    fn send_out(
+        &mut self,
+        conn: ConnRef,
+        to: &str,
+        delivery: Delivery,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let bare = address::bare(to);
+        let keep = hints::keep(&delivery.frame);
+        let is_archived = keep.archive && self.archives(bare);
+        let session = self.sessions.iter().find(|session| session.conn == conn);
+        let is_managed = session.is_some_and(|session| session.managed.is_some());
+        if keep.log && (is_archived || is_managed) {
+            return self.accept(conn, to, delivery.frame, is_archived, cx);
+        }
+        if carbons::are_due(keep, &delivery.frame, carbons::Direction::Sent) {
+            let copies = self.carbon_sessions(Some(conn));
+            self.write_copies(
+                What::Other,
+                &delivery.frame,
+                carbons::Direction::Sent,
+                &copies,
+                cx,
+            );
+        }
+        self.forward(bare, delivery, true, cx);
     }
 
     /// Where a bare address leads.
@@ -184,10 +214,7 @@ impl User {
     /// Sends presence on to `to` as it is; to a domain that nobody serves it goes nowhere.
     pub(super) fn route_presence(&mut self, to: &str, frame: Frame, cx: &mut Context<'_, UserMsg>) {
         let (bare, resource) = address::split(to);
-        let delivery = Delivery {
-            resource: resource.map(Into::into),
-            frame,
-        };
+        let delivery = Delivery::new(resource.map(Into::into), frame);
         match self.destination(bare) {
             Destination::Own => self.deliver(delivery, cx),
             Destination::Local => self.forward(bare, delivery, true, cx),

@@ -4,8 +4,9 @@
 use std::mem;
 use std::sync::Arc;
 
-use actor::Context;
+use actor::{Context, Mail};
 use net::ConnRef;
+use store::Record;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
@@ -36,6 +37,7 @@ impl User {
         session.priority = priority;
         session.presence = Some(frame.clone());
         let (conn, full) = (session.conn, Arc::clone(&session.full));
+        self.save_session(at);
         self.broadcast(&frame, cx);
         for other in 0..self.sessions.len() {
             if self.sessions[other].is_available() {
@@ -61,6 +63,7 @@ impl User {
             return;
         }
         let conn = session.conn;
+        self.save_session(at);
         self.leave(&frame, was_available, directed, cx);
         if was_available {
             self.write_presence(conn, &frame, cx);
@@ -105,6 +108,39 @@ impl User {
         }
     }
 
+    /// Remembers when the user was last here and what was said then (XEP-0012).
+    fn remember_last_activity(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
+        let status = frame
+            .children()
+            .find(|child| child.name() == "status")
+            .and_then(|child| child.text())
+            .map(|text| text.chars().take(256).collect::<String>())
+            .unwrap_or_default();
+        let at = cx.wall();
+        self.last = Some(Box::new((at, status.clone())));
+        self.record(Record::LastActivity {
+            user: self.name.to_string(),
+            at,
+            status,
+        });
+    }
+
+    /// A session that missed presence is told of every contact again: those who are there answer a
+    /// probe, after everybody was said to be away.
+    pub(super) fn show_contacts_again(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
+        let (conn, full) = (self.sessions[at].conn, Arc::clone(&self.sessions[at].full));
+        let roster = mem::take(&mut self.roster);
+        for item in roster.iter().filter(|item| item.state.subscription.to()) {
+            if self.may_reach(item.jid) {
+                self.write_presence(conn, &unavailable_of(item.jid), cx);
+            }
+        }
+        self.roster = roster;
+        self.probe_contacts(&full, cx);
+        self.show_own_resources(at, cx);
+        self.show_waiting_requests(conn, cx);
+    }
+
     /// Whether no session of the user is available any more.
     fn last_session_left(&self) -> bool {
         !self.sessions.iter().any(Session::is_available)
@@ -123,10 +159,7 @@ impl User {
         let roster = mem::take(&mut self.roster);
         for item in roster.iter().filter(|item| item.state.subscription.from()) {
             if self.may_reach(item.jid) {
-                let delivery = Delivery {
-                    resource: None,
-                    frame: frame.clone(),
-                };
+                let delivery = Delivery::new(None, frame.clone());
                 self.forward(item.jid, delivery, false, cx);
             }
         }
@@ -203,6 +236,7 @@ impl User {
             }
             directed.push(to.into());
         }
+        self.save_session(at);
         self.route_presence(to, frame, cx);
     }
 
@@ -261,10 +295,7 @@ impl User {
         let mut any = false;
         for at in 0..self.sessions.len() {
             if let Some(frame) = self.sessions[at].presence.clone() {
-                let delivery = Delivery {
-                    resource: resource.map(Into::into),
-                    frame,
-                };
+                let delivery = Delivery::new(resource.map(Into::into), frame);
                 self.forward(bare, delivery, false, cx);
                 any = true;
             }
@@ -277,15 +308,7 @@ impl User {
         for at in 0..self.sessions.len() {
             if self.sessions[at].is_available() {
                 let frame = unavailable_of(&self.sessions[at].full);
-                self.forward(
-                    bare,
-                    Delivery {
-                        resource: None,
-                        frame,
-                    },
-                    false,
-                    cx,
-                );
+                self.forward(bare, Delivery::new(None, frame), false, cx);
             }
         }
     }
@@ -293,10 +316,7 @@ impl User {
     /// Sends presence to an entity that may be anything: this user, another, or a remote one.
     pub(super) fn send_presence(&mut self, to: &str, frame: Frame, cx: &mut Context<'_, UserMsg>) {
         let (bare, resource) = address::split(to);
-        let delivery = Delivery {
-            resource: resource.map(Into::into),
-            frame,
-        };
+        let delivery = Delivery::new(resource.map(Into::into), frame);
         match self.destination(bare) {
             Destination::Own => self.deliver(delivery, cx),
             Destination::Local => self.forward(bare, delivery, false, cx),

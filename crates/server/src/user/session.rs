@@ -1,14 +1,18 @@
-//! One session of a user: a connection that has bound a resource (RFC 6120 section 7). State only;
-//! the rules are in the files beside this one.
+//! One session of a user: a resource that is bound (RFC 6120 section 7). State only; the rules are
+//! in the files beside this one.
 
 use std::sync::Arc;
 
 use net::ConnRef;
 use xml::Frame;
 
-/// A connected resource. An idle one costs its 80 bytes, its address and its last presence.
+use super::managed::Managed;
+use crate::modules::csi::Held;
+
+/// A bound resource. An idle one costs its 88 bytes, its address and its last presence.
 pub(crate) struct Session {
-    /// Where its frames go.
+    /// Its name among the user's sessions: the connection that it was bound on, which is also where
+    /// its stanzas go unless it is managed.
     pub conn: ConnRef,
     /// The full address.
     pub full: Arc<str>,
@@ -22,10 +26,18 @@ pub(crate) struct Session {
     pub wants_roster: bool,
     /// It asked for the block list and is told of its changes (XEP-0191 section 3.3).
     pub wants_blocklist: bool,
+    /// It wants copies of what other sessions send and receive (XEP-0280).
+    pub carbons: bool,
+    /// Nobody looks at its client (XEP-0352).
+    pub is_inactive: bool,
     /// The last available presence, `None` while unavailable.
     pub presence: Option<Frame>,
     /// Who received directed presence and must learn of its end (RFC 6121 section 4.6.3).
     pub directed: Option<Box<Vec<Box<str>>>>,
+    /// Its stream management (XEP-0198), if its client enabled it.
+    pub managed: Option<Box<Managed>>,
+    /// What an inactive client is spared until it matters.
+    pub held: Option<Box<Held>>,
 }
 
 impl Session {
@@ -39,8 +51,20 @@ impl Session {
             started: false,
             wants_roster: false,
             wants_blocklist: false,
+            carbons: false,
+            is_inactive: false,
             presence: None,
             directed: None,
+            managed: None,
+            held: None,
+        }
+    }
+
+    /// The connection that it has at the moment.
+    pub(crate) fn link(&self) -> Option<ConnRef> {
+        match &self.managed {
+            None => Some(self.conn),
+            Some(managed) => managed.attached(),
         }
     }
 
@@ -52,6 +76,12 @@ impl Session {
     /// An "available resource" of RFC 6121.
     pub(crate) fn is_available(&self) -> bool {
         self.presence.is_some()
+    }
+
+    /// Whether it may be given messages that wait: not before it is known what it has already.
+    pub(crate) fn takes_waiting(&self) -> bool {
+        let is_known = |managed: &Managed| managed.owed.is_none();
+        self.takes_messages() && self.managed.as_deref().is_none_or(is_known)
     }
 
     /// Whether messages to the bare address may go to it (RFC 6121 section 8.5.2.1.1).

@@ -59,15 +59,7 @@ impl User {
                 .set_attr("from", &self.name)
                 .set_attr("to", to)
                 .finish();
-            self.forward(
-                to,
-                Delivery {
-                    resource: None,
-                    frame,
-                },
-                true,
-                cx,
-            );
+            self.forward(to, Delivery::new(None, frame), true, cx);
         }
         self.follow(to, outbound.follow, cx);
     }
@@ -112,15 +104,7 @@ impl User {
         }
         if let Some(reply) = inbound.reply {
             let frame = presence_of(&self.name, Some(reply.as_str()));
-            self.forward(
-                &from,
-                Delivery {
-                    resource: None,
-                    frame,
-                },
-                true,
-                cx,
-            );
+            self.forward(&from, Delivery::new(None, frame), true, cx);
         }
         self.follow(&from, inbound.follow, cx);
     }

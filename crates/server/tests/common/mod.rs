@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use server::Node;
 use server::admin::{Request, Response};
-use server::options::{Limits, Options};
+use server::options::{Archive, Delivery, Limits, Options};
 
 /// How long anything may take that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,6 +26,18 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
         scram_iterations: 4096,
         registration_enabled: false,
         registrations_per_hour: 10,
+        delivery: Delivery {
+            stream_management: true,
+            resume_timeout: PATIENCE,
+            ack_timeout: PATIENCE,
+        },
+        archive: Archive {
+            enabled: false,
+            until_delivered: false,
+            max_age: Duration::from_secs(86_400),
+            max_messages: 1_000,
+            max_bytes: 1 << 20,
+        },
         limits: Limits {
             stanza_bytes_max: 65_536,
             sessions_per_user: 10,

@@ -26,6 +26,7 @@ fn config(require_tls: bool) -> Arc<C2sConfig> {
         plain_without_tls: false,
         registration: false,
         features: Vec::new(),
+        session_features: Vec::new(),
         secret: [7; 32],
         iterations: 4096,
     })

@@ -1,0 +1,104 @@
+//! Copies for the other devices of a user (XEP-0280): who gets them, and in which form an entry of
+//! the log is written to a session.
+
+use actor::{Context, Mail};
+use net::ConnRef;
+use store::{EntryFlags, LogEntry};
+use telemetry::Counter;
+use xml::Frame;
+
+use super::User;
+use super::managed::What;
+use crate::address;
+use crate::message::UserMsg;
+use crate::modules::carbons::{self, Direction};
+use crate::modules::{offline, stanza_ids};
+
+/// The entry was for one session; others got copies of it.
+pub(super) const ADDRESSED: EntryFlags = EntryFlags::FREE;
+
+impl User {
+    /// Sessions that want copies, but for one.
+    pub(super) fn carbon_sessions(&self, but: Option<ConnRef>) -> Vec<ConnRef> {
+        let others = self.sessions.iter().filter(|session| session.carbons);
+        let others = others.filter(|session| Some(session.conn) != but);
+        others.map(|session| session.conn).collect()
+    }
+
+    /// The outbound counts that sessions with stream management will have for the entry that is
+    /// appended now.
+    pub(super) fn outbound_counts(
+        &mut self,
+        conns: &[ConnRef],
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Vec<store::Outbound> {
+        let mut counts = Vec::new();
+        for &conn in conns {
+            // What a session was spared goes first, and has counts of its own.
+            self.flush_held(conn, cx);
+            let session = self.sessions.iter().find(|session| session.conn == conn);
+            let managed = session.and_then(|session| session.managed.as_ref());
+            counts.extend(managed.map(|managed| managed.outbound()));
+        }
+        counts
+    }
+
+    /// Writes copies of a message.
+    pub(super) fn write_copies(
+        &mut self,
+        what: What,
+        frame: &Frame,
+        direction: Direction,
+        conns: &[ConnRef],
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        for &conn in conns {
+            let Some(session) = self.sessions.iter().find(|session| session.conn == conn) else {
+                continue;
+            };
+            let mut copy = Vec::new();
+            carbons::write(frame, direction, &self.name, &session.full, &mut copy);
+            cx.stats().count(Counter::CarbonsOut);
+            if what == What::Other
+                && let Ok(copy) = Frame::parse(copy.clone())
+                && self.hold(conn, &copy)
+            {
+                continue;
+            }
+            self.write(conn, what, cx, |out| out.extend_from_slice(&copy));
+        }
+    }
+
+    /// An entry as clients get it: with its stanza-id and, if it waited, the time at which it was
+    /// accepted (XEP-0203).
+    pub(super) fn entry_frame(&self, entry: &LogEntry, is_late: bool) -> Option<Frame> {
+        let Ok(frame) = Frame::parse(entry.frame.clone()) else {
+            tracing::error!(user = %self.name, seq = entry.seq, "a stored message is damaged");
+            return None;
+        };
+        let mut edit = stanza_ids::stamped(&frame, &self.name, entry.seq);
+        if is_late {
+            edit = edit.append_child(&offline::delay(address::domain(&self.name), entry.at));
+        }
+        Some(edit.finish())
+    }
+
+    /// An entry as the session with this full address gets it: itself, or a copy. Nothing if it is
+    /// damaged.
+    pub(super) fn entry_for(&self, full: &str, entry: &LogEntry) -> Vec<u8> {
+        let is_late = entry.flags.has(EntryFlags::WAITING);
+        let Some(frame) = self.entry_frame(entry, is_late) else {
+            return Vec::new();
+        };
+        let direction = if entry.flags.has(EntryFlags::SENT) {
+            Direction::Sent
+        } else if entry.flags.has(ADDRESSED) && frame.attr("to").as_deref() != Some(full) {
+            Direction::Received
+        } else {
+            return frame.as_bytes().to_vec();
+        };
+        let mut copy = Vec::new();
+        carbons::write(&frame, direction, &self.name, full, &mut copy);
+        copy
+    }
+}

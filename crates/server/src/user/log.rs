@@ -1,0 +1,358 @@
+//! The user's log as its actor knows it (docs/delivery.md): where it stands, what recognises a
+//! message that comes again, and what may be dropped of it. Everything that is appended goes
+//! through here; who is given an entry is decided in `inbox.rs`, and what is handed on in
+//! `outbox.rs`.
+
+use std::collections::VecDeque;
+
+use actor::{Context, Mail};
+use rustc_hash::FxHashMap;
+use stdx::time::Timestamp;
+use store::{EntryFlags, LogEntry, LogHead, Progress, Record, Seq, StoreError, Windows};
+
+use super::User;
+use super::outbox::Outbox;
+use crate::limits::{LOG_READ, ORIGIN_WINDOW, PROGRESS_DELAY, RETENTION_EVERY};
+use crate::message::UserMsg;
+
+/// Absent from users in whose log there never was anything.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub head: LogHead,
+    pub windows: Windows,
+    pub outbox: Outbox,
+    /// A page of waiting messages has been asked for: what arrives meanwhile goes behind it.
+    pub is_draining: bool,
+    /// Entries that several sessions were given and none has acknowledged: how many hold them.
+    pub shared: FxHashMap<Seq, u8>,
+    /// Sessions that ended lately: their tokens, and how many of their client's stanzas were
+    /// handled.
+    pub ended: VecDeque<(Box<str>, u32)>,
+    /// The number that the next session with stream management gets.
+    pub next_session: u32,
+    /// Cursors are recorded soon, if nothing takes them along before.
+    timer: bool,
+    /// Appends since retention was looked at.
+    since_retention: u32,
+    /// When the oldest entry was accepted, as far as known.
+    oldest_at: Option<Timestamp>,
+    is_trimming: bool,
+}
+
+/// An entry in the making.
+pub(super) struct Draft {
+    pub peer: String,
+    pub flags: EntryFlags,
+    pub frame: Vec<u8>,
+    pub source: Seq,
+    pub origin: u64,
+    pub went_to: Vec<store::Outbound>,
+}
+
+/// What is known of a message that another home hands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recognised {
+    New,
+    /// It was taken over before.
+    Again,
+    /// One in front of it has not come.
+    Early,
+}
+
+impl Log {
+    pub(super) fn new(head: LogHead, windows: Windows) -> Self {
+        Log {
+            head,
+            windows,
+            ..Log::default()
+        }
+    }
+
+    /// Keeps of the log in memory what the store does not have.
+    pub(super) fn take_over(&mut self, before: Log) {
+        self.shared = before.shared;
+        self.ended = before.ended;
+        self.next_session = before.next_session;
+        self.timer = before.timer;
+    }
+
+    /// Whether nothing of it needs the user's actor.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.outbox.is_done() && !self.timer
+    }
+
+    /// Whether a message that was accepted in place `seq` of `peer`'s log may be taken over now;
+    /// `after` is the last one in front of it that may not have come, or 0.
+    pub(super) fn recognise(&self, peer: u64, seq: Seq, after: Seq) -> Recognised {
+        let seen = self
+            .windows
+            .recognition
+            .seen
+            .iter()
+            .rev()
+            .find(|seen| seen.peer == peer);
+        let seen = seen.map_or(0, |seen| seen.source);
+        if seq <= seen {
+            Recognised::Again
+        } else if after > seen {
+            Recognised::Early
+        } else {
+            Recognised::New
+        }
+    }
+}
+
+impl User {
+    pub(super) fn log(&mut self) -> &mut Log {
+        self.log.get_or_insert_with(Box::default)
+    }
+
+    /// How many messages wait, and their bytes.
+    pub(super) fn waiting(&self) -> (u64, u64) {
+        let head = self.log.as_ref().map(|log| log.head);
+        head.map_or((0, 0), |head| (head.waiting_count, head.waiting_bytes))
+    }
+
+    /// Appends an entry and gives its place. State in memory moves as it will when the record is
+    /// applied.
+    pub(super) fn append(&mut self, draft: Draft, cx: &mut Context<'_, UserMsg>) -> Seq {
+        let progress = self.progress();
+        let slots = self.home.place.slots();
+        let is_waiting = draft.flags.has(EntryFlags::WAITING);
+        let (seq, at) = self.next_place(cx);
+        let bytes = draft.frame.len() as u64;
+        let peer = slots.peer(&draft.peer);
+        let log = self.log();
+        let head = &mut log.head;
+        head.count += 1;
+        head.bytes += bytes;
+        if draft.flags.has(EntryFlags::ARCHIVED) {
+            head.archived_count += 1;
+        }
+        if draft.flags.has(EntryFlags::OUTGOING) {
+            head.last_outgoing = seq;
+        }
+        if is_waiting {
+            if head.waiting_count == 0 {
+                // Nothing in front of it waits.
+                head.delivered_through = seq - 1;
+            }
+            head.waiting_count += 1;
+            head.waiting_bytes += bytes;
+        }
+        let entry = LogEntry {
+            seq,
+            at,
+            peer: draft.peer,
+            flags: draft.flags,
+            frame: draft.frame,
+            source: draft.source,
+            origin: draft.origin,
+            went_to: draft.went_to,
+            progress,
+        };
+        log.windows.recognition.remember(peer, &entry);
+        self.record(Record::LogAppend {
+            user: self.name.to_string(),
+            entry,
+        });
+        self.look_at_retention(at, cx);
+        seq
+    }
+
+    /// The place of the next entry, and its time: never before that of the entry in front of it.
+    fn next_place(&mut self, cx: &mut Context<'_, UserMsg>) -> (Seq, Timestamp) {
+        let now = cx.wall();
+        let head = &mut self.log().head;
+        let seq = head.next_seq;
+        head.next_seq += 1;
+        head.last_at = head.last_at.max(now);
+        (seq, head.last_at)
+    }
+
+    /// Remembers a message that another home handed over: it is not refused to the next one that
+    /// this one was refused.
+    pub(super) fn pass(&mut self, from: &str, seq: Seq) {
+        let peer = self.home.place.slots().peer(from);
+        let passed = LogEntry {
+            source: seq,
+            ..LogEntry::default()
+        };
+        self.log().windows.recognition.remember(peer, &passed);
+    }
+
+    /// Whether the user sent this message before (XEP-0359), as far as that is remembered.
+    pub(super) fn was_sent_before(&self, origin: u64, now: Timestamp) -> bool {
+        let not_before = now.as_millis() - ORIGIN_WINDOW.as_millis() as i64;
+        self.log.as_ref().is_some_and(|log| {
+            let recognition = &log.windows.recognition;
+            recognition
+                .find_origin(origin, Timestamp::from_millis(not_before))
+                .is_some()
+        })
+    }
+
+    // ---- Cursors -------------------------------------------------------------------------------
+
+    /// Takes the cursors that moved since the last record: they go along with the next one.
+    pub(super) fn progress(&mut self) -> Progress {
+        let mut progress = Progress::default();
+        let Some(log) = &mut self.log else {
+            return progress;
+        };
+        let last = log.head.next_seq - 1;
+        for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
+            if managed.inbound != managed.inbound_recorded {
+                managed.inbound_recorded = managed.inbound;
+                progress.inbound.push((managed.number, managed.inbound));
+            }
+            if std::mem::take(&mut managed.acked_since) {
+                let acked = managed.oldest_unacked().map_or(last, |seq| seq - 1);
+                progress.acked.push((managed.number, acked));
+            }
+        }
+        progress.forwarded = log.outbox.take_moved(&log.head);
+        progress
+    }
+
+    /// Cursors moved: they are recorded soon, if nothing takes them along before.
+    pub(super) fn progress_is_due(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if !std::mem::replace(&mut self.log().timer, true) {
+            cx.send_after(PROGRESS_DELAY, UserMsg::Progress);
+        }
+    }
+
+    pub(super) fn record_progress(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if !self.is_registered() {
+            return;
+        }
+        self.log().timer = false;
+        self.save_progress();
+        self.ask_acknowledgements(cx);
+        self.look_at_outbox(cx);
+        if self.log().since_retention > 0 {
+            self.trim_soon(cx);
+        }
+    }
+
+    /// Records the cursors that moved, if any did.
+    pub(super) fn save_progress(&mut self) {
+        let progress = self.progress();
+        if !progress.is_empty() {
+            self.record(Record::LogProgress {
+                user: self.name.to_string(),
+                progress,
+            });
+        }
+    }
+
+    // ---- Retention -----------------------------------------------------------------------------
+
+    fn look_at_retention(&mut self, now: Timestamp, cx: &mut Context<'_, UserMsg>) {
+        let archive = &self.home.options.archive;
+        let (max_age, max_messages, max_bytes) = (
+            archive.max_age.as_millis() as i64,
+            archive.max_messages,
+            archive.max_bytes,
+        );
+        let log = self.log();
+        log.since_retention += 1;
+        let too_old = |oldest: Timestamp| now.as_millis() - oldest.as_millis() > max_age;
+        let is_due = log.since_retention >= RETENTION_EVERY
+            || log.head.count > max_messages
+            || log.head.bytes > max_bytes
+            || log.oldest_at.is_some_and(too_old);
+        if is_due {
+            self.trim_soon(cx);
+        }
+        self.progress_is_due(cx);
+    }
+
+    /// Reads the oldest entries to see which may go.
+    fn trim_soon(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let (store, name) = (self.home.store.clone(), self.name.clone());
+        let log = self.log();
+        log.since_retention = 0;
+        let after = log.head.trimmed_through;
+        if std::mem::replace(&mut log.is_trimming, true) {
+            return;
+        }
+        let read = move || Box::new(store.log_read(&name, after, LOG_READ));
+        if cx
+            .blocking(&self.home.reads, read, UserMsg::Oldest)
+            .is_err()
+        {
+            // The next look tries again.
+            self.log().is_trimming = false;
+        }
+    }
+
+    /// The oldest entries have been read: drops those that nobody needs any more.
+    pub(super) fn trim(
+        &mut self,
+        oldest: Result<Vec<LogEntry>, StoreError>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        self.log().is_trimming = false;
+        let entries = match oldest {
+            Ok(entries) => entries,
+            Err(error) => {
+                return tracing::warn!(user = %self.name, %error, "cannot read the log");
+            }
+        };
+        let floor = self.floor();
+        let archive = &self.home.options.archive;
+        let (keep_read, max_age) = (!archive.until_delivered, archive.max_age.as_millis() as i64);
+        let (max_messages, max_bytes) = (archive.max_messages, archive.max_bytes);
+        let now = cx.wall().as_millis();
+        let head = self.log().head;
+        let (mut count, mut bytes, mut archived) = (head.count, head.bytes, head.archived_count);
+        let mut through = 0;
+        let mut left = 0;
+        for (at, entry) in entries.iter().enumerate() {
+            let is_kept = keep_read
+                && entry.flags.has(EntryFlags::ARCHIVED)
+                && now - entry.at.as_millis() <= max_age
+                && count <= max_messages
+                && bytes <= max_bytes;
+            if is_kept || entry.seq >= floor || entry.seq <= head.trimmed_through {
+                left = entries.len() - at;
+                self.log().oldest_at = Some(entry.at);
+                break;
+            }
+            count = count.saturating_sub(1);
+            bytes = bytes.saturating_sub(entry.frame.len() as u64);
+            archived -= u64::from(entry.flags.has(EntryFlags::ARCHIVED)).min(archived);
+            through = entry.seq;
+        }
+        if through == 0 {
+            return;
+        }
+        let log = self.log();
+        log.head.trimmed_through = through;
+        log.head.count = count;
+        log.head.bytes = bytes;
+        log.head.archived_count = archived;
+        log.head.delivered_through = log.head.delivered_through.max(through);
+        self.record(Record::LogTrim {
+            user: self.name.to_string(),
+            through,
+        });
+        if left == 0 && entries.len() == LOG_READ {
+            self.trim_soon(cx);
+        }
+    }
+
+    /// The oldest entry that somebody is still owed, and everything behind it: none of it may go.
+    fn floor(&mut self) -> Seq {
+        let owed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
+        let owed = owed.filter_map(|managed| managed.oldest_unacked()).min();
+        let log = self.log();
+        let head = &log.head;
+        let requeued = log.windows.requeued.first().copied();
+        let waiting = (head.waiting_count > 0).then_some(head.delivered_through + 1);
+        let outgoing = (head.last_outgoing > head.forwarded).then_some(head.forwarded + 1);
+        let floors = [owed, requeued, waiting, outgoing, Some(head.next_seq)];
+        floors.into_iter().flatten().min().unwrap_or(0)
+    }
+}

@@ -1,0 +1,266 @@
+//! A session with stream management (XEP-0198): what it was sent and has not acknowledged, how many
+//! of its client's stanzas were handled, and the connection that it has at the moment. State only;
+//! what happens to it is in `resume.rs`.
+
+use std::collections::VecDeque;
+
+use net::ConnRef;
+use rustc_hash::FxHashMap;
+use stdx::time::Moment;
+use store::{NumberedEntry, Seq};
+use xmpp::sm::{Kept, Limits, Outbound, Pushed, Resumed, TooHigh};
+
+use crate::limits::UNACKED_ENTRIES_MAX;
+
+/// Marks an outbound count in a log entry that is owed to its session whatever the client says: it
+/// was never written.
+pub(super) const UNNUMBERED: u32 = 1 << 31;
+
+/// Marks the place of an entry that more than one session was given.
+pub(super) const SHARED: u64 = 1 << 63;
+
+/// The place of an entry without its mark.
+pub(super) fn place(marked: u64) -> Seq {
+    marked & !SHARED
+}
+
+/// Where a session's stanzas go.
+#[derive(Debug)]
+pub(crate) enum Link {
+    /// To this connection.
+    Attached(ConnRef),
+    /// Nowhere: they are kept. The link was lost at this time.
+    Detached(Moment),
+    /// This connection resumes the session and waits for what the log owes it.
+    Resuming(Box<Resuming>),
+}
+
+/// A resumption under way.
+#[derive(Debug)]
+pub(crate) struct Resuming {
+    pub conn: ConnRef,
+    /// What the client says it has handled.
+    pub h: u32,
+    /// Entries as they are written to this session, by place.
+    pub entries: FxHashMap<Seq, Vec<u8>>,
+}
+
+/// What an entry or a stanza that is written to a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// An entry of the user's log, perhaps [`SHARED`].
+    Entry(u64),
+    /// Presence: the current one can take its place.
+    Presence,
+    /// Any other stanza.
+    Other,
+}
+
+impl What {
+    /// The place of an entry, with its mark.
+    pub(super) fn entry(self) -> Option<u64> {
+        match self {
+            What::Entry(entry) => Some(entry),
+            What::Presence | What::Other => None,
+        }
+    }
+}
+
+/// The stream management of one session.
+#[derive(Debug)]
+pub(crate) struct Managed {
+    /// Names the session in log entries.
+    pub number: u32,
+    /// What the client shows to resume it.
+    pub token: Box<str>,
+    /// How long it may be detached, in seconds; 0 if it cannot be resumed.
+    pub max_seconds: u32,
+    pub link: Link,
+    /// Its client was told that stanzas are counted from here on.
+    pub is_enabled: bool,
+    /// Stanzas of the client that were handled, modulo 2^32.
+    pub inbound: u32,
+    /// How many of them a record says were handled.
+    pub inbound_recorded: u32,
+    /// What was sent and is not acknowledged.
+    pub out: Outbound,
+    /// Stanzas that wait for a commit before they are sent, with the places of those that are
+    /// entries.
+    pub pending: VecDeque<Option<u64>>,
+    /// Entries of the log in `out`.
+    pub entries: u32,
+    /// Entries that it is owed since the process that sent them ended, in order, each with its
+    /// count if it was sent. Until it is resumed, nobody knows what the client has.
+    pub owed: Option<Vec<(Option<u32>, u64)>>,
+    /// What entries up to here say of their counts is void: a record has them all. 0 if none has.
+    pub void_through: Seq,
+    /// The client acknowledged entries since that was recorded last.
+    pub acked_since: bool,
+    /// Presence was given up: at its resumption it is told the current one of all contacts.
+    pub presence_lost: bool,
+    /// It cannot be served any further.
+    pub is_full: bool,
+}
+
+impl Managed {
+    /// A session that has just been made.
+    pub(super) fn new(number: u32, token: Box<str>, max_seconds: u32, link: Link) -> Self {
+        Managed {
+            number,
+            token,
+            max_seconds,
+            link,
+            is_enabled: false,
+            inbound: 0,
+            inbound_recorded: 0,
+            out: Outbound::default(),
+            pending: VecDeque::new(),
+            entries: 0,
+            owed: None,
+            void_through: 0,
+            acked_since: false,
+            presence_lost: false,
+            is_full: false,
+        }
+    }
+
+    /// The count that the next stanza will have.
+    fn next_count(&self) -> u32 {
+        let sent = self.out.sent().wrapping_add(self.pending.len() as u32);
+        sent.wrapping_add(1)
+    }
+
+    /// How an entry notes that the session was given it.
+    pub(super) fn outbound(&self) -> store::Outbound {
+        if self.owed.is_some() {
+            return store::Outbound {
+                session: self.number | UNNUMBERED,
+                count: 0,
+            };
+        }
+        store::Outbound {
+            session: self.number,
+            count: self.next_count(),
+        }
+    }
+
+    /// Takes a stanza that is to be sent. False if it must not be sent.
+    pub(super) fn push(&mut self, what: What, bytes: &[u8]) -> bool {
+        if self.is_full {
+            return false;
+        }
+        if let Some(owed) = &mut self.owed {
+            match what {
+                What::Entry(seq) if owed.len() < UNACKED_ENTRIES_MAX => owed.push((None, seq)),
+                What::Entry(_) => self.is_full = true,
+                // The current presence is sent at the resumption; and nobody waits for anything
+                // else: what the client had asked for was lost with the process.
+                What::Presence | What::Other => {}
+            }
+            return false;
+        }
+        let kept = match what {
+            What::Entry(seq) => {
+                self.entries += 1;
+                self.is_full = self.entries as usize > UNACKED_ENTRIES_MAX;
+                Kept::Entry(seq)
+            }
+            What::Presence => Kept::Presence(bytes.into()),
+            What::Other => Kept::Other(bytes.into()),
+        };
+        match self.out.push(kept, Limits::default()) {
+            Pushed::Kept => {}
+            Pushed::PresenceGaveWay => self.presence_lost = true,
+            Pushed::Full => self.is_full = true,
+        }
+        !self.is_full
+    }
+
+    /// Entries that the client has not acknowledged, in order, with their marks.
+    pub(super) fn unacked_entries(&self) -> Vec<u64> {
+        let pending = self.pending.iter().flatten().copied();
+        match &self.owed {
+            Some(owed) => owed.iter().map(|(_, seq)| *seq).chain(pending).collect(),
+            None => {
+                let sent = self.out.unacked().filter_map(|(_, kept)| kept.entry());
+                sent.chain(pending).collect()
+            }
+        }
+    }
+
+    /// The oldest of them.
+    pub(super) fn oldest_unacked(&self) -> Option<Seq> {
+        if self.entries == 0 && self.pending.is_empty() && self.owed.is_none() {
+            return None;
+        }
+        self.unacked_entries().into_iter().map(place).min()
+    }
+
+    /// Every entry that it was given and has not acknowledged, with its count: the complete list,
+    /// which makes void what entries say themselves.
+    pub(super) fn numbered(&self) -> Vec<NumberedEntry> {
+        let sent = self
+            .out
+            .unacked()
+            .map(|(count, kept)| (count, kept.entry()));
+        let behind = self.pending.iter().zip(1..).map(|(entry, ahead)| {
+            let count = self.out.sent().wrapping_add(ahead);
+            (count, *entry)
+        });
+        let all = sent.chain(behind);
+        all.filter_map(|(count, entry)| {
+            let seq = place(entry?);
+            Some(NumberedEntry { count, seq })
+        })
+        .collect()
+    }
+
+    /// The client is back and has handled `h`. Gives the entries that it has.
+    ///
+    /// # Errors
+    /// It was never sent so many.
+    pub(super) fn resume(&mut self, h: u32) -> Result<Resumed, TooHigh> {
+        let resumed = match self.owed.take() {
+            None => self.out.resume(h)?,
+            Some(owed) => {
+                let is_owed = |count: Option<u32>| {
+                    count.is_none_or(|count| count.wrapping_sub(h).cast_signed() > 0)
+                };
+                let (left, acked): (Vec<_>, Vec<_>) =
+                    owed.into_iter().partition(|(count, _)| is_owed(*count));
+                self.out = Outbound::recovered(h, left.into_iter().map(|(_, seq)| seq));
+                Resumed {
+                    acked: acked.into_iter().map(|(_, seq)| seq).collect(),
+                    is_renumbered: true,
+                    presence_lost: true,
+                    behind: None,
+                }
+            }
+        };
+        self.acked_since = true;
+        self.presence_lost |= resumed.presence_lost;
+        let entries = self
+            .out
+            .unacked()
+            .filter(|(_, kept)| kept.entry().is_some());
+        self.entries = entries.count() as u32;
+        Ok(resumed)
+    }
+
+    /// Whether a connection is the session's, or is about to be.
+    pub(super) fn has_link(&self, conn: ConnRef) -> bool {
+        match &self.link {
+            Link::Attached(link) => *link == conn,
+            Link::Resuming(resuming) => resuming.conn == conn,
+            Link::Detached(_) => false,
+        }
+    }
+
+    /// The connection that is written to.
+    pub(super) fn attached(&self) -> Option<ConnRef> {
+        match self.link {
+            Link::Attached(conn) => Some(conn),
+            Link::Detached(_) | Link::Resuming(_) => None,
+        }
+    }
+}

@@ -1,0 +1,751 @@
+//! Sessions that outlive their connection (XEP-0198): how one is made resumable, acknowledges,
+//! loses its link, is taken up again, and ends. Their records make them outlive the process too
+//! (docs/delivery.md).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actor::{Context, Mail};
+use net::ConnRef;
+use rustc_hash::FxHashMap;
+use stdx::time::Moment;
+use store::{LogEntry, Record, Seq, SessionRecord, StoreError};
+use telemetry::{Counter, Gauge};
+use xml::Frame;
+use xmpp::error::Condition;
+use xmpp::sm::{self, Fault, Kept, Request, TooHigh};
+
+use super::User;
+use super::barrier::Effect;
+use super::managed::{Link, Managed, Resuming, SHARED, What, place};
+use super::session::Session;
+use crate::c2s::{Abort, Control};
+use crate::limits::{
+    ASK_AGAIN_EVERY, ASK_EVERY, ENDED_SESSIONS_REMEMBERED, RESENT_BYTES_MAX, SESSION_TOKEN_BYTES,
+};
+use crate::message::UserMsg;
+
+/// What was read to take a session up again.
+pub struct Owed {
+    /// The session.
+    number: u32,
+    /// The connection that asked.
+    conn: ConnRef,
+    /// Entries that it has not acknowledged.
+    entries: Result<Vec<LogEntry>, StoreError>,
+}
+
+impl User {
+    // ---- What clients say ----------------------------------------------------------------------
+
+    /// An element of stream management from one of the user's sessions.
+    pub(super) fn stream_management(
+        &mut self,
+        at: usize,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let conn = self.sessions[at].conn;
+        match sm::parse(&frame.as_ref()) {
+            Ok(Request::Enable { resume, max }) => self.enable(at, resume, max, cx),
+            Ok(Request::AckRequest) => self.acknowledge(at, cx),
+            Ok(Request::Ack(h)) => self.acknowledged(at, h, cx),
+            Ok(Request::Resume { .. }) => self.sm_failed(conn, Condition::UnexpectedRequest, cx),
+            Err(Fault::Failed(condition)) => self.sm_failed(conn, condition, cx),
+            Err(Fault::Stream(_)) => self.end_badly(at, Abort::BadAcknowledgement, cx),
+        }
+    }
+
+    fn sm_failed(&mut self, conn: ConnRef, condition: Condition, cx: &mut Context<'_, UserMsg>) {
+        let mut bytes = Vec::new();
+        sm::write_failed(condition, None, &mut bytes);
+        self.emit(Effect::Nonza(conn, bytes), cx);
+    }
+
+    fn end_badly(&mut self, at: usize, why: Abort, cx: &mut Context<'_, UserMsg>) {
+        let link = self.sessions[at].link();
+        self.end_session(at, cx);
+        if let Some(conn) = link {
+            self.emit(Effect::Control(conn, Control::Abort(why)), cx);
+        }
+    }
+
+    /// Section 3. The session is durable before the client hears that it is.
+    fn enable(
+        &mut self,
+        at: usize,
+        resume: bool,
+        max: Option<Duration>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let delivery = &self.home.options.delivery;
+        let conn = self.sessions[at].conn;
+        if !delivery.stream_management {
+            return self.sm_failed(conn, Condition::ServiceUnavailable, cx);
+        }
+        if self.sessions[at].managed.is_some() {
+            return self.sm_failed(conn, Condition::UnexpectedRequest, cx);
+        }
+        let allowed = delivery.resume_timeout;
+        let kept = max.map_or(allowed, |max| max.min(allowed));
+        let max_seconds = if resume { kept.as_secs() as u32 } else { 0 };
+        let log = self.log();
+        let number = log.next_session;
+        log.next_session += 1;
+        let token: Box<str> = (0..SESSION_TOKEN_BYTES)
+            .map(|_| cx.rng().alphanumeric())
+            .collect::<String>()
+            .into();
+        let mut bytes = Vec::new();
+        let resumable = (max_seconds > 0).then_some((&*token, kept));
+        sm::write_enabled(resumable, &mut bytes);
+        let managed = Managed::new(number, token, max_seconds, Link::Attached(conn));
+        self.sessions[at].managed = Some(Box::new(managed));
+        cx.stats().raise(Gauge::ManagedSessions);
+        self.save_session(at);
+        self.emit(Effect::Enabled(conn, bytes), cx);
+    }
+
+    /// The client hears that its session is managed: from here on stanzas are counted.
+    pub(super) fn enabled(&mut self, conn: ConnRef, bytes: &[u8], cx: &mut Context<'_, UserMsg>) {
+        let mut sessions = self.sessions.iter_mut();
+        let session = sessions.find(|session| session.conn == conn);
+        if let Some(managed) = session.and_then(|session| session.managed.as_mut()) {
+            managed.is_enabled = true;
+        }
+        self.write_out(conn, cx, |out| out.extend_from_slice(bytes));
+    }
+
+    /// The session could not be made durable: it goes on as it was.
+    pub(super) fn not_enabled(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+        let mut sessions = self.sessions.iter_mut();
+        if let Some(session) = sessions.find(|session| session.conn == conn) {
+            session.managed = None;
+            cx.stats().lower(Gauge::ManagedSessions);
+        }
+        self.sm_failed(conn, Condition::ResourceConstraint, cx);
+    }
+
+    /// Section 4: the count is durable before the client hears it.
+    fn acknowledge(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
+        let session = &self.sessions[at];
+        let conn = session.conn;
+        let Some(managed) = &session.managed else {
+            return self.sm_failed(conn, Condition::UnexpectedRequest, cx);
+        };
+        let h = managed.inbound;
+        if h != managed.inbound_recorded {
+            self.save_progress();
+        }
+        let failures = self.failures;
+        self.emit(Effect::Acknowledge { conn, h, failures }, cx);
+    }
+
+    fn acknowledged(&mut self, at: usize, h: u32, cx: &mut Context<'_, UserMsg>) {
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        match managed.out.ack(h) {
+            Ok(entries) => self.has_acknowledged(at, &entries, cx),
+            Err(error) => self.too_high(at, error, cx),
+        }
+        self.drain_inbox(cx);
+    }
+
+    fn too_high(&mut self, at: usize, error: TooHigh, cx: &mut Context<'_, UserMsg>) {
+        let link = self.sessions[at].link();
+        self.end_session(at, cx);
+        if let Some(conn) = link {
+            let mut bytes = Vec::new();
+            sm::write_too_high(error, &mut bytes);
+            self.emit(Effect::Nonza(conn, bytes), cx);
+            self.emit(Effect::Control(conn, Control::Close), cx);
+        }
+    }
+
+    /// A client has entries of the log.
+    fn has_acknowledged(&mut self, at: usize, entries: &[u64], cx: &mut Context<'_, UserMsg>) {
+        if entries.is_empty() {
+            return;
+        }
+        let log = self.log.get_or_insert_default();
+        for entry in entries.iter().filter(|entry| **entry & SHARED != 0) {
+            log.shared.remove(&place(*entry));
+        }
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.entries = managed.entries.saturating_sub(entries.len() as u32);
+            managed.acked_since = true;
+        }
+        self.progress_is_due(cx);
+    }
+
+    /// Asks clients that were sent messages what they have; gives up on links that do not answer.
+    pub(super) fn ask_acknowledgements(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let timeout = self.home.options.delivery.ack_timeout;
+        let now = cx.now();
+        let mut goes_on = false;
+        for at in 0..self.sessions.len() {
+            let conn = self.sessions[at].conn;
+            let Some(managed) = &mut self.sessions[at].managed else {
+                continue;
+            };
+            let Some(link) = managed.attached() else {
+                continue;
+            };
+            if managed.out.is_overdue(now, timeout) {
+                cx.stats().count(Counter::LinksSilent);
+                self.detach(at, cx);
+                let _ = self
+                    .home
+                    .io
+                    .control(cx, link, Control::Abort(Abort::Silent));
+                continue;
+            }
+            let is_new = managed.entries > 0 && managed.out.should_ask(1);
+            if is_new {
+                managed.out.asked(now);
+            }
+            if is_new || managed.out.asked_since().is_some_and(|since| since < now) {
+                self.emit(Effect::Nonza(conn, sm::REQUEST.to_vec()), cx);
+                goes_on = true;
+            }
+        }
+        if goes_on {
+            self.progress_is_due(cx);
+        }
+    }
+
+    // ---- Writing -------------------------------------------------------------------------------
+
+    /// Sends a stanza to a session with stream management, or keeps it until there is a link.
+    pub(super) fn write_managed(
+        &mut self,
+        at: usize,
+        what: What,
+        bytes: Vec<u8>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let now = cx.now();
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        if !managed.push(what, &bytes) {
+            self.has_full_session |= managed.is_full;
+        }
+        match &mut managed.link {
+            Link::Attached(conn) if !managed.is_full => {
+                let conn = *conn;
+                // A client that has not answered is asked again after a while.
+                let unacked = managed.out.sent().wrapping_sub(managed.out.acked());
+                // Nobody should be given again what he has, because he was not asked.
+                let every = if what.entry().is_some() { 1 } else { ASK_EVERY };
+                let is_asked = managed.out.should_ask(every);
+                let ask = is_asked || unacked.is_multiple_of(ASK_AGAIN_EVERY);
+                if is_asked {
+                    managed.out.asked(now);
+                }
+                self.write_out(conn, cx, |out| {
+                    out.extend_from_slice(&bytes);
+                    if ask {
+                        out.extend_from_slice(sm::REQUEST);
+                    }
+                });
+                if ask {
+                    self.progress_is_due(cx);
+                }
+            }
+            Link::Resuming(resuming) => {
+                if let What::Entry(entry) = what {
+                    resuming.entries.insert(place(entry), bytes);
+                }
+            }
+            Link::Attached(_) | Link::Detached(_) => {}
+        }
+    }
+
+    /// Ends sessions that cannot be served any further. What they have not acknowledged waits.
+    pub(super) fn end_full_sessions(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.has_full_session = false;
+        let is_full = |session: &Session| session.managed.as_ref().is_some_and(|m| m.is_full);
+        while let Some(at) = self.sessions.iter().position(is_full) {
+            cx.stats().count(Counter::SessionsOverflowed);
+            self.end_badly(at, Abort::Overflow, cx);
+            self.watch_idleness(cx);
+        }
+    }
+
+    // ---- Records -------------------------------------------------------------------------------
+
+    /// Records what a session must not forget when the process ends.
+    pub(super) fn save_session(&mut self, at: usize) {
+        let last = self.log.as_ref().map_or(0, |log| log.head.next_seq - 1);
+        let session = &mut self.sessions[at];
+        let Some(managed) = &mut session.managed else {
+            return;
+        };
+        if managed.owed.is_some() {
+            return; // Nothing changes until its client is back.
+        }
+        let mut numbered = Vec::new();
+        if managed.void_through > 0 {
+            managed.void_through = last;
+            numbered = managed.numbered();
+        }
+        let session = &self.sessions[at];
+        let Some(managed) = &session.managed else {
+            return;
+        };
+        let directed = session.directed.as_deref();
+        let record = SessionRecord {
+            number: managed.number,
+            token: managed.token.as_bytes().to_vec(),
+            resource: session.resource().to_owned(),
+            max_seconds: managed.max_seconds,
+            detached: None,
+            presence: session
+                .presence
+                .as_ref()
+                .map(|frame| frame.as_bytes().to_vec()),
+            directed: directed
+                .into_iter()
+                .flatten()
+                .map(|to| to.to_string())
+                .collect(),
+            carbons: session.carbons,
+            inactive: session.is_inactive,
+            wants_roster: session.wants_roster,
+            wants_blocklist: session.wants_blocklist,
+            void_through: managed.void_through,
+            numbered,
+        };
+        self.record(Record::SessionPut {
+            user: self.name.to_string(),
+            session: Box::new(record),
+        });
+    }
+
+    /// Changes what a session wants, and records that if it has changed.
+    pub(crate) fn change_session(
+        &mut self,
+        conn: Option<ConnRef>,
+        change: impl FnOnce(&mut Session) -> bool,
+    ) {
+        let mut sessions = self.sessions.iter();
+        let Some(at) = sessions.position(|session| Some(session.conn) == conn) else {
+            return;
+        };
+        if change(&mut self.sessions[at]) {
+            self.save_session(at);
+        }
+    }
+
+    /// Records which entries a session was given, with their counts, in place of what entries say.
+    pub(super) fn record_numbered(&mut self, conn: ConnRef) {
+        let void_through = self.log().head.next_seq - 1;
+        let mut sessions = self.sessions.iter_mut();
+        let session = sessions.find(|session| session.conn == conn);
+        let Some(managed) = session.and_then(|session| session.managed.as_mut()) else {
+            return;
+        };
+        if managed.owed.is_some() {
+            return;
+        }
+        managed.void_through = void_through;
+        let (number, numbered) = (managed.number, managed.numbered());
+        self.record(Record::SessionNumbered {
+            user: self.name.to_string(),
+            number,
+            void_through,
+            numbered,
+        });
+    }
+
+    // ---- A lost link ---------------------------------------------------------------------------
+
+    /// The connection is gone; the session stays for a while, and keeps its presence.
+    pub(super) fn detach(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
+        let now = cx.now();
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        managed.link = Link::Detached(now);
+        managed.out.detached();
+        let number = managed.number;
+        let after = Duration::from_secs(managed.max_seconds.into());
+        cx.stats().count(Counter::SessionsDetached);
+        cx.send_after(after, UserMsg::Expire { number, since: now });
+    }
+
+    /// Whether a session is to be kept although its connection is gone.
+    pub(super) fn outlives_its_link(&self, at: usize) -> bool {
+        let managed = self.sessions[at].managed.as_ref();
+        managed.is_some_and(|managed| managed.max_seconds > 0 && !managed.is_full)
+    }
+
+    /// A session has been detached for as long as it may.
+    pub(super) fn expire(&mut self, number: u32, since: Moment, cx: &mut Context<'_, UserMsg>) {
+        let Some(at) = self.managed_session(number) else {
+            return;
+        };
+        let managed = self.sessions[at].managed.as_ref();
+        let link = managed.map(|managed| &managed.link);
+        if matches!(link, Some(Link::Detached(lost)) if *lost == since) {
+            cx.stats().count(Counter::SessionsExpired);
+            self.end_session(at, cx);
+            self.watch_idleness(cx);
+            self.drain_inbox(cx);
+        }
+    }
+
+    fn managed_session(&self, number: u32) -> Option<usize> {
+        self.sessions.iter().position(|session| {
+            let managed = session.managed.as_ref();
+            managed.is_some_and(|managed| managed.number == number)
+        })
+    }
+
+    /// A session with stream management has ended: what it was given and nobody has acknowledged
+    /// waits for the next one.
+    pub(super) fn forget_managed(&mut self, managed: &Managed, cx: &mut Context<'_, UserMsg>) {
+        cx.stats().lower(Gauge::ManagedSessions);
+        self.save_progress();
+        let entries = managed.unacked_entries();
+        let log = self.log();
+        if managed.max_seconds > 0 {
+            if log.ended.len() >= ENDED_SESSIONS_REMEMBERED {
+                log.ended.pop_front();
+            }
+            log.ended
+                .push_back((managed.token.clone(), managed.inbound));
+        }
+        let mut again: Vec<Seq> = Vec::new();
+        for entry in entries {
+            let seq = place(entry);
+            if entry & SHARED == 0 {
+                again.push(seq);
+            } else if let Some(holders) = log.shared.get_mut(&seq) {
+                *holders -= 1;
+                if *holders == 0 {
+                    log.shared.remove(&seq);
+                    again.push(seq);
+                }
+            }
+        }
+        self.record(Record::SessionRemove {
+            user: self.name.to_string(),
+            number: managed.number,
+        });
+        if again.is_empty() {
+            return;
+        }
+        cx.stats()
+            .add(Counter::MessagesRequeued, again.len() as u64);
+        let log = self.log();
+        // An entry behind the ones given out so far would be read twice.
+        let last = again.iter().max().copied().unwrap_or(0);
+        if log.head.waiting_count == 0 {
+            log.head.delivered_through = log.head.delivered_through.max(last);
+        }
+        log.head.waiting_count += again.len() as u64;
+        log.windows.requeued.extend(again);
+        log.windows.requeued.sort_unstable();
+        log.windows.requeued.dedup();
+        let surplus = log
+            .windows
+            .requeued
+            .len()
+            .saturating_sub(store::limits::REQUEUED_MAX);
+        if surplus > 0 {
+            let user = &self.name;
+            tracing::warn!(%user, surplus, "too many wait again; the newest are only archived");
+            self.log()
+                .windows
+                .requeued
+                .truncate(store::limits::REQUEUED_MAX);
+        }
+        self.record_delivered();
+    }
+
+    // ---- Resumption ----------------------------------------------------------------------------
+
+    /// A connection that has authenticated wants a session of before (section 5).
+    pub(super) fn resume(&mut self, conn: ConnRef, request: &Frame, cx: &mut Context<'_, UserMsg>) {
+        let (previd, h) = match sm::parse(&request.as_ref()) {
+            Ok(Request::Resume { previd, h }) => (previd, h),
+            _ => return self.resume_failed(conn, Condition::BadRequest, cx),
+        };
+        let found = self.sessions.iter().position(|session| {
+            let managed = session.managed.as_ref();
+            managed.is_some_and(|managed| managed.max_seconds > 0 && *managed.token == *previd)
+        });
+        let Some(at) = found else {
+            let ended = self.log.as_ref().map(|log| &log.ended);
+            let h = ended.and_then(|ended| ended.iter().find(|session| session.0 == previd));
+            let h = h.map(|session| session.1);
+            return self.resume_failed_at(conn, Condition::ItemNotFound, h, cx);
+        };
+        if let Some(old) = self.sessions[at].link() {
+            // The server had not noticed that the link was lost.
+            self.detach(at, cx);
+            self.emit(Effect::Control(old, Control::Abort(Abort::Conflict)), cx);
+        }
+        let Some(managed) = &self.sessions[at].managed else {
+            return;
+        };
+        let number = managed.number;
+        self.emit(Effect::Resume { number, conn, h }, cx);
+    }
+
+    pub(super) fn resume_failed(
+        &mut self,
+        conn: ConnRef,
+        condition: Condition,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        self.resume_failed_at(conn, condition, None, cx);
+    }
+
+    /// The same with the count of what was handled, where it is known: its client sends again only
+    /// the rest (section 5).
+    fn resume_failed_at(
+        &mut self,
+        conn: ConnRef,
+        condition: Condition,
+        h: Option<u32>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let mut bytes = Vec::new();
+        sm::write_failed(condition, h, &mut bytes);
+        self.emit(Effect::Nonza(conn, bytes), cx);
+        self.emit(Effect::Control(conn, Control::Resumed(None)), cx);
+    }
+
+    /// Everything written to the session so far is in its queue: reads what the log owes it.
+    pub(super) fn read_owed(
+        &mut self,
+        number: u32,
+        conn: ConnRef,
+        h: u32,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(at) = self.managed_session(number) else {
+            return self.resume_failed(conn, Condition::ItemNotFound, cx);
+        };
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        let other = match &managed.link {
+            Link::Resuming(other) => Some(other.conn),
+            Link::Attached(_) | Link::Detached(_) => None,
+        };
+        managed.link = Link::Resuming(Box::new(Resuming {
+            conn,
+            h,
+            entries: FxHashMap::default(),
+        }));
+        let unacked = managed.unacked_entries();
+        if let Some(other) = other {
+            // Two connections at once: the newer one has it.
+            self.resume_failed(other, Condition::Conflict, cx);
+        }
+        let places: Vec<Seq> = unacked.into_iter().map(place).collect();
+        if places.is_empty() {
+            let entries = Ok(Vec::new());
+            return self.owed_read(
+                Owed {
+                    number,
+                    conn,
+                    entries,
+                },
+                cx,
+            );
+        }
+        let (store, name) = (self.home.store.clone(), self.name.clone());
+        let read = move || {
+            let entries = store.log_entries(&name, &places);
+            Box::new(Owed {
+                number,
+                conn,
+                entries,
+            })
+        };
+        if cx.blocking(&self.home.reads, read, UserMsg::Owed).is_err() {
+            let entries = Err(super::overloaded());
+            self.owed_read(
+                Owed {
+                    number,
+                    conn,
+                    entries,
+                },
+                cx,
+            );
+        }
+    }
+
+    /// Counts anew what the client has not got, and has that recorded before it is sent.
+    pub(super) fn owed_read(&mut self, owed: Owed, cx: &mut Context<'_, UserMsg>) {
+        let Some(at) = self.managed_session(owed.number) else {
+            return self.resume_failed(owed.conn, Condition::ItemNotFound, cx);
+        };
+        let conn = owed.conn;
+        let entries = match owed.entries {
+            Ok(entries) => entries,
+            Err(error) => {
+                tracing::warn!(user = %self.name, %error, "cannot read what a session is owed");
+                return self.give_up_resumption(at, conn, cx);
+            }
+        };
+        let full = Arc::clone(&self.sessions[at].full);
+        let mut frames = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            frames.push((entry.seq, self.entry_for(&full, entry)));
+        }
+        let identity = self.sessions[at].conn;
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        let Link::Resuming(resuming) = &mut managed.link else {
+            return;
+        };
+        if resuming.conn != conn {
+            return; // A newer connection has taken its place.
+        }
+        for (seq, bytes) in frames {
+            resuming.entries.entry(seq).or_insert(bytes);
+        }
+        let size: usize = resuming.entries.values().map(Vec::len).sum();
+        if size > RESENT_BYTES_MAX {
+            // More than a connection takes at once: it all waits for a new session instead.
+            self.end_session(at, cx);
+            return self.resume_failed(conn, Condition::ItemNotFound, cx);
+        }
+        let h = resuming.h;
+        let was_recovered = managed.owed.is_some();
+        let resumed = match managed.resume(h) {
+            Ok(resumed) => resumed,
+            Err(error) => {
+                managed.link = Link::Detached(cx.now());
+                self.end_session(at, cx);
+                let mut bytes = Vec::new();
+                sm::write_too_high(error, &mut bytes);
+                self.emit(Effect::Nonza(conn, bytes), cx);
+                return self.emit(Effect::Control(conn, Control::Close), cx);
+            }
+        };
+        self.has_acknowledged_again(&resumed.acked);
+        if resumed.is_renumbered || was_recovered {
+            self.record_numbered(identity);
+        }
+        self.save_progress();
+        let number = owed.number;
+        self.emit(
+            Effect::Resumed {
+                number,
+                conn,
+                was_recovered,
+            },
+            cx,
+        );
+    }
+
+    fn has_acknowledged_again(&mut self, entries: &[u64]) {
+        let log = self.log();
+        for entry in entries.iter().filter(|entry| **entry & SHARED != 0) {
+            log.shared.remove(&place(*entry));
+        }
+    }
+
+    /// What was to be recorded for a resumption could not be.
+    pub(super) fn not_resumed(
+        &mut self,
+        number: u32,
+        conn: ConnRef,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if let Some(at) = self.managed_session(number) {
+            self.give_up_resumption(at, conn, cx);
+        }
+    }
+
+    /// Sessions that cannot be resumed do not outlive the process: what they were owed waits.
+    pub(super) fn end_unresumable_sessions(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let is_over = |session: &Session| {
+            let managed = session.managed.as_ref();
+            managed.is_some_and(|managed| managed.max_seconds == 0 && managed.owed.is_some())
+        };
+        while let Some(at) = self.sessions.iter().position(is_over) {
+            self.end_session(at, cx);
+        }
+    }
+
+    fn give_up_resumption(&mut self, at: usize, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+        self.detach(at, cx);
+        self.resume_failed(conn, Condition::ResourceConstraint, cx);
+    }
+
+    /// Nothing stands in the way any more: the client hears that its session goes on, and gets what
+    /// it has not got.
+    pub(super) fn resumed(
+        &mut self,
+        number: u32,
+        conn: ConnRef,
+        was_recovered: bool,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let now = cx.now();
+        let Some(at) = self.managed_session(number) else {
+            return self.resume_failed(conn, Condition::ItemNotFound, cx);
+        };
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        let link = std::mem::replace(&mut managed.link, Link::Attached(conn));
+        let Link::Resuming(resuming) = link else {
+            managed.link = link;
+            return;
+        };
+        if resuming.conn != conn {
+            managed.link = Link::Resuming(resuming);
+            return;
+        }
+        let mut bytes = Vec::new();
+        sm::write_resumed(&managed.token, managed.inbound, &mut bytes);
+        let mut resent = 0u64;
+        for (_, kept) in managed.out.unacked() {
+            resent += 1;
+            match kept {
+                Kept::Entry(entry) => {
+                    let frame = resuming.entries.get(&place(*entry));
+                    bytes.extend_from_slice(frame.map_or(&[][..], |frame| frame));
+                }
+                Kept::Presence(stanza) | Kept::Other(stanza) => bytes.extend_from_slice(stanza),
+            }
+        }
+        if resent > 0 {
+            managed.out.asked(now);
+            bytes.extend_from_slice(sm::REQUEST);
+        }
+        let presence_lost = std::mem::take(&mut managed.presence_lost);
+        cx.stats().count(Counter::SessionsResumed);
+        cx.stats().add(Counter::StanzasResent, resent);
+        let session = (Arc::clone(&self.sessions[at].full), cx.myself());
+        self.write_out(conn, cx, |out| out.extend_from_slice(&bytes));
+        let control = Control::Resumed(Some(Box::new(session)));
+        let _ = self.home.io.control(cx, conn, control);
+        self.progress_is_due(cx);
+        if was_recovered || presence_lost {
+            self.show_everything(at, was_recovered, cx);
+        }
+        self.drain_inbox(cx);
+    }
+
+    /// Tells a session what it may have missed that is in no log.
+    fn show_everything(&mut self, at: usize, was_recovered: bool, cx: &mut Context<'_, UserMsg>) {
+        if was_recovered {
+            crate::modules::roster::push_all(self, at, cx);
+        }
+        if self.sessions[at].is_available() {
+            self.show_contacts_again(at, cx);
+        }
+    }
+}
