@@ -26,14 +26,18 @@ class Server:
         self.binary = os.environ.get("ROOST_BIN", str(target / "debug" / "roost"))
         self.folder = folder
         self.config = folder / "roost.toml"
+        self.port = self.tls_port = 0
+        self.configure()
+        self.process = None
+
+    def configure(self) -> None:
         self.config.write_text(
             'domain = "localhost"\n'
-            f'data = "{folder / "data"}"\n'
+            f'data = "{self.folder / "data"}"\n'
             "[c2s]\n"
-            'listen = ["127.0.0.1:0"]\n'
-            'listen_tls = ["127.0.0.1:0"]\n'
+            f'listen = ["127.0.0.1:{self.port}"]\n'
+            f'listen_tls = ["127.0.0.1:{self.tls_port}"]\n'
         )
-        self.process = None
 
     def run(self, *words: str) -> None:
         command = [self.binary, *words, "--config", self.config]
@@ -62,6 +66,16 @@ class Server:
             assert self.process.poll() is None, f"the server ended:\n{self.log()}"
             assert time.monotonic() < deadline, f"nothing listens:\n{self.log()}"
             time.sleep(0.02)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(DEADLINE_S)
+        assert "panicked at" not in self.log(), self.log()
+
+    def start_again(self) -> None:
+        """Starts it on the ports that it had, where its clients look for it."""
+        self.configure()
+        self.start()
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)

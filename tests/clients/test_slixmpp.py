@@ -16,7 +16,7 @@ PLUGINS = ("xep_0012", "xep_0030", "xep_0049", "xep_0054", "xep_0092", "xep_0191
 class Person(slixmpp.ClientXMPP):
     """A client whose events are put into queues, to be awaited one by one."""
 
-    def __init__(self, name: str, resource: str, mechanism: str, is_direct_tls: bool):
+    def __init__(self, name: str, resource: str, mechanism: str, is_direct_tls: bool, plugins=()):
         super().__init__(f"{name}@localhost/{resource}", f"{name} secret", sasl_mech=mechanism)
         self.ssl_context.check_hostname = False
         self.ssl_context.verify_mode = ssl.CERT_NONE
@@ -24,7 +24,7 @@ class Person(slixmpp.ClientXMPP):
         self.enable_starttls = not is_direct_tls
         self.auto_authorize, self.auto_subscribe = None, False
         self.queues = {}
-        for plugin in PLUGINS:
+        for plugin in (*PLUGINS, *plugins):
             self.register_plugin(plugin)
         for event in ("session_start", "failed_all_auth", "message", "message_error", "got_online",
                       "got_offline", "presence_subscribe", "presence_subscribed", "roster_update",
@@ -45,9 +45,11 @@ class Person(slixmpp.ClientXMPP):
             if test(found):
                 return found
 
+    def dial(self, server) -> None:
+        self.connect("127.0.0.1", server.tls_port if self.enable_direct_tls else server.port)
+
     async def log_in(self, server) -> None:
-        port = server.tls_port if self.enable_direct_tls else server.port
-        self.connect("127.0.0.1", port)
+        self.dial(server)
         await self.next("session_start")
         await self.get_roster()
         self.send_presence(pstatus="here I am")
