@@ -42,8 +42,18 @@ async def hear(listener, texts) -> None:
 
 
 async def until_acknowledged(sender, last: str) -> None:
+    # Messages are queued, requests are not: a round trip in between keeps the order.
+    await sender.plugin["xep_0199"].ping("localhost")
     sender.plugin["xep_0198"].request_ack()
     await sender.next_like("stanza_acked", lambda stanza: stanza["body"] == last)
+
+
+async def leave(*people) -> None:
+    """Says what was handled and goes, as XEP-0198 section 4 asks of a client that closes its stream:
+    what it did not acknowledge would wait for its next session."""
+    for who in people:
+        who.plugin["xep_0198"].send_ack()
+    await asyncio.gather(*(who.leave() for who in people))
 
 
 def texts(what: str, count: int) -> list[str]:
@@ -65,7 +75,7 @@ def test_resumes_after_a_lost_link(server):
             await hear(juliet, texts(f"{turn}, late", 20))
         await say(juliet, "romeo@localhost", ["back"])
         await hear(romeo, ["back"])
-        await asyncio.gather(romeo.leave(), juliet.leave())
+        await leave(romeo, juliet)
 
     play(scene())
 
@@ -87,7 +97,7 @@ def test_resumes_after_the_server_was_killed(server):
         await hear(juliet, texts("late", 50))
         await say(romeo, "juliet@localhost", ["after"])
         await hear(juliet, ["after"])
-        await asyncio.gather(romeo.leave(), juliet.leave())
+        await leave(romeo, juliet)
 
     play(scene())
 
@@ -112,7 +122,7 @@ def test_reads_its_archive(server):
         metadata = await juliet.plugin["xep_0313"].get_archive_metadata()
         start, end = (metadata["mam_metadata"][part]["id"] for part in ("start", "end"))
         assert start and end and start != end
-        await asyncio.gather(romeo.leave(), juliet.leave())
+        await leave(romeo, juliet)
 
     play(scene())
 
@@ -133,6 +143,6 @@ def test_gets_copies_from_other_devices(server):
         copy = await chamber.next("carbon_sent")
         assert copy["carbon_sent"]["body"] == "from the balcony"
         assert (await romeo.next("message"))["body"] == "from the balcony"
-        await asyncio.gather(*(who.leave() for who in (romeo, balcony, chamber)))
+        await leave(romeo, balcony, chamber)
 
     play(scene())
