@@ -1,5 +1,5 @@
-// @xmpp/client, unmodified, on a bad link: Juliet's link is cut while Romeo writes to her; she resumes
-// her session, has every message once and in order, and reads her archive.
+// @xmpp/client, unmodified, on a bad link: Juliet's link is cut while Romeo writes to her; she
+// resumes her session, has every message once and in order, and reads her archive.
 //
 // Usage: node delivery.mjs HOST PLAIN_PORT TLS_PORT
 

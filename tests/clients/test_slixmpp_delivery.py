@@ -49,8 +49,8 @@ async def until_acknowledged(sender, last: str) -> None:
 
 
 async def leave(*people) -> None:
-    """Says what was handled and goes, as XEP-0198 section 4 asks of a client that closes its stream:
-    what it did not acknowledge would wait for its next session."""
+    """Says what was handled and goes, as XEP-0198 section 4 asks of a client that closes its
+    stream: what it did not acknowledge would wait for its next session."""
     for who in people:
         who.plugin["xep_0198"].send_ack()
     await asyncio.gather(*(who.leave() for who in people))
