@@ -25,12 +25,18 @@ impl Client {
         client
     }
 
-    /// Logs in with the password `secret`, binds a resource and says that it is there.
-    pub(crate) fn online(address: SocketAddr, user: &str, resource: &str) -> Client {
+    /// Connects and logs in with the password `secret`.
+    pub(crate) fn authenticated(address: SocketAddr, user: &str) -> Client {
         let mut client = Client::connect(address);
         client.authenticate(user, "secret");
         client.expect("<success");
         client.open();
+        client
+    }
+
+    /// The same, and binds a resource and says that it is there.
+    pub(crate) fn online(address: SocketAddr, user: &str, resource: &str) -> Client {
+        let mut client = Client::authenticated(address, user);
         client.bind(resource);
         client.expect(&format!("{user}@localhost/{resource}</jid></bind></iq>"));
         client.send("<presence/>");

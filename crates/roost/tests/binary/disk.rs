@@ -104,7 +104,7 @@ fn a_full_disk_refuses_messages_and_loses_none_that_it_took() {
     assert_ne!(carol.code, 0, "{}", carol.out);
     let why = "the store could not be read or written";
     assert!(carol.err.contains(why), "{}", carol.err);
-    server.wait_for("could not be made durable user=bob@localhost error=Full");
+    server.wait_for("could not be made durable user=alice@localhost error=Full");
     let status = inside(&server, &place, &["status"]);
     assert_eq!(status.code, 0, "{}", status.err);
     alice.sync();

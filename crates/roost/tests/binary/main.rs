@@ -9,5 +9,6 @@ mod disk;
 mod exits;
 mod life;
 mod place;
+mod resume;
 mod secrets;
 mod watch;

@@ -230,7 +230,7 @@ impl User {
         self.save_progress();
         self.ask_acknowledgements(cx);
         self.look_at_outbox(cx);
-        if self.log().since_retention > 0 {
+        if self.drops_what_is_read() && self.log().since_retention > 0 {
             self.trim_soon(cx);
         }
     }
@@ -249,6 +249,7 @@ impl User {
     // ---- Retention -----------------------------------------------------------------------------
 
     fn look_at_retention(&mut self, now: Timestamp, cx: &mut Context<'_, UserMsg>) {
+        let drops = self.drops_what_is_read();
         let archive = &self.home.options.archive;
         let (max_age, max_messages, max_bytes) = (
             archive.max_age.as_millis() as i64,
@@ -257,13 +258,29 @@ impl User {
         );
         let log = self.log();
         log.since_retention += 1;
-        let too_old = |oldest: Timestamp| now.as_millis() - oldest.as_millis() > max_age;
-        let is_due = log.since_retention >= RETENTION_EVERY
-            || log.head.count > max_messages
-            || log.head.bytes > max_bytes
-            || log.oldest_at.is_some_and(too_old);
+        // Messages that are kept for their time are looked at when the oldest one's is over.
+        let is_due = match log.oldest_at {
+            Some(oldest) if !drops => now.as_millis() - oldest.as_millis() > max_age,
+            _ => log.since_retention >= RETENTION_EVERY,
+        };
+        let is_due = is_due || log.head.count > max_messages || log.head.bytes > max_bytes;
         if is_due {
             self.trim_soon(cx);
+        }
+        self.progress_is_due(cx);
+    }
+
+    /// Whether a message goes as soon as nobody is owed it.
+    fn drops_what_is_read(&self) -> bool {
+        let archive = &self.home.options.archive;
+        !archive.enabled || archive.until_delivered
+    }
+
+    /// Somebody is owed less than before: what nobody is owed any more may go soon.
+    pub(super) fn may_trim(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if self.drops_what_is_read() {
+            let log = self.log();
+            log.since_retention = log.since_retention.max(1);
         }
         self.progress_is_due(cx);
     }

@@ -206,7 +206,7 @@ impl User {
         let read_on = log.outbox.behind.is_some()
             && !log.outbox.is_waiting
             && log.outbox.under_way.len() <= FORWARD_WINDOW / 2;
-        self.progress_is_due(cx);
+        self.may_trim(cx);
         if read_on {
             self.read_outgoing_soon(cx);
         }

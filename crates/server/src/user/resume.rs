@@ -176,7 +176,7 @@ impl User {
             managed.entries = managed.entries.saturating_sub(entries.len() as u32);
             managed.acked_since = true;
         }
-        self.progress_is_due(cx);
+        self.may_trim(cx);
     }
 
     /// Asks clients that were sent messages what they have; gives up on links that do not answer.
