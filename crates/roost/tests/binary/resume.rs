@@ -1,5 +1,5 @@
-//! Sessions that outlive a lost link and a killed server (XEP-0198, docs/delivery.md), with the real
-//! process, its files and a real SIGKILL.
+//! Sessions that outlive a lost link and a killed server (XEP-0198, docs/delivery.md), with the
+//! real process, its files and a real SIGKILL.
 
 use crate::client::Client;
 use crate::place::{Place, Server};
