@@ -274,6 +274,24 @@ impl C2sService {
         }
     }
 
+    /// What the machine answers on a stream whose stanzas are counted: the end of the stream, or an
+    /// error that has to be counted by the user.
+    fn answer_managed(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, answer: Vec<u8>) {
+        let ends = |effect: &Effect| matches!(effect, Effect::Close);
+        let user = conn.user.filter(|_| !self.effects.iter().any(ends));
+        let Some(user) = user else {
+            return cx.out().extend_from_slice(&answer);
+        };
+        let msg = UserMsg::Refused {
+            conn: cx.id(),
+            answer,
+        };
+        match cx.mail().send(user, msg) {
+            Ok(()) => cx.sent_on(),
+            Err(_) => self.abort(cx, conn, Abort::Overloaded),
+        }
+    }
+
     fn tell(&self, cx: &mut Cx<'_>, user: &str, msg: UserMsg) -> Result<(), ()> {
         let shard = self.home.place.shard(user);
         cx.mail()
@@ -463,6 +481,12 @@ impl C2sService {
             return self.carry_out(cx, conn);
         }
         conn.pinged = true;
+        if conn.is_managed {
+            // Where stanzas are counted, a question that is none does as well.
+            cx.out().extend_from_slice(xmpp::sm::REQUEST);
+            let at = cx.now() + self.home.limits().ping_timeout;
+            return cx.set_deadline(Some(at));
+        }
         let Some(full) = conn.machine.full_jid().cloned() else {
             return;
         };
@@ -524,8 +548,10 @@ impl Service for C2sService {
                 framer,
                 machine,
                 has_ended,
+                is_managed,
                 ..
             } = &mut *conn;
+            let mut answer = Vec::new();
             let step = framer.next(&input[used..], &limits, &mut self.scratch);
             let (consumed, done) = match step {
                 Err(error) => {
@@ -554,13 +580,26 @@ impl Service for C2sService {
                             } else {
                                 String::new()
                             };
-                            machine.handle_element(&frame, &nonce, cx.out(), &mut self.effects);
+                            if *is_managed {
+                                machine.handle_element(
+                                    &frame,
+                                    &nonce,
+                                    &mut answer,
+                                    &mut self.effects,
+                                );
+                            } else {
+                                let out = cx.out();
+                                machine.handle_element(&frame, &nonce, out, &mut self.effects);
+                            }
                         }
                     }
                     (step.consumed, done)
                 }
             };
             used += consumed;
+            if !answer.is_empty() {
+                self.answer_managed(cx, conn, answer);
+            }
             if conn.machine.full_jid().is_none() {
                 conn.bytes_before_session =
                     conn.bytes_before_session.saturating_add(consumed as u32);

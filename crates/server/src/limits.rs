@@ -51,9 +51,9 @@ pub(crate) const FORWARD_RETRY: Duration = Duration::from_millis(100);
 /// Time that a recipient's home may say nothing; then its messages are handed over again.
 pub(crate) const FORWARD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Places in a log between the last message that was handed over and the newest; a further message
-/// is refused with `resource-constraint`.
-pub(crate) const OUTBOX_ENTRIES_MAX: u64 = 10_000;
+/// Messages of one sender that were accepted and not taken over yet; a further one is refused with
+/// `resource-constraint`.
+pub(crate) const OUTBOX_ENTRIES_MAX: u32 = 10_000;
 
 /// Messages that one session with stream management has not acknowledged; one more ends it, and
 /// they wait for the next session.

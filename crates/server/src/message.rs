@@ -54,6 +54,14 @@ pub enum UserMsg {
         /// The stanza.
         frame: Frame,
     },
+    /// A stanza of a session with stream management was malformed: it counts all the same, and so
+    /// does the answer.
+    Refused {
+        /// The connection of the session.
+        conn: ConnRef,
+        /// The error.
+        answer: Vec<u8>,
+    },
     /// A connection of this user is gone.
     Closed {
         /// The connection that was.

@@ -85,6 +85,8 @@ pub struct User {
     has_full_session: bool,
     /// Appends that failed since the user was loaded.
     failures: u32,
+    /// Effects of a decided append that have not left yet: others must not overtake them.
+    to_perform: u32,
     /// When the account was made.
     created: stdx::time::Timestamp,
     /// Whether its owner may log in.
@@ -116,6 +118,7 @@ impl User {
             stale: false,
             has_full_session: false,
             failures: 0,
+            to_perform: 0,
             created: stdx::time::Timestamp::from_millis(0),
             is_locked: false,
             last: None,
@@ -264,9 +267,7 @@ impl User {
                 let effects: Vec<_> = effects.into_iter().filter_map(Effect::of_failure).collect();
                 self.count_pending_again(&effects);
                 self.append_failed(origin, error, cx);
-                for effect in effects {
-                    self.perform(effect, cx);
-                }
+                self.perform_in_order(effects, cx);
             }
         }
     }
@@ -283,9 +284,7 @@ impl User {
             self.count_pending_again(&effects);
             self.append_failed(origin, error, cx);
         }
-        for effect in effects {
-            self.perform(effect, cx);
-        }
+        self.perform_in_order(effects, cx);
         if self.stale && self.barrier.is_open() {
             self.stale = false;
             self.load(cx);
@@ -326,7 +325,7 @@ impl User {
     // ---- Sending -------------------------------------------------------------------------------
 
     fn may_leave(&self) -> bool {
-        self.records.is_empty() && self.barrier.is_open()
+        self.records.is_empty() && self.to_perform == 0 && self.barrier.is_open()
     }
 
     /// Lets an effect leave, after everything that it depends on is durable.
@@ -335,6 +334,23 @@ impl User {
             self.perform(effect, cx);
         } else {
             self.effects.push(effect);
+        }
+    }
+
+    /// Lets effects leave whose append was decided, and behind them what they bring about.
+    fn perform_in_order(&mut self, effects: Vec<Effect>, cx: &mut Context<'_, UserMsg>) {
+        let mut next = effects;
+        while !next.is_empty() {
+            self.to_perform = next.len() as u32;
+            for effect in next {
+                self.to_perform -= 1;
+                self.perform(effect, cx);
+            }
+            next = if self.may_leave() {
+                mem::take(&mut self.effects)
+            } else {
+                Vec::new()
+            };
         }
     }
 
@@ -614,6 +630,7 @@ impl Actor for User {
     fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
         match msg {
             UserMsg::Stanza { conn, frame } => self.stanza(conn, frame, cx),
+            UserMsg::Refused { conn, answer } => self.stanza_refused(conn, answer, cx),
             UserMsg::Deliver(delivery) => {
                 self.origin = Origin::Other(delivery.frame.clone());
                 self.deliver(delivery, cx);

@@ -64,6 +64,24 @@ impl User {
         self.emit(Effect::Credit(link), cx);
     }
 
+    /// A stanza of a session was malformed and is answered with an error.
+    pub(super) fn stanza_refused(
+        &mut self,
+        link: ConnRef,
+        answer: Vec<u8>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if let Some(at) = self.session_at(link) {
+            let session = &mut self.sessions[at];
+            if let Some(managed) = &mut session.managed {
+                managed.inbound = managed.inbound.wrapping_add(1);
+            }
+            let conn = session.conn;
+            self.write(conn, What::Other, cx, |out| out.extend_from_slice(&answer));
+        }
+        self.emit(Effect::Credit(link), cx);
+    }
+
     /// A test may ask for a fault of ours, to see that nobody else notices.
     fn panic_if_asked(&self, message: &Frame) {
         if let Some(secret) = &self.home.options.debug_panic_hook {

@@ -38,6 +38,8 @@ pub(super) struct Outbox {
     is_waiting: bool,
     /// Since when the first one has been waited for.
     since: Option<Moment>,
+    /// Messages accepted and not taken, as far as they were accepted since the user was loaded.
+    waiting: u32,
     /// `forwarded` moved since it was recorded.
     moved: bool,
 }
@@ -98,6 +100,7 @@ impl Outbox {
     fn taken(&mut self, seq: Seq, now: Moment, head: &mut LogHead) {
         if let Ok(at) = self.under_way.binary_search_by_key(&seq, |entry| entry.seq) {
             self.under_way[at].is_taken = true;
+            self.waiting = self.waiting.saturating_sub(1);
         }
         while let Some(first) = self.under_way.front().filter(|first| first.is_taken) {
             head.forwarded = first.seq;
@@ -129,8 +132,7 @@ impl User {
             // Its session sees it acknowledged like any other.
             return cx.stats().count(Counter::MessagesRepeated);
         }
-        let head = &self.log().head;
-        if head.last_outgoing > head.forwarded + OUTBOX_ENTRIES_MAX {
+        if self.log().outbox.waiting >= OUTBOX_ENTRIES_MAX {
             let error = StanzaError::new(Condition::ResourceConstraint)
                 .with_text("Too many messages wait to be handed on; try again later.");
             return self.reply_error(conn, &frame, &error, cx);
@@ -165,6 +167,7 @@ impl User {
         }
         let peer = self.home.place.slots().peer(bare);
         let (now, log) = (cx.now(), self.log());
+        log.outbox.waiting += 1;
         if log.outbox.behind.is_some() {
             return;
         }

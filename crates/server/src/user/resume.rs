@@ -716,7 +716,9 @@ impl User {
             match kept {
                 Kept::Entry(entry) => {
                     let frame = resuming.entries.get(&place(*entry));
-                    bytes.extend_from_slice(frame.map_or(&[][..], |frame| frame));
+                    // One that is damaged has a count all the same.
+                    let frame = frame.filter(|frame| !frame.is_empty());
+                    bytes.extend_from_slice(frame.map_or(b"<message/>", |frame| frame));
                 }
                 Kept::Presence(stanza) | Kept::Other(stanza) => bytes.extend_from_slice(stanza),
             }
