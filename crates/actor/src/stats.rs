@@ -110,17 +110,19 @@ impl Tops {
         self.queue.note(who, len);
     }
 
-    /// Called after every run, hence the floors: most actors are not among the busiest.
+    /// Called after every run, hence the floors: most actors are not among the busiest. Where
+    /// thousands are equally busy, each would exceed the others by one again and again; who is less
+    /// than an eighth above the floor is as good as on it.
     #[inline]
     pub(crate) fn note_run(&mut self, who: ActorId, handled: u32, cost: u32) {
         if !telemetry::IS_ON {
             return;
         }
-        if handled > self.rate_floor {
+        if handled > self.rate_floor + self.rate_floor / 8 {
             self.rate.note(who, handled);
             self.rate_floor = self.rate.floor();
         }
-        if cost > self.cost_floor {
+        if cost > self.cost_floor + self.cost_floor / 8 {
             self.cost.note(who, cost);
             self.cost_floor = self.cost.floor();
         }
