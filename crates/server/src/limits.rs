@@ -46,7 +46,7 @@ pub(crate) const FORWARD_WINDOW: usize = 256;
 pub(crate) const FORWARD_PAGE: usize = 64;
 
 /// Time after which what could not be taken is handed over again.
-pub(crate) const FORWARD_RETRY: Duration = Duration::from_millis(100);
+pub(crate) const FORWARD_RETRY: Duration = Duration::from_millis(250);
 
 /// Time that a recipient's home may say nothing; then its messages are handed over again.
 pub(crate) const FORWARD_TIMEOUT: Duration = Duration::from_secs(5);

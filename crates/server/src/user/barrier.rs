@@ -108,8 +108,8 @@ impl Effect {
     pub(super) fn of_failure(self) -> Option<Effect> {
         match self {
             Effect::Answer(reply, _) => Some(Effect::Answer(reply, AdminAnswer::Unavailable)),
-            // Its sender is told by an error.
-            Effect::Taken { to, seq } => Some(Effect::Taken { to, seq }),
+            // It was not taken; it comes again.
+            Effect::Taken { to, .. } => Some(Effect::NotTaken { to }),
             Effect::NotTaken { to } => Some(Effect::NotTaken { to }),
             // Taking up a session reads what is there, whatever became of an append.
             Effect::Resume { number, conn, h } => Some(Effect::Resume { number, conn, h }),

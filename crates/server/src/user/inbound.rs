@@ -27,6 +27,8 @@ impl User {
         let from = delivery.frame.attr("from").unwrap_or_default();
         let from = address::bare(&from).to_owned();
         if self.is_next(&from, source, cx) {
+            // It is durable with its sender: whatever fails here, it comes again.
+            self.origin = Origin::Nobody;
             self.deliver_new(delivery, kind, cx);
             self.pass(&from, source.seq);
             self.confirm(&from, source.seq, cx);

@@ -53,7 +53,11 @@ impl User {
         // What waits goes first: order is kept between a sender and a recipient.
         let in_order = !self.has_waiting();
         let has_taker = in_order && self.sessions.iter().any(Session::takes_messages);
-        let is_waiting = addressed.is_none() && !has_taker;
+        let is_waiting = match addressed {
+            // It waits its turn, if that comes by itself.
+            Some(_) => !in_order && self.sessions.iter().any(Session::takes_waiting),
+            None => !has_taker,
+        };
         let keep = hints::keep(&frame);
         let from = frame
             .attr("from")
@@ -75,6 +79,7 @@ impl User {
                 || source.seq != 0
                 || self.sessions.iter().any(|s| s.managed.is_some()));
         let shown: Vec<ConnRef> = match addressed {
+            _ if is_waiting => Vec::new(),
             Some(conn) => vec![conn],
             None if in_order => self.takers().collect(),
             None => Vec::new(),
@@ -266,18 +271,51 @@ impl User {
             .filter(|session| session.takes_waiting());
         let takers: Vec<ConnRef> = takers.map(|session| session.conn).collect();
         for entry in &waiting {
-            let Some(frame) = self.entry_frame(entry, true) else {
-                continue;
-            };
-            let marked = self.share(entry.seq, &[&takers]);
-            self.show(What::Entry(marked), &frame, &takers, &[], cx);
+            if let Some(frame) = self.entry_frame(entry, true) {
+                self.show_late(entry, &frame, &takers, cx);
+            }
         }
         if !waiting.is_empty() {
-            for conn in takers {
-                self.record_numbered(conn);
+            for at in 0..self.sessions.len() {
+                self.record_numbered(self.sessions[at].conn);
             }
         }
         self.drain_inbox(cx);
+    }
+
+    /// Shows a message that waited: to the session that it is for, with copies for others, or to all
+    /// that take messages.
+    fn show_late(
+        &mut self,
+        entry: &LogEntry,
+        frame: &Frame,
+        takers: &[ConnRef],
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let to = frame.attr("to").unwrap_or_default();
+        let resource = address::split(&to).1.filter(|_| entry.flags.has(ADDRESSED));
+        let session = resource.and_then(|resource| self.session_of(resource));
+        let session = session
+            .filter(|session| session.is_known())
+            .map(|session| session.conn);
+        let (shown, copies) = match session {
+            None => (takers.to_vec(), Vec::new()),
+            Some(conn) if carbons::are_due(hints::keep(frame), frame, Direction::Received) => {
+                (vec![conn], self.carbon_sessions(Some(conn)))
+            }
+            Some(conn) => (vec![conn], Vec::new()),
+        };
+        let copies: Vec<_> = copies
+            .into_iter()
+            .filter(|conn| self.is_known(*conn))
+            .collect();
+        let marked = self.share(entry.seq, &[&shown, &copies]);
+        self.show(What::Entry(marked), frame, &shown, &copies, cx);
+    }
+
+    fn is_known(&self, conn: ConnRef) -> bool {
+        let mut sessions = self.sessions.iter();
+        sessions.any(|session| session.conn == conn && session.is_known())
     }
 
     /// Records where delivery stands.

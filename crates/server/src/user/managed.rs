@@ -130,6 +130,12 @@ impl Managed {
         sent.wrapping_add(1)
     }
 
+    /// What was said of it in a record has to be said again.
+    pub(super) fn not_recorded(&mut self) {
+        self.inbound_recorded = self.inbound.wrapping_sub(1);
+        self.acked_since = true;
+    }
+
     /// How an entry notes that the session was given it.
     pub(super) fn outbound(&self) -> store::Outbound {
         if self.owed.is_some() {

@@ -283,6 +283,9 @@ impl User {
         if let Err(error) = result {
             self.count_pending_again(&effects);
             self.append_failed(origin, error, cx);
+            if error == AppendError::Failed && self.log.is_some() {
+                return self.start_over(effects, cx);
+            }
         }
         self.perform_in_order(effects, cx);
         if self.stale && self.barrier.is_open() {
@@ -304,6 +307,9 @@ impl User {
         cx.hold();
         self.stale = true;
         self.failures += 1;
+        for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
+            managed.not_recorded();
+        }
         let error = error.to_stanza_error();
         match origin {
             Origin::Nobody => {}
@@ -320,6 +326,17 @@ impl User {
             self.stale = false;
             self.load(cx);
         }
+    }
+
+    /// Nobody knows whether an append survived: what clients were given and what the log says may
+    /// differ. As after a crash, connections end, and everything comes from the store.
+    fn start_over(&mut self, effects: Vec<Effect>, cx: &mut Context<'_, UserMsg>) {
+        for effect in effects {
+            if matches!(effect, Effect::Answer(..)) {
+                self.perform(effect, cx);
+            }
+        }
+        cx.stop_with(actor::Reason::Killed);
     }
 
     // ---- Sending -------------------------------------------------------------------------------

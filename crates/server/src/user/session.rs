@@ -78,10 +78,15 @@ impl Session {
         self.presence.is_some()
     }
 
-    /// Whether it may be given messages that wait: not before it is known what it has already.
-    pub(crate) fn takes_waiting(&self) -> bool {
+    /// Whether it is known what its client has; after a restart that is when it is resumed.
+    pub(crate) fn is_known(&self) -> bool {
         let is_known = |managed: &Managed| managed.owed.is_none();
-        self.takes_messages() && self.managed.as_deref().is_none_or(is_known)
+        self.managed.as_deref().is_none_or(is_known)
+    }
+
+    /// Whether it may be given messages that wait.
+    pub(crate) fn takes_waiting(&self) -> bool {
+        self.takes_messages() && self.is_known()
     }
 
     /// Whether messages to the bare address may go to it (RFC 6121 section 8.5.2.1.1).
