@@ -27,13 +27,21 @@ pub struct WaitingPage {
     again: Vec<LogEntry>,
     /// What follows in the log, waiting or not.
     entries: Vec<LogEntry>,
+    /// The place that the next entry would have got when the page was asked for.
+    next_seq: u64,
 }
 
 impl WaitingPage {
-    fn read(store: &Store, user: &str, again: &[u64], after: u64) -> Result<Self, StoreError> {
+    fn read(
+        store: &Store,
+        user: &str,
+        again: &[u64],
+        (after, next_seq): (u64, u64),
+    ) -> Result<Self, StoreError> {
         Ok(WaitingPage {
             again: store.log_entries(user, again)?,
             entries: store.log_read(user, after, INBOX_PAGE - again.len())?,
+            next_seq,
         })
     }
 }
@@ -212,6 +220,7 @@ impl User {
             return;
         }
         log.is_draining = true;
+        log.drain_through = log.head.next_seq;
         // Behind the commits that are under way: only then the store has it all.
         self.emit(Effect::ReadPage, cx);
     }
@@ -221,8 +230,8 @@ impl User {
         let log = self.log();
         let mut again = log.windows.requeued.clone();
         again.truncate(INBOX_PAGE / 2);
-        let after = log.head.delivered_through;
-        let read = move || Box::new(WaitingPage::read(&store, &name, &again, after));
+        let places = (log.head.delivered_through, log.drain_through);
+        let read = move || Box::new(WaitingPage::read(&store, &name, &again, places));
         if cx.blocking(&self.home.reads, read, UserMsg::Page).is_err() {
             self.page_read(Err(super::overloaded()), cx);
         }
@@ -246,7 +255,9 @@ impl User {
             return;
         }
         let log = self.log();
-        let is_last = page.entries.is_empty() && page.again.len() == log.windows.requeued.len();
+        let is_last = page.entries.is_empty()
+            && page.again.len() == log.windows.requeued.len()
+            && page.next_seq == log.head.next_seq;
         let through = page.entries.last().map(|last| last.seq);
         log.head.delivered_through = through.unwrap_or(log.head.delivered_through);
         let given = log.windows.requeued.len().min(INBOX_PAGE / 2);
@@ -283,8 +294,8 @@ impl User {
         self.drain_inbox(cx);
     }
 
-    /// Shows a message that waited: to the session that it is for, with copies for others, or to all
-    /// that take messages.
+    /// Shows a message that waited: to the session that it is for, with copies for others, or to
+    /// all that take messages.
     fn show_late(
         &mut self,
         entry: &LogEntry,

@@ -23,6 +23,8 @@ pub(super) struct Log {
     pub outbox: Outbox,
     /// A page of waiting messages has been asked for: what arrives meanwhile goes behind it.
     pub is_draining: bool,
+    /// The next place in the log when it was asked for.
+    pub drain_through: Seq,
     /// Entries that several sessions were given and none has acknowledged: how many hold them.
     pub shared: FxHashMap<Seq, u8>,
     /// Sessions that ended lately: their tokens, and how many of their client's stanzas were

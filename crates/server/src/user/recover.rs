@@ -108,6 +108,14 @@ impl Stored {
                 self.owed[at].entries.push((count, entry.seq));
             }
         }
+        // What waited was given to everybody who was there: who has a list made since then, and not
+        // this entry on it, has acknowledged it.
+        has_it |= holders > 0
+            && entry.went_to.is_empty()
+            && records.iter().zip(&self.owed).any(|(record, owed)| {
+                let is_listed = owed.entries.iter().any(|(_, seq)| *seq == entry.seq);
+                !is_listed && record.void_through >= entry.seq
+            });
         let is_alone = holders == 1 && entry.went_to.len() <= 1 && !has_it;
         if holders == 0 || is_alone && !entry.flags.has(EntryFlags::SENT) {
             return;
