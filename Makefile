@@ -8,17 +8,23 @@ VENV := .venv
 DATA ?= ./roost-data
 # Seconds that each fuzz target runs in `make test`.
 FUZZ_SECONDS ?= 10
+# Seeds of `make chaos`, and the first.
+SEEDS ?= 1000
+SEED ?= 1
+# Seeds of each kind in `make test`.
+HISTORY_SEEDS ?= 40
 
 # One choice of packages and targets whenever tests are compiled: with another one, cargo would
 # choose other features for the libraries and compile them once more.
 EVERYTHING := --workspace --lib --bins --tests
 # Tests that run the binary take this one, and do not build one that differs.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-workspace scripts clients: export ROOST_BIN ?= $(TARGET)/debug/roost
+workspace scripts clients history: export ROOST_BIN ?= $(TARGET)/debug/roost
 STAGES := lint build tidy workspace clients fuzz
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
+.PHONY: history chaos schedules bugs
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,6 +70,26 @@ $(VENV)/ready: tests/clients/requirements.txt
 tests/clients/node_modules/ready: tests/clients/package-lock.json
 	cd tests/clients && npm ci --no-audit --no-fund
 	touch $@
+
+HISTORY := $(CARGO) run --quiet --package testkit --bin history --
+
+history: build ## A short run of the history checker: a server that is killed and starved of disk.
+	$(HISTORY) --seeds $(HISTORY_SEEDS) --faults kills,cuts,stops,amnesia,unsynced
+	$(HISTORY) --seeds $(HISTORY_SEEDS) --faults cuts,stops,disk
+
+chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
+	$(CARGO) build --release --package roost
+	ROOST_BIN=$(TARGET)/release/roost $(HISTORY) --seeds $(SEEDS) --seed $(SEED) \
+	  --faults kills,cuts,stops,amnesia,unsynced
+
+schedules: ## The same clients on a node inside the test, under a virtual clock: SEEDS of them.
+	SCHEDULES=$(SEEDS) SCHEDULE=$(SEED) $(CARGO) test --release --package server \
+	  --test schedules -- --ignored --nocapture
+
+bugs: ## Whether the history checker finds each bug that is put in on purpose.
+	$(CARGO) build --package roost --features bugs --target-dir $(TARGET)/bugs
+	ROOST_BIN=$(TARGET)/bugs/debug/roost $(HISTORY) --bugs --seeds 50 \
+	  --faults kills,cuts,stops,amnesia,unsynced
 
 fuzz: ## A short run of every fuzz target, with the stable toolchain.
 	@tests/fuzz_shortly $(FUZZ_SECONDS)

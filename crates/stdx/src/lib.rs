@@ -4,6 +4,7 @@
 //! holds no thread, no global state and no I/O; [`time::SystemClock`] is the one place of the
 //! workspace that reads the machine's clock.
 
+pub mod bugs;
 pub mod ring;
 pub mod slab;
 pub mod time;

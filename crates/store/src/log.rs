@@ -28,7 +28,7 @@ use crate::state::{Head, LogHead, StoredEntry, VALUE_VERSION, decode, decode_bor
 
 impl<T: Txn> Entity<'_, T> {
     pub(crate) fn log_append(&mut self, entry: &LogEntry) -> Result<(), StoreError> {
-        if entry.seq < self.head.log.next_seq {
+        if entry.seq < self.head.log.next_seq && !stdx::bugs::is("id_reuse") {
             return Ok(());
         }
         let had_outgoing = self.head.log.has_outgoing();

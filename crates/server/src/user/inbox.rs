@@ -264,7 +264,10 @@ impl User {
         log.windows.requeued.drain(..given);
         let waiting = page.entries.into_iter();
         let waiting = waiting.filter(|entry| entry.flags.has(EntryFlags::WAITING));
-        let waiting: Vec<LogEntry> = page.again.into_iter().chain(waiting).collect();
+        let mut waiting: Vec<LogEntry> = page.again.into_iter().chain(waiting).collect();
+        if stdx::bugs::is("reorder") {
+            waiting.reverse();
+        }
         let head = &mut log.head;
         for entry in &waiting {
             head.waiting_count = head.waiting_count.saturating_sub(1);

@@ -186,7 +186,8 @@ impl User {
     /// Whether the user sent this message before (XEP-0359), as far as that is remembered.
     pub(super) fn was_sent_before(&self, origin: u64, now: Timestamp) -> bool {
         let not_before = now.as_millis() - ORIGIN_WINDOW.as_millis() as i64;
-        self.log.as_ref().is_some_and(|log| {
+        let is_off = stdx::bugs::is("dedup_off");
+        self.log.as_ref().filter(|_| !is_off).is_some_and(|log| {
             let recognition = &log.windows.recognition;
             recognition
                 .find_origin(origin, Timestamp::from_millis(not_before))

@@ -619,7 +619,9 @@ impl User {
             self.end_session(at, cx);
             return self.resume_failed(conn, Condition::ItemNotFound, cx);
         }
-        let h = resuming.h;
+        let h = resuming
+            .h
+            .wrapping_sub(u32::from(stdx::bugs::is("double_after_resume")));
         let was_recovered = managed.owed.is_some();
         let resumed = match managed.resume(h) {
             Ok(resumed) => resumed,
@@ -709,9 +711,15 @@ impl User {
             return;
         }
         let mut bytes = Vec::new();
-        sm::write_resumed(&managed.token, managed.inbound, &mut bytes);
+        let more = u32::from(stdx::bugs::is("counter_off_by_one"));
+        sm::write_resumed(
+            &managed.token,
+            managed.inbound.wrapping_add(more),
+            &mut bytes,
+        );
         let mut resent = 0u64;
-        for (_, kept) in managed.out.unacked() {
+        let is_lost = stdx::bugs::is("resend_queue_lost");
+        for (_, kept) in managed.out.unacked().filter(|_| !is_lost) {
             resent += 1;
             match kept {
                 Kept::Entry(entry) => {

@@ -163,6 +163,7 @@ impl FjallEngine {
         let open = self.current()?;
         open.wait_for_background(|open| open.has_room())?;
         let mode = match durability {
+            Durability::Fsync if stdx::bugs::is("no_fsync") => PersistMode::Buffer,
             Durability::Fsync => PersistMode::SyncData,
             Durability::Memory => PersistMode::Buffer,
         };

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 use std::time::Duration;
-use testkit::history::{Faults, Options, run};
+use testkit::history::{Faults, Options, find_bugs, run};
 
 const HELP: &str = "\
 Plays seeds of simulated clients against a server that is killed and hindered meanwhile, and checks
@@ -18,6 +18,8 @@ that nothing is lost, doubled or reordered. ROOST_BIN names the server under tes
   --prosody       against the Prosody of the system
   --folder DIR    where histories of failed seeds go [target/history]
   --keep          write the history of every seed
+  --bug NAME      with this bug on purpose; ROOST_BIN was built with --features bugs
+  --bugs          every bug in turn, each until a seed fails; fails if one is not found
   --first         stop at the first seed that fails
 ";
 
@@ -33,6 +35,16 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
+    if std::env::args().any(|argument| argument == "--bugs") {
+        return match find_bugs(&options, &|line| println!("{line}")) {
+            Ok(found) if found.iter().all(|(_, seeds)| seeds.is_some()) => ExitCode::SUCCESS,
+            Ok(_) => ExitCode::FAILURE,
+            Err(why) => {
+                eprintln!("history: {why}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let summary = match run(&options, &|line| println!("{line}")) {
         Ok(summary) => summary,
         Err(why) => {
@@ -69,6 +81,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
         folder: "target/history".into(),
         keeps_all: false,
         stops_at_first: false,
+        bug: None,
         replay: "cargo run -p testkit --bin history --".to_owned(),
     };
     while let Some(argument) = arguments.next() {
@@ -86,6 +99,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
             }
             "--prosody" => options.is_prosody = true,
             "--folder" => options.folder = value()?.into(),
+            "--bug" => options.bug = Some(value()?),
+            "--bugs" => {}
             "--keep" => options.keeps_all = true,
             "--first" => options.stops_at_first = true,
             _ => return Err(format!("what is {argument}?")),

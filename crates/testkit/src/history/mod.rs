@@ -15,6 +15,7 @@ mod run;
 mod server;
 
 pub use plan::Faults;
+pub use server::Host;
 
 use run::{Tally, play};
 use server::Template;
@@ -46,6 +47,8 @@ pub struct Options {
     pub keeps_all: bool,
     /// Ends at the first seed that fails.
     pub stops_at_first: bool,
+    /// A bug on purpose that the server has; it must have been built with them.
+    pub bug: Option<String>,
     /// Adds to the failure of a seed how to play it again.
     pub replay: String,
 }
@@ -88,7 +91,7 @@ impl Summary {
 /// # Errors
 /// No server can be started.
 pub fn run(options: &Options, say: &(dyn Fn(&str) + Sync)) -> Result<Summary, String> {
-    let template = Template::new(options.is_prosody, options.faults)?;
+    let template = Template::new(options)?;
     let start = Instant::now();
     let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let summary = Mutex::new(Summary::default());
@@ -153,6 +156,58 @@ pub fn run(options: &Options, say: &(dyn Fn(&str) + Sync)) -> Result<Summary, St
         Some(why) => Err(why),
         None => Ok(lock(&summary).clone()),
     }
+}
+
+/// Plays seeds until one fails, for each bug on purpose; gives how many it took, or `None` if all
+/// passed.
+///
+/// # Errors
+/// No server can be started.
+pub fn find_bugs(
+    options: &Options,
+    say: &(dyn Fn(&str) + Sync),
+) -> Result<Vec<(&'static str, Option<u64>)>, String> {
+    let mut found = Vec::new();
+    for (name, breaks) in stdx::bugs::ALL {
+        if options.bug.as_ref().is_some_and(|bug| bug != name) {
+            continue;
+        }
+        let options = Options {
+            bug: Some(name.to_owned()),
+            stops_at_first: true,
+            ..options.clone()
+        };
+        let finding = Mutex::new(String::new());
+        let keep = |line: &str| {
+            let mut finding = lock(&finding);
+            if line.starts_with("    ") && finding.is_empty() {
+                line.trim().clone_into(&mut finding);
+            }
+        };
+        let summary = run(&options, &keep)?;
+        let seeds = (!summary.failed.is_empty()).then_some(summary.seeds);
+        let result = match seeds {
+            Some(seeds) => format!("found by seed {seeds}: {}", lock(&finding)),
+            None => format!("NOT FOUND by {} seeds", summary.seeds),
+        };
+        say(&format!("{name} ({breaks}): {result}"));
+        found.push((name, seeds));
+    }
+    Ok(found)
+}
+
+/// Plays one seed on a server inside this process; gives what was found and the readable account.
+pub fn play_inside(host: Box<dyn Host>, seed: u64, faults: Faults) -> (Vec<String>, String) {
+    let outcome = run::play_inside(host, seed, faults);
+    (outcome.findings, outcome.account)
+}
+
+/// Address and password of every account that a server needs to be played on.
+#[must_use]
+pub fn accounts() -> Vec<(String, &'static str)> {
+    let user = |user| format!("u{user}@{}", device::DOMAIN);
+    let users = 0..plan::USERS_MAX;
+    users.map(|at| (user(at), device::PASSWORD)).collect()
 }
 
 /// A thread that panics has ended the run anyway.

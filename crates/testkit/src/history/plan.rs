@@ -119,6 +119,8 @@ pub(super) enum Step {
 const USERS: std::ops::RangeInclusive<usize> = 3..=5;
 /// Users of the world; a plan uses the first few.
 pub(super) const USERS_MAX: usize = 5;
+/// Users of a plan for a server inside this process.
+const USERS_INSIDE: usize = 3;
 const DEVICES_MAX: usize = 12;
 const BURST_MAX: usize = 8;
 
@@ -138,7 +140,12 @@ impl Plan {
                 });
             }
         }
-        devices.truncate(DEVICES_MAX);
+        // Every user keeps one.
+        while devices.len() > DEVICES_MAX {
+            let more = |device: &DevicePlan| device.resource != "d0";
+            let surplus = devices.iter().rposition(more).unwrap_or(devices.len() - 1);
+            devices.remove(surplus);
+        }
         let steps = rng.usize(90..=160);
         let mut at = |count: usize| {
             let mut steps: Vec<usize> = (0..count).map(|_| rng.usize(15..steps - 10)).collect();
@@ -164,6 +171,19 @@ impl Plan {
             is_all_lost: rng.bool(),
             faults,
         }
+    }
+}
+
+impl Plan {
+    /// A plan for a server inside this process: three users, at least 200 steps, one crash.
+    pub(super) fn inside(seed: u64, faults: Faults) -> Self {
+        let mut plan = Self::new(seed, faults);
+        let mut rng = fastrand::Rng::with_seed(seed.rotate_left(32));
+        plan.users = USERS_INSIDE;
+        plan.devices.retain(|device| device.user < USERS_INSIDE);
+        plan.steps = rng.usize(200..=240);
+        plan.kills.truncate(1);
+        plan
     }
 }
 

@@ -7,7 +7,7 @@ use super::disk::Mood;
 use super::link::Cut;
 use super::plan::{Dice, Faults, KillMoment, Plan, Step};
 use super::record::{Fate, History, Message};
-use super::server::{Server, Template};
+use super::server::{Host, Server, Template};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long archives may take to agree after all devices have settled.
 const AGREE_TIMEOUT: Duration = Duration::from_secs(6);
+/// Turns of the devices and of a server inside this process, each time they are let.
+const TURNS_INSIDE: usize = 3;
 /// How often devices ask at the end whether what they sent was taken.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 /// Steps that a kill waits for its moment.
@@ -50,35 +52,48 @@ pub(super) fn play(template: &Template, seed: u64, faults: Faults) -> Result<Out
     let plan = Plan::new(seed, faults);
     let server = template.start(&plan)?;
     let is_roost = matches!(template, Template::Roost(..));
-    let mut rig = Rig::new(seed, plan, server, is_roost);
-    if let Err(why) = rig.run() {
-        rig.history.violation(why);
+    Ok(Rig::new(seed, plan, server, is_roost).play())
+}
+
+/// Plays one seed on a server inside this process.
+pub(super) fn play_inside(host: Box<dyn Host>, seed: u64, faults: Faults) -> Outcome {
+    let plan = Plan::inside(seed, faults);
+    Rig::new(seed, plan, Server::Inside(host), true).play()
+}
+
+impl Rig {
+    fn play(self) -> Outcome {
+        let mut rig = self;
+        let seed = rig.seed;
+        if let Err(why) = rig.run() {
+            rig.history.violation(why);
+        }
+        let findings = rig.settle();
+        let history = &rig.history;
+        let is_accepted = |message: &&Message| message.fate == Fate::Accepted;
+        let mut account = format!("seed {seed}\n{:#?}\n\n", rig.plan);
+        account.push_str(history.account());
+        if !findings.is_empty() {
+            account.push_str("\nthe server's log:\n");
+            account.push_str(&rig.server.log_tail());
+            account.push_str("\n\nfindings:\n");
+            account.push_str(&findings.join("\n"));
+            account.push('\n');
+        }
+        let tally = Tally {
+            kills: history.kills,
+            messages: history.messages.len(),
+            accepted: history.messages.iter().filter(is_accepted).count(),
+            deliveries: history.chains.iter().map(|c| c.deliveries.len()).sum(),
+            sessions: history.chains.len(),
+            devices: rig.devices.len(),
+        };
+        Outcome {
+            findings,
+            account,
+            tally,
+        }
     }
-    let findings = rig.settle();
-    let history = &rig.history;
-    let is_accepted = |message: &&Message| message.fate == Fate::Accepted;
-    let mut account = format!("seed {seed}\n{:#?}\n\n", rig.plan);
-    account.push_str(history.account());
-    if !findings.is_empty() {
-        account.push_str("\nthe server's log:\n");
-        account.push_str(&rig.server.log_tail());
-        account.push_str("\n\nfindings:\n");
-        account.push_str(&findings.join("\n"));
-        account.push('\n');
-    }
-    let tally = Tally {
-        kills: history.kills,
-        messages: history.messages.len(),
-        accepted: history.messages.iter().filter(is_accepted).count(),
-        deliveries: history.chains.iter().map(|c| c.deliveries.len()).sum(),
-        sessions: history.chains.len(),
-        devices: rig.devices.len(),
-    };
-    Ok(Outcome {
-        findings,
-        account,
-        tally,
-    })
 }
 
 struct Rig {
@@ -91,6 +106,7 @@ struct Rig {
     is_roost: bool,
     is_disk_bad: bool,
     step: usize,
+    started: Instant,
     /// A kill that waits for its moment, and the step at which it comes anyway.
     armed: Option<(KillMoment, usize)>,
 }
@@ -108,6 +124,7 @@ impl Rig {
             is_roost,
             is_disk_bad: false,
             step: 0,
+            started: Instant::now(),
             armed: None,
         }
     }
@@ -150,7 +167,12 @@ impl Rig {
                     for device in &mut self.devices {
                         device.flush();
                     }
-                    std::thread::sleep(Duration::from_micros(self.dice.below(3_000) as u64));
+                    let wait = Duration::from_micros(self.dice.below(3_000) as u64);
+                    match self.server.inside() {
+                        Some(host) if wait.as_micros() > 1_000 => host.work()?,
+                        Some(_) => {}
+                        None => std::thread::sleep(wait),
+                    }
                     self.kill()?;
                 }
                 Some((_, last)) if step >= last => self.kill()?,
@@ -293,7 +315,7 @@ impl Rig {
         self.server.kill()?;
         self.history.kills += 1;
         self.history.note("server", "is killed");
-        if self.plan.faults.unsynced {
+        if self.plan.faults.unsynced || self.server.inside().is_some() {
             let is_all_lost = self.plan.is_all_lost;
             let dice = &mut self.dice;
             let lost = self.server.forget(|changes| {
@@ -310,8 +332,36 @@ impl Rig {
         Ok(())
     }
 
+    /// Time since some moment: the server's, if it has a clock of its own.
+    fn now(&mut self) -> Duration {
+        let started = self.started;
+        self.server
+            .inside()
+            .map_or_else(|| started.elapsed(), |host| host.now())
+    }
+
+    /// Lets a server inside this process work while so much of its time passes.
+    fn pump_inside(&mut self, wait: Duration) -> Result<(), String> {
+        for _ in 0..TURNS_INSIDE {
+            let is_due = self.turn(Instant::now())?;
+            if is_due && self.armed.is_some() {
+                self.kill()?;
+            }
+            if let Some(host) = self.server.inside() {
+                host.work()?;
+            }
+        }
+        match self.server.inside() {
+            Some(host) => host.pass(wait),
+            None => Ok(()),
+        }
+    }
+
     /// Reads and writes what there is to read and write, for so long.
     fn pump(&mut self, wait: Duration) -> Result<(), String> {
+        if self.server.inside().is_some() {
+            return self.pump_inside(wait);
+        }
         let deadline = Instant::now() + wait;
         loop {
             let is_due = self.turn(deadline)?;
@@ -406,13 +456,13 @@ impl Rig {
             return self.history.violations.clone();
         }
         // What is under way between two users may still need a moment.
-        let deadline = Instant::now() + AGREE_TIMEOUT;
+        let deadline = self.now() + AGREE_TIMEOUT;
         loop {
             if let Err(why) = self.settle_devices().and_then(|()| self.audit()) {
                 self.history.violation(why);
             }
             let findings = self.check();
-            if findings.is_empty() || Instant::now() > deadline {
+            if findings.is_empty() || self.now() > deadline {
                 return findings;
             }
             if let Err(why) = self.pump(Duration::from_millis(150)) {
@@ -422,7 +472,7 @@ impl Rig {
     }
 
     fn settle_devices(&mut self) -> Result<(), String> {
-        let deadline = Instant::now() + SETTLE_TIMEOUT;
+        let deadline = self.now() + SETTLE_TIMEOUT;
         let mut is_asked = vec![false; self.devices.len()];
         loop {
             let address = self.server.address();
@@ -451,7 +501,7 @@ impl Rig {
             if is_settled {
                 return Ok(());
             }
-            if Instant::now() > deadline {
+            if self.now() > deadline {
                 let is_open = |device: &&Device| !device.is_settled();
                 let open = self.devices.iter().filter(is_open).map(Device::state);
                 let open: Vec<String> = open.collect();
@@ -468,7 +518,7 @@ impl Rig {
 
     /// Reads every user's archive, and what devices still miss.
     fn audit(&mut self) -> Result<(), String> {
-        let deadline = Instant::now() + SETTLE_TIMEOUT;
+        let deadline = self.now() + SETTLE_TIMEOUT;
         let mut readers = Vec::new();
         for user in 0..self.plan.users {
             let is_reader = |device: &Device| device.plan.user == user && device.is_ready();
@@ -488,7 +538,7 @@ impl Rig {
         }
         self.await_queries(deadline)?;
         let is_open = |device: &Device| !device.is_settled();
-        while self.devices.iter().any(is_open) && Instant::now() < deadline {
+        while self.devices.iter().any(is_open) && self.now() < deadline {
             self.pump(ASK_EVERY)?;
             for device in 0..self.devices.len() {
                 self.when_ready(device, |device, _| device.request());
@@ -497,9 +547,9 @@ impl Rig {
         Ok(())
     }
 
-    fn await_queries(&mut self, deadline: Instant) -> Result<(), String> {
+    fn await_queries(&mut self, deadline: Duration) -> Result<(), String> {
         while self.devices.iter().any(Device::is_querying) {
-            if Instant::now() > deadline {
+            if self.now() > deadline {
                 return Err("an archive query has no end".to_owned());
             }
             self.pump(Duration::from_millis(2))?;

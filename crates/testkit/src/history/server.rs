@@ -2,9 +2,10 @@
 //! started again. Besides Roost it can be Prosody, which shows that the checker is right about
 //! a server that nobody here wrote.
 
+use super::Options;
 use super::device::{DOMAIN, PASSWORD};
 use super::disk::{Disk, Library, Mood};
-use super::plan::{Faults, Plan, USERS_MAX};
+use super::plan::{Plan, USERS_MAX};
 use crate::roost::{Account, Roost, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write as _;
@@ -22,13 +23,14 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// What every seed's server is a copy of.
 pub(super) enum Template {
-    Roost(Box<Roost>, Option<Library>),
+    Roost(Box<Roost>, Option<Library>, Option<String>),
     Prosody,
 }
 
 impl Template {
-    pub(super) fn new(is_prosody: bool, faults: Faults) -> Result<Self, String> {
-        if is_prosody {
+    pub(super) fn new(options: &Options) -> Result<Self, String> {
+        let faults = options.faults;
+        if options.is_prosody {
             return Ok(Self::Prosody);
         }
         let account = |user| Account {
@@ -40,21 +42,23 @@ impl Template {
         let library = (faults.unsynced || faults.disk)
             .then(Library::build)
             .transpose()?;
-        Ok(Self::Roost(Box::new(roost), library))
+        Ok(Self::Roost(Box::new(roost), library, options.bug.clone()))
     }
 
     /// A running server of its own for a plan.
     pub(super) fn start(&self, plan: &Plan) -> Result<Server, String> {
         match self {
-            Self::Roost(template, library) => {
+            Self::Roost(template, library, bug) => {
                 let mut roost = template.copy(&settings(Some(plan)))?;
                 let disk = library
                     .as_ref()
                     .map(|library| Disk::new(library, &roost.data()));
                 let disk = disk.transpose().map_err(|error| error.to_string())?;
-                if let Some(disk) = &disk {
-                    roost.set_environment(disk.environment());
+                let mut environment = disk.as_ref().map_or(Vec::new(), Disk::environment);
+                if let Some(bug) = bug {
+                    environment.push(("ROOST_BUG".into(), bug.into()));
                 }
+                roost.set_environment(environment);
                 roost.start_again()?;
                 Ok(Server::Roost(Box::new(roost), disk))
             }
@@ -82,10 +86,47 @@ fn settings(plan: Option<&Plan>) -> Settings {
     settings
 }
 
+/// A server that runs inside the test, on its thread, under a clock that only moves when told.
+pub trait Host {
+    /// Where it listens.
+    fn address(&self) -> SocketAddr;
+
+    /// Does what can be done at this time. Some commits may be kept waiting.
+    ///
+    /// # Errors
+    /// It cannot go on.
+    fn work(&mut self) -> Result<(), String>;
+
+    /// Time passes, and what is due happens.
+    ///
+    /// # Errors
+    /// It cannot go on.
+    fn pass(&mut self, time: Duration) -> Result<(), String>;
+
+    /// Time that has passed.
+    fn now(&self) -> Duration;
+
+    /// From now on commits fail now and then, or none does any more.
+    fn set_failing(&mut self, is_failing: bool);
+
+    /// The machine loses power. Of so many changes that were not synced the first few survive.
+    ///
+    /// # Errors
+    /// What is left cannot be read.
+    fn crash(&mut self, survivors: &mut dyn FnMut(usize) -> usize) -> Result<(), String>;
+
+    /// It starts on what is left.
+    ///
+    /// # Errors
+    /// It does not.
+    fn start_again(&mut self) -> Result<(), String>;
+}
+
 /// A server process.
 pub(super) enum Server {
     Roost(Box<Roost>, Option<Disk>),
     Prosody(Prosody),
+    Inside(Box<dyn Host>),
 }
 
 impl Server {
@@ -93,6 +134,7 @@ impl Server {
         match self {
             Self::Roost(roost, _) => roost.address().plain,
             Self::Prosody(prosody) => prosody.address,
+            Self::Inside(host) => host.address(),
         }
     }
 
@@ -100,6 +142,8 @@ impl Server {
         match self {
             Self::Roost(roost, _) => roost.kill(),
             Self::Prosody(prosody) => prosody.kill(),
+            // What it loses is decided in `forget`.
+            Self::Inside(_) => Ok(()),
         }
     }
 
@@ -107,22 +151,39 @@ impl Server {
         match self {
             Self::Roost(roost, _) => roost.start_again(),
             Self::Prosody(prosody) => prosody.spawn(),
+            Self::Inside(host) => host.start_again(),
         }
     }
 
     /// After a kill: what was not synced is gone, but for so many of each kind of changes.
-    pub(super) fn forget(&self, survivors: impl FnMut(usize) -> usize) -> Result<usize, String> {
+    pub(super) fn forget(
+        &mut self,
+        mut survivors: impl FnMut(usize) -> usize,
+    ) -> Result<usize, String> {
         match self {
+            Self::Inside(host) => host.crash(&mut survivors).map(|()| 0),
             Self::Roost(_, Some(disk)) => disk.forget(survivors).map_err(|error| error.to_string()),
             _ => Ok(0),
         }
     }
 
     /// The disk is in another mood from now on.
-    pub(super) fn set_disk(&self, mood: Mood) -> Result<(), String> {
+    pub(super) fn set_disk(&mut self, mood: Mood) -> Result<(), String> {
         match self {
+            Self::Inside(host) => {
+                host.set_failing(mood != Mood::Good);
+                Ok(())
+            }
             Self::Roost(_, Some(disk)) => disk.set(mood).map_err(|error| error.to_string()),
             _ => Ok(()),
+        }
+    }
+
+    /// The server inside this process, if it is one.
+    pub(super) fn inside(&mut self) -> Option<&mut dyn Host> {
+        match self {
+            Self::Inside(host) => Some(&mut **host),
+            Self::Roost(..) | Self::Prosody(_) => None,
         }
     }
 
@@ -131,6 +192,7 @@ impl Server {
         let pid = match self {
             Self::Roost(roost, _) => roost.pid(),
             Self::Prosody(prosody) => prosody.child.as_ref().map(Child::id),
+            Self::Inside(_) => return Ok(()),
         };
         let pid = pid.and_then(|pid| i32::try_from(pid).ok());
         let pid = pid
@@ -144,6 +206,7 @@ impl Server {
         match self {
             Self::Roost(roost, _) => roost.log_tail(),
             Self::Prosody(prosody) => prosody.log_tail(),
+            Self::Inside(_) => String::new(),
         }
     }
 }
