@@ -208,6 +208,20 @@ impl<S: Service> Driver<S> {
         Ok(())
     }
 
+    /// One turn for sockets that are ready now, without sleeping: for a simulation that runs every
+    /// shard on one thread. Returns how long the loop could sleep after it.
+    ///
+    /// # Errors
+    /// The poll's.
+    pub fn step(&mut self) -> io::Result<Duration> {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        self.poll.poll(&mut events, Some(Duration::ZERO))?;
+        self.now = self.clock.now();
+        let is_quiet = events.is_empty();
+        let sleep = self.turn(&events);
+        Ok(if is_quiet { sleep } else { Duration::ZERO })
+    }
+
     /// One turn; returns how long the loop may sleep after it.
     fn turn(&mut self, events: &Events) -> Duration {
         self.shard.begin();

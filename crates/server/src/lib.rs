@@ -22,5 +22,5 @@ mod user;
 mod wake;
 pub mod watch;
 
-pub use node::{Busy, Node, StartError};
+pub use node::{Busy, Node, Sim, StartError};
 pub use options::Options;

@@ -1,6 +1,8 @@
 //! One node: its shards on their threads, its pools, its journal. Starts, drains and reloads; what
 //! process it lives in is the binary's affair.
 
+mod sim;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -29,6 +31,8 @@ use crate::place::Place;
 use crate::talkers;
 use crate::user::Users;
 use crate::wake::wake;
+
+pub use sim::Sim;
 
 /// Threads that read the store: enough that a slow disk delays only those who wait for it.
 pub(crate) const READ_THREADS: usize = 8;
@@ -118,7 +122,7 @@ impl Node {
             crypto: Pool::new("crypto", CRYPTO_THREADS, CRYPTO_QUEUE)?,
             handle: handle.clone(),
             remote: network.remote(&handle),
-            clock,
+            clock: Arc::new(clock),
             exempt,
             talkers: talkers.clone(),
         };
@@ -311,7 +315,7 @@ struct Setup {
     crypto: Pool,
     handle: Handle,
     remote: net::RemoteIo<C2sService>,
-    clock: SystemClock,
+    clock: Arc<dyn Clock>,
     exempt: Arc<[net::AddressRange]>,
     /// By shard.
     talkers: Vec<talkers::Published>,
@@ -319,12 +323,19 @@ struct Setup {
 
 impl Setup {
     fn run(self, driver: net::DriverSeed<C2sService>, shard: actor::ShardSeed) {
-        let clock: Arc<dyn Clock> = Arc::new(self.clock);
-        let built = driver.build(shard, clock, |shard, io| self.service(shard, io));
-        match built.and_then(net::Driver::run) {
+        match self.build(driver, shard).and_then(net::Driver::run) {
             Ok(()) => {}
             Err(error) => tracing::error!(%error, "a shard ended"),
         }
+    }
+
+    fn build(
+        self,
+        driver: net::DriverSeed<C2sService>,
+        shard: actor::ShardSeed,
+    ) -> io::Result<net::Driver<C2sService>> {
+        let clock = Arc::clone(&self.clock);
+        driver.build(shard, clock, |shard, io| self.service(shard, io))
     }
 
     fn service(self, shard: &mut actor::Shard, io: net::Io<C2sService>) -> C2sService {

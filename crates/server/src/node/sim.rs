@@ -1,0 +1,156 @@
+//! A whole node on one thread, under a clock that moves when it is told to: shards take turns in
+//! an order drawn from a seed, the journal is a twin that decides when it is let, reads happen at
+//! once. Clients reach it by its sockets, as they reach a process, and find everything answered
+//! that can be answered once [`Sim::work`] returns. For tests that try thousands of schedules.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use actor::Pool;
+use stdx::rand::Rng;
+use stdx::time::VirtualClock;
+use store::{Account, InlineJournal, Plan, Record, Store, TwinJournal};
+
+use super::{C2sService, Setup, StartError, stream_config};
+use crate::options::Options;
+use crate::place::Place;
+use crate::wake::wake;
+
+/// Turns of every shard after which work that goes on is taken for endless.
+const ROUNDS_MAX: usize = 10_000;
+
+/// See the module.
+pub struct Sim {
+    drivers: Vec<net::Driver<C2sService>>,
+    address: SocketAddr,
+    journal: Arc<TwinJournal>,
+    rng: Rng,
+}
+
+impl Sim {
+    /// Makes accounts in a store that no node has: each with its address and password.
+    ///
+    /// # Errors
+    /// [`StartError::Options`] if a password is none, or the store refuses them.
+    pub fn provision(
+        store: &Store,
+        accounts: &[(&str, &str)],
+        iterations: u32,
+    ) -> Result<(), StartError> {
+        let mut records = Vec::new();
+        for (user, password) in accounts {
+            let password = xmpp::sasl::prepare_password(password)
+                .map_err(|_| StartError::Options("a password is none".to_owned()))?;
+            let scram = crate::c2s::derive_keys(&password, b"salt", iterations);
+            let account = Account {
+                created: VirtualClock::START,
+                locked: false,
+                scram,
+            };
+            records.push(Record::AccountPut {
+                user: (*user).to_owned(),
+                account,
+            });
+        }
+        let made = store.bulk(records);
+        made.map(drop)
+            .map_err(|error| StartError::Options(error.to_string()))
+    }
+
+    /// Starts a node on `store` with one port of this machine. What goes wrong with commits by
+    /// itself is in `plan`.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(
+        options: Options,
+        limits: net::Limits,
+        store: Store,
+        clock: VirtualClock,
+        seed: u64,
+        plan: Plan,
+    ) -> Result<Sim, StartError> {
+        let options = Arc::new(options);
+        let config = Arc::new(stream_config(&options, false)?);
+        let (handle, shards) = actor::system(actor::Options {
+            shards: options.shards,
+            seed,
+        });
+        let exempt = limits.exempt.clone().into();
+        let listener = net::Listener::new(([127, 0, 0, 1], 0).into());
+        let mut network = net::Network::bind(vec![listener], options.shards, None, limits)?;
+        let place = Place::new(store.slot_key(), options.shards);
+        let inline = InlineJournal::new(&store).map_err(|e| StartError::Options(e.to_string()))?;
+        let journal = Arc::new(TwinJournal::inline(Arc::new(inline), plan));
+        let (started, bounds) = sync_channel(usize::from(options.shards));
+        let setup = Setup {
+            started,
+            config,
+            options: Arc::clone(&options),
+            place: place.clone(),
+            store: store.clone(),
+            journal: journal.clone(),
+            reads: Pool::inline(),
+            crypto: Pool::inline(),
+            handle: handle.clone(),
+            remote: network.remote(&handle),
+            clock: Arc::new(clock),
+            exempt,
+            talkers: (0..options.shards).map(|_| Default::default()).collect(),
+        };
+        let mut drivers = Vec::new();
+        for (index, shard) in shards.into_iter().enumerate() {
+            drivers.push(setup.clone().build(network.seed(index), shard)?);
+        }
+        drop((setup, bounds));
+        let address = network.addresses().first().copied();
+        let address = address.ok_or_else(|| StartError::Options("no port".to_owned()))?;
+        wake(&store, &place, &handle, || false);
+        Ok(Sim {
+            drivers,
+            address,
+            journal,
+            rng: Rng::with_seed(seed),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The journal: appends are held, released and disturbed here.
+    pub fn journal(&self) -> &TwinJournal {
+        &self.journal
+    }
+
+    /// One turn of every shard, in any order. True if one of them has more to do at once.
+    ///
+    /// # Errors
+    /// The poll's.
+    pub fn turn(&mut self) -> io::Result<bool> {
+        let mut order: Vec<usize> = (0..self.drivers.len()).collect();
+        self.rng.shuffle(&mut order);
+        let mut more = false;
+        for at in order {
+            more |= self.drivers[at].step()? == Duration::ZERO;
+        }
+        Ok(more)
+    }
+
+    /// Turns until nobody has anything to do at this time.
+    ///
+    /// # Errors
+    /// The poll's, or there is no end to it.
+    pub fn work(&mut self) -> io::Result<()> {
+        for _ in 0..ROUNDS_MAX {
+            if !self.turn()? {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("the shards keep each other busy for ever"))
+    }
+}

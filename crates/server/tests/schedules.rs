@@ -1,0 +1,180 @@
+//! Thousands of schedules of a whole node, on one thread and under a virtual clock: three users
+//! with several devices, at least 200 operations, commits that are late, and one crash that loses
+//! what was not committed, all drawn from a seed; with `SCHEDULE_FAILURES` also commits that fail.
+//! The clients and the rules are those of the history checker (docs/reliability.md). `SCHEDULES`
+//! says how many, `SCHEDULE` which is the first.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::options;
+use server::{Options, Sim};
+use stdx::rand::Rng;
+use stdx::time::{Clock as _, Moment, VirtualClock};
+use store::{Durability, FaultyEngine, MemoryEngine, Plan, SlotKey, Store};
+use testkit::history::{Faults, Host, accounts, play_inside};
+
+/// How many, unless the environment says otherwise.
+const SCHEDULES: u64 = 200;
+
+/// Time passes in steps of at most so much, so that timers fire in their order.
+const STEP: Duration = Duration::from_millis(20);
+
+/// A node in this process on a disk that survives it.
+struct Inside {
+    engine: Arc<FaultyEngine<MemoryEngine>>,
+    options: Options,
+    clock: VirtualClock,
+    rng: Rng,
+    sim: Option<Sim>,
+    is_failing: bool,
+}
+
+impl Inside {
+    fn new(seed: u64) -> Inside {
+        let mut rng = Rng::with_seed(seed);
+        let mut options = options(rng.u16(1..=2), rng.bool());
+        options.mechanisms = vec!["PLAIN".into()];
+        options.scram_iterations = 1;
+        options.archive.enabled = true;
+        options.limits.offline_messages_max = 10_000;
+        let mut inside = Inside {
+            engine: Arc::new(FaultyEngine::new(MemoryEngine::new())),
+            options,
+            clock: VirtualClock::new(),
+            rng,
+            sim: None,
+            is_failing: false,
+        };
+        let all = accounts();
+        let all: Vec<(&str, &str)> = all.iter().map(|(user, word)| (&**user, *word)).collect();
+        Sim::provision(&inside.store(), &all, 1).expect("accounts");
+        inside.start();
+        inside
+    }
+
+    fn store(&self) -> Store {
+        let slots = SlotKey::new([7; 16]);
+        let engine = Arc::clone(&self.engine);
+        Store::with_engine(engine, Durability::Fsync, slots).expect("a store")
+    }
+
+    fn start(&mut self) {
+        let (options, clock) = (self.options.clone(), self.clock.clone());
+        let (seed, store) = (self.rng.u64(..), self.store());
+        let limits = net::Limits::default();
+        let sim = Sim::start(options, limits, store, clock, seed, Plan::default());
+        let sim = sim.expect("a node");
+        sim.journal().switches().set_hold(true);
+        self.sim = Some(sim);
+    }
+
+    fn sim(&mut self) -> &mut Sim {
+        self.sim.as_mut().expect("it runs")
+    }
+
+    /// Lets some of the commits that wait happen, most often all of them.
+    fn commit(&mut self) {
+        let count = match self.rng.u8(..4) {
+            0 => self.rng.usize(..3),
+            _ => usize::MAX,
+        };
+        if self.is_failing {
+            match self.rng.u8(..6) {
+                0 => self.engine.faults().fail_commits(1, self.rng.bool()),
+                1 => self.sim().journal().switches().lose(1),
+                2 => self.sim().journal().switches().doubt(1),
+                _ => {}
+            }
+        }
+        self.sim().journal().release(count);
+    }
+}
+
+impl Host for Inside {
+    fn address(&self) -> SocketAddr {
+        self.sim
+            .as_ref()
+            .map_or(([127, 0, 0, 1], 1).into(), Sim::address)
+    }
+
+    fn work(&mut self) -> Result<(), String> {
+        self.sim().work().map_err(|error| error.to_string())?;
+        self.commit();
+        self.sim().work().map_err(|error| error.to_string())
+    }
+
+    fn pass(&mut self, time: Duration) -> Result<(), String> {
+        let mut left = time;
+        while !left.is_zero() {
+            let step = left.min(STEP);
+            self.clock.advance(step);
+            left -= step;
+            self.work()?;
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Duration {
+        self.clock.now().saturating_since(Moment::ZERO)
+    }
+
+    fn set_failing(&mut self, is_failing: bool) {
+        self.is_failing = is_failing;
+    }
+
+    fn crash(&mut self, survivors: &mut dyn FnMut(usize) -> usize) -> Result<(), String> {
+        // What was handed to the journal may be on the disk or not when the power goes.
+        let kept = survivors(3);
+        self.sim().journal().release(kept);
+        self.sim = None;
+        self.is_failing = false;
+        let lost = self.engine.crash(0);
+        lost.map(drop).map_err(|error| error.to_string())
+    }
+
+    fn start_again(&mut self) -> Result<(), String> {
+        self.start();
+        Ok(())
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+#[ignore = "minutes: make schedules"]
+fn no_schedule_breaks_a_promise() {
+    let first = number("SCHEDULE").unwrap_or(1);
+    let count = number("SCHEDULES").unwrap_or(SCHEDULES);
+    let has_failures = std::env::var_os("SCHEDULE_FAILURES").is_some();
+    let mut failed = Vec::new();
+    for seed in first..first + count {
+        let faults = Faults {
+            stops: false,
+            unsynced: false,
+            // Half of them with commits that fail, if they are asked for.
+            disk: has_failures && seed.is_multiple_of(2),
+            ..Faults::ALL
+        };
+        let (findings, account) = play_inside(Box::new(Inside::new(seed)), seed, faults);
+        if findings.is_empty() {
+            continue;
+        }
+        if let Some(folder) = std::env::var_os("SCHEDULE_FOLDER") {
+            let path = std::path::Path::new(&folder).join(format!("schedule-{seed}.txt"));
+            std::fs::write(path, account).expect("written");
+        }
+        failed.push(format!("schedule {seed}:\n    {}", findings.join("\n    ")));
+    }
+    assert!(
+        failed.is_empty(),
+        "{} of {count} schedules; again with SCHEDULE=N SCHEDULES=1 SCHEDULE_FOLDER=DIR\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+}
