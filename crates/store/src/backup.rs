@@ -27,7 +27,7 @@ use crate::error::{OpenError, StoreError};
 use crate::keys;
 use crate::limits::{BACKUP_CHUNK_BYTES, BACKUP_CHUNK_BYTES_MAX};
 use crate::schema::{self, SCHEMA};
-use crate::store::{Durability, Options, Store, read_epoch};
+use crate::store::{Durability, Options, Store, raise_epoch};
 use crate::verify::{Report, check_entry, is_log_entry};
 
 const MAGIC: &[u8; 8] = b"ROOSTBK1";
@@ -294,13 +294,7 @@ pub fn restore(source: &Path, dest: &Path, options: &Options) -> Result<Moved, O
         Err(OpenError::Corrupt("the backup is empty".to_owned()))
     })?;
     // What the store gave out after the backup was taken must not be given out again.
-    let epoch = read_epoch(&engine)? + 1;
-    let epoch = Change {
-        space: Space::Meta,
-        key: keys::EPOCH.to_vec(),
-        value: Some(epoch.to_be_bytes().to_vec()),
-    };
-    engine.commit(vec![epoch], Durability::Fsync)?;
+    raise_epoch(&engine)?;
     drop(engine);
     dir.set_stage(Stage::Ready)?;
     Ok(moved)

@@ -6,7 +6,7 @@
 //!        "slot_key"                        16 bytes
 //!        "p" range:u16                     u64: applied position of the range
 //!        "n" range:u16 domain              u64: accounts of the domain in the range
-//!        "epoch"                           u64: how often a backup was restored
+//!        "epoch"                           u64: how often sequence numbers began anew
 //! Head   slot:u16 user                     Head, to which the entries behind it add
 //! State  slot:u16 user                     Profile
 //! Log    slot:u16 user 00 seq:u64          StoredEntry; the upper bit of seq is 0

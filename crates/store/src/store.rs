@@ -15,7 +15,7 @@ use crate::dir::{Dir, Stage};
 use crate::engine::faulty::FaultyEngine;
 use crate::engine::fjall::{FjallEngine, FjallOptions};
 use crate::engine::memory::MemoryEngine;
-use crate::engine::{Engine, EngineStats, Reader, Space};
+use crate::engine::{Change, Engine, EngineStats, Reader, Space};
 use crate::error::{OpenError, StoreError};
 use crate::journal::{Derived, read_position};
 use crate::keys;
@@ -138,6 +138,14 @@ impl Store {
                     "the end is missing: {there} of {noted} appends are there; restore a \
                      backup, or remove the file `appends` to accept the loss"
                 )));
+            }
+        }
+        if !fresh && options.durability == Durability::Memory {
+            // What the machine lost may have been seen by others. With a full disk nothing new is
+            // accepted either.
+            match raise_epoch(&engine) {
+                Ok(()) | Err(StoreError::Full) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         let engine: Arc<dyn Engine> = if options.read_delay.is_zero() {
@@ -456,10 +464,22 @@ impl Store {
     }
 }
 
-/// How often the data was restored from a backup.
+/// Begins a new run of sequence numbers: none that was given out before is given out again,
+/// although the entry that had it is not there.
+pub(crate) fn raise_epoch(engine: &dyn Engine) -> Result<(), StoreError> {
+    let epoch = read_epoch(engine)? + 1;
+    let epoch = Change {
+        space: Space::Meta,
+        key: keys::EPOCH.to_vec(),
+        value: Some(epoch.to_be_bytes().to_vec()),
+    };
+    engine.commit(vec![epoch], Durability::Fsync)
+}
+
+/// How often that was necessary.
 pub(crate) fn read_epoch(reader: &dyn Reader) -> Result<u64, StoreError> {
     match reader.get(Space::Meta, keys::EPOCH)? {
-        Some(value) => decode_u64(&value, "count of restores"),
+        Some(value) => decode_u64(&value, "count of epochs"),
         None => Ok(0),
     }
 }
