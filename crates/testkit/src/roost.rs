@@ -369,10 +369,12 @@ fn binary() -> Result<PathBuf, String> {
         return Ok(path.into());
     }
     let test = std::env::current_exe().map_err(text)?;
-    let folder = test
-        .parent()
-        .and_then(Path::parent)
-        .ok_or("the test has no target folder")?;
+    // Tests are in a folder `deps` beside the programs.
+    let beside = test.parent().ok_or("the test has no target folder")?;
+    let folder = match beside.parent() {
+        Some(parent) if beside.ends_with("deps") => parent,
+        _ => beside,
+    };
     let profile = folder
         .file_name()
         .and_then(|name| name.to_str())

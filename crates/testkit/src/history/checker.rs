@@ -255,25 +255,25 @@ fn a_session_gets_messages_in_order(view: &View<'_>) -> Vec<String> {
         let name = view.name(chain);
         let is_regular = |d: &&Delivery| !d.is_early && !was_owed_to_another(view, chain.device, d);
         let regular = || chain.deliveries.iter().filter(is_regular);
-        // By sender: the highest id so far. Messages of different senders have no order.
-        let mut highest: HashMap<usize, &String> = HashMap::new();
+        // By sender and recipient: the highest id so far. Other messages have no order.
+        let mut highest: HashMap<(usize, usize), &String> = HashMap::new();
         for delivery in regular().filter(|_| view.rules.has_ordered_ids) {
             let sent = view.message(delivery.message);
             let (Some(sent), Some(id)) = (sent, &delivery.id) else {
                 continue;
             };
-            let last = highest.entry(sent.from).or_insert(id);
+            let last = highest.entry((sent.from, sent.to)).or_insert(id);
             if *last > id {
                 found.push(format!("{name} got {id} behind {last} in session {number}"));
             }
             *last = id.max(*last);
         }
-        let mut latest: HashMap<usize, usize> = HashMap::new();
+        let mut latest: HashMap<(usize, usize), usize> = HashMap::new();
         for message in regular().map(|delivery| delivery.message) {
             let Some(sent) = view.message(message).filter(|m| !m.was_refused) else {
                 continue;
             };
-            let last = latest.entry(sent.device).or_insert(message);
+            let last = latest.entry((sent.device, sent.to)).or_insert(message);
             if *last > message {
                 found.push(format!(
                     "{name} got m{message} behind m{last} in session {number}"
