@@ -63,7 +63,7 @@ impl User {
         let has_taker = in_order && self.sessions.iter().any(Session::takes_messages);
         let is_waiting = match addressed {
             // It waits its turn, if that comes by itself.
-            Some(_) => !in_order && self.sessions.iter().any(Session::takes_waiting),
+            Some(_) => self.is_draining_soon(),
             None => !has_taker,
         };
         let keep = hints::keep(&frame);
@@ -194,6 +194,11 @@ impl User {
             .is_some_and(|log| log.head.waiting_count > 0 || log.is_draining)
     }
 
+    /// Whether messages wait and there is somebody to show them to.
+    pub(super) fn is_draining_soon(&self) -> bool {
+        self.has_waiting() && self.sessions.iter().any(Session::takes_waiting)
+    }
+
     fn has_room_for(&self, frame: &Frame) -> bool {
         let limits = self.home.limits();
         let (count, bytes) = self.waiting();
@@ -306,6 +311,14 @@ impl User {
         takers: &[ConnRef],
         cx: &mut Context<'_, UserMsg>,
     ) {
+        if entry.flags.has(EntryFlags::SENT) {
+            let from = frame.attr("from").unwrap_or_default();
+            let sender = self.sessions.iter().find(|session| *session.full == *from);
+            let mut copies = self.carbon_sessions(sender.map(|session| session.conn));
+            copies.retain(|conn| self.is_known(*conn));
+            let what = What::Entry(entry.seq | SHARED);
+            return self.write_copies(what, frame, Direction::Sent, &copies, cx);
+        }
         let to = frame.attr("to").unwrap_or_default();
         let resource = address::split(&to).1.filter(|_| entry.flags.has(ADDRESSED));
         let session = resource.and_then(|resource| self.session_of(resource));

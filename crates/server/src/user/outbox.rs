@@ -143,10 +143,16 @@ impl User {
             flags = flags.and(EntryFlags::ARCHIVED);
         }
         let keep = hints::keep(&frame);
-        let copies = match carbons::are_due(keep, &frame, Direction::Sent) {
+        let mut copies = match carbons::are_due(keep, &frame, Direction::Sent) {
             true => self.carbon_sessions(Some(conn)),
             false => Vec::new(),
         };
+        // A device must not see what is newer before what waits for it.
+        let must_wait = !copies.is_empty() && self.is_draining_soon();
+        if must_wait {
+            copies.clear();
+            flags = flags.and(EntryFlags::WAITING);
+        }
         let went_to = self.outbound_counts(&copies, cx);
         let seq = self.append(
             Draft {
@@ -164,6 +170,9 @@ impl User {
         if !copies.is_empty() {
             let copied = stanza_ids::stamped(&frame, &self.name, seq).finish();
             self.write_copies(what, &copied, Direction::Sent, &copies, cx);
+        }
+        if must_wait {
+            self.drain_inbox(cx);
         }
         let peer = self.home.place.slots().peer(bare);
         let (now, log) = (cx.now(), self.log());
