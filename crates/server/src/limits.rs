@@ -106,6 +106,12 @@ pub(crate) const BARRIER_MAX: usize = 4_096;
 /// How long a user actor without sessions stays loaded.
 pub(crate) const IDLE_EVICTION: Duration = Duration::from_secs(15);
 
+/// Pause before a user that could not be read is read again.
+pub(crate) const LOAD_RETRY: Duration = Duration::from_millis(200);
+
+/// Attempts to read a user; then whoever wants something of it gets an error.
+pub(crate) const LOADS_MAX: u8 = 25;
+
 /// Failed logins of one account after which further attempts are paced.
 pub(crate) const FAILED_LOGINS_FREE: u32 = 5;
 

@@ -79,6 +79,8 @@ pub enum UserMsg {
     },
     /// What the store holds of this user.
     Loaded(Box<Result<Option<Stored>, store::StoreError>>),
+    /// The store could not be read a moment ago: once more.
+    LoadAgain,
     /// An append of this user was decided.
     Decided {
         /// Which one.

@@ -1,5 +1,7 @@
 //! Every bound of the store in one place. Owns no behaviour.
 
+use std::time::Duration;
+
 use crate::slot::{RANGES, SLOTS};
 
 /// Longest address a record may carry, in bytes: three parts of 1,023 bytes and two separators
@@ -23,6 +25,9 @@ pub const JOURNAL_QUEUE_MAX: usize = 256;
 /// The writer stops collecting a group at this many records. Bounds the memory and the latency of a
 /// group commit; at 300 bytes a record this is about 1 MB.
 pub const GROUP_RECORDS_MAX: usize = 4_096;
+
+/// Pause between attempts to heal an engine after a failed commit, while nobody appends.
+pub const HEAL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The writer stops collecting a group at about this many bytes of pending changes.
 pub const GROUP_BYTES_MAX: usize = 4 * 1_024 * 1_024;

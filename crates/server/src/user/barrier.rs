@@ -103,6 +103,16 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
+    /// The connection that waits for a session to be resumed by this.
+    pub(super) fn resuming(&self) -> Option<ConnRef> {
+        match self {
+            Effect::Resume { conn, .. }
+            | Effect::Resumed { conn, .. }
+            | Effect::NotResumed { conn, .. } => Some(*conn),
+            _ => None,
+        }
+    }
+
     /// What leaves instead if the append failed that it belongs to: an administrator is told so,
     /// a sender hears it by the [`Origin`].
     pub(super) fn of_failure(self) -> Option<Effect> {

@@ -194,9 +194,10 @@ impl User {
             .is_some_and(|log| log.head.waiting_count > 0 || log.is_draining)
     }
 
-    /// Whether messages wait and there is somebody to show them to.
+    /// Whether messages wait and there is somebody to show them to, at once or when it is known
+    /// what that one has already.
     pub(super) fn is_draining_soon(&self) -> bool {
-        self.has_waiting() && self.sessions.iter().any(Session::takes_waiting)
+        self.has_waiting() && self.sessions.iter().any(Session::takes_messages)
     }
 
     fn has_room_for(&self, frame: &Frame) -> bool {

@@ -262,6 +262,14 @@ impl Managed {
         }
     }
 
+    /// The connection that resumes it.
+    pub(super) fn resuming(&self) -> Option<ConnRef> {
+        match &self.link {
+            Link::Resuming(resuming) => Some(resuming.conn),
+            Link::Attached(_) | Link::Detached(_) => None,
+        }
+    }
+
     /// The connection that is written to.
     pub(super) fn attached(&self) -> Option<ConnRef> {
         match self.link {

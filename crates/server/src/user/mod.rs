@@ -34,7 +34,7 @@ use telemetry::{Counter, Gauge};
 use xml::Frame;
 
 use crate::home::Home;
-use crate::limits::IDLE_EVICTION;
+use crate::limits::{IDLE_EVICTION, LOAD_RETRY, LOADS_MAX};
 use crate::message::{AppendError, Delivery, UserMsg};
 
 pub(crate) use barrier::Effect;
@@ -83,6 +83,8 @@ pub struct User {
     stale: bool,
     /// A session cannot be served any further and ends with the message being handled.
     has_full_session: bool,
+    /// How often the store could not be read in a row.
+    unread: u8,
     /// Appends that failed since the user was loaded.
     failures: u32,
     /// Effects of a decided append that have not left yet: others must not overtake them.
@@ -117,6 +119,7 @@ impl User {
             origin: Origin::Nobody,
             stale: false,
             has_full_session: false,
+            unread: 0,
             failures: 0,
             to_perform: 0,
             created: stdx::time::Timestamp::from_millis(0),
@@ -177,11 +180,18 @@ impl User {
                 self.login.keep(state.account);
             }
             Ok(None) => self.phase = Phase::Absent,
+            // The store is being opened again, or too much waits for it.
+            Err(_) if self.unread < LOADS_MAX => {
+                self.unread += 1;
+                cx.send_after(LOAD_RETRY, UserMsg::LoadAgain);
+                return;
+            }
             Err(error) => {
                 tracing::error!(user = %self.name, %error, "cannot read a user");
                 self.phase = Phase::Unreadable;
             }
         }
+        self.unread = 0;
         cx.release();
         cx.send_after(IDLE_EVICTION, UserMsg::Idle);
         self.go_on(cx);
@@ -335,6 +345,8 @@ impl User {
         for effect in effects {
             if matches!(effect, Effect::Answer(..)) {
                 self.perform(effect, cx);
+            } else {
+                self.effects.push(effect);
             }
         }
         cx.stop_with(actor::Reason::Killed);
@@ -677,6 +689,7 @@ impl Actor for User {
             UserMsg::Started { conn } => self.session_started(conn),
             UserMsg::Closed { conn, is_lost } => self.session_closed(conn, is_lost, cx),
             UserMsg::Loaded(state) => self.loaded(*state, cx),
+            UserMsg::LoadAgain => self.load(cx),
             UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
             UserMsg::Page(page) => self.page_read(*page, cx),
             UserMsg::Outgoing(page) => self.outgoing_read(*page, cx),
@@ -709,6 +722,15 @@ impl Actor for User {
             // Sessions that can be resumed, and messages on their way, need it again.
             let (shard, name) = (cx.shard(), Name::clone(&self.name));
             let _ = cx.send_named(shard, &name, UserMsg::Wake);
+        }
+        // Connections that wait to resume a session would wait for ever.
+        let effects = self.barrier.effects().chain(&self.effects);
+        let mut resuming: Vec<ConnRef> = effects.filter_map(Effect::resuming).collect();
+        let managed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
+        resuming.extend(managed.filter_map(|managed| managed.resuming()));
+        for conn in resuming {
+            let control = crate::c2s::Control::Abort(crate::c2s::Abort::Crash);
+            let _ = self.home.io.control(cx, conn, control);
         }
         // A crash ends this user's streams and nobody else's (design rule 8).
         for session in mem::take(&mut self.sessions) {

@@ -231,6 +231,16 @@ impl Committer {
     }
 
     /// Makes the engine writable and its positions known again, if a commit failed.
+    /// Whether the engine has to be healed before anything else.
+    pub(super) fn is_broken(&self) -> bool {
+        self.damaged
+    }
+
+    /// Heals the engine if that is possible now; the next append or attempt says why if not.
+    pub(super) fn try_to_heal(&mut self) {
+        let _ = self.heal();
+    }
+
     fn heal(&mut self) -> Result<(), StoreError> {
         if !self.damaged {
             return Ok(());

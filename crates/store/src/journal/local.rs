@@ -3,7 +3,7 @@
 //! bound.
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::journal::commit::{Committer, Positions};
 use crate::journal::stats::{Counters, JournalStats};
 use crate::journal::{Append, Busy, Done, Journal, Outcome, Position};
-use crate::limits::{GROUP_BYTES_MAX, GROUP_RECORDS_MAX, JOURNAL_QUEUE_MAX};
+use crate::limits::{GROUP_BYTES_MAX, GROUP_RECORDS_MAX, HEAL_INTERVAL, JOURNAL_QUEUE_MAX};
 use crate::record::Record;
 use crate::slot::RangeId;
 use crate::store::Store;
@@ -89,7 +89,7 @@ impl Drop for LocalJournal {
 fn write(mut committer: Committer, jobs: &Receiver<Job>) {
     let mut group = Vec::new();
     let mut waiting: Vec<(usize, Done)> = Vec::new();
-    while let Ok(first) = jobs.recv() {
+    while let Some(first) = next_job(&mut committer, jobs) {
         let (mut records, mut bytes) = (0, 0);
         let mut next = Some(first);
         while let Some(job) = next {
@@ -105,6 +105,21 @@ fn write(mut committer: Committer, jobs: &Receiver<Job>) {
         group.clear();
         for (appends, done) in waiting.drain(..) {
             answer(done, outcomes.by_ref().take(appends).collect());
+        }
+    }
+}
+
+/// Waits for the next job; `None` at the end. While the engine is closed nothing can be read
+/// either, so it is healed without anybody having to append.
+fn next_job(committer: &mut Committer, jobs: &Receiver<Job>) -> Option<Job> {
+    loop {
+        if !committer.is_broken() {
+            return jobs.recv().ok();
+        }
+        match jobs.recv_timeout(HEAL_INTERVAL) {
+            Ok(job) => return Some(job),
+            Err(RecvTimeoutError::Timeout) => committer.try_to_heal(),
+            Err(RecvTimeoutError::Disconnected) => return None,
         }
     }
 }
