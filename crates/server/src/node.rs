@@ -24,7 +24,7 @@ use crate::c2s::C2sService;
 use crate::chaos::Chaos;
 use crate::home::{Home, LimitsActor, SetLimits};
 use crate::journal::PortActor;
-use crate::limits::ADMIN_DEADLINE;
+use crate::limits::{ADMIN_DEADLINE, WAKE_PACE};
 use crate::modules::{csi, disco};
 use crate::options::{Limits, Options};
 use crate::place::Place;
@@ -170,6 +170,9 @@ impl Node {
             .name("wake".to_owned())
             .spawn(move || {
                 wake(&store, &place, &handle, || network.is_stopping());
+                // The last of them are in the shards' inboxes; a moment later they are there.
+                thread::sleep(WAKE_PACE);
+                place.set_woken();
             })?;
         Ok(Node {
             threads,

@@ -1,6 +1,9 @@
 //! Where an entity lives: address → slot → range → shard. The one place that decides it, so that a
 //! cluster can later put a range map behind the same function.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use actor::ShardId;
 use store::{RangeId, SlotKey};
 
@@ -9,13 +12,29 @@ use store::{RangeId, SlotKey};
 pub struct Place {
     key: SlotKey,
     shards: u16,
+    has_woken: Arc<AtomicBool>,
 }
 
 impl Place {
     /// `key` is the one stored with the data; `shards` is at least 1.
     pub fn new(key: SlotKey, shards: u16) -> Self {
         assert!(shards > 0, "a node has at least one shard");
-        Place { key, shards }
+        Place {
+            key,
+            shards,
+            has_woken: Arc::default(),
+        }
+    }
+
+    /// Whether everybody whose sessions outlived the last process is there. Before, who is not
+    /// loaded may be online all the same.
+    pub fn has_woken(&self) -> bool {
+        self.has_woken.load(Ordering::Acquire)
+    }
+
+    /// Everybody is.
+    pub(crate) fn set_woken(&self) {
+        self.has_woken.store(true, Ordering::Release);
     }
 
     /// The keyed hash.

@@ -109,6 +109,7 @@ impl Sim {
         let address = network.addresses().first().copied();
         let address = address.ok_or_else(|| StartError::Options("no port".to_owned()))?;
         wake(&store, &place, &handle, || false);
+        place.set_woken();
         Ok(Sim {
             drivers,
             address,

@@ -423,7 +423,9 @@ impl User {
                 }
             }
             Effect::Probe { to, from } => {
-                self.home.send(cx, &to, UserMsg::Probe { from }, false);
+                // After a restart a contact may be online and not be loaded yet.
+                let activate = !self.home.place.has_woken();
+                self.home.send(cx, &to, UserMsg::Probe { from }, activate);
             }
             Effect::Answer(reply, answer) => reply.send(cx, answer),
             Effect::Credit(conn) => {
