@@ -258,6 +258,12 @@ impl Session {
         !matches!(self.stage, Stage::Offline | Stage::Online | Stage::Closing)
     }
 
+    /// Whether the session that went before can be taken up again.
+    pub(crate) fn is_resumable(&self) -> bool {
+        let management = self.management.as_ref();
+        management.is_some_and(|management| management.id.is_some())
+    }
+
     /// Sends one stanza, keeping it until acknowledged where stream management is on.
     pub(crate) fn send(&mut self, stanza: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(stanza);

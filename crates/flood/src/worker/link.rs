@@ -443,6 +443,8 @@ impl Core {
         self.counts.sessions_lost += 1;
         self.reasons.add(&format!("session: {reason}"));
         self.drop_link(client, index, true);
+        // A session that could be resumed and is not shows as a refusal.
+        client.ghost = client.session.is_resumable();
         self.come_back(client, index);
     }
 
