@@ -8,11 +8,15 @@ from . import process, servers
 
 
 def run(scenario, report, server, port, users, contacts=18, floor=False, tls=False, more=()):
-    """One run against the process `server`; its report is written to `report` and returned."""
+    """One run against the process `server`; its report is written to `report` and returned.
+
+    Without a `server` nothing is said of its memory and CPU, and the run outlives it.
+    """
     command = [servers.program("flood"), "-q", "--scenario", scenario, "--server",
                f"127.0.0.1:{port}", "--tls-server", f"127.0.0.1:{port + 1}", "--users", str(users),
-               "--contacts", str(contacts), "--pid", str(server.pid), "--json", report, "--html",
+               "--contacts", str(contacts), "--json", report, "--html",
                report.replace(".json", ".html"), *(["--floor"] if floor else []),
+               *(["--pid", str(server.pid)] if server else []),
                *(["--transport", "direct"] if tls else []), *map(str, more)]
     with open(report.replace(".json", ".txt"), "w") as out:
         load = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)

@@ -27,9 +27,9 @@ key = "{key}"
 [auth]
 plain_without_tls = true
 [store]
-durability = "memory"
+durability = "{durability}"
 [archive]
-enabled = false
+enabled = {archive}
 [limits]
 connections_per_address_max = 0
 {limits}
@@ -105,11 +105,10 @@ def certificate(folder):
 
 
 @contextlib.contextmanager
-def running(name, folder, users, contacts, port, limits="", top="", domains=()):
+def running(name, folder, users, contacts, port, limits="", **more):
     """Server `name` with its accounts, on `port` and (TLS) `port + 1`: yields its process.
 
-    For Roost only: `limits` and `top` are added to its configuration, `domains` are (name, users)
-    of further domains with accounts.
+    For Roost only: `limits` is added to its configuration, `more` is what `roost` takes.
     """
     shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
     home = f"{folder}/{name}"
@@ -120,7 +119,7 @@ def running(name, folder, users, contacts, port, limits="", top="", domains=()):
         subprocess.run(["make", "-s", "-C", floor], check=True)
         server = process.running([f"{floor}/floor", str(port)], [port], f"{home}/log")
     elif name == "roost":
-        server = roost(home, users, contacts, port, keys, limits, top, domains)
+        server = roost(home, users, contacts, port, keys, limits, **more)
     else:
         start = {"ejabberd": ejabberd.running, "prosody": prosody.running}[name]
         server = start(home, users, contacts, port, port + 1, *keys)
@@ -131,13 +130,18 @@ def running(name, folder, users, contacts, port, limits="", top="", domains=()):
         shutil.rmtree(f"{home}/{part}", ignore_errors=True)
 
 
-def roost(home, users, contacts, port, keys, limits="", top="", domains=()):
+def roost(home, users, contacts, port, keys, limits="", top="", domains=(), durability="memory",
+          archive=False):
+    """Roost as a benchmark wants it: `limits` and `top` are added to its configuration, `domains`
+    are (name, users) of further domains with accounts.
+    """
     config = f"{home}/roost.toml"
 
     def configure(limits):
         with open(config, "w") as out:
             out.write(ROOST.format(dir=home, port=port, tls_port=port + 1, certificate=keys[0],
-                                   key=keys[1], limits=limits, top=top))
+                                   key=keys[1], limits=limits, top=top, durability=durability,
+                                   archive=str(archive).lower()))
     # What makes the server slow on purpose must not slow the filling of its store.
     configure("")
     for domain, count in (("localhost", users), *domains):
