@@ -315,17 +315,14 @@ impl User {
         if entry.flags.has(EntryFlags::SENT) {
             let from = frame.attr("from").unwrap_or_default();
             let sender = self.sessions.iter().find(|session| *session.full == *from);
-            let mut copies = self.carbon_sessions(sender.map(|session| session.conn));
-            copies.retain(|conn| self.is_known(*conn));
+            let copies = self.carbon_sessions(sender.map(|session| session.conn));
             let what = What::Entry(entry.seq | SHARED);
             return self.write_copies(what, frame, Direction::Sent, &copies, cx);
         }
         let to = frame.attr("to").unwrap_or_default();
         let resource = address::split(&to).1.filter(|_| entry.flags.has(ADDRESSED));
         let session = resource.and_then(|resource| self.session_of(resource));
-        let session = session
-            .filter(|session| session.is_known())
-            .map(|session| session.conn);
+        let session = session.map(|session| session.conn);
         let (shown, copies) = match session {
             None => (takers.to_vec(), Vec::new()),
             Some(conn) if carbons::are_due(hints::keep(frame), frame, Direction::Received) => {
@@ -333,17 +330,8 @@ impl User {
             }
             Some(conn) => (vec![conn], Vec::new()),
         };
-        let copies: Vec<_> = copies
-            .into_iter()
-            .filter(|conn| self.is_known(*conn))
-            .collect();
         let marked = self.share(entry.seq, &[&shown, &copies]);
         self.show(What::Entry(marked), frame, &shown, &copies, cx);
-    }
-
-    fn is_known(&self, conn: ConnRef) -> bool {
-        let mut sessions = self.sessions.iter();
-        sessions.any(|session| session.conn == conn && session.is_known())
     }
 
     /// Records where delivery stands.

@@ -16,6 +16,10 @@ use crate::limits::UNACKED_ENTRIES_MAX;
 /// was never written.
 pub(super) const UNNUMBERED: u32 = 1 << 31;
 
+/// How far the counts of entries that were not sent are ahead of those that were: further than a
+/// client can be, and less than half of all counts.
+const UNSENT: u32 = 1 << 30;
+
 /// Marks the place of an entry that more than one session was given.
 pub(super) const SHARED: u64 = 1 << 63;
 
@@ -205,6 +209,19 @@ impl Managed {
     /// Every entry that it was given and has not acknowledged, with its count: the complete list,
     /// which makes void what entries say themselves.
     pub(super) fn numbered(&self) -> Vec<NumberedEntry> {
+        if let Some(owed) = &self.owed {
+            // What it was not sent yet is behind whatever its client says that it has.
+            let last = owed.iter().filter_map(|(count, _)| *count).next_back();
+            let ahead = last.unwrap_or(0).wrapping_add(UNSENT);
+            let pending = self.pending.iter().flatten().map(|entry| (None, *entry));
+            let all = owed.iter().copied().chain(pending);
+            return all
+                .map(|(count, entry)| NumberedEntry {
+                    count: count.unwrap_or(ahead),
+                    seq: place(entry),
+                })
+                .collect();
+        }
         let sent = self
             .out
             .unacked()

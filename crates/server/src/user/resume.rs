@@ -347,9 +347,6 @@ impl User {
         let Some(managed) = session.and_then(|session| session.managed.as_mut()) else {
             return;
         };
-        if managed.owed.is_some() {
-            return;
-        }
         managed.void_through = void_through;
         let (number, numbered) = (managed.number, managed.numbered());
         self.record(Record::SessionNumbered {
