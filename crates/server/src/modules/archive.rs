@@ -30,9 +30,15 @@ pub(super) const MODULE: Module = Module {
             note: "Of one's own account: by time, address, id; pages of at most 100, flipped \
                    pages, metadata, preferences.",
         },
+        Xep {
+            number: 359,
+            name: "Unique and Stable Stanza IDs",
+            version: "0.7.0",
+            note: "The same id in delivery, resending, carbons and the archive.",
+        },
     ],
     host_features: &[],
-    account_features: &[NS, NS_EXTENDED],
+    account_features: &[NS, NS_EXTENDED, xmpp::ns::STANZA_ID],
     account: &[
         ("query", NS, query),
         ("prefs", NS, prefs),

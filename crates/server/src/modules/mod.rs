@@ -73,7 +73,6 @@ pub const MODULES: &[&Module] = &[
     &private_storage::MODULE,
     &register::MODULE,
     &roster::MODULE,
-    &stanza_ids::MODULE,
     &time::MODULE,
     &vcard::MODULE,
     &version::MODULE,

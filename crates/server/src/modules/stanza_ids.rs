@@ -4,21 +4,6 @@
 use xml::{Child, Edit, Frame};
 use xmpp::ns;
 
-use super::{Module, Xep};
-
-pub(super) const MODULE: Module = Module {
-    xeps: &[Xep {
-        number: 359,
-        name: "Unique and Stable Stanza IDs",
-        version: "0.7.0",
-        note: "The same id in delivery, resending, carbons and the archive.",
-    }],
-    host_features: &[],
-    account_features: &[ns::STANZA_ID],
-    account: &[],
-    host: &[],
-};
-
 /// Digits of an id: always as many, so that ids compare like the places that they stand for.
 const DIGITS: usize = 16;
 
