@@ -8,6 +8,7 @@ use std::sync::Arc;
 use actor::{Actor, Context, Mail, Name, Pool, Reply, SendError};
 use stdx::time::Timestamp;
 use store::Store;
+use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::StanzaError;
 
@@ -123,11 +124,16 @@ impl Home {
     pub(crate) fn return_error(&self, mail: &mut impl Mail, frame: &Frame, error: &StanzaError) {
         let (Some(reply), Some(from)) = (xmpp::error::reply(frame, error), frame.attr("from"))
         else {
-            return;
+            return mail.stats().count(Counter::ActorDropped);
         };
         let (bare, resource) = address::split(&from);
         let delivery = Delivery::new(resource.map(Into::into), reply);
-        self.send(mail, bare, UserMsg::Deliver(delivery), false);
+        if self
+            .send(mail, bare, UserMsg::Deliver(delivery), false)
+            .is_some()
+        {
+            mail.stats().count(Counter::ActorDropped);
+        }
     }
 }
 

@@ -625,6 +625,9 @@ impl User {
     /// The recipient's mailbox is full: the sender is told to try again (design section 5).
     fn overloaded(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
         let error = AppendError::Busy.to_stanza_error();
+        if xmpp::error::reply(frame, &error).is_none() {
+            return cx.stats().count(Counter::ActorDropped);
+        }
         self.bounce_with(frame, &error, cx);
     }
 }
