@@ -285,11 +285,7 @@ impl User {
             head.waiting_bytes = 0;
         }
         self.record_delivered();
-        let takers = self
-            .sessions
-            .iter()
-            .filter(|session| session.takes_waiting());
-        let takers: Vec<ConnRef> = takers.map(|session| session.conn).collect();
+        let takers: Vec<ConnRef> = self.takers().collect();
         for entry in &waiting {
             if let Some(frame) = self.entry_frame(entry, true) {
                 self.show_late(entry, &frame, &takers, cx);
