@@ -382,6 +382,20 @@ impl FjallSnapshot {
         Ok(())
     }
 
+    /// The entries of a scan; `None` if its end is not behind its start.
+    fn run(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+    ) -> Option<impl DoubleEndedIterator<Item = Guard> + use<>> {
+        let space = &self.open.spaces[space.index()];
+        if end.is_empty() {
+            return Some(self.view.range(space, start..));
+        }
+        (start < end).then(|| self.view.range(space, start..end))
+    }
+
     fn visit_all(
         &self,
         entries: impl Iterator<Item = Guard>,
@@ -415,16 +429,10 @@ impl Reader for FjallSnapshot {
         end: &[u8],
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
-        if !end.is_empty() && start >= end {
-            return Ok(());
+        match self.run(space, start, end) {
+            Some(entries) => self.visit_all(entries, visit),
+            None => Ok(()),
         }
-        let space = &self.open.spaces[space.index()];
-        let entries = if end.is_empty() {
-            self.view.range(space, start..)
-        } else {
-            self.view.range(space, start..end)
-        };
-        self.visit_all(entries, visit)
     }
 
     fn scan_back(
@@ -434,16 +442,10 @@ impl Reader for FjallSnapshot {
         end: &[u8],
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
-        if !end.is_empty() && start >= end {
-            return Ok(());
+        match self.run(space, start, end) {
+            Some(entries) => self.visit_all(entries.rev(), visit),
+            None => Ok(()),
         }
-        let space = &self.open.spaces[space.index()];
-        let entries = if end.is_empty() {
-            self.view.range(space, start..)
-        } else {
-            self.view.range(space, start..end)
-        };
-        self.visit_all(entries.rev(), visit)
     }
 }
 

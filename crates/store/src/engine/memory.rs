@@ -32,6 +32,32 @@ impl MemoryEngine {
 
 struct MemorySnapshot(Arc<Maps>);
 
+impl MemorySnapshot {
+    /// The entries of a scan.
+    fn run(
+        &self,
+        space: Space,
+        start: &[u8],
+        end: &[u8],
+    ) -> impl DoubleEndedIterator<Item = (&Vec<u8>, &Vec<u8>)> {
+        let upper = if end.is_empty() {
+            Bound::Unbounded
+        } else {
+            // A map refuses an end in front of the start.
+            Bound::Excluded(end.max(start))
+        };
+        self.0[space.index()].range::<[u8], _>((Bound::Included(start), upper))
+    }
+}
+
+fn visit_all<'a>(entries: impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>, visit: Visit<'_>) {
+    for (key, value) in entries {
+        if visit(key, value).is_break() {
+            break;
+        }
+    }
+}
+
 impl Reader for MemorySnapshot {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.0[space.index()].get(key).cloned())
@@ -44,19 +70,7 @@ impl Reader for MemorySnapshot {
         end: &[u8],
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
-        if !end.is_empty() && start >= end {
-            return Ok(());
-        }
-        let end = if end.is_empty() {
-            Bound::Unbounded
-        } else {
-            Bound::Excluded(end)
-        };
-        for (key, value) in self.0[space.index()].range::<[u8], _>((Bound::Included(start), end)) {
-            if visit(key, value).is_break() {
-                break;
-            }
-        }
+        visit_all(self.run(space, start, end), visit);
         Ok(())
     }
 
@@ -67,20 +81,7 @@ impl Reader for MemorySnapshot {
         end: &[u8],
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
-        if !end.is_empty() && start >= end {
-            return Ok(());
-        }
-        let end = if end.is_empty() {
-            Bound::Unbounded
-        } else {
-            Bound::Excluded(end)
-        };
-        let run = self.0[space.index()].range::<[u8], _>((Bound::Included(start), end));
-        for (key, value) in run.rev() {
-            if visit(key, value).is_break() {
-                break;
-            }
-        }
+        visit_all(self.run(space, start, end).rev(), visit);
         Ok(())
     }
 }
