@@ -9,7 +9,7 @@ use store::{Account, Record};
 use super::outbound::Destination;
 use super::{Effect, Phase, User};
 use crate::admin::{AdminAnswer, AdminCommand};
-use crate::c2s::{Abort, Control};
+use crate::c2s::Abort;
 use crate::message::{Delivery, UserMsg};
 use crate::modules::roster;
 use crate::watch::{SessionSample, UserSample};
@@ -155,11 +155,7 @@ impl User {
             let Some(at) = sessions.position(|session| session.conn == conn) else {
                 continue;
             };
-            let link = self.sessions[at].link();
-            self.end_session(at, cx);
-            if let Some(link) = link {
-                self.emit(Effect::Control(link, Control::Abort(abort)), cx);
-            }
+            self.end_badly(at, abort, cx);
         }
     }
 }

@@ -41,17 +41,13 @@ impl User {
         resource: Option<Box<str>>,
         cx: &mut Context<'_, UserMsg>,
     ) -> Result<(), StanzaError> {
-        let resource = resource.unwrap_or_else(|| random_resource(cx.rng()));
+        let resource = resource.unwrap_or_else(|| random_text(cx.rng(), RESOURCE_BYTES));
         let held = self
             .sessions
             .iter()
             .position(|session| session.resource() == &*resource);
         if let Some(held) = held {
-            let old = self.sessions[held].link();
-            self.end_session(held, cx);
-            if let Some(old) = old {
-                self.emit(Effect::Control(old, Control::Abort(Abort::Conflict)), cx);
-            }
+            self.end_badly(held, Abort::Conflict, cx);
         } else if self.sessions.len() >= self.home.limits().sessions_per_user as usize {
             return Err(StanzaError::new(Condition::ResourceConstraint)
                 .with_text("This account has as many sessions as it may."));
@@ -121,18 +117,14 @@ impl User {
 
     /// Ends every session with the same word.
     pub(super) fn end_all_sessions(&mut self, abort: Abort, cx: &mut Context<'_, UserMsg>) {
-        while let Some(session) = self.sessions.first() {
-            let link = session.link();
-            self.end_session(0, cx);
-            if let Some(conn) = link {
-                self.emit(Effect::Control(conn, Control::Abort(abort)), cx);
-            }
+        while !self.sessions.is_empty() {
+            self.end_badly(0, abort, cx);
         }
     }
 }
 
-fn random_resource(rng: &mut fastrand::Rng) -> Box<str> {
-    (0..RESOURCE_BYTES)
+pub(super) fn random_text(rng: &mut fastrand::Rng, characters: usize) -> Box<str> {
+    (0..characters)
         .map(|_| rng.alphanumeric())
         .collect::<String>()
         .into()

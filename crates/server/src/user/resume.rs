@@ -17,6 +17,7 @@ use xmpp::sm::{self, Fault, Kept, Request, TooHigh};
 
 use super::User;
 use super::barrier::Effect;
+use super::bind::random_text;
 use super::managed::{Link, Managed, Resuming, SHARED, What, place};
 use super::session::Session;
 use crate::c2s::{Abort, Control};
@@ -62,7 +63,8 @@ impl User {
         self.emit(Effect::Nonza(conn, bytes), cx);
     }
 
-    fn end_badly(&mut self, at: usize, why: Abort, cx: &mut Context<'_, UserMsg>) {
+    /// Ends a session, and the stream of its connection with a word.
+    pub(super) fn end_badly(&mut self, at: usize, why: Abort, cx: &mut Context<'_, UserMsg>) {
         let link = self.sessions[at].link();
         self.end_session(at, cx);
         if let Some(conn) = link {
@@ -92,10 +94,7 @@ impl User {
         let log = self.log();
         let number = log.next_session;
         log.next_session += 1;
-        let token: Box<str> = (0..SESSION_TOKEN_BYTES)
-            .map(|_| cx.rng().alphanumeric())
-            .collect::<String>()
-            .into();
+        let token = random_text(cx.rng(), SESSION_TOKEN_BYTES);
         let mut bytes = Vec::new();
         let resumable = (max_seconds > 0).then_some((&*token, kept));
         sm::write_enabled(resumable, &mut bytes);
@@ -147,15 +146,23 @@ impl User {
         };
         match managed.out.ack(h) {
             Ok(entries) => self.has_acknowledged(at, &entries, cx),
-            Err(error) => self.too_high(at, error, cx),
+            Err(error) => {
+                let link = managed.attached();
+                self.too_high(at, link, error, cx);
+            }
         }
         self.drain_inbox(cx);
     }
 
-    fn too_high(&mut self, at: usize, error: TooHigh, cx: &mut Context<'_, UserMsg>) {
-        let link = self.sessions[at].link();
+    fn too_high(
+        &mut self,
+        at: usize,
+        conn: Option<ConnRef>,
+        error: TooHigh,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         self.end_session(at, cx);
-        if let Some(conn) = link {
+        if let Some(conn) = conn {
             let mut bytes = Vec::new();
             sm::write_too_high(error, &mut bytes);
             self.emit(Effect::Nonza(conn, bytes), cx);
@@ -168,15 +175,20 @@ impl User {
         if entries.is_empty() {
             return;
         }
-        let log = self.log.get_or_insert_default();
-        for entry in entries.iter().filter(|entry| **entry & SHARED != 0) {
-            log.shared.remove(&place(*entry));
-        }
+        self.forget_shared(entries);
         if let Some(managed) = &mut self.sessions[at].managed {
             managed.entries = managed.entries.saturating_sub(entries.len() as u32);
             managed.acked_since = true;
         }
         self.may_trim(cx);
+    }
+
+    /// Somebody has these entries: they need not wait for another session.
+    fn forget_shared(&mut self, entries: &[u64]) {
+        let log = self.log();
+        for entry in entries.iter().filter(|entry| **entry & SHARED != 0) {
+            log.shared.remove(&place(*entry));
+        }
     }
 
     /// Asks clients that were sent messages what they have; gives up on links that do not answer.
@@ -546,36 +558,18 @@ impl User {
             self.resume_failed(other, Condition::Conflict, cx);
         }
         let places: Vec<Seq> = unacked.into_iter().map(place).collect();
+        let owed = move |entries| Owed {
+            number,
+            conn,
+            entries,
+        };
         if places.is_empty() {
-            let entries = Ok(Vec::new());
-            return self.owed_read(
-                Owed {
-                    number,
-                    conn,
-                    entries,
-                },
-                cx,
-            );
+            return self.owed_read(owed(Ok(Vec::new())), cx);
         }
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let read = move || {
-            let entries = store.log_entries(&name, &places);
-            Box::new(Owed {
-                number,
-                conn,
-                entries,
-            })
-        };
+        let read = move || Box::new(owed(store.log_entries(&name, &places)));
         if cx.blocking(&self.home.reads, read, UserMsg::Owed).is_err() {
-            let entries = Err(super::overloaded());
-            self.owed_read(
-                Owed {
-                    number,
-                    conn,
-                    entries,
-                },
-                cx,
-            );
+            self.owed_read(owed(Err(super::overloaded())), cx);
         }
     }
 
@@ -624,15 +618,11 @@ impl User {
             Ok(resumed) => resumed,
             Err(error) => {
                 managed.link = Link::Detached(cx.now());
-                self.end_session(at, cx);
-                let mut bytes = Vec::new();
-                sm::write_too_high(error, &mut bytes);
-                self.emit(Effect::Nonza(conn, bytes), cx);
-                return self.emit(Effect::Control(conn, Control::Close), cx);
+                return self.too_high(at, Some(conn), error, cx);
             }
         };
-        self.has_acknowledged_again(&resumed.acked);
-        if resumed.is_renumbered || was_recovered {
+        self.forget_shared(&resumed.acked);
+        if resumed.is_renumbered {
             self.record_numbered(identity);
         }
         self.save_progress();
@@ -645,13 +635,6 @@ impl User {
             },
             cx,
         );
-    }
-
-    fn has_acknowledged_again(&mut self, entries: &[u64]) {
-        let log = self.log();
-        for entry in entries.iter().filter(|entry| **entry & SHARED != 0) {
-            log.shared.remove(&place(*entry));
-        }
     }
 
     /// What was to be recorded for a resumption could not be.
