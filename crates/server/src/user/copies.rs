@@ -8,7 +8,8 @@ use telemetry::Counter;
 use xml::Frame;
 
 use super::User;
-use super::managed::What;
+use super::managed::{UNNUMBERED, What};
+use super::session::Session;
 use crate::address;
 use crate::message::UserMsg;
 use crate::modules::carbons::{self, Direction};
@@ -83,16 +84,21 @@ impl User {
         Some(edit.finish())
     }
 
-    /// An entry as the session with this full address gets it: itself, or a copy. Nothing if it is
-    /// damaged.
-    pub(super) fn entry_for(&self, full: &str, entry: &LogEntry) -> Vec<u8> {
-        let is_late = entry.flags.has(EntryFlags::WAITING);
+    /// An entry as a session gets it again: itself, or a copy, late if that session was not there
+    /// when it came. Nothing if it is damaged.
+    pub(super) fn entry_for(&self, session: &Session, entry: &LogEntry) -> Vec<u8> {
+        let number = session.managed.as_ref().map(|managed| managed.number);
+        let came_live = |noted: &store::Outbound| Some(noted.session & !UNNUMBERED) == number;
+        let is_late = !entry.went_to.iter().any(came_live);
         let Some(frame) = self.entry_frame(entry, is_late) else {
             return Vec::new();
         };
+        let full = &session.full;
+        let is_for_another =
+            entry.flags.has(ADDRESSED) && frame.attr("to").as_deref() != Some(&**full);
         let direction = if entry.flags.has(EntryFlags::SENT) {
             Direction::Sent
-        } else if entry.flags.has(ADDRESSED) && frame.attr("to").as_deref() != Some(full) {
+        } else if is_for_another && session.carbons {
             Direction::Received
         } else {
             return frame.as_bytes().to_vec();

@@ -586,11 +586,10 @@ impl User {
                 return self.give_up_resumption(at, conn, cx);
             }
         };
-        let full = Arc::clone(&self.sessions[at].full);
-        let mut frames = Vec::with_capacity(entries.len());
-        for entry in &entries {
-            frames.push((entry.seq, self.entry_for(&full, entry)));
-        }
+        let session = &self.sessions[at];
+        let frames = entries.iter();
+        let frames = frames.map(|entry| (entry.seq, self.entry_for(session, entry)));
+        let frames: Vec<(Seq, Vec<u8>)> = frames.collect();
         let identity = self.sessions[at].conn;
         let Some(managed) = &mut self.sessions[at].managed else {
             return;

@@ -286,17 +286,23 @@ fn a_session_gets_messages_in_order(view: &View<'_>) -> Vec<String> {
 }
 
 /// Whether another session of the user was owed the message and ended since: what it had not
-/// acknowledged waits again, and comes to others behind newer messages.
+/// acknowledged waits again, and comes to others behind newer messages, with the time at which it
+/// was accepted.
 fn was_owed_to_another(view: &View<'_>, device: usize, delivery: &Delivery) -> bool {
-    let Some(message) = view.message(delivery.message) else {
+    let Some(message) = view.message(delivery.message).filter(|_| delivery.is_late) else {
         return false;
     };
     let user = view.finals[device].user;
     let is_of_user = |chain: &&Chain| view.finals[chain.device].user == user;
-    let chains = view.history.chains.iter().filter(is_of_user);
-    chains
-        .filter_map(|chain| chain.ended_at)
-        .any(|ended| message.sent_at <= ended && ended <= delivery.at)
+    let mut chains = view.history.chains.iter().filter(is_of_user);
+    chains.any(|chain| {
+        // Its device has given it up; for the server it goes on until it is replaced.
+        let is_over = chain.ended_at.is_some_and(|ended| ended <= delivery.at);
+        is_over
+            && chain
+                .replaced_at
+                .is_none_or(|replaced| message.sent_at <= replaced)
+    })
 }
 
 fn a_session_misses_nothing(view: &View<'_>) -> Vec<String> {

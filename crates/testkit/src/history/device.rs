@@ -21,6 +21,7 @@ const NS_RSM: &str = "http://jabber.org/protocol/rsm";
 const NS_CARBONS: &str = "urn:xmpp:carbons:2";
 const NS_FORWARD: &str = "urn:xmpp:forward:0";
 const NS_SID: &str = "urn:xmpp:sid:0";
+const NS_DELAY: &str = "urn:xmpp:delay";
 const NS_CSI: &str = "urn:xmpp:csi:0";
 
 /// Domain of all users.
@@ -473,6 +474,11 @@ impl Device {
     /// A session begins.
     fn begin(&mut self, shared: &mut Shared<'_>) {
         let chain = shared.history.chains.len();
+        let now = shared.history.now;
+        let mut before = shared.history.chains.iter_mut().rev();
+        if let Some(before) = before.find(|chain| chain.device == self.number) {
+            before.replaced_at = Some(now);
+        }
         shared.history.chains.push(Chain {
             device: self.number,
             is_managed: false,
@@ -480,6 +486,7 @@ impl Device {
             deliveries: Vec::new(),
             live_from: None,
             ended_at: None,
+            replaced_at: None,
             confirmed: 0,
             kills_at_confirm: 0,
             sent: 0,

@@ -59,6 +59,8 @@ pub(super) struct Delivery {
     /// It was addressed to the device before that was there for everybody, so that older messages
     /// which waited may still come.
     pub(super) is_early: bool,
+    /// It says when it was accepted (XEP-0203): it waited.
+    pub(super) is_late: bool,
 }
 
 /// One session from its binding to its end, over all its resumptions.
@@ -77,6 +79,8 @@ pub(super) struct Chain {
     pub(super) kills_at_confirm: usize,
     /// When its device gave it up for good, in deliveries of all devices so far.
     pub(super) ended_at: Option<usize>,
+    /// When the next session of its device began, which ends this one if nothing did before.
+    pub(super) replaced_at: Option<usize>,
     /// Stanzas that the device sent in it, and what the server last said it had taken.
     pub(super) sent: u32,
     pub(super) taken: u32,

@@ -3,8 +3,8 @@
 
 use super::super::record::{CatchUp, Delivery, Entry, Fate, Way};
 use super::{
-    DOMAIN, Device, NS_CARBONS, NS_FORWARD, NS_MAM, NS_RSM, NS_SID, NS_SM, Purpose, Query, Shared,
-    listed, one_line,
+    DOMAIN, Device, NS_CARBONS, NS_DELAY, NS_FORWARD, NS_MAM, NS_RSM, NS_SID, NS_SM, Purpose,
+    Query, Shared, listed, one_line,
 };
 use crate::tree::{Element, NS_CLIENT, escape};
 
@@ -100,13 +100,31 @@ impl Device {
             return;
         };
         let id = stanza_id(message, self.plan.user);
-        let text = format!("gets m{number} ({way:?}) {}", id.as_deref().unwrap_or("-"));
+        let is_late = message.child(NS_DELAY, "delay").is_some();
+        let text = format!(
+            "gets m{number} ({way:?}{}) {}",
+            if is_late { ", late" } else { "" },
+            id.as_deref().unwrap_or("-")
+        );
         shared.history.note(&self.name(), &text);
         shared.heard.message = true;
-        self.deliver(number, id, way, shared);
+        let delivery = Delivery {
+            message: number,
+            id,
+            way,
+            is_late,
+            is_early: self
+                .session
+                .as_ref()
+                .is_some_and(|session| !session.is_shown),
+            kills: shared.history.kills,
+            at: shared.history.now + 1,
+        };
+        self.deliver(delivery, shared);
     }
 
-    fn deliver(&mut self, message: usize, id: Option<String>, way: Way, shared: &mut Shared<'_>) {
+    fn deliver(&mut self, delivery: Delivery, shared: &mut Shared<'_>) {
+        let (message, id) = (delivery.message, delivery.id.clone());
         self.known.insert(message);
         if message >= shared.history.messages.len() {
             let text = format!("{} got m{message}, which nobody sent", self.name());
@@ -120,14 +138,7 @@ impl Device {
         let chain = &mut shared.history.chains[session.chain];
         // Where copies come too, all that is new comes live: what was seen is where to go on.
         let is_contiguous = chain.live_from.is_some() && self.plan.has_carbons;
-        chain.deliveries.push(Delivery {
-            message,
-            id: id.clone(),
-            way,
-            kills: shared.history.kills,
-            at: shared.history.now,
-            is_early: !session.is_shown,
-        });
+        chain.deliveries.push(delivery);
         if is_contiguous
             && self.plan.is_managed
             && let Some(id) = id
