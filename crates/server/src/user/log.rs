@@ -288,16 +288,27 @@ impl User {
         self.progress_is_due(cx);
     }
 
+    /// How many of the oldest entries are read to see which may go. Of a log that is kept for its
+    /// time, the first look only wants to know how old the first entry is.
+    fn oldest_wanted(&mut self) -> usize {
+        if self.drops_what_is_read() || self.log().oldest_at.is_some() {
+            LOG_READ
+        } else {
+            1
+        }
+    }
+
     /// Reads the oldest entries to see which may go.
     fn trim_soon(&mut self, cx: &mut Context<'_, UserMsg>) {
         let (store, name) = (self.home.store.clone(), self.name.clone());
+        let limit = self.oldest_wanted();
         let log = self.log();
         log.since_retention = 0;
         let after = log.head.trimmed_through;
         if std::mem::replace(&mut log.is_trimming, true) {
             return;
         }
-        let read = move || Box::new(store.log_read(&name, after, LOG_READ));
+        let read = move || Box::new(store.log_read(&name, after, limit));
         if cx
             .blocking(&self.home.reads, read, UserMsg::Oldest)
             .is_err()
@@ -314,6 +325,7 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         self.log().is_trimming = false;
+        let wanted = self.oldest_wanted();
         let entries = match oldest {
             Ok(entries) => entries,
             Err(error) => {
@@ -335,9 +347,9 @@ impl User {
                 && now - entry.at.as_millis() <= max_age
                 && count <= max_messages
                 && bytes <= max_bytes;
+            self.log().oldest_at = Some(entry.at);
             if is_kept || entry.seq >= floor || entry.seq <= head.trimmed_through {
                 left = entries.len() - at;
-                self.log().oldest_at = Some(entry.at);
                 break;
             }
             count = count.saturating_sub(1);
@@ -358,7 +370,7 @@ impl User {
             user: self.name.to_string(),
             through,
         });
-        if left == 0 && entries.len() == LOG_READ {
+        if left == 0 && entries.len() == wanted {
             self.trim_soon(cx);
         }
     }
