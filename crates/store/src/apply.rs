@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 
 use crate::engine::{Space, Visit};
 use crate::error::StoreError;
+use crate::heads::{LiveHead, TailEntry};
 use crate::keys;
 use crate::record::{Record, Roster};
 use crate::slot::SlotKey;
-use crate::state::{BLOB_VERSION, Head, Profile, VALUE_VERSION, decode, decode_profile, encode};
+use crate::state::{BLOB_VERSION, Head, Profile, VALUE_VERSION, decode_profile, encode};
 
 /// State as `apply` sees it: reads include the changes made so far.
 pub trait Txn {
@@ -21,11 +22,14 @@ pub trait Txn {
     /// Sets a value.
     fn put(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>);
 
-    /// Sets a value that follows from what is written and the other changes. It is seen like any
-    /// other until the next [`Txn::put`] of the key, but need not be written.
-    fn put_derived(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) {
-        self.put(space, key, value);
-    }
+    /// Takes the head of a user as of the last entry, to be given back by [`Txn::put_head`].
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of the engine.
+    fn take_head(&mut self, slots: &SlotKey, user: &str) -> Result<Option<LiveHead>, StoreError>;
+
+    /// Gives a head back. It is not written: whoever changes it writes so much that it follows.
+    fn put_head(&mut self, key: Vec<u8>, head: LiveHead);
 
     /// Deletes a key.
     fn delete(&mut self, space: Space, key: Vec<u8>);
@@ -53,79 +57,27 @@ pub fn apply(record: &Record, slots: &SlotKey, txn: &mut impl Txn) -> Result<(),
     record.check()?;
     let user = record.user();
     let key = keys::user(slots, user);
-    let head = txn
-        .get(Space::Head, &key)?
-        .map(|value| decode::<Head>(&value, user))
-        .transpose()?;
+    let LiveHead { head, tail } = txn.take_head(slots, user)?.unwrap_or_default();
     let mut entity = Entity {
         txn,
         slots,
         user,
         key,
-        head: head.unwrap_or_default(),
+        head,
+        tail,
     };
-    if !entity.head.live && !matches!(record, Record::AccountPut { .. }) {
-        return Ok(());
+    if entity.head.live || matches!(record, Record::AccountPut { .. }) {
+        entity.apply(record)?;
     }
-    match record {
-        Record::AccountPut { account, .. } => entity.account_put(account.clone()),
-        Record::AccountRemove { .. } => entity.account_remove(),
-        Record::RosterPut { version, item, .. } => entity.profile(|profile| {
-            profile.roster.version = *version;
-            let items = &mut profile.roster.items;
-            match items.binary_search_by(|have| have.jid.cmp(&item.jid)) {
-                Ok(at) => items[at].clone_from(item),
-                Err(at) => items.insert(at, item.clone()),
-            }
-        }),
-        Record::RosterRemove {
-            version, contact, ..
-        } => entity.profile(|profile| {
-            profile.roster.version = *version;
-            profile.roster.items.retain(|item| item.jid != *contact);
-        }),
-        Record::RosterReplace { roster, .. } => {
-            let roster = sorted(roster);
-            entity.profile(|profile| profile.roster = roster)
-        }
-        Record::BlocklistPut { blocked, .. } => {
-            entity.profile(|profile| profile.blocked.clone_from(blocked))
-        }
-        Record::LastActivity { at, status, .. } => {
-            entity.head.last = Some((at.as_millis(), status.clone()));
-            entity.save_head();
-            Ok(())
-        }
-        Record::VCardPut {
-            xml, photo_hash, ..
-        } => entity.vcard_put(xml, photo_hash),
-        Record::PrivatePut { ns, name, xml, .. } => {
-            let key = keys::private(slots, user, ns, name);
-            entity.blob_put(key, xml);
-            Ok(())
-        }
-        Record::LogAppend { entry, .. } => entity.log_append(entry),
-        Record::LogTrim { through, .. } => entity.log_trim(*through),
-        Record::LogProgress { progress, .. } => {
-            entity.log_progress(progress);
-            Ok(())
-        }
-        Record::LogDelivered { delivered, .. } => {
-            entity.log_delivered(delivered);
-            Ok(())
-        }
-        Record::SessionPut { session, .. } => entity.session_put(session),
-        Record::SessionRemove { number, .. } => entity.session_remove(*number),
-        Record::SessionNumbered {
-            number,
-            void_through,
-            numbered,
-            ..
-        } => entity.session_numbered(*number, *void_through, numbered),
-        Record::ArchivePrefsPut { prefs, .. } => entity.profile(|profile| {
-            profile.archive_prefs = Some(Box::new(prefs.clone()));
-        }),
-    }
+    let Entity {
+        txn,
+        key,
+        head,
+        tail,
+        ..
+    } = entity;
+    txn.put_head(key, LiveHead { head, tail });
+    Ok(())
 }
 
 /// Sorted by address; of equal addresses the last one counts.
@@ -147,9 +99,73 @@ pub(crate) struct Entity<'a, T> {
     pub(crate) user: &'a str,
     pub(crate) key: Vec<u8>,
     pub(crate) head: Head,
+    /// The entries behind the last fold, as in [`LiveHead`].
+    pub(crate) tail: Vec<TailEntry>,
 }
 
 impl<T: Txn> Entity<'_, T> {
+    fn apply(&mut self, record: &Record) -> Result<(), StoreError> {
+        match record {
+            Record::AccountPut { account, .. } => self.account_put(account.clone()),
+            Record::AccountRemove { .. } => self.account_remove(),
+            Record::RosterPut { version, item, .. } => self.profile(|profile| {
+                profile.roster.version = *version;
+                let items = &mut profile.roster.items;
+                match items.binary_search_by(|have| have.jid.cmp(&item.jid)) {
+                    Ok(at) => items[at].clone_from(item),
+                    Err(at) => items.insert(at, item.clone()),
+                }
+            }),
+            Record::RosterRemove {
+                version, contact, ..
+            } => self.profile(|profile| {
+                profile.roster.version = *version;
+                profile.roster.items.retain(|item| item.jid != *contact);
+            }),
+            Record::RosterReplace { roster, .. } => {
+                let roster = sorted(roster);
+                self.profile(|profile| profile.roster = roster)
+            }
+            Record::BlocklistPut { blocked, .. } => {
+                self.profile(|profile| profile.blocked.clone_from(blocked))
+            }
+            Record::LastActivity { at, status, .. } => {
+                self.head.last = Some((at.as_millis(), status.clone()));
+                self.save_head();
+                Ok(())
+            }
+            Record::VCardPut {
+                xml, photo_hash, ..
+            } => self.vcard_put(xml, photo_hash),
+            Record::PrivatePut { ns, name, xml, .. } => {
+                let key = keys::private(self.slots, self.user, ns, name);
+                self.blob_put(key, xml);
+                Ok(())
+            }
+            Record::LogAppend { entry, .. } => self.log_append(entry),
+            Record::LogTrim { through, .. } => self.log_trim(*through),
+            Record::LogProgress { progress, .. } => {
+                self.log_progress(progress);
+                Ok(())
+            }
+            Record::LogDelivered { delivered, .. } => {
+                self.log_delivered(delivered);
+                Ok(())
+            }
+            Record::SessionPut { session, .. } => self.session_put(session),
+            Record::SessionRemove { number, .. } => self.session_remove(*number),
+            Record::SessionNumbered {
+                number,
+                void_through,
+                numbered,
+                ..
+            } => self.session_numbered(*number, *void_through, numbered),
+            Record::ArchivePrefsPut { prefs, .. } => self.profile(|profile| {
+                profile.archive_prefs = Some(Box::new(prefs.clone()));
+            }),
+        }
+    }
+
     pub(crate) fn save_head(&mut self) {
         self.txn.put(
             Space::Head,

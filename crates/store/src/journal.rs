@@ -12,7 +12,7 @@ use crate::journal::stats::JournalStats;
 use crate::record::Record;
 use crate::slot::RangeId;
 
-pub(crate) use commit::{Derived, read_position};
+pub(crate) use commit::read_position;
 
 /// How many appends a range has seen: the position of its journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

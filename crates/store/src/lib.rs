@@ -35,6 +35,7 @@ mod delivery;
 mod dir;
 mod engine;
 mod error;
+mod heads;
 mod journal;
 mod keys;
 pub mod limits;

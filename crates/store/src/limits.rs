@@ -33,8 +33,8 @@ pub const HEAL_INTERVAL: Duration = Duration::from_millis(200);
 pub const GROUP_BYTES_MAX: usize = 4 * 1_024 * 1_024;
 
 /// Bytes of log heads that the writer remembers, by its own estimate; beyond it, it forgets all of
-/// them. One head takes 150 bytes, and 10 more for each session that can be resumed.
-pub const HEADS_CACHED_BYTES_MAX: usize = 4 * 1_024 * 1_024;
+/// them. One head takes 400 bytes, and up to 3,072 more for the entries behind it.
+pub const HEADS_CACHED_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 
 /// Largest sequence number. Its upper 23 bits count restores of backups, so that a number that was
 /// given out after the backup was taken is not given out again.

@@ -18,8 +18,9 @@ use crate::delivery::{
     Delivered, EntryFlags, LogEntry, NumberedEntry, Progress, Recognition, SessionCursor,
     SessionRecord, Sessions, advance,
 };
-use crate::engine::{Reader, Space};
+use crate::engine::{Reader, Space, Visit};
 use crate::error::StoreError;
+use crate::heads::TailEntry;
 use crate::keys;
 use crate::limits::TAIL_ENTRIES_MAX;
 use crate::record::Seq;
@@ -36,9 +37,10 @@ impl<T: Txn> Entity<'_, T> {
         // Entries are found by their time: it does not run backwards, whatever the clock did.
         stored.at = stored.at.max(self.head.log.last_at.as_millis());
         self.head.append(entry.seq, &stored);
+        self.tail
+            .push(TailEntry::new(self.slots, entry.seq, &stored));
         let key = keys::log_entry(self.slots, self.user, entry.seq);
-        self.txn
-            .put(Space::Log, key, encode(VALUE_VERSION, &stored));
+        self.txn.put(Space::Log, key, stored.encode());
         self.mark(had_outgoing);
         match self.head.tail_count {
             1 => self.save_head(),
@@ -46,10 +48,8 @@ impl<T: Txn> Entity<'_, T> {
                 self.fold()?;
                 self.save_head();
             }
-            _ => {
-                let head = encode(VALUE_VERSION, &self.head);
-                self.txn.put_derived(Space::Head, self.key.clone(), head);
-            }
+            // The head follows from the entries.
+            _ => {}
         }
         Ok(())
     }
@@ -170,18 +170,23 @@ impl<T: Txn> Entity<'_, T> {
             recognition = Some(decode::<Recognition>(&value, self.user)?);
         }
         let mut recognition = recognition.unwrap_or_default();
-        let (start, end) = tail(self.slots, self.user, &self.head);
         let mut recognises_more = false;
         let mut chunks: BTreeMap<u64, Vec<Seq>> = BTreeMap::new();
-        let slots = self.slots;
-        scan_entries(self.txn, (&start, &end), |_, seq, entry| {
-            let peer = slots.peer(entry.peer);
-            recognises_more |= entry.source != 0 || entry.origin != 0;
-            recognition.remember_parts(peer, entry.source, entry.origin, seq, entry.at);
-            if entry.flags.has(EntryFlags::ARCHIVED) {
+        for entry in self.take_tail()? {
+            let TailEntry {
+                peer,
+                source,
+                origin,
+                seq,
+                at,
+                is_archived,
+            } = entry;
+            recognises_more |= source != 0 || origin != 0;
+            recognition.remember_parts(peer, source, origin, seq, at);
+            if is_archived {
                 chunks.entry(peer).or_default().push(seq);
             }
-        })?;
+        }
         for (peer, seqs) in chunks {
             let Some(&last) = seqs.last() else { continue };
             let key = keys::log_index(self.slots, self.user, peer, last);
@@ -195,6 +200,21 @@ impl<T: Txn> Entity<'_, T> {
         self.head.folded = self.head.log.next_seq - 1;
         self.head.tail_count = 0;
         Ok(())
+    }
+
+    /// The entries that are not folded, from memory or from the log.
+    fn take_tail(&mut self) -> Result<Vec<TailEntry>, StoreError> {
+        let mut known = std::mem::take(&mut self.tail);
+        if known.len() == self.head.tail_count as usize {
+            return Ok(known);
+        }
+        known.clear();
+        let (start, end) = tail(self.slots, self.user, &self.head);
+        let slots = self.slots;
+        scan_entries(self.txn, (&start, &end), |_, seq, entry| {
+            known.push(TailEntry::new(slots, seq, &entry));
+        })?;
+        Ok(known)
     }
 
     /// The account goes: what stays is what must not be given out again.
@@ -213,6 +233,7 @@ impl<T: Txn> Entity<'_, T> {
             folded: next_seq - 1,
             ..Head::default()
         };
+        self.tail.clear();
     }
 
     /// Keeps the mark of a user whom a start must wake for outgoing entries. Sessions are a mark by
@@ -298,6 +319,19 @@ impl<T: Txn> Entity<'_, T> {
     }
 }
 
+impl TailEntry {
+    fn new(slots: &SlotKey, seq: Seq, entry: &StoredEntry<'_>) -> TailEntry {
+        TailEntry {
+            peer: slots.peer(entry.peer),
+            source: entry.source,
+            origin: entry.origin,
+            seq,
+            at: entry.at,
+            is_archived: entry.flags.has(EntryFlags::ARCHIVED),
+        }
+    }
+}
+
 impl Head {
     /// What an entry does to the head. Depends on nothing but both.
     fn append(&mut self, seq: Seq, entry: &StoredEntry<'_>) {
@@ -337,15 +371,17 @@ pub(crate) fn read_head(
     let Some(value) = reader.get(Space::Head, &keys::user(slots, user))? else {
         return Ok(None);
     };
-    derive_head(reader, slots, user, &value).map(Some)
+    let scan =
+        |start: &[u8], end: &[u8], visit: Visit<'_>| reader.scan(Space::Log, start, end, visit);
+    derive_head(slots, user, &value, scan).map(Some)
 }
 
-/// The head as it is written, with the entries behind it.
+/// The head as it is written, with the entries behind it, which `scan` visits.
 pub(crate) fn derive_head(
-    reader: &dyn Reader,
     slots: &SlotKey,
     user: &str,
     written: &[u8],
+    scan: impl FnOnce(&[u8], &[u8], Visit<'_>) -> Result<(), StoreError>,
 ) -> Result<Head, StoreError> {
     let mut head: Head = decode(written, user)?;
     if head.tail_count == 0 {
@@ -354,8 +390,7 @@ pub(crate) fn derive_head(
     let start = keys::log_entry(slots, user, head.log.next_seq);
     let end = keys::log_entries_end(slots, user);
     let mut bad = None;
-    reader.scan(
-        Space::Log,
+    scan(
         &start,
         &end,
         &mut |key, value| match parse_entry(key, value) {

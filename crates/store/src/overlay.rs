@@ -7,14 +7,15 @@ use std::ops::{Bound, ControlFlow};
 use crate::apply::Txn;
 use crate::engine::{Batch, Change, Reader, Space, Visit};
 use crate::error::StoreError;
+use crate::heads::{Heads, LiveHead};
+use crate::keys;
+use crate::log::derive_head;
+use crate::slot::SlotKey;
 
 type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// What a key of the current append held before.
-enum Before {
-    Changed(Space, Vec<u8>, Option<Option<Vec<u8>>>),
-    Derived(Vec<u8>, Option<Vec<u8>>),
-}
+type Before = (Space, Vec<u8>, Option<Option<Vec<u8>>>);
 
 /// Bookkeeping cost assumed per change, in bytes, when a group's size is estimated.
 const CHANGE_OVERHEAD_BYTES: usize = 64;
@@ -23,8 +24,8 @@ const CHANGE_OVERHEAD_BYTES: usize = 64;
 pub(crate) struct Overlay<'a> {
     base: &'a dyn Reader,
     changes: [Changes; Space::ALL.len()],
-    /// Heads that follow from what is written: they hide what `changes` and the base hold.
-    derived: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Heads as they follow from `changes` and the base.
+    heads: Heads,
     /// What each key of the current append held before, newest last.
     undo: Vec<Before>,
     bytes: usize,
@@ -35,7 +36,7 @@ impl<'a> Overlay<'a> {
         Overlay {
             base,
             changes: Default::default(),
-            derived: BTreeMap::new(),
+            heads: Heads::default(),
             undo: Vec::new(),
             bytes: 0,
         }
@@ -62,27 +63,25 @@ impl<'a> Overlay<'a> {
 
     /// Takes back what was changed since the last [`Overlay::keep`].
     pub(crate) fn take_back(&mut self) {
-        while let Some(before) = self.undo.pop() {
+        while let Some((space, key, before)) = self.undo.pop() {
             match before {
-                Before::Changed(space, key, Some(before)) => {
-                    self.changes[space.index()].insert(key, before);
-                }
-                Before::Changed(space, key, None) => {
-                    self.changes[space.index()].remove(&key);
-                }
-                Before::Derived(key, Some(before)) => {
-                    self.derived.insert(key, before);
-                }
-                Before::Derived(key, None) => {
-                    self.derived.remove(&key);
-                }
-            }
+                Some(before) => self.changes[space.index()].insert(key, before),
+                None => self.changes[space.index()].remove(&key),
+            };
         }
+        // Those that moved with it follow from what is left.
+        self.heads.clear();
     }
 
-    /// Heads that follow from the batch and what is written already.
-    pub(crate) fn take_derived(&mut self) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        std::mem::take(&mut self.derived)
+    /// Starts with heads that are known from earlier groups.
+    pub(crate) fn with_heads(mut self, heads: Heads) -> Self {
+        self.heads = heads;
+        self
+    }
+
+    /// The heads that are known now.
+    pub(crate) fn take_heads(&mut self) -> Heads {
+        std::mem::take(&mut self.heads)
     }
 
     /// All changes as one batch, by space and key.
@@ -97,13 +96,8 @@ impl<'a> Overlay<'a> {
 
     fn change(&mut self, space: Space, key: Vec<u8>, value: Option<Vec<u8>>) {
         self.bytes += key.len() + value.as_ref().map_or(0, Vec::len) + CHANGE_OVERHEAD_BYTES;
-        if space == Space::Head
-            && let Some(before) = self.derived.remove(&key)
-        {
-            self.undo.push(Before::Derived(key.clone(), Some(before)));
-        }
         let before = self.changes[space.index()].insert(key.clone(), value);
-        self.undo.push(Before::Changed(space, key, before));
+        self.undo.push((space, key, before));
     }
 
     /// Scans the base with the changes merged in.
@@ -159,11 +153,6 @@ impl<'a> Overlay<'a> {
 
 impl Txn for Overlay<'_> {
     fn get(&mut self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        if space == Space::Head
-            && let Some(derived) = self.derived.get(key)
-        {
-            return Ok(Some(derived.clone()));
-        }
         match self.changes[space.index()].get(key) {
             Some(changed) => Ok(changed.clone()),
             None => self.base.get(space, key),
@@ -174,13 +163,24 @@ impl Txn for Overlay<'_> {
         self.change(space, key, Some(value));
     }
 
-    fn put_derived(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) {
-        if space != Space::Head {
-            return self.put(space, key, value);
+    fn take_head(&mut self, slots: &SlotKey, user: &str) -> Result<Option<LiveHead>, StoreError> {
+        let key = keys::user(slots, user);
+        if let Some(head) = self.heads.take(&key) {
+            return Ok(Some(head));
         }
-        self.bytes += key.len() + value.len() + CHANGE_OVERHEAD_BYTES;
-        let before = self.derived.insert(key.clone(), value);
-        self.undo.push(Before::Derived(key, before));
+        let Some(written) = self.get(Space::Head, &key)? else {
+            return Ok(None);
+        };
+        let scan = |start: &[u8], end: &[u8], visit: Visit<'_>| {
+            self.scan_merged(Space::Log, start, end, visit)
+        };
+        let head = derive_head(slots, user, &written, scan)?;
+        let tail = Vec::new();
+        Ok(Some(LiveHead { head, tail }))
+    }
+
+    fn put_head(&mut self, key: Vec<u8>, head: LiveHead) {
+        self.heads.put(key, head);
     }
 
     fn delete(&mut self, space: Space, key: Vec<u8>) {
@@ -269,30 +269,5 @@ mod tests {
             (batch[0].key.as_slice(), batch[0].value.as_deref()),
             (&b"k"[..], Some(&b"1"[..]))
         );
-    }
-
-    /// Goal: a derived head hides what is written until it is written anew, never gets into the
-    /// batch, and is taken back like any other change.
-    #[test]
-    fn derived_heads_are_seen_and_not_written() {
-        let base = MemoryEngine::new();
-        let mut overlay = Overlay::new(&base);
-        let get = |overlay: &mut Overlay<'_>| overlay.get(Space::Head, b"k").unwrap().unwrap();
-        overlay.put(Space::Head, b"k".to_vec(), b"1".to_vec());
-        overlay.put_derived(Space::Head, b"k".to_vec(), b"2".to_vec());
-        overlay.keep();
-        assert_eq!(get(&mut overlay), b"2");
-        overlay.put_derived(Space::Head, b"k".to_vec(), b"3".to_vec());
-        overlay.put(Space::Head, b"k".to_vec(), b"4".to_vec());
-        assert_eq!(get(&mut overlay), b"4");
-        overlay.put_derived(Space::Head, b"k".to_vec(), b"5".to_vec());
-        assert_eq!(get(&mut overlay), b"5");
-        overlay.take_back();
-        assert_eq!(get(&mut overlay), b"2");
-        let derived = overlay.take_derived();
-        assert_eq!(derived.get(&b"k"[..]), Some(&b"2".to_vec()));
-        let batch = overlay.into_batch();
-        assert_eq!(batch.len(), 1);
-        assert_eq!(batch[0].value.as_deref(), Some(&b"1"[..]));
     }
 }

@@ -18,6 +18,9 @@ use crate::schema;
 /// The leading byte of every value. Another layout of values gets another byte.
 pub(crate) const VALUE_VERSION: u8 = 2;
 
+/// Room for most values: a head, a profile without a roster.
+const ENCODED_BYTES: usize = 128;
+
 /// The leading byte of blobs, which have no layout.
 pub(crate) const BLOB_VERSION: u8 = 1;
 
@@ -159,6 +162,12 @@ impl<'a> StoredEntry<'a> {
         }
     }
 
+    /// Encodes it as a value.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let bytes = ENCODED_BYTES + self.peer.len() + self.frame.len();
+        encode_sized(VALUE_VERSION, self, bytes)
+    }
+
     pub(crate) fn into_entry(self, seq: Seq) -> LogEntry {
         LogEntry {
             seq,
@@ -218,8 +227,15 @@ impl UserState {
 
 /// A version byte and the postcard of `value`.
 pub(crate) fn encode<T: Serialize>(version: u8, value: &T) -> Vec<u8> {
+    encode_sized(version, value, ENCODED_BYTES)
+}
+
+/// The same, with room for `bytes` from the start.
+pub(crate) fn encode_sized<T: Serialize>(version: u8, value: &T, bytes: usize) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(bytes);
+    encoded.push(version);
     // Invariant: writing to a `Vec` cannot fail, and none of our types refuses to serialise.
-    postcard::to_extend(value, vec![version]).expect("plain data serialises")
+    postcard::to_extend(value, encoded).expect("plain data serialises")
 }
 
 /// Decodes a profile. One of schema 2 is rewritten when it next changes, so that an upgrade does

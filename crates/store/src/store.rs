@@ -17,7 +17,7 @@ use crate::engine::fjall::{FjallEngine, FjallOptions};
 use crate::engine::memory::MemoryEngine;
 use crate::engine::{Change, Engine, EngineStats, Reader, Space};
 use crate::error::{OpenError, StoreError};
-use crate::journal::{Derived, read_position};
+use crate::journal::read_position;
 use crate::keys;
 use crate::limits::{
     ACCOUNTS_PAGE_MAX, BULK_BYTES_MAX, BULK_RECORDS_MAX, LOG_READ_MAX, SEQ_EPOCH_SHIFT,
@@ -439,8 +439,7 @@ impl Store {
         let mut records = records.into_iter().peekable();
         let mut total = 0;
         while records.peek().is_some() {
-            let derived = Derived(engine, &self.shared.slots);
-            let mut overlay = Overlay::new(&derived);
+            let mut overlay = Overlay::new(engine);
             let mut touched = [false; RANGES as usize];
             let mut applied = 0;
             while applied < BULK_RECORDS_MAX && overlay.bytes() < BULK_BYTES_MAX {

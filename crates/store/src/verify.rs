@@ -172,7 +172,10 @@ impl Walk<'_> {
         self.each(Space::Head, |key, value, report| {
             let (slot, user) = keys::parse_user(key).ok_or("undecodable key in head")?;
             in_slot(&slots, slot, user)?;
-            let head = derive_head(reader, &slots, user, value).map_err(|e| e.to_string())?;
+            let head = derive_head(&slots, user, value, |start, end, visit| {
+                reader.scan(Space::Log, start, end, visit)
+            });
+            let head = head.map_err(|e| e.to_string())?;
             if !is_consistent(&head) {
                 return Err(format!(
                     "{user}: log head {:?} contradicts itself",

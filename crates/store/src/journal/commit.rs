@@ -2,24 +2,20 @@
 //! of things (fence, apply, positions, commit, then outcomes) and the recovery after a failed
 //! commit; which thread runs it is the journals' business.
 
-use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustc_hash::FxHashMap;
-
 use crate::apply::{Txn, apply, decode_u64};
-use crate::engine::{Change, Engine, Reader, Space, Visit};
+use crate::engine::{Engine, Reader, Space};
 use crate::error::StoreError;
+use crate::heads::Heads;
 use crate::journal::stats::Counters;
 use crate::journal::{Append, AppendFailure, Outcome, Position};
 use crate::keys;
-use crate::limits::{APPEND_RECORDS_MAX, HEADS_CACHED_BYTES_MAX};
-use crate::log::derive_head;
+use crate::limits::APPEND_RECORDS_MAX;
 use crate::overlay::Overlay;
 use crate::slot::{RANGES, RangeId, SlotKey};
-use crate::state::{VALUE_VERSION, encode};
 use crate::store::{Durability, Store, WriterToken};
 
 /// Committed positions, readable by everyone.
@@ -51,125 +47,6 @@ pub(crate) struct Committer {
     /// again.
     damaged: bool,
     _writer: WriterToken,
-}
-
-/// Heads of users whose logs moved lately, as of the last entry, so that a user in conversation is
-/// not read from the engine for every message. Only ever holds what follows from what is committed.
-#[derive(Default)]
-struct Heads {
-    map: FxHashMap<Vec<u8>, Vec<u8>>,
-    /// Of all heads since the last time that all were forgotten: never less than what is there.
-    bytes: usize,
-}
-
-/// Bytes assumed for a place in the map and two allocations.
-const HEAD_OVERHEAD_BYTES: usize = 96;
-
-impl Heads {
-    fn learn(&mut self, batch: &[Change], derived: BTreeMap<Vec<u8>, Vec<u8>>) {
-        for change in batch.iter().filter(|change| change.space == Space::Head) {
-            match &change.value {
-                Some(value) => self.insert(change.key.clone(), value.clone()),
-                None => drop(self.map.remove(&change.key)),
-            }
-        }
-        for (key, value) in derived {
-            self.insert(key, value);
-        }
-    }
-
-    fn insert(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        if self.bytes >= HEADS_CACHED_BYTES_MAX {
-            self.clear();
-        }
-        let (key_len, value_len) = (key.len(), value.len());
-        self.bytes += value_len;
-        match self.map.insert(key, value) {
-            Some(before) => self.bytes -= before.len(),
-            None => self.bytes += key_len + HEAD_OVERHEAD_BYTES,
-        }
-    }
-
-    fn clear(&mut self) {
-        self.map.clear();
-        self.bytes = 0;
-    }
-}
-
-/// The engine with the heads in front of it.
-struct Cached<'a> {
-    engine: &'a dyn Engine,
-    slots: &'a SlotKey,
-    heads: &'a Heads,
-}
-
-/// The engine with heads as of the last entry, as `apply` sees them.
-pub(crate) struct Derived<'a>(pub(crate) &'a dyn Engine, pub(crate) &'a SlotKey);
-
-impl Reader for Derived<'_> {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let value = self.0.get(space, key)?;
-        if space != Space::Head {
-            return Ok(value);
-        }
-        let Some((written, (_, user))) = value.zip(keys::parse_user(key)) else {
-            return Ok(None);
-        };
-        let head = derive_head(self.0, self.1, user, &written)?;
-        Ok(Some(encode(VALUE_VERSION, &head)))
-    }
-
-    fn scan(
-        &self,
-        space: Space,
-        start: &[u8],
-        end: &[u8],
-        visit: Visit<'_>,
-    ) -> Result<(), StoreError> {
-        self.0.scan(space, start, end, visit)
-    }
-
-    fn scan_back(
-        &self,
-        space: Space,
-        start: &[u8],
-        end: &[u8],
-        visit: Visit<'_>,
-    ) -> Result<(), StoreError> {
-        self.0.scan_back(space, start, end, visit)
-    }
-}
-
-impl Reader for Cached<'_> {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        if space != Space::Head {
-            return self.engine.get(space, key);
-        }
-        if let Some(value) = self.heads.map.get(key) {
-            return Ok(Some(value.clone()));
-        }
-        Derived(self.engine, self.slots).get(space, key)
-    }
-
-    fn scan(
-        &self,
-        space: Space,
-        start: &[u8],
-        end: &[u8],
-        visit: Visit<'_>,
-    ) -> Result<(), StoreError> {
-        self.engine.scan(space, start, end, visit)
-    }
-
-    fn scan_back(
-        &self,
-        space: Space,
-        start: &[u8],
-        end: &[u8],
-        visit: Visit<'_>,
-    ) -> Result<(), StoreError> {
-        self.engine.scan_back(space, start, end, visit)
-    }
 }
 
 /// Positions of the ranges that a group touches.
@@ -225,7 +102,6 @@ impl Committer {
 
     fn failed(&mut self, group: &[Append], error: StoreError) -> Vec<Outcome> {
         self.damaged = true;
-        self.heads.clear();
         self.counters.failed_commit();
         vec![Outcome::Failed(failure(&error)); group.len()]
     }
@@ -255,13 +131,9 @@ impl Committer {
     fn try_decide(&mut self, group: &[Append]) -> Result<Vec<Outcome>, StoreError> {
         self.heal()?;
         let engine = Arc::clone(&self.engine);
+        // What is known of heads comes back only if the commit succeeds.
         let heads = std::mem::take(&mut self.heads);
-        let cached = Cached {
-            engine: &*engine,
-            slots: &self.slots,
-            heads: &heads,
-        };
-        let mut overlay = Overlay::new(&cached);
+        let mut overlay = Overlay::new(&*engine).with_heads(heads);
         let mut moved = Moved([None; RANGES as usize]);
         let mut outcomes = Vec::with_capacity(group.len());
         for append in group {
@@ -279,15 +151,13 @@ impl Committer {
                 overlay.put(Space::Meta, keys::position(range).to_vec(), value);
             }
         }
-        let derived = overlay.take_derived();
+        let heads = overlay.take_heads();
         let batch = overlay.into_batch();
-        self.heads = heads;
         if !batch.is_empty() {
-            // Learned before the commit, forgotten if it fails.
-            self.heads.learn(&batch, derived);
             self.counters
                 .time(|| self.engine.commit(batch, self.durability))?;
         }
+        self.heads = heads;
         for (range, position) in RangeId::all().zip(moved.0) {
             if let Some(position) = position {
                 self.positions.set(range, position);
