@@ -114,7 +114,7 @@ pub struct SessionCursor {
 pub struct NumberedEntry {
     /// Its outbound count there.
     pub count: u32,
-    /// The entry.
+    /// The entry. Its highest bit is a mark of whoever wrote the list, and nothing to the store.
     pub seq: Seq,
 }
 

@@ -128,8 +128,8 @@ pub trait Engine: Reader + Sync {
     /// the disk when this returns; an empty batch makes what came before durable.
     ///
     /// # Errors
-    /// After an error it is in doubt whether the batch survives. The engine may refuse every
-    /// further commit until [`Engine::heal`].
+    /// After an error it is in doubt whether the batch survives, if the engine is not settled then.
+    /// It may refuse every further commit until [`Engine::heal`].
     fn commit(&self, batch: Batch, durability: Durability) -> Result<(), StoreError>;
 
     /// Makes writing possible again after a failed commit, by reopening if that is what it takes;
@@ -138,6 +138,10 @@ pub trait Engine: Reader + Sync {
     /// # Errors
     /// The reason why writing is still not possible. Reads may still work.
     fn heal(&self) -> Result<(), StoreError>;
+
+    /// Whether it is known of every batch if it survives: not from a failed commit, unless that was
+    /// refused before anything was written, until [`Engine::heal`] succeeds.
+    fn is_settled(&self) -> bool;
 
     /// Sizes for operators.
     fn stats(&self) -> EngineStats;

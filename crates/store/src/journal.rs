@@ -55,20 +55,19 @@ pub enum Outcome {
     Committed(Position),
     /// Not applied: the range stands here and not where the caller believed.
     Fenced(Position),
-    /// Not acknowledged. Unless the reason is [`AppendFailure::Invalid`], it is in doubt whether
-    /// the change survived: the caller drops its unsaved state, reads it again, and asks for the
-    /// position.
+    /// Not acknowledged. The caller drops its unsaved state, reads it again, and asks for the
+    /// position. With [`AppendFailure::Io`] it is in doubt whether the change survived.
     Failed(AppendFailure),
 }
 
 /// Why an append failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendFailure {
-    /// The disk is full.
+    /// The disk is full; nothing was written.
     Full,
     /// The append itself is wrong (a bad record, a foreign range); nothing of it was applied.
     Invalid(String),
-    /// The storage failed.
+    /// The storage failed, perhaps after the append was written.
     Io(String),
 }
 

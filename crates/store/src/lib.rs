@@ -17,7 +17,7 @@
 //!
 //! | what | outcome |
 //! |---|---|
-//! | a commit or its sync fails | [`Outcome::Failed`] for its whole group, in doubt: it may have survived. The engine is reopened in process and positions are read again before the next group |
+//! | a commit or its sync fails | [`Outcome::Failed`] for its whole group, in doubt: it may have survived. The engine is reopened in process and positions are read again before the next group; until then [`Store::load_user`] refuses the users of that group |
 //! | the disk is full | [`AppendFailure::Full`] until there is room; reads go on. [`FjallOptions::reserve_bytes`] keeps the engine from ever meeting the end of the disk |
 //! | the process is killed | everything committed is there, also with [`Durability::Memory`] |
 //! | the machine dies | with [`Durability::Fsync`] everything committed is there; a group is there as a whole or not at all |
@@ -33,6 +33,7 @@ mod apply;
 mod backup;
 mod delivery;
 mod dir;
+mod doubt;
 mod engine;
 mod error;
 mod heads;

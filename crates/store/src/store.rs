@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::apply::{Txn, apply, decode_u64};
 use crate::delivery::{LogEntry, Recognition};
 use crate::dir::{Dir, Stage};
+use crate::doubt::InDoubt;
 use crate::engine::faulty::FaultyEngine;
 use crate::engine::fjall::{FjallEngine, FjallOptions};
 use crate::engine::memory::MemoryEngine;
@@ -68,6 +69,7 @@ struct Shared {
     first_seq: Seq,
     durability: Durability,
     has_writer: Arc<AtomicBool>,
+    in_doubt: Arc<InDoubt>,
     dir: Option<Dir>,
 }
 
@@ -194,6 +196,7 @@ impl Store {
                 first_seq,
                 durability,
                 has_writer,
+                in_doubt: Arc::default(),
                 dir,
             }),
         })
@@ -218,6 +221,10 @@ impl Store {
         Arc::clone(&self.shared.engine)
     }
 
+    pub(crate) fn in_doubt(&self) -> Arc<InDoubt> {
+        Arc::clone(&self.shared.in_doubt)
+    }
+
     pub(crate) fn snapshot(&self) -> Result<Box<dyn Reader>, StoreError> {
         self.shared.engine.snapshot()
     }
@@ -234,8 +241,10 @@ impl Store {
     /// recognises messages and the entries behind it. `None` if there is no such account.
     ///
     /// # Errors
-    /// Any [`StoreError`] of a read.
+    /// [`StoreError::Unavailable`] while a change of the user is in doubt; any [`StoreError`] of a
+    /// read.
     pub fn load_user(&self, user: &str) -> Result<Option<UserState>, StoreError> {
+        self.shared.in_doubt.check(user)?;
         let key = keys::user(&self.shared.slots, user);
         let snapshot = self.snapshot()?;
         let Some(mut head) = read_head(&*snapshot, &self.shared.slots, user)? else {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{KEY, append, append_all, committed, message, put, range_of};
 use store::{
     Append, AppendFailure, Durability, Engine, Faults, FaultyEngine, InlineJournal, Journal,
-    LocalJournal, MemoryEngine, Outcome, Plan, Position, Record, Store, TwinJournal,
+    LocalJournal, MemoryEngine, Outcome, Plan, Position, Record, Store, StoreError, TwinJournal,
 };
 
 const USER: &str = "juliet@localhost";
@@ -66,6 +66,34 @@ fn a_failed_commit_fails_its_group_and_the_next_one_goes_on() {
     );
 }
 
+/// Who read a user before it is known whether a change of it survived would act on what turns out
+/// to be old.
+#[test]
+fn a_user_in_doubt_is_not_read_before_the_engine_is_healed() {
+    let (store, faults) = faulty_store();
+    let journal = LocalJournal::start(&store).unwrap();
+    append(&journal, KEY, vec![put(USER)]);
+    append(&journal, KEY, vec![put("bob@localhost")]);
+    faults.fail_heals(u64::MAX);
+    faults.fail_commits(1, true);
+    let doubtful = append(&journal, KEY, vec![message(USER, 1, "in doubt")]);
+    assert!(matches!(doubtful, Outcome::Failed(AppendFailure::Io(_))));
+    let refused = store.load_user(USER);
+    assert!(
+        matches!(refused, Err(StoreError::Unavailable(_))),
+        "{refused:?}"
+    );
+    let other = store.load_user("bob@localhost").unwrap();
+    assert!(other.is_some(), "nobody else is in doubt");
+    // What comes before it is healed is refused, and in no doubt.
+    append(&journal, KEY, vec![message("bob@localhost", 1, "later")]);
+    assert!(store.load_user("bob@localhost").is_ok());
+
+    faults.fail_heals(0);
+    append(&journal, KEY, vec![put("carol@localhost")]);
+    assert_eq!(next_seq(&store), 2, "it has survived, and is seen");
+}
+
 /// A sync that failed after the data was written: the append was not acknowledged but survives. The
 /// journal must find out and report the new position, or it would give the place out twice.
 #[test]
@@ -77,7 +105,7 @@ fn a_commit_in_doubt_is_read_again() {
     let at = journal.position(range);
     faults.fail_commits(1, true);
     let doubtful = append(&journal, KEY, vec![message(USER, 1, "in doubt")]);
-    assert!(matches!(doubtful, Outcome::Failed(_)));
+    assert!(matches!(doubtful, Outcome::Failed(AppendFailure::Io(_))));
     // The caller that does not ask again is fenced, whatever it wants.
     let records = vec![message(USER, 1, "second")];
     let fenced = append_all(

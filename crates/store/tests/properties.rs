@@ -245,6 +245,9 @@ impl Engine for Shared {
     fn heal(&self) -> Result<(), store::StoreError> {
         self.0.heal()
     }
+    fn is_settled(&self) -> bool {
+        self.0.is_settled()
+    }
     fn stats(&self) -> store::EngineStats {
         self.0.stats()
     }

@@ -41,8 +41,8 @@ impl Faults {
             .store(delay.as_micros() as u64, Ordering::SeqCst);
     }
 
-    /// The next `count` commits fail. With `keep`, the batch survives although its commit failed:
-    /// the doubtful half of a failed sync.
+    /// The next `count` commits fail. With `keep`, the batch survives although its commit failed,
+    /// and is seen once the engine is healed: the doubtful half of a failed sync.
     pub fn fail_commits(&self, count: u64, keep: bool) {
         self.keep_failed.store(keep, Ordering::SeqCst);
         self.commits_to_fail.store(count, Ordering::SeqCst);
@@ -58,7 +58,7 @@ impl Faults {
         self.reads_to_fail.store(count, Ordering::SeqCst);
     }
 
-    /// While set, commits fail for lack of space, and healing does not help.
+    /// While set, commits are refused for lack of space, and healing does not help.
     pub fn set_disk_full(&self, full: bool) {
         self.disk_full.store(full, Ordering::SeqCst);
     }
@@ -97,6 +97,8 @@ pub struct FaultyEngine<E> {
     faults: Arc<Faults>,
     /// Batches committed since the last sync, oldest first.
     unsynced: Mutex<VecDeque<Batch>>,
+    /// The batch of a failed commit that survives.
+    doubtful: Mutex<Option<Batch>>,
 }
 
 impl<E: Engine> FaultyEngine<E> {
@@ -106,6 +108,7 @@ impl<E: Engine> FaultyEngine<E> {
             inner,
             faults: Arc::default(),
             unsynced: Mutex::default(),
+            doubtful: Mutex::default(),
         }
     }
 
@@ -134,20 +137,16 @@ impl<E: Engine> FaultyEngine<E> {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn doubtful(&self) -> MutexGuard<'_, Option<Batch>> {
+        self.doubtful.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn sync(&self, batch: Batch) -> Result<(), StoreError> {
         let mut unsynced = self.unsynced();
         while let Some(earlier) = unsynced.pop_front() {
             self.inner.commit(earlier, Durability::Memory)?;
         }
         self.inner.commit(batch, Durability::Fsync)
-    }
-
-    fn failure(&self) -> Option<StoreError> {
-        if self.faults.disk_full.load(Ordering::SeqCst) {
-            return Some(StoreError::Full);
-        }
-        take_one(&self.faults.commits_to_fail)
-            .then(|| StoreError::Io("injected commit failure".to_owned()))
     }
 }
 
@@ -260,12 +259,15 @@ impl<E: Engine> Engine for FaultyEngine<E> {
         if self.faults.poisoned.load(Ordering::SeqCst) {
             return Err(StoreError::Poisoned("injected".to_owned()));
         }
-        if let Some(error) = self.failure() {
+        if self.faults.disk_full.load(Ordering::SeqCst) {
+            return Err(StoreError::Full);
+        }
+        if take_one(&self.faults.commits_to_fail) {
             self.faults.poisoned.store(true, Ordering::SeqCst);
             if self.faults.keep_failed.load(Ordering::SeqCst) {
-                self.sync(batch)?;
+                *self.doubtful() = Some(batch);
             }
-            return Err(error);
+            return Err(StoreError::Io("injected commit failure".to_owned()));
         }
         match durability {
             Durability::Fsync => self.sync(batch),
@@ -287,9 +289,16 @@ impl<E: Engine> Engine for FaultyEngine<E> {
             return Err(StoreError::Unavailable("injected".to_owned()));
         }
         self.inner.heal()?;
+        if let Some(batch) = self.doubtful().take() {
+            self.sync(batch)?;
+        }
         self.faults.heals.fetch_add(1, Ordering::SeqCst);
         self.faults.poisoned.store(false, Ordering::SeqCst);
         Ok(())
+    }
+
+    fn is_settled(&self) -> bool {
+        !self.faults.poisoned.load(Ordering::SeqCst)
     }
 
     fn stats(&self) -> EngineStats {

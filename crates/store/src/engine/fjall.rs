@@ -323,6 +323,10 @@ impl Engine for FjallEngine {
         Ok(())
     }
 
+    fn is_settled(&self) -> bool {
+        !self.damaged.load(Ordering::Acquire)
+    }
+
     fn stats(&self) -> EngineStats {
         let reopened = self.reopened.load(Ordering::Relaxed);
         let Ok(open) = self.current() else {

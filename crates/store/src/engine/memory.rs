@@ -134,6 +134,10 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
+    fn is_settled(&self) -> bool {
+        true
+    }
+
     fn stats(&self) -> EngineStats {
         let bytes = |map: &BTreeMap<Vec<u8>, Vec<u8>>| -> u64 {
             map.iter()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::apply::{Txn, apply, decode_u64};
+use crate::doubt::InDoubt;
 use crate::engine::{Engine, Reader, Space};
 use crate::error::StoreError;
 use crate::heads::Heads;
@@ -15,6 +16,7 @@ use crate::journal::{Append, AppendFailure, Outcome, Position};
 use crate::keys;
 use crate::limits::APPEND_RECORDS_MAX;
 use crate::overlay::Overlay;
+use crate::record::Record;
 use crate::slot::{RANGES, RangeId, SlotKey};
 use crate::store::{Durability, Store, WriterToken};
 
@@ -43,6 +45,7 @@ pub(crate) struct Committer {
     positions: Arc<Positions>,
     counters: Arc<Counters>,
     heads: Heads,
+    in_doubt: Arc<InDoubt>,
     /// The last commit failed: nothing may be built on the engine before it was healed and read
     /// again.
     damaged: bool,
@@ -63,6 +66,7 @@ impl Committer {
             positions: Arc::new(Positions::new()),
             counters: Arc::default(),
             heads: Heads::default(),
+            in_doubt: store.in_doubt(),
             damaged: false,
             _writer: writer,
         };
@@ -106,7 +110,17 @@ impl Committer {
         vec![Outcome::Failed(failure(&error)); group.len()]
     }
 
-    /// Makes the engine writable and its positions known again, if a commit failed.
+    /// A commit failed. If the group may come to be all the same, its users are not read until that
+    /// is known, and a full disk is not the whole answer.
+    fn doubt(&self, group: &[Append], error: StoreError) -> StoreError {
+        if self.engine.is_settled() {
+            return error;
+        }
+        let records = group.iter().flat_map(|append| &append.records);
+        self.in_doubt.add(records.map(Record::user));
+        StoreError::Poisoned(error.to_string())
+    }
+
     /// Whether the engine has to be healed before anything else.
     pub(super) fn is_broken(&self) -> bool {
         self.damaged
@@ -117,12 +131,14 @@ impl Committer {
         let _ = self.heal();
     }
 
+    /// Makes the engine writable and its positions known again, if a commit failed.
     fn heal(&mut self) -> Result<(), StoreError> {
         if !self.damaged {
             return Ok(());
         }
         self.engine.heal()?;
         self.load_positions()?;
+        self.in_doubt.clear();
         self.damaged = false;
         self.counters.healed();
         Ok(())
@@ -155,7 +171,8 @@ impl Committer {
         let batch = overlay.into_batch();
         if !batch.is_empty() {
             self.counters
-                .time(|| self.engine.commit(batch, self.durability))?;
+                .time(|| self.engine.commit(batch, self.durability))
+                .map_err(|error| self.doubt(group, error))?;
         }
         self.heads = heads;
         for (range, position) in RangeId::all().zip(moved.0) {
