@@ -14,12 +14,14 @@ use crate::limits::{
 };
 use crate::message::UserMsg;
 
-/// What an account remembers between login attempts. 24 bytes while nobody logs in.
+/// What an account remembers between login attempts. 32 bytes while nobody logs in.
 #[derive(Default)]
 pub(super) struct Login {
     /// The account as loaded, until its first session has been bound: most users log in once.
     account: Option<Box<Account>>,
     queue: Option<Box<VecDeque<ConnRef>>>,
+    /// Connections whose keys are being read.
+    reading: Option<Box<Vec<ConnRef>>>,
     failures: u32,
 }
 
@@ -54,6 +56,16 @@ impl Login {
     pub(super) fn is_busy(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| !queue.is_empty())
             || self.failures > FAILED_LOGINS_FREE
+    }
+
+    /// Connections that wait for an answer.
+    pub(super) fn take_waiting(&mut self) -> Vec<ConnRef> {
+        let queue = self.queue.take().map(|queue| *queue).unwrap_or_default();
+        let reading = self.reading.take().map(|reading| *reading);
+        queue
+            .into_iter()
+            .chain(reading.unwrap_or_default())
+            .collect()
     }
 
     fn is_paced(&self) -> bool {
@@ -127,11 +139,20 @@ impl User {
             conn,
             keys: Box::new(keys),
         };
+        self.login.reading.get_or_insert_default().push(conn);
         if cx.blocking(&self.home.reads, read, map).is_err() {
-            let _ = self
-                .home
-                .io
-                .control(cx, conn, Control::Keys(Keys::Unavailable));
+            self.keys_read(conn, Keys::Unavailable, cx);
         }
+    }
+
+    /// The keys that a connection waits for have been read, or could not be.
+    pub(super) fn keys_read(&mut self, conn: ConnRef, keys: Keys, cx: &mut Context<'_, UserMsg>) {
+        if let Some(reading) = &mut self.login.reading {
+            reading.retain(|waiting| *waiting != conn);
+            if reading.is_empty() {
+                self.login.reading = None;
+            }
+        }
+        let _ = self.home.io.control(cx, conn, Control::Keys(keys));
     }
 }

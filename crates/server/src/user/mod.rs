@@ -257,7 +257,8 @@ impl User {
     fn settle(&mut self, cx: &mut Context<'_, UserMsg>) {
         let origin = mem::take(&mut self.origin);
         if self.records.is_empty() {
-            if !self.effects.is_empty() {
+            // Of one that starts over they stay where they are: it tells whoever waits for them.
+            if !self.effects.is_empty() && !self.barrier.is_open() {
                 self.barrier.follow(&mut self.effects);
             }
             return;
@@ -293,10 +294,12 @@ impl User {
         let (effects, origin) = self.barrier.decide(ticket, result.is_ok());
         if let Err(error) = result {
             self.count_pending_again(&effects);
-            self.append_failed(origin, error, cx);
             if error == AppendError::Failed && self.log.is_some() {
+                // No answer: it may have been done, and what clients are sent is counted.
+                self.note_failure(error, cx);
                 return self.start_over(effects, cx);
             }
+            self.append_failed(origin, error, cx);
         }
         self.perform_in_order(effects, cx);
         if self.stale && self.barrier.is_open() {
@@ -310,11 +313,7 @@ impl User {
     /// Design rule 6: what was not saved is dropped and the state comes back from the store. The
     /// mailbox is held from here until it is loaded, so that nobody sees the difference.
     fn append_failed(&mut self, origin: Origin, error: AppendError, cx: &mut Context<'_, UserMsg>) {
-        if let Some(more) = self.home.failed_changes.borrow_mut().due(cx.now()) {
-            let user = &self.name;
-            tracing::warn!(%user, ?error, more, "a change could not be made durable");
-        }
-        cx.stats().count(Counter::ChangesFailed);
+        self.note_failure(error, cx);
         cx.hold();
         self.stale = true;
         self.failures += 1;
@@ -337,6 +336,14 @@ impl User {
             self.stale = false;
             self.load(cx);
         }
+    }
+
+    fn note_failure(&self, error: AppendError, cx: &mut Context<'_, UserMsg>) {
+        if let Some(more) = self.home.failed_changes.borrow_mut().due(cx.now()) {
+            let user = &self.name;
+            tracing::warn!(%user, ?error, more, "a change could not be made durable");
+        }
+        cx.stats().count(Counter::ChangesFailed);
     }
 
     /// Nobody knows whether an append survived: what clients were given and what the log says may
@@ -679,12 +686,7 @@ impl Actor for User {
                 }
                 self.login.ended(ok);
             }
-            UserMsg::Keys { conn, keys } => {
-                let _ = self
-                    .home
-                    .io
-                    .control(cx, conn, crate::c2s::Control::Keys(*keys));
-            }
+            UserMsg::Keys { conn, keys } => self.keys_read(conn, *keys, cx),
             UserMsg::NewPassword { frame, conn, scram } => {
                 self.password_derived(&frame, conn, scram, cx);
             }
@@ -727,6 +729,10 @@ impl Actor for User {
             // Sessions that can be resumed, and messages on their way, need it again.
             let (shard, name) = (cx.shard(), Name::clone(&self.name));
             let _ = cx.send_named(shard, &name, UserMsg::Wake);
+        }
+        for conn in self.login.take_waiting() {
+            let unavailable = crate::c2s::Control::Keys(crate::c2s::Keys::Unavailable);
+            let _ = self.home.io.control(cx, conn, unavailable);
         }
         // Connections that wait to resume a session would wait for ever.
         let effects = self.barrier.effects().chain(&self.effects);
