@@ -292,9 +292,7 @@ impl User {
             }
         }
         if !waiting.is_empty() {
-            for at in 0..self.sessions.len() {
-                self.record_numbered(self.sessions[at].conn);
-            }
+            self.record_all_numbered();
         }
         self.drain_inbox(cx);
     }

@@ -207,8 +207,13 @@ impl Managed {
     }
 
     /// Every entry that it was given and has not acknowledged, with its count: the complete list,
-    /// which makes void what entries say themselves.
-    pub(super) fn numbered(&self) -> Vec<NumberedEntry> {
+    /// which makes void what entries say themselves. Marked are those that others have had too;
+    /// `alone` knows of which of these that is not so any more.
+    pub(super) fn numbered(&self, alone: impl Fn(Seq) -> bool) -> Vec<NumberedEntry> {
+        let marked = |entry: u64| match alone(place(entry)) {
+            true => place(entry),
+            false => entry,
+        };
         if let Some(owed) = &self.owed {
             // What it was not sent yet is behind whatever its client says that it has.
             let last = owed.iter().filter_map(|(count, _)| *count).next_back();
@@ -218,7 +223,7 @@ impl Managed {
             return all
                 .map(|(count, entry)| NumberedEntry {
                     count: count.unwrap_or(ahead),
-                    seq: place(entry),
+                    seq: marked(entry),
                 })
                 .collect();
         }
@@ -232,7 +237,7 @@ impl Managed {
         });
         let all = sent.chain(behind);
         all.filter_map(|(count, entry)| {
-            let seq = place(entry?);
+            let seq = marked(entry?);
             Some(NumberedEntry { count, seq })
         })
         .collect()

@@ -13,7 +13,7 @@ use xml::Frame;
 use xmpp::stanza;
 
 use super::User;
-use super::managed::{Link, Managed, SHARED, UNNUMBERED};
+use super::managed::{Link, Managed, SHARED, UNNUMBERED, place};
 use super::session::Session;
 use crate::limits::LOG_READ;
 use crate::message::UserMsg;
@@ -60,10 +60,9 @@ impl Stored {
     fn read_owed(&mut self, store: &Store, user: &str) -> Result<(), StoreError> {
         let records = std::mem::take(&mut self.state.sessions.records);
         for record in &records {
-            let numbered = record
-                .numbered
-                .iter()
-                .filter(|n| n.seq > self.acked(record.number));
+            let acked = self.acked(record.number);
+            let numbered = record.numbered.iter();
+            let numbered = numbered.filter(|n| place(n.seq) > acked);
             let entries = numbered.map(|n| (Some(n.count), n.seq)).collect();
             self.owed.push(OwedTo { entries });
         }
@@ -87,17 +86,17 @@ impl Stored {
     fn note(&mut self, records: &[SessionRecord], entry: &LogEntry) {
         let mut holders = 0u8;
         let mut has_it = false;
+        let mut was_shared = false;
         for (at, record) in records.iter().enumerate() {
-            let listed = self.owed[at]
-                .entries
-                .iter()
-                .any(|(_, seq)| *seq == entry.seq);
+            let mut listed = self.owed[at].entries.iter();
+            let listed = listed.find(|(_, seq)| place(*seq) == entry.seq);
             let noted = entry
                 .went_to
                 .iter()
                 .find(|o| o.session & !UNNUMBERED == record.number);
-            if listed {
+            if let Some((_, marked)) = listed {
                 holders += 1;
+                was_shared |= marked & SHARED != 0;
             } else if let Some(noted) = noted {
                 if entry.seq <= self.acked(record.number) || entry.seq <= record.void_through {
                     has_it = true;
@@ -108,21 +107,18 @@ impl Stored {
                 self.owed[at].entries.push((count, entry.seq));
             }
         }
-        // What waited was given to everybody who was there: who has a list made since then, and not
-        // this entry on it, has acknowledged it.
-        has_it |= holders > 0
-            && entry.went_to.is_empty()
-            && records.iter().zip(&self.owed).any(|(record, owed)| {
-                let is_listed = owed.entries.iter().any(|(_, seq)| *seq == entry.seq);
-                !is_listed && record.void_through >= entry.seq
-            });
+        // The others whom it was shared with have acknowledged it: of those who ended without that,
+        // the last one's list says so.
+        has_it |= was_shared && holders == 1;
         let is_alone = holders == 1 && entry.went_to.len() <= 1 && !has_it;
         if holders == 0 || is_alone && !entry.flags.has(EntryFlags::SENT) {
             return;
         }
         for owed in &mut self.owed {
-            for (_, seq) in owed.entries.iter_mut().filter(|(_, seq)| *seq == entry.seq) {
-                *seq |= SHARED;
+            for (_, seq) in &mut owed.entries {
+                if place(*seq) == entry.seq {
+                    *seq |= SHARED;
+                }
             }
         }
         // Of one whose session is gone nobody knows whether it had it: it is sent again.

@@ -18,6 +18,7 @@ use xmpp::sm::{self, Fault, Kept, Request, TooHigh};
 use super::User;
 use super::barrier::Effect;
 use super::bind::random_text;
+use super::log::Log;
 use super::managed::{Link, Managed, Resuming, SHARED, What, place};
 use super::session::Session;
 use crate::c2s::{Abort, Control};
@@ -301,7 +302,7 @@ impl User {
         let mut numbered = Vec::new();
         if managed.void_through > 0 {
             managed.void_through = last;
-            numbered = managed.numbered();
+            numbered = managed.numbered(|seq| is_alone(self.log.as_deref(), seq));
         }
         let session = &self.sessions[at];
         let Some(managed) = &session.managed else {
@@ -360,13 +361,21 @@ impl User {
             return;
         };
         managed.void_through = void_through;
-        let (number, numbered) = (managed.number, managed.numbered());
+        let numbered = managed.numbered(|seq| is_alone(self.log.as_deref(), seq));
+        let number = managed.number;
         self.record(Record::SessionNumbered {
             user: self.name.to_string(),
             number,
             void_through,
             numbered,
         });
+    }
+
+    /// The same for all sessions.
+    pub(super) fn record_all_numbered(&mut self) {
+        for at in 0..self.sessions.len() {
+            self.record_numbered(self.sessions[at].conn);
+        }
     }
 
     // ---- A lost link ---------------------------------------------------------------------------
@@ -428,12 +437,14 @@ impl User {
                 .push_back((managed.token.clone(), managed.inbound));
         }
         let mut again: Vec<Seq> = Vec::new();
+        let mut is_left_alone = false;
         for entry in entries {
             let seq = place(entry);
             if entry & SHARED == 0 {
                 again.push(seq);
             } else if let Some(holders) = log.shared.get_mut(&seq) {
                 *holders -= 1;
+                is_left_alone |= *holders == 1;
                 if *holders == 0 {
                     log.shared.remove(&seq);
                     again.push(seq);
@@ -444,6 +455,9 @@ impl User {
             user: self.name.to_string(),
             number: managed.number,
         });
+        if is_left_alone {
+            self.record_all_numbered();
+        }
         if again.is_empty() {
             return;
         }
@@ -737,4 +751,9 @@ impl User {
             self.show_contacts_again(at, cx);
         }
     }
+}
+
+/// Whether of all the sessions that were given an entry only one is left.
+fn is_alone(log: Option<&Log>, seq: Seq) -> bool {
+    log.and_then(|log| log.shared.get(&seq)) == Some(&1)
 }
