@@ -287,6 +287,8 @@ impl Device {
             );
         }
         for message in again.into_iter().rev() {
+            // Its refusal may have been on the way.
+            shared.history.messages[message].was_refused |= shared.is_disk_bad;
             self.outbox.push_front(message);
         }
     }

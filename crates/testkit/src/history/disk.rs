@@ -180,6 +180,8 @@ fn take_back_change(note: &str) -> io::Result<()> {
         }
         ["U", path, saved] if !Path::new(path).exists() => fs::hard_link(saved, path),
         ["U", _, _] => Ok(()),
+        // The kill came before the note, and the change is made behind it.
+        [""] => Ok(()),
         _ => Err(io::Error::other(format!("an unknown note: {note}"))),
     }
 }

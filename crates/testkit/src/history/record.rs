@@ -33,7 +33,8 @@ pub(super) struct Message {
     pub(super) floors: Option<[Option<String>; 2]>,
     /// When it was first sent, in deliveries of all devices so far.
     pub(super) sent_at: usize,
-    /// An error stanza came at some time: it may have been sent again behind later ones.
+    /// An error stanza came at some time, or may have: it may have been sent again behind later
+    /// ones.
     pub(super) was_refused: bool,
 }
 
