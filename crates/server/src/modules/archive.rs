@@ -135,7 +135,7 @@ fn page(store: &Store, owner: &str, asker: &str, query: &Query) -> Result<Found,
         if resource && !is_with(&frame, filter.with.as_deref()) {
             continue;
         }
-        let frame = stanza_ids::unclaimed(&frame, owner).finish();
+        let frame = stanza_ids::without_claims(frame, owner);
         let mut out = Vec::new();
         let query_id = query.query_id.as_deref();
         mam::write_result(

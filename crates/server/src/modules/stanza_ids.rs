@@ -35,12 +35,21 @@ fn is_claim(child: &Child<'_>, by: &str) -> bool {
 }
 
 /// Starts an edit that takes out what pretends to be an id of `by` (section 3.1 rule 7).
-pub(crate) fn unclaimed<'a>(frame: &'a Frame, by: &str) -> Edit<'a> {
+fn unclaimed<'a>(frame: &'a Frame, by: &str) -> Edit<'a> {
     let edit = frame.edit();
     if frame.children().any(|child| is_claim(&child, by)) {
         edit.remove_children(|child| is_claim(child, by))
     } else {
         edit
+    }
+}
+
+/// A message without what pretends to be an id of `by`.
+pub(crate) fn without_claims(frame: Frame, by: &str) -> Frame {
+    if frame.children().any(|child| is_claim(&child, by)) {
+        unclaimed(&frame, by).finish()
+    } else {
+        frame
     }
 }
 

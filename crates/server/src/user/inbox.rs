@@ -119,7 +119,7 @@ impl User {
         if addressed.is_some() {
             flags = flags.and(ADDRESSED);
         }
-        let frame = stanza_ids::unclaimed(&frame, &self.name).finish();
+        let frame = stanza_ids::without_claims(frame, &self.name);
         let mut went_to = self.outbound_counts(&shown, cx);
         went_to.extend(self.outbound_counts(&copies, cx));
         let seq = self.append(
@@ -133,9 +133,16 @@ impl User {
             },
             cx,
         );
-        let frame = stanza_ids::stamped(&frame, &self.name, seq).finish();
+        let stamped = stanza_ids::stamped(&frame, &self.name, seq);
         let marked = self.share(seq, &[&shown, &copies]);
-        self.show(What::Entry(marked), &frame, &shown, &copies, cx);
+        for &conn in &shown {
+            cx.stats().count(Counter::MessagesOut);
+            self.write(conn, What::Entry(marked), cx, |out| stamped.write(out));
+        }
+        if !copies.is_empty() {
+            let (what, frame) = (What::Entry(marked), stamped.finish());
+            self.write_copies(what, &frame, Direction::Received, &copies, cx);
+        }
         if is_waiting && self.sessions.iter().any(Session::takes_messages) {
             self.drain_inbox(cx);
         }

@@ -34,6 +34,8 @@ pub(super) struct Log {
     pub next_session: u32,
     /// Cursors are recorded soon, if nothing takes them along before.
     timer: bool,
+    /// An entry took them along since the timer was set: the next one may, too.
+    is_moving: bool,
     /// Appends since retention was looked at.
     since_retention: u32,
     /// When the oldest entry was accepted, as far as known.
@@ -125,6 +127,7 @@ impl User {
         let bytes = draft.frame.len() as u64;
         let peer = slots.peer(&draft.peer);
         let log = self.log();
+        log.is_moving = true;
         let head = &mut log.head;
         head.count += 1;
         head.bytes += bytes;
@@ -218,7 +221,8 @@ impl User {
         progress
     }
 
-    /// Cursors moved: they are recorded soon, if nothing takes them along before.
+    /// Cursors moved: they are recorded soon, if nothing takes them along before. While entries
+    /// do, they wait for the next one.
     pub(super) fn progress_is_due(&mut self, cx: &mut Context<'_, UserMsg>) {
         if !std::mem::replace(&mut self.log().timer, true) {
             cx.send_after(PROGRESS_DELAY, UserMsg::Progress);
@@ -229,8 +233,13 @@ impl User {
         if !self.is_registered() {
             return;
         }
-        self.log().timer = false;
-        self.save_progress();
+        let log = self.log();
+        log.timer = false;
+        if std::mem::take(&mut log.is_moving) {
+            self.progress_is_due(cx);
+        } else {
+            self.save_progress();
+        }
         self.ask_acknowledgements(cx);
         self.look_at_outbox(cx);
         if self.drops_what_is_read() && self.log().since_retention > 0 {

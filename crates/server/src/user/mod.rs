@@ -250,6 +250,10 @@ impl User {
     /// Makes a change durable together with the others of this message. State in memory changes at
     /// once; whatever leaves the user from now on waits for the commit.
     pub(crate) fn record(&mut self, record: Record) {
+        if self.records.is_empty() {
+            // Most messages make one record, and it is large.
+            self.records.reserve_exact(1);
+        }
         self.records.push(record);
     }
 
@@ -401,7 +405,7 @@ impl User {
                 if let Some(managed) = managed.filter(|managed| managed.is_enabled) {
                     managed.pending.pop_front();
                 }
-                self.perform_write(conn, what, cx, |out| out.extend_from_slice(&bytes));
+                self.perform_bytes(conn, what, bytes, cx);
             }
             Effect::Nonza(conn, bytes) => {
                 if let Some(link) = self.link_of(conn) {
@@ -471,16 +475,34 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        let is_counted = |session: &Session| {
-            let managed = session.managed.as_ref();
-            session.conn == conn && managed.is_some_and(|managed| managed.is_enabled)
-        };
-        if let Some(at) = self.sessions.iter().position(is_counted) {
+        if let Some(at) = self.counted_session(conn) {
             let mut bytes = Vec::new();
             write(&mut bytes);
             return self.write_managed(at, what, bytes, cx);
         }
         self.write_out(conn, cx, write);
+    }
+
+    /// The same for bytes that waited.
+    fn perform_bytes(
+        &mut self,
+        conn: ConnRef,
+        what: What,
+        bytes: Vec<u8>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        match self.counted_session(conn) {
+            Some(at) => self.write_managed(at, what, bytes, cx),
+            None => self.write_out(conn, cx, |out| out.extend_from_slice(&bytes)),
+        }
+    }
+
+    /// The session of that name, if what it is sent is counted (XEP-0198).
+    fn counted_session(&self, conn: ConnRef) -> Option<usize> {
+        self.sessions.iter().position(|session| {
+            let managed = session.managed.as_ref();
+            session.conn == conn && managed.is_some_and(|managed| managed.is_enabled)
+        })
     }
 
     /// Writes bytes to a connection.
