@@ -1,7 +1,7 @@
 //! What every actor of one shard shares: the way to connections, to the journal, to the store and
 //! to other entities. One value per shard, never shared between shards.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use crate::options::{Limits, Options};
 use crate::place::Place;
 use crate::repeats::Repeats;
 use crate::talkers::{self, Talkers};
+use crate::user::Turn;
 
 /// The surroundings of the actors of one shard.
 pub struct Home {
@@ -41,6 +42,8 @@ pub struct Home {
     limits: RefCell<Rc<Limits>>,
     /// Who is sent the most.
     pub(crate) talkers: RefCell<Talkers>,
+    /// Lent to the user who handles a message.
+    pub(crate) turn: Cell<Option<Box<Turn>>>,
     /// What the log says of changes that failed.
     pub(crate) failed_changes: RefCell<Repeats>,
     /// When the node started.
@@ -75,6 +78,7 @@ impl Home {
             options,
             limits,
             talkers: RefCell::new(Talkers::new(talkers)),
+            turn: Cell::default(),
             failed_changes: RefCell::default(),
             started,
         }

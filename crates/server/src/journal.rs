@@ -21,13 +21,6 @@ use crate::message::{AppendError, UserMsg};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Ticket(pub u64);
 
-/// What an actor hands over.
-struct Entry {
-    range: RangeId,
-    records: Vec<Record>,
-    owner: Owner,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Owner {
     addr: Addr<UserMsg>,
@@ -46,7 +39,9 @@ pub(crate) enum PortMsg {
 /// The shared half: where actors of the shard leave their appends.
 #[derive(Default)]
 struct Collected {
-    entries: Vec<Entry>,
+    appends: Vec<Append>,
+    /// Whose each of them is.
+    owners: Vec<Owner>,
     /// Appends of each range that are not decided.
     undecided: FxHashMap<RangeId, u32>,
     /// A `Flush` is on its way or a batch is under way: nothing needs to be sent.
@@ -74,7 +69,7 @@ impl Port {
         ticket: Ticket,
     ) -> Result<(), AppendError> {
         let mut collected = self.collected.borrow_mut();
-        if collected.entries.len() >= JOURNAL_BACKLOG_MAX {
+        if collected.owners.len() >= JOURNAL_BACKLOG_MAX {
             return Err(AppendError::Busy);
         }
         let owner = Owner {
@@ -83,16 +78,19 @@ impl Port {
             ticket,
         };
         *collected.undecided.entry(range).or_insert(0) += 1;
-        collected.entries.push(Entry {
+        collected.appends.push(Append {
             range,
+            // Known when it is handed over.
+            expected: Position::default(),
             records,
-            owner,
         });
+        collected.owners.push(owner);
         if !mem::replace(&mut collected.scheduled, true) {
             // Normal lane on purpose: everything that runs before it joins the batch.
             if cx.send(self.addr, PortMsg::Flush).is_err() {
                 collected.scheduled = false;
-                collected.entries.pop();
+                collected.appends.pop();
+                collected.owners.pop();
                 collected.settle(range);
                 return Err(AppendError::Busy);
             }
@@ -110,6 +108,16 @@ impl Port {
 }
 
 impl Collected {
+    /// Takes out what some actors appended, and tells whose it was.
+    fn take_of(&mut self, actors: &HashSet<Addr<UserMsg>>) -> Vec<Owner> {
+        let waiting = mem::take(&mut self.appends).into_iter();
+        let waiting = waiting.zip(mem::take(&mut self.owners));
+        let (stale, good): (Vec<_>, Vec<_>) =
+            waiting.partition(|(_, owner)| actors.contains(&owner.addr));
+        (self.appends, self.owners) = good.into_iter().unzip();
+        stale.into_iter().map(|(_, owner)| owner).collect()
+    }
+
     fn settle(&mut self, range: RangeId) {
         if let Some(count) = self.undecided.get_mut(&range) {
             *count -= 1;
@@ -146,25 +154,22 @@ impl PortActor {
     }
 
     fn flush(&mut self, cx: &mut Context<'_, PortMsg>) {
-        let entries = mem::take(&mut self.collected.borrow_mut().entries);
-        if entries.is_empty() {
-            self.collected.borrow_mut().scheduled = false;
+        let mut collected = self.collected.borrow_mut();
+        if collected.owners.is_empty() {
+            collected.scheduled = false;
             return;
         }
-        let mut appends = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let journal = &self.journal;
-            let expected = self
-                .expected
-                .entry(entry.range)
-                .or_insert_with(|| journal.position(entry.range));
-            appends.push(Append {
-                range: entry.range,
-                expected: *expected,
-                records: entry.records,
-            });
+        // The next batch is about as large.
+        let next = Vec::with_capacity(collected.appends.len());
+        let mut appends = mem::replace(&mut collected.appends, next);
+        mem::swap(&mut self.under_way, &mut collected.owners);
+        drop(collected);
+        for append in &mut appends {
+            let (journal, range) = (&self.journal, append.range);
+            let expected = self.expected.entry(range);
+            let expected = expected.or_insert_with(|| journal.position(range));
+            append.expected = *expected;
             *expected = expected.next();
-            self.under_way.push(entry.owner);
         }
         // Invariant: an actor may wait for far more answers than this one's single commit.
         let reply = cx
@@ -181,14 +186,14 @@ impl PortActor {
     }
 
     fn decided(&mut self, outcomes: Result<Vec<Outcome>, AskError>, cx: &mut Context<'_, PortMsg>) {
-        let owners = mem::take(&mut self.under_way);
+        let mut owners = mem::take(&mut self.under_way);
         let outcomes = outcomes.unwrap_or_else(|error| {
             tracing::error!(%error, "a commit was given up");
             vec![Outcome::Failed(AppendFailure::Io(error.to_string())); owners.len()]
         });
         assert_eq!(owners.len(), outcomes.len(), "one outcome for each append");
         let mut failed = HashSet::new();
-        for (owner, outcome) in owners.into_iter().zip(outcomes) {
+        for (owner, outcome) in owners.drain(..).zip(outcomes) {
             let result = match outcome {
                 Outcome::Committed(_) => Ok(()),
                 Outcome::Fenced(_) => Err(AppendError::Fenced),
@@ -204,15 +209,13 @@ impl PortActor {
             // Positions are asked for anew, and what the failed actors appended since then was
             // built on state that never came to be.
             self.expected.clear();
-            let waiting = mem::take(&mut self.collected.borrow_mut().entries);
-            let (stale, good): (Vec<_>, Vec<_>) = waiting
-                .into_iter()
-                .partition(|entry| failed.contains(&entry.owner.addr));
-            self.collected.borrow_mut().entries = good;
-            for entry in stale {
-                self.tell(cx, entry.owner, Err(AppendError::Fenced));
+            let stale = self.collected.borrow_mut().take_of(&failed);
+            for owner in stale {
+                self.tell(cx, owner, Err(AppendError::Fenced));
             }
         }
+        // Empty, and large enough for the next batch.
+        self.under_way = owners;
         self.flush(cx);
     }
 }

@@ -215,7 +215,7 @@ fn prefs(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>)
             Err(error) => return error.into(),
         };
         user.record(Record::ArchivePrefsPut {
-            user: user.name.to_string(),
+            user: String::from(&*user.name),
             prefs: prefs.clone(),
         });
         user.archive_prefs = (prefs != ArchivePrefs::default()).then(|| Box::new(prefs));

@@ -108,7 +108,7 @@ fn unblock(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>
 
 fn replace(user: &mut User, blocked: Vec<String>) {
     user.record(Record::BlocklistPut {
-        user: user.name.to_string(),
+        user: String::from(&*user.name),
         blocked: blocked.clone(),
     });
     user.blocklist = Blocklist::new(blocked);

@@ -81,7 +81,7 @@ fn set(user: &mut User, request: &Request<'_>) -> Answer {
     }
     for element in elements {
         user.record(Record::PrivatePut {
-            user: user.name.to_string(),
+            user: String::from(&*user.name),
             ns: element.ns().to_owned(),
             name: element.name().to_owned(),
             xml: element.as_bytes().to_vec(),

@@ -75,9 +75,9 @@ fn set(user: &mut User, request: &Request<'_>) -> Answer {
         Some(Ok(hash)) => hash,
         None => String::new(),
     };
-    user.photo_hash = photo_hash.as_str().into();
+    user.keep_photo_hash(photo_hash.clone());
     user.record(Record::VCardPut {
-        user: user.name.to_string(),
+        user: String::from(&*user.name),
         xml: xml.into_bytes(),
         photo_hash,
     });
@@ -86,8 +86,11 @@ fn set(user: &mut User, request: &Request<'_>) -> Answer {
 
 /// Presence of a user whose vCard has a photo, with its hash if the client says nothing about
 /// photos itself (XEP-0153 section 4.1, done by the server as in XEP-0398 section 3).
-pub(crate) fn with_photo_hash(presence: Frame, photo_hash: &str) -> Frame {
-    if photo_hash.is_empty() || presence.child("x", NS_UPDATE).is_some() {
+pub(crate) fn with_photo_hash(presence: Frame, photo_hash: Option<&str>) -> Frame {
+    let Some(photo_hash) = photo_hash else {
+        return presence;
+    };
+    if presence.child("x", NS_UPDATE).is_some() {
         return presence;
     }
     let update = format!("<x xmlns='{NS_UPDATE}'><photo>{photo_hash}</photo></x>");

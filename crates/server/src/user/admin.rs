@@ -77,7 +77,7 @@ impl User {
     fn create(&mut self, account: Account, cx: &mut Context<'_, UserMsg>) -> AdminAnswer {
         self.created = account.created;
         self.record(Record::AccountPut {
-            user: self.name.to_string(),
+            user: String::from(&*self.name),
             account: account.clone(),
         });
         self.phase = Phase::Registered;
@@ -112,7 +112,7 @@ impl User {
         self.is_locked = locked;
         self.login.keep(account.clone());
         self.record(Record::AccountPut {
-            user: self.name.to_string(),
+            user: String::from(&*self.name),
             account,
         });
     }
@@ -120,7 +120,7 @@ impl User {
     /// The account and all that belongs to it goes. Contacts learn that the subscriptions ended.
     pub(crate) fn remove_account(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.record(Record::AccountRemove {
-            user: self.name.to_string(),
+            user: String::from(&*self.name),
         });
         let contacts: Vec<_> = self.roster.iter().map(|item| item.to_item()).collect();
         for item in &contacts {
@@ -129,7 +129,7 @@ impl User {
         self.roster = super::Roster::default();
         self.blocklist = super::Blocklist::default();
         self.last = None;
-        self.photo_hash = Box::default();
+        self.photo_hash = None;
         self.archive_prefs = None;
         self.end_all_sessions(Abort::AccountRemoved, cx);
         self.phase = Phase::Absent;

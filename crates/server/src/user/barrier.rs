@@ -156,30 +156,31 @@ struct Waiting {
 /// The queue of appends that are not decided, with their effects.
 #[derive(Default)]
 pub(super) struct Barrier {
-    waiting: VecDeque<Waiting>,
+    /// Absent until there is the first one: most users who are online record nothing.
+    waiting: Option<Box<VecDeque<Waiting>>>,
     last: Ticket,
 }
 
 impl Barrier {
     /// Whether effects may leave at once.
     pub(super) fn is_open(&self) -> bool {
-        self.waiting.is_empty()
+        self.len() == 0
     }
 
     /// Whether so much waits that new stanzas should wait in the mailbox.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= BARRIER_MAX
+        self.len() >= BARRIER_MAX
     }
 
     /// Everything that waits.
     pub(super) fn effects(&self) -> impl Iterator<Item = &Effect> {
-        let waiting = self.waiting.iter();
+        let waiting = self.waiting.iter().flat_map(|waiting| waiting.iter());
         waiting.flat_map(|waiting| waiting.own.iter().chain(&waiting.after))
     }
 
     /// Appends that are not decided.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+        self.waiting.as_ref().map_or(0, |waiting| waiting.len())
     }
 
     /// The number that the next append gets.
@@ -190,7 +191,7 @@ impl Barrier {
 
     /// Puts an append behind those that wait already.
     pub(super) fn push(&mut self, ticket: Ticket, origin: Origin, own: Vec<Effect>) {
-        self.waiting.push_back(Waiting {
+        self.waiting.get_or_insert_default().push_back(Waiting {
             ticket,
             origin,
             own,
@@ -201,22 +202,22 @@ impl Barrier {
     /// Puts effects that need no append of their own behind the last one. The barrier must be shut.
     pub(super) fn follow(&mut self, effects: &mut Vec<Effect>) {
         // Invariant: callers ask `is_open` first.
-        let last = self
-            .waiting
-            .back_mut()
+        let waiting = self.waiting.as_mut();
+        let last = waiting
+            .and_then(|waiting| waiting.back_mut())
             .expect("a shut barrier has an append that waits");
         last.after.append(effects);
     }
 
     /// The outcome of an append: what leaves now, and whose stanza failed.
     pub(super) fn decide(&mut self, ticket: Ticket, ok: bool) -> (Vec<Effect>, Origin) {
-        match self.waiting.front() {
-            Some(first) if first.ticket == ticket => {}
-            // An append of before a reload, whose effects were dropped then.
-            _ => return (Vec::new(), Origin::Nobody),
-        }
-        // Invariant: matched just above.
-        let mut decided = self.waiting.pop_front().expect("front exists");
+        let waiting = self.waiting.as_mut();
+        let decided =
+            waiting.and_then(|waiting| waiting.pop_front_if(|first| first.ticket == ticket));
+        // One of before a reload has no effects: they were dropped then.
+        let Some(mut decided) = decided else {
+            return (Vec::new(), Origin::Nobody);
+        };
         if ok {
             decided.own.append(&mut decided.after);
             (decided.own, Origin::Nobody)
@@ -269,6 +270,6 @@ mod tests {
         let ticket = barrier.next_ticket();
         barrier.push(ticket, Origin::Nobody, some());
         assert!(barrier.decide(Ticket(99), true).0.is_empty());
-        assert_eq!(barrier.waiting.len(), 1);
+        assert_eq!(barrier.len(), 1);
     }
 }

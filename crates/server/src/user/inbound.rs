@@ -28,7 +28,7 @@ impl User {
         let from = address::bare(&from).to_owned();
         if self.is_next(&from, source, cx) {
             // It is durable with its sender: whatever fails here, it comes again.
-            self.origin = Origin::Nobody;
+            self.comes_from(Origin::Nobody);
             self.deliver_new(delivery, kind, cx);
             self.pass(&from, source.seq);
             self.confirm(&from, source.seq, cx);
@@ -157,7 +157,7 @@ impl User {
             PresenceType::Unsubscribe => Action::Unsubscribe,
             PresenceType::Unsubscribed => Action::Unsubscribed,
         };
-        self.origin = Origin::Other(delivery.frame.clone());
+        self.comes_from(Origin::Other(delivery.frame.clone()));
         self.subscription_arrives(action, &delivery.frame, cx);
     }
 
@@ -191,7 +191,7 @@ impl User {
             },
             // Section 8.5.2.1.3: the server answers on behalf of the account.
             None if matches!(kind, IqType::Get | IqType::Set) => {
-                self.origin = Origin::Other(delivery.frame.clone());
+                self.comes_from(Origin::Other(delivery.frame.clone()));
                 self.answer_iq_of_other(&delivery.frame, cx);
             }
             None => {}

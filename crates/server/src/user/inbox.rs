@@ -345,7 +345,7 @@ impl User {
             waiting_bytes: log.head.waiting_bytes,
         };
         self.record(Record::LogDelivered {
-            user: self.name.to_string(),
+            user: String::from(&*self.name),
             delivered,
         });
     }

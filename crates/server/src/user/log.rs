@@ -158,7 +158,7 @@ impl User {
         };
         log.windows.recognition.remember(peer, &entry);
         self.record(Record::LogAppend {
-            user: self.name.to_string(),
+            user: String::from(&*self.name),
             entry,
         });
         self.look_at_retention(at, cx);
@@ -252,7 +252,7 @@ impl User {
         let progress = self.progress();
         if !progress.is_empty() {
             self.record(Record::LogProgress {
-                user: self.name.to_string(),
+                user: String::from(&*self.name),
                 progress,
             });
         }
@@ -376,7 +376,7 @@ impl User {
         log.head.archived_count = archived;
         log.head.delivered_through = log.head.delivered_through.max(through);
         self.record(Record::LogTrim {
-            user: self.name.to_string(),
+            user: String::from(&*self.name),
             through,
         });
         if left == 0 && entries.len() == wanted {

@@ -73,12 +73,8 @@ pub struct User {
     log: Option<Box<Log>>,
     login: Login,
     barrier: Barrier,
-    /// Records of the message being handled; appended together when its handler ends.
-    records: Vec<Record>,
-    /// What leaves with those records, or after earlier ones.
-    effects: Vec<Effect>,
-    /// Whose stanza is being handled.
-    pub(crate) origin: Origin,
+    /// What came of the message being handled so far; absent between messages.
+    turn: Option<Box<Turn>>,
     /// An append failed: the state in memory is ahead of the store and is loaded again.
     stale: bool,
     /// A session cannot be served any further and ends with the message being handled.
@@ -95,11 +91,25 @@ pub struct User {
     pub(crate) is_locked: bool,
     /// Last activity as the store knows it (XEP-0012).
     pub(crate) last: Option<Box<(stdx::time::Timestamp, String)>>,
-    /// Hash of the user's avatar in its vCard (XEP-0153); empty if none.
-    pub(crate) photo_hash: Box<str>,
+    /// Hash of the user's avatar in its vCard (XEP-0153), if there is one.
+    pub(crate) photo_hash: Option<Box<String>>,
     /// What is to be archived, if the user said so (XEP-0313).
     pub(crate) archive_prefs: Option<Box<ArchivePrefs>>,
 }
+
+/// What comes of one message while it is handled.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// Appended together when the handler ends.
+    records: Vec<Record>,
+    /// What leaves with those records, or after earlier ones.
+    effects: Vec<Effect>,
+    /// Whose stanza it is.
+    origin: Origin,
+}
+
+/// An idle user costs this and what is on it: a field that few need belongs in a box.
+const _: () = assert!(size_of::<User>() <= 192);
 
 impl User {
     /// A user that is about to be loaded.
@@ -114,9 +124,7 @@ impl User {
             log: None,
             login: Login::default(),
             barrier: Barrier::default(),
-            records: Vec::new(),
-            effects: Vec::new(),
-            origin: Origin::Nobody,
+            turn: None,
             stale: false,
             has_full_session: false,
             unread: 0,
@@ -125,7 +133,7 @@ impl User {
             created: stdx::time::Timestamp::from_millis(0),
             is_locked: false,
             last: None,
-            photo_hash: Box::default(),
+            photo_hash: None,
             archive_prefs: None,
         }
     }
@@ -173,7 +181,7 @@ impl User {
                 self.roster = Roster::from_store(&state.roster);
                 self.blocklist = Blocklist::new(state.blocked);
                 self.last = state.last.map(Box::new);
-                self.photo_hash = state.photo_hash.into();
+                self.keep_photo_hash(state.photo_hash);
                 self.archive_prefs = state.archive_prefs;
                 self.created = state.account.created;
                 self.is_locked = state.account.locked;
@@ -195,6 +203,10 @@ impl User {
         cx.release();
         cx.send_after(IDLE_EVICTION, UserMsg::Idle);
         self.go_on(cx);
+    }
+
+    pub(crate) fn keep_photo_hash(&mut self, hash: String) {
+        self.photo_hash = (!hash.is_empty()).then(|| Box::new(hash));
     }
 
     /// The log as the store has it takes the place of the one in memory.
@@ -250,36 +262,68 @@ impl User {
     /// Makes a change durable together with the others of this message. State in memory changes at
     /// once; whatever leaves the user from now on waits for the commit.
     pub(crate) fn record(&mut self, record: Record) {
-        if self.records.is_empty() {
+        let records = &mut self.turn().records;
+        if records.is_empty() {
             // Most messages make one record, and it is large.
-            self.records.reserve_exact(1);
+            records.reserve_exact(1);
         }
-        self.records.push(record);
+        records.push(record);
+    }
+
+    /// Says whose stanza is being handled.
+    pub(crate) fn comes_from(&mut self, origin: Origin) {
+        self.turn().origin = origin;
+    }
+
+    /// What came of the message so far. A shard handles one at a time, so its users share one.
+    fn turn(&mut self) -> &mut Turn {
+        let home = &self.home;
+        self.turn
+            .get_or_insert_with(|| home.turn.take().unwrap_or_default())
+    }
+
+    fn has_records(&self) -> bool {
+        let turn = self.turn.as_ref();
+        turn.is_some_and(|turn| !turn.records.is_empty())
+    }
+
+    fn take_effects(&mut self) -> Vec<Effect> {
+        let turn = self.turn.as_mut();
+        turn.map_or_else(Vec::new, |turn| mem::take(&mut turn.effects))
     }
 
     /// Ends the handling of a message: hands its records over and puts its effects behind them.
     fn settle(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let origin = mem::take(&mut self.origin);
-        if self.records.is_empty() {
-            // Of one that starts over they stay where they are: it tells whoever waits for them.
-            if !self.effects.is_empty() && !self.barrier.is_open() {
-                self.barrier.follow(&mut self.effects);
+        let Some(mut turn) = self.turn.take() else {
+            return;
+        };
+        let origin = mem::take(&mut turn.origin);
+        let records = mem::take(&mut turn.records);
+        if records.is_empty() {
+            if !turn.effects.is_empty() {
+                if self.barrier.is_open() {
+                    // Of one that starts over they stay where they are: it tells whoever waits
+                    // for them.
+                    self.turn = Some(turn);
+                    return;
+                }
+                self.barrier.follow(&mut turn.effects);
             }
+            self.home.turn.set(Some(turn));
             return;
         }
-        let records = mem::take(&mut self.records);
+        let effects = mem::take(&mut turn.effects);
+        self.home.turn.set(Some(turn));
         let ticket = self.barrier.next_ticket();
         let range = self.home.place.range(&self.name);
         match self.home.journal.append(cx, range, records, ticket) {
             Ok(()) => {
-                self.barrier
-                    .push(ticket, origin, mem::take(&mut self.effects));
+                self.barrier.push(ticket, origin, effects);
                 if self.barrier.is_full() {
                     cx.hold();
                 }
             }
             Err(error) => {
-                let effects = mem::take(&mut self.effects);
                 let effects: Vec<_> = effects.into_iter().filter_map(Effect::of_failure).collect();
                 self.count_pending_again(&effects);
                 self.append_failed(origin, error, cx);
@@ -357,7 +401,7 @@ impl User {
             if matches!(effect, Effect::Answer(..)) {
                 self.perform(effect, cx);
             } else {
-                self.effects.push(effect);
+                self.turn().effects.push(effect);
             }
         }
         cx.stop_with(actor::Reason::Killed);
@@ -366,7 +410,7 @@ impl User {
     // ---- Sending -------------------------------------------------------------------------------
 
     fn may_leave(&self) -> bool {
-        self.records.is_empty() && self.to_perform == 0 && self.barrier.is_open()
+        !self.has_records() && self.to_perform == 0 && self.barrier.is_open()
     }
 
     /// Lets an effect leave, after everything that it depends on is durable.
@@ -375,7 +419,7 @@ impl User {
         if self.may_leave() || is_ack && stdx::bugs::is("ack_before_commit") {
             self.perform(effect, cx);
         } else {
-            self.effects.push(effect);
+            self.turn().effects.push(effect);
         }
     }
 
@@ -389,7 +433,7 @@ impl User {
                 self.perform(effect, cx);
             }
             next = if self.may_leave() {
-                mem::take(&mut self.effects)
+                self.take_effects()
             } else {
                 Vec::new()
             };
@@ -553,7 +597,7 @@ impl User {
         if let Some(managed) = session.and_then(|session| session.managed.as_mut()) {
             managed.pending.push_back(what.entry());
         }
-        self.effects.push(Effect::Write(conn, what, bytes));
+        self.turn().effects.push(Effect::Write(conn, what, bytes));
     }
 
     /// What waits behind commits has changed: counts of what will be written are taken anew.
@@ -562,7 +606,8 @@ impl User {
             let Some(managed) = &mut session.managed else {
                 continue;
             };
-            let behind = self.barrier.effects().chain(&self.effects);
+            let now = self.turn.iter().flat_map(|turn| &turn.effects);
+            let behind = self.barrier.effects().chain(now);
             let pending = first
                 .iter()
                 .chain(behind)
@@ -624,7 +669,7 @@ impl User {
         if self.may_leave() {
             self.send_on(bare, delivery, activate, cx);
         } else {
-            self.effects.push(Effect::Forward {
+            self.turn().effects.push(Effect::Forward {
                 to: bare.into(),
                 delivery,
                 activate,
@@ -697,7 +742,7 @@ impl Actor for User {
             UserMsg::Stanza { conn, frame } => self.stanza(conn, frame, cx),
             UserMsg::Refused { conn, answer } => self.stanza_refused(conn, answer, cx),
             UserMsg::Deliver(delivery) => {
-                self.origin = Origin::Other(delivery.frame.clone());
+                self.comes_from(Origin::Other(delivery.frame.clone()));
                 self.deliver(delivery, cx);
             }
             UserMsg::Probe { from } => self.probed(&from, cx),
@@ -757,7 +802,8 @@ impl Actor for User {
             let _ = self.home.io.control(cx, conn, unavailable);
         }
         // Connections that wait to resume a session would wait for ever.
-        let effects = self.barrier.effects().chain(&self.effects);
+        let now = self.turn.iter().flat_map(|turn| &turn.effects);
+        let effects = self.barrier.effects().chain(now);
         let mut resuming: Vec<ConnRef> = effects.filter_map(Effect::resuming).collect();
         let managed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
         resuming.extend(managed.filter_map(|managed| managed.resuming()));

@@ -50,7 +50,7 @@ impl User {
         if let Some(managed) = &mut session.managed {
             managed.inbound = managed.inbound.wrapping_add(1);
         }
-        self.origin = Origin::Session(conn, link, frame.clone());
+        self.comes_from(Origin::Session(conn, link, frame.clone()));
         cx.stats().count(match kind {
             Kind::Message(_) => Counter::MessagesIn,
             Kind::Presence(_) => Counter::PresencesIn,

@@ -25,7 +25,8 @@ use crate::modules::vcard;
 impl User {
     /// Sections 4.2 and 4.4: a session announces itself, or a change of its presence.
     pub(super) fn available(&mut self, at: usize, frame: Frame, cx: &mut Context<'_, UserMsg>) {
-        let frame = vcard::with_photo_hash(frame, &self.photo_hash);
+        let photo_hash = self.photo_hash.as_deref().map(String::as_str);
+        let frame = vcard::with_photo_hash(frame, photo_hash);
         let Ok(priority) = stanza::presence_priority(&frame) else {
             let error = StanzaError::new(Condition::BadRequest)
                 .with_text("A priority is a number from -128 to 127.");
@@ -119,7 +120,7 @@ impl User {
         let at = cx.wall();
         self.last = Some(Box::new((at, status.clone())));
         self.record(Record::LastActivity {
-            user: self.name.to_string(),
+            user: String::from(&*self.name),
             at,
             status,
         });

@@ -332,7 +332,7 @@ impl User {
             numbered,
         };
         self.record(Record::SessionPut {
-            user: self.name.to_string(),
+            user: String::from(&*self.name),
             session: Box::new(record),
         });
     }
@@ -364,7 +364,7 @@ impl User {
         let numbered = managed.numbered(|seq| is_alone(self.log.as_deref(), seq));
         let number = managed.number;
         self.record(Record::SessionNumbered {
-            user: self.name.to_string(),
+            user: String::from(&*self.name),
             number,
             void_through,
             numbered,
@@ -452,7 +452,7 @@ impl User {
             }
         }
         self.record(Record::SessionRemove {
-            user: self.name.to_string(),
+            user: String::from(&*self.name),
             number: managed.number,
         });
         if is_left_alone {

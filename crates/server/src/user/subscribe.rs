@@ -130,7 +130,7 @@ impl User {
         }
         let version = self.roster.put(&item);
         self.record(Record::RosterPut {
-            user: self.name.to_string(),
+            user: String::from(&*self.name),
             version,
             item: (&item).into(),
         });
@@ -144,7 +144,7 @@ impl User {
     pub(crate) fn remove_item(&mut self, jid: &str, _cx: &mut Context<'_, UserMsg>) {
         let version = self.roster.remove(jid);
         self.record(Record::RosterRemove {
-            user: self.name.to_string(),
+            user: String::from(&*self.name),
             version,
             contact: jid.to_owned(),
         });
