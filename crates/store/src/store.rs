@@ -28,7 +28,7 @@ use crate::overlay::Overlay;
 use crate::record::{Record, Seq};
 use crate::schema;
 use crate::slot::{RANGES, RangeId, SlotKey};
-use crate::state::{BLOB_VERSION, Head, UserState, decode, decode_profile};
+use crate::state::{BLOB_VERSION, Head, LogHead, UserState, decode, decode_profile};
 
 /// What a commit promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -274,6 +274,15 @@ impl Store {
             recognition,
             sessions,
         )))
+    }
+
+    /// The head of a log in which there never was anything: its numbers begin with the last restore
+    /// or the last crash that may have lost some.
+    pub fn first_head(&self) -> LogHead {
+        LogHead {
+            next_seq: self.shared.first_seq,
+            ..LogHead::default()
+        }
     }
 
     /// The entries of a user's log with a sequence number above `after`, oldest first, at most

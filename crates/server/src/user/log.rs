@@ -108,7 +108,9 @@ impl Log {
 
 impl User {
     pub(super) fn log(&mut self) -> &mut Log {
-        self.log.get_or_insert_with(Box::default)
+        let store = &self.home.store;
+        self.log
+            .get_or_insert_with(|| Box::new(Log::new(store.first_head(), Windows::default())))
     }
 
     /// How many messages wait, and their bytes.

@@ -215,7 +215,7 @@ impl User {
         let mut head = stored.state.log;
         head.next_seq -= u64::from(head.count > 1 && stdx::bugs::is("id_reuse"));
         let next_session = stored.state.sessions.next_number;
-        let is_new = head == store::LogHead::default() && windows.is_none() && next_session == 0;
+        let is_new = head == self.home.store.first_head() && windows.is_none() && next_session == 0;
         if is_new && self.log.is_none() {
             return;
         }
