@@ -201,11 +201,10 @@ impl Barrier {
 
     /// Puts effects that need no append of their own behind the last one. The barrier must be shut.
     pub(super) fn follow(&mut self, effects: &mut Vec<Effect>) {
-        // Invariant: callers ask `is_open` first.
         let waiting = self.waiting.as_mut();
-        let last = waiting
-            .and_then(|waiting| waiting.back_mut())
-            .expect("a shut barrier has an append that waits");
+        let last = waiting.and_then(|waiting| waiting.back_mut());
+        // Invariant: callers ask `is_open` first.
+        let last = last.expect("a shut barrier has an append that waits");
         last.after.append(effects);
     }
 

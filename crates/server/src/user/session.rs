@@ -9,7 +9,7 @@ use xml::Frame;
 use super::managed::Managed;
 use crate::modules::csi::Held;
 
-/// A bound resource. An idle one costs its 88 bytes, its address and its last presence.
+/// A bound resource. An idle one costs its 80 bytes, its address and its last presence.
 pub(crate) struct Session {
     /// Its name among the user's sessions: the connection that it was bound on, which is also where
     /// its stanzas go unless it is managed.
