@@ -272,6 +272,7 @@ fn options(config: &Config) -> server::Options {
             stream_management: settings.delivery.stream_management,
             resume_timeout: settings.delivery.resume_timeout,
             ack_timeout: settings.delivery.ack_timeout,
+            unacked_max: settings.delivery.unacked_max,
         },
         archive: server::options::Archive {
             enabled: settings.archive.enabled,

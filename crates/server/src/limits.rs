@@ -55,9 +55,17 @@ pub(crate) const FORWARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// `resource-constraint`.
 pub(crate) const OUTBOX_ENTRIES_MAX: u32 = 10_000;
 
-/// Messages that one session with stream management has not acknowledged; one more ends it, and
-/// they wait for the next session.
+/// Most messages that a session which is resumed is sent again at once: the largest
+/// [`crate::options::Delivery::unacked_max`].
 pub(crate) const UNACKED_ENTRIES_MAX: usize = 1_000;
+
+/// Messages that waited and were given to other sessions while one was that far behind: with more,
+/// it ends, and they wait for the next one unless another has them.
+pub(crate) const LATE_ENTRIES_MAX: usize = 1_000;
+
+/// Ended sessions of one user whose share of the log waits for others. Of one more it is only
+/// archived.
+pub(crate) const ESTATES_MAX: usize = 16;
 
 /// Unacknowledged messages of a session at which no more waiting ones are given to it.
 pub(crate) const UNACKED_ENTRIES_PAUSE: u32 = 200;
@@ -156,6 +164,6 @@ const _: () = assert!(
     "a packed roster item counts the bytes of its request in 16 bits"
 );
 const _: () = assert!(
-    UNACKED_ENTRIES_MAX <= store::limits::NUMBERED_MAX,
+    UNACKED_ENTRIES_MAX + LATE_ENTRIES_MAX <= store::limits::NUMBERED_MAX,
     "the record of a session has room for all that it is owed"
 );

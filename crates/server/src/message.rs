@@ -15,6 +15,7 @@ use crate::journal::Ticket;
 use crate::user::inbox::WaitingPage;
 use crate::user::recover::Stored;
 use crate::user::resume::Owed;
+use crate::user::spill::{SpillPage, SpillRead};
 
 /// The mailbox type of a user.
 pub enum UserMsg {
@@ -90,6 +91,8 @@ pub enum UserMsg {
     },
     /// A page of messages that wait for a session.
     Page(Box<Result<WaitingPage, store::StoreError>>),
+    /// A page of what a session is owed that was left to the log.
+    Spilled(Box<(SpillRead, Result<SpillPage, store::StoreError>)>),
     /// A page of messages that are to be handed on.
     Outgoing(Box<Result<Vec<store::LogEntry>, store::StoreError>>),
     /// The oldest entries of the log.

@@ -49,6 +49,9 @@ pub struct Delivery {
     pub resume_timeout: Duration,
     /// Time to acknowledge what was asked for; then the connection is given up.
     pub ack_timeout: Duration,
+    /// Messages that a session was sent and has not acknowledged, at most 1,000; further ones are
+    /// left to the log until it follows again.
+    pub unacked_max: u32,
 }
 
 /// What is kept of messages (XEP-0313).

@@ -41,6 +41,7 @@ impl Inside {
         options.scram_iterations = 1;
         options.archive.enabled = true;
         options.limits.offline_messages_max = 10_000;
+        options.delivery.unacked_max = [10, 1_000][(seed % 2) as usize];
         let mut inside = Inside {
             engine: Arc::new(FaultyEngine::new(MemoryEngine::new())),
             options,

@@ -114,7 +114,8 @@ pub struct SessionCursor {
 pub struct NumberedEntry {
     /// Its outbound count there.
     pub count: u32,
-    /// The entry. Its highest bit is a mark of whoever wrote the list, and nothing to the store.
+    /// The entry. Its highest two bits are marks of whoever wrote the list, and nothing to the
+    /// store.
     pub seq: Seq,
 }
 

@@ -59,8 +59,9 @@ pub const TOKEN_BYTES_MAX: usize = 64;
 /// Addresses that one session sent directed presence to.
 pub const DIRECTED_MAX: usize = 1_000;
 
-/// Entries that one session was given later than they were appended and that are not acknowledged.
-pub const NUMBERED_MAX: usize = 1_024;
+/// Entries that one session was given, or is to be given, later than they were appended and that
+/// are not acknowledged.
+pub const NUMBERED_MAX: usize = 2_048;
 
 /// Entries of one user that wait again after a session took them with it. Beyond it, the actor
 /// moves `delivered` back instead: what is not known exactly is sent again.

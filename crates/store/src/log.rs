@@ -22,7 +22,7 @@ use crate::engine::{Reader, Space, Visit};
 use crate::error::StoreError;
 use crate::heads::TailEntry;
 use crate::keys;
-use crate::limits::TAIL_ENTRIES_MAX;
+use crate::limits::{SEQ_MAX, TAIL_ENTRIES_MAX};
 use crate::record::Seq;
 use crate::slot::SlotKey;
 use crate::state::{Head, LogHead, StoredEntry, VALUE_VERSION, decode, decode_borrowed, encode};
@@ -314,8 +314,28 @@ impl<T: Txn> Entity<'_, T> {
             session.void_through = void_through;
             session.numbered = numbered.to_vec();
             self.save_sessions(&sessions.records);
+            self.owe_again(number, numbered);
         }
         Ok(())
+    }
+
+    /// Entries that waited may be older than the last one that a session had acknowledged.
+    fn owe_again(&mut self, number: u32, numbered: &[NumberedEntry]) {
+        let Some(first) = numbered
+            .iter()
+            .map(|entry| entry.seq & (SEQ_MAX >> 1))
+            .min()
+        else {
+            return;
+        };
+        let trimmed = self.head.log.trimmed_through;
+        let mut cursors = self.head.cursors.iter_mut();
+        if let Some(cursor) = cursors.find(|cursor| cursor.number == number)
+            && cursor.acked >= first
+        {
+            cursor.acked = first.saturating_sub(1).max(trimmed);
+            self.save_head();
+        }
     }
 }
 

@@ -381,11 +381,13 @@ impl Model {
             Op::SessionNumbered { which, count } => {
                 let number = pick(*which, &numbers).unwrap_or(7_000);
                 let void_through = self.next_seq - 1;
-                let numbered = vec![NumberedEntry {
-                    count: *count,
-                    seq: void_through,
-                }];
+                let seq = u64::from(*count) % self.next_seq;
+                let numbered = vec![NumberedEntry { count: *count, seq }];
                 if let Some(session) = self.sessions.get_mut(&number) {
+                    let before = seq.saturating_sub(1).max(self.trimmed);
+                    if session.2 >= seq {
+                        session.2 = before;
+                    }
                     session.0.void_through = void_through;
                     session.0.numbered.clone_from(&numbered);
                 }

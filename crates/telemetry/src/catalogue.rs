@@ -118,6 +118,7 @@ catalogue! {
         SessionsResumed => "roost_sessions_resumed_total", "Sessions taken up again";
         SessionsExpired => "roost_sessions_expired_total", "Sessions not taken up in time";
         SessionsOverflowed => "roost_sessions_overflowed_total", "Sessions that fell behind";
+        SessionsSpilled => "roost_sessions_spilled_total", "Sessions that fell behind and stayed";
         StanzasResent => "roost_stanzas_resent_total", "Stanzas sent again at a resumption";
         LinksSilent => "roost_links_silent_total", "Connections given up: no acknowledgement came";
     }

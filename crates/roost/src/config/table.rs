@@ -265,6 +265,9 @@ settings! {
         /// For the acknowledgement that the server asked for; then the connection is given up, and
         /// its session waits for another one.
         ack_timeout: Duration = r#""60s""#, time(SECOND, HOUR);
+        /// Messages that a session was sent and has not acknowledged; further ones stay in the log
+        /// until it follows again.
+        unacked_max: u32 = "1_000", integer(10, 1_000, "messages");
     }
 
     /// The message archive (XEP-0313): every user's messages, for that user.

@@ -9,13 +9,17 @@ const SENT: usize = 500;
 /// A session that can be resumed, and the token for it.
 fn managed(server: &Server, user: &str) -> (Client, String) {
     let mut client = Client::online(server.plain, user, "r");
+    let token = enable(&mut client);
+    (client, token)
+}
+
+fn enable(client: &mut Client) -> String {
     client.send("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
     client.expect("<enabled ");
     let enabled = client.expect("/>");
     let (_, token) = enabled.split_once(" id='").expect("an id");
     let (token, _) = token.split_once('\'').expect("a quote");
-    let token = token.to_owned();
-    (client, token)
+    token.to_owned()
 }
 
 fn resume(server: &Server, user: &str, token: &str, h: usize) -> Client {
@@ -147,5 +151,183 @@ fn what_everybody_has_goes_if_it_is_not_to_be_kept() {
             break;
         }
     }
+    server.stop();
+}
+
+/// How many stanzas begin in what a client read.
+fn stanzas(text: &str) -> usize {
+    let names = ["<message ", "<presence ", "<iq "];
+    names.iter().map(|name| text.matches(name).count()).sum()
+}
+
+/// What a client that is behind is sent in all, and how much of that at once.
+const LOTS: usize = 3_000;
+const AT_ONCE: usize = 1_000;
+
+/// Bob has a phone that acknowledges nothing and a desk that has it all at once.
+struct Behind {
+    server: Server,
+    alice: Client,
+    phone: Client,
+    token: String,
+    desk: Client,
+}
+
+impl Behind {
+    fn new(place: &Place) -> Behind {
+        place.add(&["alice", "bob"]);
+        let server = place.serve();
+        let (phone, token) = managed(&server, "bob");
+        let desk = Client::online(server.plain, "bob", "desk");
+        let (alice, _) = managed(&server, "alice");
+        Behind {
+            server,
+            alice,
+            phone,
+            token,
+            desk,
+        }
+    }
+
+    /// Alice sends messages, which the desk has at once, and the server has accepted.
+    fn say(&mut self, numbers: std::ops::Range<usize>) {
+        let last = numbers.end;
+        for number in numbers.clone() {
+            self.alice.say("bob", &number.to_string());
+        }
+        let text = self.desk.expect(&format!("<body>{}</body>", last - 1));
+        assert_eq!(bodies(&text), numbers.collect::<Vec<_>>());
+        self.alice.send("<r xmlns='urn:xmpp:sm:3'/>");
+        self.alice.expect(&format!("h='{last}'"));
+    }
+
+    /// The phone gets the rest.
+    fn follow(&mut self, handled: usize, numbers: std::ops::Range<usize>) {
+        let got = follow(&mut self.phone, handled, numbers.end);
+        assert_eq!(got, numbers.collect::<Vec<_>>());
+    }
+}
+
+/// Acknowledges what comes until the last message has come. Gives all that came.
+fn follow(client: &mut Client, mut handled: usize, end: usize) -> Vec<usize> {
+    let mut got = Vec::new();
+    while got.last() != Some(&(end - 1)) {
+        let text = client.expect("</message>");
+        handled += stanzas(&text);
+        got.extend(bodies(&text));
+        if got.len().is_multiple_of(10) || got.last() == Some(&(end - 1)) {
+            client.acknowledge(handled);
+        }
+    }
+    got
+}
+
+impl Client {
+    fn acknowledge(&mut self, handled: usize) {
+        self.send(&format!("<a xmlns='urn:xmpp:sm:3' h='{handled}'/>"));
+    }
+}
+
+#[test]
+fn a_client_that_is_behind_gets_the_rest_when_it_follows() {
+    let place = Place::new();
+    let mut all = Behind::new(&place);
+    all.say(0..LOTS);
+    let text = all.phone.sync();
+    assert_eq!(bodies(&text), (0..AT_ONCE).collect::<Vec<_>>());
+    let handled = stanzas(&text);
+    all.phone.acknowledge(handled);
+    all.follow(handled, AT_ONCE..LOTS);
+    // From here on it has everything at once again.
+    all.say(LOTS..LOTS + 3);
+    let text = all.phone.expect(&format!("<body>{}</body>", LOTS + 2));
+    assert_eq!(bodies(&text), [LOTS, LOTS + 1, LOTS + 2]);
+    all.server.stop();
+}
+
+#[test]
+fn a_client_that_was_behind_and_lost_its_link_gets_the_rest() {
+    let place = Place::new();
+    let mut all = Behind::new(&place);
+    all.say(0..LOTS / 2);
+    let text = all
+        .phone
+        .expect(&format!("<body>{}</body>", AT_ONCE / 2 - 1));
+    assert_eq!(bodies(&text), (0..AT_ONCE / 2).collect::<Vec<_>>());
+    let handled = stanzas(&text);
+    all.phone = Client::connect(all.server.plain);
+    all.say(LOTS / 2..LOTS);
+    all.phone = resume(&all.server, "bob", &all.token, handled);
+    all.follow(handled, AT_ONCE / 2..LOTS);
+    all.server.stop();
+}
+
+#[test]
+fn a_client_that_is_behind_gets_the_rest_after_kills() {
+    let place = Place::new();
+    let mut all = Behind::new(&place);
+    all.say(0..LOTS);
+    let text = all.phone.sync();
+    let mut handled = stanzas(&text);
+    all.phone.acknowledge(handled);
+    let Behind {
+        mut server,
+        mut phone,
+        token,
+        ..
+    } = all;
+    // Each time in the middle of what comes from the log.
+    let mut end = AT_ONCE;
+    for _ in 0..3 {
+        end += 120;
+        let text = phone.expect(&format!("<body>{}</body>", end - 1));
+        assert_eq!(bodies(&text), (end - 120..end).collect::<Vec<_>>());
+        handled += stanzas(&text);
+        phone.acknowledge(handled);
+        server.kill();
+        server = place.serve();
+        phone = resume(&server, "bob", &token, handled);
+    }
+    let got = follow(&mut phone, handled, LOTS);
+    assert_eq!(got, (end..LOTS).collect::<Vec<_>>());
+    server.stop();
+}
+
+#[test]
+fn what_a_session_that_ended_was_behind_with_waits_for_the_next_one() {
+    let place = Place::new();
+    place.add(&["alice", "bob"]);
+    let server = place.serve();
+    let (mut phone, _) = managed(&server, "bob");
+    let (mut alice, _) = managed(&server, "alice");
+    for number in 0..LOTS {
+        alice.say("bob", &number.to_string());
+    }
+    alice.send("<r xmlns='urn:xmpp:sm:3'/>");
+    alice.expect(&format!("h='{LOTS}'"));
+    phone.expect(&format!("<body>{}</body>", AT_ONCE - 1));
+    phone.send("</stream:stream>");
+    phone.rest();
+    let mut desk = Client::authenticated(server.plain, "bob");
+    desk.send(
+        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+         <resource>desk</resource></bind></iq>",
+    );
+    desk.expect("</jid></bind></iq>");
+    let token = enable(&mut desk);
+    desk.send("<presence/>");
+    // What the phone was sent comes first, then what it was not; killed in the middle of that.
+    let (mut got, mut handled) = (Vec::new(), 0);
+    while got.len() < AT_ONCE + 500 {
+        let text = desk.expect("</message>");
+        handled += stanzas(&text);
+        got.extend(bodies(&text));
+        desk.acknowledge(handled);
+    }
+    server.kill();
+    let server = place.serve();
+    let mut desk = resume(&server, "bob", &token, handled);
+    got.extend(follow(&mut desk, handled, LOTS));
+    assert_eq!(got, (0..LOTS).collect::<Vec<_>>());
     server.stop();
 }

@@ -9,6 +9,7 @@ use store::Seq;
 use xml::Frame;
 
 use super::managed::What;
+use super::spill::SpillRead;
 use crate::admin::AdminAnswer;
 use crate::c2s::Control;
 use crate::iq::Question;
@@ -61,6 +62,12 @@ pub(crate) enum Effect {
     Ask(Box<Question>),
     /// The next page of waiting messages is read.
     ReadPage,
+    /// The next page of what a session is owed, and was left to the log, is read.
+    ReadSpill(SpillRead),
+    /// Such a page has been written to its session.
+    SpillGiven(u32),
+    /// It has not, and never was.
+    SpillNotGiven(u32),
     /// The next page of messages that are to be handed on is read.
     ReadOutgoing,
     /// A message was taken over.
@@ -123,6 +130,10 @@ impl Effect {
             Effect::NotTaken { to } => Some(Effect::NotTaken { to }),
             // Taking up a session reads what is there, whatever became of an append.
             Effect::Resume { number, conn, h } => Some(Effect::Resume { number, conn, h }),
+            Effect::ReadSpill(read) => Some(Effect::ReadSpill(read)),
+            Effect::SpillGiven(number) | Effect::SpillNotGiven(number) => {
+                Some(Effect::SpillNotGiven(number))
+            }
             Effect::Enabled(conn, _) => Some(Effect::NotEnabled(conn)),
             Effect::Resumed { number, conn, .. } => Some(Effect::NotResumed { number, conn }),
             Effect::Control(conn, control) => Some(Effect::Control(conn, control)),

@@ -37,6 +37,7 @@ impl User {
         for &conn in conns {
             // What a session was spared goes first, and has counts of its own.
             self.flush_held(conn, cx);
+            self.spill_if_behind(conn, cx);
             let session = self.sessions.iter().find(|session| session.conn == conn);
             let managed = session.and_then(|session| session.managed.as_ref());
             counts.extend(managed.map(|managed| managed.outbound()));
@@ -84,12 +85,17 @@ impl User {
         Some(edit.finish())
     }
 
-    /// An entry as a session gets it again: itself, or a copy, late if that session was not there
-    /// when it came. Nothing if it is damaged.
-    pub(super) fn entry_for(&self, session: &Session, entry: &LogEntry) -> Vec<u8> {
+    /// An entry as a session gets it again, or later than others: itself, or a copy, with its time
+    /// if it is `given_late` or that session was not there when it came. Nothing if it is damaged.
+    pub(super) fn entry_for(
+        &self,
+        session: &Session,
+        entry: &LogEntry,
+        given_late: bool,
+    ) -> Vec<u8> {
         let number = session.managed.as_ref().map(|managed| managed.number);
         let came_live = |noted: &store::Outbound| Some(noted.session & !UNNUMBERED) == number;
-        let is_late = !entry.went_to.iter().any(came_live);
+        let is_late = given_late || !entry.went_to.iter().any(came_live);
         let Some(frame) = self.entry_frame(entry, is_late) else {
             return Vec::new();
         };

@@ -15,34 +15,56 @@ use super::copies::ADDRESSED;
 use super::log::Draft;
 use super::managed::{SHARED, What};
 use super::session::Session;
+use super::spill::{Estate, Holders, SpillPage};
 use crate::address;
-use crate::limits::{INBOX_PAGE, UNACKED_ENTRIES_PAUSE};
+use crate::limits::INBOX_PAGE;
 use crate::message::{Delivery, UserMsg};
 use crate::modules::carbons::{self, Direction};
 use crate::modules::{hints, stanza_ids};
 
 /// A page of messages that wait.
 pub struct WaitingPage {
-    /// Those that a session was given before and did not acknowledge.
+    /// Places of those that a session was given before and did not acknowledge.
+    asked: Vec<u64>,
+    /// Those of them that are there.
     again: Vec<LogEntry>,
     /// What follows in the log, waiting or not.
     entries: Vec<LogEntry>,
+    /// In place of that, what a session that ended was to get from the log.
+    estate: Option<SpillPage>,
     /// The place that the next entry would have got when the page was asked for.
     next_seq: u64,
 }
 
 impl WaitingPage {
+    /// Reads those in `requeued`, and once those are all, what `estate` says or else the log behind
+    /// `after`.
     fn read(
         store: &Store,
         user: &str,
-        again: &[u64],
+        mut requeued: Vec<u64>,
         (after, next_seq): (u64, u64),
+        estate: Option<Estate>,
     ) -> Result<Self, StoreError> {
-        Ok(WaitingPage {
-            again: store.log_entries(user, again)?,
-            entries: store.log_read(user, after, INBOX_PAGE - again.len())?,
+        let is_all = requeued.len() <= INBOX_PAGE / 2;
+        requeued.truncate(INBOX_PAGE / 2);
+        let mut page = WaitingPage {
+            again: store.log_entries(user, &requeued)?,
+            asked: requeued,
+            entries: Vec::new(),
+            estate: None,
             next_seq,
-        })
+        };
+        if !is_all {
+            return Ok(page);
+        }
+        if let Some(Estate { number, after }) = estate {
+            let places = (number, after, next_seq);
+            page.estate = Some(SpillPage::read(store, user, places, &[])?);
+        } else {
+            page.entries = store.log_read(user, after, INBOX_PAGE - page.again.len())?;
+        }
+        Ok(page)
     }
 }
 
@@ -86,7 +108,7 @@ impl User {
                 || is_archived
                 || source.seq != 0
                 || self.sessions.iter().any(|s| s.managed.is_some()));
-        let shown: Vec<ConnRef> = match addressed {
+        let mut shown: Vec<ConnRef> = match addressed {
             _ if is_waiting => Vec::new(),
             Some(conn) => vec![conn],
             None if in_order => self.takers().collect(),
@@ -122,6 +144,7 @@ impl User {
         let frame = stanza_ids::without_claims(frame, &self.name);
         let mut went_to = self.outbound_counts(&shown, cx);
         went_to.extend(self.outbound_counts(&copies, cx));
+        self.note_anybody(&mut went_to, &[&shown, &copies]);
         let seq = self.append(
             Draft {
                 peer: from,
@@ -134,7 +157,9 @@ impl User {
             cx,
         );
         let stamped = stanza_ids::stamped(&frame, &self.name, seq);
-        let marked = self.share(seq, &[&shown, &copies]);
+        let marked = self.share(seq, &[&shown, &copies], |session| session.is_spilled());
+        self.leave_out_spilled(&mut shown);
+        self.leave_out_spilled(&mut copies);
         for &conn in &shown {
             cx.stats().count(Counter::MessagesOut);
             self.write(conn, What::Entry(marked), cx, |out| stamped.write(out));
@@ -177,20 +202,31 @@ impl User {
         self.write_copies(what, frame, Direction::Received, copies, cx);
     }
 
-    /// Marks an entry that more than one session is given: it waits again only if all of them end
-    /// without having acknowledged it.
-    pub(super) fn share(&mut self, seq: u64, given: &[&[ConnRef]]) -> u64 {
-        let holders: usize = given.iter().map(|conns| conns.len()).sum();
-        if holders < 2 {
+    /// Marks an entry that more than one session is given, now or from the log: it waits again only
+    /// if all of them end without having acknowledged it.
+    fn share(
+        &mut self,
+        seq: u64,
+        given: &[&[ConnRef]],
+        is_left_to_log: impl Fn(&Session) -> bool,
+    ) -> u64 {
+        let all: usize = given.iter().map(|conns| conns.len()).sum();
+        if all < 2 {
             return seq;
         }
-        let is_managed = |session: &&Session| session.managed.is_some();
-        let managed = self.sessions.iter().filter(is_managed);
-        let managed =
-            managed.filter(|session| given.iter().any(|conns| conns.contains(&session.conn)));
+        let mut holders = Holders::default();
+        let managed = self.sessions.iter().filter(|s| s.managed.is_some());
+        for session in managed.filter(|s| given.iter().any(|conns| conns.contains(&s.conn))) {
+            if is_left_to_log(session) {
+                holders.spilled += 1;
+            } else {
+                holders.kept += 1;
+            }
+        }
         // To a client without stream management, written is delivered.
-        if managed.count() == holders {
-            self.log().shared.insert(seq, holders as u8);
+        let is_all = usize::from(holders.kept) + usize::from(holders.spilled) == all;
+        if is_all && holders.kept > 0 {
+            self.log().shared.insert(seq, holders);
         }
         seq | SHARED
     }
@@ -198,7 +234,7 @@ impl User {
     fn has_waiting(&self) -> bool {
         self.log
             .as_ref()
-            .is_some_and(|log| log.head.waiting_count > 0 || log.is_draining)
+            .is_some_and(|log| log.has_waiting() || log.is_draining)
     }
 
     /// Whether messages wait and there is somebody to show them to, at once or when it is known
@@ -216,8 +252,9 @@ impl User {
 
     /// Reads the next page of messages that wait, if there are any and somebody to show them to.
     pub(super) fn drain_inbox(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let pause = self.unacked_pause();
         let Some(log) = &mut self.log else { return };
-        if log.is_draining || log.head.waiting_count == 0 {
+        if log.is_draining || !log.has_waiting() {
             return;
         }
         // A client that acknowledges is given no more than it can follow.
@@ -226,9 +263,8 @@ impl User {
             .iter()
             .filter(|session| session.takes_waiting());
         let mut managed = takers.filter_map(|session| session.managed.as_ref());
-        let is_behind = managed.any(|managed| {
-            managed.attached().is_some() && managed.entries >= UNACKED_ENTRIES_PAUSE
-        });
+        let is_behind =
+            managed.any(|managed| managed.attached().is_some() && managed.entries >= pause);
         if is_behind || !self.sessions.iter().any(Session::takes_waiting) {
             return;
         }
@@ -241,10 +277,10 @@ impl User {
     pub(super) fn read_page(&mut self, cx: &mut Context<'_, UserMsg>) {
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let log = self.log();
-        let mut again = log.windows.requeued.clone();
-        again.truncate(INBOX_PAGE / 2);
+        let requeued = log.windows.requeued.clone();
         let places = (log.head.delivered_through, log.drain_through);
-        let read = move || Box::new(WaitingPage::read(&store, &name, &again, places));
+        let estate = log.estates.first().copied();
+        let read = move || Box::new(WaitingPage::read(&store, &name, requeued, places, estate));
         if cx.blocking(&self.home.reads, read, UserMsg::Page).is_err() {
             self.page_read(Err(super::overloaded()), cx);
         }
@@ -268,13 +304,14 @@ impl User {
             return;
         }
         let log = self.log();
+        let requeued = &mut log.windows.requeued;
+        requeued.retain(|seq| !page.asked.contains(seq));
         let is_last = page.entries.is_empty()
-            && page.again.len() == log.windows.requeued.len()
+            && page.estate.is_none()
+            && requeued.is_empty()
             && page.next_seq == log.head.next_seq;
         let through = page.entries.last().map(|last| last.seq);
         log.head.delivered_through = through.unwrap_or(log.head.delivered_through);
-        let given = log.windows.requeued.len().min(INBOX_PAGE / 2);
-        log.windows.requeued.drain(..given);
         let waiting = page.entries.into_iter();
         let waiting = waiting.filter(|entry| entry.flags.has(EntryFlags::WAITING));
         let mut waiting: Vec<LogEntry> = page.again.into_iter().chain(waiting).collect();
@@ -292,6 +329,9 @@ impl User {
             head.waiting_bytes = 0;
         }
         self.record_delivered();
+        if let Some(estate) = page.estate {
+            waiting.extend(self.inherit(estate));
+        }
         let takers: Vec<ConnRef> = self.takers().collect();
         for entry in &waiting {
             if let Some(frame) = self.entry_frame(entry, true) {
@@ -316,7 +356,8 @@ impl User {
         if entry.flags.has(EntryFlags::SENT) {
             let from = frame.attr("from").unwrap_or_default();
             let sender = self.sessions.iter().find(|session| *session.full == *from);
-            let copies = self.carbon_sessions(sender.map(|session| session.conn));
+            let mut copies = self.carbon_sessions(sender.map(|session| session.conn));
+            self.keep_late(entry.seq | SHARED, &mut copies, cx);
             let what = What::Entry(entry.seq | SHARED);
             return self.write_copies(what, frame, Direction::Sent, &copies, cx);
         }
@@ -324,14 +365,16 @@ impl User {
         let resource = address::split(&to).1.filter(|_| entry.flags.has(ADDRESSED));
         let session = resource.and_then(|resource| self.session_of(resource));
         let session = session.map(|session| session.conn);
-        let (shown, copies) = match session {
+        let (mut shown, mut copies) = match session {
             None => (takers.to_vec(), Vec::new()),
             Some(conn) if carbons::are_due(hints::keep(frame), frame, Direction::Received) => {
                 (vec![conn], self.carbon_sessions(Some(conn)))
             }
             Some(conn) => (vec![conn], Vec::new()),
         };
-        let marked = self.share(entry.seq, &[&shown, &copies]);
+        let marked = self.share(entry.seq, &[&shown, &copies], |_| false);
+        self.keep_late(marked, &mut shown, cx);
+        self.keep_late(marked, &mut copies, cx);
         self.show(What::Entry(marked), frame, &shown, &copies, cx);
     }
 

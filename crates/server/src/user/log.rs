@@ -12,6 +12,7 @@ use store::{EntryFlags, LogEntry, LogHead, Progress, Record, Seq, StoreError, Wi
 
 use super::User;
 use super::outbox::Outbox;
+use super::spill::{Estate, Holders};
 use crate::limits::{LOG_READ, ORIGIN_WINDOW, PROGRESS_DELAY, RETENTION_EVERY};
 use crate::message::UserMsg;
 
@@ -26,10 +27,11 @@ pub(super) struct Log {
     /// The next place in the log when it was asked for.
     pub drain_through: Seq,
     /// Entries that several sessions were given and none has acknowledged: how many hold them.
-    pub shared: FxHashMap<Seq, u8>,
-    /// Sessions that ended lately: their tokens, and how many of their client's stanzas were
-    /// handled.
-    pub ended: VecDeque<(Box<str>, u32)>,
+    pub shared: FxHashMap<Seq, Holders>,
+    /// Sessions that ended lately.
+    pub ended: VecDeque<Ended>,
+    /// What sessions that ended were to get from the log, the oldest first.
+    pub estates: Vec<Estate>,
     /// The number that the next session with stream management gets.
     pub next_session: u32,
     /// Cursors are recorded soon, if nothing takes them along before.
@@ -41,6 +43,19 @@ pub(super) struct Log {
     /// When the oldest entry was accepted, as far as known.
     oldest_at: Option<Timestamp>,
     is_trimming: bool,
+}
+
+/// What is remembered of a session that ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// Its number in log entries.
+    pub number: u32,
+    /// What its client has to name it by.
+    pub token: Box<str>,
+    /// How many of its client's stanzas were handled.
+    pub inbound: u32,
+    /// It has acknowledged everything up to here.
+    pub has_through: Seq,
 }
 
 /// An entry in the making.
@@ -78,6 +93,11 @@ impl Log {
         self.ended = before.ended;
         self.next_session = before.next_session;
         self.timer = before.timer;
+    }
+
+    /// Whether messages wait for a session.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.head.waiting_count > 0 || !self.estates.is_empty()
     }
 
     /// Whether nothing of it needs the user's actor.
@@ -243,6 +263,7 @@ impl User {
             self.save_progress();
         }
         self.ask_acknowledgements(cx);
+        self.give_all_spilled(cx);
         self.look_at_outbox(cx);
         if self.drops_what_is_read() && self.log().since_retention > 0 {
             self.trim_soon(cx);
@@ -369,6 +390,9 @@ impl User {
             through = entry.seq;
         }
         if through == 0 {
+            if head.count > max_messages || head.bytes > max_bytes {
+                self.give_up_spilled(floor);
+            }
             return;
         }
         let log = self.log();
@@ -393,9 +417,10 @@ impl User {
         let log = self.log();
         let head = &log.head;
         let requeued = log.windows.requeued.first().copied();
+        let left = log.estates.iter().map(|estate| estate.after + 1).min();
         let waiting = (head.waiting_count > 0).then_some(head.delivered_through + 1);
         let outgoing = (head.last_outgoing > head.forwarded).then_some(head.forwarded + 1);
-        let floors = [owed, requeued, waiting, outgoing, Some(head.next_seq)];
+        let floors = [owed, requeued, left, waiting, outgoing, Some(head.next_seq)];
         floors.into_iter().flatten().min().unwrap_or(0)
     }
 }

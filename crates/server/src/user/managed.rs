@@ -10,22 +10,27 @@ use stdx::time::Moment;
 use store::{NumberedEntry, Seq};
 use xmpp::sm::{Kept, Limits, Outbound, Pushed, Resumed, TooHigh};
 
+use super::spill::Spill;
 use crate::limits::UNACKED_ENTRIES_MAX;
 
 /// Marks an outbound count in a log entry that is owed to its session whatever the client says: it
 /// was never written.
 pub(super) const UNNUMBERED: u32 = 1 << 31;
 
-/// How far the counts of entries that were not sent are ahead of those that were: further than a
-/// client can be, and less than half of all counts.
-const UNSENT: u32 = 1 << 30;
+/// Stands in a log entry for clients without stream management that were given it, beside sessions
+/// that are to get it later. No session has this number.
+pub(super) const ANYBODY: u32 = UNNUMBERED - 1;
+
+/// Marks an entry in the list of a session's record that was not sent: it is owed whatever the
+/// client says.
+pub(super) const UNSENT: u64 = 1 << 62;
 
 /// Marks the place of an entry that more than one session was given.
 pub(super) const SHARED: u64 = 1 << 63;
 
-/// The place of an entry without its mark.
+/// The place of an entry without its marks.
 pub(super) fn place(marked: u64) -> Seq {
-    marked & !SHARED
+    marked & !(SHARED | UNSENT)
 }
 
 /// Where a session's stanzas go.
@@ -96,6 +101,8 @@ pub(crate) struct Managed {
     /// Entries that it is owed since the process that sent them ended, in order, each with its
     /// count if it was sent. Until it is resumed, nobody knows what the client has.
     pub owed: Option<Vec<(Option<u32>, u64)>>,
+    /// Its client is behind: the rest of what it is owed is in the log only.
+    pub spill: Option<Box<Spill>>,
     /// What entries up to here say of their counts is void: a record has them all. 0 if none has.
     pub void_through: Seq,
     /// The client acknowledged entries since that was recorded last.
@@ -121,6 +128,7 @@ impl Managed {
             pending: VecDeque::new(),
             entries: 0,
             owed: None,
+            spill: None,
             void_through: 0,
             acked_since: false,
             presence_lost: false,
@@ -142,7 +150,7 @@ impl Managed {
 
     /// How an entry notes that the session was given it.
     pub(super) fn outbound(&self) -> store::Outbound {
-        if self.owed.is_some() {
+        if self.owed.is_some() || self.spill.is_some() {
             return store::Outbound {
                 session: self.number | UNNUMBERED,
                 count: 0,
@@ -161,8 +169,7 @@ impl Managed {
         }
         if let Some(owed) = &mut self.owed {
             match what {
-                What::Entry(seq) if owed.len() < UNACKED_ENTRIES_MAX => owed.push((None, seq)),
-                What::Entry(_) => self.is_full = true,
+                What::Entry(seq) => owed.push((None, seq)),
                 // The current presence is sent at the resumption; and nobody waits for anything
                 // else: what the client had asked for was lost with the process.
                 What::Presence | What::Other => {}
@@ -172,7 +179,6 @@ impl Managed {
         let kept = match what {
             What::Entry(seq) => {
                 self.entries += 1;
-                self.is_full = self.entries as usize > UNACKED_ENTRIES_MAX;
                 Kept::Entry(seq)
             }
             What::Presence => Kept::Presence(bytes.into()),
@@ -186,8 +192,16 @@ impl Managed {
         !self.is_full
     }
 
-    /// Entries that the client has not acknowledged, in order, with their marks.
+    /// Entries in memory that the client has not acknowledged, with their marks: those that it was
+    /// given, in order, and those that are spilled although they are older than the rest.
     pub(super) fn unacked_entries(&self) -> Vec<u64> {
+        let mut entries = self.given_entries();
+        entries.extend(self.spill.iter().flat_map(|spill| &spill.late));
+        entries
+    }
+
+    /// Entries that it was given and has not acknowledged, in order, with their marks.
+    pub(super) fn given_entries(&self) -> Vec<u64> {
         let pending = self.pending.iter().flatten().copied();
         match &self.owed {
             Some(owed) => owed.iter().map(|(_, seq)| *seq).chain(pending).collect(),
@@ -198,34 +212,40 @@ impl Managed {
         }
     }
 
-    /// The oldest of them.
+    /// The oldest entry that may be owed to it.
     pub(super) fn oldest_unacked(&self) -> Option<Seq> {
-        if self.entries == 0 && self.pending.is_empty() && self.owed.is_none() {
+        let is_idle = self.entries == 0 && self.pending.is_empty();
+        if is_idle && self.owed.is_none() && self.spill.is_none() {
             return None;
         }
-        self.unacked_entries().into_iter().map(place).min()
+        let unacked = self.unacked_entries().into_iter().map(place);
+        let spilled = self.spill.iter().map(|spill| spill.after + 1);
+        unacked.chain(spilled).min()
     }
 
-    /// Every entry that it was given and has not acknowledged, with its count: the complete list,
-    /// which makes void what entries say themselves. Marked are those that others have had too;
-    /// `alone` knows of which of these that is not so any more.
+    /// Every entry in memory that it has not acknowledged, with its count if it was sent: the
+    /// complete list up to [`Managed::listed_through`], which makes void what entries say. Marked
+    /// are those that others have had too; `alone` knows of which of these that is not so any more.
     pub(super) fn numbered(&self, alone: impl Fn(Seq) -> bool) -> Vec<NumberedEntry> {
-        let marked = |entry: u64| match alone(place(entry)) {
-            true => place(entry),
-            false => entry,
+        let numbered = |count: Option<u32>, entry: u64| {
+            let shared = if alone(place(entry)) {
+                0
+            } else {
+                entry & SHARED
+            };
+            let unsent = if count.is_none() { UNSENT } else { 0 };
+            NumberedEntry {
+                count: count.unwrap_or(0),
+                seq: place(entry) | shared | unsent,
+            }
         };
+        let late = self.spill.iter().flat_map(|spill| &spill.late);
+        let late = late.map(|entry| numbered(None, *entry));
         if let Some(owed) = &self.owed {
-            // What it was not sent yet is behind whatever its client says that it has.
-            let last = owed.iter().filter_map(|(count, _)| *count).next_back();
-            let ahead = last.unwrap_or(0).wrapping_add(UNSENT);
             let pending = self.pending.iter().flatten().map(|entry| (None, *entry));
             let all = owed.iter().copied().chain(pending);
-            return all
-                .map(|(count, entry)| NumberedEntry {
-                    count: count.unwrap_or(ahead),
-                    seq: marked(entry),
-                })
-                .collect();
+            let all = all.map(|(count, entry)| numbered(count, entry));
+            return all.chain(late).collect();
         }
         let sent = self
             .out
@@ -236,26 +256,38 @@ impl Managed {
             (count, *entry)
         });
         let all = sent.chain(behind);
-        all.filter_map(|(count, entry)| {
-            let seq = marked(entry?);
-            Some(NumberedEntry { count, seq })
-        })
-        .collect()
+        let all = all.filter_map(|(count, entry)| Some(numbered(Some(count), entry?)));
+        all.chain(late).collect()
     }
 
-    /// The client is back and has handled `h`. Gives the entries that it has.
+    /// The client is back and has handled `h`. Gives the entries that it has. `last` is the last
+    /// entry of the log.
     ///
     /// # Errors
     /// It was never sent so many.
-    pub(super) fn resume(&mut self, h: u32) -> Result<Resumed, TooHigh> {
+    pub(super) fn resume(&mut self, h: u32, last: Seq) -> Result<Resumed, TooHigh> {
         let resumed = match self.owed.take() {
             None => self.out.resume(h)?,
             Some(owed) => {
                 let is_owed = |count: Option<u32>| {
                     count.is_none_or(|count| count.wrapping_sub(h).cast_signed() > 0)
                 };
-                let (left, acked): (Vec<_>, Vec<_>) =
+                let (mut left, acked): (Vec<_>, Vec<_>) =
                     owed.into_iter().partition(|(count, _)| is_owed(*count));
+                // What it was not sent yet, and is newer than what is left to the log begins, goes
+                // among that in its order.
+                let after = self.spill.as_ref().map_or(last, |spill| spill.after);
+                let is_late = |count: Option<u32>, entry| count.is_none() && place(entry) > after;
+                left.sort_by_key(|(count, entry)| is_late(*count, *entry));
+                let early = left.iter().filter(|(count, seq)| !is_late(*count, *seq));
+                let at_once = early.count().min(UNACKED_ENTRIES_MAX);
+                if left.len() > at_once {
+                    let rest = left.split_off(at_once);
+                    let spill = self.spill.get_or_insert_with(|| Box::new(Spill::new(last)));
+                    spill
+                        .late
+                        .splice(0..0, rest.into_iter().map(|(_, seq)| seq));
+                }
                 self.out = Outbound::recovered(h, left.into_iter().map(|(_, seq)| seq));
                 Resumed {
                     acked: acked.into_iter().map(|(_, seq)| seq).collect(),

@@ -21,6 +21,7 @@ pub(crate) mod recover;
 pub(crate) mod resume;
 pub(crate) mod roster;
 pub(crate) mod session;
+pub(crate) mod spill;
 mod subscribe;
 pub(crate) mod subscription;
 
@@ -157,7 +158,8 @@ impl User {
         cx.hold();
         cx.stats().count(Counter::UsersLoaded);
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let read = move || Box::new(Stored::read(&store, &name));
+        let max = self.home.options.delivery.unacked_max as usize;
+        let read = move || Box::new(Stored::read(&store, &name, max));
         if cx
             .blocking(&self.home.reads, read, UserMsg::Loaded)
             .is_err()
@@ -226,6 +228,7 @@ impl User {
         }
         log.outbox.restart(&log.head);
         self.log = Some(Box::new(log));
+        self.clamp_spills();
         self.recover_sessions(stored, cx);
     }
 
@@ -236,6 +239,7 @@ impl User {
         }
         self.read_outgoing_soon(cx);
         self.drain_inbox(cx);
+        self.give_all_spilled(cx);
         self.end_unresumable_sessions(cx);
     }
 
@@ -488,6 +492,9 @@ impl User {
             }
             Effect::Ask(question) => self.ask_now(*question, cx),
             Effect::ReadPage => self.read_page(cx),
+            Effect::ReadSpill(read) => self.read_spill(read, cx),
+            Effect::SpillGiven(number) => self.spill_given(number, cx),
+            Effect::SpillNotGiven(number) => self.spill_not_given(number),
             Effect::ReadOutgoing => self.read_outgoing(cx),
             Effect::Taken { to, seq } => {
                 // Lost, it is asked for again.
@@ -766,6 +773,7 @@ impl Actor for User {
             UserMsg::LoadAgain => self.load(cx),
             UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
             UserMsg::Page(page) => self.page_read(*page, cx),
+            UserMsg::Spilled(read) => self.spill_read(read.0, read.1, cx),
             UserMsg::Outgoing(page) => self.outgoing_read(*page, cx),
             UserMsg::Oldest(page) => self.trim(*page, cx),
             UserMsg::Owed(owed) => self.owed_read(*owed, cx),

@@ -167,6 +167,7 @@ impl User {
         );
         // A copy that nobody acknowledges stays in the archive: it is nobody's incoming message.
         let what = What::Entry(seq | SHARED);
+        self.leave_out_spilled(&mut copies);
         if !copies.is_empty() {
             let copied = stanza_ids::stamped(&frame, &self.name, seq).finish();
             self.write_copies(what, &copied, Direction::Sent, &copies, cx);

@@ -13,8 +13,9 @@ use xml::Frame;
 use xmpp::stanza;
 
 use super::User;
-use super::managed::{Link, Managed, SHARED, UNNUMBERED, place};
+use super::managed::{ANYBODY, Link, Managed, SHARED, UNNUMBERED, UNSENT, place};
 use super::session::Session;
+use super::spill::{self, Estate, Holders, Spill};
 use crate::limits::LOG_READ;
 use crate::message::UserMsg;
 
@@ -23,12 +24,24 @@ pub struct Stored {
     pub(super) state: UserState,
     owed: Vec<OwedTo>,
     /// Entries that several sessions were given and, as far as is known, none has acknowledged.
-    shared: FxHashMap<Seq, u8>,
+    shared: FxHashMap<Seq, Holders>,
 }
 
-/// Entries that one session is owed, in order; each with its count if it was sent.
+/// What one session is owed.
+#[derive(Default)]
 struct OwedTo {
+    /// The first entries, in order; each with its count if it was sent.
     entries: Vec<(Option<u32>, u64)>,
+    /// Those that its record lists, and whether others had them too.
+    listed: FxHashMap<Seq, bool>,
+    /// All that it is owed above this place is left to the log.
+    spilled: Option<Seq>,
+}
+
+impl OwedTo {
+    fn is_full(&self, max: usize) -> bool {
+        self.spilled.is_some() || self.entries.len() >= max
+    }
 }
 
 impl Stored {
@@ -36,7 +49,11 @@ impl Stored {
     ///
     /// # Errors
     /// Any [`StoreError`] of a read.
-    pub(super) fn read(store: &Store, user: &str) -> Result<Option<Stored>, StoreError> {
+    pub(super) fn read(
+        store: &Store,
+        user: &str,
+        unacked_max: usize,
+    ) -> Result<Option<Stored>, StoreError> {
         let Some(state) = store.load_user(user)? else {
             return Ok(None);
         };
@@ -46,7 +63,7 @@ impl Stored {
             shared: FxHashMap::default(),
         };
         if !stored.state.sessions.records.is_empty() {
-            stored.read_owed(store, user)?;
+            stored.read_owed(store, user, unacked_max)?;
         }
         Ok(Some(stored))
     }
@@ -57,21 +74,26 @@ impl Stored {
         cursor.map_or(0, |cursor| cursor.acked)
     }
 
-    fn read_owed(&mut self, store: &Store, user: &str) -> Result<(), StoreError> {
+    fn read_owed(&mut self, store: &Store, user: &str, max: usize) -> Result<(), StoreError> {
         let records = std::mem::take(&mut self.state.sessions.records);
         for record in &records {
             let acked = self.acked(record.number);
-            let numbered = record.numbered.iter();
-            let numbered = numbered.filter(|n| place(n.seq) > acked);
-            let entries = numbered.map(|n| (Some(n.count), n.seq)).collect();
-            self.owed.push(OwedTo { entries });
+            let mut owed = OwedTo::default();
+            for listed in record.numbered.iter().filter(|n| place(n.seq) > acked) {
+                let count = (listed.seq & UNSENT == 0).then_some(listed.count);
+                owed.entries.push((count, listed.seq & !UNSENT));
+                let was_shared = listed.seq & SHARED != 0;
+                owed.listed.insert(place(listed.seq), was_shared);
+            }
+            self.owed.push(owed);
         }
-        let first = records.iter().map(|record| self.acked(record.number)).min();
-        let mut after = first.unwrap_or(0);
+        let sessions = records.iter().filter(|record| !spill::is_estate(record));
+        let first = sessions.map(|record| self.acked(record.number)).min();
+        let mut after = first.unwrap_or(Seq::MAX);
         loop {
             let page = store.log_read(user, after, LOG_READ)?;
             for entry in &page {
-                self.note(&records, entry);
+                self.note(&records, entry, max);
             }
             match page.last() {
                 Some(last) if page.len() == LOG_READ => after = last.seq,
@@ -83,35 +105,45 @@ impl Stored {
     }
 
     /// Notes to whom an entry is owed.
-    fn note(&mut self, records: &[SessionRecord], entry: &LogEntry) {
-        let mut holders = 0u8;
-        let mut has_it = false;
+    fn note(&mut self, records: &[SessionRecord], entry: &LogEntry, max: usize) {
+        let mut holders = Holders::default();
+        let mut has_it = entry.went_to.iter().any(|to| to.session == ANYBODY);
         let mut was_shared = false;
         for (at, record) in records.iter().enumerate() {
-            let mut listed = self.owed[at].entries.iter();
-            let listed = listed.find(|(_, seq)| place(*seq) == entry.seq);
             let noted = entry
                 .went_to
                 .iter()
                 .find(|o| o.session & !UNNUMBERED == record.number);
-            if let Some((_, marked)) = listed {
-                holders += 1;
-                was_shared |= marked & SHARED != 0;
+            let acked = self.acked(record.number).max(record.void_through);
+            let owed = &mut self.owed[at];
+            if spill::is_estate(record) {
+                holders.spilled += u8::from(noted.is_some() && entry.seq > acked);
+            } else if let Some(is_marked) = owed.listed.get(&entry.seq) {
+                holders.kept += 1;
+                was_shared |= is_marked;
             } else if let Some(noted) = noted {
-                if entry.seq <= self.acked(record.number) || entry.seq <= record.void_through {
+                if entry.seq <= acked {
                     has_it = true;
                     continue;
                 }
-                holders += 1;
                 let count = (noted.session & UNNUMBERED == 0).then_some(noted.count);
-                self.owed[at].entries.push((count, entry.seq));
+                if count.is_none() && owed.is_full(max) {
+                    owed.spilled.get_or_insert(entry.seq - 1);
+                    holders.spilled += 1;
+                } else {
+                    owed.entries.push((count, entry.seq));
+                    holders.kept += 1;
+                }
             }
+        }
+        if holders.kept == 0 {
+            return;
         }
         // The others whom it was shared with have acknowledged it: of those who ended without that,
         // the last one's list says so.
-        has_it |= was_shared && holders == 1;
-        let is_alone = holders == 1 && entry.went_to.len() <= 1 && !has_it;
-        if holders == 0 || is_alone && !entry.flags.has(EntryFlags::SENT) {
+        has_it |= was_shared && holders.is_one();
+        let is_alone = holders.is_one() && entry.went_to.len() <= 1 && !has_it;
+        if is_alone && !entry.flags.has(EntryFlags::SENT) {
             return;
         }
         for owed in &mut self.owed {
@@ -137,6 +169,12 @@ impl User {
         }
         let log = self.log();
         log.next_session = log.next_session.max(sessions.next_number);
+        log.estates = sessions
+            .records
+            .iter()
+            .filter(|record| spill::is_estate(record))
+            .map(Estate::of)
+            .collect();
         let is_first = log.shared.is_empty();
         if is_first {
             log.shared.clone_from(&stored.shared);
@@ -147,7 +185,7 @@ impl User {
                 managed.is_some_and(|managed| managed.number == record.number)
             });
             // Otherwise the process did not end: the state was only read again.
-            if !is_known {
+            if !is_known && !spill::is_estate(record) {
                 self.recover_session(record, owed, cx);
             }
         }
@@ -171,6 +209,7 @@ impl User {
         managed.inbound = inbound;
         managed.inbound_recorded = inbound;
         managed.owed = Some(owed.entries.clone());
+        managed.spill = owed.spilled.map(|after| Box::new(Spill::new(after)));
         managed.presence_lost = true;
         // No connection ever has this name: it only tells the user's sessions apart.
         let conn = ConnRef {

@@ -9,6 +9,7 @@ use actor::{Context, Mail};
 use net::ConnRef;
 use rustc_hash::FxHashMap;
 use stdx::time::Moment;
+use store::limits::LOG_READ_MAX;
 use store::{LogEntry, Record, Seq, SessionRecord, StoreError};
 use telemetry::{Counter, Gauge};
 use xml::Frame;
@@ -18,9 +19,10 @@ use xmpp::sm::{self, Fault, Kept, Request, TooHigh};
 use super::User;
 use super::barrier::Effect;
 use super::bind::random_text;
-use super::log::Log;
+use super::log::{Ended, Log};
 use super::managed::{Link, Managed, Resuming, SHARED, What, place};
 use super::session::Session;
+use super::spill::Holders;
 use crate::c2s::{Abort, Control};
 use crate::limits::{
     ASK_AGAIN_EVERY, ASK_EVERY, ENDED_SESSIONS_REMEMBERED, RESENT_BYTES_MAX, SESSION_TOKEN_BYTES,
@@ -152,6 +154,7 @@ impl User {
                 self.too_high(at, link, error, cx);
             }
         }
+        self.give_all_spilled(cx);
         self.drain_inbox(cx);
     }
 
@@ -301,7 +304,7 @@ impl User {
         }
         let mut numbered = Vec::new();
         if managed.void_through > 0 {
-            managed.void_through = last;
+            managed.void_through = managed.listed_through(last);
             numbered = managed.numbered(|seq| is_alone(self.log.as_deref(), seq));
         }
         let session = &self.sessions[at];
@@ -354,12 +357,13 @@ impl User {
 
     /// Records which entries a session was given, with their counts, in place of what entries say.
     pub(super) fn record_numbered(&mut self, conn: ConnRef) {
-        let void_through = self.log().head.next_seq - 1;
+        let last = self.log().head.next_seq - 1;
         let mut sessions = self.sessions.iter_mut();
         let session = sessions.find(|session| session.conn == conn);
         let Some(managed) = session.and_then(|session| session.managed.as_mut()) else {
             return;
         };
+        let void_through = managed.listed_through(last);
         managed.void_through = void_through;
         let numbered = managed.numbered(|seq| is_alone(self.log.as_deref(), seq));
         let number = managed.number;
@@ -415,7 +419,7 @@ impl User {
         }
     }
 
-    fn managed_session(&self, number: u32) -> Option<usize> {
+    pub(super) fn managed_session(&self, number: u32) -> Option<usize> {
         self.sessions.iter().position(|session| {
             let managed = session.managed.as_ref();
             managed.is_some_and(|managed| managed.number == number)
@@ -429,32 +433,30 @@ impl User {
         self.save_progress();
         let entries = managed.unacked_entries();
         let log = self.log();
-        if managed.max_seconds > 0 {
-            if log.ended.len() >= ENDED_SESSIONS_REMEMBERED {
-                log.ended.pop_front();
-            }
-            log.ended
-                .push_back((managed.token.clone(), managed.inbound));
+        if log.ended.len() >= ENDED_SESSIONS_REMEMBERED {
+            log.ended.pop_front();
         }
+        let has_through = managed.oldest_unacked().map_or(Seq::MAX, |seq| seq - 1);
+        log.ended.push_back(Ended {
+            number: managed.number,
+            token: managed.token.clone(),
+            inbound: managed.inbound,
+            has_through,
+        });
         let mut again: Vec<Seq> = Vec::new();
         let mut is_left_alone = false;
         for entry in entries {
             let seq = place(entry);
             if entry & SHARED == 0 {
                 again.push(seq);
-            } else if let Some(holders) = log.shared.get_mut(&seq) {
-                *holders -= 1;
-                is_left_alone |= *holders == 1;
-                if *holders == 0 {
-                    log.shared.remove(&seq);
+            } else if let Some(left) = Holders::drop_one(log, seq) {
+                is_left_alone |= left.is_one();
+                if left == Holders::default() {
                     again.push(seq);
                 }
             }
         }
-        self.record(Record::SessionRemove {
-            user: String::from(&*self.name),
-            number: managed.number,
-        });
+        self.leave_estate(managed);
         if is_left_alone {
             self.record_all_numbered();
         }
@@ -503,8 +505,8 @@ impl User {
         });
         let Some(at) = found else {
             let ended = self.log.as_ref().map(|log| &log.ended);
-            let h = ended.and_then(|ended| ended.iter().find(|session| session.0 == previd));
-            let h = h.map(|session| session.1);
+            let ended = ended.and_then(|ended| ended.iter().find(|ended| ended.token == previd));
+            let h = ended.map(|ended| ended.inbound);
             return self.resume_failed_at(conn, Condition::ItemNotFound, h, cx);
         };
         if let Some(old) = self.sessions[at].link() {
@@ -566,12 +568,12 @@ impl User {
             h,
             entries: FxHashMap::default(),
         }));
-        let unacked = managed.unacked_entries();
+        let given = managed.given_entries();
         if let Some(other) = other {
             // Two connections at once: the newer one has it.
             self.resume_failed(other, Condition::Conflict, cx);
         }
-        let places: Vec<Seq> = unacked.into_iter().map(place).collect();
+        let places: Vec<Seq> = given.into_iter().map(place).collect();
         let owed = move |entries| Owed {
             number,
             conn,
@@ -581,7 +583,16 @@ impl User {
             return self.owed_read(owed(Ok(Vec::new())), cx);
         }
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let read = move || Box::new(owed(store.log_entries(&name, &places)));
+        let read = move || {
+            let mut entries = Vec::new();
+            for places in places.chunks(LOG_READ_MAX) {
+                match store.log_entries(&name, places) {
+                    Ok(read) => entries.extend(read),
+                    Err(error) => return Box::new(owed(Err(error))),
+                }
+            }
+            Box::new(owed(Ok(entries)))
+        };
         if cx.blocking(&self.home.reads, read, UserMsg::Owed).is_err() {
             self.owed_read(owed(Err(super::overloaded())), cx);
         }
@@ -602,9 +613,10 @@ impl User {
         };
         let session = &self.sessions[at];
         let frames = entries.iter();
-        let frames = frames.map(|entry| (entry.seq, self.entry_for(session, entry)));
+        let frames = frames.map(|entry| (entry.seq, self.entry_for(session, entry, false)));
         let frames: Vec<(Seq, Vec<u8>)> = frames.collect();
         let identity = self.sessions[at].conn;
+        let last = self.log().head.next_seq - 1;
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
@@ -627,7 +639,7 @@ impl User {
             .h
             .wrapping_sub(u32::from(stdx::bugs::is("double_after_resume")));
         let was_recovered = managed.owed.is_some();
-        let resumed = match managed.resume(h) {
+        let resumed = match managed.resume(h, last) {
             Ok(resumed) => resumed,
             Err(error) => {
                 managed.link = Link::Detached(cx.now());
@@ -739,6 +751,7 @@ impl User {
         if was_recovered || presence_lost {
             self.show_everything(at, was_recovered, cx);
         }
+        self.give_spilled(at, cx);
         self.drain_inbox(cx);
     }
 
@@ -755,5 +768,6 @@ impl User {
 
 /// Whether of all the sessions that were given an entry only one is left.
 fn is_alone(log: Option<&Log>, seq: Seq) -> bool {
-    log.and_then(|log| log.shared.get(&seq)) == Some(&1)
+    log.and_then(|log| log.shared.get(&seq))
+        .is_some_and(|holders| holders.is_one())
 }

@@ -86,7 +86,7 @@ impl Session {
 
     /// Whether it may be given messages that wait.
     pub(crate) fn takes_waiting(&self) -> bool {
-        self.takes_messages() && self.is_known()
+        self.takes_messages() && self.is_known() && !self.is_spilled()
     }
 
     /// Whether messages to the bare address may go to it (RFC 6121 section 8.5.2.1.1).

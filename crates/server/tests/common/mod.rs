@@ -30,6 +30,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             stream_management: true,
             resume_timeout: PATIENCE,
             ack_timeout: PATIENCE,
+            unacked_max: 1_000,
         },
         archive: Archive {
             enabled: false,

@@ -58,6 +58,8 @@ pub(super) struct Plan {
     /// Whether commits wait for the disk.
     pub(super) is_fsync: bool,
     pub(super) page: usize,
+    /// Messages that a session is sent ahead of what it acknowledges.
+    pub(super) unacked_max: u32,
     /// Steps at which the server is killed.
     pub(super) kills: Vec<usize>,
     /// The step at which the disk stops to work, and how.
@@ -166,6 +168,7 @@ impl Plan {
             commit_delay: Duration::from_millis(delays_ms[rng.usize(..delays_ms.len())]),
             is_fsync: faults.unsynced || rng.bool(),
             page: [2, 5, 20, 50][rng.usize(..4)],
+            unacked_max: [10, 25, 1_000][(seed % 3) as usize],
             kills,
             disk_fault,
             is_all_lost: rng.bool(),

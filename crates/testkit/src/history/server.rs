@@ -81,6 +81,10 @@ fn settings(plan: Option<&Plan>) -> Settings {
             ("server.shards".to_owned(), plan.shards.to_string()),
             ("store.durability".to_owned(), format!("\"{durability}\"")),
             ("debug.commit_delay".to_owned(), format!("\"{delay}ms\"")),
+            (
+                "delivery.unacked_max".to_owned(),
+                plan.unacked_max.to_string(),
+            ),
         ]);
     }
     settings

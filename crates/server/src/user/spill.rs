@@ -1,0 +1,606 @@
+//! Sessions that are behind (docs/delivery.md, "The queue is full"): what they are owed beyond a
+//! bound is left to the log, whose entries note them, and given to them in pages when they follow
+//! again. What a session that ended was owed in this way is its estate: it waits for others.
+
+use actor::{Context, Mail};
+use net::ConnRef;
+use store::{EntryFlags, LogEntry, Record, Seq, SessionRecord, Store, StoreError};
+use telemetry::Counter;
+
+use super::User;
+use super::barrier::Effect;
+use super::log::Log;
+use super::managed::{ANYBODY, Managed, SHARED, UNNUMBERED, What, place};
+use super::session::Session;
+use crate::limits::{ESTATES_MAX, INBOX_PAGE, LATE_ENTRIES_MAX, LOG_READ, UNACKED_ENTRIES_PAUSE};
+use crate::message::UserMsg;
+
+/// What a session is owed and was not sent.
+#[derive(Debug)]
+pub(crate) struct Spill {
+    /// Every entry above this place that notes the session is owed to it, and is not in memory.
+    pub after: Seq,
+    /// Entries that do not note it, in order, with their marks: they waited, and were given to
+    /// others meanwhile.
+    pub late: Vec<u64>,
+    /// A page has been asked for.
+    is_reading: bool,
+    /// A page leaves when it is recorded that it does.
+    giving: Option<Giving>,
+}
+
+/// A read of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpillRead {
+    /// The session.
+    number: u32,
+    /// The place that the next entry of the log got when the page was asked for.
+    end: Seq,
+    /// How many appends of the user had failed then.
+    failures: u32,
+}
+
+/// A page on its way.
+#[derive(Debug)]
+struct Giving {
+    /// The session is owed nothing more up to here.
+    through: Seq,
+    /// If that is all, the place that the next entry of the log had.
+    end: Option<Seq>,
+    /// Entries of it that note the session, and those that do not, with their marks.
+    noted: Vec<u64>,
+    late: Vec<u64>,
+}
+
+/// Who holds an entry that was given to several sessions and that nobody has acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Holders {
+    /// Sessions that have it in memory; at least one.
+    pub kept: u8,
+    /// Sessions that are to get it from the log.
+    pub spilled: u8,
+}
+
+/// What a session that ended was to get from the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Estate {
+    /// The session.
+    pub number: u32,
+    /// Above this place.
+    pub after: Seq,
+}
+
+/// A page of what a session is to get from the log, or of its estate.
+pub struct SpillPage {
+    number: u32,
+    /// What was on the session's list and is read by that.
+    listed: Vec<Seq>,
+    entries: Vec<LogEntry>,
+    through: Seq,
+    /// If that is all, the place that the next entry of the log had.
+    end: Option<Seq>,
+}
+
+impl Spill {
+    /// Everything after an entry is left to the log.
+    pub(super) fn new(after: Seq) -> Self {
+        Spill {
+            after,
+            late: Vec::new(),
+            is_reading: false,
+            giving: None,
+        }
+    }
+
+    /// Whether an entry that notes the session is still to be read for it.
+    fn awaits(&self, seq: Seq) -> bool {
+        seq > self.left_after()
+    }
+
+    /// The place behind which nothing has been read.
+    fn left_after(&self) -> Seq {
+        let giving = self.giving.as_ref().map(|giving| giving.through);
+        giving.unwrap_or(self.after)
+    }
+}
+
+impl Holders {
+    pub(super) fn is_one(self) -> bool {
+        self.kept + self.spilled == 1
+    }
+
+    /// One of those that have it in memory ended without having acknowledged it. Gives who is left
+    /// of those that hold it; nothing if somebody acknowledged it.
+    pub(super) fn drop_one(log: &mut Log, seq: Seq) -> Option<Holders> {
+        let holders = log.shared.get_mut(&seq)?;
+        holders.kept = holders.kept.saturating_sub(1);
+        let left = *holders;
+        if left.kept == 0 {
+            log.shared.remove(&seq);
+        }
+        Some(left)
+    }
+}
+
+/// Whether a record is not of a session, but of what one left.
+pub(super) fn is_estate(record: &SessionRecord) -> bool {
+    record.token.is_empty()
+}
+
+impl Estate {
+    pub(super) fn of(record: &SessionRecord) -> Self {
+        Estate {
+            number: record.number,
+            after: record.void_through,
+        }
+    }
+}
+
+impl SpillPage {
+    /// Reads what a session is owed above `after`; and in front of that, what is on its list
+    /// `late`. `end` is the place that the next entry gets.
+    pub(super) fn read(
+        store: &Store,
+        user: &str,
+        (number, after, end): (u32, Seq, Seq),
+        late: &[Seq],
+    ) -> Result<Self, StoreError> {
+        let mut page = SpillPage {
+            number,
+            listed: Vec::new(),
+            entries: Vec::new(),
+            through: after,
+            end: None,
+        };
+        let early = late.iter().copied().filter(|seq| *seq <= after);
+        page.listed = early.take(INBOX_PAGE).collect();
+        if !page.listed.is_empty() {
+            page.entries = store.log_entries(user, &page.listed)?;
+            return Ok(page);
+        }
+        let entries = store.log_read(user, after, LOG_READ)?;
+        let is_all = entries.len() < LOG_READ;
+        for entry in entries {
+            if page.entries.len() == INBOX_PAGE {
+                return Ok(page);
+            }
+            page.through = entry.seq;
+            let is_noted = entry
+                .went_to
+                .iter()
+                .any(|to| to.session == number | UNNUMBERED);
+            if is_noted || late.contains(&entry.seq) {
+                page.entries.push(entry);
+            }
+        }
+        if is_all {
+            page.end = Some(end);
+            page.through = page.through.max(end - 1);
+        }
+        Ok(page)
+    }
+}
+
+impl Managed {
+    /// Whether a further entry is not kept in memory for it.
+    fn must_spill(&self, max: usize) -> bool {
+        if self.spill.is_some() {
+            return true;
+        }
+        let given = match &self.owed {
+            Some(owed) => owed.len(),
+            None => self.entries as usize,
+        };
+        // Few of those that wait for a commit are no entries.
+        given + self.pending.len() >= max && given + self.pending.iter().flatten().count() >= max
+    }
+
+    /// Up to which place [`Managed::numbered`] has all that it is owed, if `last` is the last
+    /// entry of the log.
+    pub(super) fn listed_through(&self, last: Seq) -> Seq {
+        let spill = self.spill.as_ref();
+        spill.map_or(last, |spill| spill.left_after())
+    }
+
+    fn is_spilled(&self) -> bool {
+        self.spill.is_some()
+    }
+}
+
+impl Session {
+    /// Whether what it is owed is left to the log.
+    pub(super) fn is_spilled(&self) -> bool {
+        self.managed.as_deref().is_some_and(Managed::is_spilled)
+    }
+}
+
+impl User {
+    // ---- Into the log --------------------------------------------------------------------------
+
+    /// Leaves what follows to the log if a session is so far behind.
+    pub(super) fn spill_if_behind(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+        let last = self.log.as_ref().map_or(0, |log| log.head.next_seq - 1);
+        let max = self.home.options.delivery.unacked_max as usize;
+        let mut sessions = self.sessions.iter_mut();
+        let session = sessions.find(|session| session.conn == conn);
+        let managed = session.and_then(|session| session.managed.as_mut());
+        if let Some(managed) = managed.filter(|managed| managed.must_spill(max))
+            && managed.spill.is_none()
+        {
+            managed.spill = Some(Box::new(Spill::new(last)));
+            cx.stats().count(Counter::SessionsSpilled);
+        }
+    }
+
+    /// Notes in an entry that is left to the log for one session that it was written to clients
+    /// that acknowledge nothing.
+    pub(super) fn note_anybody(&self, went_to: &mut Vec<store::Outbound>, given: &[&[ConnRef]]) {
+        let is_later = went_to.iter().any(|to| to.session & UNNUMBERED != 0);
+        let is_plain = |session: &Session| session.managed.is_none();
+        let mut plain = self.sessions.iter().filter(|session| is_plain(session));
+        if is_later && plain.any(|session| given.iter().any(|all| all.contains(&session.conn))) {
+            went_to.push(store::Outbound {
+                session: ANYBODY,
+                count: 0,
+            });
+        }
+    }
+
+    /// Leaves out sessions that get an entry from the log.
+    pub(super) fn leave_out_spilled(&self, conns: &mut Vec<ConnRef>) {
+        if self.sessions.iter().any(Session::is_spilled) {
+            conns.retain(|conn| !self.is_spilled(*conn));
+        }
+    }
+
+    pub(super) fn is_spilled(&self, conn: ConnRef) -> bool {
+        let mut sessions = self.sessions.iter();
+        sessions.any(|session| session.conn == conn && session.is_spilled())
+    }
+
+    /// Keeps the place of an entry that waited for those that are behind, and leaves them out.
+    pub(super) fn keep_late(
+        &mut self,
+        marked: u64,
+        conns: &mut Vec<ConnRef>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        for &conn in &*conns {
+            self.spill_if_behind(conn, cx);
+        }
+        for session in self.sessions.iter_mut().filter(|s| conns.contains(&s.conn)) {
+            let Some(managed) = &mut session.managed else {
+                continue;
+            };
+            if let Some(spill) = &mut managed.spill {
+                if spill.late.len() < LATE_ENTRIES_MAX {
+                    spill.late.push(marked);
+                } else {
+                    managed.is_full = true;
+                    self.has_full_session = true;
+                }
+            }
+        }
+        self.leave_out_spilled(conns);
+    }
+
+    // ---- Out of the log ------------------------------------------------------------------------
+
+    /// Unacknowledged messages of a session at which it is given no further page of what waits.
+    pub(super) fn unacked_pause(&self) -> u32 {
+        UNACKED_ENTRIES_PAUSE.min(self.home.options.delivery.unacked_max / 2)
+    }
+
+    /// Reads the next page for every session that follows again.
+    pub(super) fn give_all_spilled(&mut self, cx: &mut Context<'_, UserMsg>) {
+        for at in 0..self.sessions.len() {
+            self.give_spilled(at, cx);
+        }
+    }
+
+    /// Reads the next page of what a session is owed, if it follows again.
+    pub(super) fn give_spilled(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
+        let next_seq = self.log.as_ref().map_or(0, |log| log.head.next_seq);
+        let pause = self.unacked_pause();
+        let (failures, is_stale) = (self.failures, self.stale);
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        let is_here = managed.attached().is_some() && managed.owed.is_none() && !managed.is_full;
+        let given = managed.entries + managed.pending.len() as u32;
+        let Some(spill) = &mut managed.spill else {
+            return;
+        };
+        let is_busy = spill.is_reading || spill.giving.is_some();
+        if is_here && !is_stale && !is_busy && given < pause {
+            spill.is_reading = true;
+            let read = SpillRead {
+                number: managed.number,
+                end: next_seq,
+                failures,
+            };
+            // Behind the commits that are under way: only then the store has it all.
+            self.emit(Effect::ReadSpill(read), cx);
+        }
+    }
+
+    pub(super) fn read_spill(&mut self, read: SpillRead, cx: &mut Context<'_, UserMsg>) {
+        let Some(spill) = self.spill_of(read.number) else {
+            return;
+        };
+        let late: Vec<Seq> = spill.late.iter().copied().map(place).collect();
+        let places = (read.number, spill.after, read.end);
+        let (store, name) = (self.home.store.clone(), self.name.clone());
+        let job = move || Box::new((read, SpillPage::read(&store, &name, places, &late)));
+        if cx
+            .blocking(&self.home.reads, job, UserMsg::Spilled)
+            .is_err()
+        {
+            self.spill_read(read, Err(super::overloaded()), cx);
+        }
+    }
+
+    fn spill_of(&mut self, number: u32) -> Option<&mut Spill> {
+        let at = self.managed_session(number)?;
+        self.sessions[at].managed.as_mut()?.spill.as_deref_mut()
+    }
+
+    /// Gives a page of them their counts, has those recorded, and sends it.
+    pub(super) fn spill_read(
+        &mut self,
+        read: SpillRead,
+        page: Result<SpillPage, StoreError>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let number = read.number;
+        let Some(at) = self.managed_session(number) else {
+            return;
+        };
+        let conn = self.sessions[at].conn;
+        let is_current = read.failures == self.failures && !self.stale;
+        let is_here = self.sessions[at].link().is_some();
+        let Some(spill) = self.spill_of(number) else {
+            return;
+        };
+        spill.is_reading = false;
+        let page = match page {
+            Ok(page) if is_here && is_current => page,
+            // What was not appended has no place; and a resumption reads it again.
+            Ok(_) => return self.give_spilled(at, cx),
+            Err(error) => {
+                tracing::warn!(user = %self.name, %error, "cannot read what a session is owed");
+                return self.progress_is_due(cx);
+            }
+        };
+        let mut giving = Giving {
+            through: page.through,
+            end: page.end,
+            noted: Vec::new(),
+            late: Vec::new(),
+        };
+        let has_entries = !page.entries.is_empty();
+        // What the session was spared goes first, and has counts of its own.
+        self.flush_held(conn, cx);
+        for entry in &page.entries {
+            let late = self.take_late(at, entry.seq);
+            let marked = match late {
+                Some(marked) => marked,
+                None => self.take_up(number, entry),
+            };
+            if late.is_some() {
+                giving.late.push(marked);
+            } else {
+                giving.noted.push(marked);
+            }
+            let bytes = self.entry_for(&self.sessions[at], entry, true);
+            if !bytes.is_empty()
+                && let Some(managed) = &mut self.sessions[at].managed
+            {
+                cx.stats().count(Counter::MessagesOut);
+                managed.pending.push_back(Some(marked));
+                let write = Effect::Write(conn, What::Entry(marked), bytes);
+                self.turn().effects.push(write);
+            }
+        }
+        if let Some(spill) = self.spill_of(number) {
+            spill
+                .late
+                .retain(|marked| !page.listed.contains(&place(*marked)));
+            spill.giving = Some(giving);
+        }
+        if has_entries {
+            self.record_numbered(conn);
+            self.turn().effects.push(Effect::SpillGiven(number));
+        } else {
+            self.spill_given(number, cx);
+        }
+    }
+
+    /// Takes an entry off a session's list.
+    fn take_late(&mut self, at: usize, seq: Seq) -> Option<u64> {
+        let managed = self.sessions[at].managed.as_mut();
+        let late = &mut managed?.spill.as_mut()?.late;
+        let found = late.iter().position(|marked| place(*marked) == seq)?;
+        Some(late.remove(found))
+    }
+
+    /// An entry comes into the memory of a session that it was noted for. Gives its place, with its
+    /// mark.
+    fn take_up(&mut self, number: u32, entry: &LogEntry) -> u64 {
+        let marked = entry.seq | SHARED;
+        if entry.flags.has(EntryFlags::SENT) {
+            return marked;
+        }
+        if let Some(holders) = self.log().shared.get_mut(&entry.seq) {
+            holders.kept += 1;
+            holders.spilled = holders.spilled.saturating_sub(1);
+            return marked;
+        }
+        match self.others(number, entry) {
+            Some(0) => entry.seq,
+            Some(spilled) => {
+                let holders = Holders { kept: 1, spilled };
+                self.log().shared.insert(entry.seq, holders);
+                marked
+            }
+            None => marked,
+        }
+    }
+
+    /// How many others are to get an entry from the log; `None` if somebody has it.
+    fn others(&self, number: u32, entry: &LogEntry) -> Option<u8> {
+        let log = self.log.as_ref()?;
+        let others = entry.went_to.iter().map(|to| to.session & !UNNUMBERED);
+        let mut spilled = 0;
+        for other in others.filter(|other| *other != number) {
+            let session = self.managed_session(other);
+            let managed = session.and_then(|at| self.sessions[at].managed.as_ref());
+            let awaits = match managed {
+                Some(managed) => managed.spill.as_ref().map(|s| s.awaits(entry.seq)),
+                None if other == ANYBODY => Some(false),
+                None => {
+                    let mut estates = log.estates.iter();
+                    let estate = estates.find(|estate| estate.number == other);
+                    let is_left = estate.is_some_and(|estate| entry.seq > estate.after);
+                    let mut ended = log.ended.iter();
+                    let ended = ended.find(|ended| ended.number == other);
+                    let has_it = ended.is_some_and(|ended| entry.seq <= ended.has_through);
+                    // Of one that is forgotten nobody knows what it had: it is sent again.
+                    match (is_left, has_it) {
+                        (true, _) => Some(true),
+                        (false, true) => Some(false),
+                        (false, false) => continue,
+                    }
+                }
+            };
+            match awaits {
+                Some(true) => spilled += 1,
+                // What a session was given and still holds is in `shared`.
+                Some(false) | None => return None,
+            }
+        }
+        Some(spilled)
+    }
+
+    /// A page has been given: the next one may follow, or what comes is sent at once again.
+    pub(super) fn spill_given(&mut self, number: u32, cx: &mut Context<'_, UserMsg>) {
+        let next_seq = self.log().head.next_seq;
+        let Some(at) = self.managed_session(number) else {
+            return;
+        };
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        let Some(spill) = &mut managed.spill else {
+            return;
+        };
+        let Some(giving) = spill.giving.take() else {
+            return;
+        };
+        spill.after = spill.after.max(giving.through);
+        if giving.end == Some(next_seq) && spill.late.is_empty() {
+            managed.spill = None;
+            self.drain_inbox(cx);
+        } else {
+            self.give_spilled(at, cx);
+        }
+        self.may_trim(cx);
+    }
+
+    /// What was to be recorded for a page could not be: it is read again.
+    pub(super) fn spill_not_given(&mut self, number: u32) {
+        let Some(spill) = self.spill_of(number) else {
+            return;
+        };
+        let Some(giving) = spill.giving.take() else {
+            return;
+        };
+        spill.late.splice(0..0, giving.late);
+        let log = self.log();
+        for seq in giving.noted.into_iter().map(place) {
+            if let Some(holders) = log.shared.get_mut(&seq) {
+                holders.kept = holders.kept.saturating_sub(1);
+                holders.spilled += 1;
+                if holders.kept == 0 {
+                    log.shared.remove(&seq);
+                }
+            }
+        }
+    }
+
+    /// The log was read again: entries that were not appended have no place.
+    pub(super) fn clamp_spills(&mut self) {
+        let last = self.log.as_ref().map_or(0, |log| log.head.next_seq - 1);
+        for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
+            if let Some(spill) = &mut managed.spill {
+                spill.after = spill.after.min(last);
+            }
+        }
+    }
+
+    /// The log holds more than it may because of a session that is behind: that one is given up.
+    pub(super) fn give_up_spilled(&mut self, floor: Seq) {
+        for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
+            if managed.is_spilled() && managed.oldest_unacked() == Some(floor) {
+                managed.is_full = true;
+                self.has_full_session = true;
+            }
+        }
+    }
+
+    // ---- Estates -------------------------------------------------------------------------------
+
+    /// What a session that has ended was to get from the log waits for others; or its record goes.
+    pub(super) fn leave_estate(&mut self, managed: &Managed) {
+        let last = self.log().head.next_seq - 1;
+        let after = managed.listed_through(last);
+        let has_room = self.log().estates.len() < ESTATES_MAX;
+        if after < last && !has_room {
+            tracing::warn!(user = %self.name, "too much waits again; the newest is only archived");
+        }
+        let (user, number) = (self.name.to_string(), managed.number);
+        if after >= last || !has_room {
+            return self.record(Record::SessionRemove { user, number });
+        }
+        self.log().estates.push(Estate { number, after });
+        let session = SessionRecord {
+            number,
+            void_through: after,
+            ..SessionRecord::default()
+        };
+        self.record(Record::SessionPut {
+            user,
+            session: Box::new(session),
+        });
+    }
+
+    /// A page of the first estate was read: what of it nobody else has or is going to get.
+    pub(super) fn inherit(&mut self, page: SpillPage) -> Vec<LogEntry> {
+        let number = page.number;
+        let mut inherited = Vec::new();
+        for entry in page.entries {
+            if let Some(holders) = self.log().shared.get_mut(&entry.seq) {
+                holders.spilled = holders.spilled.saturating_sub(1);
+            } else if !entry.flags.has(EntryFlags::SENT) && self.others(number, &entry) == Some(0) {
+                inherited.push(entry);
+            }
+        }
+        let name = self.name.to_string();
+        let Some(estate) = self.log().estates.first_mut() else {
+            return inherited;
+        };
+        estate.after = page.through;
+        if page.end.is_some() {
+            self.log().estates.remove(0);
+            self.record(Record::SessionRemove { user: name, number });
+        } else {
+            self.record(Record::SessionNumbered {
+                user: name,
+                number,
+                void_through: page.through,
+                numbered: Vec::new(),
+            });
+        }
+        inherited
+    }
+}
