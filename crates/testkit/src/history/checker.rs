@@ -353,12 +353,12 @@ fn is_owed(view: &View<'_>, chain: &Chain, user: usize, message: usize) -> bool 
 
 fn confirmed_deliveries_do_not_come_again(view: &View<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    // By device and message: kills when the acknowledgement of a delivery was confirmed.
+    // By device and message: crashes when the acknowledgement of a delivery was confirmed.
     let mut confirmed: HashMap<(usize, usize), usize> = HashMap::new();
     for (number, chain) in view.chains() {
         for delivery in &chain.deliveries {
             let key = (chain.device, delivery.message);
-            if confirmed.get(&key) == Some(&delivery.kills) {
+            if confirmed.get(&key) == Some(&delivery.crashes) {
                 let (name, message) = (view.name(chain), delivery.message);
                 found.push(format!(
                     "{name} got m{message} again in session {number} after it acknowledged it"
@@ -367,7 +367,7 @@ fn confirmed_deliveries_do_not_come_again(view: &View<'_>) -> Vec<String> {
         }
         for delivery in &chain.deliveries[..chain.confirmed.min(chain.deliveries.len())] {
             let key = (chain.device, delivery.message);
-            confirmed.insert(key, chain.kills_at_confirm);
+            confirmed.insert(key, chain.crashes_at_confirm);
         }
     }
     found

@@ -490,7 +490,7 @@ impl Device {
             ended_at: None,
             replaced_at: None,
             confirmed: 0,
-            kills_at_confirm: 0,
+            crashes_at_confirm: 0,
             sent: 0,
             taken: 0,
         });

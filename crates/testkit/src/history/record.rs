@@ -53,8 +53,8 @@ pub(super) struct Delivery {
     pub(super) message: usize,
     pub(super) id: Option<String>,
     pub(super) way: Way,
-    /// Kills of the server before it.
-    pub(super) kills: usize,
+    /// Crashes of the server before it.
+    pub(super) crashes: usize,
     /// Deliveries to all devices before it.
     pub(super) at: usize,
     /// It was addressed to the device before that was there for everybody, so that older messages
@@ -76,8 +76,8 @@ pub(super) struct Chain {
     pub(super) live_from: Option<String>,
     /// Deliveries whose acknowledgement the server certainly has read.
     pub(super) confirmed: usize,
-    /// Kills when the last of them was confirmed.
-    pub(super) kills_at_confirm: usize,
+    /// Crashes when the last of them was confirmed.
+    pub(super) crashes_at_confirm: usize,
     /// When its device gave it up for good, in deliveries of all devices so far.
     pub(super) ended_at: Option<usize>,
     /// When the next session of its device began, which ends this one if nothing did before.
@@ -117,6 +117,9 @@ pub(super) struct History {
     /// By user and message: the id that it was seen with.
     ids_of: HashMap<(usize, usize), String>,
     pub(super) kills: usize,
+    /// Kills, and moments at which a disk failed or was good again: what the server knew and had
+    /// not written is gone.
+    pub(super) crashes: usize,
     /// Deliveries to all devices so far.
     pub(super) now: usize,
     /// What was wrong as soon as it was seen.
@@ -137,6 +140,7 @@ impl History {
             ids: HashMap::new(),
             ids_of: HashMap::new(),
             kills: 0,
+            crashes: 0,
             now: 0,
             violations: Vec::new(),
             started: Instant::now(),

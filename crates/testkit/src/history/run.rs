@@ -196,8 +196,10 @@ impl Rig {
             self.history.note("disk", &format!("{mood:?}"));
             self.server.set_disk(mood)?;
             self.is_disk_bad = true;
+            self.history.crashes += 1;
         } else if step == from + DISK_FAULT_STEPS {
             self.history.note("disk", "good again");
+            self.history.crashes += 1;
             self.server.set_disk(Mood::Good)?;
         }
         Ok(())
@@ -314,6 +316,7 @@ impl Rig {
         self.armed = None;
         self.server.kill()?;
         self.history.kills += 1;
+        self.history.crashes += 1;
         self.history.note("server", "is killed");
         if self.plan.faults.unsynced || self.server.inside().is_some() {
             let is_all_lost = self.plan.is_all_lost;

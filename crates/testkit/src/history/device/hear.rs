@@ -117,7 +117,7 @@ impl Device {
                 .session
                 .as_ref()
                 .is_some_and(|session| !session.is_shown),
-            kills: shared.history.kills,
+            crashes: shared.history.crashes,
             at: shared.history.now + 1,
         };
         self.deliver(delivery, shared);
@@ -233,12 +233,12 @@ impl Device {
         let (Ok(chain), Ok(deliveries)) = (chain.parse::<usize>(), deliveries.parse()) else {
             return;
         };
-        let kills = shared.history.kills;
+        let crashes = shared.history.crashes;
         if let Some(chain) = shared.history.chains.get_mut(chain)
             && chain.is_managed
         {
             chain.confirmed = chain.confirmed.max(deliveries);
-            chain.kills_at_confirm = kills;
+            chain.crashes_at_confirm = crashes;
         }
     }
 
