@@ -211,6 +211,27 @@ impl User {
         self.photo_hash = (!hash.is_empty()).then(|| Box::new(hash));
     }
 
+    /// What comes past the held mailbox while the user is read, or is about to be, must change
+    /// nothing that the store is about to take the place of: it waits behind the others. What was
+    /// read for the state that goes is asked for anew.
+    fn unless_reading(&self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) -> Option<UserMsg> {
+        if self.phase != Phase::Loading && !self.stale {
+            return Some(msg);
+        }
+        match msg {
+            UserMsg::Page(_) | UserMsg::Outgoing(_) | UserMsg::Oldest(_) => None,
+            UserMsg::Owed(_)
+            | UserMsg::Expire { .. }
+            | UserMsg::Progress
+            | UserMsg::ForwardAgain
+            | UserMsg::Closed { .. } => cx
+                .send(cx.myself(), msg)
+                .err()
+                .map(actor::SendError::into_inner),
+            other => Some(other),
+        }
+    }
+
     /// The log as the store has it takes the place of the one in memory.
     fn take_log(&mut self, stored: &mut Stored, cx: &mut Context<'_, UserMsg>) {
         let windows = stored.state.windows.take().map(|windows| *windows);
@@ -745,6 +766,9 @@ impl Actor for User {
     }
 
     fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
+        let Some(msg) = self.unless_reading(msg, cx) else {
+            return;
+        };
         match msg {
             UserMsg::Stanza { conn, frame } => self.stanza(conn, frame, cx),
             UserMsg::Refused { conn, answer } => self.stanza_refused(conn, answer, cx),
@@ -770,7 +794,8 @@ impl Actor for User {
             UserMsg::Started { conn } => self.session_started(conn),
             UserMsg::Closed { conn, is_lost } => self.session_closed(conn, is_lost, cx),
             UserMsg::Loaded(state) => self.loaded(*state, cx),
-            UserMsg::LoadAgain => self.load(cx),
+            UserMsg::LoadAgain if self.phase == Phase::Loading => self.load(cx),
+            UserMsg::LoadAgain => {}
             UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
             UserMsg::Page(page) => self.page_read(*page, cx),
             UserMsg::Spilled(read) => self.spill_read(read.0, read.1, cx),
