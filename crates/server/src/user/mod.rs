@@ -221,6 +221,7 @@ impl User {
         match msg {
             UserMsg::Page(_) | UserMsg::Outgoing(_) | UserMsg::Oldest(_) => None,
             UserMsg::Owed(_)
+            | UserMsg::Spilled(_)
             | UserMsg::Expire { .. }
             | UserMsg::Progress
             | UserMsg::ForwardAgain
