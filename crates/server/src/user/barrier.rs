@@ -110,10 +110,11 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// The connection that waits for a session to be resumed by this.
-    pub(super) fn resuming(&self) -> Option<ConnRef> {
+    /// The connection that waits for this.
+    pub(super) fn awaited_by(&self) -> Option<ConnRef> {
         match self {
-            Effect::Resume { conn, .. }
+            Effect::Control(conn, _)
+            | Effect::Resume { conn, .. }
             | Effect::Resumed { conn, .. }
             | Effect::NotResumed { conn, .. } => Some(*conn),
             _ => None,
@@ -220,21 +221,17 @@ impl Barrier {
     }
 
     /// The outcome of an append: what leaves now, and whose stanza failed.
-    pub(super) fn decide(&mut self, ticket: Ticket, ok: bool) -> (Vec<Effect>, Origin) {
-        let waiting = self.waiting.as_mut();
-        let decided =
-            waiting.and_then(|waiting| waiting.pop_front_if(|first| first.ticket == ticket));
-        // One of before a reload has no effects: they were dropped then.
-        let Some(mut decided) = decided else {
-            return (Vec::new(), Origin::Nobody);
-        };
-        if ok {
+    /// Nothing for an append of the actor that was here before: it took its effects with it.
+    pub(super) fn decide(&mut self, ticket: Ticket, ok: bool) -> Option<(Vec<Effect>, Origin)> {
+        let waiting = self.waiting.as_mut()?;
+        let mut decided = waiting.pop_front_if(|first| first.ticket == ticket)?;
+        Some(if ok {
             decided.own.append(&mut decided.after);
             (decided.own, Origin::Nobody)
         } else {
             let own = decided.own.into_iter().filter_map(Effect::of_failure);
             (own.chain(decided.after).collect(), decided.origin)
-        }
+        })
     }
 }
 
@@ -246,6 +243,10 @@ mod tests {
         vec![Effect::ReadPage]
     }
 
+    fn effects_of(decided: Option<(Vec<Effect>, Origin)>) -> usize {
+        decided.map_or(0, |(effects, _)| effects.len())
+    }
+
     #[test]
     fn effects_leave_in_order_with_their_commit() {
         let mut barrier = Barrier::default();
@@ -255,9 +256,9 @@ mod tests {
         let second = barrier.next_ticket();
         barrier.push(second, Origin::Nobody, some());
         barrier.follow(&mut some());
-        assert_eq!(barrier.decide(first, true).0.len(), 1);
+        assert_eq!(effects_of(barrier.decide(first, true)), 1);
         assert!(!barrier.is_open());
-        assert_eq!(barrier.decide(second, true).0.len(), 2);
+        assert_eq!(effects_of(barrier.decide(second, true)), 2);
         assert!(barrier.is_open());
     }
 
@@ -271,7 +272,7 @@ mod tests {
             vec![Effect::ReadPage, Effect::ReadPage],
         );
         barrier.follow(&mut some());
-        assert_eq!(barrier.decide(ticket, false).0.len(), 1);
+        assert_eq!(effects_of(barrier.decide(ticket, false)), 1);
     }
 
     #[test]
@@ -279,7 +280,7 @@ mod tests {
         let mut barrier = Barrier::default();
         let ticket = barrier.next_ticket();
         barrier.push(ticket, Origin::Nobody, some());
-        assert!(barrier.decide(Ticket(99), true).0.is_empty());
+        assert!(barrier.decide(Ticket(99), true).is_none());
         assert_eq!(barrier.len(), 1);
     }
 }

@@ -365,7 +365,9 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         let was_full = self.barrier.is_full();
-        let (effects, origin) = self.barrier.decide(ticket, result.is_ok());
+        let Some((effects, origin)) = self.barrier.decide(ticket, result.is_ok()) else {
+            return;
+        };
         if let Err(error) = result {
             self.count_pending_again(&effects);
             if error == AppendError::Failed && self.log.is_some() {
@@ -835,13 +837,13 @@ impl Actor for User {
             let unavailable = crate::c2s::Control::Keys(crate::c2s::Keys::Unavailable);
             let _ = self.home.io.control(cx, conn, unavailable);
         }
-        // Connections that wait to resume a session would wait for ever.
+        // Connections that wait for an answer would wait for ever.
         let now = self.turn.iter().flat_map(|turn| &turn.effects);
         let effects = self.barrier.effects().chain(now);
-        let mut resuming: Vec<ConnRef> = effects.filter_map(Effect::resuming).collect();
+        let mut waiting: Vec<ConnRef> = effects.filter_map(Effect::awaited_by).collect();
         let managed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
-        resuming.extend(managed.filter_map(|managed| managed.resuming()));
-        for conn in resuming {
+        waiting.extend(managed.filter_map(|managed| managed.resuming()));
+        for conn in waiting {
             let control = crate::c2s::Control::Abort(crate::c2s::Abort::Crash);
             let _ = self.home.io.control(cx, conn, control);
         }
