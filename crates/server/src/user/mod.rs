@@ -352,6 +352,10 @@ impl User {
             Err(error) => {
                 let effects: Vec<_> = effects.into_iter().filter_map(Effect::of_failure).collect();
                 self.count_pending_again(&effects);
+                if self.must_start_over(error) {
+                    self.note_failure(error, cx);
+                    return self.start_over(effects, cx);
+                }
                 self.append_failed(origin, error, cx);
                 self.perform_in_order(effects, cx);
             }
@@ -370,7 +374,7 @@ impl User {
         };
         if let Err(error) = result {
             self.count_pending_again(&effects);
-            if error == AppendError::Failed && self.log.is_some() {
+            if self.must_start_over(error) {
                 // No answer: it may have been done, and what clients are sent is counted.
                 self.note_failure(error, cx);
                 return self.start_over(effects, cx);
@@ -420,6 +424,13 @@ impl User {
             tracing::warn!(%user, ?error, more, "a change could not be made durable");
         }
         cx.stats().count(Counter::ChangesFailed);
+    }
+
+    /// Whether reading the state again is not enough: nobody knows whether an append survived, or it
+    /// noted what a session is to get from the log, which that session remembers too.
+    fn must_start_over(&self, error: AppendError) -> bool {
+        let is_spilled = || self.sessions.iter().any(Session::is_spilled);
+        self.log.is_some() && (error == AppendError::Failed || is_spilled())
     }
 
     /// Nobody knows whether an append survived: what clients were given and what the log says may
