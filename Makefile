@@ -11,20 +11,20 @@ FUZZ_SECONDS ?= 10
 # Seeds of `make chaos`, and the first.
 SEEDS ?= 1000
 SEED ?= 1
-# Seeds of each kind in `make test`.
-HISTORY_SEEDS ?= 40
+# Seeds of the history checker in `make test`.
+HISTORY_SEEDS ?= 100
 
 # One choice of packages and targets whenever tests are compiled: with another one, cargo would
 # choose other features for the libraries and compile them once more.
 EVERYTHING := --workspace --lib --bins --tests
 # Tests that run the binary take this one, and do not build one that differs.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-workspace scripts clients history: export ROOST_BIN ?= $(TARGET)/debug/roost
-STAGES := lint build tidy workspace clients fuzz
+workspace scripts clients history disks: export ROOST_BIN ?= $(TARGET)/debug/roost
+STAGES := lint build tidy workspace history clients fuzz
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
-.PHONY: history chaos schedules bugs
+.PHONY: history disks chaos schedules bugs
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -73,9 +73,11 @@ tests/clients/node_modules/ready: tests/clients/package-lock.json
 
 HISTORY := $(CARGO) run --quiet --package testkit --bin history --
 
-history: build ## A short run of the history checker: a server that is killed and starved of disk.
+history: build ## A short run of the history checker: a server that is killed.
 	$(HISTORY) --seeds $(HISTORY_SEEDS) --faults kills,cuts,stops,amnesia,unsynced
-	$(HISTORY) --seeds $(HISTORY_SEEDS) --faults cuts,stops,disk
+
+disks: build ## SEEDS of a server whose disk is full or fails for a while, and that is killed besides.
+	$(HISTORY) --seeds $(SEEDS) --seed $(SEED) --faults all
 
 chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
 	$(CARGO) build --release --package roost
