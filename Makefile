@@ -76,7 +76,7 @@ HISTORY := $(CARGO) run --quiet --package testkit --bin history --
 history: build ## A short run of the history checker: a server that is killed.
 	$(HISTORY) --seeds $(HISTORY_SEEDS) --faults kills,cuts,stops,amnesia,unsynced
 
-disks: build ## SEEDS of a server whose disk is full or fails for a while, and that is killed besides.
+disks: build ## SEEDS of a server that is killed, and whose disk is full or fails for a while.
 	$(HISTORY) --seeds $(SEEDS) --seed $(SEED) --faults all
 
 chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.

@@ -426,8 +426,8 @@ impl User {
         cx.stats().count(Counter::ChangesFailed);
     }
 
-    /// Whether reading the state again is not enough: nobody knows whether an append survived, or it
-    /// noted what a session is to get from the log, which that session remembers too.
+    /// Whether reading the state again is not enough: nobody knows whether an append survived, or
+    /// it noted what a session is to get from the log, which that session remembers too.
     fn must_start_over(&self, error: AppendError) -> bool {
         let is_spilled = || self.sessions.iter().any(Session::is_spilled);
         self.log.is_some() && (error == AppendError::Failed || is_spilled())
