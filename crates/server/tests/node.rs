@@ -3,11 +3,13 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Client, PANIC, options, start};
+use common::{Client, PANIC, options, start, start_on};
 use server::admin::{Request, Response};
 use server::options::Limits;
+use store::{Durability, Engine, FaultyEngine, MemoryEngine, SlotKey, Store};
 
 #[test]
 fn two_clients_chat_on_one_shard_and_on_many() {
@@ -51,6 +53,29 @@ fn messages_to_an_absent_user_wait_in_order() {
         bob.expect(&format!("<body>{turn}.</body>"));
         bob.expect("<delay xmlns='urn:xmpp:delay' from='localhost'");
     }
+    running.node.drain(Duration::from_secs(5));
+}
+
+/// To its sender it would look as if the account were gone.
+#[test]
+fn a_message_for_somebody_who_cannot_be_read_is_to_be_tried_again() {
+    let engine = FaultyEngine::new(MemoryEngine::new());
+    let faults = engine.faults();
+    let engine: Arc<dyn Engine> = Arc::new(engine);
+    let start = |users: &[&str]| {
+        let slots = SlotKey::new([0; 16]);
+        let store = Store::with_engine(Arc::clone(&engine), Durability::Memory, slots).unwrap();
+        start_on(store, options(1, true), net::Limits::default(), users)
+    };
+    let before = start(&["alice", "bob"]);
+    before.node.drain(Duration::from_secs(5));
+    let running = start(&[]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    faults.fail_reads(u64::MAX);
+    alice.send("<message to='bob@localhost' type='chat' id='m'><body>x</body></message>");
+    let answer = alice.expect("</error></message>");
+    assert!(answer.contains("<resource-constraint "), "{answer}");
+    faults.fail_reads(0);
     running.node.drain(Duration::from_secs(5));
 }
 

@@ -8,9 +8,9 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::stanza::{self, IqType, Kind, MessageType, PresenceType};
 
-use super::User;
-use super::barrier::Origin;
+use super::barrier::{Effect, Origin};
 use super::subscription::Action;
+use super::{Phase, User};
 use crate::address;
 use crate::message::{Delivery, UserMsg};
 
@@ -21,6 +21,9 @@ impl User {
             return;
         };
         let source = delivery.source;
+        if self.phase == Phase::Unreadable {
+            return self.put_off(&delivery, kind, cx);
+        }
         if source.seq == 0 {
             return self.deliver_new(delivery, kind, cx);
         }
@@ -46,6 +49,23 @@ impl User {
             Kind::Message(kind) => self.deliver_message(delivery, kind, cx),
             Kind::Presence(kind) => self.deliver_presence(delivery, kind, cx),
             Kind::Iq(kind) => self.deliver_iq(&delivery, kind, cx),
+        }
+    }
+
+    /// Nobody knows whether the account exists: what its sender keeps comes again, and who waits
+    /// for an answer is told to try again.
+    fn put_off(&mut self, delivery: &Delivery, kind: Kind, cx: &mut Context<'_, UserMsg>) {
+        if delivery.source.seq != 0 {
+            let from = delivery.frame.attr("from").unwrap_or_default();
+            let to = address::bare(&from).into();
+            return self.emit(Effect::NotTaken { to }, cx);
+        }
+        match kind {
+            Kind::Message(MessageType::Error | MessageType::Headline) => {}
+            Kind::Message(_) | Kind::Iq(IqType::Get | IqType::Set) => {
+                self.bounce(&delivery.frame, Condition::ResourceConstraint, cx);
+            }
+            Kind::Presence(_) | Kind::Iq(_) => {}
         }
     }
 

@@ -69,8 +69,17 @@ pub(crate) fn start(shards: u16, hand_over: bool, users: &[&str]) -> Running {
 
 /// The same with bounds of its own.
 pub(crate) fn start_with(options: Options, network: net::Limits, users: &[&str]) -> Running {
+    start_on(store::Store::in_memory(), options, network, users)
+}
+
+/// The same with a store of its own.
+pub(crate) fn start_on(
+    store: store::Store,
+    options: Options,
+    network: net::Limits,
+    users: &[&str],
+) -> Running {
     let listener = net::Listener::new("127.0.0.1:0".parse().unwrap());
-    let store = store::Store::in_memory();
     let node = Node::start(options, vec![listener], network, None, store).unwrap();
     for user in users {
         let jid = format!("{user}@localhost");
