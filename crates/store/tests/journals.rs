@@ -26,8 +26,15 @@ fn faulty_store() -> (Store, Arc<Faults>) {
     )
 }
 
+/// Waits while a change is in doubt.
 fn next_seq(store: &Store) -> u64 {
-    store.load_user(USER).unwrap().unwrap().log.next_seq
+    for _ in 0..600 {
+        match store.load_user(USER) {
+            Err(StoreError::Unavailable(_)) => thread::sleep(Duration::from_millis(50)),
+            user => return user.unwrap().unwrap().log.next_seq,
+        }
+    }
+    panic!("in doubt for half a minute");
 }
 
 #[test]
