@@ -86,7 +86,7 @@ chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
 
 schedules: ## The same clients on a node inside the test, under a virtual clock: SEEDS of them.
 	SCHEDULES=$(SEEDS) SCHEDULE=$(SEED) $(CARGO) test --release --package server \
-	  --test schedules -- --ignored --nocapture
+	  --test schedules -- --nocapture
 
 bugs: ## Whether the history checker finds each bug that is put in on purpose.
 	$(CARGO) build --package roost --features bugs --target-dir $(TARGET)/bugs
