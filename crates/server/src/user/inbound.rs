@@ -8,7 +8,7 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::stanza::{self, IqType, Kind, MessageType, PresenceType};
 
-use super::barrier::{Effect, Origin};
+use super::barrier::Origin;
 use super::subscription::Action;
 use super::{Phase, User};
 use crate::address;
@@ -21,9 +21,6 @@ impl User {
             return;
         };
         let source = delivery.source;
-        if self.phase == Phase::Unreadable {
-            return self.put_off(&delivery, kind, cx);
-        }
         if source.seq == 0 {
             return self.deliver_new(delivery, kind, cx);
         }
@@ -52,37 +49,26 @@ impl User {
         }
     }
 
-    /// Nobody knows whether the account exists: what its sender keeps comes again, and who waits
-    /// for an answer is told to try again.
-    fn put_off(&mut self, delivery: &Delivery, kind: Kind, cx: &mut Context<'_, UserMsg>) {
-        if delivery.source.seq != 0 {
-            let from = delivery.frame.attr("from").unwrap_or_default();
-            let to = address::bare(&from).into();
-            return self.emit(Effect::NotTaken { to }, cx);
-        }
-        match kind {
-            Kind::Message(MessageType::Error | MessageType::Headline) => {}
-            Kind::Message(_) | Kind::Iq(IqType::Get | IqType::Set) => {
-                self.bounce(&delivery.frame, Condition::ResourceConstraint, cx);
-            }
-            Kind::Presence(_) | Kind::Iq(_) => {}
-        }
-    }
-
     /// Section 8.5.1: there is no such account. Nothing distinguishes it from an account that
-    /// is offline and has nothing to say.
+    /// is offline and has nothing to say. Of one that could not be read nobody knows whether it
+    /// exists: who waits for an answer is told to try again.
     fn deliver_to_nobody(
         &mut self,
         delivery: &Delivery,
         kind: Kind,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        let is_unreadable = self.phase == Phase::Unreadable;
         match kind {
             Kind::Message(MessageType::Error | MessageType::Headline) => {}
             Kind::Message(_) | Kind::Iq(IqType::Get | IqType::Set) => {
-                self.bounce(&delivery.frame, Condition::ServiceUnavailable, cx);
+                let condition = match is_unreadable {
+                    true => Condition::ResourceConstraint,
+                    false => Condition::ServiceUnavailable,
+                };
+                self.bounce(&delivery.frame, condition, cx);
             }
-            Kind::Presence(PresenceType::Probe) => {
+            Kind::Presence(PresenceType::Probe) if !is_unreadable => {
                 self.answer_probe_with(&delivery.frame, Action::Unsubscribed, cx);
             }
             Kind::Presence(_) | Kind::Iq(_) => {}

@@ -327,12 +327,6 @@ impl User {
         let records = mem::take(&mut turn.records);
         if records.is_empty() {
             if !turn.effects.is_empty() {
-                if self.barrier.is_open() {
-                    // Of one that starts over they stay where they are: it tells whoever waits
-                    // for them.
-                    self.turn = Some(turn);
-                    return;
-                }
                 self.barrier.follow(&mut turn.effects);
             }
             self.home.turn.set(Some(turn));
@@ -437,13 +431,19 @@ impl User {
     /// differ. As after a crash, connections end, and everything comes from the store.
     fn start_over(&mut self, effects: Vec<Effect>, cx: &mut Context<'_, UserMsg>) {
         for effect in effects {
-            if matches!(effect, Effect::Answer(..)) {
+            if let Some(conn) = effect.awaited_by() {
+                self.end_waiting(conn, cx);
+            } else if matches!(effect, Effect::Answer(..)) {
                 self.perform(effect, cx);
-            } else {
-                self.turn().effects.push(effect);
             }
         }
         cx.stop_with(actor::Reason::Killed);
+    }
+
+    /// Ends a connection that waits for an answer of this user: it would wait for ever.
+    fn end_waiting(&self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+        let control = crate::c2s::Control::Abort(crate::c2s::Abort::Crash);
+        let _ = self.home.io.control(cx, conn, control);
     }
 
     // ---- Sending -------------------------------------------------------------------------------
@@ -848,15 +848,13 @@ impl Actor for User {
             let unavailable = crate::c2s::Control::Keys(crate::c2s::Keys::Unavailable);
             let _ = self.home.io.control(cx, conn, unavailable);
         }
-        // Connections that wait for an answer would wait for ever.
         let now = self.turn.iter().flat_map(|turn| &turn.effects);
         let effects = self.barrier.effects().chain(now);
         let mut waiting: Vec<ConnRef> = effects.filter_map(Effect::awaited_by).collect();
         let managed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
         waiting.extend(managed.filter_map(|managed| managed.resuming()));
         for conn in waiting {
-            let control = crate::c2s::Control::Abort(crate::c2s::Abort::Crash);
-            let _ = self.home.io.control(cx, conn, control);
+            self.end_waiting(conn, cx);
         }
         // A crash ends this user's streams and nobody else's (design rule 8).
         for session in mem::take(&mut self.sessions) {

@@ -12,10 +12,10 @@ use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
-use super::User;
 use super::barrier::Effect;
 use super::log::{Draft, Recognised};
 use super::managed::{SHARED, What};
+use super::{Phase, User};
 use crate::address;
 use crate::limits::{
     FORWARD_PAGE, FORWARD_RETRY, FORWARD_TIMEOUT, FORWARD_WINDOW, OUTBOX_ENTRIES_MAX,
@@ -343,6 +343,8 @@ impl User {
     ) -> bool {
         let peer = self.home.place.slots().peer(from);
         let recognised = match &self.log {
+            // Nobody knows what has come from there already.
+            _ if self.phase == Phase::Unreadable => Recognised::Early,
             Some(log) => log.recognise(peer, source.seq, source.after),
             None if source.after == 0 => Recognised::New,
             None => Recognised::Early,

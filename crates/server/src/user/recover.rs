@@ -180,12 +180,9 @@ impl User {
             log.shared.clone_from(&stored.shared);
         }
         for (record, owed) in sessions.records.iter().zip(&stored.owed) {
-            let is_known = self.sessions.iter().any(|session| {
-                let managed = session.managed.as_ref();
-                managed.is_some_and(|managed| managed.number == record.number)
-            });
             // Otherwise the process did not end: the state was only read again.
-            if !is_known && !spill::is_estate(record) {
+            let is_new = self.managed_session(record.number).is_none();
+            if is_new && !spill::is_estate(record) {
                 self.recover_session(record, owed, cx);
             }
         }
@@ -198,10 +195,8 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         let now = cx.now();
-        let windows = self.log().windows.clone();
-        let inbound = windows
-            .cursor(record.number)
-            .map_or(0, |cursor| cursor.inbound);
+        let cursor = self.log().windows.cursor(record.number);
+        let inbound = cursor.map_or(0, |cursor| cursor.inbound);
         let token = String::from_utf8_lossy(&record.token).into_owned().into();
         let link = Link::Detached(now);
         let mut managed = Managed::new(record.number, token, record.max_seconds, link);
