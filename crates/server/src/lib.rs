@@ -17,6 +17,7 @@ pub mod options;
 mod place;
 mod portable;
 mod repeats;
+mod sweep;
 mod talkers;
 mod user;
 mod wake;

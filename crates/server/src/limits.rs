@@ -95,6 +95,15 @@ pub(crate) const WAKE_PAGE: usize = 256;
 /// Pause between two pages of them.
 pub(crate) const WAKE_PACE: Duration = Duration::from_millis(5);
 
+/// How often a node looks through all logs for messages that have become too old.
+pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+
+/// Users that are looked at at a time.
+pub(crate) const SWEEP_PAGE: usize = 64;
+
+/// Pause between two pages of them: a million users are looked through in 13 minutes.
+pub(crate) const SWEEP_PACE: Duration = Duration::from_millis(50);
+
 /// Log entries that may wait for one commit of a shard; beyond it, a change fails with
 /// `resource-constraint` and nothing is half done.
 pub(crate) const JOURNAL_BACKLOG_MAX: usize = 65_536;

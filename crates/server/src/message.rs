@@ -119,6 +119,8 @@ pub enum UserMsg {
     },
     /// The node has started, and the user's log has something to be done.
     Wake,
+    /// The oldest entry of the user's log may be older than any is kept.
+    Aged,
     /// The answer to an IQ that had to wait for the store or a slow computation.
     Answer(Box<crate::iq::LateAnswer>),
     /// An administrator's command.

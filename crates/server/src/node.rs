@@ -24,13 +24,13 @@ use crate::c2s::C2sService;
 use crate::chaos::Chaos;
 use crate::home::{Home, LimitsActor, SetLimits};
 use crate::journal::PortActor;
-use crate::limits::{ADMIN_DEADLINE, WAKE_PACE};
+use crate::limits::{ADMIN_DEADLINE, SWEEP_EVERY, WAKE_PACE};
 use crate::modules::{csi, disco};
 use crate::options::{Limits, Options};
 use crate::place::Place;
-use crate::talkers;
 use crate::user::Users;
 use crate::wake::wake;
+use crate::{sweep, talkers};
 
 pub use sim::Sim;
 
@@ -68,8 +68,9 @@ pub struct Busy;
 /// A running node.
 pub struct Node {
     threads: Vec<JoinHandle<()>>,
-    /// Loads those who are not done, and ends then.
-    waker: JoinHandle<()>,
+    /// Loads users of whom nobody has asked: those who are not done, and those whose messages have
+    /// become too old.
+    caretaker: JoinHandle<()>,
     network: Arc<net::Shared>,
     addresses: Vec<SocketAddr>,
     admin: Admin,
@@ -166,17 +167,24 @@ impl Node {
         let (store, handle) = (admin.store.clone(), admin.handle.clone());
         let place = admin.place.clone();
         let network = Arc::clone(&shared);
-        let waker = thread::Builder::new()
-            .name("wake".to_owned())
+        let max_age = admin.options.archive.max_age;
+        let caretaker = thread::Builder::new()
+            .name("caretaker".to_owned())
             .spawn(move || {
-                wake(&store, &place, &handle, || network.is_stopping());
+                let is_over = || network.is_stopping();
+                wake(&store, &place, &handle, is_over);
                 // The last of them are in the shards' inboxes; a moment later they are there.
                 thread::sleep(WAKE_PACE);
                 place.set_woken();
+                while !is_over() {
+                    let before = sweep::oldest_kept(clock.wall(), max_age);
+                    sweep::sweep(&store, &place, &handle, before, is_over);
+                    thread::park_timeout(SWEEP_EVERY);
+                }
             })?;
         Ok(Node {
             threads,
-            waker,
+            caretaker,
             network: shared,
             addresses,
             admin,
@@ -243,7 +251,8 @@ impl Node {
             thread::sleep(Duration::from_millis(20));
         }
         self.network.stop();
-        for thread in self.threads.into_iter().chain([self.waker]) {
+        self.caretaker.thread().unpark();
+        for thread in self.threads.into_iter().chain([self.caretaker]) {
             // A shard that panicked has said so already.
             let _ = thread.join();
         }

@@ -23,15 +23,8 @@ pub(crate) fn wake(store: &Store, place: &Place, handle: &Handle, is_over: impl 
             }
         };
         for user in &page {
-            let name = Name::from(user.as_str());
-            while handle
-                .send_named(place.shard(user), &name, UserMsg::Wake)
-                .is_err()
-            {
-                if is_over() {
-                    return;
-                }
-                thread::sleep(WAKE_PACE);
+            if !send(place, handle, user, || UserMsg::Wake, &is_over) {
+                return;
             }
         }
         woken += page.len() as u64;
@@ -45,4 +38,23 @@ pub(crate) fn wake(store: &Store, place: &Place, handle: &Handle, is_over: impl 
     if woken > 0 {
         tracing::info!(users = woken, "took up what was not done");
     }
+}
+
+/// Sends a user who may have to be loaded a message, as soon as there is room for it. False if the
+/// node stops before.
+pub(crate) fn send(
+    place: &Place,
+    handle: &Handle,
+    user: &str,
+    msg: impl Fn() -> UserMsg,
+    is_over: impl Fn() -> bool,
+) -> bool {
+    let name = Name::from(user);
+    while handle.send_named(place.shard(user), &name, msg()).is_err() {
+        if is_over() {
+            return false;
+        }
+        thread::sleep(WAKE_PACE);
+    }
+    true
 }

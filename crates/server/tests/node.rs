@@ -79,6 +79,43 @@ fn a_message_for_somebody_who_cannot_be_read_is_to_be_tried_again() {
     running.node.drain(Duration::from_secs(5));
 }
 
+/// Nobody comes back to read or write: what is kept for a time only goes all the same. What
+/// somebody is owed stays.
+#[test]
+fn messages_too_old_go_though_their_user_never_comes_back() {
+    let store = Store::in_memory();
+    let start = |max_age: Duration, users: &[&str]| {
+        let mut options = options(2, true);
+        options.archive.enabled = true;
+        options.archive.max_age = max_age;
+        start_on(store.clone(), options, net::Limits::default(), users)
+    };
+    let kept = |user: &str| store.log_read(user, 0, 10).unwrap().len();
+    let before = start(Duration::from_secs(60), &["alice", "bob", "carol"]);
+    let mut bob = Client::login(before.address, "bob", "b");
+    bob.send("<presence/>");
+    bob.expect("<presence from='bob@localhost/b'");
+    let mut alice = Client::login(before.address, "alice", "a");
+    for to in ["bob", "carol"] {
+        alice.send(&format!(
+            "<message to='{to}@localhost' type='chat'><body>x</body></message>"
+        ));
+    }
+    bob.expect("<body>x</body>");
+    alice.send("<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+    alice.expect("id='p'");
+    before.node.drain(Duration::from_secs(5));
+    assert_eq!((kept("alice@localhost"), kept("bob@localhost")), (2, 1));
+    let after = start(Duration::ZERO, &[]);
+    while kept("alice@localhost") + kept("bob@localhost") > 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut carol = Client::login(after.address, "carol", "c");
+    carol.send("<presence/>");
+    carol.expect("<body>x</body>");
+    after.node.drain(Duration::from_secs(5));
+}
+
 #[test]
 fn contacts_see_each_other_come_and_go() {
     let running = start(2, true, &["alice", "bob"]);

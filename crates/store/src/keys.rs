@@ -41,6 +41,15 @@ pub(crate) fn user(slots: &SlotKey, user: &str) -> Vec<u8> {
     user_in(slots.slot(user), user, 0)
 }
 
+/// The first key in `Head`, `State` or `Session` behind that of a user, or of all.
+pub(crate) fn behind(slots: &SlotKey, user_before: Option<&str>) -> Vec<u8> {
+    let mut key = user_before.map_or_else(Vec::new, |before| user(slots, before));
+    if user_before.is_some() {
+        key.push(0);
+    }
+    key
+}
+
 fn user_in(slot: Slot, user: &str, extra: usize) -> Vec<u8> {
     let mut key = Vec::with_capacity(2 + user.len() + extra);
     key.extend_from_slice(&slot.index().to_be_bytes());

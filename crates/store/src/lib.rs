@@ -65,7 +65,7 @@ pub use journal::local::{InlineJournal, LocalJournal};
 pub use journal::stats::{BUCKETS, Histogram, JournalStats};
 pub use journal::twin::{Plan, Switches, TwinJournal};
 pub use journal::{Append, AppendFailure, Busy, Done, Journal, Outcome, Position};
-pub use page::{Metadata, Page, PageQuery};
+pub use page::{Aged, Metadata, Page, PageQuery};
 pub use record::{
     Account, RECORD_VERSION, Record, RecordError, Roster, RosterItem, ScramHash, ScramKeys, Seq,
     Subscription,

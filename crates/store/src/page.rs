@@ -1,6 +1,6 @@
-//! Reads of a log: pages of the archive by address, time and place, single entries, and whom a
-//! start has to wake. Owns how a page is found; every page costs a bounded number of seeks, however
-//! long the log is.
+//! Reads of a log: pages of the archive by address, time and place, single entries, whom a start
+//! has to wake, whose entries are too old. Owns how a page is found; every page costs a bounded
+//! number of seeks, however long the log is.
 
 use std::ops::ControlFlow;
 
@@ -75,6 +75,15 @@ pub struct Metadata {
     pub last_at: Timestamp,
 }
 
+/// What a look at some accounts found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Aged {
+    /// Those with entries that are too old.
+    pub users: Vec<String>,
+    /// Where the next look goes on; nothing if there are no more.
+    pub last: Option<String>,
+}
+
 impl Store {
     /// A page of a user's log. Of an account that does not exist it is empty and complete.
     ///
@@ -142,11 +151,7 @@ impl Store {
         if limit == 0 {
             return Ok(page);
         }
-        let mut start = Vec::new();
-        if let Some(user) = after {
-            start = keys::user(&self.slot_key(), user);
-            start.push(0);
-        }
+        let start = keys::behind(&self.slot_key(), after);
         let mut bad = None;
         self.snapshot()?
             .scan(Space::Session, &start, &[], &mut |key, _| {
@@ -162,6 +167,74 @@ impl Store {
             })?;
         bad.map_or(Ok(page), Err)
     }
+
+    /// Looks at the next `limit` accounts, never more than [`ACCOUNTS_PAGE_MAX`], in the order of
+    /// slot and address, those that follow `after`: which have an entry that was accepted before a
+    /// time.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn aged(
+        &self,
+        after: Option<&str>,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Aged, StoreError> {
+        let limit = limit.clamp(1, ACCOUNTS_PAGE_MAX);
+        let slots = self.slot_key();
+        let snapshot = self.snapshot()?;
+        let mut heads = Vec::new();
+        let mut bad = None;
+        let start = keys::behind(&slots, after);
+        snapshot.scan(Space::Head, &start, &[], &mut |key, value| {
+            let head = keys::parse_user(key)
+                .ok_or_else(|| StoreError::Corrupt("key of a head".to_owned()))
+                .and_then(|(_, user)| Ok((user.to_owned(), decode::<Head>(value, user)?)));
+            match head {
+                Ok(head) => heads.push(head),
+                Err(error) => bad = Some(error),
+            }
+            if bad.is_some() || heads.len() == limit {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })?;
+        if let Some(error) = bad {
+            return Err(error);
+        }
+        let mut page = Aged {
+            last: heads
+                .last()
+                .filter(|_| heads.len() == limit)
+                .map(|(user, _)| user.clone()),
+            users: Vec::new(),
+        };
+        for (user, head) in heads.into_iter().filter(|(_, head)| head.log.count > 0) {
+            let first = first_entry_at(&*snapshot, &slots, &user, &head)?;
+            if first.is_some_and(|at| at < before) {
+                page.users.push(user);
+            }
+        }
+        Ok(page)
+    }
+}
+
+/// When the oldest entry of a log was accepted.
+fn first_entry_at(
+    reader: &dyn Reader,
+    slots: &SlotKey,
+    user: &str,
+    head: &Head,
+) -> Result<Option<Timestamp>, StoreError> {
+    let start = keys::log_entry(slots, user, head.log.trimmed_through + 1);
+    let end = keys::log_entries_end(slots, user);
+    let mut first = None;
+    reader.scan(Space::Log, &start, &end, &mut |key, value| {
+        first = Some(parse_entry(key, value).map(|(_, entry)| entry.at));
+        ControlFlow::Break(())
+    })?;
+    Ok(first.transpose()?.map(Timestamp::from_millis))
 }
 
 fn read_entry(

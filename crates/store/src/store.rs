@@ -390,10 +390,7 @@ impl Store {
         if limit == 0 {
             return Ok(page);
         }
-        let mut start = after.map_or_else(Vec::new, |user| keys::user(&self.shared.slots, user));
-        if after.is_some() {
-            start.push(0);
-        }
+        let start = keys::behind(&self.shared.slots, after);
         let mut bad = None;
         self.snapshot()?
             .scan(Space::Head, &start, &[], &mut |key, value| {

@@ -524,6 +524,25 @@ impl Model {
             last_at: last.at,
         });
         assert_eq!(store.log_metadata(self.user).unwrap(), metadata);
+        self.check_age(store, there.first().map(|entry| entry.at));
+    }
+
+    /// The user has entries that are too old only if the oldest one is.
+    fn check_age(&self, store: &Store, oldest: Option<Timestamp>) {
+        let is_aged = |before: Timestamp| {
+            // One user at a time, until there are no more.
+            let mut page = store.aged(None, before, 1).unwrap();
+            let mut found = page.users.contains(&self.user());
+            while let Some(last) = page.last {
+                page = store.aged(Some(&last), before, 1).unwrap();
+                found |= page.users.contains(&self.user());
+            }
+            found
+        };
+        let at = oldest.unwrap_or(Timestamp::from_millis(0));
+        assert!(!is_aged(at));
+        let later = Timestamp::from_millis(at.as_millis() + 1);
+        assert_eq!(is_aged(later), oldest.is_some());
     }
 
     fn check_page(&self, store: &Store, query: &Query) {

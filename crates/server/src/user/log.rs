@@ -305,6 +305,13 @@ impl User {
         self.progress_is_due(cx);
     }
 
+    /// The oldest entry may have become too old without anything having happened to the user.
+    pub(super) fn look_at_age(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if self.is_registered() && self.log.is_some() {
+            self.trim_soon(cx);
+        }
+    }
+
     /// Whether a message goes as soon as nobody is owed it.
     fn drops_what_is_read(&self) -> bool {
         let archive = &self.home.options.archive;

@@ -822,6 +822,7 @@ impl Actor for User {
             UserMsg::Progress => self.record_progress(cx),
             UserMsg::Expire { number, since } => self.expire(number, since, cx),
             UserMsg::Wake => {}
+            UserMsg::Aged => self.look_at_age(cx),
             UserMsg::Answer(answer) => self.late_answer(*answer, cx),
             UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),
             UserMsg::Idle => self.idle(cx),
