@@ -11,8 +11,9 @@ import time
 
 SENDERS = 20
 HOT_PER_SECOND = 10_000
+HOT_TURN_SECONDS = 0.02
 SLOW_PER_SECOND = 5_000
-TURN_SECONDS = 0.02
+SLOW_TURN_SECONDS = 0.02
 
 
 class Client:
@@ -87,18 +88,28 @@ class Stream:
         return begun
 
 
-def hot_recipient(port, first, end, counts):
-    target = Client(port, first)
-    senders = [Stream(Client(port, first + 1 + number), first) for number in range(SENDERS)]
-    share = int(HOT_PER_SECOND * TURN_SECONDS / SENDERS)
-    due = time.monotonic()
+def crowd(port, first, end, counts, targets):
+    """Senders who write at the same rate, one after the other and never all at once."""
+    targets = [Client(port, first + number) for number in range(targets)]
+    users = range(first + len(targets), first + len(targets) + SENDERS)
+    senders = [Stream(Client(port, user), targets[number % len(targets)].user)
+               for number, user in enumerate(users)]
+    share, due = int(HOT_PER_SECOND * HOT_TURN_SECONDS / SENDERS), time.monotonic()
     while not end.is_set():
-        for sender in senders:
+        for number, sender in enumerate(senders):
             counts["sent"] += sender.push(share)
             sender.client.drain()
-        target.drain()
-        due += TURN_SECONDS
-        time.sleep(max(0.0, due - time.monotonic()))
+            targets[number % len(targets)].drain()
+            due += HOT_TURN_SECONDS / SENDERS
+            time.sleep(max(0.0, due - time.monotonic()))
+
+
+def hot_recipient(port, first, end, counts):
+    crowd(port, first, end, counts, targets=1)
+
+
+def many_recipients(port, first, end, counts):
+    crowd(port, first, end, counts, targets=SENDERS)
 
 
 def flooding_sender(port, first, end, counts):
@@ -116,7 +127,7 @@ def slow_consumer(port, first, end, counts):
     def stuck():
         return Client(port, first, buffer=4096)
     target, sender = stuck(), Stream(Client(port, first + 1), first)
-    share, turns = int(SLOW_PER_SECOND * TURN_SECONDS), 0
+    share, turns = int(SLOW_PER_SECOND * SLOW_TURN_SECONDS), 0
     due = time.monotonic()
     while not end.is_set():
         counts["sent"] += sender.push(share)
@@ -126,12 +137,12 @@ def slow_consumer(port, first, end, counts):
         if turns % 25 == 0 and target.offer(b" ") is None:
             counts["cut"] += 1
             target = stuck()
-        due += TURN_SECONDS
+        due += SLOW_TURN_SECONDS
         time.sleep(max(0.0, due - time.monotonic()))
 
 
 KINDS = {"slow consumer": slow_consumer, "flooding sender": flooding_sender,
-         "hot recipient": hot_recipient}
+         "hot recipient": hot_recipient, "as many messages to 20": many_recipients}
 
 
 class Disturbance:
