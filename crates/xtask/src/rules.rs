@@ -136,6 +136,7 @@ const BANS: &[Ban] = &[
         // Whoever wakes a node, drains or disturbs it waits on a thread that runs no actor.
         except: &[
             "crates/server/src/node.rs",
+            "crates/server/src/sweep.rs",
             "crates/server/src/wake.rs",
             "crates/server/src/chaos.rs",
         ],
