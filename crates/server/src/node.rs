@@ -1,36 +1,30 @@
 //! One node: its shards on their threads, its pools, its journal. Starts, drains and reloads; what
 //! process it lives in is the binary's affair.
 
+mod setup;
 mod sim;
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use actor::{Addr, Handle, Mail, Pool};
+use actor::{Addr, Pool};
 use ring::rand::{SecureRandom, SystemRandom};
 use stdx::time::{Clock, SystemClock};
 use store::{Journal, LocalJournal, Store, Switches};
-use xmpp::sasl::Mechanism;
-use xmpp::stream::C2sConfig;
 
 use crate::admin::Admin;
 use crate::c2s::C2sService;
 use crate::chaos::Chaos;
-use crate::home::{Home, LimitsActor, SetLimits};
-use crate::journal::PortActor;
+use crate::home::SetLimits;
 use crate::limits::{ADMIN_DEADLINE, SWEEP_EVERY, WAKE_PACE};
-use crate::modules::{csi, disco};
 use crate::options::{Limits, Options};
-use crate::place::Place;
-use crate::user::Users;
+use crate::sweep;
 use crate::wake::wake;
-use crate::{sweep, talkers};
+
+use setup::{Layout, Setup, Under};
 
 pub use sim::Sim;
 
@@ -91,45 +85,29 @@ impl Node {
         tls: Option<net::TlsConfig>,
         store: Store,
     ) -> Result<Node, StartError> {
-        if options.domains.is_empty() || options.shards == 0 {
-            return Err(StartError::Options(
-                "a node needs a domain and a shard".to_owned(),
-            ));
-        }
         let clock = SystemClock::new();
-        let options = Arc::new(options);
-        let config = Arc::new(stream_config(&options, tls.is_some())?);
-        let seed = seed()?;
-        let (handle, shards) = actor::system(actor::Options {
-            shards: options.shards,
-            seed,
-        });
-        let exempt = limits.exempt.clone().into();
-        let mut network = net::Network::bind(listeners, options.shards, tls, limits)?;
-        let place = Place::new(store.slot_key(), options.shards);
         let (journal, commits) = journal(&store, &options)?;
         let reads = Pool::new("read", READ_THREADS, READ_QUEUE)?;
-        let (started, bounds) = sync_channel(usize::from(options.shards));
-        let talkers: Vec<talkers::Published> =
-            (0..options.shards).map(|_| Default::default()).collect();
-        let setup = Setup {
-            started,
-            config,
-            options: Arc::clone(&options),
-            place: place.clone(),
-            store: store.clone(),
+        let under = Under {
+            clock: Arc::new(clock),
+            seed: seed()?,
             journal: Arc::clone(&journal),
             reads: reads.clone(),
             crypto: Pool::new("crypto", CRYPTO_THREADS, CRYPTO_QUEUE)?,
-            handle: handle.clone(),
-            remote: network.remote(&handle),
-            clock: Arc::new(clock),
-            exempt,
-            talkers: talkers.clone(),
         };
+        let mut layout = Layout::new(options, listeners, limits, tls, store, under)?;
+        let Setup {
+            options,
+            handle,
+            place,
+            store,
+            talkers,
+            ..
+        } = layout.setup.clone();
+        let (addresses, shared) = (layout.network.addresses().to_vec(), layout.network.shared());
         let chaos = commits.filter(|_| options.chaos).map(|commits| Chaos {
             handle: handle.clone(),
-            network: network.shared(),
+            network: Arc::clone(&shared),
             commits,
             commit_delay: options.debug_commit_delay,
             reads,
@@ -140,17 +118,16 @@ impl Node {
             store,
             place,
             options,
-            network: Some(network.shared()),
+            network: Some(Arc::clone(&shared)),
             clock,
             started: clock.wall(),
             journal: Arc::clone(&journal),
             talkers,
             chaos,
         };
-        let (addresses, shared) = (network.addresses().to_vec(), network.shared());
         let mut threads = Vec::new();
-        for (index, shard) in shards.into_iter().enumerate() {
-            let (driver, setup) = (network.seed(index), setup.clone());
+        for (index, shard) in layout.shards.into_iter().enumerate() {
+            let (driver, setup) = (layout.network.seed(index), layout.setup.clone());
             let run = move || setup.run(driver, shard);
             threads.push(
                 thread::Builder::new()
@@ -158,8 +135,8 @@ impl Node {
                     .spawn(run)?,
             );
         }
-        drop(setup);
-        let bounds: Vec<_> = bounds.iter().take(threads.len()).collect();
+        drop(layout.setup);
+        let bounds: Vec<_> = layout.bounds.iter().take(threads.len()).collect();
         if bounds.len() < threads.len() {
             shared.stop();
             return Err(StartError::Shard);
@@ -268,38 +245,6 @@ fn seed() -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-fn stream_config(options: &Options, has_tls: bool) -> Result<C2sConfig, StartError> {
-    let mut mechanisms = Vec::new();
-    for name in &options.mechanisms {
-        let unknown = || StartError::Options(format!("an unknown SASL mechanism: {name}"));
-        mechanisms.push(Mechanism::parse(name).ok_or_else(unknown)?);
-    }
-    let mut secret = [0; 32];
-    SystemRandom::new()
-        .fill(&mut secret)
-        .map_err(|_| io::Error::other("the system's random generator fails"))?;
-    Ok(C2sConfig {
-        domains: options.domains.clone(),
-        mechanisms,
-        has_tls,
-        require_tls: options.require_tls,
-        plain_without_tls: options.plain_without_tls,
-        registration: options.registration_enabled,
-        features: disco::caps_element(),
-        session_features: session_features(options),
-        secret,
-        iterations: options.scram_iterations,
-    })
-}
-
-fn session_features(options: &Options) -> Vec<u8> {
-    let mut features = csi::FEATURE.to_vec();
-    if options.delivery.stream_management {
-        features.extend_from_slice(xmpp::sm::FEATURE);
-    }
-    features
-}
-
 /// The journal, and what disturbs it if it shall be disturbed.
 type Disturbed = (Arc<dyn Journal>, Option<Arc<Switches>>);
 
@@ -312,75 +257,4 @@ fn journal(store: &Store, options: &Options) -> Result<Disturbed, StartError> {
     let switches = twin.switches();
     switches.set_delay(options.debug_commit_delay);
     Ok((Arc::new(twin), Some(switches)))
-}
-
-/// What each shard's thread builds its part from.
-#[derive(Clone)]
-struct Setup {
-    started: SyncSender<Addr<SetLimits>>,
-    config: Arc<C2sConfig>,
-    options: Arc<Options>,
-    place: Place,
-    store: Store,
-    journal: Arc<dyn Journal>,
-    reads: Pool,
-    crypto: Pool,
-    handle: Handle,
-    remote: net::RemoteIo<C2sService>,
-    clock: Arc<dyn Clock>,
-    exempt: Arc<[net::AddressRange]>,
-    /// By shard.
-    talkers: Vec<talkers::Published>,
-}
-
-impl Setup {
-    fn run(self, driver: net::DriverSeed<C2sService>, shard: actor::ShardSeed) {
-        match self.build(driver, shard).and_then(net::Driver::run) {
-            Ok(()) => {}
-            Err(error) => tracing::error!(%error, "a shard ended"),
-        }
-    }
-
-    fn build(
-        self,
-        driver: net::DriverSeed<C2sService>,
-        shard: actor::ShardSeed,
-    ) -> io::Result<net::Driver<C2sService>> {
-        let clock = Arc::clone(&self.clock);
-        driver.build(shard, clock, |shard, io| self.service(shard, io))
-    }
-
-    fn service(self, shard: &mut actor::Shard, io: net::Io<C2sService>) -> C2sService {
-        let (port, into_port) = PortActor::new(self.journal);
-        let port = into_port(shard.spawn(port));
-        let home = Home::new(
-            io,
-            self.place,
-            self.store,
-            port,
-            self.reads,
-            self.crypto,
-            self.options,
-            self.clock.wall(),
-            self.talkers[usize::from(shard.id().index())].clone(),
-        );
-        let home = Rc::new(home);
-        shard.set_class(Users::new(Rc::clone(&home)));
-        // Whoever waits for this gives up only when it has failed itself.
-        let _ = self
-            .started
-            .send(shard.spawn(LimitsActor(Rc::clone(&home))));
-        C2sService {
-            config: self.config,
-            home,
-            remote: self.remote,
-            handle: self.handle,
-            random: SystemRandom::new(),
-            scratch: xml::Scratch::default(),
-            effects: Vec::new(),
-            penalties: HashMap::new(),
-            registrations: HashMap::new(),
-            exempt: self.exempt,
-        }
-    }
 }

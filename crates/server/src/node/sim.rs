@@ -6,7 +6,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use actor::Pool;
@@ -14,9 +13,9 @@ use stdx::rand::Rng;
 use stdx::time::VirtualClock;
 use store::{Account, InlineJournal, Plan, Record, Store, TwinJournal};
 
-use super::{C2sService, Setup, StartError, stream_config};
+use super::setup::{Layout, Setup, Under};
+use super::{C2sService, StartError};
 use crate::options::Options;
-use crate::place::Place;
 use crate::wake::wake;
 
 /// Turns of every shard after which work that goes on is taken for endless.
@@ -73,42 +72,31 @@ impl Sim {
         seed: u64,
         plan: Plan,
     ) -> Result<Sim, StartError> {
-        let options = Arc::new(options);
-        let config = Arc::new(stream_config(&options, false)?);
-        let (handle, shards) = actor::system(actor::Options {
-            shards: options.shards,
-            seed,
-        });
-        let exempt = limits.exempt.clone().into();
-        let listener = net::Listener::new(([127, 0, 0, 1], 0).into());
-        let mut network = net::Network::bind(vec![listener], options.shards, None, limits)?;
-        let place = Place::new(store.slot_key(), options.shards);
         let inline = InlineJournal::new(&store).map_err(|e| StartError::Options(e.to_string()))?;
         let journal = Arc::new(TwinJournal::inline(Arc::new(inline), plan));
-        let (started, bounds) = sync_channel(usize::from(options.shards));
-        let setup = Setup {
-            started,
-            config,
-            options: Arc::clone(&options),
-            place: place.clone(),
-            store: store.clone(),
+        let under = Under {
+            clock: Arc::new(clock),
+            seed,
             journal: journal.clone(),
             reads: Pool::inline(),
             crypto: Pool::inline(),
-            handle: handle.clone(),
-            remote: network.remote(&handle),
-            clock: Arc::new(clock),
-            exempt,
-            talkers: (0..options.shards).map(|_| Default::default()).collect(),
         };
+        let listeners = vec![net::Listener::new(([127, 0, 0, 1], 0).into())];
+        let mut layout = Layout::new(options, listeners, limits, None, store, under)?;
         let mut drivers = Vec::new();
-        for (index, shard) in shards.into_iter().enumerate() {
-            drivers.push(setup.clone().build(network.seed(index), shard)?);
+        for (index, shard) in layout.shards.into_iter().enumerate() {
+            let (driver, setup) = (layout.network.seed(index), layout.setup.clone());
+            drivers.push(setup.build(driver, shard)?);
         }
-        drop((setup, bounds));
-        let address = network.addresses().first().copied();
+        let address = layout.network.addresses().first().copied();
         let address = address.ok_or_else(|| StartError::Options("no port".to_owned()))?;
-        wake(&store, &place, &handle, || false);
+        let Setup {
+            store,
+            place,
+            handle,
+            ..
+        } = &layout.setup;
+        wake(store, place, handle, || false);
         place.set_woken();
         Ok(Sim {
             drivers,

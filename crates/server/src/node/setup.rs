@@ -1,0 +1,194 @@
+//! What the shards of a node are built from, on threads of their own or all on one: what is the
+//! same whichever clock, journal and pools are under it.
+
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use actor::{Addr, Handle, Mail, Pool};
+use ring::rand::{SecureRandom, SystemRandom};
+use stdx::time::Clock;
+use store::{Journal, Store};
+use xmpp::sasl::Mechanism;
+use xmpp::stream::C2sConfig;
+
+use super::{C2sService, StartError};
+use crate::home::{Home, LimitsActor, SetLimits};
+use crate::journal::PortActor;
+use crate::modules::{csi, disco};
+use crate::options::Options;
+use crate::place::Place;
+use crate::talkers;
+use crate::user::Users;
+
+/// What a node stands on.
+pub(super) struct Under {
+    pub clock: Arc<dyn Clock>,
+    /// Of all randomness that a schedule repeats.
+    pub seed: u64,
+    pub journal: Arc<dyn Journal>,
+    pub reads: Pool,
+    pub crypto: Pool,
+}
+
+/// A node whose shards are not built yet.
+pub(super) struct Layout {
+    pub setup: Setup,
+    pub network: net::Network<C2sService>,
+    pub shards: Vec<actor::ShardSeed>,
+    /// Where each shard says that it takes new bounds.
+    pub bounds: Receiver<Addr<SetLimits>>,
+}
+
+impl Layout {
+    /// Binds the listeners.
+    pub(super) fn new(
+        options: Options,
+        listeners: Vec<net::Listener>,
+        limits: net::Limits,
+        tls: Option<net::TlsConfig>,
+        store: Store,
+        under: Under,
+    ) -> Result<Layout, StartError> {
+        if options.domains.is_empty() || options.shards == 0 {
+            return Err(StartError::Options(
+                "a node needs a domain and a shard".to_owned(),
+            ));
+        }
+        let options = Arc::new(options);
+        let config = Arc::new(stream_config(&options, tls.is_some())?);
+        let (handle, shards) = actor::system(actor::Options {
+            shards: options.shards,
+            seed: under.seed,
+        });
+        let exempt = limits.exempt.clone().into();
+        let network = net::Network::bind(listeners, options.shards, tls, limits)?;
+        let (started, bounds) = sync_channel(usize::from(options.shards));
+        let setup = Setup {
+            started,
+            config,
+            place: Place::new(store.slot_key(), options.shards),
+            store,
+            journal: under.journal,
+            reads: under.reads,
+            crypto: under.crypto,
+            remote: network.remote(&handle),
+            handle,
+            clock: under.clock,
+            exempt,
+            talkers: (0..options.shards).map(|_| Default::default()).collect(),
+            options,
+        };
+        Ok(Layout {
+            setup,
+            network,
+            shards,
+            bounds,
+        })
+    }
+}
+
+/// What each shard builds its part from.
+#[derive(Clone)]
+pub(super) struct Setup {
+    pub options: Arc<Options>,
+    pub place: Place,
+    pub store: Store,
+    pub handle: Handle,
+    /// By shard.
+    pub talkers: Vec<talkers::Published>,
+    started: SyncSender<Addr<SetLimits>>,
+    config: Arc<C2sConfig>,
+    journal: Arc<dyn Journal>,
+    reads: Pool,
+    crypto: Pool,
+    remote: net::RemoteIo<C2sService>,
+    clock: Arc<dyn Clock>,
+    exempt: Arc<[net::AddressRange]>,
+}
+
+impl Setup {
+    pub(super) fn run(self, driver: net::DriverSeed<C2sService>, shard: actor::ShardSeed) {
+        match self.build(driver, shard).and_then(net::Driver::run) {
+            Ok(()) => {}
+            Err(error) => tracing::error!(%error, "a shard ended"),
+        }
+    }
+
+    pub(super) fn build(
+        self,
+        driver: net::DriverSeed<C2sService>,
+        shard: actor::ShardSeed,
+    ) -> io::Result<net::Driver<C2sService>> {
+        let clock = Arc::clone(&self.clock);
+        driver.build(shard, clock, |shard, io| self.service(shard, io))
+    }
+
+    fn service(self, shard: &mut actor::Shard, io: net::Io<C2sService>) -> C2sService {
+        let (port, into_port) = PortActor::new(self.journal);
+        let port = into_port(shard.spawn(port));
+        let home = Home::new(
+            io,
+            self.place,
+            self.store,
+            port,
+            self.reads,
+            self.crypto,
+            self.options,
+            self.clock.wall(),
+            self.talkers[usize::from(shard.id().index())].clone(),
+        );
+        let home = Rc::new(home);
+        shard.set_class(Users::new(Rc::clone(&home)));
+        // Whoever waits for this gives up only when it has failed itself.
+        let _ = self
+            .started
+            .send(shard.spawn(LimitsActor(Rc::clone(&home))));
+        C2sService {
+            config: self.config,
+            home,
+            remote: self.remote,
+            handle: self.handle,
+            random: SystemRandom::new(),
+            scratch: xml::Scratch::default(),
+            effects: Vec::new(),
+            penalties: HashMap::new(),
+            registrations: HashMap::new(),
+            exempt: self.exempt,
+        }
+    }
+}
+
+fn stream_config(options: &Options, has_tls: bool) -> Result<C2sConfig, StartError> {
+    let mut mechanisms = Vec::new();
+    for name in &options.mechanisms {
+        let unknown = || StartError::Options(format!("an unknown SASL mechanism: {name}"));
+        mechanisms.push(Mechanism::parse(name).ok_or_else(unknown)?);
+    }
+    let mut secret = [0; 32];
+    SystemRandom::new()
+        .fill(&mut secret)
+        .map_err(|_| io::Error::other("the system's random generator fails"))?;
+    Ok(C2sConfig {
+        domains: options.domains.clone(),
+        mechanisms,
+        has_tls,
+        require_tls: options.require_tls,
+        plain_without_tls: options.plain_without_tls,
+        registration: options.registration_enabled,
+        features: disco::caps_element(),
+        session_features: session_features(options),
+        secret,
+        iterations: options.scram_iterations,
+    })
+}
+
+fn session_features(options: &Options) -> Vec<u8> {
+    let mut features = csi::FEATURE.to_vec();
+    if options.delivery.stream_management {
+        features.extend_from_slice(xmpp::sm::FEATURE);
+    }
+    features
+}
