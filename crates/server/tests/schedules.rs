@@ -8,6 +8,7 @@ mod common;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::options;
@@ -147,29 +148,47 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// What is wrong with a schedule, if anything is.
+fn play(seed: u64) -> Option<String> {
+    let faults = Faults {
+        stops: false,
+        unsynced: false,
+        // Half of them with commits that fail.
+        disk: seed.is_multiple_of(2),
+        ..Faults::ALL
+    };
+    let (findings, account) = play_inside(Box::new(Inside::new(seed)), seed, faults);
+    if findings.is_empty() {
+        return None;
+    }
+    if let Some(folder) = std::env::var_os("SCHEDULE_FOLDER") {
+        let path = std::path::Path::new(&folder).join(format!("schedule-{seed}.txt"));
+        std::fs::write(path, account).expect("written");
+    }
+    Some(format!("schedule {seed}:\n    {}", findings.join("\n    ")))
+}
+
 #[test]
 fn no_schedule_breaks_a_promise() {
     let first = number("SCHEDULE").unwrap_or(1);
     let count = number("SCHEDULES").unwrap_or(SCHEDULES);
-    let mut failed = Vec::new();
-    for seed in first..first + count {
-        let faults = Faults {
-            stops: false,
-            unsynced: false,
-            // Half of them with commits that fail.
-            disk: seed.is_multiple_of(2),
-            ..Faults::ALL
-        };
-        let (findings, account) = play_inside(Box::new(Inside::new(seed)), seed, faults);
-        if findings.is_empty() {
-            continue;
-        }
-        if let Some(folder) = std::env::var_os("SCHEDULE_FOLDER") {
-            let path = std::path::Path::new(&folder).join(format!("schedule-{seed}.txt"));
-            std::fs::write(path, account).expect("written");
-        }
-        failed.push(format!("schedule {seed}:\n    {}", findings.join("\n    ")));
-    }
+    let next = AtomicU64::new(first);
+    // Each is on one thread, so that a seed plays the same; several are played at once.
+    let work = || -> Vec<String> {
+        let seeds = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        seeds
+            .take_while(|seed| *seed < first + count)
+            .filter_map(play)
+            .collect()
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let failed: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let found = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("it ends"));
+        found.flatten().collect()
+    });
     assert!(
         failed.is_empty(),
         "{} of {count} schedules; again with SCHEDULE=N SCHEDULES=1 SCHEDULE_FOLDER=DIR\n{}",
