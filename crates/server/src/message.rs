@@ -89,8 +89,9 @@ pub enum UserMsg {
         /// Whether it is durable, and if not, why.
         result: Result<(), AppendError>,
     },
-    /// A page of messages that wait for a session.
-    Page(Box<Result<WaitingPage, store::StoreError>>),
+    /// A page of messages that wait for a session, and how many appends had failed when it was
+    /// asked for.
+    Page(Box<(u32, Result<WaitingPage, store::StoreError>)>),
     /// A page of what a session is owed that was left to the log.
     Spilled(Box<(SpillRead, Result<SpillPage, store::StoreError>)>),
     /// A page of messages that are to be handed on.

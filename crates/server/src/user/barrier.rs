@@ -137,6 +137,8 @@ impl Effect {
             }
             Effect::Enabled(conn, _) => Some(Effect::NotEnabled(conn)),
             Effect::Resumed { number, conn, .. } => Some(Effect::NotResumed { number, conn }),
+            // Whoever waits for a word is told, and nothing that is recorded depends on it.
+            Effect::Nonza(conn, bytes) => Some(Effect::Nonza(conn, bytes)),
             Effect::Control(conn, control) => Some(Effect::Control(conn, control)),
             Effect::Ask(question) => Some(Effect::Ask(question)),
             _ => None,

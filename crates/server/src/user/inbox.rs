@@ -254,7 +254,7 @@ impl User {
     pub(super) fn drain_inbox(&mut self, cx: &mut Context<'_, UserMsg>) {
         let pause = self.unacked_pause();
         let Some(log) = &mut self.log else { return };
-        if log.is_draining || !log.has_waiting() {
+        if log.is_draining || log.is_put_off || !log.has_waiting() {
             return;
         }
         // A client that acknowledges is given no more than it can follow.
@@ -275,22 +275,33 @@ impl User {
     }
 
     pub(super) fn read_page(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if self.is_being_read() {
+            return; // Then it is asked for anew.
+        }
+        let failures = self.failures;
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let log = self.log();
         let requeued = log.windows.requeued.clone();
         let places = (log.head.delivered_through, log.drain_through);
         let estate = log.estates.first().copied();
-        let read = move || Box::new(WaitingPage::read(&store, &name, requeued, places, estate));
+        let read = move || {
+            let page = WaitingPage::read(&store, &name, requeued, places, estate);
+            Box::new((failures, page))
+        };
         if cx.blocking(&self.home.reads, read, UserMsg::Page).is_err() {
-            self.page_read(Err(super::overloaded()), cx);
+            self.page_read(failures, Err(super::overloaded()), cx);
         }
     }
 
     pub(super) fn page_read(
         &mut self,
+        failures: u32,
         page: Result<WaitingPage, StoreError>,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        if failures != self.failures {
+            return; // The user was read since, and another page was asked for in its place.
+        }
         self.log().is_draining = false;
         let page = match page {
             Ok(page) => page,

@@ -24,6 +24,8 @@ pub(super) struct Log {
     pub outbox: Outbox,
     /// A page of waiting messages has been asked for: what arrives meanwhile goes behind it.
     pub is_draining: bool,
+    /// Nobody is given what waits before the cursors are recorded again.
+    pub is_put_off: bool,
     /// The next place in the log when it was asked for.
     pub drain_through: Seq,
     /// Entries that several sessions were given and none has acknowledged: how many hold them.
@@ -265,6 +267,9 @@ impl User {
         self.ask_acknowledgements(cx);
         self.give_all_spilled(cx);
         self.look_at_outbox(cx);
+        if std::mem::take(&mut self.log().is_put_off) {
+            self.go_on(cx);
+        }
         if self.drops_what_is_read() && self.log().since_retention > 0 {
             self.trim_soon(cx);
         }

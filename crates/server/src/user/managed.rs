@@ -105,6 +105,8 @@ pub(crate) struct Managed {
     pub spill: Option<Box<Spill>>,
     /// What entries up to here say of their counts is void: a record has them all. 0 if none has.
     pub void_through: Seq,
+    /// Its entries were counted anew, and that could not be recorded.
+    pub is_list_lost: bool,
     /// The client acknowledged entries since that was recorded last.
     pub acked_since: bool,
     /// Presence was given up: at its resumption it is told the current one of all contacts.
@@ -130,6 +132,7 @@ impl Managed {
             owed: None,
             spill: None,
             void_through: 0,
+            is_list_lost: false,
             acked_since: false,
             presence_lost: false,
             is_full: false,
@@ -266,7 +269,7 @@ impl Managed {
     /// # Errors
     /// It was never sent so many.
     pub(super) fn resume(&mut self, h: u32, last: Seq) -> Result<Resumed, TooHigh> {
-        let resumed = match self.owed.take() {
+        let mut resumed = match self.owed.take() {
             None => self.out.resume(h)?,
             Some(owed) => {
                 let is_owed = |count: Option<u32>| {
@@ -297,6 +300,7 @@ impl Managed {
                 }
             }
         };
+        resumed.is_renumbered |= std::mem::take(&mut self.is_list_lost);
         self.acked_since = true;
         self.presence_lost |= resumed.presence_lost;
         let entries = self

@@ -203,7 +203,6 @@ impl User {
         }
         self.unread = 0;
         cx.release();
-        cx.send_after(IDLE_EVICTION, UserMsg::Idle);
         self.go_on(cx);
     }
 
@@ -215,7 +214,7 @@ impl User {
     /// nothing that the store is about to take the place of: it waits behind the others. What was
     /// read for the state that goes is asked for anew.
     fn unless_reading(&self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) -> Option<UserMsg> {
-        if self.phase != Phase::Loading && !self.stale {
+        if !self.is_being_read() {
             return Some(msg);
         }
         match msg {
@@ -233,6 +232,11 @@ impl User {
         }
     }
 
+    /// The state in memory is about to be replaced by what the store has.
+    fn is_being_read(&self) -> bool {
+        self.phase == Phase::Loading || self.stale
+    }
+
     /// The log as the store has it takes the place of the one in memory.
     fn take_log(&mut self, stored: &mut Stored, cx: &mut Context<'_, UserMsg>) {
         let windows = stored.state.windows.take().map(|windows| *windows);
@@ -247,6 +251,8 @@ impl User {
         let mut log = Log::new(head, windows.unwrap_or_default());
         if let Some(before) = before {
             log.take_over(*before);
+            // A change was refused: what the next ones would be about would only be refused too.
+            log.is_put_off = true;
         }
         log.outbox.restart(&log.head);
         self.log = Some(Box::new(log));
@@ -260,6 +266,9 @@ impl User {
             return;
         }
         self.read_outgoing_soon(cx);
+        if self.log().is_put_off {
+            return self.progress_is_due(cx);
+        }
         self.drain_inbox(cx);
         self.give_all_spilled(cx);
         self.end_unresumable_sessions(cx);
@@ -268,6 +277,7 @@ impl User {
     fn idle(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.login.ease();
         let in_use = !self.sessions.is_empty()
+            || self.is_being_read()
             || !self.barrier.is_open()
             || self.login.is_busy()
             || self.log.as_ref().is_some_and(|log| !log.is_at_rest());
@@ -757,6 +767,7 @@ impl Actor for User {
     type Msg = UserMsg;
 
     fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
+        cx.send_after(IDLE_EVICTION, UserMsg::Idle);
         if self
             .home
             .journal
@@ -811,7 +822,7 @@ impl Actor for User {
             UserMsg::LoadAgain if self.phase == Phase::Loading => self.load(cx),
             UserMsg::LoadAgain => {}
             UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
-            UserMsg::Page(page) => self.page_read(*page, cx),
+            UserMsg::Page(page) => self.page_read(page.0, page.1, cx),
             UserMsg::Spilled(read) => self.spill_read(read.0, read.1, cx),
             UserMsg::Outgoing(page) => self.outgoing_read(*page, cx),
             UserMsg::Oldest(page) => self.trim(*page, cx),

@@ -580,7 +580,12 @@ impl User {
             entries,
         };
         if places.is_empty() {
-            return self.owed_read(owed(Ok(Vec::new())), cx);
+            let nothing = UserMsg::Owed(Box::new(owed(Ok(Vec::new()))));
+            // While the user is read again, not before that is done.
+            if let Some(UserMsg::Owed(nothing)) = self.unless_reading(nothing, cx) {
+                self.owed_read(*nothing, cx);
+            }
+            return;
         }
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let read = move || {
@@ -670,6 +675,9 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         if let Some(at) = self.managed_session(number) {
+            if let Some(managed) = &mut self.sessions[at].managed {
+                managed.is_list_lost = true;
+            }
             self.give_up_resumption(at, conn, cx);
         }
     }

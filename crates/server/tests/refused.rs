@@ -1,0 +1,304 @@
+//! Changes that are refused because the disk is full, under a journal that is let go when the test
+//! says so: what clients are given meanwhile, and that whoever waits hears of it.
+
+mod common;
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::options;
+use server::{Options, Sim};
+use stdx::time::VirtualClock;
+use store::{Durability, FaultyEngine, MemoryEngine, Plan, SlotKey, Store, Switches};
+
+/// Changes that come of one that is refused.
+const ROUNDS_MAX: usize = 100;
+
+/// Milliseconds without a word before one that must come is given up.
+const IDLE_MAX: u32 = 60_000;
+
+const SM: &str = "xmlns='urn:xmpp:sm:3'";
+
+/// A node in this process on a disk that survives it.
+struct World {
+    engine: Arc<FaultyEngine<MemoryEngine>>,
+    options: Options,
+    clock: VirtualClock,
+    sim: Option<Sim>,
+}
+
+impl World {
+    fn new() -> World {
+        let mut options = options(1, false);
+        options.mechanisms = vec!["PLAIN".into()];
+        options.scram_iterations = 1;
+        options.archive.enabled = true;
+        let mut world = World {
+            engine: Arc::new(FaultyEngine::new(MemoryEngine::new())),
+            options,
+            clock: VirtualClock::new(),
+            sim: None,
+        };
+        let users = [
+            ("romeo@localhost", "secret"),
+            ("juliet@localhost", "secret"),
+        ];
+        Sim::provision(&world.store(), &users, 1).expect("accounts");
+        world.start();
+        world
+    }
+
+    fn store(&self) -> Store {
+        let slots = SlotKey::new([7; 16]);
+        let engine = Arc::clone(&self.engine);
+        Store::with_engine(engine, Durability::Fsync, slots).expect("a store")
+    }
+
+    fn start(&mut self) {
+        let (options, clock, store) = (self.options.clone(), self.clock.clone(), self.store());
+        let limits = net::Limits::default();
+        let sim = Sim::start(options, limits, store, clock, 1, Plan::default());
+        self.sim = Some(sim.expect("a node"));
+    }
+
+    /// The process is killed, and started again.
+    fn crash(&mut self) {
+        self.sim = None;
+        self.engine.crash(0).expect("the disk is there");
+        self.start();
+    }
+
+    fn work(&mut self) {
+        self.sim.as_mut().expect("it runs").work().expect("work");
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.clock.advance(time);
+        self.work();
+    }
+
+    fn switches(&self) -> Arc<Switches> {
+        self.sim.as_ref().expect("it runs").journal().switches()
+    }
+
+    /// Whatever is to be recorded waits from here on.
+    fn hold(&mut self) {
+        self.switches().set_hold(true);
+    }
+
+    /// What waits is refused, and what comes of that, until nothing waits any more.
+    fn refuse(&mut self) {
+        self.work();
+        self.switches().set_full(true);
+        for _ in 0..ROUNDS_MAX {
+            let released = self.sim.as_ref().map(|sim| sim.journal().release(1));
+            if released != Some(1) {
+                self.switches().set_full(false);
+                self.switches().set_hold(false);
+                return;
+            }
+            self.work();
+        }
+        panic!("what is refused is tried again at once, for ever");
+    }
+
+    fn connect(&mut self, user: &str) -> Peer {
+        let address = self.sim.as_ref().expect("it runs").address();
+        let socket = TcpStream::connect(address).expect("it listens");
+        socket.set_nonblocking(true).expect("a socket");
+        let mut peer = Peer {
+            socket,
+            seen: String::new(),
+        };
+        let open = "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
+             xmlns:stream='http://etherx.jabber.org/streams'>";
+        peer.ask(self, open, "</stream:features>");
+        let token = xmpp::sasl::encode(&format!("\0{user}\0secret"));
+        let sasl = "xmlns='urn:ietf:params:xml:ns:xmpp-sasl'";
+        let auth = format!("<auth {sasl} mechanism='PLAIN'>{token}</auth>");
+        peer.ask(self, &auth, "<success");
+        peer.ask(self, open, "</stream:features>");
+        peer
+    }
+
+    fn login(&mut self, user: &str, resource: &str) -> Peer {
+        let mut peer = self.connect(user);
+        let bind = format!(
+            "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+             <resource>{resource}</resource></bind></iq>"
+        );
+        peer.ask(self, &bind, "</bind></iq>");
+        peer
+    }
+
+    /// With stream management. Gives the session's name too.
+    fn login_managed(&mut self, user: &str, resource: &str) -> (Peer, String) {
+        let mut peer = self.login(user, resource);
+        let enabled = peer.ask(
+            self,
+            &format!("<enable {SM} resume='true'/>"),
+            "resume='true'",
+        );
+        let (_, token) = enabled.split_once("id='").expect("a name");
+        let (token, _) = token.split_once('\'').expect("its end");
+        (peer, token.to_owned())
+    }
+}
+
+/// A client.
+struct Peer {
+    socket: TcpStream,
+    seen: String,
+}
+
+impl Peer {
+    fn send(&mut self, text: &str) {
+        self.socket.write_all(text.as_bytes()).expect("written");
+    }
+
+    /// Lets the node work until `wanted` has come; gives everything up to its end.
+    fn expect(&mut self, world: &mut World, wanted: &str) -> String {
+        let mut idle = 0;
+        while !self.seen.contains(wanted) {
+            world.work();
+            if !self.read() {
+                idle += 1;
+                assert!(idle < IDLE_MAX, "no {wanted:?}; {:?}", self.seen);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let end = self.seen.find(wanted).expect("it is there") + wanted.len();
+        self.seen.drain(..end).collect()
+    }
+
+    fn ask(&mut self, world: &mut World, text: &str, wanted: &str) -> String {
+        self.send(text);
+        self.expect(world, wanted)
+    }
+
+    fn read(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        match self.socket.read(&mut buffer) {
+            Ok(0) => panic!("closed; seen {:?}", self.seen),
+            Ok(read) => {
+                let text = String::from_utf8_lossy(&buffer[..read]);
+                self.seen.push_str(&text);
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => panic!("{error}; seen {:?}", self.seen),
+        }
+    }
+
+    fn say(&mut self, to: &str, text: &str) {
+        self.send(&format!(
+            "<message type='chat' to='{to}'><body>{text}</body></message>"
+        ));
+    }
+
+    /// Everything that was sent is handled.
+    fn sync(&mut self, world: &mut World) -> String {
+        let ping = "<iq type='get' id='ping' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>";
+        self.ask(world, ping, "id='ping'")
+    }
+
+    fn resume(&mut self, token: &str, h: u32) {
+        self.send(&format!("<resume {SM} previd='{token}' h='{h}'/>"));
+    }
+}
+
+const ROSTER_SET: &str = "<iq type='set' id='roster'><query xmlns='jabber:iq:roster'>\
+     <item jid='nurse@localhost'/></query></iq>";
+
+/// A page was asked for behind a change that was refused, and another one when the user had been
+/// read again: both were given.
+#[test]
+fn what_waits_is_given_once_although_a_change_in_front_is_refused() {
+    let mut world = World::new();
+    let mut romeo = world.login("romeo", "orchard");
+    for text in ["one", "two", "three"] {
+        romeo.say("juliet@localhost", text);
+    }
+    romeo.sync(&mut world);
+    let mut juliet = world.login("juliet", "balcony");
+    world.hold();
+    juliet.send(ROSTER_SET);
+    juliet.send("<presence/>");
+    world.refuse();
+    world.pass(Duration::from_secs(2));
+    romeo.say("juliet@localhost", "last");
+    let seen = juliet.expect(&mut world, "<body>last</body>");
+    let bodies: Vec<&str> = seen.split("<body>").skip(1).collect();
+    let bodies: Vec<&str> = bodies.iter().filter_map(|b| b.split('<').next()).collect();
+    assert_eq!(bodies, ["one", "two", "three", "last"], "{seen}");
+    assert!(seen.contains("resource-constraint"), "{seen}");
+}
+
+/// The second was taken up before the user had been read again, and what the first was to hear was
+/// dropped with the record of the second.
+#[test]
+fn two_sessions_that_cannot_be_resumed_now_both_hear_so() {
+    let mut world = World::new();
+    let (first, first_token) = world.login_managed("juliet", "balcony");
+    let (second, second_token) = world.login_managed("juliet", "hall");
+    drop((first, second));
+    let mut first = world.connect("juliet");
+    let mut second = world.connect("juliet");
+    world.hold();
+    first.resume(&first_token, 0);
+    world.work();
+    second.resume(&second_token, 0);
+    world.refuse();
+    first.expect(&mut world, "<failed");
+    second.expect(&mut world, "<failed");
+    first.resume(&first_token, 0);
+    first.expect(&mut world, "<resumed");
+    second.resume(&second_token, 0);
+    second.expect(&mut world, "<resumed");
+}
+
+#[test]
+fn a_client_that_counts_wrongly_is_told_so_on_a_full_disk_too() {
+    let mut world = World::new();
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    world.hold();
+    juliet.send(&format!("<a {SM} h='99'/>"));
+    world.refuse();
+    juliet.expect(&mut world, "handled-count-too-high");
+}
+
+/// At the second try nothing was recorded: the counts of before the crash were thought to hold.
+#[test]
+fn counts_that_could_not_be_recorded_are_recorded_at_the_next_resumption() {
+    let mut world = World::new();
+    let mut romeo = world.login("romeo", "orchard");
+    let (mut juliet, token) = world.login_managed("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    // Between the two messages the session is sent something that is in no log.
+    romeo.say("juliet@localhost", "one");
+    juliet.expect(&mut world, "<body>one</body>");
+    juliet.sync(&mut world);
+    romeo.say("juliet@localhost", "two");
+    juliet.expect(&mut world, "<body>two</body>");
+    world.crash();
+
+    let mut juliet = world.connect("juliet");
+    world.hold();
+    juliet.resume(&token, 0);
+    world.refuse();
+    juliet.expect(&mut world, "<failed");
+    juliet.resume(&token, 0);
+    juliet.expect(&mut world, "<resumed");
+    juliet.expect(&mut world, "<body>one</body>");
+    juliet.expect(&mut world, "<body>two</body>");
+    world.crash();
+
+    // It has both.
+    let mut juliet = world.connect("juliet");
+    juliet.resume(&token, 2);
+    juliet.expect(&mut world, "<resumed");
+    let seen = juliet.sync(&mut world);
+    assert!(!seen.contains("<body>"), "{seen}");
+}
