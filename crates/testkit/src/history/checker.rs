@@ -1,7 +1,7 @@
 //! Whether a history fits the promises of docs/delivery.md. Pure: facts in, findings out, a line
 //! each. Every rule is a function, named by what must hold.
 
-use super::record::{Chain, Delivery, Entry, Fate, History, Message};
+use super::record::{Chain, Delivery, Entry, Fate, History, Message, Way};
 use std::collections::{HashMap, HashSet};
 
 /// How a device ended.
@@ -95,6 +95,12 @@ impl<'a> View<'a> {
 
     fn name(&self, chain: &Chain) -> &str {
         &self.finals[chain.device].name
+    }
+
+    /// The number in the resource of a session's device.
+    fn resource(&self, chain: &Chain) -> Option<usize> {
+        let resource = self.name(chain).rsplit("/d").next();
+        resource.and_then(|number| number.parse().ok())
     }
 }
 
@@ -253,7 +259,10 @@ fn a_session_gets_messages_in_order(view: &View<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for (number, chain) in view.chains() {
         let name = view.name(chain);
-        let is_regular = |d: &&Delivery| !d.is_early && !was_owed_to_another(view, chain.device, d);
+        let is_regular = |d: &&Delivery| {
+            let was_early = d.is_early || was_early(view, chain, d);
+            !was_early && !was_owed_to_another(view, chain.device, d)
+        };
         let regular = || chain.deliveries.iter().filter(is_regular);
         // By sender and recipient: the highest id so far. Other messages have no order.
         let mut highest: HashMap<(usize, usize), &String> = HashMap::new();
@@ -283,6 +292,19 @@ fn a_session_gets_messages_in_order(view: &View<'_>) -> Vec<String> {
         }
     }
     found
+}
+
+/// Whether a message that comes late was the session's own before that was there for everybody:
+/// addressed to it, or a copy for it. It was in its queue, or left to the log for it, when what
+/// waited for the account began to be its own too, and comes in front of that (docs/delivery.md).
+/// What was sent later has no such excuse.
+fn was_early(view: &View<'_>, chain: &Chain, delivery: &Delivery) -> bool {
+    let Some(message) = view.message(delivery.message).filter(|_| delivery.is_late) else {
+        return false;
+    };
+    let is_own = delivery.way == Way::Carbon
+        || message.to_device.is_some() && message.to_device == view.resource(chain);
+    is_own && chain.shown_at.is_none_or(|shown| message.sent_at <= shown)
 }
 
 /// Whether another session of the user was owed the message and ended since: what it had not
@@ -339,8 +361,7 @@ fn is_owed(view: &View<'_>, chain: &Chain, user: usize, message: usize) -> bool 
     let Some(sent) = view.message(message).filter(|m| !m.was_refused) else {
         return false;
     };
-    let resource = view.finals[chain.device].name.rsplit("/d").next();
-    let resource = resource.and_then(|number| number.parse::<usize>().ok());
+    let resource = view.resource(chain);
     if sent.to == user {
         match sent.to_device {
             None => return true,
@@ -438,4 +459,75 @@ fn counters_agree(view: &View<'_>) -> Vec<String> {
             )
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(to_device: Option<usize>, sent_at: usize) -> Message {
+        Message {
+            device: 0,
+            from: 0,
+            to: 1,
+            to_device,
+            fate: Fate::Accepted,
+            floors: None,
+            sent_at,
+            was_refused: false,
+        }
+    }
+
+    fn late(message: usize, at: usize) -> Delivery {
+        Delivery {
+            message,
+            id: Some(format!("{message}")),
+            way: Way::Direct,
+            crashes: 0,
+            at,
+            is_early: false,
+            is_late: true,
+        }
+    }
+
+    /// What is wrong if a session gets m1 and m0 after it was shown, m1 sent at `sent_at`.
+    fn findings(to_device: Option<usize>, sent_at: usize) -> Vec<String> {
+        let mut history = History::new(2);
+        history.messages = vec![message(None, 2), message(to_device, sent_at)];
+        history.chains.push(Chain {
+            device: 1,
+            is_managed: true,
+            has_carbons: false,
+            deliveries: vec![late(1, 12), late(0, 13)],
+            live_from: None,
+            shown_at: Some(10),
+            ended_at: None,
+            replaced_at: None,
+            confirmed: 0,
+            crashes_at_confirm: 0,
+            sent: 0,
+            taken: 0,
+        });
+        let known = HashSet::new();
+        let end = |user: usize| Final {
+            user,
+            name: format!("u{user}/d0"),
+            chain: None,
+            known: &known,
+        };
+        let finals = [end(0), end(1)];
+        let rules = Rules {
+            has_ordered_ids: true,
+        };
+        a_session_gets_messages_in_order(&View::new(&history, &finals, rules))
+    }
+
+    #[test]
+    fn what_was_addressed_to_a_session_before_it_was_available_may_come_first() {
+        assert_eq!(findings(Some(0), 3), Vec::<String>::new());
+        // Sent when the session was available, or not addressed to it, it has to wait its turn.
+        assert_eq!(findings(Some(0), 11).len(), 2);
+        assert_eq!(findings(Some(1), 3).len(), 2);
+        assert_eq!(findings(None, 3).len(), 2);
+    }
 }

@@ -487,6 +487,7 @@ impl Device {
             has_carbons: self.plan.has_carbons,
             deliveries: Vec::new(),
             live_from: None,
+            shown_at: None,
             ended_at: None,
             replaced_at: None,
             confirmed: 0,

@@ -74,6 +74,9 @@ pub(super) struct Chain {
     pub(super) deliveries: Vec<Delivery>,
     /// From behind this id on, everything comes live; `None` until the first catch-up is complete.
     pub(super) live_from: Option<String>,
+    /// When the server had shown it its own presence, in deliveries of all devices so far: from
+    /// here on it was there for everybody.
+    pub(super) shown_at: Option<usize>,
     /// Deliveries whose acknowledgement the server certainly has read.
     pub(super) confirmed: usize,
     /// Crashes when the last of them was confirmed.

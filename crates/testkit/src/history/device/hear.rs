@@ -32,6 +32,8 @@ impl Device {
                 };
                 if let (Some(session), true) = (&mut self.session, from.is_some_and(is_own)) {
                     session.is_shown = true;
+                    let chain = &mut shared.history.chains[session.chain];
+                    chain.shown_at.get_or_insert(shared.history.now);
                 }
             }
         }
