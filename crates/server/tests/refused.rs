@@ -19,6 +19,9 @@ const ROUNDS_MAX: usize = 100;
 /// Milliseconds without a word before one that must come is given up.
 const IDLE_MAX: u32 = 60_000;
 
+/// A session whose link is lost has ended after that.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(10);
+
 const SM: &str = "xmlns='urn:xmpp:sm:3'";
 
 /// A node in this process on a disk that survives it.
@@ -35,6 +38,7 @@ impl World {
         options.mechanisms = vec!["PLAIN".into()];
         options.scram_iterations = 1;
         options.archive.enabled = true;
+        options.delivery.resume_timeout = RESUME_TIMEOUT;
         let mut world = World {
             engine: Arc::new(FaultyEngine::new(MemoryEngine::new())),
             options,
@@ -301,4 +305,33 @@ fn counts_that_could_not_be_recorded_are_recorded_at_the_next_resumption() {
     juliet.expect(&mut world, "<resumed");
     let seen = juliet.sync(&mut world);
     assert!(!seen.contains("<body>"), "{seen}");
+}
+
+/// It was no holder of what it and others had been given: that was never given to anybody again,
+/// and what another one held was given to that one twice.
+#[test]
+fn a_session_that_could_not_be_ended_still_holds_what_it_was_given() {
+    let mut world = World::new();
+    let mut romeo = world.login("romeo", "orchard");
+    let (mut first, _) = world.login_managed("juliet", "balcony");
+    first.ask(&mut world, "<presence/>", "<presence");
+    let (mut second, _) = world.login_managed("juliet", "hall");
+    second.ask(&mut world, "<presence/>", "<presence");
+    romeo.say("juliet@localhost", "one");
+    second.expect(&mut world, "<body>one</body>");
+    let (mut third, _) = world.login_managed("juliet", "chamber");
+    third.ask(&mut world, "<presence/>", "<presence");
+    romeo.say("juliet@localhost", "two");
+    third.expect(&mut world, "<body>two</body>");
+    first.ask(&mut world, "</stream:stream>", "</stream:stream>");
+    third.sync(&mut world);
+
+    world.hold();
+    second.send("</stream:stream>");
+    world.refuse();
+    world.pass(RESUME_TIMEOUT);
+    romeo.say("juliet@localhost", "three");
+    let seen = third.expect(&mut world, "<body>three</body>");
+    assert!(seen.contains("<body>one</body>"), "{seen}");
+    assert!(!seen.contains("<body>two</body>"), "{seen}");
 }

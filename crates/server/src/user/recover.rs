@@ -175,16 +175,27 @@ impl User {
             .filter(|record| spill::is_estate(record))
             .map(Estate::of)
             .collect();
-        let is_first = log.shared.is_empty();
-        if is_first {
-            log.shared.clone_from(&stored.shared);
-        }
         for (record, owed) in sessions.records.iter().zip(&stored.owed) {
-            // Otherwise the process did not end: the state was only read again.
+            // Otherwise the process did not end: the state was only read again. One that is gone
+            // from memory all the same could not be ended.
             let is_new = self.managed_session(record.number).is_none();
             if is_new && !spill::is_estate(record) {
+                self.hold_shared(owed, &stored.shared);
                 self.recover_session(record, owed, cx);
             }
+        }
+    }
+
+    /// A session is one of those that hold what several were given. `known` says what of that
+    /// nobody has, as far as the store knows.
+    fn hold_shared(&mut self, owed: &OwedTo, known: &FxHashMap<Seq, Holders>) {
+        let shared = &mut self.log().shared;
+        for seq in owed.entries.iter().map(|(_, entry)| place(*entry)) {
+            let Some(known) = known.get(&seq) else {
+                continue;
+            };
+            let none = Holders { kept: 0, ..*known };
+            shared.entry(seq).or_insert(none).kept += 1;
         }
     }
 
