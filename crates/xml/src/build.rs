@@ -1,12 +1,14 @@
 //! A small writer for the elements that the server makes itself. It escapes what it is given and
 //! closes what it opened; it does not know which element may stand where.
 
+use smallvec::SmallVec;
+
 use crate::escape;
 
 /// Writes elements into a buffer. Names must be literals of the program, values may be anything.
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    open: Vec<(usize, usize)>,
+    open: SmallVec<[(usize, usize); 4]>,
     in_tag: bool,
 }
 
@@ -15,7 +17,7 @@ impl<'a> Writer<'a> {
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Writer {
             out,
-            open: Vec::new(),
+            open: SmallVec::new(),
             in_tag: false,
         }
     }

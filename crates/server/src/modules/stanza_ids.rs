@@ -12,7 +12,14 @@ const ORIGIN_ID_BYTES_MAX: usize = 1_024;
 
 /// The stanza-id of a place in a log.
 pub(crate) fn id_of(seq: u64) -> String {
-    format!("{seq:0DIGITS$x}")
+    digits_of(seq).iter().copied().map(char::from).collect()
+}
+
+fn digits_of(seq: u64) -> [u8; DIGITS] {
+    std::array::from_fn(|at| {
+        let shift = 4 * (DIGITS - 1 - at);
+        b"0123456789abcdef"[(seq >> shift & 0xf) as usize]
+    })
 }
 
 /// The place that a stanza-id stands for, if it is one of ours.
