@@ -22,14 +22,20 @@ pub trait Txn {
     /// Sets a value.
     fn put(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>);
 
-    /// Takes the head of a user as of the last entry, to be given back by [`Txn::put_head`].
+    /// Takes the head of a user as of the last entry, to be given back by [`Txn::put_head`]; `key`
+    /// is the user's in [`Space::Head`].
     ///
     /// # Errors
     /// Any [`StoreError`] of the engine.
-    fn take_head(&mut self, slots: &SlotKey, user: &str) -> Result<Option<LiveHead>, StoreError>;
+    fn take_head(
+        &mut self,
+        slots: &SlotKey,
+        user: &str,
+        key: &[u8],
+    ) -> Result<Option<LiveHead>, StoreError>;
 
     /// Gives a head back. It is not written: whoever changes it writes so much that it follows.
-    fn put_head(&mut self, key: Vec<u8>, head: LiveHead);
+    fn put_head(&mut self, key: &[u8], head: LiveHead);
 
     /// Deletes a key.
     fn delete(&mut self, space: Space, key: Vec<u8>);
@@ -57,7 +63,7 @@ pub fn apply(record: &Record, slots: &SlotKey, txn: &mut impl Txn) -> Result<(),
     record.check()?;
     let user = record.user();
     let key = keys::user(slots, user);
-    let LiveHead { head, tail } = txn.take_head(slots, user)?.unwrap_or_default();
+    let LiveHead { head, tail } = txn.take_head(slots, user, &key)?.unwrap_or_default();
     let mut entity = Entity {
         txn,
         slots,
@@ -76,7 +82,7 @@ pub fn apply(record: &Record, slots: &SlotKey, txn: &mut impl Txn) -> Result<(),
         tail,
         ..
     } = entity;
-    txn.put_head(key, LiveHead { head, tail });
+    txn.put_head(&key, LiveHead { head, tail });
     Ok(())
 }
 

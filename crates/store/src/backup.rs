@@ -277,7 +277,7 @@ pub fn restore(source: &Path, dest: &Path, options: &Options) -> Result<Moved, O
     let mut bytes = 0;
     let moved = read_backup(source, |entry| {
         bytes += entry.key.len() + entry.value.len();
-        let (key, value) = (entry.key.to_vec(), Some(entry.value.to_vec()));
+        let (key, value) = (entry.key.into(), Some(entry.value.into()));
         batch.push(Change {
             space: entry.space,
             key,

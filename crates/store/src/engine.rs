@@ -8,6 +8,8 @@ pub(crate) mod memory;
 
 use std::ops::ControlFlow;
 
+use byteview::ByteView;
+
 use crate::error::StoreError;
 use crate::store::Durability;
 
@@ -87,15 +89,16 @@ pub trait Reader: Send {
     ) -> Result<(), StoreError>;
 }
 
-/// One change of a batch: a new value, or none to delete the key.
+/// One change of a batch: a new value, or none to delete the key. Both are shared bytes, which an
+/// engine can keep as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Where.
     pub space: Space,
     /// The key.
-    pub key: Vec<u8>,
+    pub key: ByteView,
     /// The value from now on.
-    pub value: Option<Vec<u8>>,
+    pub value: Option<ByteView>,
 }
 
 /// Changes that become visible, and durable, together or not at all. At most one for each key.

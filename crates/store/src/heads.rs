@@ -44,24 +44,28 @@ impl LiveHead {
 /// Heads by their keys.
 #[derive(Default)]
 pub(crate) struct Heads {
-    map: FxHashMap<Vec<u8>, LiveHead>,
+    /// The place of one that was taken is kept: it comes back at once.
+    map: FxHashMap<Vec<u8>, Option<LiveHead>>,
     bytes: usize,
 }
 
 impl Heads {
     pub(crate) fn take(&mut self, key: &[u8]) -> Option<LiveHead> {
-        let head = self.map.remove(key)?;
+        let head = self.map.get_mut(key)?.take()?;
         self.bytes -= head.bytes(key);
         Some(head)
     }
 
     /// Remembers a head that was taken, and forgets all others if there are too many.
-    pub(crate) fn put(&mut self, key: Vec<u8>, head: LiveHead) {
+    pub(crate) fn put(&mut self, key: &[u8], head: LiveHead) {
         if self.bytes >= HEADS_CACHED_BYTES_MAX {
             self.clear();
         }
-        self.bytes += head.bytes(&key);
-        self.map.insert(key, head);
+        self.bytes += head.bytes(key);
+        match self.map.get_mut(key) {
+            Some(place) => *place = Some(head),
+            None => drop(self.map.insert(key.to_vec(), Some(head))),
+        }
     }
 
     pub(crate) fn clear(&mut self) {

@@ -70,6 +70,11 @@ pub(crate) fn log_entry(slots: &SlotKey, user: &str, seq: Seq) -> Vec<u8> {
     key
 }
 
+/// The same from the user's own key.
+pub(crate) fn log_entry_of(user: &[u8], seq: Seq) -> Vec<u8> {
+    [user, &[0], &seq.to_be_bytes()].concat()
+}
+
 /// Where the entries of a log end.
 pub(crate) fn log_entries_end(slots: &SlotKey, user: &str) -> Vec<u8> {
     let mut key = owned(slots, user, 1);
@@ -250,6 +255,7 @@ mod tests {
         let entry = log_entry(&KEY, "a@b", 7);
         let (_, owner, rest) = parse_owned(&entry).unwrap();
         assert_eq!((owner, parse_log(rest)), ("a@b", Some(Log::Entry(7))));
+        assert_eq!(entry, log_entry_of(&user(&KEY, "a@b"), 7));
         let index = log_index(&KEY, "a@b", u64::MAX, 7);
         let (_, owner, rest) = parse_owned(&index).unwrap();
         let chunk = Log::Index {

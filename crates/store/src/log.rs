@@ -39,7 +39,7 @@ impl<T: Txn> Entity<'_, T> {
         self.head.append(entry.seq, &stored);
         self.tail
             .push(TailEntry::new(self.slots, entry.seq, &stored));
-        let key = keys::log_entry(self.slots, self.user, entry.seq);
+        let key = keys::log_entry_of(&self.key, entry.seq);
         self.txn.put(Space::Log, key, stored.encode());
         self.mark(had_outgoing);
         match self.head.tail_count {
@@ -172,7 +172,8 @@ impl<T: Txn> Entity<'_, T> {
         let mut recognition = recognition.unwrap_or_default();
         let mut recognises_more = false;
         let mut chunks: BTreeMap<u64, Vec<Seq>> = BTreeMap::new();
-        for entry in self.take_tail()? {
+        let mut tail = self.take_tail()?;
+        for entry in tail.drain(..) {
             let TailEntry {
                 peer,
                 source,
@@ -199,6 +200,8 @@ impl<T: Txn> Entity<'_, T> {
         }
         self.head.folded = self.head.log.next_seq - 1;
         self.head.tail_count = 0;
+        // Empty, and large enough for the next one.
+        self.tail = tail;
         Ok(())
     }
 

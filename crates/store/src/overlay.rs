@@ -4,18 +4,19 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
+use byteview::ByteView;
+
 use crate::apply::Txn;
 use crate::engine::{Batch, Change, Reader, Space, Visit};
 use crate::error::StoreError;
 use crate::heads::{Heads, LiveHead};
-use crate::keys;
 use crate::log::derive_head;
 use crate::slot::SlotKey;
 
-type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+type Changes = BTreeMap<ByteView, Option<ByteView>>;
 
 /// What a key of the current append held before.
-type Before = (Space, Vec<u8>, Option<Option<Vec<u8>>>);
+type Before = (Space, ByteView, Option<Option<ByteView>>);
 
 /// Bookkeeping cost assumed per change, in bytes, when a group's size is estimated.
 const CHANGE_OVERHEAD_BYTES: usize = 64;
@@ -95,7 +96,8 @@ impl<'a> Overlay<'a> {
     }
 
     fn change(&mut self, space: Space, key: Vec<u8>, value: Option<Vec<u8>>) {
-        self.bytes += key.len() + value.as_ref().map_or(0, Vec::len) + CHANGE_OVERHEAD_BYTES;
+        let (key, value) = (ByteView::from(key), value.map(ByteView::from));
+        self.bytes += key.len() + value.as_deref().map_or(0, <[u8]>::len) + CHANGE_OVERHEAD_BYTES;
         let before = self.changes[space.index()].insert(key.clone(), value);
         self.undo.push((space, key, before));
     }
@@ -121,7 +123,7 @@ impl<'a> Overlay<'a> {
             .peekable();
         let mut stopped = false;
         self.base.scan(space, start, end, &mut |key, value| {
-            while let Some((changed, new)) = changes.next_if(|(k, _)| k.as_slice() < key) {
+            while let Some((changed, new)) = changes.next_if(|(k, _)| ***k < *key) {
                 if let Some(new) = new
                     && visit(changed, new).is_break()
                 {
@@ -129,7 +131,7 @@ impl<'a> Overlay<'a> {
                     return ControlFlow::Break(());
                 }
             }
-            let flow = match changes.next_if(|(k, _)| k.as_slice() == key) {
+            let flow = match changes.next_if(|(k, _)| ***k == *key) {
                 Some((_, Some(new))) => visit(key, new),
                 Some((_, None)) => ControlFlow::Continue(()),
                 None => visit(key, value),
@@ -154,7 +156,7 @@ impl<'a> Overlay<'a> {
 impl Txn for Overlay<'_> {
     fn get(&mut self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         match self.changes[space.index()].get(key) {
-            Some(changed) => Ok(changed.clone()),
+            Some(changed) => Ok(changed.as_deref().map(<[u8]>::to_vec)),
             None => self.base.get(space, key),
         }
     }
@@ -163,12 +165,16 @@ impl Txn for Overlay<'_> {
         self.change(space, key, Some(value));
     }
 
-    fn take_head(&mut self, slots: &SlotKey, user: &str) -> Result<Option<LiveHead>, StoreError> {
-        let key = keys::user(slots, user);
-        if let Some(head) = self.heads.take(&key) {
+    fn take_head(
+        &mut self,
+        slots: &SlotKey,
+        user: &str,
+        key: &[u8],
+    ) -> Result<Option<LiveHead>, StoreError> {
+        if let Some(head) = self.heads.take(key) {
             return Ok(Some(head));
         }
-        let Some(written) = self.get(Space::Head, &key)? else {
+        let Some(written) = self.get(Space::Head, key)? else {
             return Ok(None);
         };
         let scan = |start: &[u8], end: &[u8], visit: Visit<'_>| {
@@ -179,7 +185,7 @@ impl Txn for Overlay<'_> {
         Ok(Some(LiveHead { head, tail }))
     }
 
-    fn put_head(&mut self, key: Vec<u8>, head: LiveHead) {
+    fn put_head(&mut self, key: &[u8], head: LiveHead) {
         self.heads.put(key, head);
     }
 
@@ -208,8 +214,8 @@ mod tests {
     fn put(key: &[u8], value: &[u8]) -> Change {
         Change {
             space: Space::Log,
-            key: key.to_vec(),
-            value: Some(value.to_vec()),
+            key: key.into(),
+            value: Some(value.into()),
         }
     }
 
@@ -266,7 +272,7 @@ mod tests {
         let batch = overlay.into_batch();
         assert_eq!(batch.len(), 1);
         assert_eq!(
-            (batch[0].key.as_slice(), batch[0].value.as_deref()),
+            (&*batch[0].key, batch[0].value.as_deref()),
             (&b"k"[..], Some(&b"1"[..]))
         );
     }

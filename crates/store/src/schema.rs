@@ -106,8 +106,8 @@ fn corrupt(why: &str) -> OpenError {
 fn put(space: Space, key: Vec<u8>, value: Vec<u8>) -> Change {
     Change {
         space,
-        key,
-        value: Some(value),
+        key: key.into(),
+        value: Some(value.into()),
     }
 }
 
@@ -298,7 +298,7 @@ fn upgrade_users_1(engine: &dyn Engine, slots: &SlotKey) -> Result<(), StoreErro
             }
             batch.push(Change {
                 space: Space::State,
-                key: key.clone(),
+                key: (**key).into(),
                 value: None,
             });
         }

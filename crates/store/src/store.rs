@@ -484,8 +484,8 @@ pub(crate) fn raise_epoch(engine: &dyn Engine) -> Result<(), StoreError> {
     let epoch = read_epoch(engine)? + 1;
     let epoch = Change {
         space: Space::Meta,
-        key: keys::EPOCH.to_vec(),
-        value: Some(epoch.to_be_bytes().to_vec()),
+        key: keys::EPOCH.into(),
+        value: Some(epoch.to_be_bytes().into()),
     };
     engine.commit(vec![epoch], Durability::Fsync)
 }

@@ -209,8 +209,8 @@ fn a_backup_by_a_newer_version_is_refused() {
     let newer = (store::SCHEMA + 1).to_be_bytes().to_vec();
     let change = Change {
         space: Space::Meta,
-        key: b"schema".to_vec(),
-        value: Some(newer),
+        key: b"schema".into(),
+        value: Some(newer.into()),
     };
     engine.commit(vec![change], Durability::Memory).unwrap();
     store.backup(&path("backup")).unwrap();
@@ -341,15 +341,15 @@ fn head(fields: [u8; 3]) -> Vec<u8> {
 fn set(space: Space, key: Vec<u8>, value: &[u8]) -> Change {
     Change {
         space,
-        key,
-        value: Some(value.to_vec()),
+        key: key.into(),
+        value: Some(value.into()),
     }
 }
 
 fn delete(space: Space, key: Vec<u8>) -> Change {
     Change {
         space,
-        key,
+        key: key.into(),
         value: None,
     }
 }

@@ -82,8 +82,8 @@ fn commit(journal: &dyn Journal, records: Vec<Record>) {
 fn change(key: &[u8], value: Option<&[u8]>) -> Change {
     Change {
         space: Space::Blob,
-        key: key.to_vec(),
-        value: value.map(<[u8]>::to_vec),
+        key: key.into(),
+        value: value.map(Into::into),
     }
 }
 

@@ -39,6 +39,7 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
 const OWNERS: &[(&str, &[&str])] = &[
     ("axum", &["roost"]),
     ("base64", &["xmpp", "server", "flood", "testkit"]),
+    ("byteview", &["store"]),
     ("cargo_metadata", &["xtask"]),
     ("clap", &["roost", "flood"]),
     ("crossbeam-queue", &["actor"]),

@@ -154,8 +154,8 @@ impl<E: Engine> Reader for FaultyEngine<E> {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.faults.read()?;
         for batch in self.unsynced().iter().rev() {
-            if let Some(change) = batch.iter().find(|c| c.space == space && c.key == key) {
-                return Ok(change.value.clone());
+            if let Some(change) = batch.iter().find(|c| c.space == space && *c.key == *key) {
+                return Ok(change.value.as_deref().map(<[u8]>::to_vec));
             }
         }
         self.inner.get(space, key)
@@ -214,8 +214,8 @@ impl Reader for FaultySnapshot {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.faults.read()?;
         for batch in self.unsynced.iter().rev() {
-            if let Some(change) = batch.iter().find(|c| c.space == space && c.key == key) {
-                return Ok(change.value.clone());
+            if let Some(change) = batch.iter().find(|c| c.space == space && *c.key == *key) {
+                return Ok(change.value.as_deref().map(<[u8]>::to_vec));
             }
         }
         self.inner.get(space, key)

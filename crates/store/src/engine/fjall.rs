@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use fjall::config::{FilterPolicy, PartitioningPolicy};
 use fjall::{
-    AbstractTree, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot,
+    AbstractTree, Database, Guard, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
+    Readable, Snapshot,
 };
 
 use crate::engine::{Batch, Engine, EngineStats, Reader, Space, Visit};
@@ -170,7 +171,8 @@ impl FjallEngine {
         if batch.is_empty() {
             return open.db.persist(mode).map_err(from_fjall);
         }
-        let mut write = open.db.batch().durability(Some(mode));
+        let mut write = OwnedWriteBatch::with_capacity(open.db.clone(), batch.len());
+        write = write.durability(Some(mode));
         for change in batch {
             let space = &open.spaces[change.space.index()];
             match change.value {

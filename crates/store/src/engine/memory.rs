@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use byteview::ByteView;
+
 use crate::engine::{Batch, Engine, EngineStats, Reader, Space, Visit};
 use crate::error::StoreError;
 use crate::store::Durability;
 
-type Maps = [BTreeMap<Vec<u8>, Vec<u8>>; Space::ALL.len()];
+type Maps = [BTreeMap<ByteView, ByteView>; Space::ALL.len()];
 
 /// All spaces as ordered maps. A snapshot shares them; the first commit after it copies.
 #[derive(Default)]
@@ -39,7 +41,7 @@ impl MemorySnapshot {
         space: Space,
         start: &[u8],
         end: &[u8],
-    ) -> impl DoubleEndedIterator<Item = (&Vec<u8>, &Vec<u8>)> {
+    ) -> impl DoubleEndedIterator<Item = (&ByteView, &ByteView)> {
         let upper = if end.is_empty() {
             Bound::Unbounded
         } else {
@@ -50,7 +52,7 @@ impl MemorySnapshot {
     }
 }
 
-fn visit_all<'a>(entries: impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>, visit: Visit<'_>) {
+fn visit_all<'a>(entries: impl Iterator<Item = (&'a ByteView, &'a ByteView)>, visit: Visit<'_>) {
     for (key, value) in entries {
         if visit(key, value).is_break() {
             break;
@@ -60,7 +62,7 @@ fn visit_all<'a>(entries: impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>, visi
 
 impl Reader for MemorySnapshot {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.0[space.index()].get(key).cloned())
+        Ok(self.0[space.index()].get(key).map(|value| value.to_vec()))
     }
 
     fn scan(
@@ -88,7 +90,9 @@ impl Reader for MemorySnapshot {
 
 impl Reader for MemoryEngine {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.maps()[space.index()].get(key).cloned())
+        Ok(self.maps()[space.index()]
+            .get(key)
+            .map(|value| value.to_vec()))
     }
 
     fn scan(
@@ -139,7 +143,7 @@ impl Engine for MemoryEngine {
     }
 
     fn stats(&self) -> EngineStats {
-        let bytes = |map: &BTreeMap<Vec<u8>, Vec<u8>>| -> u64 {
+        let bytes = |map: &BTreeMap<ByteView, ByteView>| -> u64 {
             map.iter()
                 .map(|(key, value)| (key.len() + value.len()) as u64)
                 .sum()

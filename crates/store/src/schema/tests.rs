@@ -244,10 +244,10 @@ fn check_upgraded_from_2(store: &Store) {
     for (entry, seq) in entries.iter().zip(3..6) {
         assert_eq!(entry.seq, seq);
         assert_eq!(entry.at.as_millis(), 1_700_000_000_000 + seq as i64);
-        assert_eq!(entry.peer, "romeo@montague.example");
+        assert_eq!(&*entry.peer, "romeo@montague.example");
         assert_eq!(entry.flags, EntryFlags::WAITING);
         let frame = format!("<message><body>{seq}</body></message>");
-        assert_eq!(entry.frame, frame.as_bytes());
+        assert_eq!(*entry.frame, *frame.as_bytes());
     }
     let romeo = store.load_user("romeo@montague.example").unwrap().unwrap();
     assert!(romeo.account.locked);
@@ -309,7 +309,7 @@ fn what_schema_2_left_can_be_changed() {
             prefs: prefs.clone(),
         },
         Record::LogAppend {
-            user: juliet(),
+            user: juliet().into(),
             entry,
         },
         Record::LogTrim {
@@ -408,7 +408,7 @@ fn a_damaged_value_stops_the_upgrade() {
         .iter_mut()
         .find(|change| change.key.ends_with(b"\0a"))
         .unwrap();
-    account.value = Some(vec![VALUE_VERSION_1, 0xff]);
+    account.value = Some([VALUE_VERSION_1, 0xff].into());
     assert!(matches!(
         opened(batch),
         Err(OpenError::Store(StoreError::Corrupt(_)))
