@@ -109,12 +109,22 @@ impl Home {
         msg: UserMsg,
         activate: bool,
     ) -> Option<UserMsg> {
-        let shard = self.place.shard(bare);
-        let name = Name::from(bare);
+        self.send_to(mail, &Name::from(bare), msg, activate)
+    }
+
+    /// As [`Home::send`].
+    pub(crate) fn send_to(
+        &self,
+        mail: &mut impl Mail,
+        name: &Name,
+        msg: UserMsg,
+        activate: bool,
+    ) -> Option<UserMsg> {
+        let shard = self.place.shard(name);
         let sent = if activate {
-            mail.send_named(shard, &name, msg)
+            mail.send_named(shard, name, msg)
         } else {
-            mail.send_named_if_active(shard, &name, msg)
+            mail.send_named_if_active(shard, name, msg)
         };
         match sent {
             Ok(()) => None,

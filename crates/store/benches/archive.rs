@@ -15,7 +15,8 @@ use std::time::Instant;
 
 use stdx::time::Timestamp;
 use store::{
-    Account, Durability, EntryFlags, LogEntry, Options, Outbound, PageQuery, Record, Seq, Store,
+    Account, Durability, EntryFlags, Few, LogEntry, Options, Outbound, PageQuery, Record, Seq,
+    Store,
 };
 
 const USER: &str = "juliet@localhost";
@@ -47,19 +48,19 @@ fn records(entries: u64) -> impl Iterator<Item = Record> {
         let frame = format!("<message type='chat' id='{seq:x}'><body>{body}</body></message>");
         let sent = EntryFlags::SENT.and(EntryFlags::ARCHIVED);
         Record::LogAppend {
-            user: USER.to_owned(),
+            user: USER.into(),
             entry: LogEntry {
                 seq,
                 at: at(seq),
-                peer: peer(seq),
+                peer: peer(seq).into(),
                 flags: [EntryFlags::ARCHIVED, sent][(seq % 2) as usize],
-                frame: frame.into_bytes(),
+                frame: frame.into_bytes().into(),
                 source: seq * (seq % 2),
                 origin: seq.wrapping_mul(0x9e37_79b9_7f4a_7c15),
-                went_to: vec![Outbound {
+                went_to: Few::from([Outbound {
                     session: 1,
                     count: seq as u32,
-                }],
+                }]),
                 ..LogEntry::default()
             },
         }

@@ -77,13 +77,13 @@ fn message(to: &str, seq: u64) -> Record {
     let entry = LogEntry {
         seq,
         at: Timestamp::from_millis(1_700_000_000_000),
-        peer: "romeo@localhost".to_owned(),
-        frame: frame.into_bytes(),
+        peer: "romeo@localhost".into(),
+        frame: frame.into_bytes().into(),
         flags: EntryFlags::WAITING,
         ..LogEntry::default()
     };
     Record::LogAppend {
-        user: to.to_owned(),
+        user: to.into(),
         entry,
     }
 }

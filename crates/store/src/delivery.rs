@@ -3,8 +3,10 @@
 //! moves them; the contract is `docs/delivery.md`.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use stdx::time::Timestamp;
 
 use crate::limits::{
@@ -12,6 +14,10 @@ use crate::limits::{
     SESSIONS_BYTES_MAX, SESSIONS_MAX, TOKEN_BYTES_MAX, USER_BYTES_MAX,
 };
 use crate::record::{RecordError, Seq, millis};
+use crate::shared::SharedBytes;
+
+/// A list that mostly has one element, for one session, and then needs no memory of its own.
+pub type Few<T> = SmallVec<[T; 1]>;
 
 /// Flags of an entry. Bits from [`EntryFlags::FREE`] on are the server's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -50,17 +56,17 @@ pub struct LogEntry {
     #[serde(with = "millis")]
     pub at: Timestamp,
     /// The bare address of the other side.
-    pub peer: String,
+    pub peer: Arc<str>,
     /// What it is.
     pub flags: EntryFlags,
     /// The stanza.
-    pub frame: Vec<u8>,
+    pub frame: SharedBytes,
     /// Of a received message, its place in the sender's log; 0 if the sender has none here.
     pub source: Seq,
     /// [`crate::SlotKey::origin`] of what it is recognised by when it is sent again; 0 without.
     pub origin: u64,
     /// Sessions that it was written to, with the outbound count that it had there.
-    pub went_to: Vec<Outbound>,
+    pub went_to: Few<Outbound>,
     /// Cursors that move together with it.
     pub progress: Progress,
 }
@@ -78,9 +84,9 @@ pub struct Outbound {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Inbound counts by session number.
-    pub inbound: Vec<(u32, u32)>,
+    pub inbound: Few<(u32, u32)>,
     /// By session number, the entry up to which nothing is owed to it.
-    pub acked: Vec<(u32, Seq)>,
+    pub acked: Few<(u32, Seq)>,
     /// The entry up to which everything outgoing was taken over; 0 if that did not move.
     pub forwarded: Seq,
 }

@@ -45,6 +45,7 @@ mod overlay;
 mod page;
 mod record;
 mod schema;
+mod shared;
 mod slot;
 mod state;
 mod store;
@@ -53,8 +54,8 @@ mod verify;
 pub use apply::{Txn, apply};
 pub use backup::{Moved, restore};
 pub use delivery::{
-    ArchiveDefault, ArchivePrefs, Delivered, EntryFlags, LogEntry, NumberedEntry, Origin, Outbound,
-    Progress, Recognition, Seen, SessionCursor, SessionRecord, Sessions, Windows,
+    ArchiveDefault, ArchivePrefs, Delivered, EntryFlags, Few, LogEntry, NumberedEntry, Origin,
+    Outbound, Progress, Recognition, Seen, SessionCursor, SessionRecord, Sessions, Windows,
 };
 pub use engine::faulty::{Faults, FaultyEngine};
 pub use engine::fjall::{FjallEngine, FjallOptions};
@@ -71,6 +72,7 @@ pub use record::{
     Subscription,
 };
 pub use schema::SCHEMA;
+pub use shared::SharedBytes;
 pub use slot::{RANGES, RangeId, SLOTS, Slot, SlotKey};
 pub use state::{LogHead, UserState};
 pub use store::{Durability, Options, Store};

@@ -463,7 +463,7 @@ impl<'a> Log<'a> {
                     StoreError::Corrupt(format!("{}: no entry {seq} of the index", self.user))
                 })?;
                 // Two addresses may share a hash.
-                if entry.peer == peer {
+                if *entry.peer == *peer {
                     found.add(entry);
                 }
                 if found.is_full() {

@@ -2,6 +2,7 @@
 //! versioned encoding and what makes a record acceptable; how a record changes state is `apply`.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use stdx::time::Timestamp;
@@ -99,8 +100,8 @@ pub enum Record {
     },
     /// Appends to the user's log. An entry whose `seq` was given out before changes nothing.
     LogAppend {
-        /// Whose log.
-        user: String,
+        /// Whose log. Shared: this is made for every message.
+        user: Arc<str>,
         /// The entry.
         entry: LogEntry,
     },
@@ -199,7 +200,6 @@ impl Record {
             | Record::LastActivity { user, .. }
             | Record::VCardPut { user, .. }
             | Record::PrivatePut { user, .. }
-            | Record::LogAppend { user, .. }
             | Record::LogTrim { user, .. }
             | Record::LogProgress { user, .. }
             | Record::LogDelivered { user, .. }
@@ -207,6 +207,7 @@ impl Record {
             | Record::SessionRemove { user, .. }
             | Record::SessionNumbered { user, .. }
             | Record::ArchivePrefsPut { user, .. } => user,
+            Record::LogAppend { user, .. } => user,
         }
     }
 

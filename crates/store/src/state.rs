@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use stdx::time::Timestamp;
 
 use crate::delivery::{
-    ArchivePrefs, EntryFlags, LogEntry, Outbound, Progress, Recognition, SessionCursor,
+    ArchivePrefs, EntryFlags, Few, LogEntry, Outbound, Progress, Recognition, SessionCursor,
     SessionRecord, Sessions, Windows,
 };
 use crate::error::StoreError;
@@ -142,7 +142,7 @@ pub(crate) struct StoredEntry<'a> {
     pub(crate) flags: EntryFlags,
     pub(crate) source: Seq,
     pub(crate) origin: u64,
-    pub(crate) went_to: Cow<'a, [Outbound]>,
+    pub(crate) went_to: Cow<'a, Few<Outbound>>,
     pub(crate) progress: Cow<'a, Progress>,
     #[serde(serialize_with = "as_bytes")]
     pub(crate) frame: &'a [u8],
@@ -172,9 +172,9 @@ impl<'a> StoredEntry<'a> {
         LogEntry {
             seq,
             at: Timestamp::from_millis(self.at),
-            peer: self.peer.to_owned(),
+            peer: self.peer.into(),
             flags: self.flags,
-            frame: self.frame.to_vec(),
+            frame: self.frame.into(),
             source: self.source,
             origin: self.origin,
             went_to: self.went_to.into_owned(),

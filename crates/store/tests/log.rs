@@ -15,7 +15,7 @@ use proptest::sample::Index;
 use stdx::time::Timestamp;
 use store::limits::{ORIGINS_MAX, SEEN_MAX};
 use store::{
-    ArchiveDefault, ArchivePrefs, Delivered, Durability, Engine, EntryFlags, FjallEngine,
+    ArchiveDefault, ArchivePrefs, Delivered, Durability, Engine, EntryFlags, Few, FjallEngine,
     FjallOptions, InlineJournal, LogEntry, MemoryEngine, Metadata, NumberedEntry, Origin, Outbound,
     PageQuery, Progress, Record, Seen, Seq, SessionCursor, SessionRecord, Store, UserState,
 };
@@ -232,8 +232,8 @@ impl Model {
         let forwarded = moves.forwarded.map_or(0, |to| self.place(to));
         self.forwarded = self.forwarded.max(forwarded.min(self.next_seq - 1));
         Progress {
-            inbound,
-            acked,
+            inbound: inbound.into(),
+            acked: acked.into(),
             forwarded,
         }
     }
@@ -247,26 +247,26 @@ impl Model {
         let mut entry = LogEntry {
             seq,
             at: Timestamp::from_millis(clock),
-            peer: peer(message.peer),
+            peer: peer(message.peer).into(),
             flags: EntryFlags(message.flags),
-            frame: vec![b'm'; usize::from(message.frame)],
+            frame: vec![b'm'; usize::from(message.frame)].into(),
             // Many senders, so that the window overflows; numbers come again and go back.
             source: message.source.map_or(0, |source| u64::from(source) + 1),
             origin: message.origin.map_or(0, |origin| u64::from(origin) + 1),
-            went_to: vec![Outbound {
+            went_to: Few::from([Outbound {
                 session: 3,
                 count: u32::from(message.frame),
-            }],
+            }]),
             progress,
         };
         if message.source.is_some_and(|source| source % 2 == 0) {
-            entry.peer = format!("{}@many", seq % 400);
+            entry.peer = format!("{}@many", seq % 400).into();
         }
         if entry.flags.has(EntryFlags::OUTGOING) {
             self.last_outgoing = seq;
         }
         let record = Record::LogAppend {
-            user: self.user(),
+            user: self.user().into(),
             entry: entry.clone(),
         };
         entry.at = Timestamp::from_millis(self.last_at);
@@ -416,7 +416,10 @@ impl Model {
                 };
                 match entry.seq {
                     0 => Vec::new(),
-                    _ => vec![Record::LogAppend { user, entry }],
+                    _ => {
+                        let user = user.into();
+                        vec![Record::LogAppend { user, entry }]
+                    }
                 }
             }
             Op::SkipNumbers => {
@@ -559,7 +562,7 @@ impl Model {
             backwards: query.backwards,
         };
         let is_asked_for = |entry: &&LogEntry| {
-            query.with.as_ref().is_none_or(|with| *with == entry.peer)
+            query.with.as_ref().is_none_or(|with| **with == *entry.peer)
                 && query.start.is_none_or(|start| entry.at >= start)
                 && query.end.is_none_or(|end| entry.at <= end)
                 && query.after.is_none_or(|after| entry.seq > after)

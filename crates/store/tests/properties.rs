@@ -21,8 +21,8 @@ fn progress() -> impl Strategy<Value = Progress> {
     let inbound = vec((0u32..4, any::<u32>()), 0..3);
     let acked = vec((0u32..4, 0u64..40), 0..3);
     (inbound, acked, 0u64..40).prop_map(|(inbound, acked, forwarded)| Progress {
-        inbound,
-        acked,
+        inbound: inbound.into(),
+        acked: acked.into(),
         forwarded,
     })
 }
@@ -37,9 +37,9 @@ fn entry() -> impl Strategy<Value = LogEntry> {
             LogEntry {
                 seq,
                 at: Timestamp::from_millis(at),
-                peer,
+                peer: peer.into(),
                 flags: EntryFlags(flags),
-                frame,
+                frame: frame.into(),
                 source,
                 origin,
                 went_to: went_to
@@ -82,7 +82,9 @@ fn record() -> impl Strategy<Value = Record> {
         1 => (user(), "[ab]", "[ab]", vec(any::<u8>(), 0..40)).prop_map(|(user, ns, name, xml)| {
             Record::PrivatePut { user, ns, name, xml }
         }),
-        6 => (user(), entry()).prop_map(|(user, entry)| Record::LogAppend { user, entry }),
+        6 => (user(), entry()).prop_map(|(user, entry)| {
+            Record::LogAppend { user: user.into(), entry }
+        }),
         2 => (user(), 0u64..40).prop_map(|(user, through)| Record::LogTrim { user, through }),
         2 => (user(), progress()).prop_map(|(user, progress)| {
             Record::LogProgress { user, progress }

@@ -215,6 +215,11 @@ impl Frame {
         self.parts().0
     }
 
+    /// The buffer that begins with the element's bytes, for who wants to share them.
+    pub fn buffer(&self) -> Arc<[u8]> {
+        Arc::clone(&self.0)
+    }
+
     /// See [`FrameRef::attr`].
     pub fn attr(&self, name: &str) -> Option<Cow<'_, str>> {
         self.as_ref().attr(name)

@@ -128,7 +128,7 @@ fn page(store: &Store, owner: &str, asker: &str, query: &Query) -> Result<Found,
     };
     let mut leading = Vec::with_capacity(size);
     for entry in &found.entries {
-        let Ok(frame) = Frame::parse(entry.frame.clone()) else {
+        let Ok(frame) = Frame::parse(&*entry.frame) else {
             tracing::error!(user = owner, seq = entry.seq, "a stored message is damaged");
             continue;
         };

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use actor::Reply;
+use actor::{Name, Reply};
 use net::ConnRef;
 use store::Seq;
 use xml::Frame;
@@ -41,7 +41,7 @@ pub(crate) enum Effect {
     /// A stanza for another entity.
     Forward {
         /// Bare address.
-        to: Box<str>,
+        to: Name,
         /// The stanza.
         delivery: Delivery,
         /// Whether an entity that is not loaded is loaded for it.
@@ -73,14 +73,14 @@ pub(crate) enum Effect {
     /// A message was taken over.
     Taken {
         /// Its sender's bare address.
-        to: Box<str>,
+        to: Name,
         /// Its place in the sender's log.
         seq: Seq,
     },
     /// A message could not be taken over.
     NotTaken {
         /// Its sender's bare address.
-        to: Box<str>,
+        to: Name,
     },
     /// What a session is owed is read.
     Resume {

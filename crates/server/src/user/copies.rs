@@ -3,7 +3,7 @@
 
 use actor::{Context, Mail};
 use net::ConnRef;
-use store::{EntryFlags, LogEntry};
+use store::{EntryFlags, Few, LogEntry};
 use telemetry::Counter;
 use xml::Frame;
 
@@ -32,8 +32,8 @@ impl User {
         &mut self,
         conns: &[ConnRef],
         cx: &mut Context<'_, UserMsg>,
-    ) -> Vec<store::Outbound> {
-        let mut counts = Vec::new();
+    ) -> Few<store::Outbound> {
+        let mut counts = Few::new();
         for &conn in conns {
             // What a session was spared goes first, and has counts of its own.
             self.flush_held(conn, cx);
@@ -74,7 +74,7 @@ impl User {
     /// An entry as clients get it: with its stanza-id and, if it waited, the time at which it was
     /// accepted (XEP-0203).
     pub(super) fn entry_frame(&self, entry: &LogEntry, is_late: bool) -> Option<Frame> {
-        let Ok(frame) = Frame::parse(entry.frame.clone()) else {
+        let Ok(frame) = Frame::parse(&*entry.frame) else {
             tracing::error!(user = %self.name, seq = entry.seq, "a stored message is damaged");
             return None;
         };

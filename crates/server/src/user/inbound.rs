@@ -1,7 +1,7 @@
 //! A stanza from somebody else arrives: the routing matrix of RFC 6121 section 8.5 for an account
 //! of this server.
 
-use actor::{Context, Mail};
+use actor::{Context, Mail, Name};
 use net::ConnRef;
 use telemetry::Counter;
 use xml::Frame;
@@ -25,7 +25,7 @@ impl User {
             return self.deliver_new(delivery, kind, cx);
         }
         let from = delivery.frame.attr("from").unwrap_or_default();
-        let from = address::bare(&from).to_owned();
+        let from = Name::from(address::bare(&from));
         if self.is_next(&from, source, cx) {
             // It is durable with its sender: whatever fails here, it comes again.
             self.comes_from(Origin::Nobody);

@@ -2,7 +2,7 @@
 //! wait because nobody can be shown them right now (XEP-0160). What waits leaves the log in order,
 //! before anything newer.
 
-use actor::{Context, Mail};
+use actor::{Context, Mail, Name};
 use net::ConnRef;
 use store::{EntryFlags, LogEntry, Record, Store, StoreError};
 use telemetry::Counter;
@@ -12,7 +12,7 @@ use xmpp::error::{Condition, StanzaError};
 use super::User;
 use super::barrier::Effect;
 use super::copies::ADDRESSED;
-use super::log::Draft;
+use super::log::{Draft, frame_bytes};
 use super::managed::{SHARED, What};
 use super::session::Session;
 use super::spill::{Estate, Holders, SpillPage};
@@ -91,10 +91,10 @@ impl User {
         let keep = hints::keep(&frame);
         let from = frame
             .attr("from")
-            .map(|from| address::bare(&from).to_owned());
+            .map(|from| Name::from(address::bare(&from)));
         let from = from.unwrap_or_default();
         // What somebody else sent was recognised at their home.
-        let origin = if from == *self.name {
+        let origin = if from == self.name {
             self.origin_of(&frame, &from)
         } else {
             0
@@ -149,7 +149,7 @@ impl User {
             Draft {
                 peer: from,
                 flags,
-                frame: frame.as_bytes().to_vec(),
+                frame: frame_bytes(&frame),
                 source: source.seq,
                 origin,
                 went_to,

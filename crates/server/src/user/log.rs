@@ -5,10 +5,13 @@
 
 use std::collections::VecDeque;
 
-use actor::{Context, Mail};
+use actor::{Context, Mail, Name};
 use rustc_hash::FxHashMap;
 use stdx::time::Timestamp;
-use store::{EntryFlags, LogEntry, LogHead, Progress, Record, Seq, StoreError, Windows};
+use store::{
+    EntryFlags, Few, LogEntry, LogHead, Progress, Record, Seq, SharedBytes, StoreError, Windows,
+};
+use xml::Frame;
 
 use super::User;
 use super::outbox::Outbox;
@@ -62,12 +65,17 @@ pub(super) struct Ended {
 
 /// An entry in the making.
 pub(super) struct Draft {
-    pub peer: String,
+    pub peer: Name,
     pub flags: EntryFlags,
-    pub frame: Vec<u8>,
+    pub frame: SharedBytes,
     pub source: Seq,
     pub origin: u64,
-    pub went_to: Vec<store::Outbound>,
+    pub went_to: Few<store::Outbound>,
+}
+
+/// The bytes of a stanza for an entry, which shares them.
+pub(super) fn frame_bytes(frame: &Frame) -> SharedBytes {
+    SharedBytes::beginning(frame.buffer(), frame.as_bytes().len())
 }
 
 /// What is known of a message that another home hands over.
@@ -182,7 +190,7 @@ impl User {
         };
         log.windows.recognition.remember(peer, &entry);
         self.record(Record::LogAppend {
-            user: String::from(&*self.name),
+            user: Name::clone(&self.name),
             entry,
         });
         self.look_at_retention(at, cx);

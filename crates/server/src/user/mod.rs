@@ -543,10 +543,10 @@ impl User {
             Effect::ReadOutgoing => self.read_outgoing(cx),
             Effect::Taken { to, seq } => {
                 // Lost, it is asked for again.
-                self.home.send(cx, &to, UserMsg::Taken { seq }, false);
+                self.home.send_to(cx, &to, UserMsg::Taken { seq }, false);
             }
             Effect::NotTaken { to } => {
-                self.home.send(cx, &to, UserMsg::NotTaken, false);
+                self.home.send_to(cx, &to, UserMsg::NotTaken, false);
             }
             Effect::Resume { number, conn, h } => self.read_owed(number, conn, h, cx),
             Effect::Resumed {
@@ -718,11 +718,21 @@ impl User {
         activate: bool,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        self.forward_to(Name::from(bare), delivery, activate, cx);
+    }
+
+    pub(super) fn forward_to(
+        &mut self,
+        to: Name,
+        delivery: Delivery,
+        activate: bool,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         if self.may_leave() {
-            self.send_on(bare, delivery, activate, cx);
+            self.send_on(&to, delivery, activate, cx);
         } else {
             self.turn().effects.push(Effect::Forward {
-                to: bare.into(),
+                to,
                 delivery,
                 activate,
             });
@@ -731,14 +741,14 @@ impl User {
 
     fn send_on(
         &mut self,
-        bare: &str,
+        to: &Name,
         delivery: Delivery,
         activate: bool,
         cx: &mut Context<'_, UserMsg>,
     ) {
         let refused = self
             .home
-            .send(cx, bare, UserMsg::Deliver(delivery), activate);
+            .send_to(cx, to, UserMsg::Deliver(delivery), activate);
         if let Some(UserMsg::Deliver(delivery)) = refused {
             if delivery.source.seq == 0 {
                 self.overloaded(&delivery.frame, cx);

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use actor::{Context, Mail};
+use actor::{Context, Mail, Name};
 use net::ConnRef;
 use stdx::time::Moment;
 use store::{EntryFlags, LogEntry, LogHead, Seq, StoreError};
@@ -13,7 +13,7 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::barrier::Effect;
-use super::log::{Draft, Recognised};
+use super::log::{Draft, Recognised, frame_bytes};
 use super::managed::{SHARED, What};
 use super::{Phase, User};
 use crate::address;
@@ -127,6 +127,7 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         let (bare, resource) = address::split(to);
+        let peer = Name::from(bare);
         let origin = self.origin_of(&frame, bare);
         if origin != 0 && self.was_sent_before(origin, cx.wall()) {
             // Its session sees it acknowledged like any other.
@@ -156,9 +157,9 @@ impl User {
         let went_to = self.outbound_counts(&copies, cx);
         let seq = self.append(
             Draft {
-                peer: bare.to_owned(),
+                peer: Name::clone(&peer),
                 flags,
-                frame: frame.as_bytes().to_vec(),
+                frame: frame_bytes(&frame),
                 source: 0,
                 origin,
                 went_to,
@@ -175,7 +176,7 @@ impl User {
         if must_wait {
             self.drain_inbox(cx);
         }
-        let peer = self.home.place.slots().peer(bare);
+        let hash = self.home.place.slots().peer(bare);
         let (now, log) = (cx.now(), self.log());
         log.outbox.waiting += 1;
         if log.outbox.behind.is_some() {
@@ -185,13 +186,13 @@ impl User {
             log.outbox.behind = Some(seq - 1);
             return;
         }
-        let source = log.outbox.put(seq, peer, now);
+        let source = log.outbox.put(seq, hash, now);
         let delivery = Delivery {
             resource: resource.map(Into::into),
             frame,
             source,
         };
-        self.forward(bare, delivery, true, cx);
+        self.forward_to(peer, delivery, true, cx);
     }
 
     /// What recognises a message that is sent again (XEP-0359); 0 without an origin-id.
@@ -306,7 +307,7 @@ impl User {
             if !entry.flags.has(EntryFlags::OUTGOING) {
                 continue;
             }
-            let Ok(frame) = Frame::parse(entry.frame) else {
+            let Ok(frame) = Frame::parse(&*entry.frame) else {
                 tracing::error!(user = %self.name, seq = entry.seq, "a stored message is damaged");
                 continue;
             };
@@ -320,7 +321,7 @@ impl User {
                 frame,
                 source,
             };
-            self.forward(&entry.peer, delivery, true, cx);
+            self.forward_to(entry.peer, delivery, true, cx);
         }
         let log = self.log();
         let is_caught_up = is_last && log.head.last_outgoing <= through;
@@ -337,7 +338,7 @@ impl User {
     /// home is told why.
     pub(super) fn is_next(
         &mut self,
-        from: &str,
+        from: &Name,
         source: Source,
         cx: &mut Context<'_, UserMsg>,
     ) -> bool {
@@ -356,7 +357,7 @@ impl User {
                 self.confirm(from, source.seq, cx);
             }
             Recognised::Early => {
-                let to = from.into();
+                let to = Name::clone(from);
                 self.emit(Effect::NotTaken { to }, cx);
             }
         }
@@ -365,8 +366,8 @@ impl User {
 
     /// Tells the sender's home that a message need not be kept for this user any more, once that
     /// is durable.
-    pub(super) fn confirm(&mut self, to: &str, seq: Seq, cx: &mut Context<'_, UserMsg>) {
-        let to = to.into();
+    pub(super) fn confirm(&mut self, to: &Name, seq: Seq, cx: &mut Context<'_, UserMsg>) {
+        let to = Name::clone(to);
         self.emit(Effect::Taken { to, seq }, cx);
     }
 }

@@ -234,7 +234,11 @@ impl User {
 
     /// Notes in an entry that is left to the log for one session that it was written to clients
     /// that acknowledge nothing.
-    pub(super) fn note_anybody(&self, went_to: &mut Vec<store::Outbound>, given: &[&[ConnRef]]) {
+    pub(super) fn note_anybody(
+        &self,
+        went_to: &mut store::Few<store::Outbound>,
+        given: &[&[ConnRef]],
+    ) {
         let is_later = went_to.iter().any(|to| to.session & UNNUMBERED != 0);
         let is_plain = |session: &Session| session.managed.is_none();
         let mut plain = self.sessions.iter().filter(|session| is_plain(session));

@@ -61,12 +61,14 @@ pub(crate) fn roster(contacts: usize) -> Roster {
 
 pub(crate) fn message(user: &str, seq: u64, body: &str) -> Record {
     Record::LogAppend {
-        user: user.to_owned(),
+        user: user.into(),
         entry: LogEntry {
             seq,
             at: Timestamp::from_millis(1_700_000_000_000 + seq as i64),
-            peer: "romeo@localhost".to_owned(),
-            frame: format!("<message to='{user}'><body>{body}</body></message>").into_bytes(),
+            peer: "romeo@localhost".into(),
+            frame: format!("<message to='{user}'><body>{body}</body></message>")
+                .into_bytes()
+                .into(),
             flags: EntryFlags::WAITING,
             ..LogEntry::default()
         },
