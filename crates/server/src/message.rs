@@ -94,8 +94,8 @@ pub enum UserMsg {
     Page(Box<(u32, Result<WaitingPage, store::StoreError>)>),
     /// A page of what a session is owed that was left to the log.
     Spilled(Box<(SpillRead, Result<SpillPage, store::StoreError>)>),
-    /// A page of messages that are to be handed on.
-    Outgoing(Box<Result<Vec<store::LogEntry>, store::StoreError>>),
+    /// A page of messages that are to be handed on, and the place that it follows.
+    Outgoing(Box<(Seq, Result<Vec<store::LogEntry>, store::StoreError>)>),
     /// The oldest entries of the log.
     Oldest(Box<Result<Vec<store::LogEntry>, store::StoreError>>),
     /// What a session that is taken up again has not acknowledged.

@@ -834,7 +834,7 @@ impl Actor for User {
             UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
             UserMsg::Page(page) => self.page_read(page.0, page.1, cx),
             UserMsg::Spilled(read) => self.spill_read(read.0, read.1, cx),
-            UserMsg::Outgoing(page) => self.outgoing_read(*page, cx),
+            UserMsg::Outgoing(page) => self.outgoing_read(page.0, page.1, cx),
             UserMsg::Oldest(page) => self.trim(*page, cx),
             UserMsg::Owed(owed) => self.owed_read(*owed, cx),
             UserMsg::Taken { seq } => self.taken(seq, cx),

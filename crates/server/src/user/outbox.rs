@@ -271,22 +271,27 @@ impl User {
         let Some(after) = self.log().outbox.reading else {
             return;
         };
-        let read = move || Box::new(store.log_read(&name, after, FORWARD_PAGE));
+        let read = move || Box::new((after, store.log_read(&name, after, FORWARD_PAGE)));
         if cx
             .blocking(&self.home.reads, read, UserMsg::Outgoing)
             .is_err()
         {
-            self.outgoing_read(Err(super::overloaded()), cx);
+            self.outgoing_read(after, Err(super::overloaded()), cx);
         }
     }
 
     pub(super) fn outgoing_read(
         &mut self,
+        page_after: Seq,
         page: Result<Vec<LogEntry>, StoreError>,
         cx: &mut Context<'_, UserMsg>,
     ) {
         let now = cx.now();
-        let asked = self.log().outbox.reading.take();
+        let asked = self.log().outbox.reading;
+        if asked != Some(page_after) {
+            return; // Asked for before the user was read again: it could leave entries out.
+        }
+        self.log().outbox.reading = None;
         let entries = match page {
             Ok(entries) => entries,
             Err(error) => {
