@@ -92,6 +92,16 @@ impl World {
         self.switches().set_hold(true);
     }
 
+    /// What waits happens.
+    fn let_go(&mut self) {
+        self.switches().set_hold(false);
+        self.sim
+            .as_ref()
+            .expect("it runs")
+            .journal()
+            .release(usize::MAX);
+    }
+
     /// What waits is refused, and what comes of that, until nothing waits any more.
     fn refuse(&mut self) {
         self.work();
@@ -211,6 +221,12 @@ impl Peer {
     fn resume(&mut self, token: &str, h: u32) {
         self.send(&format!("<resume {SM} previd='{token}' h='{h}'/>"));
     }
+}
+
+/// Stanzas in what a client was sent.
+fn stanzas(seen: &str) -> u32 {
+    let count = |name: &str| seen.matches(name).count() as u32;
+    count("<message ") + count("<presence ") + count("<iq ")
 }
 
 const ROSTER_SET: &str = "<iq type='set' id='roster'><query xmlns='jabber:iq:roster'>\
@@ -334,4 +350,92 @@ fn a_session_that_could_not_be_ended_still_holds_what_it_was_given() {
     let seen = third.expect(&mut world, "<body>three</body>");
     assert!(seen.contains("<body>one</body>"), "{seen}");
     assert!(!seen.contains("<body>two</body>"), "{seen}");
+}
+
+/// What somebody had acknowledged and nobody had recorded came again, when a session that could not
+/// be ended at first had ended.
+#[test]
+fn what_another_one_has_is_not_held_by_a_session_that_could_not_be_ended() {
+    let mut world = World::new();
+    let mut romeo = world.login("romeo", "orchard");
+    let (mut first, _) = world.login_managed("juliet", "balcony");
+    let mut seen = first.ask(&mut world, "<presence/>", "<presence");
+    let (mut second, _) = world.login_managed("juliet", "hall");
+    second.ask(&mut world, "<presence/>", "<presence");
+    let (mut third, _) = world.login_managed("juliet", "chamber");
+    third.ask(&mut world, "<presence/>", "<presence");
+    for text in ["one", "two"] {
+        romeo.say("juliet@localhost", text);
+    }
+    second.expect(&mut world, "<body>two</body>");
+    seen.push_str(&first.expect(&mut world, "<body>one</body>"));
+    first.send(&format!("<a {SM} h='{}'/>", stanzas(&seen)));
+    first.sync(&mut world);
+
+    world.hold();
+    second.send("</stream:stream>");
+    world.refuse();
+    world.pass(RESUME_TIMEOUT);
+    romeo.say("juliet@localhost", "three");
+    let seen = first.expect(&mut world, "<body>three</body>");
+    assert!(!seen.contains("<body>one</body>"), "{seen}");
+}
+
+/// A message that waited and was given to three sessions at once, and what the first of them was
+/// sent since it is managed.
+fn one_for_three(world: &mut World) -> (Peer, String, String) {
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.say("juliet@localhost", "one");
+    romeo.sync(world);
+    let (mut first, token) = world.login_managed("juliet", "balcony");
+    let (mut second, _) = world.login_managed("juliet", "hall");
+    let (mut third, _) = world.login_managed("juliet", "chamber");
+    world.hold();
+    for peer in [&mut first, &mut second, &mut third] {
+        peer.send("<presence/>");
+        world.work();
+    }
+    world.let_go();
+    for peer in [&mut second, &mut third] {
+        peer.expect(world, "<body>one</body>");
+    }
+    let mut seen = first.expect(world, "<body>one</body>");
+    seen.push_str(&first.sync(world));
+    (first, token, seen)
+}
+
+/// Two of the three held it after the crash, and nobody knew that the third had acknowledged it.
+#[test]
+fn what_one_of_three_has_does_not_come_again_after_a_crash() {
+    let mut world = World::new();
+    let (mut first, token, seen) = one_for_three(&mut world);
+    let handled = stanzas(&seen);
+    first.send(&format!("<a {SM} h='{handled}'/>"));
+    first.sync(&mut world);
+    // Cursors are recorded when entries have taken none along for a while.
+    for _ in 0..5 {
+        world.pass(Duration::from_secs(1));
+    }
+    world.crash();
+
+    let mut first = world.connect("juliet");
+    first.resume(&token, handled + 1);
+    first.expect(&mut world, "<resumed");
+    world.pass(RESUME_TIMEOUT);
+    let seen = first.sync(&mut world);
+    assert!(!seen.contains("<body>one</body>"), "{seen}");
+}
+
+#[test]
+fn what_none_of_three_has_waits_after_one_ended_and_a_crash() {
+    let mut world = World::new();
+    let (mut first, _, _) = one_for_three(&mut world);
+    first.ask(&mut world, "</stream:stream>", "</stream:stream>");
+    world.crash();
+
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.sync(&mut world);
+    world.pass(RESUME_TIMEOUT);
+    let mut juliet = world.login("juliet", "garden");
+    juliet.ask(&mut world, "<presence/>", "<body>one</body>");
 }

@@ -120,8 +120,8 @@ pub struct SessionCursor {
 pub struct NumberedEntry {
     /// Its outbound count there.
     pub count: u32,
-    /// The entry. Its highest two bits are marks of whoever wrote the list, and nothing to the
-    /// store.
+    /// The entry. Its highest [`crate::limits::NUMBERED_MARK_BITS`] bits are marks of whoever wrote
+    /// the list, and nothing to the store.
     pub seq: Seq,
 }
 

@@ -40,6 +40,10 @@ pub const HEADS_CACHED_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 /// given out after the backup was taken is not given out again.
 pub const SEQ_MAX: u64 = (1 << 63) - 1;
 
+/// Highest bits of an entry in the list of a session that are marks of whoever wrote the list. No
+/// sequence number needs them: that would take a hundred thousand restores.
+pub const NUMBERED_MARK_BITS: u32 = 7;
+
 /// Bits of a sequence number below the count of restores.
 pub const SEQ_EPOCH_SHIFT: u32 = 40;
 

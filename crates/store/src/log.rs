@@ -22,7 +22,7 @@ use crate::engine::{Reader, Space, Visit};
 use crate::error::StoreError;
 use crate::heads::TailEntry;
 use crate::keys;
-use crate::limits::{SEQ_MAX, TAIL_ENTRIES_MAX};
+use crate::limits::{NUMBERED_MARK_BITS, TAIL_ENTRIES_MAX};
 use crate::record::Seq;
 use crate::slot::SlotKey;
 use crate::state::{Head, LogHead, StoredEntry, VALUE_VERSION, decode, decode_borrowed, encode};
@@ -326,7 +326,7 @@ impl<T: Txn> Entity<'_, T> {
     fn owe_again(&mut self, number: u32, numbered: &[NumberedEntry]) {
         let Some(first) = numbered
             .iter()
-            .map(|entry| entry.seq & (SEQ_MAX >> 1))
+            .map(|entry| entry.seq & (Seq::MAX >> NUMBERED_MARK_BITS))
             .min()
         else {
             return;

@@ -340,6 +340,7 @@ impl User {
             head.waiting_bytes = 0;
         }
         self.record_delivered();
+        let is_held_by_fewer = page.estate.is_some();
         if let Some(estate) = page.estate {
             waiting.extend(self.inherit(estate));
         }
@@ -349,7 +350,7 @@ impl User {
                 self.show_late(entry, &frame, &takers, cx);
             }
         }
-        if !waiting.is_empty() {
+        if !waiting.is_empty() || is_held_by_fewer {
             self.record_all_numbered();
         }
         self.drain_inbox(cx);

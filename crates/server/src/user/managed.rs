@@ -28,9 +28,32 @@ pub(super) const UNSENT: u64 = 1 << 62;
 /// Marks the place of an entry that more than one session was given.
 pub(super) const SHARED: u64 = 1 << 63;
 
+/// Where a list says of a shared entry how many sessions held it and nobody had acknowledged it:
+/// if they are fewer when the process has ended, somebody has.
+const HOLDERS_SHIFT: u32 = 57;
+
+/// Stands there if somebody has acknowledged it, and for more sessions than can be said.
+const SOMEBODY: u8 = 31;
+
+/// All marks of an entry.
+const MARKS: u64 = SHARED | UNSENT | (SOMEBODY as u64) << HOLDERS_SHIFT;
+
+const _: () = assert!(MARKS.count_ones() == store::limits::NUMBERED_MARK_BITS);
+
 /// The place of an entry without its marks.
 pub(super) fn place(marked: u64) -> Seq {
-    marked & !(SHARED | UNSENT)
+    marked & !MARKS
+}
+
+/// How many sessions held an entry, as a list says; more than there are if somebody has it. Lists
+/// that do not say so are of before they did: then there was one more at least.
+pub(super) fn holders_told(marked: u64) -> u8 {
+    match (marked & SHARED, (marked >> HOLDERS_SHIFT) as u8 & SOMEBODY) {
+        (0, _) => 0,
+        (_, 0) => 2,
+        (_, SOMEBODY) => u8::MAX,
+        (_, told) => told,
+    }
 }
 
 /// Where a session's stanzas go.
@@ -228,14 +251,17 @@ impl Managed {
 
     /// Every entry in memory that it has not acknowledged, with its count if it was sent: the
     /// complete list up to [`Managed::listed_through`], which makes void what entries say. Marked
-    /// are those that others have had too; `alone` knows of which of these that is not so any more.
-    pub(super) fn numbered(&self, alone: impl Fn(Seq) -> bool) -> Vec<NumberedEntry> {
+    /// are those that others have had too; `holders` knows how many hold one that nobody has
+    /// acknowledged.
+    pub(super) fn numbered(&self, holders: impl Fn(Seq) -> Option<u8>) -> Vec<NumberedEntry> {
         let numbered = |count: Option<u32>, entry: u64| {
-            let shared = if alone(place(entry)) {
-                0
-            } else {
-                entry & SHARED
+            let held = match holders(place(entry)) {
+                Some(1) => None,
+                Some(held) => Some(held.min(SOMEBODY)),
+                None => Some(SOMEBODY),
             };
+            let held = held.filter(|_| entry & SHARED != 0);
+            let shared = held.map_or(0, |held| SHARED | u64::from(held) << HOLDERS_SHIFT);
             let unsent = if count.is_none() { UNSENT } else { 0 };
             NumberedEntry {
                 count: count.unwrap_or(0),

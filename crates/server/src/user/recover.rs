@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actor::{Context, Mail};
 use net::ConnRef;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stdx::slab::Key;
 use store::{EntryFlags, LogEntry, Seq, SessionRecord, Store, StoreError, UserState};
 use telemetry::Gauge;
@@ -13,7 +13,7 @@ use xml::Frame;
 use xmpp::stanza;
 
 use super::User;
-use super::managed::{ANYBODY, Link, Managed, SHARED, UNNUMBERED, UNSENT, place};
+use super::managed::{ANYBODY, Link, Managed, SHARED, UNNUMBERED, UNSENT, holders_told, place};
 use super::session::Session;
 use super::spill::{self, Estate, Holders, Spill};
 use crate::limits::LOG_READ;
@@ -32,8 +32,8 @@ pub struct Stored {
 struct OwedTo {
     /// The first entries, in order; each with its count if it was sent.
     entries: Vec<(Option<u32>, u64)>,
-    /// Those that its record lists, and whether others had them too.
-    listed: FxHashMap<Seq, bool>,
+    /// Those that its record lists, and by how many sessions they were held as it says.
+    listed: FxHashMap<Seq, u8>,
     /// All that it is owed above this place is left to the log.
     spilled: Option<Seq>,
 }
@@ -81,9 +81,10 @@ impl Stored {
             let mut owed = OwedTo::default();
             for listed in record.numbered.iter().filter(|n| place(n.seq) > acked) {
                 let count = (listed.seq & UNSENT == 0).then_some(listed.count);
-                owed.entries.push((count, listed.seq & !UNSENT));
-                let was_shared = listed.seq & SHARED != 0;
-                owed.listed.insert(place(listed.seq), was_shared);
+                let entry = place(listed.seq) | listed.seq & SHARED;
+                owed.entries.push((count, entry));
+                owed.listed
+                    .insert(place(listed.seq), holders_told(listed.seq));
             }
             self.owed.push(owed);
         }
@@ -108,7 +109,7 @@ impl Stored {
     fn note(&mut self, records: &[SessionRecord], entry: &LogEntry, max: usize) {
         let mut holders = Holders::default();
         let mut has_it = entry.went_to.iter().any(|to| to.session == ANYBODY);
-        let mut was_shared = false;
+        let mut told = 0;
         for (at, record) in records.iter().enumerate() {
             let noted = entry
                 .went_to
@@ -118,9 +119,9 @@ impl Stored {
             let owed = &mut self.owed[at];
             if spill::is_estate(record) {
                 holders.spilled += u8::from(noted.is_some() && entry.seq > acked);
-            } else if let Some(is_marked) = owed.listed.get(&entry.seq) {
+            } else if let Some(listed) = owed.listed.get(&entry.seq) {
                 holders.kept += 1;
-                was_shared |= is_marked;
+                told = told.max(*listed);
             } else if let Some(noted) = noted {
                 if entry.seq <= acked {
                     has_it = true;
@@ -139,9 +140,9 @@ impl Stored {
         if holders.kept == 0 {
             return;
         }
-        // The others whom it was shared with have acknowledged it: of those who ended without that,
-        // the last one's list says so.
-        has_it |= was_shared && holders.is_one();
+        // Of those whom it was shared with somebody has acknowledged it: if one ends without that,
+        // the lists of the others say that they are fewer.
+        has_it |= told > holders.kept.saturating_add(holders.spilled);
         let is_alone = holders.is_one() && entry.went_to.len() <= 1 && !has_it;
         if is_alone && !entry.flags.has(EntryFlags::SENT) {
             return;
@@ -175,23 +176,45 @@ impl User {
             .filter(|record| spill::is_estate(record))
             .map(Estate::of)
             .collect();
+        let acked = self.acked_since(stored);
         for (record, owed) in sessions.records.iter().zip(&stored.owed) {
             // Otherwise the process did not end: the state was only read again. One that is gone
             // from memory all the same could not be ended.
             let is_new = self.managed_session(record.number).is_none();
             if is_new && !spill::is_estate(record) {
-                self.hold_shared(owed, &stored.shared);
+                self.hold_shared(owed, &stored.shared, &acked);
                 self.recover_session(record, owed, cx);
             }
         }
     }
 
+    /// What sessions that are there have acknowledged, and the store does not know of.
+    fn acked_since(&self, stored: &Stored) -> FxHashSet<Seq> {
+        let mut acked = FxHashSet::default();
+        let records = &stored.state.sessions.records;
+        for (record, owed) in records.iter().zip(&stored.owed) {
+            let at = self.managed_session(record.number);
+            let managed = at.and_then(|at| self.sessions[at].managed.as_ref());
+            let Some(managed) = managed else { continue };
+            let entries = managed.unacked_entries().into_iter().map(place);
+            let entries: FxHashSet<Seq> = entries.collect();
+            let owed = owed.entries.iter().map(|(_, entry)| place(*entry));
+            acked.extend(owed.filter(|seq| !entries.contains(seq)));
+        }
+        acked
+    }
+
     /// A session is one of those that hold what several were given. `known` says what of that
-    /// nobody has, as far as the store knows.
-    fn hold_shared(&mut self, owed: &OwedTo, known: &FxHashMap<Seq, Holders>) {
+    /// nobody has, as far as the store knows; somebody has `acked`.
+    fn hold_shared(
+        &mut self,
+        owed: &OwedTo,
+        known: &FxHashMap<Seq, Holders>,
+        acked: &FxHashSet<Seq>,
+    ) {
         let shared = &mut self.log().shared;
         for seq in owed.entries.iter().map(|(_, entry)| place(*entry)) {
-            let Some(known) = known.get(&seq) else {
+            let Some(known) = known.get(&seq).filter(|_| !acked.contains(&seq)) else {
                 continue;
             };
             let none = Holders { kept: 0, ..*known };

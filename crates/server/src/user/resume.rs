@@ -305,7 +305,7 @@ impl User {
         let mut numbered = Vec::new();
         if managed.void_through > 0 {
             managed.void_through = managed.listed_through(last);
-            numbered = managed.numbered(|seq| is_alone(self.log.as_deref(), seq));
+            numbered = managed.numbered(|seq| holders_of(self.log.as_deref(), seq));
         }
         let session = &self.sessions[at];
         let Some(managed) = &session.managed else {
@@ -365,7 +365,7 @@ impl User {
         };
         let void_through = managed.listed_through(last);
         managed.void_through = void_through;
-        let numbered = managed.numbered(|seq| is_alone(self.log.as_deref(), seq));
+        let numbered = managed.numbered(|seq| holders_of(self.log.as_deref(), seq));
         let number = managed.number;
         self.record(Record::SessionNumbered {
             user: String::from(&*self.name),
@@ -444,20 +444,20 @@ impl User {
             has_through,
         });
         let mut again: Vec<Seq> = Vec::new();
-        let mut is_left_alone = false;
+        let mut is_held_by_fewer = false;
         for entry in entries {
             let seq = place(entry);
             if entry & SHARED == 0 {
                 again.push(seq);
             } else if let Some(left) = Holders::drop_one(log, seq) {
-                is_left_alone |= left.is_one();
+                is_held_by_fewer |= left.kept > 0;
                 if left == Holders::default() {
                     again.push(seq);
                 }
             }
         }
         self.leave_estate(managed);
-        if is_left_alone {
+        if is_held_by_fewer {
             self.record_all_numbered();
         }
         if again.is_empty() {
@@ -774,8 +774,8 @@ impl User {
     }
 }
 
-/// Whether of all the sessions that were given an entry only one is left.
-fn is_alone(log: Option<&Log>, seq: Seq) -> bool {
-    log.and_then(|log| log.shared.get(&seq))
-        .is_some_and(|holders| holders.is_one())
+/// How many sessions hold an entry that they were given together, if nobody has acknowledged it.
+fn holders_of(log: Option<&Log>, seq: Seq) -> Option<u8> {
+    let holders = log?.shared.get(&seq)?;
+    Some(holders.kept.saturating_add(holders.spilled))
 }
