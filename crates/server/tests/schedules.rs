@@ -115,6 +115,9 @@ impl Host for Inside {
             let step = left.min(STEP);
             self.clock.advance(step);
             left -= step;
+            if self.rng.u8(..10) == 0 {
+                self.sim().heal();
+            }
             self.work()?;
         }
         Ok(())

@@ -26,6 +26,8 @@ pub struct Sim {
     drivers: Vec<net::Driver<C2sService>>,
     address: SocketAddr,
     journal: Arc<TwinJournal>,
+    /// What is under it.
+    inline: Arc<InlineJournal>,
     rng: Rng,
 }
 
@@ -73,7 +75,8 @@ impl Sim {
         plan: Plan,
     ) -> Result<Sim, StartError> {
         let inline = InlineJournal::new(&store).map_err(|e| StartError::Options(e.to_string()))?;
-        let journal = Arc::new(TwinJournal::inline(Arc::new(inline), plan));
+        let inline = Arc::new(inline);
+        let journal = Arc::new(TwinJournal::inline(inline.clone(), plan));
         let under = Under {
             clock: Arc::new(clock),
             seed,
@@ -102,6 +105,7 @@ impl Sim {
             drivers,
             address,
             journal,
+            inline,
             rng: Rng::with_seed(seed),
         })
     }
@@ -114,6 +118,12 @@ impl Sim {
     /// The journal: appends are held, released and disturbed here.
     pub fn journal(&self) -> &TwinJournal {
         &self.journal
+    }
+
+    /// Opens the store again if a commit failed and its disk is good again. A real node tries that
+    /// five times a second.
+    pub fn heal(&self) {
+        self.inline.try_to_heal();
     }
 
     /// One turn of every shard, in any order. True if one of them has more to do at once.

@@ -4,7 +4,7 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crate::error::StoreError;
@@ -166,15 +166,23 @@ impl InlineJournal {
             counters,
         })
     }
+
+    /// Opens the engine again if a commit failed and it is possible now. The journal with a thread
+    /// tries that by itself.
+    pub fn try_to_heal(&self) {
+        self.committer().try_to_heal();
+    }
+
+    fn committer(&self) -> MutexGuard<'_, Committer> {
+        self.committer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Journal for InlineJournal {
     fn append(&self, appends: Vec<Append>, done: Done) -> Result<(), Busy> {
-        let outcomes = self
-            .committer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .decide(&appends);
+        let outcomes = self.committer().decide(&appends);
         answer(done, outcomes);
         Ok(())
     }
