@@ -19,6 +19,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
+use fjall::compaction::Leveled;
 use fjall::config::{FilterPolicy, PartitioningPolicy};
 use fjall::{
     AbstractTree, Database, Guard, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
@@ -36,6 +37,11 @@ const SEALED_MAX: usize = 2;
 /// Tables on the first level beyond which a commit waits for compaction. The library waits at 30
 /// runs.
 const FIRST_LEVEL_TABLES_MAX: usize = 24;
+
+/// Tables on the first level of logs that are merged into the next level together: half as often as
+/// the library would, because every merge reads and writes much of the next level again. A read
+/// looks into a few more of them.
+const LOG_TABLES_MERGED: u8 = 8;
 
 /// How long a commit, or a reopening, waits for the background thread, in steps of [`STEP`].
 const BACKGROUND_STEPS_MAX: u32 = 30_000;
@@ -478,7 +484,11 @@ fn tuning(name: &str) -> KeyspaceCreateOptions {
         .index_block_partitioning_policy(PartitioningPolicy::all(true));
     match name {
         // Logs are scanned: a filter would never be asked.
-        "log" => tuning.filter_policy(FilterPolicy::disabled()),
+        "log" => tuning
+            .filter_policy(FilterPolicy::disabled())
+            .compaction_strategy(Arc::new(
+                Leveled::default().with_l0_threshold(LOG_TABLES_MERGED),
+            )),
         // Most reads are of users that exist: the last level, which holds nearly all, needs no
         // filter.
         _ => tuning.expect_point_read_hits(true),
