@@ -79,9 +79,16 @@ pub(crate) const ENDED_SESSIONS_REMEMBERED: usize = 8;
 /// Unacknowledged stanzas at which a client that owes an answer is asked once more.
 pub(crate) const ASK_AGAIN_EVERY: u32 = 64;
 
-/// Bytes of messages that are sent again at a resumption; with more, the session ends and they wait
-/// for a new one.
+/// Bytes of messages that are sent again at a resumption; what is more is left to the log. A
+/// connection that has twice as much to write is closed.
 pub(crate) const RESENT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of one page of what was left to the log for a session; a message that is larger is a page.
+pub(crate) const SPILL_PAGE_BYTES: usize = 256 * 1024;
+
+/// Bytes of messages sent to a session at which it gets no further page before it acknowledged
+/// some.
+pub(crate) const UNACKED_BYTES_PAUSE: usize = 512 * 1024;
 
 /// Characters of the token that resumes a session: 5.9 bits of chance each.
 pub(crate) const SESSION_TOKEN_BYTES: usize = 24;

@@ -331,3 +331,51 @@ fn what_a_session_that_ended_was_behind_with_waits_for_the_next_one() {
     assert_eq!(got, (0..LOTS).collect::<Vec<_>>());
     server.stop();
 }
+
+/// More than a connection takes at once.
+const LARGE: usize = 60;
+
+/// Bob's link is lost, and Alice sends three megabytes. He resumes and gets it all, in pages that
+/// he acknowledges.
+fn three_megabytes_come_in_pages(is_killed: bool) {
+    let place = Place::new();
+    place.add(&["alice", "bob"]);
+    let mut server = place.serve();
+    let (mut bob, token) = managed(&server, "bob");
+    let (mut alice, _) = managed(&server, "alice");
+    alice.say("bob", "0");
+    // All of this is acknowledged by what it says when it resumes.
+    let text = bob.expect("</message>");
+    let handled = stanzas(&text);
+    drop(bob);
+    let padding = "x".repeat(50_000);
+    for number in 1..LARGE {
+        alice.send(&format!(
+            "<message type='chat' to='bob@localhost'><subject>{padding}</subject>\
+             <body>{number}</body></message>"
+        ));
+    }
+    alice.send("<r xmlns='urn:xmpp:sm:3'/>");
+    alice.expect(&format!("h='{LARGE}'"));
+    if is_killed {
+        server.kill();
+        server = place.serve();
+    }
+    let mut bob = resume(&server, "bob", &token, handled);
+    // What comes meanwhile goes behind it.
+    let (mut alice, _) = managed(&server, "alice");
+    alice.say("bob", &LARGE.to_string());
+    let got = follow(&mut bob, handled, LARGE + 1);
+    assert_eq!(got, (1..=LARGE).collect::<Vec<_>>());
+    server.stop();
+}
+
+#[test]
+fn more_than_a_connection_takes_at_once_comes_in_pages() {
+    three_megabytes_come_in_pages(false);
+}
+
+#[test]
+fn it_does_after_a_kill() {
+    three_megabytes_come_in_pages(true);
+}

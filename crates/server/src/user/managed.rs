@@ -75,6 +75,8 @@ pub(crate) struct Resuming {
     pub h: u32,
     /// Entries as they are written to this session, by place.
     pub entries: FxHashMap<Seq, Vec<u8>>,
+    /// From this one on they were not read: they are too much to be sent at once.
+    pub first_unread: Option<Seq>,
 }
 
 /// What an entry or a stanza that is written to a session is.
@@ -236,6 +238,54 @@ impl Managed {
                 sent.chain(pending).collect()
             }
         }
+    }
+
+    /// The places of those that the client has not got if it has handled `h`.
+    pub(super) fn given_beyond(&self, h: u32) -> Vec<Seq> {
+        let is_beyond = |count: u32| count.wrapping_sub(h).cast_signed() > 0;
+        let pending = self.pending.iter().flatten().copied();
+        let given: Vec<u64> = match &self.owed {
+            Some(owed) => {
+                let owed = owed.iter().filter(|(count, _)| count.is_none_or(is_beyond));
+                owed.map(|(_, entry)| *entry).chain(pending).collect()
+            }
+            None => {
+                let sent = self.out.unacked().filter(|(count, _)| is_beyond(*count));
+                let sent = sent.filter_map(|(_, kept)| kept.entry());
+                sent.chain(pending).collect()
+            }
+        };
+        given.into_iter().map(place).collect()
+    }
+
+    /// How many of `places`, entries that it is to be sent again, are not too much at once.
+    pub(super) fn fitting(&self, places: &[Seq], bytes_max: usize) -> usize {
+        let Link::Resuming(resuming) = &self.link else {
+            return places.len();
+        };
+        let mut bytes = 0;
+        let fits = places.iter().take_while(|place| {
+            bytes += resuming.entries.get(*place).map_or(0, Vec::len);
+            bytes <= bytes_max && resuming.first_unread != Some(**place)
+        });
+        // One goes, whatever its size.
+        fits.count().max(1)
+    }
+
+    /// Leaves to the log what is too much to be sent again at once. `last` is the last entry of the
+    /// log. True if there was such.
+    pub(super) fn leave_surplus(&mut self, bytes_max: usize, last: Seq) -> bool {
+        let entries = self.out.unacked().filter_map(|(_, kept)| kept.entry());
+        let places: Vec<Seq> = entries.map(place).collect();
+        let fitting = self.fitting(&places, bytes_max);
+        if fitting >= places.len() {
+            return false;
+        }
+        let left = self.out.leave_entries(fitting);
+        self.entries = fitting as u32;
+        let spill = self.spill.get_or_insert_with(|| Box::new(Spill::new(last)));
+        spill.late.splice(0..0, left);
+        true
     }
 
     /// The oldest entry that may be owed to it.

@@ -9,7 +9,6 @@ use actor::{Context, Mail};
 use net::ConnRef;
 use rustc_hash::FxHashMap;
 use stdx::time::Moment;
-use store::limits::LOG_READ_MAX;
 use store::{LogEntry, Record, Seq, SessionRecord, StoreError};
 use telemetry::{Counter, Gauge};
 use xml::Frame;
@@ -22,10 +21,11 @@ use super::bind::random_text;
 use super::log::{Ended, Log};
 use super::managed::{Link, Managed, Resuming, SHARED, What, place};
 use super::session::Session;
-use super::spill::Holders;
+use super::spill::{Holders, Spill};
 use crate::c2s::{Abort, Control};
 use crate::limits::{
-    ASK_AGAIN_EVERY, ASK_EVERY, ENDED_SESSIONS_REMEMBERED, RESENT_BYTES_MAX, SESSION_TOKEN_BYTES,
+    ASK_AGAIN_EVERY, ASK_EVERY, ENDED_SESSIONS_REMEMBERED, INBOX_PAGE, RESENT_BYTES_MAX,
+    SESSION_TOKEN_BYTES,
 };
 use crate::message::UserMsg;
 
@@ -37,6 +37,8 @@ pub struct Owed {
     conn: ConnRef,
     /// Entries that it has not acknowledged.
     entries: Result<Vec<LogEntry>, StoreError>,
+    /// From this one on they were not read: they are too much to be sent at once.
+    first_unread: Option<Seq>,
 }
 
 impl User {
@@ -182,6 +184,9 @@ impl User {
         self.forget_shared(entries);
         if let Some(managed) = &mut self.sessions[at].managed {
             managed.entries = managed.entries.saturating_sub(entries.len() as u32);
+            if let Some(spill) = &mut managed.spill {
+                spill.unacked_bytes = 0;
+            }
             managed.acked_since = true;
         }
         self.may_trim(cx);
@@ -567,17 +572,18 @@ impl User {
             conn,
             h,
             entries: FxHashMap::default(),
+            first_unread: None,
         }));
-        let given = managed.given_entries();
+        let places = managed.given_beyond(h);
         if let Some(other) = other {
             // Two connections at once: the newer one has it.
             self.resume_failed(other, Condition::Conflict, cx);
         }
-        let places: Vec<Seq> = given.into_iter().map(place).collect();
         let owed = move |entries| Owed {
             number,
             conn,
             entries,
+            first_unread: None,
         };
         if places.is_empty() {
             let nothing = UserMsg::Owed(Box::new(owed(Ok(Vec::new()))));
@@ -589,14 +595,25 @@ impl User {
         }
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let read = move || {
-            let mut entries = Vec::new();
-            for places in places.chunks(LOG_READ_MAX) {
+            let mut entries: Vec<LogEntry> = Vec::new();
+            let (mut bytes, mut first_unread) = (0, None);
+            for places in places.chunks(INBOX_PAGE) {
+                if bytes > RESENT_BYTES_MAX {
+                    first_unread = places.first().copied();
+                    break;
+                }
                 match store.log_entries(&name, places) {
-                    Ok(read) => entries.extend(read),
+                    Ok(read) => {
+                        bytes += read.iter().map(|entry| entry.frame.len()).sum::<usize>();
+                        entries.extend(read);
+                    }
                     Err(error) => return Box::new(owed(Err(error))),
                 }
             }
-            Box::new(owed(Ok(entries)))
+            Box::new(Owed {
+                first_unread,
+                ..owed(Ok(entries))
+            })
         };
         if cx.blocking(&self.home.reads, read, UserMsg::Owed).is_err() {
             self.owed_read(owed(Err(super::overloaded())), cx);
@@ -634,23 +651,32 @@ impl User {
         for (seq, bytes) in frames {
             resuming.entries.entry(seq).or_insert(bytes);
         }
-        let size: usize = resuming.entries.values().map(Vec::len).sum();
-        if size > RESENT_BYTES_MAX {
-            // More than a connection takes at once: it all waits for a new session instead.
-            self.end_session(at, cx);
-            return self.resume_failed(conn, Condition::ItemNotFound, cx);
-        }
+        resuming.first_unread = owed.first_unread;
         let h = resuming
             .h
             .wrapping_sub(u32::from(stdx::bugs::is("double_after_resume")));
+        let beyond = managed.given_beyond(h);
+        let is_too_much = managed.fitting(&beyond, RESENT_BYTES_MAX) < beyond.len();
+        if is_too_much && managed.pending.iter().any(Option::is_some) {
+            // The rest is left to the log, and what comes from now on is behind it. What is on its
+            // way to the queue already is waited for, to keep its place there.
+            let spill = || Box::new(Spill::new(last));
+            managed.spill.get_or_insert_with(spill);
+            let number = owed.number;
+            return self.emit(Effect::Resume { number, conn, h }, cx);
+        }
         let was_recovered = managed.owed.is_some();
-        let resumed = match managed.resume(h, last) {
+        let mut resumed = match managed.resume(h, last) {
             Ok(resumed) => resumed,
             Err(error) => {
                 managed.link = Link::Detached(cx.now());
                 return self.too_high(at, Some(conn), error, cx);
             }
         };
+        if managed.leave_surplus(RESENT_BYTES_MAX, last) {
+            resumed.is_renumbered = true;
+            cx.stats().count(Counter::SessionsSpilled);
+        }
         self.forget_shared(&resumed.acked);
         if resumed.is_renumbered {
             self.record_numbered(identity);
@@ -747,6 +773,9 @@ impl User {
         if resent > 0 {
             managed.out.asked(now);
             bytes.extend_from_slice(sm::REQUEST);
+        }
+        if let Some(spill) = &mut managed.spill {
+            spill.unacked_bytes = bytes.len();
         }
         let presence_lost = std::mem::take(&mut managed.presence_lost);
         cx.stats().count(Counter::SessionsResumed);

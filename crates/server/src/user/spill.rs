@@ -12,7 +12,10 @@ use super::barrier::Effect;
 use super::log::Log;
 use super::managed::{ANYBODY, Managed, SHARED, UNNUMBERED, What, place};
 use super::session::Session;
-use crate::limits::{ESTATES_MAX, INBOX_PAGE, LATE_ENTRIES_MAX, LOG_READ, UNACKED_ENTRIES_PAUSE};
+use crate::limits::{
+    ESTATES_MAX, INBOX_PAGE, LATE_ENTRIES_MAX, LOG_READ, SPILL_PAGE_BYTES, UNACKED_BYTES_PAUSE,
+    UNACKED_ENTRIES_PAUSE,
+};
 use crate::message::UserMsg;
 
 /// What a session is owed and was not sent.
@@ -23,6 +26,8 @@ pub(crate) struct Spill {
     /// Entries that do not note it, in order, with their marks: they waited, and were given to
     /// others meanwhile.
     pub late: Vec<u64>,
+    /// Bytes of what it was sent, at least since its client acknowledged messages last.
+    pub unacked_bytes: usize,
     /// A page has been asked for.
     is_reading: bool,
     /// A page leaves when it is recorded that it does.
@@ -87,6 +92,7 @@ impl Spill {
         Spill {
             after,
             late: Vec::new(),
+            unacked_bytes: 0,
             is_reading: false,
             giving: None,
         }
@@ -156,13 +162,20 @@ impl SpillPage {
         page.listed = early.take(INBOX_PAGE).collect();
         if !page.listed.is_empty() {
             page.entries = store.log_entries(user, &page.listed)?;
+            if page.cut()
+                && let Some(last) = page.entries.last()
+            {
+                let at = page.listed.iter().position(|seq| *seq == last.seq);
+                page.listed.truncate(at.map_or(0, |at| at + 1));
+            }
             return Ok(page);
         }
         let entries = store.log_read(user, after, LOG_READ)?;
-        let is_all = entries.len() < LOG_READ;
+        let mut is_all = entries.len() < LOG_READ;
         for entry in entries {
             if page.entries.len() == INBOX_PAGE {
-                return Ok(page);
+                is_all = false;
+                break;
             }
             page.through = entry.seq;
             let is_noted = entry
@@ -177,7 +190,27 @@ impl SpillPage {
             page.end = Some(end);
             page.through = page.through.max(end - 1);
         }
+        if page.cut()
+            && let Some(last) = page.entries.last()
+        {
+            page.through = last.seq;
+            page.end = None;
+        }
         Ok(page)
+    }
+
+    /// Leaves out what is too much for one page. False if nothing is.
+    fn cut(&mut self) -> bool {
+        let mut bytes = 0;
+        let fits = self.entries.iter().take_while(|entry| {
+            bytes += entry.frame.len();
+            bytes <= SPILL_PAGE_BYTES
+        });
+        // One goes, whatever its size.
+        let fits = fits.count().max(1);
+        let is_cut = fits < self.entries.len();
+        self.entries.truncate(fits);
+        is_cut
     }
 }
 
@@ -315,8 +348,12 @@ impl User {
         let Some(spill) = &mut managed.spill else {
             return;
         };
+        if given == 0 {
+            spill.unacked_bytes = 0;
+        }
         let is_busy = spill.is_reading || spill.giving.is_some();
-        if is_here && !is_stale && !is_busy && given < pause {
+        let follows = given < pause && spill.unacked_bytes < UNACKED_BYTES_PAUSE;
+        if is_here && !is_stale && !is_busy && follows {
             spill.is_reading = true;
             let read = SpillRead {
                 number: managed.number,
@@ -402,6 +439,9 @@ impl User {
             {
                 cx.stats().count(Counter::MessagesOut);
                 managed.pending.push_back(Some(marked));
+                if let Some(spill) = &mut managed.spill {
+                    spill.unacked_bytes += bytes.len();
+                }
                 let write = Effect::Write(conn, What::Entry(marked), bytes);
                 self.turn().effects.push(write);
             }

@@ -386,6 +386,29 @@ impl Outbound {
     }
 }
 
+impl Outbound {
+    /// Takes out all entries but the first `keep`, before what is left is sent again at a
+    /// resumption, and gives them in their order. What was behind them is counted anew.
+    pub fn leave_entries(&mut self, keep: usize) -> Vec<u64> {
+        let (mut kept, mut left) = (0, Vec::new());
+        let queue = std::mem::take(&mut self.queue);
+        for slot in queue {
+            if let Slot::Kept(Kept::Entry(seq)) = &slot {
+                kept += 1;
+                if kept > keep {
+                    left.push(*seq);
+                    self.forget(&slot);
+                    continue;
+                }
+            }
+            self.queue.push_back(slot);
+        }
+        let counts = self.queue.iter().map(Slot::counts).sum();
+        self.sent = self.acked.wrapping_add(counts);
+        left
+    }
+}
+
 impl Kept {
     /// Bytes that it has of its own.
     fn bytes(&self) -> u32 {
