@@ -439,3 +439,29 @@ fn what_none_of_three_has_waits_after_one_ended_and_a_crash() {
     let mut juliet = world.login("juliet", "garden");
     juliet.ask(&mut world, "<presence/>", "<body>one</body>");
 }
+
+/// It had the resource still, and was given what was for the one that had taken its place.
+#[test]
+fn a_session_that_could_not_be_ended_has_its_resource_no_more() {
+    let mut world = World::new();
+    let mut romeo = world.login("romeo", "orchard");
+    let (mut other, _) = world.login_managed("juliet", "hall");
+    let (mut old, _) = world.login_managed("juliet", "balcony");
+    old.ask(&mut world, "<presence/>", "<presence");
+    drop(old);
+    world.work();
+
+    let mut juliet = world.connect("juliet");
+    world.hold();
+    juliet.send(
+        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+         <resource>balcony</resource></bind></iq>",
+    );
+    world.refuse();
+    juliet.expect(&mut world, "</bind></iq>");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    // The order of sessions changes when one of them ends.
+    other.ask(&mut world, "</stream:stream>", "</stream:stream>");
+    romeo.say("juliet@localhost/balcony", "one");
+    juliet.expect(&mut world, "<body>one</body>");
+}

@@ -177,6 +177,7 @@ impl User {
             .map(Estate::of)
             .collect();
         let acked = self.acked_since(stored);
+        let is_read_again = self.log().is_put_off;
         for (record, owed) in sessions.records.iter().zip(&stored.owed) {
             // Otherwise the process did not end: the state was only read again. One that is gone
             // from memory all the same could not be ended.
@@ -184,6 +185,9 @@ impl User {
             if is_new && !spill::is_estate(record) {
                 self.hold_shared(owed, &stored.shared, &acked);
                 self.recover_session(record, owed, cx);
+                if is_read_again && let Some(session) = self.sessions.last_mut() {
+                    retire(session);
+                }
             }
         }
     }
@@ -269,5 +273,17 @@ impl User {
         let after = Duration::from_secs(record.max_seconds.into());
         let number = record.number;
         cx.send_after(after, UserMsg::Expire { number, since: now });
+    }
+}
+
+/// A session that has ended, as everybody was told, and whose end could not be recorded: another one
+/// may have its resource by now. It is given nothing, cannot be resumed, and ends as soon as that
+/// can be recorded.
+fn retire(session: &mut Session) {
+    session.started = false;
+    session.carbons = false;
+    session.priority = -1;
+    if let Some(managed) = &mut session.managed {
+        managed.max_seconds = 0;
     }
 }
