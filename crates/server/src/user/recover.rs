@@ -276,9 +276,9 @@ impl User {
     }
 }
 
-/// A session that has ended, as everybody was told, and whose end could not be recorded: another one
-/// may have its resource by now. It is given nothing, cannot be resumed, and ends as soon as that
-/// can be recorded.
+/// A session that has ended, as everybody was told, and whose end could not be recorded: another
+/// one may have its resource by now. It is given nothing, cannot be resumed, and ends as soon as
+/// that can be recorded.
 fn retire(session: &mut Session) {
     session.started = false;
     session.carbons = false;
