@@ -465,3 +465,28 @@ fn a_session_that_could_not_be_ended_has_its_resource_no_more() {
     romeo.say("juliet@localhost/balcony", "one");
     juliet.expect(&mut world, "<body>one</body>");
 }
+
+/// Written is delivered to a client without stream management: what it was given came again after a
+/// crash, when the session that had been given it too had ended.
+#[test]
+fn what_a_plain_client_was_given_does_not_wait_after_a_crash() {
+    let mut world = World::new();
+    let mut romeo = world.login("romeo", "orchard");
+    let (mut managed, _) = world.login_managed("juliet", "balcony");
+    managed.ask(&mut world, "<presence/>", "<presence");
+    let mut plain = world.login("juliet", "hall");
+    plain.ask(&mut world, "<presence/>", "<presence");
+    romeo.say("juliet@localhost", "one");
+    plain.expect(&mut world, "<body>one</body>");
+    managed.expect(&mut world, "<body>one</body>");
+    world.crash();
+
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.sync(&mut world);
+    world.pass(RESUME_TIMEOUT);
+    let mut juliet = world.login("juliet", "garden");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    romeo.say("juliet@localhost", "two");
+    let seen = juliet.expect(&mut world, "<body>two</body>");
+    assert!(!seen.contains("<body>one</body>"), "{seen}");
+}

@@ -265,17 +265,17 @@ impl User {
         }
     }
 
-    /// Notes in an entry that is left to the log for one session that it was written to clients
-    /// that acknowledge nothing.
+    /// Notes in an entry that sessions are owed that it was written to clients that acknowledge
+    /// nothing: it waits for nobody else, after a crash either.
     pub(super) fn note_anybody(
         &self,
         went_to: &mut store::Few<store::Outbound>,
         given: &[&[ConnRef]],
     ) {
-        let is_later = went_to.iter().any(|to| to.session & UNNUMBERED != 0);
+        let is_noted = !went_to.is_empty();
         let is_plain = |session: &Session| session.managed.is_none();
         let mut plain = self.sessions.iter().filter(|session| is_plain(session));
-        if is_later && plain.any(|session| given.iter().any(|all| all.contains(&session.conn))) {
+        if is_noted && plain.any(|session| given.iter().any(|all| all.contains(&session.conn))) {
             went_to.push(store::Outbound {
                 session: ANYBODY,
                 count: 0,
