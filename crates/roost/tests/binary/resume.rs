@@ -27,7 +27,8 @@ fn resume(server: &Server, user: &str, token: &str, h: usize) -> Client {
     client.send(&format!(
         "<resume xmlns='urn:xmpp:sm:3' h='{h}' previd='{token}'/>"
     ));
-    client.expect("<resumed ");
+    let before = client.expect("<resumed ");
+    assert!(!before.contains("<failed "), "{before}");
     client
 }
 

@@ -565,7 +565,8 @@ impl User {
             return;
         };
         let other = match &managed.link {
-            Link::Resuming(other) => Some(other.conn),
+            // The same one reads again what has changed since.
+            Link::Resuming(other) => Some(other.conn).filter(|other| *other != conn),
             Link::Attached(_) | Link::Detached(_) => None,
         };
         managed.link = Link::Resuming(Box::new(Resuming {
