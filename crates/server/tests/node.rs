@@ -56,6 +56,40 @@ fn messages_to_an_absent_user_wait_in_order() {
     running.node.drain(Duration::from_secs(5));
 }
 
+#[test]
+fn what_sessions_with_full_queues_leave_waits_for_the_next_one() {
+    const EACH: usize = 700;
+    let running = start(1, true, &["alice", "bob"]);
+    let mut devices: Vec<Client> = Vec::new();
+    for resource in ["a", "b"] {
+        let mut device = Client::login(running.address, "bob", resource);
+        device.send("<enable xmlns='urn:xmpp:sm:3'/>");
+        device.expect("<enabled ");
+        devices.push(device);
+    }
+    let mut alice = Client::login(running.address, "alice", "a");
+    for turn in 0..EACH {
+        for resource in ["a", "b"] {
+            alice.send(&format!(
+                "<message to='bob@localhost/{resource}' type='chat'><body>{turn}{resource}</body>\
+                 </message>"
+            ));
+        }
+    }
+    for (device, resource) in devices.iter_mut().zip(["a", "b"]) {
+        device.expect(&format!("<body>{}{resource}</body>", EACH - 1));
+        device.send("</stream:stream>");
+        device.expect("</stream:stream>");
+    }
+    let mut third = Client::login(running.address, "bob", "c");
+    third.send("<presence/>");
+    for turn in 0..EACH {
+        third.expect(&format!("<body>{turn}a</body>"));
+        third.expect(&format!("<body>{turn}b</body>"));
+    }
+    running.node.drain(Duration::from_secs(5));
+}
+
 /// To its sender it would look as if the account were gone.
 #[test]
 fn a_message_for_somebody_who_cannot_be_read_is_to_be_tried_again() {

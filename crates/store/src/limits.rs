@@ -67,9 +67,9 @@ pub const DIRECTED_MAX: usize = 1_000;
 /// are not acknowledged.
 pub const NUMBERED_MAX: usize = 2_048;
 
-/// Entries of one user that wait again after a session took them with it. Beyond it, the actor
-/// moves `delivered` back instead: what is not known exactly is sent again.
-pub const REQUEUED_MAX: usize = 1_024;
+/// Entries of one user that wait again after the sessions that had them ended: as many as 64
+/// sessions with full queues. More are only archived.
+pub const REQUEUED_MAX: usize = 65_536;
 
 /// Senders of one user whose last message is remembered; the one not heard of for longest is
 /// forgotten.
