@@ -11,7 +11,7 @@ use crate::engine::{Reader, Space};
 use crate::error::StoreError;
 use crate::keys;
 use crate::limits::{ACCOUNTS_PAGE_MAX, LOG_PAGE_BYTES_MAX, LOG_READ_MAX, LOG_SCAN_MAX, SEQ_MAX};
-use crate::log::{parse_entry, read_head};
+use crate::log::{parse_entry, read_head, scan_heads, until};
 use crate::record::Seq;
 use crate::slot::SlotKey;
 use crate::state::{Head, decode};
@@ -184,25 +184,11 @@ impl Store {
         let slots = self.slot_key();
         let snapshot = self.snapshot()?;
         let mut heads = Vec::new();
-        let mut bad = None;
         let start = keys::behind(&slots, after);
-        snapshot.scan(Space::Head, &start, &[], &mut |key, value| {
-            let head = keys::parse_user(key)
-                .ok_or_else(|| StoreError::Corrupt("key of a head".to_owned()))
-                .and_then(|(_, user)| Ok((user.to_owned(), decode::<Head>(value, user)?)));
-            match head {
-                Ok(head) => heads.push(head),
-                Err(error) => bad = Some(error),
-            }
-            if bad.is_some() || heads.len() == limit {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
+        scan_heads(&*snapshot, &start, |user, value| {
+            heads.push((user.to_owned(), decode::<Head>(value, user)?));
+            Ok(until(heads.len() == limit))
         })?;
-        if let Some(error) = bad {
-            return Err(error);
-        }
         let mut page = Aged {
             last: heads
                 .last()

@@ -23,7 +23,7 @@ use crate::keys;
 use crate::limits::{
     ACCOUNTS_PAGE_MAX, BULK_BYTES_MAX, BULK_RECORDS_MAX, LOG_READ_MAX, SEQ_EPOCH_SHIFT,
 };
-use crate::log::{parse_entry, read_head, tail};
+use crate::log::{parse_entry, read_head, scan_heads, tail, until};
 use crate::overlay::Overlay;
 use crate::record::{Record, Seq};
 use crate::schema;
@@ -391,28 +391,15 @@ impl Store {
             return Ok(page);
         }
         let start = keys::behind(&self.shared.slots, after);
-        let mut bad = None;
-        self.snapshot()?
-            .scan(Space::Head, &start, &[], &mut |key, value| {
-                let Some((_, user)) = keys::parse_user(key) else {
-                    bad = Some(StoreError::Corrupt("key of a head".to_owned()));
-                    return ControlFlow::Break(());
-                };
-                if domain.is_some_and(|domain| keys::domain_of(user) != domain) {
-                    return ControlFlow::Continue(());
-                }
-                match decode::<Head>(value, user) {
-                    Ok(head) if head.live => page.push(user.to_owned()),
-                    Ok(_) => {}
-                    Err(error) => bad = Some(error),
-                }
-                if bad.is_some() || page.len() == limit {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })?;
-        bad.map_or(Ok(page), Err)
+        scan_heads(&*self.snapshot()?, &start, |user, value| {
+            if domain.is_none_or(|domain| keys::domain_of(user) == domain)
+                && decode::<Head>(value, user)?.live
+            {
+                page.push(user.to_owned());
+            }
+            Ok(until(page.len() == limit))
+        })?;
+        Ok(page)
     }
 
     /// The number of accounts, of one domain or of all. Counts are kept, not counted: a few hundred
