@@ -8,10 +8,10 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::options;
+use common::{Disk, new_disk, sim_options, store_on};
 use server::{Options, Sim};
 use stdx::time::VirtualClock;
-use store::{Durability, FaultyEngine, MemoryEngine, Plan, SlotKey, Store, Switches};
+use store::{Plan, Switches};
 
 /// Changes that come of one that is refused.
 const ROUNDS_MAX: usize = 100;
@@ -26,7 +26,7 @@ const SM: &str = "xmlns='urn:xmpp:sm:3'";
 
 /// A node in this process on a disk that survives it.
 struct World {
-    engine: Arc<FaultyEngine<MemoryEngine>>,
+    disk: Disk,
     options: Options,
     clock: VirtualClock,
     sim: Option<Sim>,
@@ -34,13 +34,10 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let mut options = options(1, false);
-        options.mechanisms = vec!["PLAIN".into()];
-        options.scram_iterations = 1;
-        options.archive.enabled = true;
+        let mut options = sim_options(1, false);
         options.delivery.resume_timeout = RESUME_TIMEOUT;
         let mut world = World {
-            engine: Arc::new(FaultyEngine::new(MemoryEngine::new())),
+            disk: new_disk(),
             options,
             clock: VirtualClock::new(),
             sim: None,
@@ -49,19 +46,17 @@ impl World {
             ("romeo@localhost", "secret"),
             ("juliet@localhost", "secret"),
         ];
-        Sim::provision(&world.store(), &users, 1).expect("accounts");
+        Sim::provision(&store_on(&world.disk), &users, 1).expect("accounts");
         world.start();
         world
     }
 
-    fn store(&self) -> Store {
-        let slots = SlotKey::new([7; 16]);
-        let engine = Arc::clone(&self.engine);
-        Store::with_engine(engine, Durability::Fsync, slots).expect("a store")
-    }
-
     fn start(&mut self) {
-        let (options, clock, store) = (self.options.clone(), self.clock.clone(), self.store());
+        let (options, clock, store) = (
+            self.options.clone(),
+            self.clock.clone(),
+            store_on(&self.disk),
+        );
         let limits = net::Limits::default();
         let sim = Sim::start(options, limits, store, clock, 1, Plan::default());
         self.sim = Some(sim.expect("a node"));
@@ -70,7 +65,7 @@ impl World {
     /// The process is killed, and started again.
     fn crash(&mut self) {
         self.sim = None;
-        self.engine.crash(0).expect("the disk is there");
+        self.disk.crash(0).expect("the disk is there");
         self.start();
     }
 

@@ -7,15 +7,14 @@
 mod common;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::options;
+use common::{Disk, new_disk, sim_options, store_on};
 use server::{Options, Sim};
 use stdx::rand::Rng;
 use stdx::time::{Clock as _, Moment, VirtualClock};
-use store::{Durability, FaultyEngine, MemoryEngine, Plan, SlotKey, Store};
+use store::Plan;
 use testkit::history::{Faults, Host, accounts, play_inside};
 
 /// How many, unless the environment says otherwise.
@@ -26,7 +25,7 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// A node in this process on a disk that survives it.
 struct Inside {
-    engine: Arc<FaultyEngine<MemoryEngine>>,
+    disk: Disk,
     options: Options,
     clock: VirtualClock,
     rng: Rng,
@@ -37,14 +36,11 @@ struct Inside {
 impl Inside {
     fn new(seed: u64) -> Inside {
         let mut rng = Rng::with_seed(seed);
-        let mut options = options(rng.u16(1..=2), rng.bool());
-        options.mechanisms = vec!["PLAIN".into()];
-        options.scram_iterations = 1;
-        options.archive.enabled = true;
+        let mut options = sim_options(rng.u16(1..=2), rng.bool());
         options.limits.offline_messages_max = 10_000;
         options.delivery.unacked_max = [10, 1_000][(seed % 2) as usize];
         let mut inside = Inside {
-            engine: Arc::new(FaultyEngine::new(MemoryEngine::new())),
+            disk: new_disk(),
             options,
             clock: VirtualClock::new(),
             rng,
@@ -53,20 +49,14 @@ impl Inside {
         };
         let all = accounts();
         let all: Vec<(&str, &str)> = all.iter().map(|(user, word)| (&**user, *word)).collect();
-        Sim::provision(&inside.store(), &all, 1).expect("accounts");
+        Sim::provision(&store_on(&inside.disk), &all, 1).expect("accounts");
         inside.start();
         inside
     }
 
-    fn store(&self) -> Store {
-        let slots = SlotKey::new([7; 16]);
-        let engine = Arc::clone(&self.engine);
-        Store::with_engine(engine, Durability::Fsync, slots).expect("a store")
-    }
-
     fn start(&mut self) {
         let (options, clock) = (self.options.clone(), self.clock.clone());
-        let (seed, store) = (self.rng.u64(..), self.store());
+        let (seed, store) = (self.rng.u64(..), store_on(&self.disk));
         let limits = net::Limits::default();
         let sim = Sim::start(options, limits, store, clock, seed, Plan::default());
         let sim = sim.expect("a node");
@@ -86,7 +76,7 @@ impl Inside {
         };
         if self.is_failing {
             match self.rng.u8(..6) {
-                0 => self.engine.faults().fail_commits(1, self.rng.bool()),
+                0 => self.disk.faults().fail_commits(1, self.rng.bool()),
                 1 => self.sim().journal().switches().lose(1),
                 2 => self.sim().journal().switches().doubt(1),
                 _ => {}
@@ -137,7 +127,7 @@ impl Host for Inside {
         self.sim().journal().release(kept);
         self.sim = None;
         self.is_failing = false;
-        let lost = self.engine.crash(0);
+        let lost = self.disk.crash(0);
         lost.map(drop).map_err(|error| error.to_string())
     }
 

@@ -3,11 +3,13 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use server::Node;
 use server::admin::{Request, Response};
 use server::options::{Archive, Delivery, Limits, Options};
+use store::{Durability, FaultyEngine, MemoryEngine, SlotKey, Store};
 
 /// How long anything may take that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -57,6 +59,29 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
     }
 }
 
+/// Those of a node under a virtual clock, whose logins cost little.
+pub(crate) fn sim_options(shards: u16, hand_over: bool) -> Options {
+    let mut options = options(shards, hand_over);
+    options.mechanisms = vec!["PLAIN".into()];
+    options.scram_iterations = 1;
+    options.archive.enabled = true;
+    options
+}
+
+/// A disk that survives the nodes of a test, and what goes wrong with it.
+pub(crate) type Disk = Arc<FaultyEngine<MemoryEngine>>;
+
+pub(crate) fn new_disk() -> Disk {
+    Arc::new(FaultyEngine::new(MemoryEngine::new()))
+}
+
+/// The store of the next node on a disk.
+pub(crate) fn store_on(disk: &Disk) -> Store {
+    let slots = SlotKey::new([7; 16]);
+    let engine = Arc::clone(disk);
+    Store::with_engine(engine, Durability::Fsync, slots).expect("a store")
+}
+
 pub(crate) struct Running {
     pub(crate) node: Node,
     pub(crate) address: SocketAddr,
@@ -69,12 +94,12 @@ pub(crate) fn start(shards: u16, hand_over: bool, users: &[&str]) -> Running {
 
 /// The same with bounds of its own.
 pub(crate) fn start_with(options: Options, network: net::Limits, users: &[&str]) -> Running {
-    start_on(store::Store::in_memory(), options, network, users)
+    start_on(Store::in_memory(), options, network, users)
 }
 
 /// The same with a store of its own.
 pub(crate) fn start_on(
-    store: store::Store,
+    store: Store,
     options: Options,
     network: net::Limits,
     users: &[&str],

@@ -495,18 +495,10 @@ mod tests {
         let mut history = History::new(2);
         history.messages = vec![message(None, 2), message(to_device, sent_at)];
         history.chains.push(Chain {
-            device: 1,
             is_managed: true,
-            has_carbons: false,
             deliveries: vec![late(1, 12), late(0, 13)],
-            live_from: None,
             shown_at: Some(10),
-            ended_at: None,
-            replaced_at: None,
-            confirmed: 0,
-            crashes_at_confirm: 0,
-            sent: 0,
-            taken: 0,
+            ..Chain::new(1, false)
         });
         let known = HashSet::new();
         let end = |user: usize| Final {

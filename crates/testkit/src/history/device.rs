@@ -481,20 +481,8 @@ impl Device {
         if let Some(before) = before.find(|chain| chain.device == self.number) {
             before.replaced_at = Some(now);
         }
-        shared.history.chains.push(Chain {
-            device: self.number,
-            is_managed: false,
-            has_carbons: self.plan.has_carbons,
-            deliveries: Vec::new(),
-            live_from: None,
-            shown_at: None,
-            ended_at: None,
-            replaced_at: None,
-            confirmed: 0,
-            crashes_at_confirm: 0,
-            sent: 0,
-            taken: 0,
-        });
+        let begun = Chain::new(self.number, self.plan.has_carbons);
+        shared.history.chains.push(begun);
         self.session = Some(Session {
             chain,
             token: None,

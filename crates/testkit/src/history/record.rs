@@ -90,6 +90,26 @@ pub(super) struct Chain {
     pub(super) taken: u32,
 }
 
+impl Chain {
+    /// A session that has just begun.
+    pub(super) fn new(device: usize, has_carbons: bool) -> Chain {
+        Chain {
+            device,
+            is_managed: false,
+            has_carbons,
+            deliveries: Vec::new(),
+            live_from: None,
+            shown_at: None,
+            confirmed: 0,
+            crashes_at_confirm: 0,
+            ended_at: None,
+            replaced_at: None,
+            sent: 0,
+            taken: 0,
+        }
+    }
+}
+
 /// One entry of a user's archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
