@@ -13,6 +13,19 @@ fn managed(server: &Server, user: &str) -> (Client, String) {
     (client, token)
 }
 
+/// The same, made before anything that waits can come.
+fn managed_at_once(server: &Server, user: &str, resource: &str) -> (Client, String) {
+    let mut client = Client::authenticated(server.plain, user);
+    client.send(&format!(
+        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+         <resource>{resource}</resource></bind></iq>"
+    ));
+    client.expect("</jid></bind></iq>");
+    let token = enable(&mut client);
+    client.send("<presence/>");
+    (client, token)
+}
+
 fn enable(client: &mut Client) -> String {
     client.send("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
     client.expect("<enabled ");
@@ -309,14 +322,7 @@ fn what_a_session_that_ended_was_behind_with_waits_for_the_next_one() {
     phone.expect(&format!("<body>{}</body>", AT_ONCE - 1));
     phone.send("</stream:stream>");
     phone.rest();
-    let mut desk = Client::authenticated(server.plain, "bob");
-    desk.send(
-        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
-         <resource>desk</resource></bind></iq>",
-    );
-    desk.expect("</jid></bind></iq>");
-    let token = enable(&mut desk);
-    desk.send("<presence/>");
+    let (mut desk, token) = managed_at_once(&server, "bob", "desk");
     // What the phone was sent comes first, then what it was not; killed in the middle of that.
     let (mut got, mut handled) = (Vec::new(), 0);
     while got.len() < AT_ONCE + 500 {
@@ -331,6 +337,66 @@ fn what_a_session_that_ended_was_behind_with_waits_for_the_next_one() {
     got.extend(follow(&mut desk, handled, LOTS));
     assert_eq!(got, (0..LOTS).collect::<Vec<_>>());
     server.stop();
+}
+
+/// What waits for Bob, and how much of that a client gets that acknowledges nothing.
+const WAITING: usize = 600;
+const AT_FIRST: usize = 200;
+
+/// Bob's phone takes what waits and acknowledges nothing of it. His desk has the rest at once, and
+/// what comes then; the phone gets it all when it follows.
+fn a_phone_that_is_behind_holds_back_no_desk(is_killed: bool) {
+    let place = Place::new();
+    place.add(&["alice", "bob"]);
+    let mut server = place.serve();
+    let (mut alice, _) = managed(&server, "alice");
+    for number in 0..WAITING {
+        alice.say("bob", &number.to_string());
+    }
+    alice.send("<r xmlns='urn:xmpp:sm:3'/>");
+    alice.expect(&format!("h='{WAITING}'"));
+    let (mut phone, token) = managed_at_once(&server, "bob", "phone");
+    let mut text = phone.expect(&format!("<body>{}</body>", AT_FIRST - 1));
+    text.push_str(&phone.sync());
+
+    let (mut desk, _) = managed_at_once(&server, "bob", "desk");
+    let begun = desk.expect(&format!("<body>{}</body>", AT_FIRST * 2));
+    let mut got = bodies(&begun);
+    desk.acknowledge(stanzas(&begun));
+    got.extend(follow(&mut desk, stanzas(&begun), WAITING));
+    let first = got[0];
+    assert!(first >= AT_FIRST);
+    assert_eq!(got, (first..WAITING).collect::<Vec<_>>());
+    for number in WAITING..WAITING + 3 {
+        alice.say("bob", &number.to_string());
+    }
+    let live = desk.expect(&format!("<body>{}</body>", WAITING + 2));
+    assert_eq!(bodies(&live), [WAITING, WAITING + 1, WAITING + 2]);
+
+    text.push_str(&phone.sync());
+    let mut got = bodies(&text);
+    assert!(got.len() < WAITING, "it acknowledged nothing");
+    let handled = stanzas(&text);
+    if is_killed {
+        server.kill();
+        server = place.serve();
+        phone = resume(&server, "bob", &token, handled);
+    } else {
+        phone.acknowledge(handled);
+    }
+    got.extend(follow(&mut phone, handled, WAITING + 3));
+    assert_eq!(got, (0..WAITING + 3).collect::<Vec<_>>());
+    server.stop();
+}
+
+#[test]
+fn who_is_behind_with_what_waits_holds_back_nobody() {
+    a_phone_that_is_behind_holds_back_no_desk(false);
+}
+
+#[test]
+fn it_is_given_the_rest_after_a_kill_too() {
+    a_phone_that_is_behind_holds_back_no_desk(true);
 }
 
 /// More than a connection takes at once.

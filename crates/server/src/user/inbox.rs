@@ -12,7 +12,7 @@ use xmpp::error::{Condition, StanzaError};
 use super::User;
 use super::barrier::Effect;
 use super::copies::ADDRESSED;
-use super::log::{Draft, frame_bytes};
+use super::log::{Draft, Log, frame_bytes};
 use super::managed::{SHARED, What};
 use super::session::Session;
 use super::spill::{Estate, Holders, SpillPage};
@@ -250,24 +250,32 @@ impl User {
             && bytes + frame.as_bytes().len() as u64 <= limits.offline_bytes_max
     }
 
+    /// Whether somebody can be given what waits. A client that acknowledges is given no more than
+    /// it can follow, and holds nobody back who can follow; nor is anything kept for those without
+    /// a link while the others are all behind.
+    fn can_give_waiting(&self) -> bool {
+        let mut there = self.sessions.iter().filter(|s| s.link().is_some());
+        if there.any(Session::takes_messages) {
+            self.has_follower() && !self.has_full_list()
+        } else {
+            self.sessions.iter().any(Session::takes_waiting)
+        }
+    }
+
+    /// Whether a session with a link can be given what waits.
+    fn has_follower(&self) -> bool {
+        let pause = self.unacked_pause();
+        let mut takers = self.sessions.iter().filter(|s| s.takes_waiting());
+        takers.any(|session| session.link().is_some() && !session.is_behind(pause))
+    }
+
     /// Reads the next page of messages that wait, if there are any and somebody to show them to.
     pub(super) fn drain_inbox(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let pause = self.unacked_pause();
-        let Some(log) = &mut self.log else { return };
-        if log.is_draining || log.is_put_off || !log.has_waiting() {
+        let is_due = |log: &Log| !log.is_draining && !log.is_put_off && log.has_waiting();
+        if !self.log.as_deref().is_some_and(is_due) || !self.can_give_waiting() {
             return;
         }
-        // A client that acknowledges is given no more than it can follow.
-        let takers = self
-            .sessions
-            .iter()
-            .filter(|session| session.takes_waiting());
-        let mut managed = takers.filter_map(|session| session.managed.as_ref());
-        let is_behind =
-            managed.any(|managed| managed.attached().is_some() && managed.entries >= pause);
-        if is_behind || !self.sessions.iter().any(Session::takes_waiting) {
-            return;
-        }
+        let log = self.log();
         log.is_draining = true;
         log.drain_through = log.head.next_seq;
         // Behind the commits that are under way: only then the store has it all.
@@ -343,6 +351,9 @@ impl User {
         let is_held_by_fewer = page.estate.is_some();
         if let Some(estate) = page.estate {
             waiting.extend(self.inherit(estate));
+        }
+        if !waiting.is_empty() && self.has_follower() {
+            self.spill_those_behind(cx);
         }
         let takers: Vec<ConnRef> = self.takers().collect();
         for entry in &waiting {

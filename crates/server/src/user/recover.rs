@@ -101,6 +101,15 @@ impl Stored {
                 _ => break,
             }
         }
+        // What comes from the log comes in its order, whether a list or an entry says so.
+        for (record, owed) in records.iter().zip(&mut self.owed) {
+            let is_from_log =
+                |count: Option<u32>, seq| count.is_none() && seq > record.void_through;
+            owed.entries.sort_by_key(|(count, entry)| {
+                let seq = place(*entry);
+                if is_from_log(*count, seq) { seq } else { 0 }
+            });
+        }
         self.state.sessions.records = records;
         Ok(())
     }

@@ -401,6 +401,10 @@ impl User {
         let after = Duration::from_secs(managed.max_seconds.into());
         cx.stats().count(Counter::SessionsDetached);
         cx.send_after(after, UserMsg::Expire { number, since: now });
+        if self.sessions.iter().any(|session| session.link().is_some()) {
+            // It holds nobody back any more.
+            self.drain_inbox(cx);
+        }
     }
 
     /// Whether a session is to be kept although its connection is gone.

@@ -177,6 +177,11 @@ impl SpillPage {
                 is_all = false;
                 break;
             }
+            if entry.seq >= end {
+                // What waited in front of it may have come onto the list since.
+                is_all = true;
+                break;
+            }
             page.through = entry.seq;
             let is_noted = entry
                 .went_to
@@ -245,6 +250,12 @@ impl Session {
     pub(super) fn is_spilled(&self) -> bool {
         self.managed.as_deref().is_some_and(Managed::is_spilled)
     }
+
+    /// Whether its client is there and has not acknowledged `pause` messages.
+    pub(super) fn is_behind(&self, pause: u32) -> bool {
+        let managed = self.managed.as_deref();
+        managed.is_some_and(|managed| managed.attached().is_some() && managed.entries >= pause)
+    }
 }
 
 impl User {
@@ -263,6 +274,31 @@ impl User {
             managed.spill = Some(Box::new(Spill::new(last)));
             cx.stats().count(Counter::SessionsSpilled);
         }
+    }
+
+    /// Leaves to the log what waits for sessions that are behind: others can be given it.
+    pub(super) fn spill_those_behind(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let last = self.log.as_ref().map_or(0, |log| log.head.next_seq - 1);
+        let pause = self.unacked_pause();
+        let takers = self.sessions.iter_mut().filter(|s| s.takes_waiting());
+        for session in takers.filter(|session| session.is_behind(pause)) {
+            if let Some(managed) = &mut session.managed {
+                managed.spill = Some(Box::new(Spill::new(last)));
+                cx.stats().count(Counter::SessionsSpilled);
+            }
+        }
+    }
+
+    /// Whether a further page of what waits could be too much for the list of a session that is
+    /// there: it is waited for rather than ended.
+    pub(super) fn has_full_list(&self) -> bool {
+        let page = INBOX_PAGE + INBOX_PAGE / 2;
+        let managed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
+        let mut there = managed.filter(|managed| managed.attached().is_some());
+        there.any(|managed| {
+            let spill = managed.spill.as_ref();
+            spill.is_some_and(|spill| spill.late.len() + page > LATE_ENTRIES_MAX)
+        })
     }
 
     /// Notes in an entry that sessions are owed that it was written to clients that acknowledge
