@@ -362,7 +362,7 @@ impl Client {
                 ("failure", _) => {
                     let condition = answer.children().find(|child| child.name != "text");
                     return Ok(Err(
-                        condition.map_or(String::new(), |child| child.name.clone())
+                        condition.map_or(String::new(), |child| child.name.to_string())
                     ));
                 }
                 _ => return Err(format!("SASL went wrong:\n{answer}")),

@@ -91,23 +91,24 @@ fn fit_attributes(
     actual: &Element,
     bindings: &mut Bindings,
 ) -> Result<(), String> {
-    for (key, pattern) in &expected.attrs {
-        if key.1 == MORE {
+    for ((ns, name), pattern) in &expected.attrs {
+        if *name == MORE {
             continue;
         }
-        match actual.attrs.get(key) {
+        match actual.attrs.get(ns, name) {
             Some(value) => fit_value(pattern, value, bindings)
-                .map_err(|why| format!("attribute {}: {why}", key.1))?,
+                .map_err(|why| format!("attribute {name}: {why}"))?,
             None if pattern == "{maybe}" => {}
-            None => return Err(format!("attribute {} is missing", key.1)),
+            None => return Err(format!("attribute {name} is missing")),
         }
     }
     let allows_more = expected.attr(MORE).is_some();
-    let extra = actual.attrs.iter().find(|(key, _)| {
-        !allows_more && !expected.attrs.contains_key(*key) && (key.0.is_empty() || key.1 != "lang")
+    let extra = actual.attrs.iter().find(|((ns, name), _)| {
+        let is_expected = expected.attrs.contains_key(*ns, *name);
+        !allows_more && !is_expected && (ns.is_empty() || **name != "lang")
     });
     match extra {
-        Some((key, value)) => Err(format!("unexpected attribute {}='{value}'", key.1)),
+        Some(((_, name), value)) => Err(format!("unexpected attribute {name}='{value}'")),
         None => Ok(()),
     }
 }

@@ -387,7 +387,7 @@ impl<'a> Play<'a> {
         let is_expected = error.is(NS_STREAMS, "error")
             && error.children().any(|child| {
                 child.ns == "urn:ietf:params:xml:ns:xmpp-streams"
-                    && conditions.contains(&child.name)
+                    && conditions.iter().any(|condition| child.name == **condition)
             });
         if !is_expected {
             return Err(format!(

@@ -1,10 +1,9 @@
 //! A small XML tree with resolved namespaces: what a client read, or what a script expects.
 //!
-//! It keeps neither prefixes nor attribute order, because XMPP gives them no meaning. It does not
-//! compare trees: see [`crate::pattern`].
+//! It keeps neither prefixes nor attribute order, because XMPP gives them no meaning. Names are
+//! those that `rxml` made, which are not copied. It does not compare trees: see [`crate::pattern`].
 
-use rxml::{AttrMap, Event, Parse, Parser};
-use std::collections::BTreeMap;
+use rxml::{AttrMap, Event, Namespace, NcName, Parse, Parser};
 use std::fmt::{self, Write as _};
 
 /// The namespace of `xml:lang`.
@@ -18,11 +17,11 @@ pub const NS_STREAMS: &str = "http://etherx.jabber.org/streams";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Element {
     /// Namespace of the element.
-    pub ns: String,
+    pub ns: Namespace<'static>,
     /// Local name.
-    pub name: String,
+    pub name: NcName,
     /// Values by (namespace, local name); the namespace is empty for plain attributes.
-    pub attrs: BTreeMap<(String, String), String>,
+    pub attrs: AttrMap,
     /// Children and text in document order.
     pub nodes: Vec<Node>,
 }
@@ -41,14 +40,10 @@ pub enum Node {
 impl Element {
     /// An element as `rxml` announced it, without content.
     #[must_use]
-    pub fn from_start(ns: &str, name: &str, attrs: &AttrMap) -> Self {
-        let attrs = attrs
-            .iter()
-            .map(|((ns, name), value)| ((ns.to_string(), name.to_string()), value.clone()))
-            .collect();
+    pub fn from_start(ns: Namespace<'static>, name: NcName, attrs: AttrMap) -> Self {
         Self {
-            ns: ns.to_owned(),
-            name: name.to_owned(),
+            ns,
+            name,
             attrs,
             nodes: Vec::new(),
         }
@@ -57,9 +52,7 @@ impl Element {
     /// The value of an attribute without a namespace.
     #[must_use]
     pub fn attr(&self, name: &str) -> Option<&str> {
-        self.attrs
-            .get(&(String::new(), name.to_owned()))
-            .map(String::as_str)
+        self.attrs.get("", name).map(String::as_str)
     }
 
     /// Whether the element has this namespace and local name.
@@ -95,11 +88,11 @@ impl Element {
     }
 
     /// Appends character data, joined to text that is already at the end.
-    pub fn push_text(&mut self, text: &str) {
+    pub fn push_text(&mut self, text: String) {
         if let Some(Node::Text(last)) = self.nodes.last_mut() {
-            last.push_str(text);
+            last.push_str(&text);
         } else {
-            self.nodes.push(Node::Text(text.to_owned()));
+            self.nodes.push(Node::Text(text));
         }
     }
 
@@ -109,12 +102,12 @@ impl Element {
             write!(out, " xmlns='{}'", escape(&self.ns))?;
         }
         for ((ns, name), value) in &self.attrs {
-            if name == crate::pattern::MORE {
+            if *name == crate::pattern::MORE {
                 continue;
             }
             let prefix = if ns.is_empty() {
                 ""
-            } else if ns == NS_XML {
+            } else if *ns == NS_XML {
                 "xml:"
             } else {
                 "?:"
@@ -223,7 +216,7 @@ impl Builder {
         match event {
             Event::XmlDeclaration(..) => None,
             Event::StartElement(_, (ns, name), attrs) => {
-                let element = Element::from_start(&ns, &name, &attrs);
+                let element = Element::from_start(ns, name, attrs);
                 if self.is_in_root {
                     self.open.push(element);
                     return None;
@@ -243,7 +236,7 @@ impl Builder {
             },
             Event::Text(_, text) => {
                 if let Some(top) = self.open.last_mut() {
-                    top.push_text(&text);
+                    top.push_text(text);
                 }
                 None
             }
