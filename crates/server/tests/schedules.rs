@@ -119,6 +119,15 @@ impl Host for Inside {
 
     fn set_failing(&mut self, is_failing: bool) {
         self.is_failing = is_failing;
+        if !is_failing {
+            // What goes wrong from here on would be the server's fault.
+            self.disk.faults().fail_commits(0, false);
+            if let Some(sim) = &self.sim {
+                sim.journal().switches().lose(0);
+                sim.journal().switches().doubt(0);
+                sim.heal();
+            }
+        }
     }
 
     fn crash(&mut self, survivors: &mut dyn FnMut(usize) -> usize) -> Result<(), String> {
