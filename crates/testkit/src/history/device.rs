@@ -4,7 +4,7 @@
 mod hear;
 
 use super::link::{BACKLOG_BYTES_MAX, Cut, Link};
-use super::plan::DevicePlan;
+use super::plan::{DevicePlan, PADDING_MAX};
 use super::record::{Chain, Entry, History};
 use crate::tree::{Built, Element, NS_CLIENT, NS_STREAMS, escape};
 use base64::Engine as _;
@@ -29,6 +29,10 @@ pub(super) const DOMAIN: &str = "localhost";
 /// Password of all users.
 pub(super) const PASSWORD: &str = "history";
 
+/// One body in so many may be a long one.
+const LONG_EVERY: usize = 8;
+/// Entries that are asked for at once to read a whole archive for the checker.
+const AUDIT_PAGE: usize = 50;
 /// Messages that wait until a device is online.
 const OUTBOX_MAX: usize = 60;
 /// From the connect to the end of the set-up, on a server that runs.
@@ -47,6 +51,8 @@ pub(super) struct Shared<'a> {
     pub(super) seed: u64,
     /// Entries of an archive that are asked for at once.
     pub(super) page: usize,
+    /// Bytes that most bodies are padded with at most.
+    pub(super) padding_max: usize,
     /// Whether the ids of a log grow.
     pub(super) has_ordered_ids: bool,
     /// Whether the disk may refuse things at the moment.
@@ -582,7 +588,12 @@ impl Device {
         } else {
             number
         };
-        let (seed, padding) = (shared.seed, "x".repeat(number * 7919 % 700));
+        let padding_max = if number.is_multiple_of(LONG_EVERY) {
+            PADDING_MAX
+        } else {
+            shared.padding_max
+        };
+        let (seed, padding) = (shared.seed, "x".repeat(number * 7919 % padding_max));
         format!(
             "<message type='chat' id='i{id}' to='u{to}@{DOMAIN}{resource}'><body>m{number} \
              {padding}</body><origin-id xmlns='{NS_SID}' id='{seed}-{number}'/></message>"
@@ -667,7 +678,11 @@ impl Device {
 
     fn ask_page(&mut self, after: Option<&str>, shared: &mut Shared<'_>) {
         let Some(query) = &self.query else { return };
-        let (id, max) = (query.id, shared.page);
+        let id = query.id;
+        let max = match query.purpose {
+            Purpose::CatchUp => shared.page,
+            Purpose::Audit => AUDIT_PAGE,
+        };
         let text = format!("asks for its archive after {after:?} (query {id})");
         shared.history.note(&self.name(), &text);
         let after = after.map_or(String::new(), |id| format!("<after>{}</after>", escape(id)));

@@ -58,6 +58,10 @@ pub(super) struct Plan {
     /// Whether commits wait for the disk.
     pub(super) is_fsync: bool,
     pub(super) page: usize,
+    /// One send in so many is a burst, each of the others a single message.
+    pub(super) burst_every: usize,
+    /// Bytes that most bodies are padded with at most.
+    pub(super) padding_max: usize,
     /// Messages that a session is sent ahead of what it acknowledges.
     pub(super) unacked_max: u32,
     /// Steps at which the server is killed.
@@ -125,6 +129,12 @@ pub(super) const USERS_MAX: usize = 5;
 const USERS_INSIDE: usize = 3;
 const DEVICES_MAX: usize = 12;
 const BURST_MAX: usize = 8;
+/// Bytes that a body is padded with at most.
+pub(super) const PADDING_MAX: usize = 700;
+/// Of a plan for a server inside this process, one send in so many is a burst.
+const BURST_EVERY_INSIDE: usize = 3;
+/// Bytes that most of its bodies are padded with at most.
+const PADDING_MAX_INSIDE: usize = 50;
 
 impl Plan {
     pub(super) fn new(seed: u64, faults: Faults) -> Self {
@@ -168,6 +178,8 @@ impl Plan {
             commit_delay: Duration::from_millis(delays_ms[rng.usize(..delays_ms.len())]),
             is_fsync: faults.unsynced || rng.bool(),
             page: [2, 5, 20, 50][rng.usize(..4)],
+            burst_every: 1,
+            padding_max: PADDING_MAX,
             unacked_max: [10, 25, 1_000][(seed % 3) as usize],
             kills,
             disk_fault,
@@ -178,7 +190,9 @@ impl Plan {
 }
 
 impl Plan {
-    /// A plan for a server inside this process: three users, at least 200 steps, one crash.
+    /// A plan for a server inside this process: three users, at least 200 steps, one crash. Less is
+    /// sent than to a process, because its worth is the order of what happens, and messages that
+    /// only repeat it take the time of other orders.
     pub(super) fn inside(seed: u64, faults: Faults) -> Self {
         let mut plan = Self::new(seed, faults);
         let mut rng = fastrand::Rng::with_seed(seed.rotate_left(32));
@@ -186,6 +200,8 @@ impl Plan {
         plan.devices.retain(|device| device.user < USERS_INSIDE);
         plan.steps = rng.usize(200..=240);
         plan.kills.truncate(1);
+        plan.burst_every = BURST_EVERY_INSIDE;
+        plan.padding_max = PADDING_MAX_INSIDE;
         plan
     }
 }
@@ -226,7 +242,12 @@ impl Dice {
                     .filter(|at| plan.devices[*at].user == user)
                     .collect();
                 let to = (rng.f32() < 0.25).then(|| of_user[rng.usize(..of_user.len())]);
-                let count = rng.usize(1..=BURST_MAX);
+                let is_burst = plan.burst_every == 1 || rng.usize(..plan.burst_every) == 0;
+                let count = if is_burst {
+                    rng.usize(1..=BURST_MAX)
+                } else {
+                    1
+                };
                 Step::Send {
                     device,
                     user,

@@ -135,6 +135,7 @@ impl Rig {
             history: &mut self.history,
             seed: self.seed,
             page: self.plan.page,
+            padding_max: self.plan.padding_max,
             has_ordered_ids: self.is_roost,
             is_disk_bad: self.is_disk_bad,
             reuses_ids: !self.plan.faults.disk,
