@@ -97,6 +97,13 @@ impl World {
             .release(usize::MAX);
     }
 
+    /// The first of what waits happens.
+    fn let_one_go(&mut self) {
+        let sim = self.sim.as_ref().expect("it runs");
+        assert_eq!(sim.journal().release(1), 1);
+        self.work();
+    }
+
     /// What waits is refused, and what comes of that, until nothing waits any more.
     fn refuse(&mut self) {
         self.work();
@@ -117,6 +124,8 @@ impl World {
         let address = self.sim.as_ref().expect("it runs").address();
         let socket = TcpStream::connect(address).expect("it listens");
         socket.set_nonblocking(true).expect("a socket");
+        // What is sent can be read at once.
+        socket.set_nodelay(true).expect("a socket");
         let mut peer = Peer {
             socket,
             seen: String::new(),
@@ -202,9 +211,7 @@ impl Peer {
     }
 
     fn say(&mut self, to: &str, text: &str) {
-        self.send(&format!(
-            "<message type='chat' to='{to}'><body>{text}</body></message>"
-        ));
+        self.send(&message(to, text));
     }
 
     /// Everything that was sent is handled.
@@ -216,6 +223,10 @@ impl Peer {
     fn resume(&mut self, token: &str, h: u32) {
         self.send(&format!("<resume {SM} previd='{token}' h='{h}'/>"));
     }
+}
+
+fn message(to: &str, text: impl std::fmt::Display) -> String {
+    format!("<message type='chat' to='{to}'><body>{text}</body></message>")
 }
 
 /// Stanzas in what a client was sent.
@@ -484,4 +495,70 @@ fn what_a_plain_client_was_given_does_not_wait_after_a_crash() {
     romeo.say("juliet@localhost", "two");
     let seen = juliet.expect(&mut world, "<body>two</body>");
     assert!(!seen.contains("<body>one</body>"), "{seen}");
+}
+
+/// Messages that are handed over before the first of them is taken, half of which may be left when
+/// more are read from the log.
+const WINDOW: usize = 256;
+
+/// More than half a window, and what several sessions send before one of them waits for room.
+const GROUP: usize = 150;
+const PEERS: usize = 3;
+
+/// Some messages of each session, numbered from `first`.
+fn say_group(world: &mut World, peers: &mut [Peer], first: usize) {
+    for (at, peer) in peers.iter_mut().enumerate() {
+        let first = first + at * GROUP / PEERS;
+        let numbers = first..first + GROUP / PEERS;
+        let messages: String = numbers.map(|n| message("juliet@localhost", n)).collect();
+        peer.send(&messages);
+    }
+    world.work();
+}
+
+/// A page of what is to be handed over was asked for, behind what was under way, before the user
+/// was read again, and came after that. It was taken for the page that began with what had been
+/// under way and was refused: that was never handed over.
+#[test]
+fn what_was_under_way_is_handed_over_again_although_a_page_behind_it_was_asked_for() {
+    const { assert!(1 + 2 * GROUP > WINDOW && 1 + GROUP > WINDOW / 2) };
+    let mut world = World::new();
+    let mut juliet = world.login("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    let mut login = |at: usize| world.login("romeo", &format!("street{at}"));
+    let mut early: Vec<Peer> = (0..PEERS).map(&mut login).collect();
+    let mut late: Vec<Peer> = (PEERS..2 * PEERS).map(&mut login).collect();
+
+    world.hold();
+    romeo.say("juliet@localhost", "0");
+    world.work();
+    // Each in a commit of its own: what goes to Juliet of the first and of the second too.
+    say_group(&mut world, &mut early, 1);
+    world.let_one_go();
+    say_group(&mut world, &mut late, 1 + GROUP);
+    world.let_one_go();
+    world.let_one_go();
+    // Juliet takes the first group, and the page is asked for behind this change, which is refused
+    // like the part of the second group that is under way.
+    romeo.send(ROSTER_SET);
+    world.work();
+    world.let_one_go();
+    world.switches().set_full(true);
+    world.switches().set_hold(false);
+    let released = world.sim.as_ref().map(|sim| sim.journal().release(1));
+    assert_eq!(released, Some(1));
+    world.switches().set_full(false);
+    romeo.expect(&mut world, "resource-constraint");
+
+    for _ in 0..10 {
+        world.pass(Duration::from_secs(1));
+    }
+    romeo.say("juliet@localhost", "last");
+    let seen = juliet.expect(&mut world, "<body>last</body>");
+    let bodies = seen.split("<body>").skip(1);
+    let bodies = bodies.filter_map(|body| body.split_once('<')?.0.parse().ok());
+    let mut bodies: Vec<usize> = bodies.collect();
+    bodies.sort_unstable();
+    assert_eq!(bodies, (0..=2 * GROUP).collect::<Vec<_>>());
 }
