@@ -116,6 +116,11 @@ impl Shard {
         self.core.links.pressure()
     }
 
+    /// Actors of this shard that have something to do.
+    pub fn runnable(&self) -> usize {
+        self.core.run.len()
+    }
+
     /// Counts what the driver spent its time on.
     pub fn note_time(&mut self, stage: Stage, time: Duration) {
         self.core.note_time(stage, time);

@@ -24,7 +24,9 @@ use crate::core::Core;
 use crate::cx::{Cx, Wishes};
 use crate::disturb::Trouble;
 use crate::io::Io;
-use crate::limits::{EVENTS_MAX, POOLED_BYTES_MAX, PORT_MAILBOX_MAX, READ_BUFFER, READS_PER_TURN};
+use crate::limits::{
+    EVENTS_MAX, POOLED_BYTES_MAX, PORT_MAILBOX_MAX, READ_BUFFER, READS_PER_TURN, RUNNABLE_MAX,
+};
 use crate::link::Flags;
 use crate::network::{DriverSeed, LISTENERS_MAX, Ports, Settings, Shared};
 use crate::output::begin_tls;
@@ -254,7 +256,8 @@ impl<S: Service> Driver<S> {
 
     /// How many connections are read in this turn, and how much of each. Where messages pile up,
     /// everybody gets one through at a time, so that who sends much gets no more than others; and
-    /// nobody while there is no end to the pile.
+    /// nobody while there is no end to the pile. While the actors have enough to do already, what
+    /// comes waits in the sockets: it would only wait here instead, in memory.
     fn reads_now(&mut self) -> usize {
         let pressure = self.shard.pressure();
         self.holds_back = pressure == Pressure::Full || self.is_stalled();
@@ -263,7 +266,7 @@ impl<S: Service> Driver<S> {
             Pressure::Low => self.settings.limits.window_max,
             Pressure::High | Pressure::Full => 1,
         };
-        if self.holds_back {
+        if self.holds_back || self.shard.runnable() > RUNNABLE_MAX {
             0
         } else {
             core.ready.len().min(READS_PER_TURN)

@@ -25,6 +25,10 @@ pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 /// Connections whose input is processed per loop turn before output and timers have their turn.
 pub(crate) const READS_PER_TURN: usize = 1024;
 
+/// Actors with something to do beyond which a loop turn reads nothing. They are about a turn's work,
+/// so that reading more would only move what waits from the kernel's buffers into memory here.
+pub(crate) const RUNNABLE_MAX: usize = 1024;
+
 /// Controls and other operations queued for connections of one shard.
 pub(crate) const CONTROLS_MAX: usize = 65_536;
 

@@ -170,7 +170,7 @@ struct Waiting {
 /// The queue of appends that are not decided, with their effects.
 #[derive(Default)]
 pub(super) struct Barrier {
-    /// Absent until there is the first one: most users who are online record nothing.
+    /// Absent while there is none: most of the time that a user is online, nothing is recorded.
     waiting: Option<Box<VecDeque<Waiting>>>,
     last: Ticket,
 }
@@ -227,6 +227,9 @@ impl Barrier {
     pub(super) fn decide(&mut self, ticket: Ticket, ok: bool) -> Option<(Vec<Effect>, Origin)> {
         let waiting = self.waiting.as_mut()?;
         let mut decided = waiting.pop_front_if(|first| first.ticket == ticket)?;
+        if waiting.is_empty() {
+            self.waiting = None;
+        }
         Some(if ok {
             decided.own.append(&mut decided.after);
             (decided.own, Origin::Nobody)
