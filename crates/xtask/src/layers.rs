@@ -49,7 +49,6 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("idna", &["xmpp", "roost"]),
     ("jid", &["xmpp"]),
     ("libtest-mimic", &["testkit"]),
-    ("mimalloc", &["roost"]),
     ("minidom", &["server"]),
     ("mio", &["net", "flood"]),
     ("postcard", &["store"]),
@@ -67,7 +66,6 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("tokio", &["roost"]),
     ("toml", &["roost", "flood"]),
     ("tracing-subscriber", &["roost"]),
-    ("xmpp-parsers", &["server"]),
 ];
 
 /// Libraries without a say in the architecture: any crate may use them.
