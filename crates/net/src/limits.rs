@@ -25,8 +25,8 @@ pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 /// Connections whose input is processed per loop turn before output and timers have their turn.
 pub(crate) const READS_PER_TURN: usize = 1024;
 
-/// Actors with something to do beyond which a loop turn reads nothing. They are about a turn's work,
-/// so that reading more would only move what waits from the kernel's buffers into memory here.
+/// Actors with something to do beyond which a loop turn reads nothing. They are about a turn's
+/// work: to read more would only move what waits from the kernel's buffers into memory here.
 pub(crate) const RUNNABLE_MAX: usize = 1024;
 
 /// Controls and other operations queued for connections of one shard.

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use common::{Client, Node, patient, plain};
+use common::{CROWD, CROWD_ROUNDS, Client, Node, patient, plain};
 use net::{Closed, Limits, Rate};
 
 #[test]
@@ -452,4 +452,18 @@ fn a_peer_that_resets_is_noticed_while_paused() {
     let mut all = String::new();
     half.stream.read_to_string(&mut all).expect("read");
     assert_eq!(all, "last words\n");
+}
+
+#[test]
+fn nothing_is_read_while_the_actors_have_enough_to_do() {
+    let node = Node::start(1, patient());
+    let (mut one, mut other) = (node.connect(), node.connect());
+    assert_eq!(other.ask("hello"), "hello");
+    let rounds = || node.shelf.lock().expect("shelf").rounds;
+    one.say("crowd");
+    node.until("they have begun", |_| rounds() > 0);
+    // It waits in the socket until so many have ended that the others are less than a turn's work.
+    assert_eq!(other.ask("and now?"), "and now?");
+    assert!(rounds() > CROWD * CROWD_ROUNDS / 2, "{}", rounds());
+    node.until("all have ended", |_| rounds() == CROWD * CROWD_ROUNDS);
 }

@@ -40,12 +40,14 @@ pub struct Journal {
     pub tls: Vec<TlsInfo>,
     pub adopted: u32,
     pub drained: u32,
+    /// What a crowd of actors has done so far.
+    pub rounds: u32,
 }
 
 pub type Shelf = Arc<Mutex<Journal>>;
 
 /// Lines in, lines out. `tls`, `move N`, `quit`, `big N`, `panic`, `slow` (through an actor, with
-/// the window), `deadline MS`, `who`; everything else is echoed.
+/// the window), `crowd`, `deadline MS`, `who`; everything else is echoed.
 pub struct Lines {
     pub shelf: Shelf,
     pub io: Io<Lines>,
@@ -86,6 +88,25 @@ impl Actor for SlowActor {
                     let _ = self.io.credit(cx, conn, 1);
                 }
             }
+        }
+    }
+}
+
+/// Actors that a line "crowd" starts, and what each of them does.
+pub const CROWD: u32 = 4_000;
+pub const CROWD_ROUNDS: u32 = 200;
+
+/// One of many that have something to do for some turns of the shard.
+struct Busy(Shelf);
+
+impl Actor for Busy {
+    type Msg = u32;
+
+    fn handle(&mut self, left: u32, cx: &mut Context<'_, u32>) {
+        self.0.lock().expect("shelf").rounds += 1;
+        match left {
+            0 => cx.stop(),
+            _ => cx.send(cx.myself(), left - 1).expect("room for it"),
         }
     }
 }
@@ -168,6 +189,12 @@ impl Lines {
                 let id = cx.id();
                 let slow = self.slow;
                 let _ = cx.mail().send(slow, Slow::Line(id));
+            }
+            "crowd" => {
+                for _ in 0..CROWD {
+                    let busy = cx.mail().spawn(Busy(Arc::clone(&self.shelf)));
+                    let _ = cx.mail().send(busy, CROWD_ROUNDS - 1);
+                }
             }
             "deadline" => {
                 let at = cx.now() + Duration::from_millis(number as u64);
