@@ -18,7 +18,7 @@ use store::Plan;
 use testkit::history::{Faults, Host, accounts, play_inside};
 
 /// How many, unless the environment says otherwise.
-const SCHEDULES: u64 = 100;
+const SCHEDULES: u64 = 200;
 
 /// Time passes in steps of at most so much, so that timers fire in their order.
 const STEP: Duration = Duration::from_millis(20);
@@ -68,8 +68,8 @@ impl Inside {
         self.sim.as_mut().expect("it runs")
     }
 
-    /// Lets some of the commits that wait happen, most often all of them.
-    fn commit(&mut self) {
+    /// Lets some of the commits that wait happen, most often all of them. Returns how many did.
+    fn commit(&mut self) -> usize {
         let count = match self.rng.u8(..4) {
             0 => self.rng.usize(..3),
             _ => usize::MAX,
@@ -82,7 +82,7 @@ impl Inside {
                 _ => {}
             }
         }
-        self.sim().journal().release(count);
+        self.sim().journal().release(count)
     }
 }
 
@@ -95,7 +95,9 @@ impl Host for Inside {
 
     fn work(&mut self) -> Result<(), String> {
         self.sim().work().map_err(|error| error.to_string())?;
-        self.commit();
+        if self.commit() == 0 {
+            return Ok(());
+        }
         self.sim().work().map_err(|error| error.to_string())
     }
 
