@@ -562,3 +562,51 @@ fn what_was_under_way_is_handed_over_again_although_a_page_behind_it_was_asked_f
     bodies.sort_unstable();
     assert_eq!(bodies, (0..=2 * GROUP).collect::<Vec<_>>());
 }
+
+/// What a session may have unacknowledged, and more than that.
+const UNACKED_MAX: u32 = 4;
+const BEHIND: u32 = 10;
+
+/// All streams of a user ended with any change that was refused while one session was behind.
+#[test]
+fn a_refused_change_ends_no_stream_although_a_session_is_behind() {
+    let mut world = World::new();
+    world.options.delivery.unacked_max = UNACKED_MAX;
+    world.crash();
+    let (mut phone, _) = world.login_managed("juliet", "balcony");
+    let mut phone_seen = phone.ask(&mut world, "<presence/>", "<presence");
+    let mut desk = world.login("juliet", "hall");
+    desk.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    for number in 0..BEHIND {
+        romeo.say("juliet@localhost", &number.to_string());
+    }
+    desk.expect(&mut world, &format!("<body>{}</body>", BEHIND - 1));
+
+    world.hold();
+    desk.send(ROSTER_SET);
+    world.refuse();
+    let refused = desk.expect(&mut world, "</iq>");
+    assert!(refused.contains("type='wait'"), "{refused}");
+    assert!(refused.contains("resource-constraint"), "{refused}");
+
+    // A message that its recipient cannot take comes again.
+    world.hold();
+    romeo.say("juliet@localhost", &BEHIND.to_string());
+    world.work();
+    world.let_one_go();
+    world.refuse();
+    world.pass(Duration::from_secs(2));
+    desk.expect(&mut world, &format!("<body>{BEHIND}</body>"));
+
+    phone_seen.push_str(&phone.sync(&mut world));
+    let spilled = format!("<body>{UNACKED_MAX}</body>");
+    assert!(!phone_seen.contains(&spilled), "{phone_seen}");
+    phone.send(&format!("<a {SM} h='{}'/>", stanzas(&phone_seen)));
+    world.pass(Duration::from_secs(2));
+    phone_seen.push_str(&phone.sync(&mut world));
+    let bodies = phone_seen.split("<body>").skip(1);
+    let bodies = bodies.filter_map(|body| body.split_once('<')?.0.parse().ok());
+    let bodies: Vec<u32> = bodies.collect();
+    assert_eq!(bodies, (0..=BEHIND).collect::<Vec<_>>(), "{phone_seen}");
+}

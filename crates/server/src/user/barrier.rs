@@ -161,6 +161,7 @@ pub(crate) enum Origin {
 struct Waiting {
     ticket: Ticket,
     origin: Origin,
+    moves_deliveries: bool,
     /// Effects of the append itself: dropped if it fails.
     own: Vec<Effect>,
     /// Effects of later stanzas, which only wait for their turn.
@@ -204,10 +205,17 @@ impl Barrier {
     }
 
     /// Puts an append behind those that wait already.
-    pub(super) fn push(&mut self, ticket: Ticket, origin: Origin, own: Vec<Effect>) {
+    pub(super) fn push(
+        &mut self,
+        ticket: Ticket,
+        origin: Origin,
+        moves_deliveries: bool,
+        own: Vec<Effect>,
+    ) {
         self.waiting.get_or_insert_default().push_back(Waiting {
             ticket,
             origin,
+            moves_deliveries,
             own,
             after: Vec::new(),
         });
@@ -222,9 +230,14 @@ impl Barrier {
         last.after.append(effects);
     }
 
-    /// The outcome of an append: what leaves now, and whose stanza failed.
-    /// Nothing for an append of the actor that was here before: it took its effects with it.
-    pub(super) fn decide(&mut self, ticket: Ticket, ok: bool) -> Option<(Vec<Effect>, Origin)> {
+    /// The outcome of an append: what leaves now, whose stanza failed, and whether the append moved
+    /// deliveries. Nothing for an append of the actor that was here before: it took its effects
+    /// with it.
+    pub(super) fn decide(
+        &mut self,
+        ticket: Ticket,
+        ok: bool,
+    ) -> Option<(Vec<Effect>, Origin, bool)> {
         let waiting = self.waiting.as_mut()?;
         let mut decided = waiting.pop_front_if(|first| first.ticket == ticket)?;
         if waiting.is_empty() {
@@ -232,10 +245,11 @@ impl Barrier {
         }
         Some(if ok {
             decided.own.append(&mut decided.after);
-            (decided.own, Origin::Nobody)
+            (decided.own, Origin::Nobody, decided.moves_deliveries)
         } else {
             let own = decided.own.into_iter().filter_map(Effect::of_failure);
-            (own.chain(decided.after).collect(), decided.origin)
+            let effects = own.chain(decided.after).collect();
+            (effects, decided.origin, decided.moves_deliveries)
         })
     }
 }
@@ -248,8 +262,8 @@ mod tests {
         vec![Effect::ReadPage]
     }
 
-    fn effects_of(decided: Option<(Vec<Effect>, Origin)>) -> usize {
-        decided.map_or(0, |(effects, _)| effects.len())
+    fn effects_of(decided: Option<(Vec<Effect>, Origin, bool)>) -> usize {
+        decided.map_or(0, |(effects, ..)| effects.len())
     }
 
     #[test]
@@ -257,9 +271,9 @@ mod tests {
         let mut barrier = Barrier::default();
         assert!(barrier.is_open());
         let first = barrier.next_ticket();
-        barrier.push(first, Origin::Nobody, some());
+        barrier.push(first, Origin::Nobody, false, some());
         let second = barrier.next_ticket();
-        barrier.push(second, Origin::Nobody, some());
+        barrier.push(second, Origin::Nobody, false, some());
         barrier.follow(&mut some());
         assert_eq!(effects_of(barrier.decide(first, true)), 1);
         assert!(!barrier.is_open());
@@ -274,6 +288,7 @@ mod tests {
         barrier.push(
             ticket,
             Origin::Nobody,
+            false,
             vec![Effect::ReadPage, Effect::ReadPage],
         );
         barrier.follow(&mut some());
@@ -284,7 +299,7 @@ mod tests {
     fn an_unknown_ticket_changes_nothing() {
         let mut barrier = Barrier::default();
         let ticket = barrier.next_ticket();
-        barrier.push(ticket, Origin::Nobody, some());
+        barrier.push(ticket, Origin::Nobody, false, some());
         assert!(barrier.decide(Ticket(99), true).is_none());
         assert_eq!(barrier.len(), 1);
     }

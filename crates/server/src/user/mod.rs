@@ -256,7 +256,7 @@ impl User {
         }
         log.outbox.restart(&log.head);
         self.log = Some(Box::new(log));
-        self.clamp_spills();
+        self.forget_unappended();
         self.recover_sessions(stored, cx);
     }
 
@@ -346,9 +346,10 @@ impl User {
         self.home.turn.set(Some(turn));
         let ticket = self.barrier.next_ticket();
         let range = self.home.place.range(&self.name);
+        let moves_deliveries = records.iter().any(spill::moves_deliveries);
         match self.home.journal.append(cx, range, records, ticket) {
             Ok(()) => {
-                self.barrier.push(ticket, origin, effects);
+                self.barrier.push(ticket, origin, moves_deliveries, effects);
                 if self.barrier.is_full() {
                     cx.hold();
                 }
@@ -356,7 +357,7 @@ impl User {
             Err(error) => {
                 let effects: Vec<_> = effects.into_iter().filter_map(Effect::of_failure).collect();
                 self.count_pending_again(&effects);
-                if self.must_start_over(error) {
+                if self.must_start_over(error, moves_deliveries) {
                     self.note_failure(error, cx);
                     return self.start_over(effects, cx);
                 }
@@ -373,12 +374,13 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         let was_full = self.barrier.is_full();
-        let Some((effects, origin)) = self.barrier.decide(ticket, result.is_ok()) else {
+        let decided = self.barrier.decide(ticket, result.is_ok());
+        let Some((effects, origin, moves_deliveries)) = decided else {
             return;
         };
         if let Err(error) = result {
             self.count_pending_again(&effects);
-            if self.must_start_over(error) {
+            if self.must_start_over(error, moves_deliveries) {
                 // No answer: it may have been done, and what clients are sent is counted.
                 self.note_failure(error, cx);
                 return self.start_over(effects, cx);
@@ -431,10 +433,11 @@ impl User {
     }
 
     /// Whether reading the state again is not enough: nobody knows whether an append survived, or
-    /// it noted what a session is to get from the log, which that session remembers too.
-    fn must_start_over(&self, error: AppendError) -> bool {
+    /// it moved deliveries while a session is to get some from the log: it remembers which.
+    fn must_start_over(&self, error: AppendError, moves_deliveries: bool) -> bool {
         let is_spilled = || self.sessions.iter().any(Session::is_spilled);
-        self.log.is_some() && (error == AppendError::Failed || is_spilled())
+        let is_doubtful = error == AppendError::Failed || moves_deliveries && is_spilled();
+        self.log.is_some() && is_doubtful
     }
 
     /// Nobody knows whether an append survived: what clients were given and what the log says may
@@ -794,7 +797,7 @@ impl Actor for User {
                 self.home.place.range(&self.name),
             );
             match self.home.journal.append(cx, range, Vec::new(), ticket) {
-                Ok(()) => self.barrier.push(ticket, Origin::Nobody, Vec::new()),
+                Ok(()) => self.barrier.push(ticket, Origin::Nobody, false, Vec::new()),
                 Err(_) => self.loaded(Err(overloaded()), cx),
             }
         }

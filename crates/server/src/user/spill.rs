@@ -133,6 +133,31 @@ pub(super) fn is_estate(record: &SessionRecord) -> bool {
     record.token.is_empty()
 }
 
+/// Whether a record goes with changes in memory of what sessions are to get from the log, which
+/// reading the user again does not undo. [`User::forget_unappended`] undoes those of a message that
+/// was not appended, and what a session's own record says holds whatever becomes of it.
+pub(super) fn moves_deliveries(record: &Record) -> bool {
+    match record {
+        Record::LogDelivered { .. }
+        | Record::SessionNumbered { .. }
+        | Record::SessionRemove { .. }
+        | Record::AccountRemove { .. } => true,
+        Record::SessionPut { session, .. } => is_estate(session),
+        Record::LogAppend { .. }
+        | Record::LogTrim { .. }
+        | Record::LogProgress { .. }
+        | Record::AccountPut { .. }
+        | Record::RosterPut { .. }
+        | Record::RosterRemove { .. }
+        | Record::RosterReplace { .. }
+        | Record::BlocklistPut { .. }
+        | Record::LastActivity { .. }
+        | Record::VCardPut { .. }
+        | Record::PrivatePut { .. }
+        | Record::ArchivePrefsPut { .. } => false,
+    }
+}
+
 impl Estate {
     pub(super) fn of(record: &SessionRecord) -> Self {
         Estate {
@@ -608,9 +633,11 @@ impl User {
         }
     }
 
-    /// The log was read again: entries that were not appended have no place.
-    pub(super) fn clamp_spills(&mut self) {
-        let last = self.log.as_ref().map_or(0, |log| log.head.next_seq - 1);
+    /// The log was read again: entries that were not appended have no place, and nobody holds them.
+    pub(super) fn forget_unappended(&mut self) {
+        let log = self.log();
+        let last = log.head.next_seq - 1;
+        log.shared.retain(|seq, _| *seq <= last);
         for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
             if let Some(spill) = &mut managed.spill {
                 spill.after = spill.after.min(last);
