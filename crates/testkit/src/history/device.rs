@@ -613,7 +613,8 @@ impl Device {
         self.send(format!("<presence>{show}</presence>"), None, shared);
     }
 
-    /// Acknowledges, and pings: the answer proves that the acknowledgement was read.
+    /// Acknowledges, and pings: the answer proves that the acknowledgement was read, by the process
+    /// that runs now, even if the answer is heard only after that was killed.
     pub(super) fn ping(&mut self, shared: &mut Shared<'_>) {
         self.acknowledge(shared);
         let Some(session) = &self.session else {
@@ -621,8 +622,9 @@ impl Device {
         };
         let chain = session.chain;
         let deliveries = shared.history.chains[chain].deliveries.len();
+        let crashes = shared.history.crashes;
         let xml = format!(
-            "<iq type='get' id='ping-{chain}-{deliveries}' to='{DOMAIN}'>\
+            "<iq type='get' id='ping-{chain}-{deliveries}-{crashes}' to='{DOMAIN}'>\
              <ping xmlns='urn:xmpp:ping'/></iq>"
         );
         self.send(xml, None, shared);

@@ -229,13 +229,10 @@ impl Device {
     }
 
     fn confirmed(&mut self, rest: &str, shared: &mut Shared<'_>) {
-        let Some((chain, deliveries)) = rest.split_once('-') else {
+        let numbers: Vec<usize> = rest.split('-').flat_map(str::parse).collect();
+        let [chain, deliveries, crashes] = numbers[..] else {
             return;
         };
-        let (Ok(chain), Ok(deliveries)) = (chain.parse::<usize>(), deliveries.parse()) else {
-            return;
-        };
-        let crashes = shared.history.crashes;
         if let Some(chain) = shared.history.chains.get_mut(chain)
             && chain.is_managed
         {
