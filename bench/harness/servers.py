@@ -130,24 +130,26 @@ def running(name, folder, users, contacts, port, limits="", **more):
         shutil.rmtree(f"{home}/{part}", ignore_errors=True)
 
 
-def roost(home, users, contacts, port, keys, limits="", top="", domains=(), durability="memory",
-          archive=False):
-    """Roost as a benchmark wants it: `limits` and `top` are added to its configuration, `domains`
+def configure(home, port, keys, limits="", top="", durability="memory", archive=False):
+    """Writes the configuration of a Roost in the folder `home`; returns its path."""
+    config = f"{home}/roost.toml"
+    with open(config, "w") as out:
+        out.write(ROOST.format(dir=home, port=port, tls_port=port + 1, certificate=keys[0],
+                               key=keys[1], limits=limits, top=top, durability=durability,
+                               archive=str(archive).lower()))
+    return config
+
+
+def roost(home, users, contacts, port, keys, limits="", domains=(), **more):
+    """Roost as a benchmark wants it: `limits` and `more` are as `configure` takes them, `domains`
     are (name, users) of further domains with accounts.
     """
-    config = f"{home}/roost.toml"
-
-    def configure(limits):
-        with open(config, "w") as out:
-            out.write(ROOST.format(dir=home, port=port, tls_port=port + 1, certificate=keys[0],
-                                   key=keys[1], limits=limits, top=top, durability=durability,
-                                   archive=str(archive).lower()))
     # What makes the server slow on purpose must not slow the filling of its store.
-    configure("")
+    config = configure(home, port, keys, **more)
     for domain, count in (("localhost", users), *domains):
         subprocess.run([program("roost"), "provision", "--config", config, "--domain", domain,
                         "--users", str(count), "--contacts", str(contacts), "--password", "pw"],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    configure(limits)
+    configure(home, port, keys, limits, **more)
     command = [program("roost"), "serve", "--config", config]
     return process.running(command, (port, port + 1), f"{home}/log")
