@@ -242,6 +242,7 @@ impl Dice {
                     .filter(|at| plan.devices[*at].user == user)
                     .collect();
                 let to = (rng.f32() < 0.25).then(|| of_user[rng.usize(..of_user.len())]);
+                // Without a draw where all are bursts: seeds keep the plans they had for processes.
                 let is_burst = plan.burst_every == 1 || rng.usize(..plan.burst_every) == 0;
                 let count = if is_burst {
                     rng.usize(1..=BURST_MAX)

@@ -79,7 +79,7 @@ pub(super) struct Chain {
     pub(super) shown_at: Option<usize>,
     /// Deliveries whose acknowledgement the server certainly has read.
     pub(super) confirmed: usize,
-    /// Crashes before that.
+    /// Crashes when the ping was sent that was answered last, which proves so.
     pub(super) crashes_at_confirm: usize,
     /// When its device gave it up for good, in deliveries of all devices so far.
     pub(super) ended_at: Option<usize>,
