@@ -158,12 +158,27 @@ pub(crate) enum Origin {
     Other(Frame),
 }
 
+/// An append that was handed over, and what depends on it.
+#[derive(Default)]
+pub(super) struct Append {
+    pub(super) ticket: Ticket,
+    pub(super) origin: Origin,
+    pub(super) moves_deliveries: bool,
+    /// Dropped if it fails.
+    pub(super) effects: Vec<Effect>,
+}
+
+/// What comes of an append that is decided.
+pub(super) struct Decided {
+    /// What leaves now.
+    pub(super) effects: Vec<Effect>,
+    /// Whose stanza failed, if it did.
+    pub(super) origin: Origin,
+    pub(super) moves_deliveries: bool,
+}
+
 struct Waiting {
-    ticket: Ticket,
-    origin: Origin,
-    moves_deliveries: bool,
-    /// Effects of the append itself: dropped if it fails.
-    own: Vec<Effect>,
+    append: Append,
     /// Effects of later stanzas, which only wait for their turn.
     after: Vec<Effect>,
 }
@@ -190,7 +205,7 @@ impl Barrier {
     /// Everything that waits.
     pub(super) fn effects(&self) -> impl Iterator<Item = &Effect> {
         let waiting = self.waiting.iter().flat_map(|waiting| waiting.iter());
-        waiting.flat_map(|waiting| waiting.own.iter().chain(&waiting.after))
+        waiting.flat_map(|waiting| waiting.append.effects.iter().chain(&waiting.after))
     }
 
     /// Appends that are not decided.
@@ -205,18 +220,10 @@ impl Barrier {
     }
 
     /// Puts an append behind those that wait already.
-    pub(super) fn push(
-        &mut self,
-        ticket: Ticket,
-        origin: Origin,
-        moves_deliveries: bool,
-        own: Vec<Effect>,
-    ) {
-        self.waiting.get_or_insert_default().push_back(Waiting {
-            ticket,
-            origin,
-            moves_deliveries,
-            own,
+    pub(super) fn push(&mut self, append: Append) {
+        let waiting = self.waiting.get_or_insert_default();
+        waiting.push_back(Waiting {
+            append,
             after: Vec::new(),
         });
     }
@@ -230,26 +237,26 @@ impl Barrier {
         last.after.append(effects);
     }
 
-    /// The outcome of an append: what leaves now, whose stanza failed, and whether the append moved
-    /// deliveries. Nothing for an append of the actor that was here before: it took its effects
-    /// with it.
-    pub(super) fn decide(
-        &mut self,
-        ticket: Ticket,
-        ok: bool,
-    ) -> Option<(Vec<Effect>, Origin, bool)> {
+    /// The outcome of an append. Nothing for one of the actor that was here before: it took its
+    /// effects with it.
+    pub(super) fn decide(&mut self, ticket: Ticket, ok: bool) -> Option<Decided> {
         let waiting = self.waiting.as_mut()?;
-        let mut decided = waiting.pop_front_if(|first| first.ticket == ticket)?;
+        let Waiting { append, mut after } =
+            waiting.pop_front_if(|first| first.append.ticket == ticket)?;
         if waiting.is_empty() {
             self.waiting = None;
         }
-        Some(if ok {
-            decided.own.append(&mut decided.after);
-            (decided.own, Origin::Nobody, decided.moves_deliveries)
+        let (mut effects, origin) = if ok {
+            (append.effects, Origin::Nobody)
         } else {
-            let own = decided.own.into_iter().filter_map(Effect::of_failure);
-            let effects = own.chain(decided.after).collect();
-            (effects, decided.origin, decided.moves_deliveries)
+            let of_failure = append.effects.into_iter().filter_map(Effect::of_failure);
+            (of_failure.collect(), append.origin)
+        };
+        effects.append(&mut after);
+        Some(Decided {
+            effects,
+            origin,
+            moves_deliveries: append.moves_deliveries,
         })
     }
 }
@@ -262,8 +269,16 @@ mod tests {
         vec![Effect::ReadPage]
     }
 
-    fn effects_of(decided: Option<(Vec<Effect>, Origin, bool)>) -> usize {
-        decided.map_or(0, |(effects, ..)| effects.len())
+    fn append(ticket: Ticket, effects: Vec<Effect>) -> Append {
+        Append {
+            ticket,
+            effects,
+            ..Append::default()
+        }
+    }
+
+    fn effects_of(decided: Option<Decided>) -> usize {
+        decided.map_or(0, |decided| decided.effects.len())
     }
 
     #[test]
@@ -271,9 +286,9 @@ mod tests {
         let mut barrier = Barrier::default();
         assert!(barrier.is_open());
         let first = barrier.next_ticket();
-        barrier.push(first, Origin::Nobody, false, some());
+        barrier.push(append(first, some()));
         let second = barrier.next_ticket();
-        barrier.push(second, Origin::Nobody, false, some());
+        barrier.push(append(second, some()));
         barrier.follow(&mut some());
         assert_eq!(effects_of(barrier.decide(first, true)), 1);
         assert!(!barrier.is_open());
@@ -285,12 +300,7 @@ mod tests {
     fn a_failed_append_takes_its_own_effects_with_it_and_no_others() {
         let mut barrier = Barrier::default();
         let ticket = barrier.next_ticket();
-        barrier.push(
-            ticket,
-            Origin::Nobody,
-            false,
-            vec![Effect::ReadPage, Effect::ReadPage],
-        );
+        barrier.push(append(ticket, vec![Effect::ReadPage, Effect::ReadPage]));
         barrier.follow(&mut some());
         assert_eq!(effects_of(barrier.decide(ticket, false)), 1);
     }
@@ -299,7 +309,7 @@ mod tests {
     fn an_unknown_ticket_changes_nothing() {
         let mut barrier = Barrier::default();
         let ticket = barrier.next_ticket();
-        barrier.push(ticket, Origin::Nobody, false, some());
+        barrier.push(append(ticket, some()));
         assert!(barrier.decide(Ticket(99), true).is_none());
         assert_eq!(barrier.len(), 1);
     }

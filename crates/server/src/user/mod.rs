@@ -39,7 +39,7 @@ use crate::limits::{IDLE_EVICTION, LOAD_RETRY, LOADS_MAX};
 use crate::message::{AppendError, Delivery, UserMsg};
 
 pub(crate) use barrier::Effect;
-use barrier::{Barrier, Origin};
+use barrier::{Append, Barrier, Decided, Origin};
 use blocklist::Blocklist;
 pub(crate) use class::Users;
 use log::Log;
@@ -349,7 +349,12 @@ impl User {
         let moves_deliveries = records.iter().any(spill::moves_deliveries);
         match self.home.journal.append(cx, range, records, ticket) {
             Ok(()) => {
-                self.barrier.push(ticket, origin, moves_deliveries, effects);
+                self.barrier.push(Append {
+                    ticket,
+                    origin,
+                    moves_deliveries,
+                    effects,
+                });
                 if self.barrier.is_full() {
                     cx.hold();
                 }
@@ -375,7 +380,12 @@ impl User {
     ) {
         let was_full = self.barrier.is_full();
         let decided = self.barrier.decide(ticket, result.is_ok());
-        let Some((effects, origin, moves_deliveries)) = decided else {
+        let Some(Decided {
+            effects,
+            origin,
+            moves_deliveries,
+        }) = decided
+        else {
             return;
         };
         if let Err(error) = result {
@@ -797,7 +807,10 @@ impl Actor for User {
                 self.home.place.range(&self.name),
             );
             match self.home.journal.append(cx, range, Vec::new(), ticket) {
-                Ok(()) => self.barrier.push(ticket, Origin::Nobody, false, Vec::new()),
+                Ok(()) => self.barrier.push(Append {
+                    ticket,
+                    ..Append::default()
+                }),
                 Err(_) => self.loaded(Err(overloaded()), cx),
             }
         }
