@@ -229,6 +229,15 @@ fn message(to: &str, text: impl std::fmt::Display) -> String {
     format!("<message type='chat' to='{to}'><body>{text}</body></message>")
 }
 
+/// The bodies in what a client was sent, which are numbers here.
+fn bodies(seen: &str) -> Vec<usize> {
+    let parts = seen.split("<body>").skip(1);
+    let bodies = parts.filter_map(|part| part.split_once('<'));
+    bodies
+        .map(|(body, _)| body.parse().expect("a number"))
+        .collect()
+}
+
 /// Stanzas in what a client was sent.
 fn stanzas(seen: &str) -> u32 {
     let count = |name: &str| seen.matches(name).count() as u32;
@@ -244,8 +253,8 @@ const ROSTER_SET: &str = "<iq type='set' id='roster'><query xmlns='jabber:iq:ros
 fn what_waits_is_given_once_although_a_change_in_front_is_refused() {
     let mut world = World::new();
     let mut romeo = world.login("romeo", "orchard");
-    for text in ["one", "two", "three"] {
-        romeo.say("juliet@localhost", text);
+    for number in 0..3 {
+        romeo.say("juliet@localhost", &number.to_string());
     }
     romeo.sync(&mut world);
     let mut juliet = world.login("juliet", "balcony");
@@ -254,11 +263,9 @@ fn what_waits_is_given_once_although_a_change_in_front_is_refused() {
     juliet.send("<presence/>");
     world.refuse();
     world.pass(Duration::from_secs(2));
-    romeo.say("juliet@localhost", "last");
-    let seen = juliet.expect(&mut world, "<body>last</body>");
-    let bodies: Vec<&str> = seen.split("<body>").skip(1).collect();
-    let bodies: Vec<&str> = bodies.iter().filter_map(|b| b.split('<').next()).collect();
-    assert_eq!(bodies, ["one", "two", "three", "last"], "{seen}");
+    romeo.say("juliet@localhost", "3");
+    let seen = juliet.expect(&mut world, "<body>3</body>");
+    assert_eq!(bodies(&seen), [0, 1, 2, 3], "{seen}");
     assert!(seen.contains("resource-constraint"), "{seen}");
 }
 
@@ -554,18 +561,16 @@ fn what_was_under_way_is_handed_over_again_although_a_page_behind_it_was_asked_f
     for _ in 0..10 {
         world.pass(Duration::from_secs(1));
     }
-    romeo.say("juliet@localhost", "last");
-    let seen = juliet.expect(&mut world, "<body>last</body>");
-    let bodies = seen.split("<body>").skip(1);
-    let bodies = bodies.filter_map(|body| body.split_once('<')?.0.parse().ok());
-    let mut bodies: Vec<usize> = bodies.collect();
-    bodies.sort_unstable();
-    assert_eq!(bodies, (0..=2 * GROUP).collect::<Vec<_>>());
+    let last = 2 * GROUP + 1;
+    romeo.say("juliet@localhost", &last.to_string());
+    let mut got = bodies(&juliet.expect(&mut world, &format!("<body>{last}</body>")));
+    got.sort_unstable();
+    assert_eq!(got, (0..=last).collect::<Vec<_>>());
 }
 
 /// What a session may have unacknowledged, and more than that.
 const UNACKED_MAX: u32 = 4;
-const BEHIND: u32 = 10;
+const BEHIND: usize = 10;
 
 /// All streams of a user ended with any change that was refused while one session was behind.
 #[test]
@@ -605,8 +610,9 @@ fn a_refused_change_ends_no_stream_although_a_session_is_behind() {
     phone.send(&format!("<a {SM} h='{}'/>", stanzas(&phone_seen)));
     world.pass(Duration::from_secs(2));
     phone_seen.push_str(&phone.sync(&mut world));
-    let bodies = phone_seen.split("<body>").skip(1);
-    let bodies = bodies.filter_map(|body| body.split_once('<')?.0.parse().ok());
-    let bodies: Vec<u32> = bodies.collect();
-    assert_eq!(bodies, (0..=BEHIND).collect::<Vec<_>>(), "{phone_seen}");
+    assert_eq!(
+        bodies(&phone_seen),
+        (0..=BEHIND).collect::<Vec<_>>(),
+        "{phone_seen}"
+    );
 }
