@@ -1,6 +1,8 @@
 //! Sessions that outlive a lost link and a killed server (XEP-0198, docs/delivery.md), with the
 //! real process, its files and a real SIGKILL.
 
+use std::ops::Range;
+
 use crate::client::Client;
 use crate::place::{Place, Server};
 
@@ -45,6 +47,25 @@ fn resume(server: &Server, user: &str, token: &str, h: usize) -> Client {
     client
 }
 
+impl Client {
+    /// Sends Bob messages whose bodies are these numbers.
+    fn say_all(&mut self, numbers: Range<usize>) {
+        for number in numbers {
+            self.say("bob", &number.to_string());
+        }
+    }
+
+    /// Asks how many stanzas of its session the server has accepted: these.
+    fn expect_accepted(&mut self, count: usize) {
+        self.send("<r xmlns='urn:xmpp:sm:3'/>");
+        self.expect(&format!("h='{count}'"));
+    }
+
+    fn acknowledge(&mut self, handled: usize) {
+        self.send(&format!("<a xmlns='urn:xmpp:sm:3' h='{handled}'/>"));
+    }
+}
+
 /// The bodies in what a client read, which are numbers here.
 fn bodies(text: &str) -> Vec<usize> {
     let parts = text.split("<body>").skip(1);
@@ -61,18 +82,13 @@ fn five_hundred_messages_survive(place: &Place) {
     let server = place.serve();
     let (mut bob, token) = managed(&server, "bob");
     let (mut alice, _) = managed(&server, "alice");
-    for number in 0..SENT / 2 {
-        alice.say("bob", &number.to_string());
-    }
+    alice.say_all(0..SENT / 2);
     let read = bodies(&bob.expect(&format!("<body>{}</body>", SENT / 5)));
     let handled = read.len();
     assert_eq!(read, (0..=SENT / 5).collect::<Vec<_>>());
     drop(bob);
-    for number in SENT / 2..SENT {
-        alice.say("bob", &number.to_string());
-    }
-    alice.send("<r xmlns='urn:xmpp:sm:3'/>");
-    alice.expect(&format!("h='{SENT}'"));
+    alice.say_all(SENT / 2..SENT);
+    alice.expect_accepted(SENT);
     server.kill();
     let server = place.serve();
     let mut bob = resume(&server, "bob", &token, handled);
@@ -103,8 +119,7 @@ fn a_session_survives_one_kill_after_another() {
     for number in 0..3 {
         let (mut alice, _) = managed(&server, "alice");
         alice.say("bob", &number.to_string());
-        alice.send("<r xmlns='urn:xmpp:sm:3'/>");
-        alice.expect("h='1'");
+        alice.expect_accepted(1);
         server.kill();
         server = place.serve();
     }
@@ -204,19 +219,16 @@ impl Behind {
     }
 
     /// Alice sends messages, which the desk has at once, and the server has accepted.
-    fn say(&mut self, numbers: std::ops::Range<usize>) {
+    fn say(&mut self, numbers: Range<usize>) {
         let last = numbers.end;
-        for number in numbers.clone() {
-            self.alice.say("bob", &number.to_string());
-        }
+        self.alice.say_all(numbers.clone());
         let text = self.desk.expect(&format!("<body>{}</body>", last - 1));
         assert_eq!(bodies(&text), numbers.collect::<Vec<_>>());
-        self.alice.send("<r xmlns='urn:xmpp:sm:3'/>");
-        self.alice.expect(&format!("h='{last}'"));
+        self.alice.expect_accepted(last);
     }
 
     /// The phone gets the rest.
-    fn follow(&mut self, handled: usize, numbers: std::ops::Range<usize>) {
+    fn follow(&mut self, handled: usize, numbers: Range<usize>) {
         let got = follow(&mut self.phone, handled, numbers.end);
         assert_eq!(got, numbers.collect::<Vec<_>>());
     }
@@ -234,12 +246,6 @@ fn follow(client: &mut Client, mut handled: usize, end: usize) -> Vec<usize> {
         }
     }
     got
-}
-
-impl Client {
-    fn acknowledge(&mut self, handled: usize) {
-        self.send(&format!("<a xmlns='urn:xmpp:sm:3' h='{handled}'/>"));
-    }
 }
 
 #[test]
@@ -314,11 +320,8 @@ fn what_a_session_that_ended_was_behind_with_waits_for_the_next_one() {
     let server = place.serve();
     let (mut phone, _) = managed(&server, "bob");
     let (mut alice, _) = managed(&server, "alice");
-    for number in 0..LOTS {
-        alice.say("bob", &number.to_string());
-    }
-    alice.send("<r xmlns='urn:xmpp:sm:3'/>");
-    alice.expect(&format!("h='{LOTS}'"));
+    alice.say_all(0..LOTS);
+    alice.expect_accepted(LOTS);
     phone.expect(&format!("<body>{}</body>", AT_ONCE - 1));
     phone.send("</stream:stream>");
     phone.rest();
@@ -350,11 +353,8 @@ fn a_phone_that_is_behind_holds_back_no_desk(is_killed: bool) {
     place.add(&["alice", "bob"]);
     let mut server = place.serve();
     let (mut alice, _) = managed(&server, "alice");
-    for number in 0..WAITING {
-        alice.say("bob", &number.to_string());
-    }
-    alice.send("<r xmlns='urn:xmpp:sm:3'/>");
-    alice.expect(&format!("h='{WAITING}'"));
+    alice.say_all(0..WAITING);
+    alice.expect_accepted(WAITING);
     let (mut phone, token) = managed_at_once(&server, "bob", "phone");
     let mut text = phone.expect(&format!("<body>{}</body>", AT_FIRST - 1));
     text.push_str(&phone.sync());
@@ -367,9 +367,7 @@ fn a_phone_that_is_behind_holds_back_no_desk(is_killed: bool) {
     let first = got[0];
     assert!(first >= AT_FIRST);
     assert_eq!(got, (first..WAITING).collect::<Vec<_>>());
-    for number in WAITING..WAITING + 3 {
-        alice.say("bob", &number.to_string());
-    }
+    alice.say_all(WAITING..WAITING + 3);
     let live = desk.expect(&format!("<body>{}</body>", WAITING + 2));
     assert_eq!(bodies(&live), [WAITING, WAITING + 1, WAITING + 2]);
 
@@ -422,8 +420,7 @@ fn three_megabytes_come_in_pages(is_killed: bool) {
              <body>{number}</body></message>"
         ));
     }
-    alice.send("<r xmlns='urn:xmpp:sm:3'/>");
-    alice.expect(&format!("h='{LARGE}'"));
+    alice.expect_accepted(LARGE);
     if is_killed {
         server.kill();
         server = place.serve();
