@@ -28,7 +28,7 @@ use crate::clock::{self, MILLI, SECOND};
 use crate::plan::{Down, PhasePart, Plan, Tick, Up};
 use crate::ring::{Ring, Seen, Standing, View};
 use crate::sasl::KeyCache;
-use crate::scenario::{Cut, Phase};
+use crate::scenario::{Cut, Peer, Phase};
 use crate::session::{Profile, Session, Stage};
 use crate::tally::{Counts, Reasons, Timing, Timings};
 use window::Chat;
@@ -409,11 +409,23 @@ impl Worker {
         }
     }
 
+    /// Some users at random. If any phase has messages between pairs, both of a pair or none of it,
+    /// so far as numbers allow: a user without a partner would write to nobody.
     fn pick(&mut self, wanted: u32, fits: impl Fn(&Client) -> bool) -> Vec<u32> {
-        let mut who: Vec<u32> = (0..self.core.plan.count)
+        let who: Vec<u32> = (0..self.core.plan.count)
             .filter(|index| fits(&self.clients[*index as usize]))
             .collect();
-        self.core.rng.shuffle(&mut who);
+        let phases = &self.core.plan.scenario.phases;
+        let are_paired = phases
+            .iter()
+            .flat_map(|phase| &phase.messages)
+            .any(|messages| messages.peer == Peer::Pair);
+        // A worker's first user is the first of a pair.
+        let mut groups: Vec<&[u32]> = who
+            .chunk_by(|one, next| are_paired && one / 2 == next / 2)
+            .collect();
+        self.core.rng.shuffle(&mut groups);
+        let mut who = groups.concat();
         who.truncate(wanted as usize);
         who
     }

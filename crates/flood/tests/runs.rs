@@ -9,7 +9,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use flood::{Options, Report, Reporter, Scenario, Second, WorkerCommand};
+use flood::{Amount, Options, Report, Reporter, Scenario, Second, WorkerCommand};
 
 /// A time that passes only in a failing test, however busy the machine is.
 const LONG_SECONDS: f64 = 300.0;
@@ -213,6 +213,20 @@ fn a_run_against_the_floor_accounts_for_everything() {
         assert_eq!(report.totals.logins_started, 100);
         assert!(chat.after.alive && chat.after.rss > 0);
     }
+}
+
+/// Goal: where not everybody is there, those who are have their partners.
+#[test]
+fn partners_come_together() {
+    let floor = Floor::start();
+    let mut scenario = scenario(floor.address, 50);
+    let phases = &mut scenario.phases;
+    phases[0].arrive.as_mut().unwrap().users = Amount::Users(10);
+    phases.truncate(2);
+    let report = run(&scenario);
+    assert!(report.is_good(), "{}", report.table());
+    assert_eq!(report.phases[1].online, 10);
+    assert!(report.totals.messages_received > 0);
 }
 
 /// Goal: a server that dies in the middle ends the run with a report of what was done until then.
