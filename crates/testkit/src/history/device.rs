@@ -5,8 +5,9 @@ mod hear;
 
 use super::link::{BACKLOG_BYTES_MAX, Cut, Link};
 use super::plan::{DevicePlan, PADDING_MAX};
+use super::reader::{Element, Item};
 use super::record::{Chain, Entry, History};
-use crate::tree::{Built, Element, NS_CLIENT, NS_STREAMS, escape};
+use crate::tree::{NS_CLIENT, NS_STREAMS, escape};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::{HashSet, VecDeque};
@@ -328,9 +329,9 @@ impl Device {
         });
         for item in items {
             match item {
-                Built::Root(_) => {}
-                Built::Element(element) => self.handle(&element, shared),
-                Built::End => {
+                Item::Root => {}
+                Item::Stanza(stanza) => self.handle(stanza.element(), shared),
+                Item::End => {
                     shared.history.note(&self.name(), "its stream was closed");
                     self.link = None;
                     self.lost();
@@ -350,7 +351,7 @@ impl Device {
 // === impl Device: the login ===
 
 impl Device {
-    fn handle(&mut self, element: &Element, shared: &mut Shared<'_>) {
+    fn handle(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
         if element.is(NS_STREAMS, "error") {
             let text = format!("stream error {}", one_line(element));
             return shared.history.note(&self.name(), &text);
@@ -384,14 +385,14 @@ impl Device {
             Phase::Enabling if element.is(NS_CLIENT, "message") => {
                 self.handle_message(element, shared);
             }
-            Phase::Enabling if element.ns == NS_CLIENT => {}
+            Phase::Enabling if element.ns() == NS_CLIENT => {}
             Phase::Enabling => self.give_up("stream management", element, shared),
             Phase::Ready => self.handle_ready(element, shared),
         }
     }
 
-    fn handle_login(&mut self, element: &Element, shared: &mut Shared<'_>) {
-        match element.name.as_str() {
+    fn handle_login(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
+        match element.name() {
             "features" => {
                 let plain = format!("\0u{}\0{PASSWORD}", self.plan.user);
                 let plain = STANDARD.encode(plain);
@@ -440,7 +441,7 @@ impl Device {
         ));
     }
 
-    fn handle_resumption(&mut self, element: &Element, shared: &mut Shared<'_>) {
+    fn handle_resumption(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
         let h = element.attr("h").and_then(|h| h.parse::<u32>().ok());
         if element.is(NS_SM, "failed") {
             let text = format!("could not resume, h={h:?}");
@@ -512,7 +513,7 @@ impl Device {
         self.wants_catch_up = true;
     }
 
-    fn give_up(&mut self, what: &str, element: &Element, shared: &mut Shared<'_>) {
+    fn give_up(&mut self, what: &str, element: Element<'_>, shared: &mut Shared<'_>) {
         let text = format!("{}: {what} was refused: {}", self.name(), one_line(element));
         if shared.is_disk_bad {
             shared.history.note(&self.name(), &text);
@@ -706,11 +707,8 @@ fn header() -> String {
 }
 
 /// An element on one line, without what pads the bodies.
-fn one_line(element: &Element) -> String {
-    let text = element
-        .to_string()
-        .replace('\n', "")
-        .replace("xxxxxxxx", "");
+fn one_line(element: Element<'_>) -> String {
+    let text = element.source().replace("xxxxxxxx", "");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

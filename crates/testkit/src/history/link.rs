@@ -1,8 +1,7 @@
 //! One socket that never blocks: bytes out when they can go, stream items in when they are there.
 //! Owns how a link ends; what is said over it is the device's.
 
-use crate::tree::Built;
-use crate::wire::StreamReader;
+use super::reader::{Item, Reader};
 use rustix::net::sockopt::set_socket_linger;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -27,7 +26,7 @@ pub(super) enum Cut {
 /// A connected socket with its reader.
 pub(super) struct Link {
     pub(super) socket: TcpStream,
-    reader: StreamReader,
+    reader: Reader,
     out: Vec<u8>,
 }
 
@@ -38,14 +37,14 @@ impl Link {
         socket.set_nonblocking(true)?;
         Ok(Self {
             socket,
-            reader: StreamReader::default(),
+            reader: Reader::default(),
             out: Vec::new(),
         })
     }
 
     /// Begins a new stream: what comes next is its header.
     pub(super) fn restart(&mut self) {
-        self.reader = StreamReader::default();
+        self.reader = Reader::default();
     }
 
     pub(super) fn say(&mut self, text: &str) {
@@ -73,16 +72,13 @@ impl Link {
     ///
     /// # Errors
     /// The server's bytes are not XML.
-    pub(super) fn read(&mut self, items: &mut Vec<Built>) -> Result<bool, String> {
+    pub(super) fn read(&mut self, items: &mut Vec<Item>) -> Result<bool, String> {
         let mut buffer = [0; READ_BYTES];
         loop {
             let is_open = match self.socket.read(&mut buffer) {
                 Ok(0) => false,
                 Ok(length) => {
-                    self.reader.feed(&buffer[..length])?;
-                    while let Some(item) = self.reader.next_item() {
-                        items.push(item);
-                    }
+                    self.reader.feed(&buffer[..length], items)?;
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,

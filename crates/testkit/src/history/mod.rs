@@ -10,6 +10,7 @@ mod device;
 mod disk;
 mod link;
 mod plan;
+mod reader;
 mod record;
 mod run;
 mod server;

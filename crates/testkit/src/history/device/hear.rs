@@ -1,26 +1,27 @@
 //! What a device hears once its session is there: messages, copies, acknowledgements, pages of the
 //! archive. Owns their reading; what they mean for all together is the checker's.
 
+use super::super::reader::Element;
 use super::super::record::{CatchUp, Delivery, Entry, Fate, Way};
 use super::{
     DOMAIN, Device, NS_CARBONS, NS_DELAY, NS_FORWARD, NS_MAM, NS_RSM, NS_SID, NS_SM, Purpose,
     Query, Shared, listed, one_line,
 };
-use crate::tree::{Element, NS_CLIENT, escape};
+use crate::tree::{NS_CLIENT, escape};
 
 impl Device {
-    pub(super) fn handle_ready(&mut self, element: &Element, shared: &mut Shared<'_>) {
-        if element.ns == NS_SM {
+    pub(super) fn handle_ready(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
+        if element.ns() == NS_SM {
             return self.handle_management(element, shared);
         }
-        if element.ns != NS_CLIENT {
+        if element.ns() != NS_CLIENT {
             let text = format!("hears {}", one_line(element));
             return shared.history.note(&self.name(), &text);
         }
         if let Some(session) = &mut self.session {
             session.received = session.received.wrapping_add(1);
         }
-        match element.name.as_str() {
+        match element.name() {
             "message" => self.handle_message(element, shared),
             "iq" => self.handle_iq(element, shared),
             _ => {
@@ -39,8 +40,8 @@ impl Device {
         }
     }
 
-    fn handle_management(&mut self, element: &Element, shared: &mut Shared<'_>) {
-        match element.name.as_str() {
+    fn handle_management(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
+        match element.name() {
             "r" => {
                 self.requests += 1;
                 if !self.plan.is_lazy || self.requests.is_multiple_of(4) {
@@ -84,7 +85,7 @@ impl Device {
         shared.heard.ack |= !accepted.is_empty();
     }
 
-    pub(super) fn handle_message(&mut self, element: &Element, shared: &mut Shared<'_>) {
+    pub(super) fn handle_message(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
         if element.attr("type") == Some("error") {
             return self.handle_refusal(element, shared);
         }
@@ -150,7 +151,7 @@ impl Device {
         }
     }
 
-    fn handle_refusal(&mut self, element: &Element, shared: &mut Shared<'_>) {
+    fn handle_refusal(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
         let text = format!("gets an error: {}", one_line(element));
         shared.history.note(&self.name(), &text);
         let id = element.attr("id").and_then(|id| id.strip_prefix('i'));
@@ -171,7 +172,7 @@ impl Device {
         }
     }
 
-    fn handle_result(&mut self, result: &Element, shared: &mut Shared<'_>) {
+    fn handle_result(&mut self, result: Element<'_>, shared: &mut Shared<'_>) {
         let Some(query) = &mut self.query else { return };
         if result.attr("queryid") != Some(&format!("q{}", query.id)) {
             return;
@@ -188,7 +189,7 @@ impl Device {
         });
     }
 
-    fn handle_iq(&mut self, element: &Element, shared: &mut Shared<'_>) {
+    fn handle_iq(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
         let id = element.attr("id").unwrap_or_default();
         if let ("get", Some(from)) = (
             element.attr("type").unwrap_or_default(),
@@ -275,22 +276,22 @@ impl Device {
 // === helpers ===
 
 /// The message inside `<forwarded/>`.
-fn forwarded(holder: &Element) -> Option<&Element> {
+fn forwarded(holder: Element<'_>) -> Option<Element<'_>> {
     holder
         .child(NS_FORWARD, "forwarded")?
         .child(NS_CLIENT, "message")
 }
 
 /// The number of a message under test, which is the first word of its body.
-fn number(message: &Element) -> Option<usize> {
+fn number(message: Element<'_>) -> Option<usize> {
     let body = message.child(NS_CLIENT, "body")?.text();
     body.split(' ').next()?.strip_prefix('m')?.parse().ok()
 }
 
 /// The id that the user's own server gave (XEP-0359).
-fn stanza_id(message: &Element, user: usize) -> Option<String> {
+fn stanza_id(message: Element<'_>, user: usize) -> Option<String> {
     let by = format!("u{user}@{DOMAIN}");
-    let is_own = |child: &&Element| child.attr("by") == Some(&by);
+    let is_own = |child: &Element<'_>| child.attr("by") == Some(&by);
     let mut ids = message.children().filter(|c| c.is(NS_SID, "stanza-id"));
     ids.find(is_own)?.attr("id").map(str::to_owned)
 }
