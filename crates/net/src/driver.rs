@@ -67,6 +67,8 @@ pub struct Driver<S: Service> {
     pub(crate) now: Moment,
     pub(crate) buffers: Buffers,
     clock: Arc<dyn Clock>,
+    /// Those of the last [`Driver::step`], kept to reuse their memory.
+    stepped: Option<Events>,
     version: u64,
     /// Output of the handler that runs; empty in between.
     spare: Vec<u8>,
@@ -165,6 +167,7 @@ impl<S: Service> DriverSeed<S> {
                 sealed: vec![0; SEALED_MAX].into(),
             },
             clock,
+            stepped: None,
             version,
             spare: Vec::new(),
             due: Vec::new(),
@@ -216,11 +219,13 @@ impl<S: Service> Driver<S> {
     /// # Errors
     /// The poll's.
     pub fn step(&mut self) -> io::Result<Duration> {
-        let mut events = Events::with_capacity(EVENTS_MAX);
+        let events = self.stepped.take();
+        let mut events = events.unwrap_or_else(|| Events::with_capacity(EVENTS_MAX));
         self.poll.poll(&mut events, Some(Duration::ZERO))?;
         self.now = self.clock.now();
         let is_quiet = events.is_empty();
         let sleep = self.turn(&events);
+        self.stepped = Some(events);
         Ok(if is_quiet { sleep } else { Duration::ZERO })
     }
 
