@@ -19,12 +19,12 @@ HISTORY_SEEDS ?= 100
 EVERYTHING := --workspace --lib --bins --tests
 # Tests that run the binary take this one, and do not build one that differs.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-workspace scripts clients history disks: export ROOST_BIN ?= $(TARGET)/debug/roost
-STAGES := lint build tidy workspace history clients fuzz
+workspace scripts clients benchmarks history disks: export ROOST_BIN ?= $(TARGET)/debug/roost
+STAGES := lint build tidy workspace history clients benchmarks fuzz
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
-.PHONY: history disks chaos schedules bugs
+.PHONY: benchmarks history disks chaos schedules bugs
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,6 +61,9 @@ scripts: build ## Conversation scripts alone, over every transport and variant o
 
 clients: build $(VENV)/ready tests/clients/node_modules/ready ## Clients that nobody here wrote.
 	$(VENV)/bin/python -m pytest -q tests/clients
+
+benchmarks: build $(VENV)/ready ## Every script of bench/, tiny: whether it works, not how fast.
+	$(VENV)/bin/python -m pytest -q tests/benchmarks
 
 $(VENV)/ready: tests/clients/requirements.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,270 @@
+"""Every script of bench/ for real, but tiny: that it works, not how fast anything is.
+
+The servers are a development build on a machine with other work, so a budget that a script finds
+missed (status 3) says nothing here; what was lost, failed or not seen does. All scripts run at the
+same time, a few beside each other: most of their time they wait.
+
+Left out: bench/panels, which needs Prometheus and a minute of load for its panels to have data, and
+bench/floor/syscalls.sh, which needs strace and a load that keeps the floor busy.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "bench"))
+from harness import pages
+
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+ROOST = os.environ.get("ROOST_BIN", str(TARGET / "debug" / "roost"))
+FLOOD = str(TARGET / "debug" / "flood")
+# Generous, because the machine may have much else to do.
+DEADLINE_S = 400
+AT_ONCE = 6
+# Below those that the system gives to clients. Each script gets ten.
+FIRST_PORT, LAST_PORT, PORTS, PORTS_EACH = 17_100, 32_000, 100, 10
+
+GOOD, MISSED_BUDGET = 0, 3
+
+
+class Run:
+    """A script with arguments that make it small. `seconds` are what phases last at most, `more`
+    is added to the load's arguments: both by the program `flood` beside this file."""
+
+    def __init__(self, command, seconds=None, more="", page="benchmarks.md", has_page=True):
+        self.command, self.seconds, self.more = command.split(), seconds, more
+        self.name = self.command[0]
+        self.page, self.has_page = page, has_page
+
+    def start(self, folder, port):
+        self.out = folder / "out"
+        self.out.mkdir(parents=True)
+        words = [str(ROOT / "bench" / self.name), *self.command[1:]]
+        if self.has_page:
+            # The real page: that it has the script's place is tested too.
+            self.page = shutil.copy(ROOT / "docs" / self.page, folder)
+            pages.write(self.page, self.name, "")
+            words += ["--page", self.page, "--out", str(self.out), "--port", str(port)]
+        environment = {
+            **os.environ,
+            "ROOST": ROOST,
+            "FLOOD": FLOOD,
+            "OUT": str(self.out),
+            "PORT": str(port),
+            "TMPDIR": str(folder),
+        }
+        if self.seconds:
+            environment["FLOOD"] = str(HERE / "flood")
+            environment["TINY_FLOOD"] = FLOOD
+            environment["TINY_SECONDS"] = str(self.seconds)
+            environment["TINY_MORE"] = self.more
+        script = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            self.said, _ = script.communicate(timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            # Asked to end, it ends what it started.
+            script.terminate()
+            self.said, _ = script.communicate()
+        self.status = script.returncode
+        return self
+
+    def loads(self):
+        """How many loads it ran. All came to their end, and no check failed."""
+        found = [json.loads(path.read_text()) for path in self.out.glob("*.json")]
+        reports = [report for report in found if "faults" in report and "phases" in report]
+        for report in reports:
+            assert report["error"] is None and report["faults"] == [], self.said
+            assert report["totals"]["logins_ok"] > 0, self.said
+        return len(reports)
+
+    def text(self):
+        """Its part of the page."""
+        first, last = pages.markers(self.name)
+        return pathlib.Path(self.page).read_text().split(first)[1].split(last)[0]
+
+    def tables(self):
+        """The tables of its part: rows without the head, cells as text."""
+        blocks = [part.splitlines() for part in self.text().split("\n\n") if "| --- |" in part]
+        return [[row.strip("| ").split(" | ") for row in block[2:]] for block in blocks]
+
+
+# The longest first.
+RUNS = {
+    "compare": Run("compare --quick --only floor,roost", seconds=1, more="--messages 200"),
+    "ledger": Run("ledger --users 1100", page="memory.md"),
+    "pressure": Run("pressure --only storm,disturb --users 60 --others 60 --repeat 1",
+                    seconds=1, more="--messages 100"),
+    "slow_store": Run("pressure --only store --repeat 1", seconds=2, more="--rate 200"),
+    "curves": Run("curves --quick --repeat 1", seconds=0.5),
+    "durable": Run("durable --users 20 --rate 200 --seconds 3 --repeat 1 --no-profile", seconds=3),
+    "restart": Run("restart --users 30 --repeat 1", seconds=12),
+    "logins": Run("logins.sh 60 18 100", seconds=1, more="--messages 200", has_page=False),
+    "largest": Run("largest --servers 2 --users 30 --hold 1 --spare 0"),
+}
+NEEDS = {"ledger": ("heaptrack", "zstdcat")}
+
+
+@pytest.fixture(scope="session")
+def first_port():
+    """Ports that nobody uses. The last of them is held, so that no other run of these tests takes
+    them too."""
+    for first in range(FIRST_PORT, LAST_PORT, PORTS):
+        held = []
+        try:
+            for port in range(first, first + PORTS):
+                held.append(socket.socket())
+                held[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                held[-1].bind(("127.0.0.1", port))
+            # Only a socket that listens is in the way of others.
+            held[-1].listen()
+        except OSError:
+            continue
+        finally:
+            for taken in held[:-1]:
+                taken.close()
+        yield first
+        held[-1].close()
+        return
+    pytest.fail("no ports are free")
+
+
+@pytest.fixture(scope="session")
+def runs(request, first_port, tmp_path_factory):
+    """What comes of each script that is tested: they are all begun with the first test."""
+    # Not by several scripts at once.
+    subprocess.run(["make", "-s", "-C", ROOT / "bench" / "floor"], check=True)
+    tested = {item.name.removeprefix("test_") for item in request.session.items}
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
+        begun = {}
+        for number, (name, run) in enumerate(RUNS.items()):
+            if name in tested and all(map(shutil.which, NEEDS.get(name, ()))):
+                port = first_port + number * PORTS_EACH
+                begun[name] = threads.submit(run.start, tmp_path_factory.mktemp(name), port)
+        yield begun
+
+
+@pytest.fixture
+def run(request, runs):
+    name = request.node.name.removeprefix("test_")
+    if name not in runs:
+        pytest.skip(f"needs {' and '.join(NEEDS[name])}")
+    return runs[name].result()
+
+
+def column(table, number):
+    return [row[number] for row in table]
+
+
+def test_largest(run):
+    assert run.status == GOOD, run.said
+    [table] = run.tables()
+    assert column(table, 0) == ["30", "60"]
+    assert "60 logins, 0 failed checks. What stopped it: nothing" in run.text()
+
+
+def test_restart(run):
+    assert run.status in (GOOD, MISSED_BUDGET), run.said
+    [[row]] = run.tables()
+    resumed, refused, messages, *wrong = row[3:10]
+    assert (resumed, refused) == ("30", "0"), run.said
+    assert wrong == ["0"] * 4, "lost, twice, out of order, contacts not seen"
+    assert messages != "0"
+
+
+def test_curves(run):
+    assert run.status == GOOD, run.said
+    memory, messages, shards, rosters = run.tables()
+    assert run.loads() == 1 + 2 + len(shards) + len(rosters)
+    assert column(memory, 0) == ["100", "200", "400"]
+    assert column(messages, 0) == ["50", "100", "200"]
+    assert column(shards, 0) == ["1", "2"]
+    assert column(rosters, 0) == ["0", "18"]
+    for name in ("memory", "messages", "shards", "rosters"):
+        plot = pathlib.Path(run.page).with_name("benchmarks") / f"curve-{name}.svg"
+        assert plot.read_text().startswith("<svg ")
+
+
+def test_durable(run):
+    assert run.status in (GOOD, MISSED_BUDGET), run.said
+    assert run.loads() == 4
+    [table] = run.tables()
+    assert len(table) == 16
+    # Of the journal too, where there is one.
+    assert "–" not in column(table, 2) + column(table, 3), run.text()
+    assert "Messages lost: 0; failed checks: 0." in run.text()
+
+
+def test_pressure(run):
+    assert run.status in (GOOD, MISSED_BUDGET), run.said
+    assert run.loads() == 1 + 5
+    storms, disturbers = run.tables()
+    assert column(storms, 1) == ["60"] * 4 + ["0"]
+    assert column(storms, 2) == ["0"] * 5
+    assert column(disturbers, 0)[0] == "nobody" and len(disturbers) == 5
+    # Each that should have did write.
+    assert [sent == "–" for sent in column(disturbers, 1)] == [True] + [False] * 4
+
+
+def test_slow_store(run):
+    assert run.status == GOOD, run.said
+    assert run.loads() == 4
+    [table] = run.tables()
+    assert column(table, 0) == ["0s more for each read", "50ms more for each read"]
+
+
+def test_ledger(run):
+    assert run.status == GOOD, run.said
+    assert run.loads() == 1
+    [table] = run.tables()
+    titles = column(table, 0)
+    assert titles[-2] == "**all of the heap**"
+    assert any(title.startswith("the roster") for title in titles), run.text()
+
+
+def test_compare(run):
+    assert run.status == GOOD, run.said
+    assert run.loads() == 3
+    versions, plain, tls = run.tables()
+    assert column(versions, 0) == ["floor", "Roost"]
+    assert column(plain, 0) == column(tls, 0)
+    assert "–" not in column(plain, 2) + column(tls, 1), run.text()
+    assert "failed logins): none." in run.text()
+
+
+def test_logins(run):
+    assert run.status == GOOD, run.said
+    assert run.loads() == 2
+    assert "60 ok, 0 failed" in run.said
+    assert "60 users see all their 18 contacts" in run.said
+    assert "ratio to the floor" in run.said
+
+
+@pytest.mark.parametrize("script", ["compare", "curves", "durable", "largest", "ledger", "panels",
+                                    "pressure", "restart"])
+def test_help_is_given(script):
+    done = subprocess.run([ROOT / "bench" / script, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and "--port" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("script, option, names, known", [
+    ("compare", "--only", "roost,nothing", "floor, roost, ejabberd, prosody"),
+    ("compare", "--only", "", "floor, roost, ejabberd, prosody"),
+    ("compare", "--transports", "tls,", "plain, tls"),
+    ("curves", "--only", "nothing", "memory, messages, shards, rosters"),
+    ("pressure", "--only", "storm,,store", "storm, disturb, store"),
+])
+def test_unknown_names_are_refused(script, option, names, known):
+    done = subprocess.run([ROOT / "bench" / script, option, names], capture_output=True, text=True)
+    assert done.returncode == 2
+    wrong = next(name for name in names.split(",") if name not in known.split(", "))
+    assert f"argument {option}: {wrong!r}: known are {known}\n" in done.stderr
