@@ -5,7 +5,8 @@ import urllib.error
 import urllib.request
 
 
-# A server that has only just started, or has very much to do, may answer 503.
+# A server that has only just started may not listen here yet; one that has very much to do may
+# answer 503.
 TRIES, PAUSE_SECONDS = 20, 0.1
 
 
@@ -14,7 +15,7 @@ def read(port):
     for attempt in range(TRIES):
         try:
             return fetch(port)
-        except urllib.error.HTTPError:
+        except urllib.error.URLError:
             if attempt + 1 == TRIES:
                 raise
             time.sleep(PAUSE_SECONDS)
