@@ -198,11 +198,12 @@ def test_durable(run):
     assert run.status in (GOOD, MISSED_BUDGET), run.said
     assert run.loads() == 4
     [table] = run.tables()
+    assert len(table) == 16
     of_load, of_journal = table[:8], table[8:]
-    assert len(of_journal) == 8
     assert "–" not in column(of_load, 2) + column(of_load, 3), run.text()
-    # A busy machine may leave no two readings of the journal to some of its rows.
-    assert set(column(of_journal, 2) + column(of_journal, 3)) != {"–"}, run.text()
+    # On a busy machine some phase may lack the two readings that it takes.
+    for steady, highest in zip(of_journal[:4], of_journal[4:]):
+        assert {*steady[2:4], *highest[2:4]} != {"–"}, run.text()
     assert "Messages lost: 0; failed checks: 0." in run.text()
 
 
