@@ -69,6 +69,8 @@ pub struct Driver<S: Service> {
     clock: Arc<dyn Clock>,
     /// Those of the last [`Driver::step`], kept to reuse their memory.
     stepped: Option<Events>,
+    /// When the next [`Driver::step`] has something to do, whatever the poll says.
+    due_at: Moment,
     version: u64,
     /// Output of the handler that runs; empty in between.
     spare: Vec<u8>,
@@ -168,6 +170,7 @@ impl<S: Service> DriverSeed<S> {
             },
             clock,
             stepped: None,
+            due_at: Moment::ZERO,
             version,
             spare: Vec::new(),
             due: Vec::new(),
@@ -214,7 +217,8 @@ impl<S: Service> Driver<S> {
     }
 
     /// One turn for sockets that are ready now, without sleeping: for a simulation that runs every
-    /// shard on one thread. Returns how long the loop could sleep after it.
+    /// shard on one thread. A loop that would go on sleeping has none. Returns how long the loop
+    /// could sleep after it.
     ///
     /// # Errors
     /// The poll's.
@@ -224,7 +228,12 @@ impl<S: Service> Driver<S> {
         self.poll.poll(&mut events, Some(Duration::ZERO))?;
         self.now = self.clock.now();
         let is_quiet = events.is_empty();
+        if is_quiet && self.now < self.due_at {
+            self.stepped = Some(events);
+            return Ok(self.due_at.saturating_since(self.now));
+        }
         let sleep = self.turn(&events);
+        self.due_at = self.now + sleep;
         self.stepped = Some(events);
         Ok(if is_quiet { sleep } else { Duration::ZERO })
     }
