@@ -113,6 +113,8 @@ struct Session {
 pub(super) struct Device {
     pub(super) number: usize,
     pub(super) plan: DevicePlan,
+    /// For the account: user and device.
+    name: String,
     link: Option<Link>,
     phase: Phase,
     since: Instant,
@@ -133,6 +135,7 @@ impl Device {
     pub(super) fn new(number: usize, plan: DevicePlan) -> Self {
         Self {
             number,
+            name: format!("u{}/{}", plan.user, plan.resource),
             plan,
             link: None,
             phase: Phase::Offline,
@@ -150,8 +153,8 @@ impl Device {
     }
 
     /// For the account: user and device.
-    pub(super) fn name(&self) -> String {
-        format!("u{}/{}", self.plan.user, self.plan.resource)
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn link(&self) -> Option<&Link> {
@@ -219,13 +222,13 @@ impl Device {
             Err(error) => {
                 return shared
                     .history
-                    .note(&self.name(), &format!("cannot connect: {error}"));
+                    .note(&self.name, format_args!("cannot connect: {error}"));
             }
         }
         self.phase = Phase::Login;
         self.since = Instant::now();
         self.say(&header());
-        shared.history.note(&self.name(), "connects");
+        shared.history.note(&self.name, "connects");
     }
 
     /// Ends the stream and the session in order.
@@ -235,7 +238,7 @@ impl Device {
         }
         self.say("</stream:stream>");
         self.flush();
-        shared.history.note(&self.name(), "closes");
+        shared.history.note(&self.name, "closes");
         self.link = None;
         self.lose_session(shared);
         self.lost();
@@ -246,7 +249,7 @@ impl Device {
         if let Some(link) = self.link.take() {
             shared
                 .history
-                .note(&self.name(), &format!("drops its link ({how:?})"));
+                .note(&self.name, format_args!("drops its link ({how:?})"));
             link.cut(how);
             self.lost();
         }
@@ -254,9 +257,10 @@ impl Device {
 
     /// The app is killed.
     pub(super) fn forget(&mut self, keeps_outbox: bool, shared: &mut Shared<'_>) {
-        shared
-            .history
-            .note(&self.name(), &format!("is killed (outbox: {keeps_outbox})"));
+        shared.history.note(
+            &self.name,
+            format_args!("is killed (outbox: {keeps_outbox})"),
+        );
         self.link = None;
         self.lose_session(shared);
         if !keeps_outbox {
@@ -289,8 +293,8 @@ impl Device {
         let again: Vec<usize> = messages.collect();
         if !again.is_empty() {
             shared.history.note(
-                &self.name(),
-                &format!("has to send again: {}", listed(&again)),
+                &self.name,
+                format_args!("has to send again: {}", listed(&again)),
             );
         }
         for message in again.into_iter().rev() {
@@ -332,7 +336,7 @@ impl Device {
                 Item::Root => {}
                 Item::Stanza(stanza) => self.handle(stanza.element(), shared),
                 Item::End => {
-                    shared.history.note(&self.name(), "its stream was closed");
+                    shared.history.note(&self.name, "its stream was closed");
                     self.link = None;
                     self.lost();
                 }
@@ -342,7 +346,7 @@ impl Device {
             }
         }
         if !is_open && self.link.take().is_some() {
-            shared.history.note(&self.name(), "its link ended");
+            shared.history.note(&self.name, "its link ended");
             self.lost();
         }
     }
@@ -353,8 +357,10 @@ impl Device {
 impl Device {
     fn handle(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
         if element.is(NS_STREAMS, "error") {
-            let text = format!("stream error {}", one_line(element));
-            return shared.history.note(&self.name(), &text);
+            return shared.history.note(
+                &self.name,
+                format_args!("stream error {}", one_line(element)),
+            );
         }
         match self.phase {
             Phase::Offline => {}
@@ -423,7 +429,7 @@ impl Device {
                 self.phase = Phase::Resuming;
                 shared
                     .history
-                    .note(&self.name(), &format!("resumes h={received}"));
+                    .note(&self.name, format_args!("resumes h={received}"));
                 self.say(&format!(
                     "<resume xmlns='{NS_SM}' previd='{token}' h='{received}'/>"
                 ));
@@ -444,8 +450,9 @@ impl Device {
     fn handle_resumption(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
         let h = element.attr("h").and_then(|h| h.parse::<u32>().ok());
         if element.is(NS_SM, "failed") {
-            let text = format!("could not resume, h={h:?}");
-            shared.history.note(&self.name(), &text);
+            shared
+                .history
+                .note(&self.name, format_args!("could not resume, h={h:?}"));
             if let Some(h) = h {
                 self.acknowledged(h, shared);
             }
@@ -459,7 +466,7 @@ impl Device {
         };
         shared
             .history
-            .note(&self.name(), &format!("is resumed, h={h}"));
+            .note(&self.name, format_args!("is resumed, h={h}"));
         self.acknowledged(h, shared);
         self.phase = Phase::Ready;
         let again: Vec<String> = self.session.as_ref().map_or(Vec::new(), |session| {
@@ -470,8 +477,10 @@ impl Device {
                 .collect()
         });
         if !again.is_empty() {
-            let text = format!("sends {} stanzas again", again.len());
-            shared.history.note(&self.name(), &text);
+            shared.history.note(
+                &self.name,
+                format_args!("sends {} stanzas again", again.len()),
+            );
         }
         for xml in again {
             self.say(&xml);
@@ -498,8 +507,9 @@ impl Device {
             unacked: VecDeque::new(),
             is_shown: false,
         });
-        let text = format!("begins session {chain}");
-        shared.history.note(&self.name(), &text);
+        shared
+            .history
+            .note(&self.name, format_args!("begins session {chain}"));
     }
 
     /// Says who it is and what it wants, and asks for what it missed.
@@ -516,7 +526,7 @@ impl Device {
     fn give_up(&mut self, what: &str, element: Element<'_>, shared: &mut Shared<'_>) {
         let text = format!("{}: {what} was refused: {}", self.name(), one_line(element));
         if shared.is_disk_bad {
-            shared.history.note(&self.name(), &text);
+            shared.history.note(&self.name, &text);
         } else {
             shared.history.violation(text);
         }
@@ -564,8 +574,9 @@ impl Device {
             self.send(xml, Some(number), shared);
         }
         if !sent.is_empty() {
-            let text = format!("sends {}", listed(&sent));
-            shared.history.note(&self.name(), &text);
+            shared
+                .history
+                .note(&self.name, format_args!("sends {}", listed(&sent)));
         }
         if self.wants_catch_up && self.query.is_none() {
             self.wants_catch_up = false;
@@ -647,7 +658,9 @@ impl Device {
             return;
         };
         let h = session.received;
-        shared.history.note(&self.name(), &format!("says a h={h}"));
+        shared
+            .history
+            .note(&self.name, format_args!("says a h={h}"));
         self.say(&format!("<a xmlns='{NS_SM}' h='{h}'/>"));
     }
 
@@ -686,8 +699,10 @@ impl Device {
             Purpose::CatchUp => shared.page,
             Purpose::Audit => AUDIT_PAGE,
         };
-        let text = format!("asks for its archive after {after:?} (query {id})");
-        shared.history.note(&self.name(), &text);
+        shared.history.note(
+            &self.name,
+            format_args!("asks for its archive after {after:?} (query {id})"),
+        );
         let after = after.map_or(String::new(), |id| format!("<after>{}</after>", escape(id)));
         let xml = format!(
             "<iq type='set' id='q{id}'><query xmlns='{NS_MAM}' queryid='q{id}'>\

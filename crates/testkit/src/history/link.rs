@@ -27,6 +27,8 @@ pub(super) enum Cut {
 pub(super) struct Link {
     pub(super) socket: TcpStream,
     reader: Reader,
+    /// What was just read.
+    input: Box<[u8]>,
     out: Vec<u8>,
 }
 
@@ -38,6 +40,7 @@ impl Link {
         Ok(Self {
             socket,
             reader: Reader::default(),
+            input: vec![0; READ_BYTES].into(),
             out: Vec::new(),
         })
     }
@@ -73,12 +76,11 @@ impl Link {
     /// # Errors
     /// The server's bytes are not XML.
     pub(super) fn read(&mut self, items: &mut Vec<Item>) -> Result<bool, String> {
-        let mut buffer = [0; READ_BYTES];
         loop {
-            let is_open = match self.socket.read(&mut buffer) {
+            let is_open = match self.socket.read(&mut self.input) {
                 Ok(0) => false,
                 Ok(length) => {
-                    self.reader.feed(&buffer[..length], items)?;
+                    self.reader.feed(&self.input[..length], items)?;
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,

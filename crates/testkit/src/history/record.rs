@@ -2,8 +2,8 @@
 //! whether they fit together is the checker's.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::time::Instant;
+use std::fmt::{Display, Write as _};
+use std::time::{Duration, Instant};
 
 /// Lines of the readable account that are kept.
 const LINES_MAX: usize = 200_000;
@@ -147,6 +147,9 @@ pub(super) struct History {
     pub(super) now: usize,
     /// What was wrong as soon as it was seen.
     pub(super) violations: Vec<String>,
+    /// The time of a server that has a clock of its own, so that a seed's account is the same
+    /// whenever it is played.
+    pub(super) time: Option<Duration>,
     started: Instant,
     lines: String,
     lines_count: usize,
@@ -166,6 +169,7 @@ impl History {
             crashes: 0,
             now: 0,
             violations: Vec::new(),
+            time: None,
             started: Instant::now(),
             lines: String::new(),
             lines_count: 0,
@@ -173,11 +177,12 @@ impl History {
     }
 
     /// Writes a line of the readable account.
-    pub(super) fn note(&mut self, who: &str, what: &str) {
+    pub(super) fn note(&mut self, who: &str, what: impl Display) {
         if self.lines_count < LINES_MAX {
             self.lines_count += 1;
-            let at = self.started.elapsed().as_micros() as f64 / 1e3;
-            let _ = writeln!(self.lines, "{at:10.3} {who:6} {what}");
+            let at = self.time.unwrap_or_else(|| self.started.elapsed());
+            let (ms, us) = (at.as_millis(), at.subsec_micros() % 1_000);
+            let _ = writeln!(self.lines, "{ms:6}.{us:03} {who:6} {what}");
         }
     }
 

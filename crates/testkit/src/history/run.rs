@@ -194,7 +194,7 @@ impl Rig {
             return Ok(());
         };
         if step == from {
-            self.history.note("disk", &format!("{mood:?}"));
+            self.history.note("disk", format_args!("{mood:?}"));
             self.server.set_disk(mood)?;
             self.is_disk_bad = true;
             self.history.crashes += 1;
@@ -227,7 +227,7 @@ impl Rig {
             } => self.compose(device, user, to, count),
             Step::Stop { ms } => {
                 self.history
-                    .note("server", &format!("is stopped for {ms} ms"));
+                    .note("server", format_args!("is stopped for {ms} ms"));
                 self.server.signal(Signal::STOP)?;
                 self.pump(Duration::from_millis(ms))?;
                 self.server.signal(Signal::CONT)?;
@@ -327,7 +327,7 @@ impl Rig {
                 if is_all_lost { 0 } else { kept }
             })?;
             self.history
-                .note("disk", &format!("has lost {lost} changes"));
+                .note("disk", format_args!("has lost {lost} changes"));
         }
         // Nobody starts a server on a disk that cannot be written.
         self.server.set_disk(Mood::Good)?;
@@ -346,6 +346,7 @@ impl Rig {
 
     /// Lets a server inside this process work while so much of its time passes.
     fn pump_inside(&mut self, wait: Duration) -> Result<(), String> {
+        self.history.time = Some(self.now());
         for _ in 0..TURNS_INSIDE {
             let is_due = self.turn(Instant::now())?;
             if is_due && self.armed.is_some() {
@@ -567,7 +568,7 @@ impl Rig {
             .iter()
             .map(|device| Final {
                 user: device.plan.user,
-                name: device.name(),
+                name: device.name().to_owned(),
                 chain: device.chain(),
                 known: &device.known,
             })

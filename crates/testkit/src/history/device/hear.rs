@@ -15,8 +15,9 @@ impl Device {
             return self.handle_management(element, shared);
         }
         if element.ns() != NS_CLIENT {
-            let text = format!("hears {}", one_line(element));
-            return shared.history.note(&self.name(), &text);
+            return shared
+                .history
+                .note(&self.name, format_args!("hears {}", one_line(element)));
         }
         if let Some(session) = &mut self.session {
             session.received = session.received.wrapping_add(1);
@@ -26,7 +27,7 @@ impl Device {
             "iq" => self.handle_iq(element, shared),
             _ => {
                 let from = element.attr("from").and_then(|from| from.split_once('@'));
-                let name = self.name();
+                let name = &self.name;
                 let own = name.split_once('/');
                 let is_own = |(user, rest): (&str, &str)| {
                     Some((user, rest.rsplit('/').next().unwrap_or_default())) == own
@@ -58,7 +59,7 @@ impl Device {
 
     /// The server has taken everything up to `h`.
     pub(super) fn acknowledged(&mut self, h: u32, shared: &mut Shared<'_>) {
-        let name = self.name();
+        let name = &self.name;
         let Some(session) = &mut self.session else {
             return;
         };
@@ -81,7 +82,7 @@ impl Device {
                 accepted.push(number);
             }
         }
-        history.note(&name, &format!("hears a h={h}: {}", listed(&accepted)));
+        history.note(name, format_args!("hears a h={h}: {}", listed(&accepted)));
         shared.heard.ack |= !accepted.is_empty();
     }
 
@@ -104,12 +105,14 @@ impl Device {
         };
         let id = stanza_id(message, self.plan.user);
         let is_late = message.child(NS_DELAY, "delay").is_some();
-        let text = format!(
-            "gets m{number} ({way:?}{}) {}",
-            if is_late { ", late" } else { "" },
-            id.as_deref().unwrap_or("-")
+        shared.history.note(
+            &self.name,
+            format_args!(
+                "gets m{number} ({way:?}{}) {}",
+                if is_late { ", late" } else { "" },
+                id.as_deref().unwrap_or("-")
+            ),
         );
-        shared.history.note(&self.name(), &text);
         shared.heard.message = true;
         let delivery = Delivery {
             message: number,
@@ -152,8 +155,10 @@ impl Device {
     }
 
     fn handle_refusal(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
-        let text = format!("gets an error: {}", one_line(element));
-        shared.history.note(&self.name(), &text);
+        shared.history.note(
+            &self.name,
+            format_args!("gets an error: {}", one_line(element)),
+        );
         let id = element.attr("id").and_then(|id| id.strip_prefix('i'));
         let Some(number) = id.and_then(|id| id.parse::<usize>().ok()) else {
             return;
@@ -248,8 +253,10 @@ impl Device {
             return;
         };
         let numbers: Vec<usize> = query.entries.iter().filter_map(|e| e.message).collect();
-        let text = format!("read {:?}: {}", query.purpose, listed(&numbers));
-        shared.history.note(&self.name(), &text);
+        shared.history.note(
+            &self.name,
+            format_args!("read {:?}: {}", query.purpose, listed(&numbers)),
+        );
         if query.purpose == Purpose::Audit {
             shared.history.archives[self.plan.user] = query.entries;
             return;

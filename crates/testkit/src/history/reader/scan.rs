@@ -10,6 +10,10 @@ const NS_XMLNS: &str = "http://www.w3.org/2000/xmlns/";
 const DECLARATIONS: [&[u8]; 2] = [b"<?xml version='1.0'?>", b"<?xml version=\"1.0\"?>"];
 /// Bytes of the longest reference that there is, `&#x10FFFF;`, with a few leading zeros.
 const REFERENCE_BYTES_MAX: usize = 16;
+/// Elements and texts, attributes and declarations that most stanzas do not exceed.
+const NODES: usize = 16;
+/// Bytes of what is declared at a root.
+const EXTRA_BYTES: usize = 128;
 /// Set in places that are in [`Stanza::extra`].
 const EXTRA: u32 = 1 << 31;
 
@@ -89,11 +93,11 @@ impl<'a> Scan<'a> {
         let mut scan = Scan {
             bytes,
             at: 0,
-            extra: String::new(),
-            nodes: Vec::with_capacity(8),
-            attributes: Vec::with_capacity(8),
-            open: Vec::new(),
-            scopes: Vec::with_capacity(8),
+            extra: String::with_capacity(EXTRA_BYTES),
+            nodes: Vec::with_capacity(NODES),
+            attributes: Vec::with_capacity(NODES),
+            open: Vec::with_capacity(NODES),
+            scopes: Vec::with_capacity(NODES),
             first: Span::default(),
         };
         for (prefix, ns) in declared {
