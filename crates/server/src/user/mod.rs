@@ -1,6 +1,6 @@
-//! The user actor: one per online account. Owns its life (loading, sessions, eviction), the barrier
-//! between what it records and what leaves it, and the small verbs that the other files of this
-//! folder are written with. The rules of RFC 6121 are in those files.
+//! The user actor: one per online account. Owns its life: loading, eviction, and which file of this
+//! folder a message is for. What a message comes to is in `turn.rs`, what leaves in `sending.rs`;
+//! the rules of RFC 6121 are in the others.
 
 mod admin;
 mod barrier;
@@ -20,34 +20,35 @@ pub(crate) mod presence;
 pub(crate) mod recover;
 pub(crate) mod resume;
 pub(crate) mod roster;
+mod sending;
 pub(crate) mod session;
 pub(crate) mod spill;
 mod subscribe;
 pub(crate) mod subscription;
+mod turn;
 
 use std::mem;
 use std::rc::Rc;
 
 use actor::{Actor, Context, Mail, Name};
 use net::ConnRef;
-use store::{ArchivePrefs, Record};
+use store::ArchivePrefs;
 use telemetry::{Counter, Gauge};
-use xml::Frame;
 
 use crate::home::Home;
 use crate::limits::{IDLE_EVICTION, LOAD_RETRY, LOADS_MAX};
-use crate::message::{AppendError, Delivery, UserMsg};
+use crate::message::UserMsg;
 
 pub(crate) use barrier::Effect;
-use barrier::{Append, Barrier, Decided, Origin};
+use barrier::{Append, Barrier, Origin};
 use blocklist::Blocklist;
 pub(crate) use class::Users;
 use log::Log;
 use login::Login;
-use managed::What;
 use recover::Stored;
 use roster::Roster;
 use session::Session;
+pub(crate) use turn::Turn;
 
 /// What is known of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,17 +97,6 @@ pub struct User {
     pub(crate) photo_hash: Option<Box<String>>,
     /// What is to be archived, if the user said so (XEP-0313).
     pub(crate) archive_prefs: Option<Box<ArchivePrefs>>,
-}
-
-/// What comes of one message while it is handled.
-#[derive(Default)]
-pub(crate) struct Turn {
-    /// Appended together when the handler ends.
-    records: Vec<Record>,
-    /// What leaves with those records, or after earlier ones.
-    effects: Vec<Effect>,
-    /// Whose stanza it is.
-    origin: Origin,
 }
 
 /// An idle user costs this and what is on it: a field that few need belongs in a box.
@@ -291,493 +281,6 @@ impl User {
         if self.sessions.is_empty() {
             cx.send_after(IDLE_EVICTION, UserMsg::Idle);
         }
-    }
-
-    // ---- Recording -----------------------------------------------------------------------------
-
-    /// Makes a change durable together with the others of this message. State in memory changes at
-    /// once; whatever leaves the user from now on waits for the commit.
-    pub(crate) fn record(&mut self, record: Record) {
-        let records = &mut self.turn().records;
-        if records.is_empty() {
-            // Most messages make one record, and it is large.
-            records.reserve_exact(1);
-        }
-        records.push(record);
-    }
-
-    /// Says whose stanza is being handled.
-    pub(crate) fn comes_from(&mut self, origin: Origin) {
-        self.turn().origin = origin;
-    }
-
-    /// What came of the message so far. A shard handles one at a time, so its users share one.
-    fn turn(&mut self) -> &mut Turn {
-        let home = &self.home;
-        self.turn
-            .get_or_insert_with(|| home.turn.take().unwrap_or_default())
-    }
-
-    fn has_records(&self) -> bool {
-        let turn = self.turn.as_ref();
-        turn.is_some_and(|turn| !turn.records.is_empty())
-    }
-
-    fn take_effects(&mut self) -> Vec<Effect> {
-        let turn = self.turn.as_mut();
-        turn.map_or_else(Vec::new, |turn| mem::take(&mut turn.effects))
-    }
-
-    /// Ends the handling of a message: hands its records over and puts its effects behind them.
-    fn settle(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let Some(mut turn) = self.turn.take() else {
-            return;
-        };
-        let origin = mem::take(&mut turn.origin);
-        let records = mem::take(&mut turn.records);
-        if records.is_empty() {
-            if !turn.effects.is_empty() {
-                self.barrier.follow(&mut turn.effects);
-            }
-            self.home.turn.set(Some(turn));
-            return;
-        }
-        let effects = mem::take(&mut turn.effects);
-        self.home.turn.set(Some(turn));
-        let ticket = self.barrier.next_ticket();
-        let range = self.home.place.range(&self.name);
-        let moves_deliveries = records.iter().any(spill::moves_deliveries);
-        match self.home.journal.append(cx, range, records, ticket) {
-            Ok(()) => {
-                self.barrier.push(Append {
-                    ticket,
-                    origin,
-                    moves_deliveries,
-                    effects,
-                });
-                if self.barrier.is_full() {
-                    cx.hold();
-                }
-            }
-            Err(error) => {
-                let effects: Vec<_> = effects.into_iter().filter_map(Effect::of_failure).collect();
-                self.count_pending_again(&effects);
-                if self.must_start_over(error, moves_deliveries) {
-                    self.note_failure(error, cx);
-                    return self.start_over(effects, cx);
-                }
-                self.append_failed(origin, error, cx);
-                self.perform_in_order(effects, cx);
-            }
-        }
-    }
-
-    fn decided(
-        &mut self,
-        ticket: crate::journal::Ticket,
-        result: Result<(), AppendError>,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        let was_full = self.barrier.is_full();
-        let decided = self.barrier.decide(ticket, result.is_ok());
-        let Some(Decided {
-            effects,
-            origin,
-            moves_deliveries,
-        }) = decided
-        else {
-            return;
-        };
-        if let Err(error) = result {
-            self.count_pending_again(&effects);
-            if self.must_start_over(error, moves_deliveries) {
-                // No answer: it may have been done, and what clients are sent is counted.
-                self.note_failure(error, cx);
-                return self.start_over(effects, cx);
-            }
-            self.append_failed(origin, error, cx);
-        }
-        self.perform_in_order(effects, cx);
-        if self.stale && self.barrier.is_open() {
-            self.stale = false;
-            self.load(cx);
-        } else if was_full && !self.stale {
-            cx.release();
-        }
-    }
-
-    /// Design rule 6: what was not saved is dropped and the state comes back from the store. The
-    /// mailbox is held from here until it is loaded, so that nobody sees the difference.
-    fn append_failed(&mut self, origin: Origin, error: AppendError, cx: &mut Context<'_, UserMsg>) {
-        self.note_failure(error, cx);
-        cx.hold();
-        self.stale = true;
-        self.failures += 1;
-        for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
-            managed.not_recorded();
-        }
-        let error = error.to_stanza_error();
-        match origin {
-            Origin::Nobody => {}
-            Origin::Session(conn, link, frame) => {
-                if let Some(reply) = xmpp::error::reply(&frame, &error) {
-                    let write = |out: &mut Vec<u8>| out.extend_from_slice(reply.as_bytes());
-                    self.perform_write(conn, What::Other, cx, write);
-                }
-                let _ = self.home.io.credit(cx, link, 1);
-            }
-            Origin::Other(frame) => self.home.return_error(cx, &frame, &error),
-        }
-        if self.barrier.is_open() {
-            self.stale = false;
-            self.load(cx);
-        }
-    }
-
-    fn note_failure(&self, error: AppendError, cx: &mut Context<'_, UserMsg>) {
-        if let Some(more) = self.home.failed_changes.borrow_mut().due(cx.now()) {
-            let user = &self.name;
-            tracing::warn!(%user, ?error, more, "a change could not be made durable");
-        }
-        cx.stats().count(Counter::ChangesFailed);
-    }
-
-    /// Whether reading the state again is not enough: nobody knows whether an append survived, or
-    /// it moved deliveries while a session is to get some from the log: it remembers which.
-    fn must_start_over(&self, error: AppendError, moves_deliveries: bool) -> bool {
-        let is_spilled = || self.sessions.iter().any(Session::is_spilled);
-        let is_doubtful = error == AppendError::Failed || moves_deliveries && is_spilled();
-        self.log.is_some() && is_doubtful
-    }
-
-    /// Nobody knows whether an append survived: what clients were given and what the log says may
-    /// differ. As after a crash, connections end, and everything comes from the store.
-    fn start_over(&mut self, effects: Vec<Effect>, cx: &mut Context<'_, UserMsg>) {
-        for effect in effects {
-            if let Some(conn) = effect.awaited_by() {
-                self.end_waiting(conn, cx);
-            } else if matches!(effect, Effect::Answer(..)) {
-                self.perform(effect, cx);
-            }
-        }
-        cx.stop_with(actor::Reason::Killed);
-    }
-
-    /// Ends a connection that waits for an answer of this user: it would wait for ever.
-    fn end_waiting(&self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
-        let control = crate::c2s::Control::Abort(crate::c2s::Abort::Crash);
-        let _ = self.home.io.control(cx, conn, control);
-    }
-
-    // ---- Sending -------------------------------------------------------------------------------
-
-    fn may_leave(&self) -> bool {
-        !self.has_records() && self.to_perform == 0 && self.barrier.is_open()
-    }
-
-    /// Lets an effect leave, after everything that it depends on is durable.
-    pub(crate) fn emit(&mut self, effect: Effect, cx: &mut Context<'_, UserMsg>) {
-        let is_ack = matches!(effect, Effect::Acknowledge { .. });
-        if self.may_leave() || is_ack && stdx::bugs::is("ack_before_commit") {
-            self.perform(effect, cx);
-        } else {
-            self.turn().effects.push(effect);
-        }
-    }
-
-    /// Lets effects leave whose append was decided, and behind them what they bring about.
-    fn perform_in_order(&mut self, effects: Vec<Effect>, cx: &mut Context<'_, UserMsg>) {
-        let mut next = effects;
-        while !next.is_empty() {
-            self.to_perform = next.len() as u32;
-            for effect in next {
-                self.to_perform -= 1;
-                self.perform(effect, cx);
-            }
-            next = if self.may_leave() {
-                self.take_effects()
-            } else {
-                Vec::new()
-            };
-        }
-    }
-
-    fn perform(&mut self, effect: Effect, cx: &mut Context<'_, UserMsg>) {
-        match effect {
-            Effect::Write(conn, what, bytes) => {
-                let mut sessions = self.sessions.iter_mut();
-                let session = sessions.find(|session| session.conn == conn);
-                let managed = session.and_then(|session| session.managed.as_mut());
-                if let Some(managed) = managed.filter(|managed| managed.is_enabled) {
-                    managed.pending.pop_front();
-                }
-                self.perform_bytes(conn, what, bytes, cx);
-            }
-            Effect::Nonza(conn, bytes) => {
-                if let Some(link) = self.link_of(conn) {
-                    self.write_out(link, cx, |out| out.extend_from_slice(&bytes));
-                }
-            }
-            Effect::Enabled(conn, bytes) => self.enabled(conn, &bytes, cx),
-            Effect::NotEnabled(conn) => self.not_enabled(conn, cx),
-            Effect::Acknowledge { conn, h, failures } => {
-                if failures == self.failures
-                    && let Some(link) = self.link_of(conn)
-                {
-                    self.write_out(link, cx, |out| xmpp::sm::write_ack(h, out));
-                }
-            }
-            Effect::Control(conn, control) => {
-                let _ = self.home.io.control(cx, conn, control);
-            }
-            Effect::Forward {
-                to,
-                delivery,
-                activate,
-            } => {
-                if delivery.source.seq == 0 || self.is_under_way(delivery.source.seq) {
-                    self.send_on(&to, delivery, activate, cx);
-                }
-            }
-            Effect::Probe { to, from } => {
-                // After a restart a contact may be online and not be loaded yet.
-                let activate = !self.home.place.has_woken();
-                self.home.send(cx, &to, UserMsg::Probe { from }, activate);
-            }
-            Effect::Answer(reply, answer) => reply.send(cx, answer),
-            Effect::Credit(conn) => {
-                let _ = self.home.io.credit(cx, conn, 1);
-            }
-            Effect::Ask(question) => self.ask_now(*question, cx),
-            Effect::ReadPage => self.read_page(cx),
-            Effect::ReadSpill(read) => self.read_spill(read, cx),
-            Effect::SpillGiven(number) => self.spill_given(number, cx),
-            Effect::SpillNotGiven(number) => self.spill_not_given(number),
-            Effect::ReadOutgoing => self.read_outgoing(cx),
-            Effect::Taken { to, seq } => {
-                // Lost, it is asked for again.
-                self.home.send_to(cx, &to, UserMsg::Taken { seq }, false);
-            }
-            Effect::NotTaken { to } => {
-                self.home.send_to(cx, &to, UserMsg::NotTaken, false);
-            }
-            Effect::Resume { number, conn, h } => self.read_owed(number, conn, h, cx),
-            Effect::Resumed {
-                number,
-                conn,
-                was_recovered,
-            } => self.resumed(number, conn, was_recovered, cx),
-            Effect::NotResumed { number, conn } => self.not_resumed(number, conn, cx),
-        }
-    }
-
-    /// The connection of a session, or `conn` itself if no session has that name.
-    fn link_of(&self, conn: ConnRef) -> Option<ConnRef> {
-        let session = self.sessions.iter().find(|session| session.conn == conn);
-        session.map_or(Some(conn), Session::link)
-    }
-
-    fn perform_write(
-        &mut self,
-        conn: ConnRef,
-        what: What,
-        cx: &mut Context<'_, UserMsg>,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        if let Some(at) = self.counted_session(conn) {
-            let mut bytes = Vec::new();
-            write(&mut bytes);
-            return self.write_managed(at, what, bytes, cx);
-        }
-        self.write_out(conn, cx, write);
-    }
-
-    /// The same for bytes that waited.
-    fn perform_bytes(
-        &mut self,
-        conn: ConnRef,
-        what: What,
-        bytes: Vec<u8>,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        match self.counted_session(conn) {
-            Some(at) => self.write_managed(at, what, bytes, cx),
-            None => self.write_out(conn, cx, |out| out.extend_from_slice(&bytes)),
-        }
-    }
-
-    /// The session of that name, if what it is sent is counted (XEP-0198).
-    fn counted_session(&self, conn: ConnRef) -> Option<usize> {
-        self.sessions.iter().position(|session| {
-            let managed = session.managed.as_ref();
-            session.conn == conn && managed.is_some_and(|managed| managed.is_enabled)
-        })
-    }
-
-    /// Writes bytes to a connection.
-    fn write_out(
-        &mut self,
-        conn: ConnRef,
-        cx: &mut Context<'_, UserMsg>,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let mut bytes = 0;
-        let write = |out: &mut Vec<u8>| {
-            let before = out.len();
-            write(out);
-            bytes = out.len() - before;
-        };
-        // A connection that is gone has said so already or is about to: its session ends then.
-        let _ = self.home.io.with_out(cx, conn, write);
-        let mut talkers = self.home.talkers.borrow_mut();
-        talkers.note(&self.name, bytes as u64, || cx.now());
-    }
-
-    /// Writes a stanza to one of the user's sessions, behind what it was spared so far.
-    pub(crate) fn write(
-        &mut self,
-        conn: ConnRef,
-        what: What,
-        cx: &mut Context<'_, UserMsg>,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        self.flush_held(conn, cx);
-        self.write_now(conn, what, cx, write);
-    }
-
-    fn write_now(
-        &mut self,
-        conn: ConnRef,
-        what: What,
-        cx: &mut Context<'_, UserMsg>,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        if self.may_leave() {
-            return self.perform_write(conn, what, cx, write);
-        }
-        let mut bytes = Vec::new();
-        write(&mut bytes);
-        let mut sessions = self.sessions.iter_mut();
-        let session = sessions.find(|session| session.conn == conn);
-        if let Some(managed) = session.and_then(|session| session.managed.as_mut()) {
-            managed.pending.push_back(what.entry());
-        }
-        self.turn().effects.push(Effect::Write(conn, what, bytes));
-    }
-
-    /// What waits behind commits has changed: counts of what will be written are taken anew.
-    fn count_pending_again(&mut self, first: &[Effect]) {
-        for session in &mut self.sessions {
-            let Some(managed) = &mut session.managed else {
-                continue;
-            };
-            let now = self.turn.iter().flat_map(|turn| &turn.effects);
-            let behind = self.barrier.effects().chain(now);
-            let pending = first
-                .iter()
-                .chain(behind)
-                .filter_map(|effect| match effect {
-                    Effect::Write(conn, what, _) if *conn == session.conn => Some(what.entry()),
-                    _ => None,
-                });
-            managed.pending = pending.collect();
-        }
-    }
-
-    /// Writes a stanza to one of the user's connections as it is.
-    pub(crate) fn write_frame(
-        &mut self,
-        conn: ConnRef,
-        frame: &Frame,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        self.write(conn, What::Other, cx, |out| {
-            out.extend_from_slice(frame.as_bytes());
-        });
-    }
-
-    /// Writes presence; what was broadcast gets this user's address as its `to` only here, so that
-    /// one frame serves every contact.
-    pub(super) fn write_presence(
-        &mut self,
-        conn: ConnRef,
-        frame: &Frame,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        if !self.hold(conn, frame) {
-            self.write_presence_now(conn, frame, cx);
-        }
-    }
-
-    fn write_presence_now(&mut self, conn: ConnRef, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
-        cx.stats().count(Counter::PresencesOut);
-        let is_addressed = frame.attr_raw("to").is_some();
-        let name = Name::clone(&self.name);
-        self.write_now(conn, What::Presence, cx, |out| {
-            if is_addressed {
-                out.extend_from_slice(frame.as_bytes());
-            } else {
-                frame.write_readdressed(out, None, Some(&name));
-            }
-        });
-    }
-
-    /// Sends a stanza to another account of this server. Without `activate`, an account that is not
-    /// loaded does not get it.
-    pub(super) fn forward(
-        &mut self,
-        bare: &str,
-        delivery: Delivery,
-        activate: bool,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        self.forward_to(Name::from(bare), delivery, activate, cx);
-    }
-
-    pub(super) fn forward_to(
-        &mut self,
-        to: Name,
-        delivery: Delivery,
-        activate: bool,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        if self.may_leave() {
-            self.send_on(&to, delivery, activate, cx);
-        } else {
-            self.turn().effects.push(Effect::Forward {
-                to,
-                delivery,
-                activate,
-            });
-        }
-    }
-
-    fn send_on(
-        &mut self,
-        to: &Name,
-        delivery: Delivery,
-        activate: bool,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        let refused = self
-            .home
-            .send_to(cx, to, UserMsg::Deliver(delivery), activate);
-        if let Some(UserMsg::Deliver(delivery)) = refused {
-            if delivery.source.seq == 0 {
-                self.overloaded(&delivery.frame, cx);
-            } else {
-                self.not_taken(cx);
-            }
-        }
-    }
-
-    /// The recipient's mailbox is full: the sender is told to try again (design section 5).
-    fn overloaded(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
-        let error = AppendError::Busy.to_stanza_error();
-        if xmpp::error::reply(frame, &error).is_none() {
-            return cx.stats().count(Counter::ActorDropped);
-        }
-        self.bounce_with(frame, &error, cx);
     }
 }
 

@@ -1,0 +1,329 @@
+//! Whatever leaves a user: at once if nothing that it depends on is undecided, else with its
+//! commit. Owns the order of both, and the verbs that the other files of this folder write with.
+
+use actor::{Context, Mail, Name};
+use net::ConnRef;
+use telemetry::Counter;
+use xml::Frame;
+
+use super::User;
+use super::barrier::Effect;
+use super::managed::What;
+use super::session::Session;
+use crate::message::{AppendError, Delivery, UserMsg};
+
+impl User {
+    fn may_leave(&self) -> bool {
+        !self.has_records() && self.to_perform == 0 && self.barrier.is_open()
+    }
+
+    /// Lets an effect leave, after everything that it depends on is durable.
+    pub(crate) fn emit(&mut self, effect: Effect, cx: &mut Context<'_, UserMsg>) {
+        let is_ack = matches!(effect, Effect::Acknowledge { .. });
+        if self.may_leave() || is_ack && stdx::bugs::is("ack_before_commit") {
+            self.perform(effect, cx);
+        } else {
+            self.turn().effects.push(effect);
+        }
+    }
+
+    /// Lets effects leave whose append was decided, and behind them what they bring about.
+    pub(super) fn perform_in_order(&mut self, effects: Vec<Effect>, cx: &mut Context<'_, UserMsg>) {
+        let mut next = effects;
+        while !next.is_empty() {
+            self.to_perform = next.len() as u32;
+            for effect in next {
+                self.to_perform -= 1;
+                self.perform(effect, cx);
+            }
+            next = if self.may_leave() {
+                self.take_effects()
+            } else {
+                Vec::new()
+            };
+        }
+    }
+
+    pub(super) fn perform(&mut self, effect: Effect, cx: &mut Context<'_, UserMsg>) {
+        match effect {
+            Effect::Write(conn, what, bytes) => {
+                let mut sessions = self.sessions.iter_mut();
+                let session = sessions.find(|session| session.conn == conn);
+                let managed = session.and_then(|session| session.managed.as_mut());
+                if let Some(managed) = managed.filter(|managed| managed.is_enabled) {
+                    managed.pending.pop_front();
+                }
+                self.perform_bytes(conn, what, bytes, cx);
+            }
+            Effect::Nonza(conn, bytes) => {
+                if let Some(link) = self.link_of(conn) {
+                    self.write_out(link, cx, |out| out.extend_from_slice(&bytes));
+                }
+            }
+            Effect::Enabled(conn, bytes) => self.enabled(conn, &bytes, cx),
+            Effect::NotEnabled(conn) => self.not_enabled(conn, cx),
+            Effect::Acknowledge { conn, h, failures } => {
+                if failures == self.failures
+                    && let Some(link) = self.link_of(conn)
+                {
+                    self.write_out(link, cx, |out| xmpp::sm::write_ack(h, out));
+                }
+            }
+            Effect::Control(conn, control) => {
+                let _ = self.home.io.control(cx, conn, control);
+            }
+            Effect::Forward {
+                to,
+                delivery,
+                activate,
+            } => {
+                if delivery.source.seq == 0 || self.is_under_way(delivery.source.seq) {
+                    self.send_on(&to, delivery, activate, cx);
+                }
+            }
+            Effect::Probe { to, from } => {
+                // After a restart a contact may be online and not be loaded yet.
+                let activate = !self.home.place.has_woken();
+                self.home.send(cx, &to, UserMsg::Probe { from }, activate);
+            }
+            Effect::Answer(reply, answer) => reply.send(cx, answer),
+            Effect::Credit(conn) => {
+                let _ = self.home.io.credit(cx, conn, 1);
+            }
+            Effect::Ask(question) => self.ask_now(*question, cx),
+            Effect::ReadPage => self.read_page(cx),
+            Effect::ReadSpill(read) => self.read_spill(read, cx),
+            Effect::SpillGiven(number) => self.spill_given(number, cx),
+            Effect::SpillNotGiven(number) => self.spill_not_given(number),
+            Effect::ReadOutgoing => self.read_outgoing(cx),
+            Effect::Taken { to, seq } => {
+                // Lost, it is asked for again.
+                self.home.send_to(cx, &to, UserMsg::Taken { seq }, false);
+            }
+            Effect::NotTaken { to } => {
+                self.home.send_to(cx, &to, UserMsg::NotTaken, false);
+            }
+            Effect::Resume { number, conn, h } => self.read_owed(number, conn, h, cx),
+            Effect::Resumed {
+                number,
+                conn,
+                was_recovered,
+            } => self.resumed(number, conn, was_recovered, cx),
+            Effect::NotResumed { number, conn } => self.not_resumed(number, conn, cx),
+        }
+    }
+
+    /// The connection of a session, or `conn` itself if no session has that name.
+    fn link_of(&self, conn: ConnRef) -> Option<ConnRef> {
+        let session = self.sessions.iter().find(|session| session.conn == conn);
+        session.map_or(Some(conn), Session::link)
+    }
+
+    pub(super) fn perform_write(
+        &mut self,
+        conn: ConnRef,
+        what: What,
+        cx: &mut Context<'_, UserMsg>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if let Some(at) = self.counted_session(conn) {
+            let mut bytes = Vec::new();
+            write(&mut bytes);
+            return self.write_managed(at, what, bytes, cx);
+        }
+        self.write_out(conn, cx, write);
+    }
+
+    /// The same for bytes that waited.
+    fn perform_bytes(
+        &mut self,
+        conn: ConnRef,
+        what: What,
+        bytes: Vec<u8>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        match self.counted_session(conn) {
+            Some(at) => self.write_managed(at, what, bytes, cx),
+            None => self.write_out(conn, cx, |out| out.extend_from_slice(&bytes)),
+        }
+    }
+
+    /// The session of that name, if what it is sent is counted (XEP-0198).
+    fn counted_session(&self, conn: ConnRef) -> Option<usize> {
+        self.sessions.iter().position(|session| {
+            let managed = session.managed.as_ref();
+            session.conn == conn && managed.is_some_and(|managed| managed.is_enabled)
+        })
+    }
+
+    /// Writes bytes to a connection.
+    pub(super) fn write_out(
+        &mut self,
+        conn: ConnRef,
+        cx: &mut Context<'_, UserMsg>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let mut bytes = 0;
+        let write = |out: &mut Vec<u8>| {
+            let before = out.len();
+            write(out);
+            bytes = out.len() - before;
+        };
+        // A connection that is gone has said so already or is about to: its session ends then.
+        let _ = self.home.io.with_out(cx, conn, write);
+        let mut talkers = self.home.talkers.borrow_mut();
+        talkers.note(&self.name, bytes as u64, || cx.now());
+    }
+
+    /// Writes a stanza to one of the user's sessions, behind what it was spared so far.
+    pub(crate) fn write(
+        &mut self,
+        conn: ConnRef,
+        what: What,
+        cx: &mut Context<'_, UserMsg>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.flush_held(conn, cx);
+        self.write_now(conn, what, cx, write);
+    }
+
+    pub(super) fn write_now(
+        &mut self,
+        conn: ConnRef,
+        what: What,
+        cx: &mut Context<'_, UserMsg>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if self.may_leave() {
+            return self.perform_write(conn, what, cx, write);
+        }
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        let mut sessions = self.sessions.iter_mut();
+        let session = sessions.find(|session| session.conn == conn);
+        if let Some(managed) = session.and_then(|session| session.managed.as_mut()) {
+            managed.pending.push_back(what.entry());
+        }
+        self.turn().effects.push(Effect::Write(conn, what, bytes));
+    }
+
+    /// What waits behind commits has changed: counts of what will be written are taken anew.
+    pub(super) fn count_pending_again(&mut self, first: &[Effect]) {
+        for session in &mut self.sessions {
+            let Some(managed) = &mut session.managed else {
+                continue;
+            };
+            let now = self.turn.iter().flat_map(|turn| &turn.effects);
+            let behind = self.barrier.effects().chain(now);
+            let pending = first
+                .iter()
+                .chain(behind)
+                .filter_map(|effect| match effect {
+                    Effect::Write(conn, what, _) if *conn == session.conn => Some(what.entry()),
+                    _ => None,
+                });
+            managed.pending = pending.collect();
+        }
+    }
+
+    /// Writes a stanza to one of the user's connections as it is.
+    pub(crate) fn write_frame(
+        &mut self,
+        conn: ConnRef,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        self.write(conn, What::Other, cx, |out| {
+            out.extend_from_slice(frame.as_bytes());
+        });
+    }
+
+    /// Writes presence; what was broadcast gets this user's address as its `to` only here, so that
+    /// one frame serves every contact.
+    pub(super) fn write_presence(
+        &mut self,
+        conn: ConnRef,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if !self.hold(conn, frame) {
+            self.write_presence_now(conn, frame, cx);
+        }
+    }
+
+    pub(super) fn write_presence_now(
+        &mut self,
+        conn: ConnRef,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        cx.stats().count(Counter::PresencesOut);
+        let is_addressed = frame.attr_raw("to").is_some();
+        let name = Name::clone(&self.name);
+        self.write_now(conn, What::Presence, cx, |out| {
+            if is_addressed {
+                out.extend_from_slice(frame.as_bytes());
+            } else {
+                frame.write_readdressed(out, None, Some(&name));
+            }
+        });
+    }
+
+    /// Sends a stanza to another account of this server. Without `activate`, an account that is not
+    /// loaded does not get it.
+    pub(super) fn forward(
+        &mut self,
+        bare: &str,
+        delivery: Delivery,
+        activate: bool,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        self.forward_to(Name::from(bare), delivery, activate, cx);
+    }
+
+    pub(super) fn forward_to(
+        &mut self,
+        to: Name,
+        delivery: Delivery,
+        activate: bool,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if self.may_leave() {
+            self.send_on(&to, delivery, activate, cx);
+        } else {
+            self.turn().effects.push(Effect::Forward {
+                to,
+                delivery,
+                activate,
+            });
+        }
+    }
+
+    fn send_on(
+        &mut self,
+        to: &Name,
+        delivery: Delivery,
+        activate: bool,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let refused = self
+            .home
+            .send_to(cx, to, UserMsg::Deliver(delivery), activate);
+        if let Some(UserMsg::Deliver(delivery)) = refused {
+            if delivery.source.seq == 0 {
+                self.overloaded(&delivery.frame, cx);
+            } else {
+                self.not_taken(cx);
+            }
+        }
+    }
+
+    /// The recipient's mailbox is full: the sender is told to try again (design section 5).
+    pub(super) fn overloaded(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
+        let error = AppendError::Busy.to_stanza_error();
+        if xmpp::error::reply(frame, &error).is_none() {
+            return cx.stats().count(Counter::ActorDropped);
+        }
+        self.bounce_with(frame, &error, cx);
+    }
+}

@@ -1,0 +1,203 @@
+//! What comes of one message: the records that it makes are appended together, its effects leave
+//! behind them. Owns what happens when an append fails (docs/delivery.md).
+
+use std::mem;
+
+use actor::{Context, Mail};
+use net::ConnRef;
+use store::Record;
+use telemetry::Counter;
+
+use super::User;
+use super::barrier::{Append, Decided, Effect, Origin};
+use super::managed::What;
+use super::session::Session;
+use super::spill;
+use crate::message::{AppendError, UserMsg};
+
+/// What comes of one message while it is handled.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// Appended together when the handler ends.
+    pub(super) records: Vec<Record>,
+    /// What leaves with those records, or after earlier ones.
+    pub(super) effects: Vec<Effect>,
+    /// Whose stanza it is.
+    pub(super) origin: Origin,
+}
+
+impl User {
+    /// Makes a change durable together with the others of this message. State in memory changes at
+    /// once; whatever leaves the user from now on waits for the commit.
+    pub(crate) fn record(&mut self, record: Record) {
+        let records = &mut self.turn().records;
+        if records.is_empty() {
+            // Most messages make one record, and it is large.
+            records.reserve_exact(1);
+        }
+        records.push(record);
+    }
+
+    /// Says whose stanza is being handled.
+    pub(crate) fn comes_from(&mut self, origin: Origin) {
+        self.turn().origin = origin;
+    }
+
+    /// What came of the message so far. A shard handles one at a time, so its users share one.
+    pub(super) fn turn(&mut self) -> &mut Turn {
+        let home = &self.home;
+        self.turn
+            .get_or_insert_with(|| home.turn.take().unwrap_or_default())
+    }
+
+    pub(super) fn has_records(&self) -> bool {
+        let turn = self.turn.as_ref();
+        turn.is_some_and(|turn| !turn.records.is_empty())
+    }
+
+    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
+        let turn = self.turn.as_mut();
+        turn.map_or_else(Vec::new, |turn| mem::take(&mut turn.effects))
+    }
+
+    /// Ends the handling of a message: hands its records over and puts its effects behind them.
+    pub(super) fn settle(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let Some(mut turn) = self.turn.take() else {
+            return;
+        };
+        let origin = mem::take(&mut turn.origin);
+        let records = mem::take(&mut turn.records);
+        if records.is_empty() {
+            if !turn.effects.is_empty() {
+                self.barrier.follow(&mut turn.effects);
+            }
+            self.home.turn.set(Some(turn));
+            return;
+        }
+        let effects = mem::take(&mut turn.effects);
+        self.home.turn.set(Some(turn));
+        let ticket = self.barrier.next_ticket();
+        let range = self.home.place.range(&self.name);
+        let moves_deliveries = records.iter().any(spill::moves_deliveries);
+        match self.home.journal.append(cx, range, records, ticket) {
+            Ok(()) => {
+                self.barrier.push(Append {
+                    ticket,
+                    origin,
+                    moves_deliveries,
+                    effects,
+                });
+                if self.barrier.is_full() {
+                    cx.hold();
+                }
+            }
+            Err(error) => {
+                let effects: Vec<_> = effects.into_iter().filter_map(Effect::of_failure).collect();
+                self.count_pending_again(&effects);
+                if self.must_start_over(error, moves_deliveries) {
+                    self.note_failure(error, cx);
+                    return self.start_over(effects, cx);
+                }
+                self.append_failed(origin, error, cx);
+                self.perform_in_order(effects, cx);
+            }
+        }
+    }
+
+    pub(super) fn decided(
+        &mut self,
+        ticket: crate::journal::Ticket,
+        result: Result<(), AppendError>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let was_full = self.barrier.is_full();
+        let decided = self.barrier.decide(ticket, result.is_ok());
+        let Some(Decided {
+            effects,
+            origin,
+            moves_deliveries,
+        }) = decided
+        else {
+            return;
+        };
+        if let Err(error) = result {
+            self.count_pending_again(&effects);
+            if self.must_start_over(error, moves_deliveries) {
+                // No answer: it may have been done, and what clients are sent is counted.
+                self.note_failure(error, cx);
+                return self.start_over(effects, cx);
+            }
+            self.append_failed(origin, error, cx);
+        }
+        self.perform_in_order(effects, cx);
+        if self.stale && self.barrier.is_open() {
+            self.stale = false;
+            self.load(cx);
+        } else if was_full && !self.stale {
+            cx.release();
+        }
+    }
+
+    /// Design rule 6: what was not saved is dropped and the state comes back from the store. The
+    /// mailbox is held from here until it is loaded, so that nobody sees the difference.
+    fn append_failed(&mut self, origin: Origin, error: AppendError, cx: &mut Context<'_, UserMsg>) {
+        self.note_failure(error, cx);
+        cx.hold();
+        self.stale = true;
+        self.failures += 1;
+        for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
+            managed.not_recorded();
+        }
+        let error = error.to_stanza_error();
+        match origin {
+            Origin::Nobody => {}
+            Origin::Session(conn, link, frame) => {
+                if let Some(reply) = xmpp::error::reply(&frame, &error) {
+                    let write = |out: &mut Vec<u8>| out.extend_from_slice(reply.as_bytes());
+                    self.perform_write(conn, What::Other, cx, write);
+                }
+                let _ = self.home.io.credit(cx, link, 1);
+            }
+            Origin::Other(frame) => self.home.return_error(cx, &frame, &error),
+        }
+        if self.barrier.is_open() {
+            self.stale = false;
+            self.load(cx);
+        }
+    }
+
+    fn note_failure(&self, error: AppendError, cx: &mut Context<'_, UserMsg>) {
+        if let Some(more) = self.home.failed_changes.borrow_mut().due(cx.now()) {
+            let user = &self.name;
+            tracing::warn!(%user, ?error, more, "a change could not be made durable");
+        }
+        cx.stats().count(Counter::ChangesFailed);
+    }
+
+    /// Whether reading the state again is not enough: nobody knows whether an append survived, or
+    /// it moved deliveries while a session is to get some from the log: it remembers which.
+    fn must_start_over(&self, error: AppendError, moves_deliveries: bool) -> bool {
+        let is_spilled = || self.sessions.iter().any(Session::is_spilled);
+        let is_doubtful = error == AppendError::Failed || moves_deliveries && is_spilled();
+        self.log.is_some() && is_doubtful
+    }
+
+    /// Nobody knows whether an append survived: what clients were given and what the log says may
+    /// differ. As after a crash, connections end, and everything comes from the store.
+    fn start_over(&mut self, effects: Vec<Effect>, cx: &mut Context<'_, UserMsg>) {
+        for effect in effects {
+            if let Some(conn) = effect.awaited_by() {
+                self.end_waiting(conn, cx);
+            } else if matches!(effect, Effect::Answer(..)) {
+                self.perform(effect, cx);
+            }
+        }
+        cx.stop_with(actor::Reason::Killed);
+    }
+
+    /// Ends a connection that waits for an answer of this user: it would wait for ever.
+    pub(super) fn end_waiting(&self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+        let control = crate::c2s::Control::Abort(crate::c2s::Abort::Crash);
+        let _ = self.home.io.control(cx, conn, control);
+    }
+}
