@@ -136,7 +136,8 @@ pub struct SessionRecord {
     pub resource: String,
     /// How long it may be detached, in seconds.
     pub max_seconds: u32,
-    /// Since when it has been detached in this process or an earlier one; `None` while attached.
+    /// Always `None`: how long it has been detached counts from the start of the process. Its place
+    /// in the layout stays.
     pub detached: Option<i64>,
     /// Its last available presence, if it is available.
     pub presence: Option<Vec<u8>>,
