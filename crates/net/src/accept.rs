@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -103,6 +104,18 @@ impl Acceptor {
 }
 
 impl<S: Service> Driver<S> {
+    /// Takes a connection that was made in another way than through the first listener, as if it
+    /// had come there from `address`. For a simulation: any stream socket does that never blocks,
+    /// such as one end of a pair, whose bytes arrive at once and which is on this shard for sure.
+    pub fn take(&mut self, socket: OwnedFd, address: SocketAddr) {
+        self.acceptor.waiting.push_back(Waiting {
+            socket: TcpStream::from_std(std::net::TcpStream::from(socket)),
+            address,
+            listener: 0,
+        });
+        self.has_news();
+    }
+
     pub(crate) fn accept_all(&mut self) {
         self.admit_waiting();
         if self.now < self.acceptor.pause_until {

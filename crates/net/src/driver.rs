@@ -238,6 +238,11 @@ impl<S: Service> Driver<S> {
         Ok(if is_quiet { sleep } else { Duration::ZERO })
     }
 
+    /// The next [`Driver::step`] has something to do that no poll says.
+    pub(crate) fn has_news(&mut self) {
+        self.due_at = Moment::ZERO;
+    }
+
     /// One turn; returns how long the loop may sleep after it.
     fn turn(&mut self, events: &Events) -> Duration {
         self.shard.begin();

@@ -1,10 +1,13 @@
 //! A whole node on one thread, under a clock that moves when it is told to: shards take turns in
 //! an order drawn from a seed, the journal is a twin that decides when it is let, reads happen at
-//! once. Clients reach it by its sockets, as they reach a process, and find everything answered
-//! that can be answered once [`Sim::work`] returns. For tests that try thousands of schedules.
+//! once. Clients find everything answered that can be answered once [`Sim::work`] returns. They
+//! reach it by its port, as they reach a process, or, if a seed has to play the same again, by
+//! [`Sim::connect`]: which shard accepts at a port, and when, is up to the kernel.
+//! For tests that try thousands of schedules.
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,6 +111,19 @@ impl Sim {
             inline,
             rng: Rng::with_seed(seed),
         })
+    }
+
+    /// A connection to a shard that is drawn: the client's end, which never blocks.
+    ///
+    /// # Errors
+    /// The operating system's, if it gives no sockets.
+    pub fn connect(&mut self) -> io::Result<UnixStream> {
+        let (client, server) = UnixStream::pair()?;
+        client.set_nonblocking(true)?;
+        server.set_nonblocking(true)?;
+        let at = self.rng.usize(..self.drivers.len());
+        self.drivers[at].take(server.into(), self.address);
+        Ok(client)
     }
 
     /// Where it listens.

@@ -11,7 +11,7 @@ use crate::tree::{NS_CLIENT, NS_STREAMS, escape};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::{HashSet, VecDeque};
-use std::net::SocketAddr;
+use std::io;
 use std::time::{Duration, Instant};
 
 const NS_SASL: &str = "urn:ietf:params:xml:ns:xmpp-sasl";
@@ -212,12 +212,9 @@ impl Device {
 // === impl Device: the link ===
 
 impl Device {
-    /// Connects, to resume or to log in. Nothing happens if the server is not there.
-    pub(super) fn connect(&mut self, address: SocketAddr, shared: &mut Shared<'_>) {
-        if self.link.is_some() {
-            return;
-        }
-        match Link::open(address) {
+    /// Connects over a link, to resume or to log in. Nothing happens if the server is not there.
+    pub(super) fn connect(&mut self, link: io::Result<Link>, shared: &mut Shared<'_>) {
+        match link {
             Ok(link) => self.link = Some(link),
             Err(error) => {
                 return shared

@@ -2,9 +2,12 @@
 //! Owns how a link ends; what is said over it is the device's.
 
 use super::reader::{Item, Reader};
+use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
-use std::io::{ErrorKind, Read as _, Write as _};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Bytes read from a socket at once.
@@ -19,13 +22,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) enum Cut {
     /// TCP says goodbye: the server sees the end of the input.
     Quiet,
-    /// TCP resets: what was under way is thrown away on both sides.
+    /// TCP resets: what was under way is thrown away on both sides. A pair of sockets inside a test
+    /// resets only if something was under way to the device.
     Reset,
 }
 
 /// A connected socket with its reader.
 pub(super) struct Link {
-    pub(super) socket: TcpStream,
+    pub(super) socket: OwnedFd,
     reader: Reader,
     /// What was just read.
     input: Box<[u8]>,
@@ -33,16 +37,22 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn open(address: SocketAddr) -> std::io::Result<Self> {
+    /// To a server that listens.
+    pub(super) fn open(address: SocketAddr) -> io::Result<Self> {
         let socket = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
-        Ok(Self {
+        Ok(Self::new(socket.into()))
+    }
+
+    /// Over a stream socket that never blocks.
+    pub(super) fn new(socket: OwnedFd) -> Self {
+        Self {
             socket,
             reader: Reader::default(),
             input: vec![0; READ_BYTES].into(),
             out: Vec::new(),
-        })
+        }
     }
 
     /// Begins a new stream: what comes next is its header.
@@ -61,11 +71,11 @@ impl Link {
     /// Writes what the socket takes. False if the link is broken.
     pub(super) fn flush(&mut self) -> bool {
         while !self.out.is_empty() {
-            match self.socket.write(&self.out) {
+            match send(&self.socket, &self.out, SendFlags::NOSIGNAL) {
                 Ok(0) => return false,
                 Ok(length) => drop(self.out.drain(..length)),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+                Err(Errno::INTR) => {}
+                Err(error) => return error == Errno::AGAIN,
             }
         }
         true
@@ -77,14 +87,14 @@ impl Link {
     /// The server's bytes are not XML.
     pub(super) fn read(&mut self, items: &mut Vec<Item>) -> Result<bool, String> {
         loop {
-            let is_open = match self.socket.read(&mut self.input) {
-                Ok(0) => false,
-                Ok(length) => {
+            let is_open = match recv(&self.socket, &mut *self.input, RecvFlags::empty()) {
+                Ok((_, 0)) => false,
+                Ok((_, length)) => {
                     self.reader.feed(&self.input[..length], items)?;
                     continue;
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => error.kind() == ErrorKind::WouldBlock,
+                Err(Errno::INTR) => continue,
+                Err(error) => error == Errno::AGAIN,
             };
             return Ok(is_open);
         }

@@ -112,12 +112,14 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(seed: u64, plan: Plan, server: Server, is_roost: bool) -> Self {
+    fn new(seed: u64, plan: Plan, mut server: Server, is_roost: bool) -> Self {
+        let mut history = History::new(plan.users);
+        history.time = server.inside().map(|host| host.now());
         let devices = plan.devices.iter().cloned().enumerate();
         Self {
             seed,
             devices: devices.map(|(at, plan)| Device::new(at, plan)).collect(),
-            history: History::new(plan.users),
+            history,
             dice: Dice::new(seed),
             plan,
             server,
@@ -208,11 +210,11 @@ impl Rig {
 
     /// Devices that are away come back after a while.
     fn reconnect(&mut self) {
-        let address = self.server.address();
         for device in 0..self.devices.len() {
             let is_away = !self.devices[device].is_connected();
             if is_away && self.dice.chance(0.25) {
-                self.with(device, |device, shared| device.connect(address, shared));
+                let link = self.server.connect();
+                self.with(device, |device, shared| device.connect(link, shared));
             }
         }
     }
@@ -480,12 +482,12 @@ impl Rig {
         let deadline = self.now() + SETTLE_TIMEOUT;
         let mut is_asked = vec![false; self.devices.len()];
         loop {
-            let address = self.server.address();
             let mut is_settled = true;
             for (device, is_asked) in is_asked.iter_mut().enumerate() {
                 if !self.devices[device].is_connected() {
                     *is_asked = false;
-                    self.with(device, |device, shared| device.connect(address, shared));
+                    let link = self.server.connect();
+                    self.with(device, |device, shared| device.connect(link, shared));
                 }
                 if self.devices[device].is_stuck() {
                     return Err(format!("does not log in: {}", self.devices[device].state()));

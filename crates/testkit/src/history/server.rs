@@ -5,16 +5,18 @@
 use super::Options;
 use super::device::{DOMAIN, PASSWORD};
 use super::disk::{Disk, Library, Mood};
+use super::link::Link;
 use super::plan::{Plan, USERS_MAX};
 use crate::roost::{Account, Roost, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write as _;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 use tempfile::TempDir;
 
 /// How long a server may take to listen.
@@ -92,8 +94,11 @@ fn settings(plan: Option<&Plan>) -> Settings {
 
 /// A server that runs inside the test, on its thread, under a clock that only moves when told.
 pub trait Host {
-    /// Where it listens.
-    fn address(&self) -> SocketAddr;
+    /// A connection to it: a socket that never blocks.
+    ///
+    /// # Errors
+    /// The operating system gives none.
+    fn connect(&mut self) -> io::Result<OwnedFd>;
 
     /// Does what can be done at this time. Some commits may be kept waiting.
     ///
@@ -134,11 +139,12 @@ pub(super) enum Server {
 }
 
 impl Server {
-    pub(super) fn address(&self) -> SocketAddr {
+    /// A connection to it.
+    pub(super) fn connect(&mut self) -> io::Result<Link> {
         match self {
-            Self::Roost(roost, _) => roost.address().plain,
-            Self::Prosody(prosody) => prosody.address,
-            Self::Inside(host) => host.address(),
+            Self::Roost(roost, _) => Link::open(roost.address().plain),
+            Self::Prosody(prosody) => Link::open(prosody.address),
+            Self::Inside(host) => host.connect().map(Link::new),
         }
     }
 
@@ -224,7 +230,7 @@ pub(super) struct Prosody {
 
 impl Prosody {
     fn start() -> Result<Self, String> {
-        let text = |error: std::io::Error| error.to_string();
+        let text = |error: io::Error| error.to_string();
         let folder = tempfile::Builder::new()
             .prefix("prosody-")
             .tempdir()
