@@ -331,7 +331,14 @@ impl Device {
         for item in items {
             match item {
                 Item::Root => {}
-                Item::Stanza(stanza) => self.handle(stanza.element(), shared),
+                Item::Stanza(stanza) => match stanza.parse() {
+                    Ok(tree) => {
+                        if let Some(element) = Element::of(&tree) {
+                            self.handle(element, shared);
+                        }
+                    }
+                    Err(why) => shared.history.violation(format!("{}: {why}", self.name())),
+                },
                 Item::End => {
                     shared.history.note(&self.name, "its stream was closed");
                     self.link = None;

@@ -1,14 +1,13 @@
-//! Bytes of a stream in, stanzas out, for clients that read much. Nothing is copied out of a
-//! stanza: an element is a place in a list, its names and values are places in the bytes.
-//!
-//! Conversation scripts read with `rxml`, as a second opinion on what the server writes; here that
-//! took a third of a schedule's time. What it refuses is refused here too, and what both take says
-//! the same to both: the tests compare them. Owns no sockets; what a stanza means is the device's.
+//! Bytes of a stream in, stanzas out, for clients that read much: `quick-xml` finds the end of
+//! each, and `roxmltree` reads it when it is its turn. Conversation scripts read with `rxml`, as a
+//! second opinion on what the server writes; here that took a third of a schedule's time. The tests
+//! compare them. Owns no sockets; what a stanza means is the device's.
 
-mod scan;
-
-use scan::{Broken, Scan};
 use std::borrow::Cow;
+
+use quick_xml::Error;
+use quick_xml::events::Event;
+use roxmltree::{Document, Node};
 
 /// Bytes of one stanza that a client reads.
 const STANZA_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -31,8 +30,14 @@ pub(super) enum Item {
 pub(super) struct Reader {
     /// What is not an item yet.
     left: Vec<u8>,
-    /// The name of the root as it was written, and the namespaces declared there.
-    root: Option<(String, Vec<(String, String)>)>,
+    root: Option<Root>,
+}
+
+/// The root of a stream as it was written.
+#[derive(Debug)]
+struct Root {
+    tag: String,
+    name: String,
 }
 
 impl Reader {
@@ -41,132 +46,133 @@ impl Reader {
     /// # Errors
     /// What is not well-formed: always the server's fault.
     pub(super) fn feed(&mut self, bytes: &[u8], items: &mut Vec<Item>) -> Result<(), String> {
-        let joined;
-        let mut rest = if self.left.is_empty() {
+        let mut joined = std::mem::take(&mut self.left);
+        let bytes = if joined.is_empty() {
             bytes
         } else {
-            self.left.extend_from_slice(bytes);
-            joined = std::mem::take(&mut self.left);
+            joined.extend_from_slice(bytes);
             &joined
         };
-        loop {
-            match self.next(rest) {
-                Ok((item, used)) => {
-                    rest = &rest[used..];
-                    items.push(item);
-                }
-                Err(Broken::Incomplete) if rest.len() <= STANZA_BYTES_MAX => {
-                    self.left = rest.to_vec();
-                    return Ok(());
-                }
-                Err(why) => {
-                    let near = String::from_utf8_lossy(&rest[..rest.len().min(200)]);
-                    return Err(format!("the server's XML is broken: {why}; near {near:?}"));
-                }
+        let text = match str::from_utf8(bytes) {
+            Ok(text) => text,
+            // The rest of a character may come.
+            Err(cut) if cut.error_len().is_none() => {
+                str::from_utf8(&bytes[..cut.valid_up_to()]).unwrap_or_default()
             }
-        }
-    }
-
-    /// The item at the start of these bytes, and how many are used up.
-    fn next(&mut self, bytes: &[u8]) -> Result<(Item, usize), Broken> {
-        let Some((name, declared)) = &self.root else {
-            let mut scan = Scan::new(bytes, &[]);
-            scan.declaration()?;
-            let is_empty = scan.start_tag()?;
-            if is_empty {
-                return Err(Broken::Because("a stream that is empty"));
-            }
-            let used = scan.used();
-            self.root = Some(scan.root()?);
-            return Ok((Item::Root, used));
+            Err(why) => return Err(why.to_string()),
         };
-        let mut scan = Scan::new(bytes, declared);
-        if scan.end_of_root(name)? {
-            return Ok((Item::End, scan.used()));
+        let mut used = 0;
+        while let Some((item, length)) = self.next(&text[used..]).map_err(|why| {
+            let near: String = text[used..].chars().take(200).collect();
+            format!("the server's XML is broken: {why}; near {near:?}")
+        })? {
+            used += length;
+            items.push(item);
         }
-        scan.element()?;
-        let used = scan.used();
-        let stanza = scan.stanza()?;
-        if stanza.element().is(RESTART.0, RESTART.1) {
-            self.root = None;
+        self.left = bytes[used..].to_vec();
+        if self.left.len() > STANZA_BYTES_MAX {
+            return Err("there is no end to a stanza of the server".to_owned());
         }
-        Ok((Item::Stanza(stanza), used))
+        Ok(())
+    }
+
+    /// The item at the start of a text, and how much of it that is; nothing if more has to come.
+    fn next(&mut self, text: &str) -> Result<Option<(Item, usize)>, String> {
+        let mut events = quick_xml::Reader::from_str(text);
+        let config = events.config_mut();
+        // The end of the root has no start here. References are read with the stanza.
+        config.allow_unmatched_ends = true;
+        config.allow_dangling_amp = true;
+        let (mut depth, mut start) = (0, 0);
+        loop {
+            let before = events.buffer_position() as usize;
+            let event = match events.read_event() {
+                Ok(event) => event,
+                Err(Error::Syntax(_)) => return Ok(None),
+                Err(why) => return Err(why.to_string()),
+            };
+            let end = events.buffer_position() as usize;
+            match (event, &self.root) {
+                (Event::Eof, _) => return Ok(None),
+                (Event::Decl(it), None)
+                    if before == 0 && it.version().is_ok_and(|it| *it == *"1.0") => {}
+                (Event::Start(tag), None) => {
+                    let (tag, name) = (text[before..end].to_owned(), tag.name());
+                    let name = name.as_ref().to_owned();
+                    Stanza(format!("{}</{name}>", &text[..end])).parse()?;
+                    self.root = Some(Root { tag, name });
+                    return Ok(Some((Item::Root, end)));
+                }
+                (Event::Text(_), Some(_)) if depth > 0 => {}
+                (Event::Text(_), Some(_)) if text[before..end].trim_ascii().is_empty() => {}
+                (Event::GeneralRef(_), Some(_)) if depth > 0 => {}
+                (Event::Start(_), Some(_)) => {
+                    if depth == 0 {
+                        start = before;
+                    }
+                    depth += 1;
+                }
+                (Event::Empty(_), Some(_)) if depth > 0 => {}
+                (Event::Empty(_), Some(_)) => return self.stanza(&text[before..end], end),
+                (Event::End(_), Some(_)) if depth > 1 => depth -= 1,
+                (Event::End(_), Some(_)) if depth == 1 => {
+                    return self.stanza(&text[start..end], end);
+                }
+                (Event::End(tag), Some(root)) if *tag.name().as_ref() == *root.name => {
+                    return Ok(Some((Item::End, end)));
+                }
+                _ => return Err("nothing that a stream has".to_owned()),
+            }
+        }
+    }
+
+    fn stanza(&mut self, source: &str, end: usize) -> Result<Option<(Item, usize)>, String> {
+        let Some(Root { tag, name }) = &self.root else {
+            return Ok(None);
+        };
+        let stanza = Stanza(format!("{tag}{source}</{name}>"));
+        if source.starts_with("<success") {
+            let tree = stanza.parse()?;
+            if Element::of(&tree).is_some_and(|element| element.is(RESTART.0, RESTART.1)) {
+                self.root = None;
+            }
+        }
+        Ok(Some((Item::Stanza(stanza), end)))
     }
 }
 
-/// From where to where in the text of a stanza.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Span {
-    start: u32,
-    end: u32,
-}
-
-/// An element, or a run of text, which has no name.
-#[derive(Clone, Debug, Default)]
-struct Node {
-    ns: Span,
-    name: Span,
-    /// From where to where in the list of all attributes.
-    attributes: Span,
-    /// The number of the node behind its last descendant.
-    end: usize,
-    /// The element as it was written; the text as it is meant.
-    source: Span,
-}
-
+/// A child of a stream's root, inside of that.
 #[derive(Clone, Debug)]
-struct Attribute {
-    /// Empty for one without a prefix.
-    ns: Span,
-    name: Span,
-    value: Span,
-}
-
-/// A child of a stream's root, with all that is in it.
-#[derive(Clone, Debug)]
-pub(super) struct Stanza {
-    /// As it was written.
-    source: String,
-    /// What is meant but not there in so many words.
-    extra: String,
-    nodes: Vec<Node>,
-    attributes: Vec<Attribute>,
-}
+pub(super) struct Stanza(String);
 
 impl Stanza {
-    /// The stanza itself.
-    pub(super) fn element(&self) -> Element<'_> {
-        Element {
-            stanza: self,
-            at: 0,
-        }
-    }
-
-    fn get(&self, span: Span) -> &str {
-        span.of(&self.source, &self.extra)
+    /// Reads it; [`Element::of`] gives what it is.
+    ///
+    /// # Errors
+    /// What is not well-formed.
+    pub(super) fn parse(&self) -> Result<Document<'_>, String> {
+        Document::parse(&self.0).map_err(|why| format!("{why} in {:?}", self.0))
     }
 }
 
 /// An element of a stanza.
 #[derive(Clone, Copy)]
-pub(super) struct Element<'a> {
-    stanza: &'a Stanza,
-    at: usize,
-}
+pub(super) struct Element<'a>(Node<'a, 'a>);
 
 impl<'a> Element<'a> {
-    fn node(self) -> &'a Node {
-        &self.stanza.nodes[self.at]
+    /// The stanza itself.
+    pub(super) fn of(tree: &'a Document<'a>) -> Option<Self> {
+        tree.root_element().first_element_child().map(Element)
     }
 
     /// The namespace.
     pub(super) fn ns(self) -> &'a str {
-        self.stanza.get(self.node().ns)
+        self.0.tag_name().namespace().unwrap_or_default()
     }
 
     /// The local name.
     pub(super) fn name(self) -> &'a str {
-        self.stanza.get(self.node().name)
+        self.0.tag_name().name()
     }
 
     /// Whether it has this namespace and local name.
@@ -176,35 +182,19 @@ impl<'a> Element<'a> {
 
     /// As it was written.
     pub(super) fn source(self) -> &'a str {
-        self.stanza.get(self.node().source)
-    }
-
-    /// Its attributes, with the empty namespace if they have none.
-    fn attributes(self) -> &'a [Attribute] {
-        let span = self.node().attributes;
-        &self.stanza.attributes[span.start as usize..span.end as usize]
+        &self.0.document().input_text()[self.0.range()]
     }
 
     /// The value of an attribute without a namespace.
     pub(super) fn attr(self, name: &str) -> Option<&'a str> {
-        let stanza = self.stanza;
-        let is_it = |a: &&Attribute| stanza.get(a.name) == name && stanza.get(a.ns).is_empty();
-        let found = self.attributes().iter().find(is_it)?;
-        Some(stanza.get(found.value))
-    }
-
-    /// The numbers of the nodes inside it, without theirs.
-    fn inside(self) -> impl Iterator<Item = usize> {
-        let (nodes, end) = (&self.stanza.nodes, self.node().end);
-        let first = Some(self.at + 1).filter(|at| *at < end);
-        std::iter::successors(first, move |at| Some(nodes[*at].end).filter(|at| *at < end))
+        let is_it = |a: &roxmltree::Attribute<'_, '_>| a.name() == name && a.namespace().is_none();
+        let found = self.0.attributes().find(is_it)?;
+        Some(found.value())
     }
 
     /// The child elements.
     pub(super) fn children(self) -> impl Iterator<Item = Element<'a>> {
-        let stanza = self.stanza;
-        let inside = self.inside().map(move |at| Element { stanza, at });
-        inside.filter(|child| !child.node().is_text())
+        self.0.children().filter(Node::is_element).map(Element)
     }
 
     /// The first child with this namespace and name.
@@ -215,19 +205,10 @@ impl<'a> Element<'a> {
     /// All direct character data, joined.
     pub(super) fn text(self) -> Cow<'a, str> {
         let mut all = Cow::Borrowed("");
-        for at in self.inside() {
-            let node = &self.stanza.nodes[at];
-            if node.is_text() {
-                all += self.stanza.get(node.source);
-            }
+        for text in self.0.children().filter(Node::is_text) {
+            all += text.text().unwrap_or_default();
         }
         all
-    }
-}
-
-impl Node {
-    fn is_text(&self) -> bool {
-        self.name.start == self.name.end
     }
 }
 
