@@ -170,6 +170,9 @@ impl<E: Engine> Reader for FaultyEngine<E> {
     ) -> Result<(), StoreError> {
         self.faults.read()?;
         let batches: Vec<Batch> = self.unsynced().iter().cloned().collect();
+        if batches.is_empty() {
+            return self.inner.scan(space, start, end, visit);
+        }
         Overlay::over(&self.inner, batches.into_iter().flatten())
             .scan_merged(space, start, end, visit)
     }
@@ -181,11 +184,16 @@ impl<E: Engine> Reader for FaultyEngine<E> {
         end: &[u8],
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
+        if self.unsynced().is_empty() {
+            self.faults.read()?;
+            return self.inner.scan_back(space, start, end, visit);
+        }
         backwards(visit, |visit| self.scan(space, start, end, visit))
     }
 }
 
-/// Visits what `scan` finds from its end. Holds all of it: good enough for a twin.
+/// Visits what `scan` finds from its end. Holds all of it: good enough for a twin, which needs it
+/// only while something is not synced.
 fn backwards(
     visit: Visit<'_>,
     scan: impl FnOnce(Visit<'_>) -> Result<(), StoreError>,
@@ -229,6 +237,9 @@ impl Reader for FaultySnapshot {
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
         self.faults.read()?;
+        if self.unsynced.is_empty() {
+            return self.inner.scan(space, start, end, visit);
+        }
         Overlay::over(&*self.inner, self.unsynced.iter().flatten().cloned())
             .scan_merged(space, start, end, visit)
     }
@@ -240,6 +251,10 @@ impl Reader for FaultySnapshot {
         end: &[u8],
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
+        if self.unsynced.is_empty() {
+            self.faults.read()?;
+            return self.inner.scan_back(space, start, end, visit);
+        }
         backwards(visit, |visit| self.scan(space, start, end, visit))
     }
 }
