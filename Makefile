@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 10
 SEEDS ?= 1000
 SEED ?= 1
 # Seeds of the history checker in `make test`.
-HISTORY_SEEDS ?= 100
+HISTORY_SEEDS ?= 200
 
 # One choice of packages and targets whenever tests are compiled: with another one, cargo would
 # choose other features for the libraries and compile them once more.

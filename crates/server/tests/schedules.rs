@@ -20,7 +20,7 @@ use store::Plan;
 use testkit::history::{Faults, Host, accounts, play_inside};
 
 /// How many, unless the environment says otherwise.
-const SCHEDULES: u64 = 200;
+const SCHEDULES: u64 = 1_000;
 
 /// Time passes in steps of at most so much, so that timers fire in their order.
 const STEP: Duration = Duration::from_millis(20);
