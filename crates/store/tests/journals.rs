@@ -101,6 +101,31 @@ fn a_user_in_doubt_is_not_read_before_the_engine_is_healed() {
     assert_eq!(next_seq(&store), 2, "it has survived, and is seen");
 }
 
+/// A twin that healed only later would show the next process what had not been there at its start.
+#[test]
+fn nothing_is_in_doubt_after_a_power_loss() {
+    for survives in [false, true] {
+        let engine = Arc::new(FaultyEngine::new(MemoryEngine::new()));
+        let faults = engine.faults();
+        let open = || Store::with_engine(engine.clone(), Durability::Fsync, KEY).unwrap();
+        let store = open();
+        let journal = InlineJournal::new(&store).unwrap();
+        append(&journal, KEY, vec![put(USER)]);
+        faults.fail_commits(1, survives);
+        append(&journal, KEY, vec![message(USER, 1, "in doubt")]);
+        drop((journal, store));
+        engine.crash(0).unwrap();
+
+        let store = open();
+        let journal = InlineJournal::new(&store).unwrap();
+        let seq = 1 + u64::from(survives);
+        assert_eq!(next_seq(&store), seq);
+        let next = vec![message(USER, seq, "after it")];
+        assert!(committed(&append(&journal, KEY, next)));
+        assert_eq!((next_seq(&store), faults.heals()), (seq + 1, 0));
+    }
+}
+
 /// A sync that failed after the data was written: the append was not acknowledged but survives. The
 /// journal must find out and report the new position, or it would give the place out twice.
 #[test]

@@ -119,6 +119,8 @@ impl<E: Engine> FaultyEngine<E> {
 
     /// The machine loses power: of the batches that were not synced the first `survivors` are kept,
     /// as a disk may have written some of them, and the rest is gone. Returns how many were lost.
+    /// Nothing is in doubt afterwards, as after opening a real engine: the batch of a failed commit
+    /// that survives is there if all in front of it are.
     ///
     /// # Errors
     /// Any [`StoreError`] of the wrapped engine.
@@ -130,6 +132,11 @@ impl<E: Engine> FaultyEngine<E> {
         }
         let lost = unsynced.len();
         unsynced.clear();
+        let doubtful = self.doubtful().take();
+        if let Some(batch) = doubtful.filter(|_| lost == 0) {
+            self.inner.commit(batch, Durability::Fsync)?;
+        }
+        self.faults.poisoned.store(false, Ordering::SeqCst);
         Ok(lost)
     }
 
