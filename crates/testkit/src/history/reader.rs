@@ -9,6 +9,8 @@ use quick_xml::Error;
 use quick_xml::events::Event;
 use roxmltree::{Document, Node};
 
+use crate::tree::escape;
+
 /// Bytes of one stanza that a client reads.
 const STANZA_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// After it the next byte begins a new stream (RFC 6120 section 6.4.6).
@@ -33,9 +35,10 @@ pub(super) struct Reader {
     root: Option<Root>,
 }
 
-/// The root of a stream as it was written.
+/// The root of a stream: what each stanza is read inside of.
 #[derive(Debug)]
 struct Root {
+    /// Its tag, with the namespaces that it declares.
     tag: String,
     name: String,
 }
@@ -97,10 +100,8 @@ impl Reader {
                 (Event::Decl(it), None)
                     if before == 0 && it.version().is_ok_and(|it| *it == *"1.0") => {}
                 (Event::Start(tag), None) => {
-                    let (tag, name) = (text[before..end].to_owned(), tag.name());
-                    let name = name.as_ref().to_owned();
-                    Stanza(format!("{}</{name}>", &text[..end])).parse()?;
-                    self.root = Some(Root { tag, name });
+                    let name = tag.name().as_ref().to_owned();
+                    self.root = Some(Root::new(&text[..end], name)?);
                     return Ok(Some((Item::Root, end)));
                 }
                 (Event::Text(_), Some(_)) if depth > 0 => {}
@@ -138,6 +139,24 @@ impl Reader {
             }
         }
         Ok(Some((Item::Stanza(stanza), end)))
+    }
+}
+
+impl Root {
+    fn new(header: &str, name: String) -> Result<Self, String> {
+        let whole = Stanza(format!("{header}</{name}>"));
+        let tree = whole.parse()?;
+        let mut tag = format!("<{name}");
+        for declared in tree.root_element().namespaces() {
+            let uri = escape(declared.uri());
+            match declared.name() {
+                None => tag += &format!(" xmlns='{uri}'"),
+                Some("xml") => {}
+                Some(prefix) => tag += &format!(" xmlns:{prefix}='{uri}'"),
+            }
+        }
+        tag.push('>');
+        Ok(Self { tag, name })
     }
 }
 
