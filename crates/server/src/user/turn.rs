@@ -92,14 +92,14 @@ impl User {
                 }
             }
             Err(error) => {
-                let effects: Vec<_> = effects.into_iter().filter_map(Effect::of_failure).collect();
-                self.count_pending_again(&effects);
-                if self.must_start_over(error, moves_deliveries) {
-                    self.note_failure(error, cx);
-                    return self.start_over(effects, cx);
+                let failed = Decided {
+                    effects: effects.into_iter().filter_map(Effect::of_failure).collect(),
+                    origin,
+                    moves_deliveries,
+                };
+                if let Some(effects) = self.failed(failed, error, cx) {
+                    self.perform_in_order(effects, cx);
                 }
-                self.append_failed(origin, error, cx);
-                self.perform_in_order(effects, cx);
             }
         }
     }
@@ -111,24 +111,14 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         let was_full = self.barrier.is_full();
-        let decided = self.barrier.decide(ticket, result.is_ok());
-        let Some(Decided {
-            effects,
-            origin,
-            moves_deliveries,
-        }) = decided
-        else {
+        let Some(decided) = self.barrier.decide(ticket, result.is_ok()) else {
             return;
         };
-        if let Err(error) = result {
-            self.count_pending_again(&effects);
-            if self.must_start_over(error, moves_deliveries) {
-                // No answer: it may have been done, and what clients are sent is counted.
-                self.note_failure(error, cx);
-                return self.start_over(effects, cx);
-            }
-            self.append_failed(origin, error, cx);
-        }
+        let effects = match result {
+            Ok(()) => Some(decided.effects),
+            Err(error) => self.failed(decided, error, cx),
+        };
+        let Some(effects) = effects else { return };
         self.perform_in_order(effects, cx);
         if self.stale && self.barrier.is_open() {
             self.stale = false;
@@ -136,6 +126,24 @@ impl User {
         } else if was_full && !self.stale {
             cx.release();
         }
+    }
+
+    /// An append has failed: gives what leaves all the same, or nothing if all begins anew.
+    fn failed(
+        &mut self,
+        append: Decided,
+        error: AppendError,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Option<Vec<Effect>> {
+        self.count_pending_again(&append.effects);
+        if self.must_start_over(error, append.moves_deliveries) {
+            // No answer: it may have been done, and what clients are sent is counted.
+            self.note_failure(error, cx);
+            self.start_over(append.effects, cx);
+            return None;
+        }
+        self.append_failed(append.origin, error, cx);
+        Some(append.effects)
     }
 
     /// Design rule 6: what was not saved is dropped and the state comes back from the store. The
