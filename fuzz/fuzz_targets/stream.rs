@@ -16,7 +16,7 @@ use xmpp::error::{Condition, StanzaError, StreamError};
 use xmpp::limits::NEGOTIATION_ELEMENTS_MAX;
 use xmpp::ns;
 use xmpp::sasl::{self, Hash, Mechanism, ScramKeys};
-use xmpp::stream::{C2s, C2sConfig, Credentials, Effect};
+use xmpp::stream::{C2s, C2sConfig, Credentials, Effect, LoginEnd};
 
 const ALICE: &str = "alice@localhost";
 /// Bytes of one element before a session, as in the server.
@@ -185,10 +185,10 @@ impl Session {
                 assert_eq!(addr::normalize(&user).as_deref(), Ok(&*user));
                 self.owed.push(Answer::Registered);
             }
-            Effect::LoginEnded { user, ok } => {
+            Effect::LoginEnded { user, end } => {
                 let (looked_up, account) = self.looked_up.clone().expect("keys were asked for");
                 assert_eq!(looked_up, user);
-                if ok {
+                if end == LoginEnd::Succeeded {
                     assert!(
                         account == Account::Alice && user == ALICE,
                         "a foreign login"

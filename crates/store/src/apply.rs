@@ -166,6 +166,14 @@ impl<T: Txn> Entity<'_, T> {
                 numbered,
                 ..
             } => self.session_numbered(*number, *void_through, numbered),
+            Record::AccountLock { locked, .. } => {
+                self.profile(|profile| profile.account.locked = *locked)
+            }
+            Record::KnownAddressesPut { known, .. } => {
+                let key = keys::known(self.slots, self.user);
+                self.txn.put(Space::Blob, key, encode(BLOB_VERSION, known));
+                Ok(())
+            }
             Record::ArchivePrefsPut { prefs, .. } => self.profile(|profile| {
                 profile.archive_prefs = Some(Box::new(prefs.clone()));
             }),

@@ -15,6 +15,7 @@
 //!                                          Vec<Seq>: archived entries with one peer, up to last
 //! Blob   slot:u16 user 00 "v"              vCard
 //!        slot:u16 user 00 "p" ns 00 name   item of private storage
+//!        slot:u16 user 00 "l"              Vec<KnownAddress>: where its owner logged in from
 //! Session
 //!        slot:u16 user                     Vec<SessionRecord>, empty if only messages to hand
 //!                                          over keep it there
@@ -35,6 +36,7 @@ const POSITION: u8 = b'p';
 const COUNT: u8 = b'n';
 const VCARD: u8 = b'v';
 const PRIVATE: u8 = b'p';
+const KNOWN: u8 = b'l';
 
 /// `slot user`: the key in `Head` and `State`.
 pub(crate) fn user(slots: &SlotKey, user: &str) -> Vec<u8> {
@@ -112,6 +114,13 @@ pub(crate) fn owned_run(slots: &SlotKey, user: &str) -> (Vec<u8>, Vec<u8>) {
 pub(crate) fn vcard(slots: &SlotKey, user: &str) -> Vec<u8> {
     let mut key = owned(slots, user, 1);
     key.push(VCARD);
+    key
+}
+
+/// The addresses that a user logged in from.
+pub(crate) fn known(slots: &SlotKey, user: &str) -> Vec<u8> {
+    let mut key = owned(slots, user, 1);
+    key.push(KNOWN);
     key
 }
 
@@ -228,12 +237,14 @@ pub(crate) fn parse_log(rest: &[u8]) -> Option<Log> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Blob<'a> {
     VCard,
+    Known,
     Private { ns: &'a str, name: &'a str },
 }
 
 pub(crate) fn parse_blob(rest: &[u8]) -> Option<Blob<'_>> {
     match rest.split_first()? {
         (&VCARD, []) => Some(Blob::VCard),
+        (&KNOWN, []) => Some(Blob::Known),
         (&PRIVATE, rest) => {
             let (ns, name) = std::str::from_utf8(rest).ok()?.split_once('\0')?;
             Some(Blob::Private { ns, name })
@@ -278,6 +289,9 @@ mod tests {
         );
         let card = vcard(&KEY, "a@b");
         assert_eq!(parse_blob(parse_owned(&card).unwrap().2), Some(Blob::VCard));
+        let addresses = known(&KEY, "a@b");
+        let (_, _, rest) = parse_owned(&addresses).unwrap();
+        assert_eq!(parse_blob(rest), Some(Blob::Known));
         let range = RangeId::from_index(3).unwrap();
         assert_eq!(parse_meta(&position(range)), Some(Meta::Position(range)));
         assert_eq!(

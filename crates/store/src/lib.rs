@@ -68,8 +68,8 @@ pub use journal::twin::{Plan, Switches, TwinJournal};
 pub use journal::{Append, AppendFailure, Busy, Done, Journal, Outcome, Position};
 pub use page::{Aged, Metadata, Page, PageQuery};
 pub use record::{
-    Account, RECORD_VERSION, Record, RecordError, Roster, RosterItem, ScramHash, ScramKeys, Seq,
-    Subscription,
+    Account, KnownAddress, RECORD_VERSION, Record, RecordError, Roster, RosterItem, ScramHash,
+    ScramKeys, Seq, Subscription,
 };
 pub use schema::SCHEMA;
 pub use shared::SharedBytes;

@@ -120,3 +120,6 @@ const _: () = assert!(
     APPEND_RECORDS_MAX >= GROUP_RECORDS_MAX,
     "one append may fill a group"
 );
+
+/// Addresses that are remembered of one account's logins; a record with more is refused.
+pub const KNOWN_ADDRESSES_MAX: usize = 16;

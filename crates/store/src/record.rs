@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use stdx::time::Timestamp;
 
 use crate::delivery::{ArchivePrefs, Delivered, LogEntry, NumberedEntry, Progress, SessionRecord};
-use crate::limits::{PRIVATE_NAME_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{KNOWN_ADDRESSES_MAX, PRIVATE_NAME_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// Position of an entry in its entity's log. Assigned by the entity's home, strictly increasing
 /// from 1, never reused, not even after the account was removed and created again.
@@ -159,6 +159,30 @@ pub enum Record {
         /// The preferences from now on.
         prefs: ArchivePrefs,
     },
+    /// Locks the account or unlocks it. Its credentials stay: a password that changes at the same
+    /// time is not undone.
+    AccountLock {
+        /// Whose account.
+        user: String,
+        /// Whether it may log in from now on.
+        locked: bool,
+    },
+    /// Replaces the list of addresses that the account logged in from.
+    KnownAddressesPut {
+        /// Whose account.
+        user: String,
+        /// The addresses, at most [`KNOWN_ADDRESSES_MAX`].
+        known: Vec<KnownAddress>,
+    },
+}
+
+/// An address that its owner logged in from. The address itself is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownAddress {
+    /// Keyed hash of the address (IPv6: of its /64).
+    pub key: u64,
+    /// Days since 1970 at the last login that was noted.
+    pub day: u32,
 }
 
 /// Why a record was refused before it touched anything. The party at fault is the caller.
@@ -206,7 +230,9 @@ impl Record {
             | Record::SessionPut { user, .. }
             | Record::SessionRemove { user, .. }
             | Record::SessionNumbered { user, .. }
-            | Record::ArchivePrefsPut { user, .. } => user,
+            | Record::ArchivePrefsPut { user, .. }
+            | Record::AccountLock { user, .. }
+            | Record::KnownAddressesPut { user, .. } => user,
             Record::LogAppend { user, .. } => user,
         }
     }
@@ -242,6 +268,7 @@ impl Record {
         let size = match self {
             Record::AccountPut { .. }
             | Record::AccountRemove { .. }
+            | Record::AccountLock { .. }
             | Record::LogTrim { .. }
             | Record::SessionRemove { .. } => 0,
             Record::RosterPut { item, .. } => item.size(),
@@ -265,6 +292,10 @@ impl Record {
             Record::SessionPut { session, .. } => session.check()?,
             Record::SessionNumbered { numbered, .. } => NumberedEntry::check(numbered)?,
             Record::ArchivePrefsPut { prefs, .. } => prefs.check()?,
+            Record::KnownAddressesPut { known, .. } if known.len() > KNOWN_ADDRESSES_MAX => {
+                return Err(RecordError::TooMany("known addresses"));
+            }
+            Record::KnownAddressesPut { .. } => 0,
         };
         if size > VALUE_BYTES_MAX {
             Err(RecordError::TooLarge(size))

@@ -25,10 +25,12 @@ use crate::limits::{
 };
 use crate::log::{parse_entry, read_head, scan_heads, tail, until};
 use crate::overlay::Overlay;
-use crate::record::{Record, Seq};
+use crate::record::{KnownAddress, Record, Seq};
 use crate::schema;
 use crate::slot::{RANGES, RangeId, SlotKey};
-use crate::state::{BLOB_VERSION, Head, LogHead, UserState, decode, decode_profile};
+use crate::state::{
+    BLOB_VERSION, Head, LogHead, UserState, decode, decode_profile, decode_version,
+};
 
 /// What a commit promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -364,6 +366,36 @@ impl Store {
                 }
             })?;
         bad.map_or(Ok(items), Err)
+    }
+
+    /// The bytes of each item of a user's private storage, by namespace and name.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn private_sizes(&self, user: &str) -> Result<Vec<(String, String, usize)>, StoreError> {
+        let (start, end) = keys::private_run(&self.shared.slots, user);
+        let mut sizes = Vec::new();
+        self.snapshot()?
+            .scan(Space::Blob, &start, &end, &mut |key, value| {
+                let blob = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_blob(rest));
+                if let Some(keys::Blob::Private { ns, name }) = blob {
+                    sizes.push((ns.to_owned(), name.to_owned(), value.len()));
+                }
+                ControlFlow::Continue(())
+            })?;
+        Ok(sizes)
+    }
+
+    /// The addresses that a user logged in from.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn known_addresses(&self, user: &str) -> Result<Vec<KnownAddress>, StoreError> {
+        let key = keys::known(&self.shared.slots, user);
+        match self.snapshot()?.get(Space::Blob, &key)? {
+            Some(value) => decode_version(BLOB_VERSION, &value, user),
+            None => Ok(Vec::new()),
+        }
     }
 
     fn blob(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {

@@ -53,6 +53,7 @@ suite!(
     a_log_is_appended_read_and_trimmed,
     sequence_numbers_survive_the_account,
     the_rest_of_a_user_is_kept,
+    a_lock_changes_nothing_but_itself,
     records_without_an_account_change_nothing,
     accounts_are_paged_and_counted,
     appends_are_fenced_by_position,
@@ -651,4 +652,46 @@ fn there_is_one_writer(engine: Arc<dyn Engine>) {
     drop(first);
     assert_eq!(store.bulk([put("a@b")]).unwrap(), 1);
     LocalJournal::start(&store).unwrap();
+}
+
+/// A lock changes nothing but itself, and who is known goes with the account.
+fn a_lock_changes_nothing_but_itself(engine: Arc<dyn Engine>) {
+    let user = || "romeo@x".to_owned();
+    let store = Store::with_engine(engine, Durability::Memory, KEY).unwrap();
+    let account = common::account(1);
+    let put = |account: &store::Account| Record::AccountPut {
+        user: user(),
+        account: account.clone(),
+    };
+    let lock = |locked| Record::AccountLock {
+        user: user(),
+        locked,
+    };
+    let known = vec![store::KnownAddress {
+        key: 7,
+        day: 20_000,
+    }];
+    let logins = Record::KnownAddressesPut {
+        user: user(),
+        known: known.clone(),
+    };
+    store.bulk([lock(true), logins.clone()]).unwrap();
+    assert_eq!(store.load_user(&user()).unwrap(), None);
+    assert_eq!(store.known_addresses(&user()).unwrap(), []);
+    let changed = common::account(2);
+    store
+        .bulk([put(&account), logins, put(&changed), lock(true)])
+        .unwrap();
+    let state = store.load_user(&user()).unwrap().unwrap();
+    assert!(state.account.locked);
+    assert_eq!(state.account.scram, changed.scram);
+    assert_eq!(store.known_addresses(&user()).unwrap(), known);
+    let gone = Record::AccountRemove { user: user() };
+    store.bulk([gone, put(&account)]).unwrap();
+    assert_eq!(store.known_addresses(&user()).unwrap(), []);
+    let too_many = Record::KnownAddressesPut {
+        user: user(),
+        known: vec![known[0]; store::limits::KNOWN_ADDRESSES_MAX + 1],
+    };
+    assert!(too_many.check().is_err());
 }

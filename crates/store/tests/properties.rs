@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use stdx::time::Timestamp;
 use store::{
     Append, ArchivePrefs, Delivered, Durability, Engine, EntryFlags, FaultyEngine, FjallEngine,
-    FjallOptions, InlineJournal, Journal, LogEntry, MemoryEngine, NumberedEntry, Outbound, Outcome,
-    Position, Progress, Reader, Record, Roster, SessionRecord, Store,
+    FjallOptions, InlineJournal, Journal, KnownAddress, LogEntry, MemoryEngine, NumberedEntry,
+    Outbound, Outcome, Position, Progress, Reader, Record, Roster, SessionRecord, Store,
 };
 
 const USERS: [&str; 4] = ["romeo@x", "juliet@x", "nurse@verona", "verona"];
@@ -106,6 +106,11 @@ fn record() -> impl Strategy<Value = Record> {
         1 => (user(), vec("[a-d]@y", 0..4)).prop_map(|(user, always)| {
             let prefs = ArchivePrefs { always, ..ArchivePrefs::default() };
             Record::ArchivePrefsPut { user, prefs }
+        }),
+        1 => (user(), any::<bool>()).prop_map(|(user, locked)| Record::AccountLock { user, locked }),
+        1 => (user(), vec((any::<u64>(), any::<u32>()), 0..3)).prop_map(|(user, known)| {
+            let known = known.into_iter().map(|(key, day)| KnownAddress { key, day });
+            Record::KnownAddressesPut { user, known: known.collect() }
         }),
     ]
 }

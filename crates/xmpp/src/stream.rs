@@ -68,12 +68,12 @@ pub enum Effect {
         /// Its password.
         password: String,
     },
-    /// A login attempt ended.
+    /// A login attempt ended that had asked for the account's keys.
     LoginEnded {
         /// Bare address.
         user: String,
-        /// Whether the client is who it says.
-        ok: bool,
+        /// How.
+        end: LoginEnd,
     },
     /// Bind a resource and call [`C2s::bound`].
     Bind {
@@ -96,6 +96,17 @@ pub enum Effect {
     Element(Frame),
     /// The end of the stream has been written: close once it is sent.
     Close,
+}
+
+/// How a login attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginEnd {
+    /// The client is who it says.
+    Succeeded,
+    /// The client guessed, and wrong.
+    Refused,
+    /// Nothing was guessed: the client gave up, sent what is malformed, or could not be answered.
+    Abandoned,
 }
 
 /// What is known of an account that wants to log in.
@@ -140,6 +151,13 @@ impl C2s {
         self.negotiation
             .as_ref()
             .and_then(|negotiation| negotiation.user.as_deref())
+    }
+
+    /// The bare address whose keys a login attempt that has not ended was given.
+    pub fn claimed(&self) -> Option<&str> {
+        self.negotiation
+            .as_ref()
+            .and_then(|negotiation| negotiation.claimed.as_deref())
     }
 
     /// Whether an answer of the caller is awaited: until then it must hand in nothing.
@@ -357,7 +375,10 @@ impl C2s {
                 let request = frame.to_frame();
                 effects.push(Effect::Resume { user, request });
             }
-            // XEP-0198 section 3: not before a resource is bound.
+            // XEP-0198 sections 3 and 5: at the wrong time, which ends nothing.
+            ("enable" | "resume", ns::STREAM_MANAGEMENT) => {
+                sm::write_failed(Condition::UnexpectedRequest, None, out);
+            }
             (_, ns::STREAM_MANAGEMENT) if negotiation.may_bind() => {
                 sm::write_failed(Condition::UnexpectedRequest, None, out);
             }
@@ -531,7 +552,13 @@ impl C2s {
         };
         let keys = match keys.iter().position(|keys| keys.hash == wanted) {
             Some(at) => keys.swap_remove(at),
-            None => sasl::fake_keys(wanted, &config.secret, &user, config.iterations),
+            None => {
+                // An account that has keys for another hash answers alike for this one.
+                let iterations = keys
+                    .first()
+                    .map_or(config.iterations, |keys| keys.iterations);
+                sasl::fake_keys(wanted, &config.secret, &user, iterations)
+            }
         };
         negotiation.locked = locked;
         match stage {
@@ -588,7 +615,7 @@ impl C2s {
         writer.close();
         effects.push(Effect::LoginEnded {
             user: user.clone(),
-            ok: true,
+            end: LoginEnd::Succeeded,
         });
         negotiation.user = Some(user);
         negotiation.restart();
@@ -609,10 +636,12 @@ impl C2s {
             .open(failure.as_str())
             .close()
             .close();
-        if let Some(user) = negotiation.claimed.take()
-            && failure == Failure::NotAuthorized
-        {
-            effects.push(Effect::LoginEnded { user, ok: false });
+        if let Some(user) = negotiation.claimed.take() {
+            let end = match failure {
+                Failure::NotAuthorized => LoginEnd::Refused,
+                _ => LoginEnd::Abandoned,
+            };
+            effects.push(Effect::LoginEnded { user, end });
         }
         if negotiation.attempts >= AUTH_ATTEMPTS_MAX {
             let text = Some("Too many failed logins.");
@@ -680,6 +709,9 @@ impl C2s {
         match std::mem::replace(&mut negotiation.stage, Stage::Features) {
             Stage::Registering(frame) => match result {
                 Ok(()) => {
+                    // An account was made: the bound is for what comes to nothing. How many
+                    // accounts an address makes has a bound of its own.
+                    negotiation.elements = 0;
                     let mut writer = Writer::new(out);
                     writer.open("iq").attr("type", "result");
                     writer

@@ -154,6 +154,8 @@ pub(super) fn moves_deliveries(record: &Record) -> bool {
         | Record::LastActivity { .. }
         | Record::VCardPut { .. }
         | Record::PrivatePut { .. }
+        | Record::AccountLock { .. }
+        | Record::KnownAddressesPut { .. }
         | Record::ArchivePrefsPut { .. } => false,
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use xml::{Event, Framer, Limits, Scratch};
 
-use super::{C2s, C2sConfig, Credentials, Effect};
-use crate::error::StreamError;
+use super::{C2s, C2sConfig, Credentials, Effect, LoginEnd};
+use crate::error::{Condition, StanzaError, StreamError};
+use crate::limits::NEGOTIATION_ELEMENTS_MAX;
 use crate::sasl::{self, Hash, Mechanism};
 
 const OPEN: &str = "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
@@ -34,7 +35,11 @@ fn config(require_tls: bool) -> Arc<C2sConfig> {
 
 impl Peer {
     fn new(require_tls: bool) -> Self {
-        let machine = C2s::new(config(require_tls), "id".into());
+        Peer::with(config(require_tls))
+    }
+
+    fn with(config: Arc<C2sConfig>) -> Self {
+        let machine = C2s::new(config, "id".into());
         Peer {
             machine,
             framer: Framer::new(),
@@ -219,8 +224,97 @@ fn an_unknown_user_gets_a_challenge_like_anybody() {
     assert!(out.contains("<not-authorized/>"), "{out}");
     assert!(matches!(
         peer.effects.last(),
-        Some(Effect::LoginEnded { ok: false, .. })
+        Some(Effect::LoginEnded {
+            end: LoginEnd::Refused,
+            ..
+        })
     ));
+}
+
+/// XEP-0198 sections 3 and 5: what comes at the wrong time fails, and nothing else does.
+#[test]
+fn stream_management_before_a_login_fails_and_the_stream_goes_on() {
+    let mut peer = Peer::new(false);
+    peer.send(OPEN);
+    for element in [
+        "<enable xmlns='urn:xmpp:sm:3'/>",
+        "<resume xmlns='urn:xmpp:sm:3' previd='x' h='0'/>",
+    ] {
+        let out = peer.send(element);
+        assert!(out.starts_with("<failed "), "{out}");
+        assert!(out.contains("<unexpected-request "), "{out}");
+    }
+    assert!(peer.effects.is_empty());
+    let first = sasl::encode("n,,n=alice,r=abc");
+    peer.send(&format!(
+        "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-1'>{first}</auth>"
+    ));
+    assert!(peer.machine.is_waiting(), "a login begins");
+}
+
+#[test]
+fn a_registration_that_succeeds_uses_up_no_elements() {
+    let config = C2sConfig {
+        registration: true,
+        ..Arc::into_inner(config(false)).unwrap()
+    };
+    let mut peer = Peer::with(Arc::new(config));
+    peer.send(OPEN);
+    let register = |peer: &mut Peer, result| {
+        let out = peer.send(
+            "<iq type='set' id='r'><query xmlns='jabber:iq:register'>\
+             <username>a</username><password>b</password></query></iq>",
+        );
+        assert_eq!(out, "");
+        assert!(matches!(peer.effects.pop(), Some(Effect::Register { .. })));
+        let mut out = Vec::new();
+        peer.machine.registered(result, &mut out);
+    };
+    for _ in 0..3 * NEGOTIATION_ELEMENTS_MAX {
+        register(&mut peer, Ok(()));
+    }
+    for _ in 0..NEGOTIATION_ELEMENTS_MAX {
+        register(&mut peer, Err(StanzaError::new(Condition::Conflict)));
+    }
+    let out = peer.send("<iq type='get' id='r'><query xmlns='jabber:iq:register'/></iq>");
+    assert!(out.contains("<policy-violation "), "{out}");
+}
+
+/// Whoever asked for an account's keys says how it ended, once.
+#[test]
+fn every_login_that_began_ends() {
+    let first = sasl::encode("n,,n=alice,r=abc");
+    let auth = format!(
+        "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-1'>{first}</auth>"
+    );
+    let ended = |peer: &mut Peer| match peer.effects.pop() {
+        Some(Effect::LoginEnded { user, end }) => {
+            assert_eq!(user, "alice@localhost");
+            end
+        }
+        _ => panic!("the login has not ended"),
+    };
+    let mut peer = Peer::new(false);
+    peer.send(OPEN);
+    peer.send(&auth);
+    assert_eq!(peer.machine.claimed(), Some("alice@localhost"));
+    peer.answer(Credentials::Unavailable);
+    assert_eq!(ended(&mut peer), LoginEnd::Abandoned);
+    assert_eq!(peer.machine.claimed(), None);
+    peer.send(&auth);
+    peer.answer(Credentials::Unknown);
+    assert_eq!(peer.machine.claimed(), Some("alice@localhost"));
+    peer.send("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
+    assert_eq!(ended(&mut peer), LoginEnd::Abandoned);
+    peer.send(&auth);
+    peer.answer(Credentials::Unknown);
+    peer.send("<response xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>=</response>");
+    assert_eq!(ended(&mut peer), LoginEnd::Abandoned);
+    assert!(
+        peer.effects
+            .iter()
+            .all(|effect| matches!(effect, Effect::Lookup { .. }))
+    );
 }
 
 #[test]
