@@ -105,13 +105,19 @@ fn bits_of(address: IpAddr) -> (u128, bool) {
 
 /// What connections are counted by: the address for IPv4, the /64 for IPv6, in 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct AddressKey(u64);
+pub struct AddressKey(u64);
 
 impl AddressKey {
     /// Stands for "not counted".
     pub(crate) const EXEMPT: AddressKey = AddressKey(0);
 
-    pub(crate) fn of(address: IpAddr) -> AddressKey {
+    /// As a number.
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The key of an address.
+    pub fn of(address: IpAddr) -> AddressKey {
         let (bits, v4) = bits_of(address);
         // The low half of a mapped address is 0000:ffff:a.b.c.d, which is no routable /64.
         AddressKey(if v4 {

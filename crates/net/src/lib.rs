@@ -35,7 +35,7 @@ mod service;
 mod tls;
 
 pub use crate::core::IoError;
-pub use address::{Network as AddressRange, NetworkError};
+pub use address::{AddressKey, Network as AddressRange, NetworkError};
 pub use bucket::Rate;
 pub use cx::Cx;
 pub use driver::Driver;

@@ -1,11 +1,12 @@
 //! The command line. Owns its words and their help; what a command does is `commands` and `serve`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::ChaosArgs;
-use crate::config::Source;
+use crate::config::{Source, parse_time};
 use crate::doctor::DoctorArgs;
 use crate::exit;
 use crate::secret::Secret;
@@ -43,6 +44,13 @@ pub(crate) enum Command {
     /// Manage accounts.
     #[command(subcommand)]
     User(UserCommand),
+    /// Keep addresses and accounts out, now and after a restart (docs/security.md).
+    #[command(subcommand)]
+    Ban(BanCommand),
+    /// Let addresses and accounts in whatever is banned; what allowed addresses do is not counted
+    /// (docs/security.md).
+    #[command(subcommand)]
+    Allow(BanCommand),
     /// Say how the running server is.
     Status {
         /// Print JSON.
@@ -202,6 +210,44 @@ pub(crate) enum UserCommand {
         #[command(flatten)]
         place: Place,
     },
+}
+
+/// What can be done to a list.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BanCommand {
+    /// Put an address (192.0.2.7), a network (192.0.2.0/24) or an account (name@domain) on it.
+    Add {
+        /// The address, network or account.
+        what: String,
+        /// For this long, as in 90s, 10m, 24h, 7d; without it, until it is removed.
+        #[arg(long = "for", value_name = "TIME", value_parser = time)]
+        time: Option<Duration>,
+        /// Why, for whoever reads the list.
+        #[arg(long, default_value = "")]
+        reason: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Take it off.
+    Remove {
+        /// As it is on the list.
+        what: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Print the list, an entry a line: what, until when, why.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = parse_time(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "a time is a number with s, m, h or d".to_owned())
 }
 
 /// What can be done about alarms.

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr)] // Progress goes to the terminal.
 
 mod alarm;
+mod ban;
 mod chaos;
 mod data;
 mod progress;
@@ -21,7 +22,7 @@ use crate::control::Client;
 use crate::doctor;
 use crate::door::{self, Door};
 use crate::exit::Failure;
-use crate::node::{Request, Response, Status};
+use crate::node::{BanList, Request, Response, Status};
 use crate::serve;
 use crate::watch::{Alarm, Remote, sar, top};
 pub(crate) use chaos::ChaosArgs;
@@ -40,6 +41,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Config { markdown: true } => print(&config::markdown())?,
         Command::Config { markdown: false } => print(&config::default_file())?,
         Command::User(command) => user::run(command)?,
+        Command::Ban(command) => ban::run(BanList::Ban, command)?,
+        Command::Allow(command) => ban::run(BanList::Allow, command)?,
         Command::Status { json, place } => status(&place, json)?,
         Command::Export { output, place } => data::export(&place, &output)?,
         Command::Import { file, quiet, place } => data::import(&place, &file, quiet)?,

@@ -1,8 +1,9 @@
 //! Health checks and figures over HTTP, in a thread of its own. Owns the endpoints and the bounds
 //! of their connections; knows of the server only what its owner tells it.
 
+use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +19,11 @@ use axum::routing::get;
 use stdx::time::{Clock as _, Moment, SystemClock};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
-/// Connections at a time, over all addresses; more wait in the kernel's queue.
+/// Connections at a time, over all addresses. One more closes the oldest of the address that has the
+/// most: whoever is slow is in nobody's way.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Life of a connection: whoever wants to stay longer connects again.
@@ -189,13 +191,13 @@ async fn metrics(State(figures): State<Figures>) -> Response {
 }
 
 async fn serve(listeners: Vec<StdListener>, router: Router) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places: Arc<Mutex<Places>> = Arc::default();
     let mut tasks = tokio::task::JoinSet::new();
     for listener in listeners {
         let listener = match TcpListener::from_std(listener) {
             Ok(socket) => Bounded {
                 socket,
-                permits: Arc::clone(&permits),
+                places: Arc::clone(&places),
             },
             Err(error) => {
                 tracing::error!(%error, "HTTP: an address is not served");
@@ -208,10 +210,36 @@ async fn serve(listeners: Vec<StdListener>, router: Router) {
     while tasks.join_next().await.is_some() {}
 }
 
+/// The connections that are open, the oldest first, and the way to close each.
+#[derive(Default)]
+struct Places(VecDeque<(IpAddr, oneshot::Sender<()>)>);
+
+impl Places {
+    /// A place for a connection of `address`; what closes it if another one needs the place.
+    fn take(&mut self, address: IpAddr) -> oneshot::Receiver<()> {
+        self.0.retain(|(_, close)| !close.is_closed());
+        while self.0.len() >= CONNECTIONS_MAX {
+            let of = |address| self.0.iter().filter(|(other, _)| *other == address).count();
+            let most = self.0.iter().map(|(address, _)| of(*address)).max();
+            let oldest = self
+                .0
+                .iter()
+                .position(|(address, _)| Some(of(*address)) == most);
+            if let Some((_, close)) = oldest.and_then(|at| self.0.remove(at)) {
+                // It may have ended by itself in this moment.
+                let _ = close.send(());
+            }
+        }
+        let (close, closed) = oneshot::channel();
+        self.0.push_back((address, close));
+        closed
+    }
+}
+
 /// A listener that keeps the bounds.
 struct Bounded {
     socket: TcpListener,
-    permits: Arc<Semaphore>,
+    places: Arc<Mutex<Places>>,
 }
 
 impl axum::serve::Listener for Bounded {
@@ -220,25 +248,20 @@ impl axum::serve::Listener for Bounded {
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
-            let permit = Arc::clone(&self.permits).acquire_owned().await;
-            match (permit, self.socket.accept().await) {
-                (Ok(permit), Ok((socket, address))) => {
-                    let deadline = Box::pin(sleep(CONNECTION_TIMEOUT));
-                    return (
-                        Connection {
-                            socket,
-                            deadline,
-                            _permit: permit,
-                        },
-                        address,
-                    );
+            match self.socket.accept().await {
+                Ok((socket, address)) => {
+                    let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+                    let connection = Connection {
+                        socket,
+                        deadline: Box::pin(sleep(CONNECTION_TIMEOUT)),
+                        closed: places.take(address.ip()),
+                    };
+                    return (connection, address);
                 }
-                (_, Err(error)) => {
+                Err(error) => {
                     tracing::debug!(%error, "HTTP: cannot accept");
                     sleep(ACCEPT_BACKOFF).await;
                 }
-                // The semaphore is never closed.
-                (Err(_), Ok(_)) => {}
             }
         }
     }
@@ -248,15 +271,18 @@ impl axum::serve::Listener for Bounded {
     }
 }
 
-/// A connection that ends at its deadline, whatever its peer does.
+/// A connection that ends at its deadline, whatever its peer does, or when its place is needed.
 struct Connection {
     socket: TcpStream,
     deadline: Pin<Box<Sleep>>,
-    _permit: OwnedSemaphorePermit,
+    closed: oneshot::Receiver<()>,
 }
 
 impl Connection {
     fn check_deadline(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if Pin::new(&mut self.closed).poll(cx).is_ready() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         match self.deadline.as_mut().poll(cx) {
             Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
             Poll::Pending => Ok(()),
@@ -358,27 +384,56 @@ mod tests {
         assert!(is_same || figures.clock.now() > Moment::ZERO + FIGURES_AGE_MAX);
     }
 
+    /// 200 clients that never finish their request, as found in the wild, and one that does.
     #[test]
-    fn connections_beyond_the_bound_wait() {
+    fn slow_connections_are_in_nobodys_way() {
         let (health, figures) = (Health::default(), Figures::new("text/plain"));
         let any: SocketAddr = "127.0.0.1:0".parse().expect("address");
         let address = start(&[any], &health, &figures).expect("bound")[0];
-        let silent: Vec<StdStream> = (0..CONNECTIONS_MAX)
-            .map(|_| StdStream::connect(address).expect("connect"))
+        let slow: Vec<StdStream> = (0..200)
+            .map(|_| {
+                let mut slow = StdStream::connect(address).expect("connect");
+                slow.write_all(b"GET /healthz HTTP/1.1\r\nHost:")
+                    .expect("write");
+                slow
+            })
             .collect();
-        let mut late = StdStream::connect(address).expect("the kernel takes it");
-        late.write_all(b"GET /healthz HTTP/1.0\r\n\r\n")
-            .expect("write");
-        late.set_read_timeout(Some(Duration::from_millis(300)))
-            .expect("timeout");
-        let mut byte = [0];
-        assert!(
-            late.read(&mut byte).is_err(),
-            "not served while all places are taken"
-        );
-        drop(silent);
-        late.set_read_timeout(Some(Duration::from_secs(10)))
-            .expect("timeout");
-        assert_eq!(late.read(&mut byte).expect("served"), 1);
+        for _ in 0..3 {
+            assert_eq!(request(address, "/healthz"), "200 ok");
+        }
+        let mut closed = 0;
+        for mut slow in slow {
+            slow.set_read_timeout(Some(Duration::from_millis(1)))
+                .expect("timeout");
+            let mut byte = [0];
+            let waits = slow.read(&mut byte).is_err_and(|error| {
+                matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                )
+            });
+            closed += usize::from(!waits);
+        }
+        assert!(closed >= 200 - CONNECTIONS_MAX, "{closed} were closed");
+    }
+
+    #[test]
+    fn the_oldest_of_who_has_the_most_gives_its_place_up() {
+        let mut places = Places::default();
+        let address = |n: u8| IpAddr::from([192, 0, 2, n]);
+        let mut of_one = places.take(address(1));
+        let mut of_many: Vec<_> = (1..CONNECTIONS_MAX)
+            .map(|_| places.take(address(2)))
+            .collect();
+        let mut late = places.take(address(3));
+        assert!(of_many[0].try_recv().is_ok(), "the oldest");
+        of_many.remove(0);
+        for place in of_many.iter_mut().chain([&mut of_one, &mut late]) {
+            assert!(place.try_recv().is_err(), "nobody else");
+        }
+        assert_eq!(places.0.len(), CONNECTIONS_MAX);
+        of_many.clear();
+        drop(places.take(address(2)));
+        assert_eq!(places.0.len(), 3, "those that ended are forgotten");
     }
 }

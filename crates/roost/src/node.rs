@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use server::admin::Admin;
 pub(crate) use server::admin::{Request, Response, Status};
+pub(crate) use server::guard::{Entry as BanEntry, List as BanList};
 use store::{OpenError, Store};
 
 use crate::certs::CertificateFiles;
@@ -194,6 +195,11 @@ pub(crate) fn open_store(config: &Config) -> Result<Store, Failure> {
     Store::open(&path, &store_options(config)).map_err(|error| open_failure(&error, config))
 }
 
+/// Whether another process has the store of a data folder open. To open it says which.
+pub(crate) fn is_in_use(config: &Config) -> bool {
+    store::holder(&store_folder(&config.settings.node.data)).is_some()
+}
+
 /// Makes the store of the configuration's data folder from a backup.
 ///
 /// # Errors
@@ -282,6 +288,7 @@ fn options(config: &Config) -> server::Options {
             max_bytes: settings.archive.max_bytes,
         },
         limits: node_limits(config),
+        bans: Some(settings.node.data.join("bans")),
         chaos: settings.chaos.enabled,
         debug_commit_delay: settings.debug.commit_delay,
         debug_panic_hook: settings.debug.panic_hook.clone(),
@@ -297,6 +304,7 @@ fn node_limits(config: &Config) -> server::options::Limits {
         offline_messages_max: limits.offline_messages_max,
         offline_bytes_max: limits.offline_bytes_max,
         private_bytes_max: limits.private_bytes_max,
+        private_total_bytes_max: limits.private_total_bytes_max,
         vcard_bytes_max: limits.vcard_bytes_max,
         login_timeout: limits.login_timeout,
         idle_ping: limits.idle_ping,

@@ -107,6 +107,8 @@ fn start_http(config: &Config, health: &Health, figures: &Figures) -> Result<(),
             }
             Ok(())
         }
+        // Most often it is the same server a second time: then that is what to say.
+        Err(_) if node::is_in_use(config) => Ok(()),
         Err(error) if config.is_given("http.listen") => {
             Err(Failure::Failed(format!("http.listen: {error}")))
         }

@@ -14,6 +14,7 @@ use store::{Append, Journal, RangeId, Record, Store};
 
 use crate::address;
 use crate::chaos::{Chaos, Fault};
+use crate::guard::{Entry, Guard, List};
 use crate::limits::ADMIN_DEADLINE;
 use crate::message::UserMsg;
 use crate::node::SYSTEM_ACTORS_PER_SHARD;
@@ -70,6 +71,26 @@ pub enum Request {
         /// Bare address.
         jid: String,
     },
+    /// Puts an address, a network or an account on the ban or the allow list.
+    BanPut {
+        /// The list.
+        list: List,
+        /// What it covers.
+        what: String,
+        /// For so many milliseconds; `None` for good.
+        for_ms: Option<u64>,
+        /// What the administrator says about it.
+        reason: String,
+    },
+    /// Takes it off.
+    BanRemove {
+        /// The list.
+        list: List,
+        /// What it covers.
+        what: String,
+    },
+    /// Both lists.
+    BanList,
     /// What the node is doing.
     Status,
     /// Everything that is counted.
@@ -130,6 +151,9 @@ impl fmt::Debug for Request {
             Request::UserLock { jid, locked } => ("UserLock", format!("{jid}, {locked}")),
             Request::UserList { domain, .. } => ("UserList", format!("{domain:?}")),
             Request::UserKick { jid } => ("UserKick", jid.clone()),
+            Request::BanPut { list, what, .. } => ("BanPut", format!("{list:?}, {what:?}")),
+            Request::BanRemove { list, what } => ("BanRemove", format!("{list:?}, {what:?}")),
+            Request::BanList => ("BanList", String::new()),
             Request::Status => ("Status", String::new()),
             Request::Sample => ("Sample", String::new()),
             Request::UserInspect { jid } => ("UserInspect", jid.clone()),
@@ -159,6 +183,11 @@ pub enum Response {
     Users {
         /// Bare addresses in order.
         jids: Vec<String>,
+    },
+    /// The ban and allow lists.
+    Bans {
+        /// What is in force.
+        entries: Vec<Entry>,
     },
     /// What the node is doing.
     Status {
@@ -236,12 +265,10 @@ pub enum AdminCommand {
     Remove,
     /// Give it new keys.
     SetKeys(Vec<store::ScramKeys>),
-    /// Lock or unlock it, with the keys that it has.
+    /// Lock or unlock it.
     Lock {
         /// Locked from now on, or not.
         locked: bool,
-        /// As the store has them: an online account does not keep them in memory.
-        scram: Vec<store::ScramKeys>,
     },
     /// End its sessions.
     Kick,
@@ -279,6 +306,7 @@ pub struct Admin {
     pub(crate) talkers: Vec<talkers::Published>,
     /// If faults may be caused.
     pub(crate) chaos: Option<Chaos>,
+    pub(crate) guard: Arc<Guard>,
 }
 
 type Outcome = Result<Response, Response>;
@@ -303,10 +331,7 @@ impl Admin {
                 self.tell(&jid, AdminCommand::SetKeys(keys))
             }
             Request::UserLock { jid, locked } => {
-                let jid = self.own_address(&jid)?;
-                let state = self.store.load_user(&jid).map_err(unreadable)?;
-                let scram = state.map(|state| state.account.scram).unwrap_or_default();
-                self.tell(&jid, AdminCommand::Lock { locked, scram })
+                self.tell(&self.own_address(&jid)?, AdminCommand::Lock { locked })
             }
             Request::UserKick { jid } => self.tell(&self.own_address(&jid)?, AdminCommand::Kick),
             Request::UserList {
@@ -322,6 +347,20 @@ impl Admin {
                     jids: jids.map_err(unreadable)?,
                 })
             }
+            Request::BanPut {
+                list,
+                what,
+                for_ms,
+                reason,
+            } => self.ban(list, what, for_ms, reason),
+            Request::BanRemove { list, what } => {
+                let removed = self.guard.bans.remove(list, &what, self.clock.wall());
+                removed.map_err(|why| error("ban_refused", &why.to_string()))?;
+                Ok(Response::Ok)
+            }
+            Request::BanList => Ok(Response::Bans {
+                entries: self.guard.bans.entries(self.clock.wall()),
+            }),
             Request::Status => self.status(),
             Request::Sample => Ok(Response::Sample {
                 sample: Box::new(self.sample()),
@@ -372,6 +411,39 @@ impl Admin {
                 })
             }
         }
+    }
+
+    /// What is banned ends: the sessions of an account at once, connections from an address with
+    /// the next that is heard of them.
+    fn ban(&self, list: List, what: String, for_ms: Option<u64>, reason: String) -> Outcome {
+        let now = self.clock.wall();
+        let until = |ms: u64| {
+            now.as_millis()
+                .saturating_add(i64::try_from(ms).unwrap_or(i64::MAX))
+        };
+        let entry = Entry {
+            list,
+            what,
+            made_ms: now.as_millis(),
+            until_ms: for_ms.map(until),
+            reason,
+        };
+        let put = self.guard.bans.put(entry, now);
+        let entry = put.map_err(|why| error("ban_refused", &why.to_string()))?;
+        if list == List::Ban && entry.what.contains('@') {
+            match self
+                .own_address(&entry.what)
+                .map(|jid| self.tell(&jid, AdminCommand::Kick))
+            {
+                // A name that nobody has may be banned, and one of another server.
+                Ok(Err(Response::Error { code, .. })) if code == "no_such_user" => {}
+                Ok(told) => drop(told?),
+                Err(_) => {}
+            }
+        }
+        Ok(Response::Bans {
+            entries: vec![entry],
+        })
     }
 
     fn tell(&self, jid: &str, command: AdminCommand) -> Outcome {

@@ -1,38 +1,35 @@
 //! Client connections: what carries bytes between a socket and the machines. Feeds the framer and
 //! the stream machine, asks user actors and pools what they need to know, and sends stanzas on.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use actor::{Addr, Handle, Mail, Name, SendError, Shard};
-use net::{Closed, ConnRef, Cx, Peer, RemoteIo, Service, TlsInfo};
+use net::{AddressKey, Closed, ConnRef, Cx, Peer, RemoteIo, Service, TlsInfo};
 use ring::rand::{SecureRandom, SystemRandom};
 use stdx::time::Moment;
+use telemetry::Counter;
 use xml::{Event, Frame, Framer, Scratch};
 use xmpp::error::{Condition, StanzaError, StreamError};
 use xmpp::ns;
 use xmpp::sasl::{self, Hash};
-use xmpp::stream::{C2s, C2sConfig, Credentials, Effect};
+use xmpp::stream::{C2s, C2sConfig, Credentials, Effect, LoginEnd};
 
 use crate::admin::{AdminAnswer, AdminCommand};
+use crate::guard::{Begin, Generation, Lists};
 use crate::home::Home;
-use crate::limits::{
-    ADMIN_DEADLINE, PENALTIES_REMEMBERED, PENALTY, PENALTY_FREE, REGISTRATION_WINDOW,
-    REGISTRATIONS_REMEMBERED,
-};
+use crate::limits::{ADMIN_DEADLINE, PENALTY};
 use crate::message::{AppendError, UserMsg};
+use crate::repeats::Repeats;
 
 /// Bytes of the salt of new keys.
 pub(crate) const SALT_BYTES: usize = 16;
 
 /// The keys of one account as its user actor answers for them.
 pub enum Keys {
-    /// The account's.
+    /// The account's, or those of a decoy.
     Known(Vec<sasl::ScramKeys>),
-    /// There is no such account.
-    Unknown,
     /// Those of a locked account.
     Locked(Vec<sasl::ScramKeys>),
     /// Nobody can say right now.
@@ -64,12 +61,16 @@ pub enum Abort {
     Overflow,
     /// Too much waits for its user, and no stanza of it can be left out.
     Overloaded,
+    /// Too many logins of its account have begun and not ended.
+    LoginGivenUp,
+    /// Its address is banned.
+    Banned,
 }
 
 /// What actors and pools tell a connection.
 pub enum Control {
-    /// The keys that were asked for.
-    Keys(Keys),
+    /// The keys that were asked for, and when.
+    Keys(Keys, Generation),
     /// Whether a PLAIN password was right.
     Verified(bool),
     /// Whether an account was made.
@@ -109,6 +110,21 @@ pub struct Conn {
     /// Its stanzas are counted (XEP-0198).
     is_managed: bool,
     bytes_before_session: u32,
+    /// The lists of bans that it was compared with.
+    bans: u32,
+    /// Its login; absent once it has a session.
+    login: Option<Box<Attempt>>,
+}
+
+/// A client that is logging in.
+#[derive(Default)]
+struct Attempt {
+    /// When the keys were asked for that it authenticates with.
+    begun: Generation,
+    /// It is counted among those of its address.
+    is_counted: bool,
+    /// Its address has to wait before the keys of this account are asked for.
+    delayed: Option<String>,
 }
 
 /// What a client that has authenticated asks its user for.
@@ -116,6 +132,8 @@ struct Entry {
     /// Bare address.
     user: String,
     way: Way,
+    /// When its login began.
+    begun: Generation,
 }
 
 enum Way {
@@ -140,9 +158,11 @@ pub struct C2sService {
     pub(crate) random: SystemRandom,
     pub(crate) scratch: Scratch,
     pub(crate) effects: Vec<Effect>,
-    pub(crate) penalties: HashMap<IpAddr, (u32, Moment)>,
-    pub(crate) registrations: HashMap<IpAddr, (u32, Moment)>,
     pub(crate) exempt: Arc<[net::AddressRange]>,
+    /// The lists of bans and which they are.
+    pub(crate) bans: (u32, Arc<Lists>),
+    /// What the log says of failed logins.
+    pub(crate) failed_logins: Repeats,
 }
 
 /// The account's keys as the stream machine takes them.
@@ -187,8 +207,36 @@ impl C2sService {
         sasl::encode_bytes(&bytes)
     }
 
-    fn is_exempt(&self, address: IpAddr) -> bool {
+    /// Whether nothing that an address does is counted.
+    fn is_exempt(&mut self, cx: &mut Cx<'_>, address: IpAddr) -> bool {
+        let now = cx.mail().wall();
         self.exempt.iter().any(|range| range.contains(address))
+            || self.lists().allows_address(address, now)
+    }
+
+    /// The lists of bans as they are now.
+    fn lists(&mut self) -> &Lists {
+        let bans = &self.home.guard.bans;
+        let version = bans.version();
+        if self.bans.0 != version {
+            self.bans = (version, bans.lists());
+        }
+        &self.bans.1
+    }
+
+    /// Ends a connection whose address was banned since it was looked at last.
+    fn end_if_banned(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        let version = self.home.guard.bans.version();
+        if conn.bans == version {
+            return;
+        }
+        conn.bans = version;
+        let now = cx.mail().wall();
+        if self.lists().bans_address(conn.address, now) {
+            cx.mail().stats().count(Counter::BansApplied);
+            self.abort(cx, conn, Abort::Banned);
+            self.carry_out(cx, conn);
+        }
     }
 
     /// Carries out what the machine asks for.
@@ -207,12 +255,7 @@ impl C2sService {
                     cx.start_tls();
                 }
                 Effect::Restart => conn.framer.reset(),
-                Effect::Lookup { user } => {
-                    let msg = UserMsg::Credentials { conn: cx.id() };
-                    if self.tell(cx, &user, msg).is_err() {
-                        self.keys(cx, conn, Keys::Unavailable);
-                    }
-                }
+                Effect::Lookup { user } => self.begin_login(cx, conn, user),
                 Effect::Verify {
                     user: _,
                     keys,
@@ -229,19 +272,12 @@ impl C2sService {
                     }
                 }
                 Effect::Register { user, password } => self.register(cx, conn, user, password),
-                Effect::LoginEnded { user, ok } => {
-                    let _ = self.tell(cx, &user, UserMsg::LoginEnded { ok });
-                    if !ok {
-                        self.penalize(cx, conn);
-                    }
-                }
+                Effect::LoginEnded { user, end } => self.login_ended(cx, conn, &user, end),
                 Effect::Bind { user, resource } => {
-                    let way = Way::Bind(resource);
-                    self.bring_home(cx, conn, Entry { user, way });
+                    self.bring_home(cx, conn, user, Way::Bind(resource));
                 }
                 Effect::Resume { user, request } => {
-                    let way = Way::Resume(request);
-                    self.bring_home(cx, conn, Entry { user, way });
+                    self.bring_home(cx, conn, user, Way::Resume(request));
                 }
                 Effect::Stanza(frame) | Effect::Element(frame) => {
                     conn.is_managed |= frame.ns() == ns::STREAM_MANAGEMENT;
@@ -300,7 +336,12 @@ impl C2sService {
     }
 
     /// Lets the connection enter where its user is at home.
-    fn bring_home(&self, cx: &mut Cx<'_>, conn: &mut Conn, entry: Entry) {
+    fn bring_home(&self, cx: &mut Cx<'_>, conn: &mut Conn, user: String, way: Way) {
+        let begun = conn
+            .login
+            .as_ref()
+            .map_or_else(Generation::default, |login| login.begun);
+        let entry = Entry { user, way, begun };
         let home = self.home.place.shard(&entry.user);
         if self.home.options.hand_over && home != cx.id().shard {
             conn.entry = Some(Box::new(entry));
@@ -316,8 +357,13 @@ impl C2sService {
             Way::Bind(resource) => UserMsg::Bind {
                 conn,
                 resource: resource.map(Into::into),
+                begun: entry.begun,
             },
-            Way::Resume(request) => UserMsg::Resume { conn, request },
+            Way::Resume(request) => UserMsg::Resume {
+                conn,
+                request,
+                begun: entry.begun,
+            },
         };
         if self.tell(cx, &entry.user, msg).is_err() {
             cx.abort();
@@ -327,7 +373,6 @@ impl C2sService {
     fn keys(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, keys: Keys) {
         let credentials = match keys {
             Keys::Known(keys) => Credentials::Known(keys),
-            Keys::Unknown => Credentials::Unknown,
             Keys::Locked(keys) => Credentials::Locked(keys),
             Keys::Unavailable => Credentials::Unavailable,
         };
@@ -335,34 +380,87 @@ impl C2sService {
             .credentials(credentials, cx.out(), &mut self.effects);
     }
 
-    /// Brute force is paced by address: after a few failures the connection is not read for a
-    /// while.
-    fn penalize(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
-        if self.is_exempt(conn.address) {
-            return;
-        }
-        let now = cx.now();
-        if self.penalties.len() >= PENALTIES_REMEMBERED {
-            self.penalties
-                .retain(|_, (_, since)| now.saturating_since(*since) < PENALTY * 60);
-            if self.penalties.len() >= PENALTIES_REMEMBERED {
-                // As many addresses as that within minutes are one attack: all start anew.
-                self.penalties.clear();
+    /// A client wants to log in: the account is asked for its keys, unless the client's address
+    /// has to wait first.
+    fn begin_login(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: String) {
+        let begin = match self.is_exempt(cx, conn.address) {
+            true => Begin::Now,
+            false => {
+                let key = AddressKey::of(conn.address);
+                let begin = self.home.guard.addresses.begin(key, cx.now());
+                conn.attempt().is_counted = begin == Begin::Now;
+                begin
             }
+        };
+        match begin {
+            Begin::Now => self.ask_for_keys(cx, conn, &user),
+            Begin::After(time) => {
+                cx.mail().stats().count(Counter::LoginsPaced);
+                conn.attempt().delayed = Some(user);
+                cx.set_deadline(Some(cx.now() + time));
+            }
+            Begin::Refused => self.keys_unavailable(cx, conn),
         }
-        let entry = self.penalties.entry(conn.address).or_insert((0, now));
-        entry.0 += 1;
-        entry.1 = now;
-        if entry.0 > PENALTY_FREE {
+    }
+
+    /// The client has waited.
+    fn begin_delayed(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: &str) {
+        let key = AddressKey::of(conn.address);
+        if self.home.guard.addresses.begin_late(key, cx.now()) {
+            conn.attempt().is_counted = true;
+            self.ask_for_keys(cx, conn, user);
+        } else {
+            self.keys_unavailable(cx, conn);
+        }
+    }
+
+    fn ask_for_keys(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: &str) {
+        let msg = UserMsg::Credentials {
+            conn: cx.id(),
+            from: AddressKey::of(conn.address),
+        };
+        if self.tell(cx, user, msg).is_err() {
+            self.keys_unavailable(cx, conn);
+        }
+    }
+
+    fn keys_unavailable(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        cx.mail().stats().count(Counter::LoginsRefused);
+        self.keys(cx, conn, Keys::Unavailable);
+    }
+
+    /// The account hears how the login ended, and so does whoever counts those of its address.
+    fn login_ended(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: &str, end: LoginEnd) {
+        let id = cx.id();
+        end_login(&self.home, cx.mail(), id, user, end);
+        let is_counted = std::mem::take(&mut conn.attempt().is_counted);
+        let key = AddressKey::of(conn.address);
+        if is_counted && self.home.guard.addresses.end(key, end, cx.now()) {
+            // Brute force is paced by address: the connection is not read for a while.
             conn.penalized = true;
-            cx.set_deadline(Some(now + PENALTY));
+            cx.set_deadline(Some(cx.now() + PENALTY));
+        }
+        if end == LoginEnd::Refused
+            && let Some(more) = self.failed_logins.due(cx.now())
+        {
+            // packaging/fail2ban has the pattern for this line.
+            let address = conn.address.to_canonical();
+            tracing::warn!(%address, user, more, "a login failed");
         }
     }
 
     fn register(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: String, password: String) {
-        if !self.may_register(conn.address, cx.now()) {
+        let per_hour = self.home.options.registrations_per_hour;
+        let (addresses, key) = (&self.home.guard.addresses, AddressKey::of(conn.address));
+        if !addresses.may_register(key, per_hour, cx.now()) {
             let error = StanzaError::new(Condition::ResourceConstraint)
                 .with_text("Too many registrations from this address; try again later.");
+            return conn.machine.registered(Err(error), cx.out());
+        }
+        let now = cx.mail().wall();
+        if self.lists().bans_account(&user, now) {
+            // As if somebody had the name.
+            let error = StanzaError::new(Condition::Conflict);
             return conn.machine.registered(Err(error), cx.out());
         }
         let (remote, handle, id) = (self.remote.clone(), self.handle.clone(), cx.id());
@@ -401,25 +499,6 @@ impl C2sService {
         }
     }
 
-    /// Counts a registration against its address; false if it has made its share.
-    fn may_register(&mut self, address: IpAddr, now: Moment) -> bool {
-        if self.registrations.len() >= REGISTRATIONS_REMEMBERED
-            && !self.registrations.contains_key(&address)
-        {
-            self.registrations
-                .retain(|_, (_, since)| now.saturating_since(*since) < REGISTRATION_WINDOW);
-            if self.registrations.len() >= REGISTRATIONS_REMEMBERED {
-                return false;
-            }
-        }
-        let entry = self.registrations.entry(address).or_insert((0, now));
-        if now.saturating_since(entry.1) >= REGISTRATION_WINDOW {
-            *entry = (0, now);
-        }
-        entry.0 += 1;
-        entry.0 <= self.home.options.registrations_per_hour
-    }
-
     /// Reads on, unless the machine waits for an answer or the connection serves a penalty.
     fn pause_or_resume(cx: &mut Cx<'_>, conn: &Conn) {
         cx.set_paused(conn.machine.is_waiting() || conn.penalized);
@@ -453,6 +532,11 @@ impl C2sService {
                 StreamError::ResourceConstraint,
                 "The server cannot take this now; resume later.",
             ),
+            Abort::LoginGivenUp => (
+                StreamError::ResourceConstraint,
+                "Too many logins of this account have begun.",
+            ),
+            Abort::Banned => (StreamError::PolicyViolation, "This address is banned."),
         };
         conn.machine
             .abort(error, Some(text), cx.out(), &mut self.effects);
@@ -515,6 +599,11 @@ impl Service for C2sService {
     fn accept(&mut self, cx: &mut Cx<'_>, peer: &Peer) -> Conn {
         let at = cx.now() + self.home.limits().login_timeout;
         cx.set_deadline(Some(at));
+        let now = cx.mail().wall();
+        if self.lists().bans_address(peer.address.ip(), now) {
+            cx.mail().stats().count(Counter::BansApplied);
+            cx.abort();
+        }
         Conn {
             machine: C2s::new(Arc::clone(&self.config), self.random_text()),
             framer: Framer::new(),
@@ -528,12 +617,15 @@ impl Service for C2sService {
             has_ended: false,
             is_managed: false,
             bytes_before_session: 0,
+            bans: self.bans.0,
+            login: None,
         }
     }
 
     fn receive(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, input: &[u8]) -> usize {
         conn.heard = cx.now();
         conn.pinged = false;
+        self.end_if_banned(cx, conn);
         let limits = xml::Limits {
             stanza_bytes: if conn.machine.full_jid().is_none() {
                 NEGOTIATION_ELEMENT_BYTES_MAX
@@ -628,11 +720,17 @@ impl Service for C2sService {
 
     fn control(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, msg: Control) {
         match msg {
-            Control::Keys(keys) => self.keys(cx, conn, keys),
+            Control::Keys(keys, begun) => {
+                conn.attempt().begun = begun;
+                self.keys(cx, conn, keys);
+            }
             Control::Verified(ok) => {
                 conn.machine.verified(Some(ok), cx.out(), &mut self.effects);
             }
             Control::Registered(result) => {
+                if result.is_ok() {
+                    conn.bytes_before_session = 0;
+                }
                 conn.machine
                     .registered(result.map_err(StanzaError::new), cx.out());
             }
@@ -641,6 +739,7 @@ impl Service for C2sService {
                 conn.machine.bound(result.map(|(full, _)| full), cx.out());
                 if let Some(user) = user {
                     conn.user = Some(user);
+                    conn.login = None;
                     self.deadline_of_session(cx);
                     let started = UserMsg::Started { conn: cx.id() };
                     if cx.mail().send(user, started).is_err() {
@@ -653,6 +752,7 @@ impl Service for C2sService {
                 conn.machine.resumed(session.map(|session| session.0));
                 if user.is_some() {
                     conn.user = user;
+                    conn.login = None;
                     conn.is_managed = true;
                     self.deadline_of_session(cx);
                 }
@@ -667,14 +767,23 @@ impl Service for C2sService {
     }
 
     fn deadline(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        self.end_if_banned(cx, conn);
+        if cx.is_ending() {
+            return;
+        }
         if conn.machine.full_jid().is_some() {
             return self.session_is_silent(cx, conn);
         }
         let end = conn.accepted + self.home.limits().login_timeout;
         if cx.now() < end {
             conn.penalized = false;
-            Self::pause_or_resume(cx, conn);
-            return cx.set_deadline(Some(end));
+            cx.set_deadline(Some(end));
+            let delayed = conn.login.as_mut().and_then(|login| login.delayed.take());
+            if let Some(user) = delayed {
+                self.begin_delayed(cx, conn, &user);
+                self.carry_out(cx, conn);
+            }
+            return Self::pause_or_resume(cx, conn);
         }
         let text = Some("The login took too long.");
         conn.machine.abort(
@@ -710,9 +819,37 @@ impl Service for C2sService {
             if let Err(SendError::Full(msg)) = shard.send(user, msg) {
                 let _ = shard.send_priority(user, msg);
             }
-        } else if let Some(user) = conn.machine.authenticated() {
+            return;
+        }
+        if let Some(user) = conn.machine.claimed() {
+            end_login(&self.home, shard, id, user, LoginEnd::Abandoned);
+        }
+        if conn.login.as_ref().is_some_and(|login| login.is_counted) {
+            let key = AddressKey::of(conn.address);
+            let addresses = &self.home.guard.addresses;
+            addresses.end(key, LoginEnd::Abandoned, shard.now());
+        }
+        if let Some(user) = conn.machine.authenticated() {
             // A bind may be on its way: its session ends as soon as it begins.
             let _ = shard.send_named_if_active(self.home.place.shard(user), &Name::from(user), msg);
         }
+    }
+}
+
+impl Conn {
+    fn attempt(&mut self) -> &mut Attempt {
+        self.login.get_or_insert_default()
+    }
+}
+
+/// Tells an account how a login ended that had asked for its keys. Past what waits if there is no
+/// room: a login that never ends would be in the way of others.
+fn end_login(home: &Home, shard: &mut Shard, conn: ConnRef, user: &str, end: LoginEnd) {
+    let (place, name) = (home.place.shard(user), Name::from(user));
+    let msg = UserMsg::LoginEnded { conn, end };
+    if let Err(SendError::Full(msg)) = shard.send_named_if_active(place, &name, msg)
+        && let Some(user) = shard.whereis::<UserMsg>(&name)
+    {
+        let _ = shard.send_priority(user, msg);
     }
 }

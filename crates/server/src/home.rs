@@ -14,6 +14,7 @@ use xmpp::error::StanzaError;
 
 use crate::address;
 use crate::c2s::C2sService;
+use crate::guard::{Generations, Guard};
 use crate::journal::Port;
 use crate::message::{Delivery, UserMsg};
 use crate::options::{Limits, Options};
@@ -26,6 +27,8 @@ use crate::user::Turn;
 pub struct Home {
     /// The way to connections.
     pub io: net::Io<C2sService>,
+    /// The same, for what may be dropped anywhere.
+    pub(crate) remote: net::RemoteIo<C2sService>,
     /// Where entities live.
     pub place: Place,
     /// Reads; only ever used on pool threads.
@@ -48,6 +51,10 @@ pub struct Home {
     pub(crate) failed_changes: RefCell<Repeats>,
     /// When the node started.
     pub started: Timestamp,
+    /// What all shards share to keep strangers within their share.
+    pub(crate) guard: Arc<Guard>,
+    /// Changes that end what began to log in before them.
+    pub(crate) generations: RefCell<Generations>,
 }
 
 impl Home {
@@ -58,6 +65,7 @@ impl Home {
     )]
     pub(crate) fn new(
         io: net::Io<C2sService>,
+        remote: net::RemoteIo<C2sService>,
         place: Place,
         store: Store,
         journal: Port,
@@ -66,10 +74,12 @@ impl Home {
         options: Arc<Options>,
         started: Timestamp,
         talkers: talkers::Published,
+        guard: Arc<Guard>,
     ) -> Self {
         let limits = RefCell::new(Rc::new(options.limits.clone()));
         Home {
             io,
+            remote,
             place,
             store,
             journal,
@@ -81,6 +91,8 @@ impl Home {
             turn: Cell::default(),
             failed_changes: RefCell::default(),
             started,
+            guard,
+            generations: RefCell::default(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! IQ stanzas that the server answers (RFC 6120 section 8.2.3): finds the module of the payload's
 //! namespace, and writes its answer. Knows no extension by itself.
 
+use std::cell::RefCell;
+
 use actor::Context;
 use net::ConnRef;
 use xml::Frame;
@@ -10,7 +12,7 @@ use xmpp::error::{Condition, StanzaError};
 use crate::message::UserMsg;
 use crate::modules;
 use crate::user::managed::What;
-use crate::user::{Effect, User};
+use crate::user::{Debt, Effect, User};
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -49,9 +51,16 @@ pub struct Request<'a> {
     pub is_set: bool,
     /// Who asks.
     pub asker: Asker,
+    debt: RefCell<Option<Debt>>,
 }
 
 impl Request<'_> {
+    /// The credit of the owner's connection for this request: whoever answers later keeps it until
+    /// then. Once.
+    pub(crate) fn take_debt(&self) -> Option<Debt> {
+        self.debt.borrow_mut().take()
+    }
+
     /// The payload as a tree; `bad-request` if it is beyond what the tree parser takes.
     ///
     /// # Errors
@@ -108,18 +117,68 @@ pub struct LateAnswer {
     pub leading: Vec<Vec<u8>>,
     /// The answer.
     pub answer: Result<Vec<u8>, StanzaError>,
+    /// The credit of the request, which comes back with the answer.
+    pub(crate) debt: Option<Debt>,
 }
 
 /// Stanzas that go before an answer, and its payload.
 pub(crate) type Found = (Vec<Vec<u8>>, Vec<u8>);
 
-type Job = Box<dyn FnOnce(&store::Store) -> Result<Found, StanzaError> + Send>;
+/// What the store is asked.
+pub(crate) struct Job(Box<dyn FnOnce(&store::Store) -> Result<Found, StanzaError> + Send>);
+
+impl Job {
+    /// Asks. Blocks.
+    pub(crate) fn run(self, store: &store::Store) -> Result<Found, StanzaError> {
+        (self.0)(store)
+    }
+}
 
 /// A request that the store answers.
 pub(crate) struct Question {
+    about: About,
+    job: Job,
+}
+
+/// A request that has no answer yet.
+pub(crate) struct About {
     frame: Frame,
     conn: Option<ConnRef>,
-    job: Job,
+    debt: Option<Debt>,
+}
+
+impl About {
+    /// With its answer.
+    pub(crate) fn answer(self, found: Result<Found, StanzaError>) -> LateAnswer {
+        let (leading, answer) = match found {
+            Ok((leading, answer)) => (leading, Ok(answer)),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        LateAnswer {
+            frame: self.frame,
+            conn: self.conn,
+            leading,
+            answer,
+            debt: self.debt,
+        }
+    }
+}
+
+impl Question {
+    /// The owner's session that asks.
+    pub(crate) fn conn(&self) -> Option<ConnRef> {
+        self.about.conn
+    }
+
+    /// Its refusal, for whoever cannot carry it out.
+    pub(crate) fn refused(self, error: StanzaError) -> LateAnswer {
+        self.about.answer(Err(error))
+    }
+
+    /// The stanza, whose credit stays with the question, and what is to be done for it.
+    pub(crate) fn into_parts(self) -> (About, Job) {
+        (self.about, self.job)
+    }
 }
 
 /// The one child of a request (RFC 6120 section 8.2.3 rule 3, checked at the edge).
@@ -144,20 +203,24 @@ pub(crate) fn result(request: &Frame, payload: &[u8]) -> Frame {
 }
 
 impl User {
-    /// A session asks its own account.
+    /// A session asks its own account. True if the answer comes later, and with it the credit of
+    /// the request.
     pub(crate) fn answer_own_iq(
         &mut self,
         conn: ConnRef,
         frame: &Frame,
         cx: &mut Context<'_, UserMsg>,
-    ) {
-        let answer = self.ask_module(frame, Asker::Owner(conn), cx);
+    ) -> bool {
+        let (answer, is_owed) = self.ask_module(frame, Asker::Owner(conn), cx);
         if let Some(reply) = reply_of(frame, answer) {
             self.write_frame(conn, &reply, cx);
         }
+        is_owed
     }
 
-    /// Somebody else asks this account (RFC 6121 section 8.5.2.1.3).
+    /// Somebody else asks this account (RFC 6121 section 8.5.2.1.3). Who may not see its presence
+    /// gets the answers of an account that does not exist: the handlers for strangers answer for
+    /// both, and everything else is `service-unavailable`.
     pub(crate) fn answer_iq_of_other(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
         let from = frame
             .attr("from")
@@ -168,34 +231,58 @@ impl User {
         let asker = Asker::Other {
             is_subscriber: is_own || self.is_subscriber(bare),
         };
-        let answer = self.ask_module(frame, asker, cx);
+        let (answer, _) = self.ask_module(frame, asker, cx);
         if let Some(reply) = reply_of(frame, answer) {
             self.return_to_sender(frame, reply, cx);
         }
     }
 
-    fn ask_module(&mut self, frame: &Frame, asker: Asker, cx: &mut Context<'_, UserMsg>) -> Answer {
+    /// The module's answer, and whether it keeps the credit of the request until later.
+    fn ask_module(
+        &mut self,
+        frame: &Frame,
+        asker: Asker,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> (Answer, bool) {
         let Some(payload) = payload(frame) else {
-            return Answer::error(Condition::BadRequest);
+            return (Answer::error(Condition::BadRequest), false);
         };
         let is_set = frame.attr_raw("type") == Some("set");
-        match modules::for_account(payload.name(), payload.ns()) {
-            Some(handler) => handler(
-                self,
-                &Request {
-                    frame,
-                    payload,
-                    is_set,
-                    asker,
-                },
-                cx,
-            ),
-            None => Answer::error(Condition::ServiceUnavailable),
+        let handler = match asker {
+            Asker::Other {
+                is_subscriber: false,
+            } if is_set => None,
+            Asker::Other {
+                is_subscriber: false,
+            } => modules::for_stranger(payload.name(), payload.ns()),
+            _ => modules::for_account(payload.name(), payload.ns()),
+        };
+        let Some(handler) = handler else {
+            return (Answer::error(Condition::ServiceUnavailable), false);
+        };
+        let debt = asker.conn().and_then(|conn| self.debt(conn));
+        let had_debt = debt.is_some();
+        let request = Request {
+            frame,
+            payload,
+            is_set,
+            asker,
+            debt: RefCell::new(debt),
+        };
+        let answer = handler(self, &request, cx);
+        match request.take_debt() {
+            Some(debt) => {
+                debt.forgive();
+                (answer, false)
+            }
+            None => (answer, had_debt),
         }
     }
 
     /// An answer that had to wait has come.
     pub(crate) fn late_answer(&mut self, late: LateAnswer, cx: &mut Context<'_, UserMsg>) {
+        // The credit comes back when the answer is written.
+        let _debt = late.debt;
         let Some(reply) = reply_of(&late.frame, Answer::from(late.answer)) else {
             return;
         };
@@ -230,45 +317,16 @@ impl User {
         job: impl FnOnce(&store::Store) -> Result<Found, StanzaError> + Send + 'static,
     ) -> Answer {
         let question = Question {
-            frame: request.frame.clone(),
-            conn: request.asker.conn(),
-            job: Box::new(job),
+            about: About {
+                frame: request.frame.clone(),
+                conn: request.asker.conn(),
+                debt: request.take_debt(),
+            },
+            job: Job(Box::new(job)),
         };
         // Behind the commits that are under way: the answer has everything that came before.
         self.emit(Effect::Ask(Box::new(question)), cx);
         Answer::Later
-    }
-
-    pub(crate) fn ask_now(&mut self, question: Question, cx: &mut Context<'_, UserMsg>) {
-        let Question { frame, conn, job } = question;
-        let (store, asked) = (self.home.store.clone(), frame.clone());
-        let read = move || {
-            let (leading, answer) = match job(&store) {
-                Ok((leading, answer)) => (leading, Ok(answer)),
-                Err(error) => (Vec::new(), Err(error)),
-            };
-            Box::new(LateAnswer {
-                frame,
-                conn,
-                leading,
-                answer,
-            })
-        };
-        if cx
-            .blocking(&self.home.reads, read, UserMsg::Answer)
-            .is_err()
-        {
-            let answer = Err(StanzaError::new(Condition::ResourceConstraint));
-            self.late_answer(
-                LateAnswer {
-                    frame: asked,
-                    conn,
-                    leading: Vec::new(),
-                    answer,
-                },
-                cx,
-            );
-        }
     }
 }
 

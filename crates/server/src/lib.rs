@@ -5,6 +5,7 @@ mod address;
 pub mod admin;
 mod c2s;
 pub mod chaos;
+pub mod guard;
 mod home;
 mod host;
 mod iq;

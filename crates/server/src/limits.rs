@@ -96,6 +96,30 @@ pub(crate) const SESSION_TOKEN_BYTES: usize = 24;
 /// Bytes of one page of the archive; the rest of what was asked for is left to the next one.
 pub(crate) const ARCHIVE_PAGE_BYTES: usize = 256 * 1024;
 
+/// Questions of one account that the store answers at a time: its reads stand in line with those of
+/// others however many it has.
+pub(crate) const QUESTIONS_AT_ONCE: u32 = 2;
+
+/// Questions of an account's own sessions that wait; their connections' windows are smaller. One
+/// more is answered `resource-constraint`.
+pub(crate) const QUESTIONS_OWN: usize = 4_096;
+
+/// Questions of others to one account that wait; one more is answered `resource-constraint`.
+pub(crate) const QUESTIONS_OF_OTHERS: usize = 64;
+
+/// Bytes that wait to be sent to a connection at which the store is not asked for it.
+pub(crate) const QUESTIONS_BACKLOG_PAUSE: usize = 64 * 1024;
+
+/// Time after which it is looked again whether a client has read what it was sent.
+pub(crate) const QUESTION_PAUSE: Duration = Duration::from_millis(50);
+
+/// Sets of private storage that wait until it is known how much there is; one more is answered
+/// `resource-constraint`.
+pub(crate) const PRIVATE_SETS_WAITING: usize = 128;
+
+/// Bytes that an element of private storage counts beside its own and those of its name.
+pub(crate) const PRIVATE_ITEM_OVERHEAD: u64 = 64;
+
 /// Users that a start wakes at a time.
 pub(crate) const WAKE_PAGE: usize = 256;
 
@@ -136,31 +160,83 @@ pub(crate) const LOAD_RETRY: Duration = Duration::from_millis(200);
 /// Attempts to read a user; then whoever wants something of it gets an error.
 pub(crate) const LOADS_MAX: u8 = 25;
 
-/// Failed logins of one account after which further attempts are paced.
-pub(crate) const FAILED_LOGINS_FREE: u32 = 5;
+/// Logins of one account that are in doubt at a time, for strangers together and for each address
+/// that is known: those under way and those that failed. Further ones are paced.
+pub(crate) const LOGINS_FREE: u32 = 5;
 
-/// Failed logins of one account that are remembered; one is forgiven each [`IDLE_EVICTION`].
-pub(crate) const FAILED_LOGINS_REMEMBERED: u32 = 10;
+/// Failed logins of one account that are remembered; one is forgiven each [`LOGIN_PACE`] in which
+/// nobody waits, and each [`IDLE_EVICTION`].
+pub(crate) const LOGIN_FAILURES_REMEMBERED: u32 = 10;
 
-/// Pace of login attempts of an account that is being guessed: one answer in this time.
-pub(crate) const FAILED_LOGIN_PACE: Duration = Duration::from_secs(1);
+/// Pace of login attempts of an account that is being guessed: one answer in this time for all
+/// strangers, and one for each address that is known.
+pub(crate) const LOGIN_PACE: Duration = Duration::from_secs(1);
 
-/// Login attempts of one account that may wait for their turn; one more is answered
-/// `temporary-auth-failure`.
-pub(crate) const FAILED_LOGIN_QUEUE: usize = 16;
+/// Logins by strangers to one account that may wait for their turn. At the bound an address that
+/// has two places gives one up to an address that has none; if there is no such address, one more
+/// is answered `temporary-auth-failure`.
+pub(crate) const LOGINS_WAITING: usize = 16;
 
-/// Failed logins of one address after which its connections are not read for [`PENALTY`].
+/// Of these, those of one address; one more is answered `temporary-auth-failure`.
+pub(crate) const LOGINS_WAITING_OF_AN_ADDRESS: usize = 2;
+
+/// Logins of strangers, or of one address that is known, that were answered and have not ended. One
+/// more ends the oldest of the address that has the most.
+pub(crate) const LOGINS_UNDER_WAY: usize = 32;
+
+/// Time after which an address is a stranger again to an account that was not logged in to from
+/// there.
+pub(crate) const KNOWN_DAYS: u32 = 30;
+
+/// Age at which a known address is noted anew: a login a day must not cost a record a day.
+pub(crate) const KNOWN_NOTED_DAYS: u32 = 7;
+
+/// Failed logins of one address after which each of its further ones waits for [`PENALTY`].
 pub(crate) const PENALTY_FREE: u32 = 5;
 
 /// See [`PENALTY_FREE`].
 pub(crate) const PENALTY: Duration = Duration::from_secs(2);
 
-/// Addresses whose failures a shard remembers at a time.
-pub(crate) const PENALTIES_REMEMBERED: usize = 10_000;
+/// Time without a failure after which those of an address are forgotten.
+pub(crate) const PENALTY_REMEMBERED: Duration = Duration::from_secs(120);
 
-/// Addresses whose registrations a shard remembers at a time; an address beyond it has to wait
-/// until others are forgotten after [`REGISTRATION_WINDOW`].
-pub(crate) const REGISTRATIONS_REMEMBERED: usize = 10_000;
+/// Logins of one address under way beyond which further ones wait for [`PENALTY`].
+pub(crate) const LOGINS_OF_AN_ADDRESS: u32 = 256;
+
+/// The same for an address beyond [`PENALTY_FREE`]; further ones are answered
+/// `temporary-auth-failure`.
+pub(crate) const LOGINS_OF_A_GUESSER: u32 = 4;
+
+/// Addresses that a node remembers for their failures and registrations. At the bound the one with
+/// the fewest is forgotten.
+pub(crate) const ADDRESSES_REMEMBERED: usize = 131_072;
+
+/// Changes of accounts that a shard remembers for the sake of streams that began to log in before
+/// them. At the bound the oldest is forgotten, and with it every stream of before has to log in
+/// anew.
+pub(crate) const GENERATIONS_REMEMBERED: usize = 16_384;
+
+/// Accounts that decoys are made after.
+pub(crate) const DECOY_SAMPLE: usize = 128;
+
+/// Bytes of a decoy's salt at most: those of one hash.
+pub(crate) const DECOY_SALT_BYTES_MAX: usize = 32;
+
+/// Lines a second of a shard's log about failed logins; the next one tells how many were left out.
+pub(crate) const FAILED_LOGIN_LINES: u32 = 50;
+
+/// Entries of the ban and allow lists; one more is refused.
+pub(crate) const BANS_MAX: usize = 10_000;
+
+/// Bytes of what an administrator says about one of them.
+pub(crate) const BAN_REASON_BYTES_MAX: usize = 256;
+
+/// Subscription requests of strangers that wait for one user's answer; one more is refused with
+/// `resource-constraint`. They take no room from the roster.
+pub(crate) const REQUESTS_MAX: usize = 100;
+
+/// Bytes of those requests that are kept with what they say; further ones are kept without it.
+pub(crate) const REQUESTS_BYTES_MAX: usize = 64 * 1024;
 
 /// Time in which registrations of one address are counted.
 pub(crate) const REGISTRATION_WINDOW: Duration = Duration::from_secs(3600);

@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use actor::Reply;
-use net::ConnRef;
+use net::{AddressKey, ConnRef};
 use stdx::time::Moment;
 use store::Seq;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
+use xmpp::stream::LoginEnd;
 
 use crate::admin::{AdminAnswer, AdminCommand};
+use crate::guard::Generation;
 use crate::journal::Ticket;
 use crate::user::inbox::WaitingPage;
 use crate::user::recover::Stored;
@@ -21,20 +23,28 @@ use crate::user::spill::{SpillPage, SpillRead};
 pub enum UserMsg {
     /// A connection wants the keys that its client's password is checked against.
     Credentials {
-        /// The connection that asks; answered by `Control::Credentials`.
+        /// The connection that asks; answered by `Control::Keys`.
         conn: ConnRef,
+        /// Where it comes from.
+        from: AddressKey,
     },
     /// A connection's login attempt ended; failures pace the next ones.
     LoginEnded {
-        /// Whether the client proved that it knows the password.
-        ok: bool,
+        /// The connection.
+        conn: ConnRef,
+        /// How.
+        end: LoginEnd,
     },
+    /// Where the owner logged in from, as the store knows it.
+    KnownAddresses(Box<Result<Vec<store::KnownAddress>, store::StoreError>>),
     /// An authenticated connection asks for a resource (RFC 6120 section 7).
     Bind {
         /// The connection, already at home with this user where the node allows it.
         conn: ConnRef,
         /// The resource that the client would like.
         resource: Option<Box<str>>,
+        /// When its login began.
+        begun: Generation,
     },
     /// An authenticated connection asks for a session of before (XEP-0198 section 5).
     Resume {
@@ -42,6 +52,8 @@ pub enum UserMsg {
         conn: ConnRef,
         /// Its `<resume/>`.
         request: Frame,
+        /// When its login began.
+        begun: Generation,
     },
     /// The connection has written the result of its bind: from now on it may be written to.
     Started {
@@ -122,8 +134,12 @@ pub enum UserMsg {
     Wake,
     /// The oldest entry of the user's log may be older than any is kept.
     Aged,
-    /// The answer to an IQ that had to wait for the store or a slow computation.
-    Answer(Box<crate::iq::LateAnswer>),
+    /// The answer to an IQ that had to wait for the store; `None` if somebody else gave it.
+    Answer(Option<Box<crate::iq::LateAnswer>>),
+    /// Questions that waited for their clients to read may be asked.
+    AskAgain,
+    /// How much there is in the private storage.
+    StorageRead(Box<crate::user::storage::StorageRead>),
     /// An administrator's command.
     Admin {
         /// What to do.
@@ -137,6 +153,8 @@ pub enum UserMsg {
         conn: ConnRef,
         /// The answer.
         keys: Box<crate::c2s::Keys>,
+        /// When it asked.
+        begun: Generation,
     },
     /// The keys of a new password have been derived (XEP-0077 section 3.3).
     NewPassword {
@@ -146,6 +164,10 @@ pub enum UserMsg {
         conn: Option<ConnRef>,
         /// Its keys, one for each hash.
         scram: Vec<store::ScramKeys>,
+        /// When it was asked for.
+        begun: Generation,
+        /// The credit of the request.
+        debt: Option<crate::user::Debt>,
     },
     /// The next paced login attempt may be answered.
     NextLogin,

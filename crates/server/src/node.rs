@@ -102,6 +102,7 @@ impl Node {
             place,
             store,
             talkers,
+            guard,
             ..
         } = layout.setup.clone();
         let (addresses, shared) = (layout.network.addresses().to_vec(), layout.network.shared());
@@ -124,6 +125,7 @@ impl Node {
             journal: Arc::clone(&journal),
             talkers,
             chaos,
+            guard,
         };
         let mut threads = Vec::new();
         for (index, shard) in layout.shards.into_iter().enumerate() {
@@ -145,6 +147,7 @@ impl Node {
         let place = admin.place.clone();
         let network = Arc::clone(&shared);
         let max_age = admin.options.archive.max_age;
+        let guard = Arc::clone(&admin.guard);
         let caretaker = thread::Builder::new()
             .name("caretaker".to_owned())
             .spawn(move || {
@@ -156,6 +159,7 @@ impl Node {
                 while !is_over() {
                     let before = sweep::oldest_kept(clock.wall(), max_age);
                     sweep::sweep(&store, &place, &handle, before, is_over);
+                    guard.decoys.learn(&store);
                     thread::park_timeout(SWEEP_EVERY);
                 }
             })?;

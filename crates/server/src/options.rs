@@ -2,6 +2,7 @@
 //! the binary does, and documents them.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How a node is set up.
@@ -31,6 +32,8 @@ pub struct Options {
     pub archive: Archive,
     /// Bounds that may change while the node runs.
     pub limits: Limits,
+    /// Where the ban and allow lists are kept; `None` if they end with the process.
+    pub bans: Option<PathBuf>,
     /// Whether faults may be caused on purpose ([`crate::chaos`]).
     pub chaos: bool,
     /// Time between a commit's arrival and its execution, for tests of the barrier.
@@ -93,6 +96,8 @@ pub struct Limits {
     pub offline_bytes_max: u64,
     /// Bytes of one element of private storage (XEP-0049).
     pub private_bytes_max: u32,
+    /// Bytes of all private storage of one account; more is refused with `resource-constraint`.
+    pub private_total_bytes_max: u64,
     /// Bytes of one vCard (XEP-0054).
     pub vcard_bytes_max: u32,
     /// Time to authenticate and bind; then the stream ends with `connection-timeout`.

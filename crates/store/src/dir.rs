@@ -49,6 +49,20 @@ impl Drop for Dir {
     }
 }
 
+/// The process that has the store in a folder open, as it said itself; 0 if it said nothing. `None`
+/// if there is no such process.
+pub fn holder(path: &Path) -> Option<u32> {
+    let lock = File::open(path.join("lock")).ok()?;
+    match lock.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let _ = (&lock).take(PID_BYTES_MAX).read_to_string(&mut pid);
+            Some(pid.trim().parse().unwrap_or_default())
+        }
+        _ => None,
+    }
+}
+
 impl Dir {
     /// Creates the folder if needed and locks it.
     pub(crate) fn lock(path: &Path) -> Result<Dir, OpenError> {

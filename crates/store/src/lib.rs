@@ -57,6 +57,7 @@ pub use delivery::{
     ArchiveDefault, ArchivePrefs, Delivered, EntryFlags, Few, LogEntry, NumberedEntry, Origin,
     Outbound, Progress, Recognition, Seen, SessionCursor, SessionRecord, Sessions, Windows,
 };
+pub use dir::holder;
 pub use engine::faulty::{Faults, FaultyEngine};
 pub use engine::fjall::{FjallEngine, FjallOptions};
 pub use engine::memory::MemoryEngine;

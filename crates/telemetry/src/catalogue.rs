@@ -121,6 +121,12 @@ catalogue! {
         SessionsSpilled => "roost_sessions_spilled_total", "Sessions that fell behind and stayed";
         StanzasResent => "roost_stanzas_resent_total", "Stanzas sent again at a resumption";
         LinksSilent => "roost_links_silent_total", "Connections given up: no acknowledgement came";
+        LoginsPaced => "roost_logins_paced_total", "Logins that had to wait for their turn";
+        LoginsRefused => "roost_logins_refused_total", "Logins refused for now: too many waited";
+        LoginsOutdated => "roost_logins_outdated_total", "Logins ended: their account changed";
+        QuestionsPaused => "roost_questions_paused_total", "Times that a client had to read first";
+        QuestionsRefused => "roost_questions_refused_total", "Requests refused: too many waited";
+        BansApplied => "roost_bans_applied_total", "Connections closed: their address is banned";
     }
 }
 

@@ -318,6 +318,9 @@ settings! {
         offline_bytes_max: u64 = "16_777_216", integer(0, 4 * GIB, "bytes"), live;
         /// One element of private storage (XEP-0049); a larger one is refused with not-acceptable.
         private_bytes_max: u32 = "65_536", integer(KIB, 8 * MIB, "bytes"), live;
+        /// All private storage of one account, names included; more is refused with
+        /// resource-constraint.
+        private_total_bytes_max: u64 = "1_048_576", integer(KIB, GIB, "bytes"), live;
         /// One vCard (XEP-0054); a larger one is refused with not-acceptable.
         vcard_bytes_max: u32 = "131_072", integer(KIB, 8 * MIB, "bytes"), live;
         /// From the first byte until a client has logged in and bound a resource; then the stream

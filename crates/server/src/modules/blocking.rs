@@ -79,6 +79,7 @@ fn block(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) 
     push(user, "block", &jids, cx);
     // Section 3.3.2: contacts who could see the user's presence see it end.
     let added = Blocklist::new(new);
+    user.leave_directed(&added, cx);
     for contact in subscribers(user, &added) {
         user.hide_from(&contact, cx);
     }

@@ -7,12 +7,12 @@ use xmpp::error::Condition;
 
 use super::{MODULES, Module, Xep, archive};
 use crate::host::HostRequest;
-use crate::iq::{Answer, Asker, Request};
+use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
 use crate::user::User;
 
 const NS_INFO: &str = "http://jabber.org/protocol/disco#info";
-const NS_ITEMS: &str = "http://jabber.org/protocol/disco#items";
+pub(super) const NS_ITEMS: &str = "http://jabber.org/protocol/disco#items";
 const NS_CAPS: &str = "http://jabber.org/protocol/caps";
 
 /// The node under which the server announces its capabilities (XEP-0115 section 4).
@@ -47,22 +47,25 @@ pub(super) const MODULE: Module = Module {
 
 const HOST_IDENTITY: (&str, &str, &str) = ("server", "im", "Roost");
 
-fn host_features() -> Vec<&'static str> {
+fn host_features(has_registration: bool) -> Vec<&'static str> {
     let mut features: Vec<_> = MODULES
         .iter()
         .flat_map(|module| module.host_features)
         .copied()
         .collect();
+    if has_registration {
+        features.push(super::register::NS);
+    }
     features.sort_unstable();
     features.dedup();
     features
 }
 
 /// The verification string of XEP-0115 section 5.1, SHA-1 in Base64.
-pub fn caps_hash() -> String {
+pub fn caps_hash(has_registration: bool) -> String {
     let (category, kind, name) = HOST_IDENTITY;
     let mut text = format!("{category}/{kind}//{name}<");
-    for feature in host_features() {
+    for feature in host_features(has_registration) {
         text.push_str(feature);
         text.push('<');
     }
@@ -70,14 +73,15 @@ pub fn caps_hash() -> String {
 }
 
 /// The `<c/>` element of the stream features (XEP-0115 section 6.3).
-pub fn caps_element() -> Vec<u8> {
+pub fn caps_element(has_registration: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out);
     writer
         .open("c")
         .attr("xmlns", NS_CAPS)
         .attr("hash", "sha-1");
-    writer.attr("node", CAPS_NODE).attr("ver", &caps_hash());
+    let ver = caps_hash(has_registration);
+    writer.attr("node", CAPS_NODE).attr("ver", &ver);
     writer.close();
     out
 }
@@ -87,14 +91,12 @@ fn host_info(request: &HostRequest<'_>) -> Answer {
         return Answer::error(Condition::NotAllowed);
     }
     let node = request.payload.attr("node").map(|node| node.into_owned());
-    let own = format!("{CAPS_NODE}#{}", caps_hash());
+    let has_registration = request.home.options.registration_enabled;
+    let own = format!("{CAPS_NODE}#{}", caps_hash(has_registration));
     if node.as_ref().is_some_and(|node| *node != own) {
         return Answer::error(Condition::ItemNotFound);
     }
-    let mut features = host_features();
-    if request.home.options.registration_enabled {
-        features.push("jabber:iq:register");
-    }
+    let features = host_features(has_registration);
     info(node.as_deref(), HOST_IDENTITY, &features)
 }
 
@@ -103,9 +105,6 @@ fn host_items(request: &HostRequest<'_>) -> Answer {
 }
 
 fn account_info(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) -> Answer {
-    if let Some(refusal) = refuse_strangers(request) {
-        return refusal;
-    }
     if request.is_set {
         return Answer::error(Condition::NotAllowed);
     }
@@ -122,24 +121,13 @@ fn account_info(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, Us
     info(None, ("account", "registered", ""), &features)
 }
 
+/// There are none, for whoever asks (section 8): an empty list tells a stranger nothing.
 fn account_items(
     _user: &mut User,
     request: &Request<'_>,
     _cx: &mut Context<'_, UserMsg>,
 ) -> Answer {
-    refuse_strangers(request)
-        .unwrap_or_else(|| items(request.is_set, request.payload.attr("node").is_some()))
-}
-
-/// Section 8: those without a subscription must not learn whether the account exists.
-fn refuse_strangers(request: &Request<'_>) -> Option<Answer> {
-    matches!(
-        request.asker,
-        Asker::Other {
-            is_subscriber: false
-        }
-    )
-    .then(|| Answer::error(Condition::ServiceUnavailable))
+    items(request.is_set, request.payload.attr("node").is_some())
 }
 
 fn info(node: Option<&str>, identity: (&str, &str, &str), features: &[&str]) -> Answer {

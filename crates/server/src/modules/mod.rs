@@ -108,6 +108,15 @@ pub fn for_account(name: &str, ns: &str) -> Option<AccountHandler> {
         .map(|entry| entry.2)
 }
 
+/// The handler of a request of somebody who may not see the account's presence. What is not here is
+/// answered as if nobody had the name (RFC 6121 section 11.1, XEP-0030 section 8).
+pub fn for_stranger(name: &str, ns: &str) -> Option<AccountHandler> {
+    match (name, ns) {
+        ("vCard", vcard::NS) | ("query", disco::NS_ITEMS) => for_account(name, ns),
+        _ => None,
+    }
+}
+
 /// The handler of an IQ to a domain.
 pub fn for_host(name: &str, ns: &str) -> Option<HostHandler> {
     let mut entries = MODULES.iter().flat_map(|module| module.host);

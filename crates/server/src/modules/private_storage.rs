@@ -2,6 +2,7 @@
 
 use actor::Context;
 use store::Record;
+use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
 
@@ -20,7 +21,8 @@ pub(super) const MODULE: Module = Module {
         number: 49,
         name: "Private XML Storage",
         version: "1.2",
-        note: "Bounded by `limits.private_bytes_max` for each element.",
+        note: "Bounded for each element (`limits.private_bytes_max`) and in all \
+               (`limits.private_total_bytes_max`).",
     }],
     host_features: &[],
     account_features: &[NS],
@@ -33,7 +35,7 @@ fn query(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) 
         return Answer::error(Condition::Forbidden);
     }
     if request.is_set {
-        set(user, request)
+        set(user, request, cx)
     } else {
         get(user, request, cx)
     }
@@ -63,8 +65,29 @@ fn get(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
     })
 }
 
-fn set(user: &mut User, request: &Request<'_>) -> Answer {
-    let elements: Vec<_> = request.payload.children().collect();
+fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
+    let Some(conn) = request.asker.conn() else {
+        return Answer::error(Condition::Forbidden);
+    };
+    if user.storage().is_known() {
+        return set_known(user, request.frame);
+    }
+    // Whether there is room has to be read first.
+    let debt = request.take_debt();
+    if user.wait_for_storage(request.frame.clone(), conn, debt, cx) {
+        Answer::Later
+    } else {
+        Answer::error(Condition::ResourceConstraint)
+    }
+}
+
+/// Stores the elements of a set, now that it is known what there is.
+pub(crate) fn set_known(user: &mut User, set: &Frame) -> Answer {
+    let limits = user.home.limits();
+    let elements: Vec<_> = crate::iq::payload(set)
+        .iter()
+        .flat_map(xml::Child::children)
+        .collect();
     if elements.is_empty() || elements.len() > ELEMENTS_MAX {
         return Answer::error(Condition::BadRequest);
     }
@@ -73,11 +96,27 @@ fn set(user: &mut User, request: &Request<'_>) -> Answer {
             // Section 3: the element needs a namespace of its own.
             return Answer::error(Condition::NotAcceptable);
         }
-        if element.as_bytes().len() > user.home.limits().private_bytes_max as usize {
+        if element.as_bytes().len() > limits.private_bytes_max as usize {
             return StanzaError::new(Condition::NotAcceptable)
                 .with_text("The element is too large to be stored.")
                 .into();
         }
+    }
+    if !user.storage().is_known() {
+        return Answer::error(Condition::InternalServerError);
+    }
+    let sizes = elements.iter().map(|element| {
+        let key = (element.ns().to_owned(), element.name().to_owned());
+        (key, element.as_bytes().len())
+    });
+    let sizes = sizes.collect();
+    if !user
+        .storage()
+        .replace(sizes, limits.private_total_bytes_max)
+    {
+        return StanzaError::new(Condition::ResourceConstraint)
+            .with_text("The private storage of this account is full.")
+            .into();
     }
     for element in elements {
         user.record(Record::PrivatePut {

@@ -9,11 +9,12 @@ use xmpp::error::{Condition, StanzaError};
 use super::{Module, Xep};
 use crate::address;
 use crate::c2s::Abort;
+use crate::guard::Generation;
 use crate::iq::{Answer, Asker, Request};
 use crate::message::UserMsg;
 use crate::user::User;
 
-const NS: &str = "jabber:iq:register";
+pub(crate) const NS: &str = "jabber:iq:register";
 
 pub(super) const MODULE: Module = Module {
     xeps: &[Xep {
@@ -91,7 +92,15 @@ fn change_password(
     let iterations = user.home.options.scram_iterations;
     let (frame, conn) = (request.frame.clone(), request.asker.conn());
     let derive = move || crate::c2s::derive_keys(&password, &salt, iterations);
-    let map = move |scram| UserMsg::NewPassword { frame, conn, scram };
+    let begun = user.current_generation();
+    let debt = request.take_debt();
+    let map = move |scram| UserMsg::NewPassword {
+        frame,
+        conn,
+        scram,
+        begun,
+        debt,
+    };
     match cx.blocking(&user.home.crypto, derive, map) {
         Ok(()) => Answer::Later,
         Err(_) => Answer::error(Condition::ResourceConstraint),
@@ -106,11 +115,15 @@ impl User {
         frame: &xml::Frame,
         conn: Option<net::ConnRef>,
         scram: Vec<store::ScramKeys>,
+        begun: Generation,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        if !self.is_registered() {
-            return; // Removed while the keys were derived: it must not come back.
+        if !self.is_registered() || !self.is_current(begun) {
+            // An administrator was faster: the session that asked has ended, and what it asked for
+            // must not undo what the administrator did.
+            return;
         }
+        self.end_generation(Abort::CredentialsChanged);
         self.put_account(scram, self.is_locked);
         if let Some(conn) = conn {
             let reply = crate::iq::result(frame, &[]);

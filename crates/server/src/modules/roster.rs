@@ -76,7 +76,8 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
             _ => Answer::error(Condition::ItemNotFound),
         };
     }
-    if known.is_none() && user.roster.len() >= user.home.limits().roster_items_max as usize {
+    let takes_room = known.as_ref().is_some_and(Item::takes_room);
+    if !takes_room && user.is_roster_full() {
         return StanzaError::new(Condition::ResourceConstraint)
             .with_text("The roster is full.")
             .into();

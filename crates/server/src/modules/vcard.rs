@@ -12,7 +12,7 @@ use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
 use crate::user::User;
 
-const NS: &str = "vcard-temp";
+pub(super) const NS: &str = "vcard-temp";
 const NS_UPDATE: &str = "vcard-temp:x:update";
 const EMPTY: &[u8] = b"<vCard xmlns='vcard-temp'/>";
 
@@ -31,7 +31,7 @@ pub(super) const MODULE: Module = Module {
             note: "The server keeps the photo's hash and adds it to presence that carries none.",
         },
     ],
-    host_features: &[],
+    host_features: &[NS],
     account_features: &[NS],
     account: &[("vCard", NS, vcard)],
     host: &[],
@@ -49,9 +49,10 @@ fn get(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
     let (owner, by_owner) = (user.name.clone(), request.asker.is_owner());
     user.ask_store(request, cx, move |store| match store.vcard(&owner) {
         Ok(Some(xml)) => Ok(xml),
-        // Section 3.1: the owner gets an empty card, others learn that there is none.
+        // Sections 3.1 and 3.3: the owner gets an empty card, others the same error as for a name
+        // that nobody has.
         Ok(None) if by_owner => Ok(EMPTY.to_vec()),
-        Ok(None) => Err(StanzaError::new(Condition::ItemNotFound)),
+        Ok(None) => Err(StanzaError::new(Condition::ServiceUnavailable)),
         Err(_) => Err(StanzaError::new(Condition::InternalServerError)),
     })
 }

@@ -1,25 +1,27 @@
 //! What the shards of a node are built from, on threads of their own or all on one: what is the
 //! same whichever clock, journal and pools are under it.
 
-use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use actor::{Addr, Handle, Mail, Pool};
-use ring::rand::{SecureRandom, SystemRandom};
+use ring::rand::SystemRandom;
 use stdx::time::Clock;
 use store::{Journal, Store};
 use xmpp::sasl::Mechanism;
 use xmpp::stream::C2sConfig;
 
 use super::{C2sService, StartError};
+use crate::guard::Guard;
 use crate::home::{Home, LimitsActor, SetLimits};
 use crate::journal::PortActor;
+use crate::limits::FAILED_LOGIN_LINES;
 use crate::modules::{csi, disco};
 use crate::options::Options;
 use crate::place::Place;
+use crate::repeats::Repeats;
 use crate::talkers;
 use crate::user::Users;
 
@@ -58,7 +60,11 @@ impl Layout {
             ));
         }
         let options = Arc::new(options);
-        let config = Arc::new(stream_config(&options, tls.is_some())?);
+        let iterations = options.scram_iterations;
+        let guard = Guard::new(&store, options.bans.clone(), iterations)
+            .map_err(|error| StartError::Options(error.to_string()))?;
+        let guard = Arc::new(guard);
+        let config = Arc::new(stream_config(&options, tls.is_some(), &guard)?);
         let (handle, shards) = actor::system(actor::Options {
             shards: options.shards,
             seed: under.seed,
@@ -78,6 +84,7 @@ impl Layout {
             handle,
             clock: under.clock,
             exempt,
+            guard,
             talkers: (0..options.shards).map(|_| Default::default()).collect(),
             options,
         };
@@ -99,6 +106,7 @@ pub(super) struct Setup {
     pub handle: Handle,
     /// By shard.
     pub talkers: Vec<talkers::Published>,
+    pub guard: Arc<Guard>,
     started: SyncSender<Addr<SetLimits>>,
     config: Arc<C2sConfig>,
     journal: Arc<dyn Journal>,
@@ -131,6 +139,7 @@ impl Setup {
         let port = into_port(shard.spawn(port));
         let home = Home::new(
             io,
+            self.remote.clone(),
             self.place,
             self.store,
             port,
@@ -139,6 +148,7 @@ impl Setup {
             self.options,
             self.clock.wall(),
             self.talkers[usize::from(shard.id().index())].clone(),
+            Arc::clone(&self.guard),
         );
         let home = Rc::new(home);
         shard.set_class(Users::new(Rc::clone(&home)));
@@ -154,23 +164,19 @@ impl Setup {
             random: SystemRandom::new(),
             scratch: xml::Scratch::default(),
             effects: Vec::new(),
-            penalties: HashMap::new(),
-            registrations: HashMap::new(),
             exempt: self.exempt,
+            bans: (0, Arc::default()),
+            failed_logins: Repeats::several(FAILED_LOGIN_LINES),
         }
     }
 }
 
-fn stream_config(options: &Options, has_tls: bool) -> Result<C2sConfig, StartError> {
+fn stream_config(options: &Options, has_tls: bool, guard: &Guard) -> Result<C2sConfig, StartError> {
     let mut mechanisms = Vec::new();
     for name in &options.mechanisms {
         let unknown = || StartError::Options(format!("an unknown SASL mechanism: {name}"));
         mechanisms.push(Mechanism::parse(name).ok_or_else(unknown)?);
     }
-    let mut secret = [0; 32];
-    SystemRandom::new()
-        .fill(&mut secret)
-        .map_err(|_| io::Error::other("the system's random generator fails"))?;
     Ok(C2sConfig {
         domains: options.domains.clone(),
         mechanisms,
@@ -178,9 +184,9 @@ fn stream_config(options: &Options, has_tls: bool) -> Result<C2sConfig, StartErr
         require_tls: options.require_tls,
         plain_without_tls: options.plain_without_tls,
         registration: options.registration_enabled,
-        features: disco::caps_element(),
+        features: disco::caps_element(options.registration_enabled),
         session_features: session_features(options),
-        secret,
+        secret: guard.decoys.secret(),
         iterations: options.scram_iterations,
     })
 }

@@ -34,14 +34,14 @@ impl User {
                 AdminAnswer::Done
             }
             (Phase::Registered, AdminCommand::SetKeys(scram)) => {
+                self.end_generation(Abort::CredentialsChanged);
                 self.put_account(scram, self.is_locked);
                 self.end_all_sessions(Abort::CredentialsChanged, cx);
                 AdminAnswer::Done
             }
-            (Phase::Registered, AdminCommand::Lock { locked, scram }) => {
-                self.lock(locked, scram, cx)
-            }
+            (Phase::Registered, AdminCommand::Lock { locked }) => self.lock(locked, cx),
             (Phase::Registered, AdminCommand::Kick) => {
+                self.end_generation(Abort::Kicked);
                 self.end_all_sessions(Abort::Kicked, cx);
                 self.watch_idleness(cx);
                 AdminAnswer::Done
@@ -88,14 +88,15 @@ impl User {
         AdminAnswer::Done
     }
 
-    fn lock(
-        &mut self,
-        locked: bool,
-        scram: Vec<store::ScramKeys>,
-        cx: &mut Context<'_, UserMsg>,
-    ) -> AdminAnswer {
-        self.put_account(scram, locked);
+    fn lock(&mut self, locked: bool, cx: &mut Context<'_, UserMsg>) -> AdminAnswer {
+        self.is_locked = locked;
+        self.login.set_locked(locked);
+        self.record(Record::AccountLock {
+            user: String::from(&*self.name),
+            locked,
+        });
         if locked {
+            self.end_generation(Abort::Locked);
             self.end_all_sessions(Abort::Locked, cx);
             self.watch_idleness(cx);
         }
@@ -119,6 +120,7 @@ impl User {
 
     /// The account and all that belongs to it goes. Contacts learn that the subscriptions ended.
     pub(crate) fn remove_account(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.end_generation(Abort::AccountRemoved);
         self.record(Record::AccountRemove {
             user: String::from(&*self.name),
         });

@@ -60,8 +60,9 @@ impl EntityClass for Users {
             }
             // Its client would wait for an answer.
             UserMsg::Resume { conn, .. } => self.control(conn, Control::Abort(Abort::Crash), core),
-            UserMsg::Credentials { conn } => {
-                self.control(conn, Control::Keys(Keys::Unavailable), core);
+            UserMsg::Credentials { conn, .. } => {
+                let begun = self.home.generations.borrow().now();
+                self.control(conn, Control::Keys(Keys::Unavailable, begun), core);
             }
             // Without an answer its client would wait until its deadline.
             UserMsg::Bind { conn, .. } | UserMsg::Started { conn } => {
@@ -71,6 +72,12 @@ impl EntityClass for Users {
             UserMsg::Closed { conn, is_lost } => {
                 if let Some(user) = core.whereis::<UserMsg>(name) {
                     let _ = core.send_priority(user, UserMsg::Closed { conn, is_lost });
+                }
+            }
+            // A login that never ends would be in the way of others.
+            UserMsg::LoginEnded { conn, end } => {
+                if let Some(user) = core.whereis::<UserMsg>(name) {
+                    let _ = core.send_priority(user, UserMsg::LoginEnded { conn, end });
                 }
             }
             // Asked again by the next login; or dropped, and whoever asked hears it as a time-out.

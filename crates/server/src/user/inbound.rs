@@ -13,6 +13,7 @@ use super::subscription::Action;
 use super::{Phase, User};
 use crate::address;
 use crate::message::{Delivery, UserMsg};
+use crate::modules::stanza_ids;
 
 impl User {
     /// Routes a stanza that somebody else, or one of the user's own sessions, sent to this user.
@@ -35,7 +36,7 @@ impl User {
         }
     }
 
-    fn deliver_new(&mut self, delivery: Delivery, kind: Kind, cx: &mut Context<'_, UserMsg>) {
+    fn deliver_new(&mut self, mut delivery: Delivery, kind: Kind, cx: &mut Context<'_, UserMsg>) {
         if !self.is_registered() {
             return self.deliver_to_nobody(&delivery, kind, cx);
         }
@@ -43,7 +44,11 @@ impl User {
             return;
         }
         match kind {
-            Kind::Message(kind) => self.deliver_message(delivery, kind, cx),
+            Kind::Message(kind) => {
+                // XEP-0359 section 3.1 rule 7, whether we give it an id or not.
+                delivery.frame = stanza_ids::without_claims(delivery.frame, &self.name);
+                self.deliver_message(delivery, kind, cx);
+            }
             Kind::Presence(kind) => self.deliver_presence(delivery, kind, cx),
             Kind::Iq(kind) => self.deliver_iq(&delivery, kind, cx),
         }
@@ -61,6 +66,12 @@ impl User {
         let is_unreadable = self.phase == Phase::Unreadable;
         match kind {
             Kind::Message(MessageType::Error | MessageType::Headline) => {}
+            Kind::Iq(IqType::Get | IqType::Set)
+                if delivery.resource.is_none() && !is_unreadable =>
+            {
+                self.comes_from(Origin::Other(delivery.frame.clone()));
+                self.answer_iq_of_other(&delivery.frame, cx);
+            }
             Kind::Message(_) | Kind::Iq(IqType::Get | IqType::Set) => {
                 let condition = match is_unreadable {
                     true => Condition::ResourceConstraint,
@@ -104,7 +115,13 @@ impl User {
         kind: MessageType,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        if matches!(kind, MessageType::Normal | MessageType::Chat) {
+        let is_for_account = || match &delivery.resource {
+            Some(resource) => self.session_of(resource).is_some(),
+            None => true,
+        };
+        // Section 8.5.3.2.1: for a full address that nobody holds only a chat message is meant for
+        // the account.
+        if kind == MessageType::Chat || kind == MessageType::Normal && is_for_account() {
             return self.receive(delivery, cx);
         }
         if let Some(resource) = &delivery.resource {
@@ -116,12 +133,12 @@ impl User {
         }
         // Sections 8.5.2 and, for a full address that nobody holds, 8.5.3.2.1.
         match kind {
-            MessageType::Normal | MessageType::Chat => {}
+            MessageType::Chat => {}
             MessageType::Headline if delivery.resource.is_none() => {
                 self.write_to_takers(&delivery.frame, cx);
             }
             MessageType::Headline | MessageType::Error => {}
-            MessageType::Groupchat => {
+            MessageType::Normal | MessageType::Groupchat => {
                 self.bounce(&delivery.frame, Condition::ServiceUnavailable, cx);
             }
         }

@@ -9,6 +9,7 @@ pub(crate) mod blocklist;
 mod class;
 mod client_state;
 mod copies;
+mod gate;
 mod inbound;
 pub(crate) mod inbox;
 mod log;
@@ -18,11 +19,13 @@ mod outbound;
 mod outbox;
 pub(crate) mod presence;
 pub(crate) mod recover;
+mod requests;
 pub(crate) mod resume;
 pub(crate) mod roster;
 mod sending;
 pub(crate) mod session;
 pub(crate) mod spill;
+pub(crate) mod storage;
 mod subscribe;
 pub(crate) mod subscription;
 mod turn;
@@ -46,6 +49,8 @@ pub(crate) use class::Users;
 use log::Log;
 use login::Login;
 use recover::Stored;
+pub(crate) use requests::Debt;
+use requests::Requests;
 use roster::Roster;
 use session::Session;
 pub(crate) use turn::Turn;
@@ -74,6 +79,8 @@ pub struct User {
     /// Absent while there never was anything in it.
     log: Option<Box<Log>>,
     login: Login,
+    /// What the account is being asked; absent while there is nothing.
+    requests: Option<Box<Requests>>,
     barrier: Barrier,
     /// What came of the message being handled so far; absent between messages.
     turn: Option<Box<Turn>>,
@@ -114,6 +121,7 @@ impl User {
             sessions: Vec::new(),
             log: None,
             login: Login::default(),
+            requests: None,
             barrier: Barrier::default(),
             turn: None,
             stale: false,
@@ -168,6 +176,7 @@ impl User {
         match stored {
             Ok(Some(mut stored)) => {
                 self.take_log(&mut stored, cx);
+                self.forget_storage();
                 let state = stored.state;
                 self.phase = Phase::Registered;
                 self.roster = Roster::from_store(&state.roster);
@@ -210,6 +219,10 @@ impl User {
         match msg {
             UserMsg::Page(_) | UserMsg::Outgoing(_) | UserMsg::Oldest(_) => None,
             UserMsg::Owed(_)
+            | UserMsg::NewPassword { .. }
+            | UserMsg::KnownAddresses(_)
+            | UserMsg::StorageRead(_)
+            | UserMsg::NextLogin
             | UserMsg::Spilled(_)
             | UserMsg::Expire { .. }
             | UserMsg::Progress
@@ -331,20 +344,39 @@ impl Actor for User {
                 self.deliver(delivery, cx);
             }
             UserMsg::Probe { from } => self.probed(&from, cx),
-            UserMsg::Credentials { conn } => self.credentials_wanted(conn, cx),
-            UserMsg::LoginEnded { ok } => {
-                if !ok {
-                    cx.stats().count(Counter::LoginsFailed);
-                }
-                self.login.ended(ok);
-            }
-            UserMsg::Keys { conn, keys } => self.keys_read(conn, *keys, cx),
-            UserMsg::NewPassword { frame, conn, scram } => {
-                self.password_derived(&frame, conn, scram, cx);
+            UserMsg::Credentials { conn, from } => self.credentials_wanted(conn, from, cx),
+            UserMsg::LoginEnded { conn, end } => self.login_ended(conn, end, cx),
+            UserMsg::KnownAddresses(known) => self.known_read(*known, cx),
+            UserMsg::Keys { conn, keys, begun } => self.keys_read(conn, *keys, begun, cx),
+            UserMsg::NewPassword {
+                frame,
+                conn,
+                scram,
+                begun,
+                debt,
+            } => {
+                self.password_derived(&frame, conn, scram, begun, cx);
+                drop(debt);
             }
             UserMsg::NextLogin => self.next_login(cx),
-            UserMsg::Bind { conn, resource } => self.bind(conn, resource, cx),
-            UserMsg::Resume { conn, request } => self.resume(conn, &request, cx),
+            UserMsg::Bind {
+                conn,
+                resource,
+                begun,
+            } => {
+                if self.may_enter(conn, begun, cx) {
+                    self.bind(conn, resource, cx);
+                }
+            }
+            UserMsg::Resume {
+                conn,
+                request,
+                begun,
+            } => {
+                if self.may_enter(conn, begun, cx) {
+                    self.resume(conn, &request, cx);
+                }
+            }
             UserMsg::Started { conn } => self.session_started(conn),
             UserMsg::Closed { conn, is_lost } => self.session_closed(conn, is_lost, cx),
             UserMsg::Loaded(state) => self.loaded(*state, cx),
@@ -363,7 +395,9 @@ impl Actor for User {
             UserMsg::Expire { number, since } => self.expire(number, since, cx),
             UserMsg::Wake => {}
             UserMsg::Aged => self.look_at_age(cx),
-            UserMsg::Answer(answer) => self.late_answer(*answer, cx),
+            UserMsg::Answer(answer) => self.answered(answer.map(|answer| *answer), cx),
+            UserMsg::AskAgain => self.ask_again(cx),
+            UserMsg::StorageRead(read) => self.storage_read(*read, cx),
             UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),
             UserMsg::Idle => self.idle(cx),
         }
@@ -386,7 +420,8 @@ impl Actor for User {
             let _ = cx.send_named(shard, &name, UserMsg::Wake);
         }
         for conn in self.login.take_waiting() {
-            let unavailable = crate::c2s::Control::Keys(crate::c2s::Keys::Unavailable);
+            let begun = self.home.generations.borrow().now();
+            let unavailable = crate::c2s::Control::Keys(crate::c2s::Keys::Unavailable, begun);
             let _ = self.home.io.control(cx, conn, unavailable);
         }
         let now = self.turn.iter().flat_map(|turn| &turn.effects);

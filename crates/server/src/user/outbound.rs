@@ -16,7 +16,7 @@ use super::subscription::Action;
 use crate::address;
 use crate::host;
 use crate::message::{Delivery, UserMsg};
-use crate::modules::{carbons, hints};
+use crate::modules::{carbons, hints, register};
 
 /// Where an address leads from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +56,21 @@ impl User {
             Kind::Presence(_) => Counter::PresencesIn,
             Kind::Iq(_) => Counter::IqsIn,
         });
-        match kind {
-            Kind::Message(_) => self.message_from_session(conn, frame, cx),
+        let is_owed = match kind {
+            Kind::Message(_) => {
+                self.message_from_session(conn, frame, cx);
+                false
+            }
             Kind::Iq(kind) => self.iq_from_session(conn, frame, kind, cx),
-            Kind::Presence(kind) => self.presence_from_session(at, frame, kind, cx),
+            Kind::Presence(kind) => {
+                self.presence_from_session(at, frame, kind, cx);
+                false
+            }
+        };
+        // What is answered later gives the credit back then.
+        if !is_owed {
+            self.emit(Effect::Credit(link), cx);
         }
-        self.emit(Effect::Credit(link), cx);
     }
 
     /// A stanza of a session was malformed and is answered with an error.
@@ -102,17 +111,20 @@ impl User {
         self.route(conn, &to, frame, cx);
     }
 
+    /// True if the credit of the request comes back with its answer.
     fn iq_from_session(
         &mut self,
         conn: ConnRef,
         frame: Frame,
         kind: IqType,
         cx: &mut Context<'_, UserMsg>,
-    ) {
+    ) -> bool {
         let to = frame.attr("to").map(|to| to.into_owned());
         let own = to.as_deref().is_none_or(|to| to == &*self.name);
+        // XEP-0077 section 3.2: a client that is logged in may ask the domain about its account.
+        let own = own || self.is_about_account(to.as_deref(), &frame);
         match kind {
-            IqType::Get | IqType::Set if own => self.answer_own_iq(conn, &frame, cx),
+            IqType::Get | IqType::Set if own => return self.answer_own_iq(conn, &frame, cx),
             // Answers to what the server asked: pings and roster pushes need no more than to come.
             IqType::Result | IqType::Error if own => {}
             _ => {
@@ -121,6 +133,11 @@ impl User {
                 }
             }
         }
+        false
+    }
+
+    fn is_about_account(&self, to: Option<&str>, frame: &Frame) -> bool {
+        to == Some(address::domain(&self.name)) && frame.child("query", register::NS).is_some()
     }
 
     /// Sends a message or an IQ on to `to`.

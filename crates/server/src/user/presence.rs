@@ -14,6 +14,7 @@ use xmpp::stanza;
 
 use super::User;
 use super::barrier::Effect;
+use super::blocklist::Blocklist;
 use super::outbound::Destination;
 use super::session::Session;
 use super::subscription::Action;
@@ -103,7 +104,8 @@ impl User {
         // Section 4.6.3: those outside the roster who were shown this session's presence.
         for to in directed.into_iter().flat_map(|directed| *directed) {
             let seen = was_available && self.is_subscriber(address::bare(&to));
-            if !seen {
+            // XEP-0191 section 3.3: to a blocked contact the user has left already.
+            if !seen && !self.blocklist.covers(&to) {
                 self.send_presence(&to, frame.clone(), cx);
             }
         }
@@ -239,6 +241,27 @@ impl User {
         }
         self.save_session(at);
         self.route_presence(to, frame, cx);
+    }
+
+    /// Addresses are about to be blocked: those of them that were shown a session's presence
+    /// outside the roster see it end (XEP-0191 section 3.3.2).
+    pub(crate) fn leave_directed(&mut self, covering: &Blocklist, cx: &mut Context<'_, UserMsg>) {
+        for at in 0..self.sessions.len() {
+            let Some(directed) = &mut self.sessions[at].directed else {
+                continue;
+            };
+            let parted: Vec<Box<str>> = directed.extract_if(.., |to| covering.covers(to)).collect();
+            if parted.is_empty() {
+                continue;
+            }
+            let frame = unavailable_of(&self.sessions[at].full);
+            self.save_session(at);
+            for to in parted {
+                if !(self.sessions[at].is_available() && self.is_subscriber(address::bare(&to))) {
+                    self.send_presence(&to, frame.clone(), cx);
+                }
+            }
+        }
     }
 
     /// A contact's session came online and asks who is here (section 4.3.2).

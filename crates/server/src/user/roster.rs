@@ -82,6 +82,11 @@ impl<'a> ItemRef<'a> {
         self.state.pending_in.then_some(self.request)
     }
 
+    /// The contact asked, and the user has done nothing about it.
+    pub(crate) fn is_only_asking(&self) -> bool {
+        !self.listed && self.state.is_hidden()
+    }
+
     /// An owned copy for editing.
     pub(crate) fn to_item(self) -> Item {
         Item {
@@ -134,6 +139,11 @@ impl Item {
             && shown(self.state) == shown(other.state)
     }
 
+    /// Whether it counts as one of the user's contacts. One who only asked does not.
+    pub(crate) fn takes_room(&self) -> bool {
+        !self.is_empty() && !(self.state.is_hidden() && !self.listed)
+    }
+
     /// Nothing is left to remember: neither listed nor asked for nor asked.
     pub fn is_empty(&self) -> bool {
         !self.listed && self.state == SubscriptionState::default()
@@ -184,6 +194,14 @@ impl Roster {
     /// The number of items, hidden ones included.
     pub(crate) fn len(&self) -> usize {
         self.iter().count()
+    }
+
+    /// Requests that wait for an answer, and their bytes.
+    pub(crate) fn requests(&self) -> (usize, usize) {
+        let requests = self.iter().filter_map(|item| item.request());
+        requests.fold((0, 0), |(count, bytes), request| {
+            (count + 1, bytes + request.len())
+        })
     }
 
     /// Bytes that the packed items take.

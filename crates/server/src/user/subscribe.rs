@@ -12,7 +12,7 @@ use super::outbound::Destination;
 use super::presence::presence_of;
 use super::roster::{Item, Subscription};
 use super::subscription::{self, Action, Follow};
-use crate::limits::REQUEST_BYTES_MAX;
+use crate::limits::{REQUEST_BYTES_MAX, REQUESTS_BYTES_MAX, REQUESTS_MAX};
 use crate::message::{Delivery, UserMsg};
 use crate::modules::roster;
 
@@ -39,11 +39,6 @@ impl User {
             .roster
             .find(to)
             .map_or_else(|| Item::new(to), |item| item.to_item());
-        if old.is_empty() && self.roster.len() >= self.home.limits().roster_items_max as usize {
-            let error =
-                StanzaError::new(Condition::ResourceConstraint).with_text("The roster is full.");
-            return self.reply_error(conn, frame, &error, cx);
-        }
         let outbound = subscription::outbound(old.state, action);
         let mut item = Item {
             state: outbound.state,
@@ -51,6 +46,11 @@ impl User {
         };
         let visible = item.state.ask || item.state.approved;
         item.listed |= visible || item.state.subscription != Subscription::None;
+        if item.takes_room() && !old.takes_room() && self.is_roster_full() {
+            let error =
+                StanzaError::new(Condition::ResourceConstraint).with_text("The roster is full.");
+            return self.reply_error(conn, frame, &error, cx);
+        }
         self.change_item(&old, item, cx);
         if outbound.route {
             // Section 3: a subscription stanza goes from bare address to bare address.
@@ -82,16 +82,17 @@ impl User {
             .roster
             .find(&from)
             .map_or_else(|| Item::new(&from), |item| item.to_item());
-        if old.is_empty() && self.roster.len() >= self.home.limits().roster_items_max as usize {
-            return self.bounce(frame, Condition::ResourceConstraint, cx);
-        }
         let inbound = subscription::inbound(old.state, action);
         let mut item = Item {
             state: inbound.state,
             ..old.clone()
         };
         if item.state.pending_in && !old.state.pending_in {
-            item.request = request_to_keep(frame);
+            let (requests, bytes) = self.roster.requests();
+            if requests >= REQUESTS_MAX {
+                return self.bounce(frame, Condition::ResourceConstraint, cx);
+            }
+            item.request = request_to_keep(frame, REQUESTS_BYTES_MAX.saturating_sub(bytes));
         }
         item.listed |= item.state.subscription != Subscription::None;
         self.change_item(&old, item, cx);
@@ -117,6 +118,12 @@ impl User {
             }
             Follow::Unavailable => self.hide_from(contact, cx),
         }
+    }
+
+    /// Whether the user may have no further contact. Requests of strangers take no room.
+    pub(crate) fn is_roster_full(&self) -> bool {
+        let items = self.roster.iter().filter(|item| !item.is_only_asking());
+        items.count() >= self.home.limits().roster_items_max as usize
     }
 
     /// Makes `item` the state of its contact: a record, the roster in memory, and a push to the
@@ -151,10 +158,10 @@ impl User {
     }
 }
 
-/// The request as it is kept for sessions to come (section 3.1.3): whole, or, if it is too long,
-/// without its children.
-fn request_to_keep(frame: &Frame) -> Vec<u8> {
-    if frame.as_bytes().len() <= REQUEST_BYTES_MAX {
+/// The request as it is kept for sessions to come (section 3.1.3): whole, or, if it is too long or
+/// others have taken the room, without its children.
+fn request_to_keep(frame: &Frame, room: usize) -> Vec<u8> {
+    if frame.as_bytes().len() <= REQUEST_BYTES_MAX.min(room) {
         frame.as_bytes().to_vec()
     } else {
         frame

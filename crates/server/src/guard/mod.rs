@@ -1,0 +1,72 @@
+//! What keeps strangers from taking more than their share: the one place of a node that counts
+//! logins and registrations by address, makes decoys of accounts that do not exist, and knows who
+//! is banned. Owns no connection and no account; whoever asks acts on the answer.
+
+mod addresses;
+mod bans;
+mod decoys;
+mod generations;
+
+use std::path::PathBuf;
+
+use net::AddressKey;
+use ring::hmac;
+use store::Store;
+
+pub(crate) use addresses::{Addresses, Begin};
+pub use bans::{BanError, Entry, List};
+pub(crate) use bans::{Bans, Lists};
+pub(crate) use decoys::Decoys;
+pub(crate) use generations::{Generation, Generations};
+
+/// What all shards of a node share. Nothing here is touched by a message of a bound session.
+pub(crate) struct Guard {
+    /// Logins under way, failures and registrations by address.
+    pub addresses: Addresses,
+    /// Who may not be here.
+    pub bans: Bans,
+    /// Keys for names that nobody has.
+    pub decoys: Decoys,
+    secret: hmac::Key,
+}
+
+impl Guard {
+    /// For a node on `store`. `bans` is where the lists are kept, if they are to outlive the
+    /// process; `iterations` are those of new passwords.
+    ///
+    /// # Errors
+    /// The lists cannot be read: a server that forgets its bans does not start.
+    pub(crate) fn new(
+        store: &Store,
+        bans: Option<PathBuf>,
+        iterations: u32,
+    ) -> Result<Guard, BanError> {
+        // The key of the slots is as old and as secret as the accounts themselves, and no two
+        // deployments share it.
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &store.slot_key().to_bytes());
+        let secret = |label: &[u8]| {
+            let secret = hmac::sign(&key, label);
+            hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref())
+        };
+        let decoys = Decoys::new(secret(b"roost decoys"), iterations);
+        decoys.learn(store);
+        Ok(Guard {
+            addresses: Addresses::default(),
+            bans: Bans::open(bans)?,
+            decoys,
+            secret: secret(b"roost addresses"),
+        })
+    }
+
+    /// What an address is called among those that an account was logged in from. Of another account
+    /// it is called otherwise: the store does not tell who shares an address.
+    pub(crate) fn known_as(&self, user: &str, from: AddressKey) -> u64 {
+        let mut context = hmac::Context::with_key(&self.secret);
+        context.update(&from.to_bits().to_be_bytes());
+        context.update(user.as_bytes());
+        let tag = context.sign();
+        let mut first = [0; 8];
+        first.copy_from_slice(&tag.as_ref()[..8]);
+        u64::from_be_bytes(first)
+    }
+}

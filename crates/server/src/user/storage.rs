@@ -1,0 +1,172 @@
+//! How much an account keeps in its private storage (XEP-0049), so that the total has a bound. The
+//! sizes are read from the store when the owner first stores something; sets wait for them.
+
+use std::collections::{HashMap, VecDeque};
+
+use actor::Context;
+use net::ConnRef;
+use store::StoreError;
+use xml::Frame;
+
+use super::User;
+use super::requests::Debt;
+use crate::limits::{PRIVATE_ITEM_OVERHEAD, PRIVATE_SETS_WAITING};
+use crate::message::UserMsg;
+
+/// Namespace and name of an element.
+type Key = (String, String);
+
+/// What is stored, and what waits for that to be known.
+#[derive(Default)]
+pub(crate) struct Storage {
+    sizes: Option<HashMap<Key, u64>>,
+    total: u64,
+    waiting: VecDeque<(Frame, ConnRef, Option<Debt>)>,
+}
+
+/// Sizes as they were read.
+pub(crate) type StorageRead = Result<Vec<(String, String, usize)>, StoreError>;
+
+fn cost(key: &Key, bytes: usize) -> u64 {
+    (key.0.len() + key.1.len() + bytes) as u64 + PRIVATE_ITEM_OVERHEAD
+}
+
+impl Storage {
+    pub(super) fn is_unknown(&self) -> bool {
+        self.sizes.is_none() && self.waiting.is_empty()
+    }
+
+    /// Whether the sizes are known.
+    pub(crate) fn is_known(&self) -> bool {
+        self.sizes.is_some()
+    }
+
+    fn learn(&mut self, sizes: Vec<(String, String, usize)>) {
+        let sizes = sizes.into_iter().map(|(ns, name, bytes)| {
+            let key = (ns, name);
+            let cost = cost(&key, bytes);
+            (key, cost)
+        });
+        let sizes: HashMap<Key, u64> = sizes.collect();
+        self.total = sizes.values().sum();
+        self.sizes = Some(sizes);
+    }
+
+    /// Notes that these elements take the place of those with their names, if all together stay
+    /// within `max`. A set that makes the total smaller is always taken.
+    pub(crate) fn replace(&mut self, elements: Vec<(Key, usize)>, max: u64) -> bool {
+        let Some(sizes) = &mut self.sizes else {
+            return false;
+        };
+        let mut new: HashMap<Key, u64> = HashMap::new();
+        for (key, bytes) in elements {
+            let cost = cost(&key, bytes);
+            new.insert(key, cost);
+        }
+        let old: u64 = new.keys().filter_map(|key| sizes.get(key)).sum();
+        let total = self.total - old + new.values().sum::<u64>();
+        if total > max && total > self.total {
+            return false;
+        }
+        self.total = total;
+        sizes.extend(new);
+        true
+    }
+}
+
+impl User {
+    /// What is known of the private storage.
+    pub(crate) fn storage(&mut self) -> &mut Storage {
+        &mut self.requests.get_or_insert_default().storage
+    }
+
+    /// A set waits until it is known what there is. False if too many wait already.
+    pub(crate) fn wait_for_storage(
+        &mut self,
+        set: Frame,
+        conn: ConnRef,
+        debt: Option<Debt>,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> bool {
+        let storage = self.storage();
+        if storage.waiting.len() >= PRIVATE_SETS_WAITING {
+            return false;
+        }
+        storage.waiting.push_back((set, conn, debt));
+        if storage.waiting.len() == 1 {
+            self.read_storage(cx);
+        }
+        true
+    }
+
+    fn read_storage(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let (store, name) = (self.home.store.clone(), self.name.clone());
+        let read = move || Box::new(store.private_sizes(&name));
+        if cx
+            .blocking(&self.home.reads, read, UserMsg::StorageRead)
+            .is_err()
+        {
+            let overloaded = Err(StoreError::Unavailable("too many reads wait".to_owned()));
+            self.storage_read(overloaded, cx);
+        }
+    }
+
+    /// It is known what there is: the sets that waited are carried out, or refused if it could not
+    /// be read.
+    pub(super) fn storage_read(&mut self, read: StorageRead, cx: &mut Context<'_, UserMsg>) {
+        let Some(requests) = &mut self.requests else {
+            return;
+        };
+        let waiting = std::mem::take(&mut requests.storage.waiting);
+        if let Ok(sizes) = read {
+            self.storage().learn(sizes);
+        }
+        for (set, conn, debt) in waiting {
+            let answer = match self.is_registered() {
+                true => crate::modules::private_storage::set_known(self, &set),
+                false => continue,
+            };
+            if let Some(reply) = crate::iq::reply_of(&set, answer) {
+                self.write_frame(conn, &reply, cx);
+            }
+            drop(debt);
+        }
+    }
+
+    /// The state in memory was replaced by what the store has.
+    pub(super) fn forget_storage(&mut self) {
+        if let Some(requests) = &mut self.requests {
+            requests.storage.sizes = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        ("urn:x".to_owned(), name.to_owned())
+    }
+
+    #[test]
+    fn the_total_is_bounded_and_less_is_always_taken() {
+        let mut storage = Storage::default();
+        assert!(!storage.replace(vec![(key("a"), 1)], 1_000), "not known");
+        storage.learn(vec![("urn:x".to_owned(), "a".to_owned(), 100)]);
+        let of_a = cost(&key("a"), 100);
+        assert_eq!(storage.total, of_a);
+        let max = 2 * of_a;
+        assert!(storage.replace(vec![(key("b"), 100)], max));
+        assert!(!storage.replace(vec![(key("c"), 1)], max));
+        assert_eq!(storage.total, max);
+        assert!(storage.replace(vec![(key("b"), 50)], max));
+        assert!(!storage.replace(vec![(key("b"), 50), (key("a"), 151)], max));
+        assert!(storage.replace(vec![(key("b"), 50), (key("a"), 150)], max));
+        assert!(storage.replace(vec![(key("a"), 149)], 0), "a lowered bound");
+        assert_eq!(storage.total, max - 1);
+        let twice = vec![(key("d"), 1), (key("d"), 2)];
+        assert!(storage.replace(twice, 10 * max));
+        assert_eq!(storage.total, max - 1 + cost(&key("d"), 2), "one element");
+    }
+}
