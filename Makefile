@@ -19,12 +19,14 @@ HISTORY_SEEDS ?= 200
 EVERYTHING := --workspace --lib --bins --tests
 # Tests that run the binary take this one, and do not build one that differs.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-workspace scripts clients benchmarks history disks: export ROOST_BIN ?= $(TARGET)/debug/roost
-STAGES := lint build tidy workspace history clients benchmarks fuzz
+workspace scripts clients benchmarks history disks zoo: export ROOST_BIN ?= $(TARGET)/debug/roost
+STAGES := lint build tidy workspace history zoo clients benchmarks fuzz
+# Seconds of each attacker in `make hostile`.
+HOSTILE_SECONDS ?= 10
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
-.PHONY: benchmarks history disks chaos schedules bugs
+.PHONY: benchmarks history disks chaos schedules bugs zoo hostile
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -86,6 +88,14 @@ chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
 	$(CARGO) build --release --package roost
 	ROOST_BIN=$(TARGET)/release/roost $(HISTORY) --seeds $(SEEDS) --seed $(SEED) \
 	  --faults kills,cuts,stops,amnesia,unsynced
+
+zoo: build ## A moment of every attacker of tests/hostile: whether the server stands it.
+	$(PYTHON) tests/hostile/zoo.py
+
+hostile: ## A long run against a release build, with its table in docs/security.md.
+	$(CARGO) build --release --package roost
+	ROOST_BIN=$(TARGET)/release/roost $(PYTHON) tests/hostile/zoo.py \
+	  --seconds $(HOSTILE_SECONDS) --write docs/security.md
 
 schedules: ## The same clients on a node inside the test, under a virtual clock: SEEDS of them.
 	SCHEDULES=$(SEEDS) SCHEDULE=$(SEED) $(CARGO) test --release --package server \

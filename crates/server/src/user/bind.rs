@@ -6,6 +6,7 @@ use net::ConnRef;
 use telemetry::{Counter, Gauge};
 use xmpp::error::{Condition, StanzaError};
 
+use super::managed::Link;
 use super::session::Session;
 use super::{Effect, Phase, User};
 use crate::c2s::{Abort, Control};
@@ -48,7 +49,9 @@ impl User {
             .position(|session| session.resource() == &*resource);
         if let Some(held) = held {
             self.end_badly(held, Abort::Conflict, cx);
-        } else if self.sessions.len() >= self.home.limits().sessions_per_user as usize {
+        } else if self.sessions.len() >= self.home.limits().sessions_per_user as usize
+            && !self.end_waiting_session(cx)
+        {
             return Err(StanzaError::new(Condition::ResourceConstraint)
                 .with_text("This account has as many sessions as it may."));
         }
@@ -59,6 +62,23 @@ impl User {
         cx.stats().raise(Gauge::Sessions);
         self.login.forget_account();
         Ok(())
+    }
+
+    /// Ends the session that has waited the longest for its client to come back; false if none
+    /// does. A client that lost its link and its name must not be kept out by what it left behind.
+    fn end_waiting_session(&mut self, cx: &mut Context<'_, UserMsg>) -> bool {
+        let since = |session: &Session| match session.managed.as_ref()?.link {
+            Link::Detached(since) => Some(since),
+            Link::Attached(_) | Link::Resuming(_) => None,
+        };
+        let waiting = (0..self.sessions.len()).filter(|at| since(&self.sessions[*at]).is_some());
+        match waiting.min_by_key(|at| since(&self.sessions[*at])) {
+            Some(at) => {
+                self.end_badly(at, Abort::Conflict, cx);
+                true
+            }
+            None => false,
+        }
     }
 
     pub(super) fn session_started(&mut self, conn: ConnRef) {

@@ -1,0 +1,358 @@
+//! Who may not stay, and who may not take more than a share: logins under way, generations of
+//! accounts, decoys, addresses, pending requests. From outside, over real sockets.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Client, PATIENCE, new_disk, options, start, start_on, start_with, store_on};
+use server::admin::{Request, Response};
+use server::guard::List;
+use server::options::Limits;
+use testkit::scram::{Login, Scram};
+
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Asks for a challenge of an account.
+fn begin(client: &mut Client, user: &str) -> Scram {
+    let login = Login {
+        user: user.to_owned(),
+        password: "secret".to_owned(),
+        authzid: None,
+    };
+    let scram = Scram::new("SCRAM-SHA-1", &login, None).expect("a mechanism");
+    let first = xmpp::sasl::encode_bytes(&scram.first());
+    client.send(&format!(
+        "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-1'>{first}</auth>"
+    ));
+    scram
+}
+
+/// The decoded challenge.
+fn challenge(client: &mut Client) -> String {
+    client.expect("<challenge xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>");
+    let text = client.expect("</challenge>");
+    xmpp::sasl::decode(text.trim_end_matches("</challenge>")).expect("a challenge")
+}
+
+fn finish(client: &mut Client, mut scram: Scram, challenge: &str) {
+    let proof = scram.answer(challenge.as_bytes()).expect("a proof");
+    let proof = xmpp::sasl::encode_bytes(&proof);
+    client.send(&format!(
+        "<response xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>{proof}</response>"
+    ));
+    client.expect("<success");
+    client.open();
+}
+
+/// A challenge that was open when the account changed leads to no session, however right the
+/// proof is.
+#[test]
+fn an_open_challenge_is_worth_nothing_after_the_account_changed() {
+    let running = start(2, true, &["kicked", "locked", "keyed", "gone"]);
+    let admin = running.node.admin();
+    let jid = |user: &str| format!("{user}@localhost");
+    let mut open: Vec<_> = ["kicked", "locked", "keyed", "gone"]
+        .into_iter()
+        .map(|user| {
+            let mut client = Client::connect(running.address);
+            client.open();
+            let scram = begin(&mut client, user);
+            let challenge = challenge(&mut client);
+            (client, scram, challenge)
+        })
+        .collect();
+    let password = || "another".to_owned();
+    for request in [
+        Request::UserKick { jid: jid("kicked") },
+        Request::UserLock {
+            jid: jid("locked"),
+            locked: true,
+        },
+        Request::UserLock {
+            jid: jid("locked"),
+            locked: false,
+        },
+        Request::UserPasswd {
+            jid: jid("keyed"),
+            password: password(),
+        },
+        Request::UserDel { jid: jid("gone") },
+        Request::UserAdd {
+            jid: jid("gone"),
+            password: password(),
+        },
+    ] {
+        assert_eq!(admin.call(request), Response::Ok);
+    }
+    for (mut client, scram, challenge) in open.drain(..) {
+        finish(&mut client, scram, &challenge);
+        client.bind("late");
+        client.expect("<stream:error>");
+        assert!(!client.seen.contains("<jid>"), "{}", client.seen);
+    }
+    Client::login(running.address, "kicked", "again");
+    running.node.drain(DEADLINE);
+}
+
+/// A lock changes nothing but itself: the password that was set a moment before stays.
+#[test]
+fn a_lock_keeps_the_password() {
+    let running = start(1, true, &["alice"]);
+    let admin = running.node.admin();
+    let jid = || "alice@localhost".to_owned();
+    let changed = |password: &str| Request::UserPasswd {
+        jid: jid(),
+        password: password.to_owned(),
+    };
+    let lock = |locked| Request::UserLock { jid: jid(), locked };
+    for round in 0..20 {
+        let before = admin.clone();
+        let request = changed(&format!("before {round}"));
+        let changing = std::thread::spawn(move || before.call(request));
+        admin.call(lock(round % 2 == 0));
+        changing.join().unwrap();
+    }
+    for request in [changed("secret"), lock(true), lock(false)] {
+        assert_eq!(admin.call(request), Response::Ok);
+    }
+    Client::login(running.address, "alice", "a");
+    running.node.drain(DEADLINE);
+}
+
+/// Guesses that are prepared before the first of them fails are counted all the same.
+#[test]
+fn challenges_opened_first_are_no_way_around_the_pace() {
+    let running = start(2, true, &["alice"]);
+    for user in ["alice", "nobody"] {
+        let mut clients: Vec<_> = (0..60).map(|_| Client::connect(running.address)).collect();
+        for client in &mut clients {
+            client.open();
+            begin(client, user);
+        }
+        let (mut open, mut refused) = (0, 0);
+        // Five are let in and two wait; the others, all of the same address, are told at once.
+        for client in &mut clients {
+            let short = Some(Duration::from_millis(200));
+            client.socket.set_read_timeout(short).unwrap();
+            let _ = client.read_some();
+            open += usize::from(client.seen.contains("<challenge "));
+            refused += usize::from(client.seen.contains("<temporary-auth-failure/>"));
+        }
+        assert!((5..=7).contains(&open), "{user}: {open} challenges");
+        assert_eq!(open + refused, 60 - (7 - open), "{user}: {refused} refused");
+    }
+    running.node.drain(DEADLINE);
+}
+
+/// What a name that nobody has is answered with says nothing about the process or its settings.
+#[test]
+fn decoys_outlive_the_process() {
+    let disk = new_disk();
+    let mut seen = Vec::new();
+    for iterations in [4_096, 8_192] {
+        let mut options = options(1, true);
+        options.scram_iterations = iterations;
+        let store = store_on(&disk);
+        let users: &[&str] = match iterations {
+            4_096 => &["a", "b", "c", "d", "e", "f", "g", "h"],
+            _ => &[],
+        };
+        let running = start_on(store, options, net::Limits::default(), users);
+        let salts = ["a", "nobody", "nemo"].map(|user| {
+            let mut client = Client::connect(running.address);
+            client.open();
+            begin(&mut client, user);
+            let challenge = challenge(&mut client);
+            let salt = challenge.split(',').nth(1).expect("a salt").to_owned();
+            assert!(salt.starts_with("s="), "{challenge}");
+            salt
+        });
+        seen.push(salts);
+        running.node.drain(DEADLINE);
+    }
+    assert_eq!(seen[0], seen[1]);
+}
+
+/// However many shards take connections: what an address may do is counted once.
+#[test]
+fn registrations_of_an_address_are_counted_for_the_node() {
+    let mut options = options(4, true);
+    options.registration_enabled = true;
+    options.registrations_per_hour = 3;
+    let running = start_with(options, net::Limits::default(), &[]);
+    let made = (0..24).filter(|n| {
+        let mut client = Client::connect(running.address);
+        client.open();
+        client.send(&format!(
+            "<iq type='set' id='r'><query xmlns='jabber:iq:register'>\
+             <username>new{n}</username><password>pw</password></query></iq>"
+        ));
+        client.expect(" id='r'");
+        client.send("</stream:stream>");
+        while client.read_some().is_ok_and(|read| read > 0) {}
+        !client.seen.contains("<resource-constraint ")
+    });
+    assert_eq!(made.count(), 3);
+    running.node.drain(DEADLINE);
+}
+
+/// A phone with a random resource whose link flaps does not lock itself out: the oldest session
+/// that waits for its client gives way.
+#[test]
+fn sessions_that_wait_give_way_to_a_new_one() {
+    let limits = Limits {
+        sessions_per_user: 3,
+        ..options(1, true).limits
+    };
+    let options = server::Options {
+        limits,
+        ..options(1, true)
+    };
+    let running = start_with(options, net::Limits::default(), &["alice"]);
+    for n in 0..8 {
+        let mut client = Client::login(running.address, "alice", &format!("flap{n}"));
+        client.send("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
+        client.expect("<enabled ");
+    }
+    let mut held: Vec<_> = (0..3)
+        .map(|n| Client::login(running.address, "alice", &format!("held{n}")))
+        .collect();
+    let mut more = Client::authenticate(running.address, "alice");
+    more.bind("more");
+    more.expect("<resource-constraint ");
+    held[0].send("<iq type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>");
+    held[0].expect("<iq type='result' id='p'");
+    running.node.drain(DEADLINE);
+}
+
+/// Requests of strangers take nothing from the roster, and have a bound of their own.
+#[test]
+fn requests_of_strangers_leave_the_roster_alone() {
+    let limits = Limits {
+        roster_items_max: 2,
+        ..options(1, true).limits
+    };
+    let options = server::Options {
+        limits,
+        ..options(1, true)
+    };
+    let names: Vec<String> = (0..102).map(|n| format!("s{n}")).collect();
+    let mut users: Vec<&str> = names.iter().map(String::as_str).collect();
+    users.push("alice");
+    let running = start_with(options, net::Limits::default(), &users);
+    let mut refused = 0;
+    for name in &names {
+        let mut stranger = Client::login(running.address, name, "x");
+        stranger.send(
+            "<presence to='alice@localhost' type='subscribe'><status>please</status></presence>\
+             <iq type='get' id='p' to='alice@localhost'><ping xmlns='urn:xmpp:ping'/></iq>",
+        );
+        let seen = stranger.expect(" id='p'");
+        refused += usize::from(seen.contains("<resource-constraint "));
+    }
+    assert_eq!(refused, 2, "a hundred wait");
+    let mut alice = Client::login(running.address, "alice", "a");
+    let mut set = |id: &str, jid: &str, expected: &str| {
+        alice.send(&format!(
+            "<iq type='set' id='{id}'><query xmlns='jabber:iq:roster'><item jid='{jid}'/></query></iq>"
+        ));
+        alice.expect(&format!("<iq type='{expected}' id='{id}'"));
+    };
+    set("1", "one@localhost", "result");
+    set("2", "two@localhost", "result");
+    set("3", "three@localhost", "error");
+    // With a full roster a request can be denied, but not granted.
+    alice.send("<presence to='s0@localhost' type='subscribed' id='yes'/>");
+    alice.expect("<resource-constraint ");
+    alice.send("<presence to='s1@localhost' type='unsubscribed'/>");
+    alice.send("<iq type='get' id='last'><ping xmlns='urn:xmpp:ping'/></iq>");
+    let seen = alice.expect("id='last'");
+    assert!(!seen.contains("<resource-constraint "), "{seen}");
+    running.node.drain(DEADLINE);
+}
+
+/// Pipelined questions wait for their turn, and their credit with them; all are answered.
+#[test]
+fn questions_are_answered_a_few_at_a_time() {
+    let mut options = options(2, true);
+    options.archive.enabled = true;
+    let running = start_with(options, net::Limits::default(), &["alice", "bob"]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    let body = "x".repeat(20_000);
+    for _ in 0..20 {
+        alice.send(&format!(
+            "<message to='bob@localhost' type='chat'><body>{body}</body></message>"
+        ));
+    }
+    alice.send("<iq type='get' id='sent'><ping xmlns='urn:xmpp:ping'/></iq>");
+    alice.expect("id='sent'");
+    let query = "<query xmlns='urn:xmpp:mam:2'/>";
+    let questions: String = (0..100)
+        .map(|n| format!("<iq type='set' id='q{n}'>{query}</iq>"))
+        .collect();
+    alice.send(&questions);
+    // Nothing is read for a while: the server must not read ahead for it either.
+    std::thread::sleep(Duration::from_millis(300));
+    let inspected = running.node.admin().call(Request::UserInspect {
+        jid: "alice@localhost".to_owned(),
+    });
+    let Response::User { user } = inspected else {
+        panic!("{inspected:?}");
+    };
+    let backlog = user.sessions[0].backlog_bytes.unwrap_or_default();
+    assert!(
+        backlog < 1024 * 1024,
+        "{backlog} bytes wait for who does not read"
+    );
+    for n in 0..100 {
+        alice.expect(&format!("id='q{n}'"));
+    }
+    running.node.drain(PATIENCE);
+}
+
+#[test]
+fn a_ban_ends_what_it_covers() {
+    let running = start(2, true, &["alice", "bob"]);
+    let admin = running.node.admin();
+    let ban = |what: &str, list| Request::BanPut {
+        list,
+        what: what.to_owned(),
+        for_ms: None,
+        reason: String::new(),
+    };
+    let put = |request| {
+        let answer = admin.call(request);
+        assert!(matches!(answer, Response::Bans { .. }), "{answer:?}");
+    };
+    let mut alice = Client::login(running.address, "alice", "a");
+    let mut bob = Client::login(running.address, "bob", "b");
+    let mut late = Client::authenticate(running.address, "alice");
+    put(ban("alice@localhost", List::Ban));
+    alice.expect("<policy-violation ");
+    late.bind("late");
+    late.expect("<stream:error>");
+    let mut again = Client::connect(running.address);
+    again.open();
+    again.authenticate_with("alice", "secret");
+    again.expect("<account-disabled/>");
+    // An address: who is here ends with what it says next, and nobody else comes.
+    put(ban("127.0.0.0/8", List::Ban));
+    bob.send("<presence/>");
+    bob.expect("<policy-violation ");
+    let mut refused = Client::connect(running.address);
+    assert!(
+        refused.read_some().map_or(true, |read| read == 0),
+        "nothing is said"
+    );
+    // Who is allowed is not banned.
+    put(ban("127.0.0.1", List::Allow));
+    Client::login(running.address, "bob", "b");
+    let removed = admin.call(Request::BanRemove {
+        list: List::Ban,
+        what: "alice@localhost".to_owned(),
+    });
+    assert_eq!(removed, Response::Ok);
+    Client::login(running.address, "alice", "a");
+    running.node.drain(DEADLINE);
+}

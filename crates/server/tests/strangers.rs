@@ -1,0 +1,283 @@
+//! What anybody can learn about an account without a subscription: asks everything of an account
+//! that is online, one that is away, one that blocks the asker and one that does not exist, and
+//! holds docs/strangers.md, the table of the answers. `UPDATE_EXPECT=1` writes it.
+
+mod common;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use common::{Client, options, start_with};
+
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Online, away, blocking the asker, and nobody.
+const SUBJECTS: [&str; 4] = ["here", "away", "shy", "nobody"];
+
+const IQS: [(&str, &str, &str); 16] = [
+    (
+        "get",
+        "service discovery, what it is",
+        "<query xmlns='http://jabber.org/protocol/disco#info'/>",
+    ),
+    (
+        "get",
+        "service discovery, what it has",
+        "<query xmlns='http://jabber.org/protocol/disco#items'/>",
+    ),
+    ("get", "ping", "<ping xmlns='urn:xmpp:ping'/>"),
+    ("get", "last activity", "<query xmlns='jabber:iq:last'/>"),
+    (
+        "get",
+        "software version",
+        "<query xmlns='jabber:iq:version'/>",
+    ),
+    ("get", "time", "<time xmlns='urn:xmpp:time'/>"),
+    (
+        "get",
+        "vCard, where none was set",
+        "<vCard xmlns='vcard-temp'/>",
+    ),
+    (
+        "set",
+        "vCard",
+        "<vCard xmlns='vcard-temp'><FN>x</FN></vCard>",
+    ),
+    ("get", "roster", "<query xmlns='jabber:iq:roster'/>"),
+    (
+        "set",
+        "roster",
+        "<query xmlns='jabber:iq:roster'><item jid='a@b'/></query>",
+    ),
+    (
+        "get",
+        "private storage",
+        "<query xmlns='jabber:iq:private'><x xmlns='urn:x'/></query>",
+    ),
+    (
+        "get",
+        "block list",
+        "<blocklist xmlns='urn:xmpp:blocking'/>",
+    ),
+    ("set", "archive", "<query xmlns='urn:xmpp:mam:2'/>"),
+    (
+        "get",
+        "archive preferences",
+        "<prefs xmlns='urn:xmpp:mam:2'/>",
+    ),
+    ("get", "registration", "<query xmlns='jabber:iq:register'/>"),
+    (
+        "get",
+        "anything that nobody knows",
+        "<query xmlns='urn:example'/>",
+    ),
+];
+
+const OTHERS: [(&str, &str); 9] = [
+    (
+        "chat message",
+        "<message id='ID' to='TO' type='chat'><body>x</body></message>",
+    ),
+    (
+        "normal message",
+        "<message id='ID' to='TO'><body>x</body></message>",
+    ),
+    (
+        "chat state",
+        "<message id='ID' to='TO' type='chat'><active xmlns='http://jabber.org/protocol/chatstates'/></message>",
+    ),
+    (
+        "headline",
+        "<message id='ID' to='TO' type='headline'><body>x</body></message>",
+    ),
+    (
+        "groupchat message",
+        "<message id='ID' to='TO' type='groupchat'><body>x</body></message>",
+    ),
+    (
+        "normal message to a resource that is not there",
+        "<message id='ID' to='TO/none'><body>x</body></message>",
+    ),
+    ("presence", "<presence id='ID' to='TO'/>"),
+    ("probe", "<presence id='ID' to='TO' type='probe'/>"),
+    (
+        "subscription request",
+        "<presence id='ID' to='TO' type='subscribe'/>",
+    ),
+];
+
+/// What came about `id`, in a word.
+fn word(text: &str) -> String {
+    if text.is_empty() {
+        return "nothing".to_owned();
+    }
+    for condition in [
+        "service-unavailable",
+        "item-not-found",
+        "forbidden",
+        "not-allowed",
+        "resource-constraint",
+        "conflict",
+        "not-authorized",
+    ] {
+        if text.contains(&format!("<{condition}")) {
+            return format!("`{condition}`");
+        }
+    }
+    if text.contains("type='unsubscribed'") {
+        return "`unsubscribed`".to_owned();
+    }
+    if text.contains("disco#items'/>") {
+        return "an empty list".to_owned();
+    }
+    if text.contains("type='result'") {
+        return "a result".to_owned();
+    }
+    format!("`{text}`")
+}
+
+/// Sends a stanza and a question behind it that everybody answers; what came before that answer.
+fn ask(asker: &mut Client, stanza: &str, to: &str, id: &str) -> String {
+    asker.send(stanza);
+    let fence = format!("f{id}");
+    asker.send(&format!(
+        "<iq type='get' id='{fence}' to='{to}'><query xmlns='urn:example:fence'/></iq>"
+    ));
+    let seen = asker.expect(&format!(" id='{fence}'"));
+    // The answer of the fence begins with its own tag.
+    let before = seen.rfind("<iq ").unwrap_or(0);
+    let answer = seen[..before].to_owned();
+    asker.expect("</iq>");
+    answer
+}
+
+fn row(out: &mut String, what: &str, answers: &[String; 4]) {
+    let tells = match answers {
+        [here, away, shy, nobody] if here == away && away == shy && shy == nobody => "nothing",
+        [here, away, _, nobody] if here == away && away == nobody => "that it is blocked",
+        [here, away, ..] if here == away => "**that it is there**",
+        _ => "**whether somebody is online**",
+    };
+    let [here, away, shy, nobody] = answers;
+    let _ = writeln!(
+        out,
+        "| {what} | {here} | {away} | {shy} | {nobody} | {tells} |"
+    );
+}
+
+fn login_rows(out: &mut String, address: std::net::SocketAddr) {
+    let tried = SUBJECTS.map(|user| {
+        let mut client = Client::connect(address);
+        client.open();
+        client.authenticate_with(user, "wrong");
+        let answer = client.expect("</failure>");
+        word(&answer)
+    });
+    row(out, "login with a wrong password (PLAIN)", &tried);
+    let challenged = SUBJECTS.map(|user| {
+        let mut client = Client::connect(address);
+        client.open();
+        let first = xmpp::sasl::encode(&format!("n,,n={user},r=abc"));
+        client.send(&format!(
+            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-1'>{first}</auth>"
+        ));
+        client.expect("<challenge xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>");
+        let text = client.expect("</challenge>");
+        let text = text.trim_end_matches("</challenge>");
+        let text = xmpp::sasl::decode(text).expect("a challenge");
+        let part = |name| text.split(',').find_map(|part| part.strip_prefix(name));
+        let (salt, iterations) = (part("s=").expect("a salt"), part("i=").expect("a count"));
+        format!("{} characters of salt, {iterations} iterations", salt.len())
+    });
+    row(out, "challenge of a login (SCRAM)", &challenged);
+    let registered = SUBJECTS.map(|user| {
+        let mut client = Client::connect(address);
+        client.open();
+        client.send(&format!(
+            "<iq type='set' id='r'><query xmlns='jabber:iq:register'>\
+             <username>{user}</username><password>pw</password></query></iq>"
+        ));
+        client.expect(" id='r'");
+        client.send("</stream:stream>");
+        while client.read_some().is_ok_and(|read| read > 0) {}
+        match client.seen.contains("<conflict") {
+            true => "`conflict`".to_owned(),
+            false => "an account".to_owned(),
+        }
+    });
+    row(out, "registration, where it is enabled", &registered);
+}
+
+fn table() -> String {
+    let mut options = options(2, true);
+    options.archive.enabled = true;
+    options.registration_enabled = true;
+    let users = ["here", "away", "shy", "asker"];
+    let running = start_with(options, net::Limits::default(), &users);
+    let mut here = Client::login(running.address, "here", "a");
+    here.send("<presence/>");
+    let mut shy = Client::login(running.address, "shy", "a");
+    shy.send(
+        "<presence/><iq type='set' id='b'><block xmlns='urn:xmpp:blocking'>\
+         <item jid='asker@localhost'/></block></iq>",
+    );
+    shy.expect("id='b'");
+    let mut asker = Client::login(running.address, "asker", "a");
+    let mut out = String::new();
+    for (at, (kind, what, payload)) in IQS.iter().enumerate() {
+        let answers = SUBJECTS.map(|user| {
+            let id = format!("q{at}{user}");
+            asker.send(&format!(
+                "<iq type='{kind}' id='{id}' to='{user}@localhost'>{payload}</iq>"
+            ));
+            let seen = asker.expect(&format!(" id='{id}'"));
+            let begun = seen.rfind("<iq ").unwrap_or(0);
+            // An answer without children ends at once.
+            let mut text = seen[begun..].to_owned();
+            while !text.ends_with("/>") && !text.ends_with("</iq>") {
+                text += &asker.expect(">");
+            }
+            if !text.contains("</iq>") && text.matches('<').count() > 1 {
+                text += &asker.expect("</iq>");
+            }
+            word(&text)
+        });
+        let verb = if *kind == "set" { "change: " } else { "" };
+        row(&mut out, &format!("{verb}{what}"), &answers);
+    }
+    for (at, (what, stanza)) in OTHERS.iter().enumerate() {
+        let answers = SUBJECTS.map(|user| {
+            let (id, to) = (format!("o{at}{user}"), format!("{user}@localhost"));
+            let stanza = stanza.replace("ID", &id).replace("TO", &to);
+            word(&ask(&mut asker, &stanza, &to, &id))
+        });
+        row(&mut out, what, &answers);
+    }
+    login_rows(&mut out, running.address);
+    running.node.drain(DEADLINE);
+    out
+}
+
+#[test]
+fn strangers_learn_what_the_table_says() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/strangers.md");
+    let text = fs::read_to_string(&file).expect("docs/strangers.md");
+    let head = "|---|---|---|---|---|---|\n";
+    let begin = text.find(head).expect("a table") + head.len();
+    let length = text[begin..]
+        .find("\n\n")
+        .map_or(text.len() - begin, |at| at + 1);
+    let table = table();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let text = format!("{}{table}{}", &text[..begin], &text[begin + length..]);
+        fs::write(&file, text).expect("written");
+        return;
+    }
+    assert_eq!(
+        &text[begin..begin + length],
+        table,
+        "UPDATE_EXPECT=1 writes it"
+    );
+}

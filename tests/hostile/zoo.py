@@ -1,0 +1,184 @@
+"""The zoo: every attacker for a while against a server, and what others noticed.
+
+    zoo.py                a short run: whether the server stands it, not how fast anything is
+    zoo.py --seconds 10   the long one: each attacker first against a second, idle server, then
+                          against the one that is watched
+    zoo.py --write FILE   puts the table of a long run into a document
+
+Bounds, for every attacker: nothing of others is lost, nobody gets in who may not, the server lives;
+resident memory stays within 64 MB and 4 KB for each connection of what it was, and is back 10 s
+after. In a long run the 99th percentile of others' logins and messages is at most twice that beside
+the same attacker on the other server, or 10 ms more.
+"""
+
+import argparse
+import multiprocessing
+import pathlib
+import re
+import sys
+import time
+import traceback
+
+import attackers
+from server import Server, binary
+from witness import Witness, quantile
+
+MEGABYTE = 1 << 20
+MEMORY_MAX = 64 * MEGABYTE
+MEMORY_PER_CONNECTION = 4096
+MEMORY_BACK_S = 10
+RATIO_MAX = 2.0
+SLACK_MS = 10
+SHORT_S = 0.4
+
+
+def attack(run, server, seconds, verdict):
+    """In a process of its own: one attacker."""
+    try:
+        verdict.put(run(attackers.Field(server, seconds)) or [])
+    except Exception:  # An attacker that breaks has shown nothing.
+        verdict.put([f"the attacker broke: {traceback.format_exc()}"])
+
+
+def send_in(run, server, seconds):
+    verdict = multiprocessing.Queue()
+    process = multiprocessing.Process(target=attack, args=(run, server, seconds, verdict))
+    process.start()
+    return process, verdict
+
+
+def recall(process, verdict, seconds):
+    try:
+        said = verdict.get(timeout=seconds + 120)
+    except Exception:
+        said = ["the attacker did not come back"]
+    process.join(10)
+    if process.is_alive():
+        process.kill()
+    return said
+
+
+class Row:
+    """What one attacker did."""
+
+    def __init__(self, name, section):
+        self.name, self.section = name, section
+        self.wrong = []
+        self.times = {}
+        self.memory = self.left = self.connections = 0
+
+    def compare(self, before, beside):
+        for what, idle, attacked in zip(("message", "login"), before, beside):
+            idle, attacked = quantile(idle, 0.99), quantile(attacked, 0.99)
+            self.times[what] = (idle, attacked)
+            if idle and attacked and attacked > max(RATIO_MAX * idle, idle + SLACK_MS):
+                self.wrong.append(f"p99 of a {what}: {attacked:.1f} ms, beside {idle:.1f} ms")
+
+    def markdown(self):
+        def both(what):
+            idle, attacked = self.times.get(what, (None, None))
+            return f"{attacked:.1f} / {idle:.1f}" if idle and attacked else "–"
+        state = "stands" if not self.wrong else "; ".join(self.wrong).replace("|", "/")[:160]
+        return (f"| `{self.name}` | {self.section} | {both('login')} | {both('message')} | "
+                f"{self.memory / MEGABYTE:.0f} | {self.left / MEGABYTE:.0f} | {state} |")
+
+
+def meet(name, run, watched, idle, witness, seconds):
+    """One attacker against the watched server, after the idle one if there is one."""
+    row = Row(name, run.section)
+    if idle:
+        process, verdict = send_in(run, idle, seconds)
+        before = witness.watch(seconds)
+        recall(process, verdict, seconds)
+    start, sockets = watched.resident(), watched.connections()
+    process, verdict = send_in(run, watched, seconds)
+    peak, until = start, time.monotonic() + seconds
+    beside = ([], [], [])
+    while time.monotonic() < until or process.is_alive() and verdict.empty():
+        part = witness.watch(min(0.5, seconds))
+        for all_of_it, some in zip(beside, part):
+            all_of_it.extend(some)
+        peak = max(peak, watched.resident())
+        row.connections = max(row.connections, watched.connections() - sockets)
+        if part[2] or time.monotonic() > until + 120:
+            break
+    row.wrong += recall(process, verdict, seconds)
+    row.wrong += beside[2][:1]
+    row.memory = max(peak, watched.resident()) - start
+    bound = MEMORY_MAX + MEMORY_PER_CONNECTION * max(row.connections, 0)
+    if row.memory > bound:
+        row.wrong.append(f"{row.memory / MEGABYTE:.0f} MB above the start")
+    row.left = watched.resident() - start
+    deadline = time.monotonic() + MEMORY_BACK_S
+    while idle and row.left > bound / 4 and time.monotonic() < deadline:
+        time.sleep(0.2)
+        row.left = watched.resident() - start
+    if idle and row.left > bound:
+        row.wrong.append(f"{row.left / MEGABYTE:.0f} MB stayed")
+    if not watched.is_alive():
+        row.wrong.append("the server ended")
+    elif (said := watched.healthz()) != "200":
+        row.wrong.append(f"/healthz: {said}")
+    if idle and not row.wrong:
+        row.compare(before[:2], beside[:2])
+    return row
+
+
+HEAD = """| attacker | defence | login p99, ms | message p99, ms | MB above | MB left | outcome |
+|---|---|---|---|---|---|---|"""
+
+
+def write(path, rows):
+    text = path.read_text()
+    table = "\n".join([HEAD, *(row.markdown() for row in rows)])
+    pattern = r"(<!-- zoo: begin -->\n).*?(<!-- zoo: end -->)"
+    path.write_text(re.sub(pattern, lambda m: m[1] + table + "\n" + m[2], text, flags=re.DOTALL))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=0)
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--write", type=pathlib.Path)
+    arguments = parser.parse_args()
+    chosen = [(name, run) for name, run in attackers.ALL.items()
+              if not arguments.only or name in arguments.only]
+    if arguments.list:
+        print("\n".join(f"{name}: {run.__doc__}" for name, run in chosen))
+        return 0
+    is_long = arguments.seconds > 0
+    seconds = arguments.seconds or SHORT_S
+    watched, idle = Server(binary()), Server(binary()) if is_long else None
+    rows = []
+    try:
+        witness = Witness(watched)
+        for name, run in chosen:
+            row = meet(name, run, watched, idle, witness, seconds)
+            rows.append(row)
+            print(row.markdown(), flush=True)
+            if row.wrong and not is_sound(witness, watched):
+                witness.close()
+                watched.stop()
+                watched = Server(binary())
+                witness = Witness(watched)
+        witness.close()
+    finally:
+        for server in filter(None, (watched, idle)):
+            server.stop()
+    if arguments.write:
+        write(arguments.write, rows)
+    failed = [row for row in rows if row.wrong]
+    for row in failed:
+        print(f"{row.name}: " + "\n  ".join(row.wrong), file=sys.stderr)
+    print(f"{len(rows)} attackers, {len(failed)} of them too much")
+    return 1 if failed else 0
+
+
+def is_sound(witness, watched):
+    """Whether the next attacker may come, or a new server is needed."""
+    return watched.is_alive() and not witness.watch(0.1)[2]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
