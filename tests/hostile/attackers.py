@@ -497,7 +497,7 @@ def quietly(act, *arguments):
 
 @attacker("stanzas")
 def subscription_flood(field):
-    """40 strangers ask to subscribe and take it back, all the time; the roster has room for friends."""
+    """40 strangers ask to subscribe and take it back; the roster has room for friends."""
     crowd = field.crowd(40, sources=4)
     kinds = ("subscribe", "unsubscribe")
     field.flood(crowd, lambda n: f"<presence to='{VICTIM}@localhost' type='{kinds[n % 2]}'>"
@@ -592,7 +592,8 @@ def fill_archives(crowd):
     for client in crowd:
         for _ in range(30):
             client.send(f"<message to='u6@localhost' type='headline'><body>x</body></message>"
-                        f"<message type='chat' to='u7@localhost'><body>{'y' * 8000}</body></message>")
+                        "<message type='chat' to='u7@localhost'>"
+                        f"<body>{'y' * 8000}</body></message>")
         quietly(client.ping)
 
 
@@ -713,7 +714,8 @@ def copies(field):
     crowd = field.crowd(1, each=10, presence=True)
     for client in crowd:
         client.send(iq(0, "<enable xmlns='urn:xmpp:carbons:2'/>", "set"))
-    field.flood(crowd, lambda n: b"<message to='u10@localhost' type='chat'><body>x</body></message>")
+    message = b"<message to='u10@localhost' type='chat'><body>x</body></message>"
+    field.flood(crowd, lambda n: message)
 
 
 # ---- What is stored ------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
-/// Connections at a time, over all addresses. One more closes the oldest of the address that has the
-/// most: whoever is slow is in nobody's way.
+/// Connections at a time, over all addresses. One more closes the oldest of the address that has
+/// the most: whoever is slow is in nobody's way.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Life of a connection: whoever wants to stay longer connects again.

@@ -415,9 +415,10 @@ impl C2sService {
     }
 
     fn ask_for_keys(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: &str) {
+        let is_exempt = self.is_exempt(cx, conn.address);
         let msg = UserMsg::Credentials {
             conn: cx.id(),
-            from: AddressKey::of(conn.address),
+            from: (!is_exempt).then(|| AddressKey::of(conn.address)),
         };
         if self.tell(cx, user, msg).is_err() {
             self.keys_unavailable(cx, conn);

@@ -25,8 +25,8 @@ pub enum UserMsg {
     Credentials {
         /// The connection that asks; answered by `Control::Keys`.
         conn: ConnRef,
-        /// Where it comes from.
-        from: AddressKey,
+        /// Where it comes from, unless many clients may come from there.
+        from: Option<AddressKey>,
     },
     /// A connection's login attempt ended; failures pace the next ones.
     LoginEnded {

@@ -86,7 +86,8 @@ const OTHERS: [(&str, &str); 9] = [
     ),
     (
         "chat state",
-        "<message id='ID' to='TO' type='chat'><active xmlns='http://jabber.org/protocol/chatstates'/></message>",
+        "<message id='ID' to='TO' type='chat'>\
+         <active xmlns='http://jabber.org/protocol/chatstates'/></message>",
     ),
     (
         "headline",

@@ -7,6 +7,7 @@ mod client;
 mod commands;
 mod disk;
 mod exits;
+mod guard;
 mod hardened;
 mod life;
 mod place;

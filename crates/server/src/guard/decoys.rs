@@ -116,8 +116,8 @@ impl Decoys {
     }
 }
 
-/// The kind that a number from the whole range falls on. As the share of the first kind grows, names
-/// move to it and never back, as accounts with new passwords do.
+/// The kind that a number from the whole range falls on. As the share of the first kind grows,
+/// names move to it and never back, as accounts with new passwords do.
 fn pick(kinds: &[(Kind, u64)], number: u64) -> &Kind {
     let all: u64 = kinds.iter().map(|(_, count)| count).sum();
     let mut left = (u128::from(number) * u128::from(all) >> 64) as u64;

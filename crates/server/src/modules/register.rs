@@ -12,7 +12,7 @@ use crate::c2s::Abort;
 use crate::guard::Generation;
 use crate::iq::{Answer, Asker, Request};
 use crate::message::UserMsg;
-use crate::user::User;
+use crate::user::{Origin, User};
 
 pub(crate) const NS: &str = "jabber:iq:register";
 
@@ -122,6 +122,12 @@ impl User {
             // An administrator was faster: the session that asked has ended, and what it asked for
             // must not undo what the administrator did.
             return;
+        }
+        // Whoever asked hears it too if it cannot be saved.
+        let mut sessions = self.sessions.iter();
+        let session = sessions.find(|session| Some(session.conn) == conn);
+        if let Some((session, link)) = session.and_then(|s| Some((s.conn, s.link()?))) {
+            self.comes_from(Origin::Session(session, link, frame.clone()));
         }
         self.end_generation(Abort::CredentialsChanged);
         self.put_account(scram, self.is_locked);

@@ -33,7 +33,7 @@ pub(crate) fn seq_of(id: &str) -> Option<u64> {
 
 /// Whether a child claims to be the id that `by`, a normalised address, gave the message.
 fn is_claim(child: &Child<'_>, by: &str) -> bool {
-    if (child.name(), child.ns()) != ("stanza-id", ns::STANZA_ID) {
+    if child.name() != "stanza-id" || child.ns() != ns::STANZA_ID {
         return false;
     }
     let claimed = child.attr("by");

@@ -24,8 +24,9 @@ use crate::limits::{
     LOGINS_WAITING, LOGINS_WAITING_OF_AN_ADDRESS,
 };
 
-/// An address as this account calls it: a keyed hash.
-pub(super) type Source = u64;
+/// An address as this account calls it: a keyed hash. `None` for one that many clients share: it is
+/// always a stranger's, and may take all of their places.
+pub(super) type Source = Option<u64>;
 
 /// A connection and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +35,8 @@ struct Login {
     from: Source,
 }
 
-/// `None` for all strangers.
-type Lane = Option<Source>;
+/// A known address; `None` for all strangers.
+type Lane = Option<u64>;
 
 /// What is to be done for connections.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -57,8 +58,10 @@ pub(super) struct Gate {
     failures: Vec<(Lane, u32)>,
     /// Where the owner logged in from; `None` before that was read.
     known: Option<Vec<KnownAddress>>,
+    /// It is being read.
+    is_reading: bool,
     /// Where somebody logged in from who knew the password, to be noted.
-    succeeded: Vec<Source>,
+    succeeded: Vec<u64>,
     /// Who was let in last among those who had waited.
     last: Option<Source>,
 }
@@ -77,9 +80,13 @@ impl Gate {
         !self.waiting.is_empty()
     }
 
-    /// Whether [`Gate::learn`] has something to decide.
-    pub(super) fn wants_known(&self) -> bool {
-        self.known.is_none() && (self.has_waiting() || !self.succeeded.is_empty())
+    /// Whether the known addresses are to be read, for [`Gate::learn`] to decide. Says so once.
+    pub(super) fn wants_known(&mut self) -> bool {
+        let wants =
+            self.waiting.iter().any(|login| login.from.is_some()) || !self.succeeded.is_empty();
+        let wants = wants && self.known.is_none() && !self.is_reading;
+        self.is_reading |= wants;
+        wants
     }
 
     /// Connections that were given nothing yet.
@@ -89,7 +96,7 @@ impl Gate {
 
     fn lane(&self, from: Source) -> Lane {
         let mut known = self.known.iter().flatten();
-        known.any(|known| known.key == from).then_some(from)
+        from.filter(|from| known.any(|known| known.key == *from))
     }
 
     fn is_in(&self, lane: Lane, login: &Login) -> bool {
@@ -164,7 +171,8 @@ impl Gate {
     fn queue(&mut self, login: Login, verdict: &mut Verdict) {
         let lane = self.lane(login.from);
         let all = self.waiting.iter().filter(|other| self.is_in(lane, other));
-        if self.places(login.from) >= LOGINS_WAITING_OF_AN_ADDRESS {
+        let is_shared = login.from.is_none();
+        if !is_shared && self.places(login.from) >= LOGINS_WAITING_OF_AN_ADDRESS {
             return verdict.refused.push(login.conn);
         }
         if all.count() >= LOGINS_WAITING {
@@ -227,10 +235,9 @@ impl Gate {
                 if lane.is_some() {
                     self.set_failures(lane, 0);
                 }
-                if !self.succeeded.contains(&login.from) {
-                    self.succeeded.push(login.from);
-                    self.succeeded.truncate(KNOWN_ADDRESSES_MAX);
-                }
+                let from = login.from.filter(|from| !self.succeeded.contains(from));
+                self.succeeded.extend(from);
+                self.succeeded.truncate(KNOWN_ADDRESSES_MAX);
             }
         }
         self.go_on()
@@ -257,12 +264,14 @@ impl Gate {
         let days = KNOWN_DAYS + KNOWN_NOTED_DAYS;
         known.retain(|known| today.saturating_sub(known.day) <= days);
         self.known = Some(known);
+        self.is_reading = false;
         self.go_on()
     }
 
     /// The list cannot be read: nothing is noted.
     pub(super) fn forget_succeeded(&mut self) {
         self.succeeded.clear();
+        self.is_reading = false;
     }
 
     /// The list as it is to be from now on, if somebody logged in from where nobody had lately.

@@ -87,10 +87,10 @@ impl User {
     pub(super) fn credentials_wanted(
         &mut self,
         conn: ConnRef,
-        from: AddressKey,
+        from: Option<AddressKey>,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let from = self.home.guard.known_as(&self.name, from);
+        let from = from.map(|from| self.home.guard.known_as(&self.name, from));
         let was_waiting = self
             .login
             .gate
@@ -143,7 +143,7 @@ impl User {
             let control = Control::Abort(Abort::LoginGivenUp);
             let _ = self.home.io.control(cx, conn, control);
         }
-        let Some(gate) = &self.login.gate else {
+        let Some(gate) = &mut self.login.gate else {
             return;
         };
         if gate.has_waiting() && !is_ticking {

@@ -42,8 +42,8 @@ use crate::home::Home;
 use crate::limits::{IDLE_EVICTION, LOAD_RETRY, LOADS_MAX};
 use crate::message::UserMsg;
 
-pub(crate) use barrier::Effect;
-use barrier::{Append, Barrier, Origin};
+use barrier::{Append, Barrier};
+pub(crate) use barrier::{Effect, Origin};
 use blocklist::Blocklist;
 pub(crate) use class::Users;
 use log::Log;

@@ -89,7 +89,8 @@ impl User {
         };
         if item.state.pending_in && !old.state.pending_in {
             let (requests, bytes) = self.roster.requests();
-            if requests >= REQUESTS_MAX {
+            // Whose roster is full could not say yes either.
+            if requests >= REQUESTS_MAX || !old.takes_room() && self.is_roster_full() {
                 return self.bounce(frame, Condition::ResourceConstraint, cx);
             }
             item.request = request_to_keep(frame, REQUESTS_BYTES_MAX.saturating_sub(bytes));
