@@ -124,8 +124,10 @@ pub struct LateAnswer {
 /// Stanzas that go before an answer, and its payload.
 pub(crate) type Found = (Vec<Vec<u8>>, Vec<u8>);
 
+type Read = dyn FnOnce(&store::Store) -> Result<Found, StanzaError> + Send;
+
 /// What the store is asked.
-pub(crate) struct Job(Box<dyn FnOnce(&store::Store) -> Result<Found, StanzaError> + Send>);
+pub(crate) struct Job(Box<Read>);
 
 impl Job {
     /// Asks. Blocks.

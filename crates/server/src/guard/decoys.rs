@@ -120,7 +120,7 @@ impl Decoys {
 /// names move to it and never back, as accounts with new passwords do.
 fn pick(kinds: &[(Kind, u64)], number: u64) -> &Kind {
     let all: u64 = kinds.iter().map(|(_, count)| count).sum();
-    let mut left = (u128::from(number) * u128::from(all) >> 64) as u64;
+    let mut left = ((u128::from(number) * u128::from(all)) >> 64) as u64;
     for (kind, count) in kinds {
         match left.checked_sub(*count) {
             Some(rest) => left = rest,

@@ -141,7 +141,7 @@ impl Item {
 
     /// Whether it counts as one of the user's contacts. One who only asked does not.
     pub(crate) fn takes_room(&self) -> bool {
-        !self.is_empty() && !(self.state.is_hidden() && !self.listed)
+        !self.is_empty() && (self.listed || !self.state.is_hidden())
     }
 
     /// Nothing is left to remember: neither listed nor asked for nor asked.
