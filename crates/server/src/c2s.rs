@@ -207,11 +207,15 @@ impl C2sService {
         sasl::encode_bytes(&bytes)
     }
 
-    /// Whether nothing that an address does is counted.
-    fn is_exempt(&mut self, cx: &mut Cx<'_>, address: IpAddr) -> bool {
-        let now = cx.mail().wall();
+    /// Whether an address may be that of many clients, of whom nobody knows which is which.
+    fn is_exempt(&self, address: IpAddr) -> bool {
         self.exempt.iter().any(|range| range.contains(address))
-            || self.lists().allows_address(address, now)
+    }
+
+    /// Whether the logins of an address are not counted.
+    fn is_uncounted(&mut self, cx: &mut Cx<'_>, address: IpAddr) -> bool {
+        let now = cx.mail().wall();
+        self.is_exempt(address) || self.lists().allows_address(address, now)
     }
 
     /// The lists of bans as they are now.
@@ -383,7 +387,7 @@ impl C2sService {
     /// A client wants to log in: the account is asked for its keys, unless the client's address
     /// has to wait first.
     fn begin_login(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: String) {
-        let begin = match self.is_exempt(cx, conn.address) {
+        let begin = match self.is_uncounted(cx, conn.address) {
             true => Begin::Now,
             false => {
                 let key = AddressKey::of(conn.address);
@@ -415,7 +419,7 @@ impl C2sService {
     }
 
     fn ask_for_keys(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: &str) {
-        let is_exempt = self.is_exempt(cx, conn.address);
+        let is_exempt = self.is_exempt(conn.address);
         let msg = UserMsg::Credentials {
             conn: cx.id(),
             from: (!is_exempt).then(|| AddressKey::of(conn.address)),
