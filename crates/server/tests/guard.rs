@@ -249,7 +249,8 @@ fn requests_of_strangers_leave_the_roster_alone() {
     for name in &names {
         let mut stranger = Client::login(running.address, name, "x");
         stranger.send(
-            "<presence/><presence to='alice@localhost' type='subscribe'><status>please</status></presence>\
+            "<presence/><presence to='alice@localhost' type='subscribe'>\
+             <status>please</status></presence>\
              <iq type='get' id='p' to='alice@localhost'><ping xmlns='urn:xmpp:ping'/></iq>",
         );
         let seen = stranger.expect(" id='p'");

@@ -107,7 +107,9 @@ fn record() -> impl Strategy<Value = Record> {
             let prefs = ArchivePrefs { always, ..ArchivePrefs::default() };
             Record::ArchivePrefsPut { user, prefs }
         }),
-        1 => (user(), any::<bool>()).prop_map(|(user, locked)| Record::AccountLock { user, locked }),
+        1 => (user(), any::<bool>()).prop_map(|(user, locked)| {
+            Record::AccountLock { user, locked }
+        }),
         1 => (user(), vec((any::<u64>(), any::<u32>()), 0..3)).prop_map(|(user, known)| {
             let known = known.into_iter().map(|(key, day)| KnownAddress { key, day });
             Record::KnownAddressesPut { user, known: known.collect() }
