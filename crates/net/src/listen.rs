@@ -12,6 +12,16 @@ use crate::address::Network;
 /// Connections the kernel queues per listening socket. It cuts this down to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
+/// What the connections of a listener speak. This crate only chooses the ALPN name by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Speaks {
+    /// Client streams of XMPP.
+    #[default]
+    Xmpp,
+    /// HTTP/1.1.
+    Http,
+}
+
 /// An address to listen on, and how its connections begin.
 #[derive(Clone, Debug)]
 pub struct Listener {
@@ -20,6 +30,8 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Whether TLS begins with the first byte (XEP-0368) and not by STARTTLS.
     pub direct_tls: bool,
+    /// What its connections speak.
+    pub speaks: Speaks,
     /// Balancers that put a PROXY header before each connection. When this is not empty,
     /// connections from other addresses are refused: a header must never be guessed.
     pub proxies: Vec<Network>,
@@ -38,6 +50,7 @@ impl Listener {
         Listener {
             address,
             direct_tls: false,
+            speaks: Speaks::Xmpp,
             proxies: Vec::new(),
             keepalive: Some(Duration::from_secs(600)),
             user_timeout: Some(Duration::from_secs(120)),
