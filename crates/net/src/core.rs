@@ -207,6 +207,10 @@ impl<S: Service> Core<S> {
         if !self.links.contains(id) {
             return Err(IoError::Gone);
         }
+        self.push_control(id, msg)
+    }
+
+    fn push_control(&mut self, id: Key, msg: S::Control) -> Result<(), IoError> {
         if self.controls.len() >= CONTROLS_MAX {
             self.stats.count(Counter::NetControlsFull);
             return Err(IoError::Full);
@@ -229,7 +233,10 @@ impl<S: Service> Core<S> {
         let _ = match operation {
             Operation::Out(_) => self.write(id, |out| out.extend_from_slice(bytes)),
             Operation::Credit(stanzas) => self.credit(id, stanzas),
-            Operation::Control(msg) => self.control(id, msg),
+            Operation::Control(msg) => {
+                // One that is gone by now is the service's to notice.
+                self.push_control(id, msg)
+            }
             Operation::Close => self.close(id),
         };
     }

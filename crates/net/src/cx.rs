@@ -33,6 +33,7 @@ pub(crate) struct Wishes {
     pub(crate) deadline: Option<Option<Moment>>,
     pub(crate) paused: Option<bool>,
     pub(crate) encode: bool,
+    pub(crate) wake_output: bool,
     /// Input of a connection without a socket.
     pub(crate) feed: Vec<u8>,
     /// Stanzas sent on in this handler.
@@ -115,6 +116,11 @@ impl Cx<'_> {
     /// a socket; how much may wait is up to the service.
     pub fn feed(&mut self, input: &[u8]) {
         self.wishes.feed.extend_from_slice(input);
+    }
+
+    /// Has output that was left by [`Service::collect`](crate::Service::collect) offered again.
+    pub fn wake_output(&mut self) {
+        self.wishes.wake_output = true;
     }
 
     /// Stops reading, or goes on; what has come already is kept.

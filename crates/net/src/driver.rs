@@ -303,7 +303,15 @@ impl<S: Service> Driver<S> {
             let Some((id, msg)) = self.core.borrow_mut().controls.pop_front() else {
                 break;
             };
-            self.call(id, |service, cx, conn| service.control(cx, conn, msg));
+            let mut msg = Some(msg);
+            self.call(id, |service, cx, conn| {
+                if let Some(msg) = msg.take() {
+                    service.control(cx, conn, msg);
+                }
+            });
+            if let Some(msg) = msg {
+                self.service.undelivered(&mut self.shard, msg);
+            }
             again = true;
         }
         let written = mem::take(&mut self.core.borrow_mut().written);
@@ -564,6 +572,9 @@ impl<S: Service> Driver<S> {
                 link.flags.set(Flags::TO_RECEIVE);
             }
             core.enqueue(id);
+        }
+        if wishes.wake_output {
+            core.mark_dirty(id);
         }
         if wishes.start_tls {
             begin_tls(core, &self.settings, self.now, id, Speaks::Xmpp);

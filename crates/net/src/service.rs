@@ -95,6 +95,11 @@ pub trait Service: Sized + 'static {
     /// A message for the connection.
     fn control(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn, msg: Self::Control);
 
+    /// A message found its connection gone.
+    fn undelivered(&mut self, shard: &mut Shard, msg: Self::Control) {
+        let _ = (shard, msg);
+    }
+
     /// The time set by [`Cx::set_deadline`] has come.
     fn deadline(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn);
 
