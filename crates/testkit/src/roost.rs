@@ -110,6 +110,8 @@ impl Roost {
             address: Address {
                 plain: ANY_PORT,
                 tls: ANY_PORT,
+                web: ANY_PORT,
+                web_tls: ANY_PORT,
             },
         })
     }
@@ -162,6 +164,8 @@ impl Roost {
         for (key, address) in [
             ("c2s.listen", self.address.plain),
             ("c2s.listen_tls", self.address.tls),
+            ("http.listen", self.address.web),
+            ("http.listen_tls", self.address.web_tls),
         ] {
             let listed = format!("[{}]", quoted(&address.to_string()));
             all.entry(key.to_owned()).or_insert(listed);
@@ -360,6 +364,8 @@ fn addresses(printed: &str) -> Option<Address> {
     Some(Address {
         plain: of("  STARTTLS")?,
         tls: of("  direct TLS")?,
+        web: of("  HTTP")?,
+        web_tls: of("  HTTPS")?,
     })
 }
 

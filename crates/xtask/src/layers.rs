@@ -68,7 +68,9 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("tempfile", &["testkit"]),
     ("tokio", &["roost"]),
     ("toml", &["roost", "flood"]),
+    ("tower-http", &["roost"]),
     ("tracing-subscriber", &["roost"]),
+    ("tungstenite", &["testkit"]),
 ];
 
 /// Libraries without a say in the architecture: any crate may use them.
