@@ -10,6 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
@@ -43,6 +44,10 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// no more than the copying.
 const FIGURES_AGE_MAX: Duration = Duration::from_millis(200);
 
+/// Looks at whether the thread has stopped accepting, and the pause between two.
+const RELEASE_TRIES_MAX: u32 = 1_000;
+const RELEASE_PAUSE: Duration = Duration::from_millis(1);
+
 /// Where the server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -60,12 +65,15 @@ pub(crate) enum Stage {
 #[derive(Clone, Debug)]
 pub(crate) struct Health {
     stage: Arc<watch::Sender<Stage>>,
+    /// Ports on which the HTTP thread accepts right now.
+    accepting: Arc<AtomicUsize>,
 }
 
 impl Default for Health {
     fn default() -> Health {
         Health {
             stage: Arc::new(watch::Sender::new(Stage::Starting)),
+            accepting: Arc::default(),
         }
     }
 }
@@ -74,6 +82,17 @@ impl Health {
     /// Notes where the server is now.
     pub(crate) fn set(&self, stage: Stage) {
         self.stage.send_replace(stage);
+    }
+
+    /// Waits until the shards alone accept, once the server is ready: who connects after that
+    /// reaches it. A thread that is too busy to notice costs a client one more try.
+    pub(crate) fn wait_for_shards(&self) {
+        for _ in 0..RELEASE_TRIES_MAX {
+            if self.accepting.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            thread::sleep(RELEASE_PAUSE);
+        }
     }
 
     /// Where it is.
@@ -173,6 +192,7 @@ async fn serve(
                 socket,
                 permits: Arc::clone(&permits),
                 stage: health.stage.subscribe(),
+                accepting: Arc::clone(&health.accepting),
             },
             Err(error) => {
                 tracing::error!(%error, "HTTP: an address is not served");
@@ -192,6 +212,7 @@ struct Direct {
     socket: TcpListener,
     permits: Arc<Semaphore>,
     stage: watch::Receiver<Stage>,
+    accepting: Arc<AtomicUsize>,
 }
 
 impl axum::serve::Listener for Direct {
@@ -205,9 +226,14 @@ impl axum::serve::Listener for Direct {
             let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
                 continue;
             };
+            self.accepting.fetch_add(1, Ordering::AcqRel);
             let accepted = tokio::select! {
-                accepted = self.socket.accept() => accepted,
-                _ = self.stage.wait_for(|stage| *stage == Stage::Ready) => continue,
+                accepted = self.socket.accept() => Some(accepted),
+                _ = self.stage.wait_for(|stage| *stage == Stage::Ready) => None,
+            };
+            self.accepting.fetch_sub(1, Ordering::AcqRel);
+            let Some(accepted) = accepted else {
+                continue;
             };
             match accepted {
                 Ok((socket, address)) => {

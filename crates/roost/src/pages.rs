@@ -79,7 +79,7 @@ pub(crate) fn checks(health: &Health) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .fallback(readyz)
+        .fallback(|| async { (StatusCode::SERVICE_UNAVAILABLE, "try again\n") })
         .with_state(health.clone())
 }
 

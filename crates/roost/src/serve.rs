@@ -66,8 +66,9 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     let operator = Arc::new(running.operator(observer));
     let control = control::Server::start(&config.settings.node.data, operator)
         .map_err(|error| Failure::Failed(format!("control socket: {error}")))?;
-    announce(&config, &running);
     health.set(Stage::Ready);
+    health.wait_for_shards();
+    announce(&config, &running);
     tracing::info!("ready");
     supervisor.ready(&status(&running));
     let process = Process {

@@ -12,3 +12,4 @@ mod place;
 mod resume;
 mod secrets;
 mod watch;
+mod web;

@@ -134,6 +134,15 @@ impl C2sService {
                 }
                 _ => machine.abort(StreamError::BadFormat, None, cx.out(), &mut self.effects),
             },
+            Ok(frame) if frame.name() == "open" => {
+                let text = Some("The namespace of <open/> is wrong.");
+                machine.abort(
+                    StreamError::InvalidNamespace,
+                    text,
+                    cx.out(),
+                    &mut self.effects,
+                );
+            }
             Ok(frame) => {
                 let nonce = nonce(machine, &self.random);
                 let out = match conn.is_managed() {

@@ -254,6 +254,9 @@ impl Session {
             self.is_over = true;
             stream.push_str("</stream:stream>");
         }
+        if stream.is_empty() {
+            return;
+        }
         // Nobody reads any more only if the play is over.
         let _ = self.results.send(stream.into_bytes());
     }
