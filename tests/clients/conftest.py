@@ -106,7 +106,7 @@ def server(tmp_path_factory):
     yield from running(tmp_path_factory.mktemp("roost"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def open_server(tmp_path_factory):
     """One that lets clients in without TLS, and shows the web client, as `make serve` does."""
     packages = ROOT / "web" / "node_modules"

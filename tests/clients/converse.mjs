@@ -32,6 +32,10 @@ class Screen {
     return this.page.waitForSelector("#converse-roster, converse-rosterview");
   }
 
+  isBack() {
+    return this.page.waitForFunction(() => globalThis.converseApi.connection.connected());
+  }
+
   async openChat(jid) {
     await this.page.evaluate(async (contact) => {
       await globalThis.converseApi.chats.open(contact, {}, true);
@@ -144,7 +148,8 @@ async function main() {
 
   console.log("kill");
   assert.equal((await answers.next()).value, "back");
-  // Said as soon as a person can: while the page is still on its way back.
+  // Both pages find the server again by themselves.
+  for (const screen of screens) await screen.isBack();
   await speak(romeo, juliet, "line 4 after the kill");
   await speak(juliet, romeo, "line 5 after the kill");
   for (const screen of screens) {

@@ -151,10 +151,39 @@ impl Roost {
         ))
     }
 
+    /// Keys depend on the password and not on who has it: one account of each password is added,
+    /// and the others are imported with its keys, all at once.
     fn add_accounts(&self, accounts: &[Account]) -> Result<(), String> {
+        let mut passwords: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for account in accounts {
-            self.run(&["user", "add", &account.jid, "--password", &account.password])?;
+            passwords
+                .entry(&account.password)
+                .or_default()
+                .push(&account.jid);
         }
+        for (password, jids) in &passwords {
+            self.run(&["user", "add", jids[0], "--password", password])?;
+        }
+        let lines = match accounts.len() > passwords.len() {
+            true => self.run(&["export"])?,
+            false => return Ok(()),
+        };
+        let mut copies = String::new();
+        for jids in passwords.values() {
+            let mark = format!("\"jid\":{}", quoted(jids[0]));
+            let own = |line: &&str| line.contains("\"account\"") && line.contains(&mark);
+            let line = lines
+                .lines()
+                .find(own)
+                .ok_or("an account was not exported")?;
+            for jid in jids.iter().skip(1) {
+                let copy = line.replacen(&mark, &format!("\"jid\":{}", quoted(jid)), 1);
+                let _ = writeln!(copies, "{copy}");
+            }
+        }
+        let file = self.folder.path().join("accounts.jsonl");
+        fs::write(&file, copies).map_err(text)?;
+        self.run(&["import", "--quiet", &file.to_string_lossy()])?;
         Ok(())
     }
 

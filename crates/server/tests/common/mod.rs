@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use server::Node;
 use server::admin::{Request, Response};
-use server::options::{Archive, Delivery, Limits, Options};
+use server::options::{Archive, Delivery, Limits, Options, Web};
 use store::{Durability, FaultyEngine, MemoryEngine, SlotKey, Store};
 
 /// How long anything may take that must happen.
@@ -53,6 +53,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             idle_ping: Duration::from_secs(60),
             ping_timeout: Duration::from_secs(10),
         },
+        web: Web::default(),
         chaos: false,
         debug_commit_delay: Duration::ZERO,
         debug_panic_hook: Some(PANIC.into()),
