@@ -469,7 +469,7 @@ fn bodies_that_are_none_are_refused() {
         format!(
             "<?xml version='1.0' encoding='utf-8'?>\n<body {NS} rid='1'> <a xmlns='b'/></body>\n"
         ),
-        format!("<b:body xmlns:b='http://jabber.org/protocol/httpbind' rid='1'/>"),
+        "<b:body xmlns:b='http://jabber.org/protocol/httpbind' rid='1'/>".to_owned(),
     ];
     for text in good {
         assert_eq!(parse(&text), Ok(1), "{text}");
