@@ -262,7 +262,7 @@ def test_help_is_given(script):
 @pytest.mark.parametrize("script, option, names, known", [
     ("compare", "--only", "roost,nothing", "floor, roost, ejabberd, prosody"),
     ("compare", "--only", "", "floor, roost, ejabberd, prosody"),
-    ("compare", "--transports", "tls,", "plain, tls"),
+    ("compare", "--transports", "tls,", "plain, tls, websocket"),
     ("curves", "--only", "nothing", "memory, messages, shards, rosters"),
     ("pressure", "--only", "storm,,store", "storm, disturb, store"),
 ])
