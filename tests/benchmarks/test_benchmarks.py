@@ -236,10 +236,10 @@ def test_ledger(run):
 
 def test_compare(run):
     assert run.status == GOOD, run.said
-    assert run.loads() == 3
-    versions, plain, tls = run.tables()
+    assert run.loads() == 4
+    versions, plain, tls, websocket = run.tables()
     assert column(versions, 0) == ["floor", "Roost"]
-    assert column(plain, 0) == column(tls, 0)
+    assert column(plain, 0) == column(tls, 0) == column(websocket, 0)
     assert "–" not in column(plain, 2) + column(tls, 1), run.text()
     assert "failed logins): none." in run.text()
 

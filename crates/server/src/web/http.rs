@@ -232,6 +232,11 @@ impl C2sService {
     }
 
     fn route(&mut self, cx: &mut Cx<'_>, http: &mut Http, head: &Head<'_>, input: &[u8]) -> Next {
+        if !head.target.starts_with('/') {
+            // The absolute form is for proxies (RFC 9112 section 3.2.2): its path would be read
+            // here as another one than by whoever serves pages.
+            return refuse(cx, http, 400, Cors::None, input.len());
+        }
         self.note_forwarded(http, head);
         let web = &self.home.options.web;
         let from = head.header("origin");
