@@ -126,6 +126,10 @@ fn heads_that_are_none_are_refused_and_the_connection_is_closed() {
         ("<stream:stream>\r\n\r\n".to_owned(), "400"),
         ("GET / HTTP/1.1\r\n\r\n".to_owned(), "400"),
         (
+            "GET http://a/metrics HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "400",
+        ),
+        (
             "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n".to_owned(),
             "400",
         ),
