@@ -58,8 +58,8 @@ async function main() {
   await hear(juliet, from, texts("early", 10));
   const [cut, resumed] = [event(juliet.xmpp, "disconnect"), event(streamManagement, "resumed")];
   juliet.xmpp.reconnect.start();
-  // The socket inside the one that speaks TLS: nothing says goodbye. A WebSocket can only be closed,
-  // without the end of the stream that would end the session.
+  // The socket inside the one that speaks TLS: nothing says goodbye. A WebSocket can only be
+  // closed, without the end of the stream that would end the session.
   const link = juliet.xmpp.socket.socket;
   if (link.destroy) link.destroy();
   else link.close();

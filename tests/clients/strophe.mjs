@@ -1,5 +1,5 @@
-// Strophe.js, unmodified, in Chromium: two people log in with SCRAM over WebSocket or BOSH, see each
-// other, chat, and lose nothing that is sent at once.
+// Strophe.js, unmodified, in Chromium: two people log in with SCRAM over WebSocket or BOSH, see
+// each other, chat, and lose nothing that is sent at once.
 //
 // Usage: node strophe.mjs PAGE ROMEOS_SERVICE JULIETS_SERVICE
 

@@ -1,5 +1,5 @@
-//! Ordinary requests over HTTP, in a thread of its own. Owns the bounds of their connections and who
-//! accepts on the ports of the web; the pages are `pages`. Knows of the server only what its owner
+//! Ordinary requests over HTTP, in a thread of its own. Owns the bounds of their connections and
+//! who accepts on the ports of the web; the pages are `pages`. Knows of the server only what its owner
 //! tells it.
 //!
 //! While the server takes clients, its shards accept on those ports and send here what is no
@@ -20,7 +20,8 @@ use axum::Router;
 use stdx::time::{Clock as _, Moment, SystemClock};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Sleep, sleep};
 
 use crate::pages;
@@ -168,7 +169,7 @@ pub(crate) fn start(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let (sender, waiting) = mpsc::channel(WAITING_MAX);
+    let (sender, waiting) = channel(WAITING_MAX);
     let health = health.clone();
     thread::Builder::new()
         .name("http".to_owned())
@@ -180,7 +181,7 @@ pub(crate) fn start(
 
 async fn serve(
     plain: Vec<std::net::TcpListener>,
-    waiting: mpsc::Receiver<StdUnixStream>,
+    waiting: Receiver<StdUnixStream>,
     health: Health,
     pages: Router,
 ) {
@@ -254,7 +255,7 @@ impl axum::serve::Listener for Direct {
 
 /// The connections that shards open.
 struct FromShards {
-    waiting: mpsc::Receiver<StdUnixStream>,
+    waiting: Receiver<StdUnixStream>,
     permits: Arc<Semaphore>,
 }
 

@@ -552,8 +552,11 @@ fn streams_over_http_obey_what_is_said_of_tls() {
         ));
         socket.write_all(upgrade.as_bytes()).expect("sent");
         until(&mut socket, "\r\n\r\n");
-        socket.write_all(&text(OPEN)).expect("sent");
-        let got = until(&mut socket, "features>");
+        let close = "<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>";
+        socket
+            .write_all(&[text(OPEN), text(close)].concat())
+            .expect("sent");
+        let got = all_of(&mut socket);
         let bosh = format!("{BODY} rid='1' to='localhost' hold='1'/>");
         let length = bosh.len();
         let request = format!(

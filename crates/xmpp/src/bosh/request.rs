@@ -1,5 +1,5 @@
-//! The `<body/>` of a request (XEP-0124 section 6): read, bounded, and checked as far as one request
-//! alone can be.
+//! The `<body/>` of a request (XEP-0124 section 6): read, bounded, and checked as far as one
+//! request alone can be.
 
 use std::fmt::Write as _;
 

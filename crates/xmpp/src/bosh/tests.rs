@@ -1,5 +1,5 @@
-//! Sessions as plays: requests by their ids, what the stream writes, time, and the answers that come
-//! of it. One test for each rule of XEP-0124 and each misuse of it.
+//! Sessions as plays: requests by their ids, what the stream writes, time, and the answers that
+//! come of it. One test for each rule of XEP-0124 and each misuse of it.
 
 use std::time::Duration;
 
