@@ -2,8 +2,8 @@
 //!
 //! One server runs per variant and per set of `[server]` keys, and it is started when its first
 //! play begins. `ROOST_SCRIPTS_AGAINST=PLAIN,TLS,HTTP,HTTPS` plays against a server that runs
-//! already at these addresses, with the accounts that `ROOST_SCRIPTS_ACCOUNTS=FILE` makes this write
-//! to a file.
+//! already at these addresses, with the accounts that `ROOST_SCRIPTS_ACCOUNTS=FILE` makes this
+//! write to a file.
 
 use crate::client::Address;
 use crate::play::{self, House, Setting};

@@ -1,7 +1,7 @@
 //! A BOSH session (XEP-0124, XEP-0206) as a machine without sockets: requests and what the stream
 //! writes go in; answers, and requests in the order of their ids, come out. It owns ids, the
-//! window, holding, repeats, pauses, keys, acknowledgements and every time limit of the session; it knows
-//! no HTTP, and nothing of what the elements mean.
+//! window, holding, repeats, pauses, keys, acknowledgements and every time limit of the session; it
+//! knows no HTTP, and nothing of what the elements mean.
 //!
 //! | a request whose id is | becomes |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Sessions over BOSH (XEP-0124): a connection without a socket that lives on the shard where it
-//! was asked for. Requests reach it from connections of any shard as messages, and answers go back the
-//! same way. Owns session ids and the row that a session's requests make of their payloads; the
+//! was asked for. Requests reach it from connections of any shard as messages, and answers go back
+//! the same way. Owns session ids and the row that a session's requests make of their payloads; the
 //! rules of sessions are `xmpp::bosh`, the stream is `c2s`.
 
 use std::net::IpAddr;
