@@ -57,6 +57,10 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     let figures = Figures::new(metrics::CONTENT_TYPE);
     let web = start_web(&config, &health, &figures)?;
     let running = start(&config, web)?;
+    // From here on the shards accept, and nobody else: who came to the ports of the web before was
+    // told to try again.
+    health.set(Stage::Ready);
+    health.wait_for_shards();
     let observer = Arc::new(running.observer(&config));
     let watched = Arc::clone(&observer);
     figures.set(Box::new(move || metrics::page(&watched.look())));
@@ -66,8 +70,6 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     let operator = Arc::new(running.operator(observer));
     let control = control::Server::start(&config.settings.node.data, operator)
         .map_err(|error| Failure::Failed(format!("control socket: {error}")))?;
-    health.set(Stage::Ready);
-    health.wait_for_shards();
     announce(&config, &running);
     tracing::info!("ready");
     supervisor.ready(&status(&running));
