@@ -63,7 +63,8 @@ workspace: build ## All tests of the workspace: unit, property, integration, scr
 scripts: build ## Conversation scripts alone, over every transport and variant of the server.
 	$(CARGO) test --workspace --test scripts
 
-clients: build $(VENV)/ready tests/clients/node_modules/ready web/node_modules/ready chromium ## Clients that nobody here wrote.
+clients: build $(VENV)/ready chromium
+clients: tests/clients/node_modules/ready web/node_modules/ready ## Clients that nobody here wrote.
 	$(VENV)/bin/python -m pytest -q tests/clients
 
 benchmarks: build $(VENV)/ready ## Every script of bench/, tiny: whether it works, not how fast.

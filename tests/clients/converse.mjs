@@ -1,6 +1,6 @@
 // Converse.js, unmodified, in two Chromium profiles, as a server shows it: two people log in,
-// become contacts, chat; a page is loaded again and shows what was said; the server is killed and comes
-// back, and nothing is lost on the screen. Screenshots are left in a folder.
+// become contacts, chat; a page is loaded again and shows what was said; the server is killed and
+// comes back, and nothing is lost on the screen. Screenshots are left in a folder.
 //
 // The server is killed and started by whoever runs this: it writes a line "kill" and reads one.
 //

@@ -1,6 +1,6 @@
 """Chromium, headless, with clients that nobody here wrote: see strophe.mjs and converse.mjs for
-what they do. `make clients` installs Chromium where it may; without one these tests fail, and are never
-left out silently."""
+what they do. `make clients` installs Chromium where it may; without one these tests fail, and are
+never left out silently."""
 
 import pathlib
 import subprocess

@@ -1,6 +1,6 @@
 //! Ordinary requests over HTTP, in a thread of its own. Owns the bounds of their connections and
-//! who accepts on the ports of the web; the pages are `pages`. Knows of the server only what its owner
-//! tells it.
+//! who accepts on the ports of the web; the pages are `pages`. Knows of the server only what its
+//! owner tells it.
 //!
 //! While the server takes clients, its shards accept on those ports and send here what is no
 //! stream, one connection for each request. As long as they do not, at the start and at the end,
