@@ -23,6 +23,7 @@ mod talkers;
 mod user;
 mod wake;
 pub mod watch;
+mod web;
 
 pub use node::{Busy, Node, Sim, StartError};
 pub use options::Options;

@@ -38,7 +38,7 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
 /// clients with sockets of their own, because they must not share the server's mistakes.
 const OWNERS: &[(&str, &[&str])] = &[
     ("axum", &["roost"]),
-    ("base64", &["xmpp", "server", "flood", "testkit"]),
+    ("base64", &["net", "xmpp", "server", "flood", "testkit"]),
     ("byteview", &["store"]),
     ("cargo_metadata", &["xtask"]),
     ("clap", &["roost", "flood"]),
@@ -46,6 +46,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("fjall", &["store"]),
     ("hashbrown", &["actor"]),
     ("hdrhistogram", &["flood"]),
+    ("httparse", &["net"]),
     ("idna", &["xmpp", "roost"]),
     ("jid", &["xmpp"]),
     ("libtest-mimic", &["testkit"]),
@@ -67,7 +68,9 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("tempfile", &["testkit"]),
     ("tokio", &["roost"]),
     ("toml", &["roost", "flood"]),
+    ("tower-http", &["roost"]),
     ("tracing-subscriber", &["roost"]),
+    ("tungstenite", &["testkit"]),
 ];
 
 /// Libraries without a say in the architecture: any crate may use them.

@@ -14,3 +14,4 @@ mod place;
 mod resume;
 mod secrets;
 mod watch;
+mod web;

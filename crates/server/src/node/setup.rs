@@ -65,6 +65,10 @@ impl Layout {
             .map_err(|error| StartError::Options(error.to_string()))?;
         let guard = Arc::new(guard);
         let config = Arc::new(stream_config(&options, tls.is_some(), &guard)?);
+        let web_config = Arc::new(C2sConfig {
+            has_tls: false,
+            ..(*config).clone()
+        });
         let (handle, shards) = actor::system(actor::Options {
             shards: options.shards,
             seed: under.seed,
@@ -75,6 +79,7 @@ impl Layout {
         let setup = Setup {
             started,
             config,
+            web_config,
             place: Place::new(store.slot_key(), options.shards),
             store,
             journal: under.journal,
@@ -109,6 +114,7 @@ pub(super) struct Setup {
     pub guard: Arc<Guard>,
     started: SyncSender<Addr<SetLimits>>,
     config: Arc<C2sConfig>,
+    web_config: Arc<C2sConfig>,
     journal: Arc<dyn Journal>,
     reads: Pool,
     crypto: Pool,
@@ -158,12 +164,15 @@ impl Setup {
             .send(shard.spawn(LimitsActor(Rc::clone(&home))));
         C2sService {
             config: self.config,
+            web_config: self.web_config,
             home,
             remote: self.remote,
             handle: self.handle,
             random: SystemRandom::new(),
             scratch: xml::Scratch::default(),
             effects: Vec::new(),
+            message: Vec::new(),
+            actions: Vec::new(),
             exempt: self.exempt,
             bans: (0, Arc::default()),
             failed_logins: Repeats::several(FAILED_LOGIN_LINES),

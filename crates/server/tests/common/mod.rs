@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use server::Node;
 use server::admin::{Request, Response};
-use server::options::{Archive, Delivery, Limits, Options};
+use server::options::{Archive, Delivery, Limits, Options, Web};
 use store::{Durability, FaultyEngine, MemoryEngine, SlotKey, Store};
 
 /// How long anything may take that must happen.
@@ -55,6 +55,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             ping_timeout: Duration::from_secs(10),
         },
         bans: None,
+        web: Web::default(),
         chaos: false,
         debug_commit_delay: Duration::ZERO,
         debug_panic_hook: Some(PANIC.into()),
