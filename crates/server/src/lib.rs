@@ -16,6 +16,7 @@ mod node;
 pub mod options;
 mod place;
 mod portable;
+mod queues;
 mod repeats;
 mod sweep;
 mod talkers;

@@ -39,21 +39,17 @@ pub(crate) const PROGRESS_DELAY: Duration = Duration::from_secs(1);
 /// user.
 pub(crate) const ORIGIN_WINDOW: Duration = Duration::from_secs(3600);
 
-/// Messages of one sender that are handed over and not taken yet; more are read from the log later.
-pub(crate) const FORWARD_WINDOW: usize = 256;
+/// Messages handed over by senders of whom memory does not know what was taken from them before,
+/// that wait for the store to say so. One more is handed over again later.
+pub(crate) const PARKED_MAX: usize = 64;
 
-/// Messages read from a log at a time to be handed over.
-pub(crate) const FORWARD_PAGE: usize = 64;
+/// Time for which it is remembered up to where a sender's messages were taken, of senders who are
+/// not among the last 128. Longer than any sender hands a message over
+/// ([`delivery::OutboxLimits::recognised_for`]).
+pub(crate) const MARKS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Time after which what could not be taken is handed over again.
-pub(crate) const FORWARD_RETRY: Duration = Duration::from_millis(250);
-
-/// Time that a recipient's home may say nothing; then its messages are handed over again.
-pub(crate) const FORWARD_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Messages of one sender that were accepted and not taken over yet; a further one is refused with
-/// `resource-constraint`.
-pub(crate) const OUTBOX_ENTRIES_MAX: u32 = 10_000;
+/// How often such marks are looked at for those that are older.
+pub(crate) const MARKS_FORGET_EVERY: Duration = Duration::from_secs(3600);
 
 /// Most messages that a session which is resumed is sent again at once: the largest
 /// [`crate::options::Delivery::unacked_max`].

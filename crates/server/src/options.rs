@@ -52,6 +52,8 @@ pub struct Delivery {
     /// Messages that a session was sent and has not acknowledged, at most 1,000; further ones are
     /// left to the log until it follows again.
     pub unacked_max: u32,
+    /// How accepted messages are handed over to their recipients.
+    pub outbox: delivery::OutboxLimits,
 }
 
 /// What is kept of messages (XEP-0313).

@@ -54,8 +54,8 @@ mod verify;
 pub use apply::{Txn, apply};
 pub use backup::{Moved, restore};
 pub use delivery::{
-    ArchiveDefault, ArchivePrefs, Delivered, EntryFlags, Few, LogEntry, NumberedEntry, Origin,
-    Outbound, Progress, Recognition, Seen, SessionCursor, SessionRecord, Sessions, Windows,
+    ArchiveDefault, ArchivePrefs, Delivered, EntryFlags, Few, LaggingMark, LogEntry, NumberedEntry,
+    Origin, Outbound, Progress, Recognition, Seen, SessionCursor, SessionRecord, Sessions, Windows,
 };
 pub use engine::faulty::{Faults, FaultyEngine};
 pub use engine::fjall::{FjallEngine, FjallOptions};

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use stdx::time::Timestamp;
 
-use crate::delivery::{ArchivePrefs, Delivered, LogEntry, NumberedEntry, Progress, SessionRecord};
+use crate::delivery::{
+    ArchivePrefs, Delivered, LaggingMark, LogEntry, NumberedEntry, Progress, SessionRecord,
+};
 use crate::limits::{PRIVATE_NAME_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// Position of an entry in its entity's log. Assigned by the entity's home, strictly increasing
@@ -15,7 +17,10 @@ use crate::limits::{PRIVATE_NAME_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX};
 pub type Seq = u64;
 
 /// The encoding version that [`Record::encode`] writes, its leading byte.
-pub const RECORD_VERSION: u8 = 2;
+pub const RECORD_VERSION: u8 = 3;
+
+/// The oldest version that [`Record::decode`] reads: later ones only added kinds of records.
+const RECORD_VERSION_MIN: u8 = 2;
 
 /// One durable change of one entity. `user` is its normalised bare address.
 ///
@@ -159,6 +164,22 @@ pub enum Record {
         /// The preferences from now on.
         prefs: ArchivePrefs,
     },
+    /// Replaces the marks of destinations that lag. It goes in front of a record that moves the
+    /// common mark past entries of one of them, in the same append.
+    LaggingPut {
+        /// Whose outgoing entries.
+        user: String,
+        /// The destinations, each once.
+        lagging: Vec<LaggingMark>,
+    },
+    /// Forgets up to where senders were heard of who have not been since a time, of those that
+    /// [`crate::Recognition`] has no room for.
+    MarksForget {
+        /// Whose marks.
+        user: String,
+        /// Milliseconds since 1970.
+        before: i64,
+    },
 }
 
 /// Why a record was refused before it touched anything. The party at fault is the caller.
@@ -206,7 +227,9 @@ impl Record {
             | Record::SessionPut { user, .. }
             | Record::SessionRemove { user, .. }
             | Record::SessionNumbered { user, .. }
-            | Record::ArchivePrefsPut { user, .. } => user,
+            | Record::ArchivePrefsPut { user, .. }
+            | Record::LaggingPut { user, .. }
+            | Record::MarksForget { user, .. } => user,
             Record::LogAppend { user, .. } => user,
         }
     }
@@ -222,7 +245,7 @@ impl Record {
     /// [`RecordError::Version`] for a newer version, [`RecordError::Encoding`] for anything else.
     pub fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
         match bytes.split_first() {
-            Some((&RECORD_VERSION, body)) => {
+            Some((&(RECORD_VERSION_MIN..=RECORD_VERSION), body)) => {
                 postcard::from_bytes(body).map_err(|e| RecordError::Encoding(e.to_string()))
             }
             Some((&version, _)) if version > RECORD_VERSION => Err(RecordError::Version(version)),
@@ -243,6 +266,7 @@ impl Record {
             Record::AccountPut { .. }
             | Record::AccountRemove { .. }
             | Record::LogTrim { .. }
+            | Record::MarksForget { .. }
             | Record::SessionRemove { .. } => 0,
             Record::RosterPut { item, .. } => item.size(),
             Record::RosterRemove { contact, .. } => contact.len(),
@@ -265,6 +289,7 @@ impl Record {
             Record::SessionPut { session, .. } => session.check()?,
             Record::SessionNumbered { numbered, .. } => NumberedEntry::check(numbered)?,
             Record::ArchivePrefsPut { prefs, .. } => prefs.check()?,
+            Record::LaggingPut { lagging, .. } => LaggingMark::check(lagging)?,
         };
         if size > VALUE_BYTES_MAX {
             Err(RecordError::TooLarge(size))

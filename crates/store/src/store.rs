@@ -28,7 +28,9 @@ use crate::overlay::Overlay;
 use crate::record::{Record, Seq};
 use crate::schema;
 use crate::slot::{RANGES, RangeId, SlotKey};
-use crate::state::{BLOB_VERSION, Head, LogHead, UserState, decode, decode_profile};
+use crate::state::{
+    BLOB_VERSION, Head, LogHead, OlderMark, UserState, decode, decode_head, decode_profile,
+};
 
 /// What a commit promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -319,6 +321,30 @@ impl Store {
         bad.map_or(Ok(entries), Err)
     }
 
+    /// How far a user took what a sender's home handed over; `peer` is the sender's
+    /// [`SlotKey::peer`]. 0 if nothing is known of that.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn mark_of(&self, user: &str, peer: u64) -> Result<Seq, StoreError> {
+        let slots = &self.shared.slots;
+        let snapshot = self.snapshot()?;
+        let Some(head) = read_head(&*snapshot, slots, user)? else {
+            return Ok(0);
+        };
+        let recognition = read_recognition(&*snapshot, slots, user, &head)?;
+        let latest = recognition.seen.iter().find(|seen| seen.peer == peer);
+        let older = match snapshot.get(Space::Log, &keys::log_mark(slots, user, peer))? {
+            Some(value) => decode::<OlderMark>(&value, user)?.source,
+            None => 0,
+        };
+        let left_out = last_source(&*snapshot, slots, user, &head, peer)?;
+        Ok(latest
+            .map_or(0, |seen| seen.source)
+            .max(older)
+            .max(left_out))
+    }
+
     /// The vCard of a user.
     ///
     /// # Errors
@@ -393,7 +419,7 @@ impl Store {
         let start = keys::behind(&self.shared.slots, after);
         scan_heads(&*self.snapshot()?, &start, |user, value| {
             if domain.is_none_or(|domain| keys::domain_of(user) == domain)
-                && decode::<Head>(value, user)?.live
+                && decode_head(value, user)?.live
             {
                 page.push(user.to_owned());
             }
@@ -527,7 +553,32 @@ pub(crate) fn blob_body(value: &[u8]) -> Result<Vec<u8>, StoreError> {
     }
 }
 
-/// What is written of it, and what the entries behind add.
+/// The last place of a sender's log that the entries behind what is written name: they may be more
+/// senders than [`Recognition`] has room for.
+fn last_source(
+    reader: &dyn Reader,
+    slots: &SlotKey,
+    user: &str,
+    head: &Head,
+    peer: u64,
+) -> Result<Seq, StoreError> {
+    let (start, end) = tail(slots, user, head);
+    let (mut last, mut bad) = (0, None);
+    if head.tail_count > 0 {
+        reader.scan(Space::Log, &start, &end, &mut |key, value| {
+            match parse_entry(key, value) {
+                Ok((_, entry)) if slots.peer(entry.peer) == peer => last = last.max(entry.source),
+                Ok(_) => {}
+                Err(error) => bad = Some(error),
+            }
+            until(bad.is_some())
+        })?;
+    }
+    bad.map_or(Ok(last), Err)
+}
+
+/// What is written of it, and what the entries behind add. Marks of senders that find no room are
+/// in the entries, which [`last_source`] reads.
 pub(crate) fn read_recognition(
     reader: &dyn Reader,
     slots: &SlotKey,

@@ -20,6 +20,7 @@ use crate::journal::PortActor;
 use crate::modules::{csi, disco};
 use crate::options::Options;
 use crate::place::Place;
+use crate::queues;
 use crate::talkers;
 use crate::user::Users;
 
@@ -79,6 +80,7 @@ impl Layout {
             clock: under.clock,
             exempt,
             talkers: (0..options.shards).map(|_| Default::default()).collect(),
+            queues: (0..options.shards).map(|_| Default::default()).collect(),
             options,
         };
         Ok(Layout {
@@ -99,6 +101,8 @@ pub(super) struct Setup {
     pub handle: Handle,
     /// By shard.
     pub talkers: Vec<talkers::Published>,
+    /// Senders with messages for destinations that do not keep up, by shard.
+    pub queues: Vec<queues::Published>,
     started: SyncSender<Addr<SetLimits>>,
     config: Arc<C2sConfig>,
     journal: Arc<dyn Journal>,
@@ -139,6 +143,7 @@ impl Setup {
             self.options,
             self.clock.wall(),
             self.talkers[usize::from(shard.id().index())].clone(),
+            self.queues[usize::from(shard.id().index())].clone(),
         );
         let home = Rc::new(home);
         shard.set_class(Users::new(Rc::clone(&home)));

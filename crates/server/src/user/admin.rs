@@ -132,6 +132,9 @@ impl User {
         self.photo_hash = None;
         self.archive_prefs = None;
         self.end_all_sessions(Abort::AccountRemoved, cx);
+        // Nothing of it outlives the account: what comes of its appends finds an empty one.
+        self.log = None;
+        self.home.queues.note(&self.name, false);
         self.phase = Phase::Absent;
         self.login = super::Login::default();
         self.watch_idleness(cx);

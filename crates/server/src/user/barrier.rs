@@ -4,18 +4,19 @@
 use std::collections::VecDeque;
 
 use actor::{Name, Reply};
+use delivery::Refusal;
 use net::ConnRef;
-use store::Seq;
 use xml::Frame;
 
 use super::managed::What;
+use super::outbox::ToRead;
 use super::spill::SpillRead;
 use crate::admin::AdminAnswer;
 use crate::c2s::Control;
 use crate::iq::Question;
 use crate::journal::Ticket;
 use crate::limits::BARRIER_MAX;
-use crate::message::Delivery;
+use crate::message::{Delivery, NotTaken, Source};
 
 /// Something that leaves the user actor.
 pub(crate) enum Effect {
@@ -68,19 +69,32 @@ pub(crate) enum Effect {
     SpillGiven(u32),
     /// It has not, and never was.
     SpillNotGiven(u32),
-    /// The next page of messages that are to be handed on is read.
-    ReadOutgoing,
+    /// A message of this user is durable: it may be handed over.
+    HandOver {
+        /// Its recipient's bare address.
+        to: Name,
+        /// The message, with its place.
+        delivery: Delivery,
+    },
+    /// What is to be handed over is read, or what comes back.
+    Outbox(Box<ToRead>),
+    /// The error that returns a message for this recipient ([`store::SlotKey::peer`]) is durable.
+    ReturnCommitted(u64),
+    /// It is read up to where the messages of a sender ([`store::SlotKey::peer`]) were taken.
+    ReadMark(u64),
     /// A message was taken over.
     Taken {
         /// Its sender's bare address.
         to: Name,
         /// Its place in the sender's log.
-        seq: Seq,
+        source: Source,
     },
-    /// A message could not be taken over.
+    /// A message was not taken over.
     NotTaken {
         /// Its sender's bare address.
         to: Name,
+        /// What its sender's home is told.
+        answer: Box<NotTaken>,
     },
     /// What a session is owed is read.
     Resume {
@@ -127,8 +141,16 @@ impl Effect {
         match self {
             Effect::Answer(reply, _) => Some(Effect::Answer(reply, AdminAnswer::Unavailable)),
             // It was not taken; it comes again.
-            Effect::Taken { to, .. } => Some(Effect::NotTaken { to }),
-            Effect::NotTaken { to } => Some(Effect::NotTaken { to }),
+            Effect::Taken { to, source } => Some(Effect::NotTaken {
+                to,
+                answer: Box::new(NotTaken {
+                    by: 0,
+                    source,
+                    why: Refusal::Unreadable,
+                    error: None,
+                }),
+            }),
+            Effect::NotTaken { to, answer } => Some(Effect::NotTaken { to, answer }),
             // Taking up a session reads what is there, whatever became of an append.
             Effect::Resume { number, conn, h } => Some(Effect::Resume { number, conn, h }),
             Effect::ReadSpill(read) => Some(Effect::ReadSpill(read)),

@@ -71,7 +71,32 @@ impl WaitingPage {
 impl User {
     /// A chat or normal message, for the session that holds its resource or for the account as a
     /// whole (RFC 6121 sections 8.5.2.1.1, 8.5.2.2.1 and 8.5.3.1).
-    pub(super) fn receive(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+    ///
+    /// # Errors
+    /// What its sender is told if there is no room for it.
+    pub(super) fn receive(
+        &mut self,
+        delivery: Delivery,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Result<(), StanzaError> {
+        self.receive_as(delivery, false, cx)
+    }
+
+    /// The error that returns a message of this user: for the session that sent it if that is
+    /// there, else for the account. It is kept until somebody has it, whatever waits.
+    pub(super) fn receive_own_error(&mut self, error: Frame, cx: &mut Context<'_, UserMsg>) {
+        let to = error.attr("to").unwrap_or_default();
+        let resource = address::split(&to).1.map(Into::into);
+        let refused = self.receive_as(Delivery::new(resource, error.clone()), true, cx);
+        debug_assert!(refused.is_ok(), "there is always room for an own error");
+    }
+
+    fn receive_as(
+        &mut self,
+        delivery: Delivery,
+        must_keep: bool,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Result<(), StanzaError> {
         let Delivery {
             resource,
             frame,
@@ -100,14 +125,16 @@ impl User {
             0
         };
         if origin != 0 && self.was_sent_before(origin, cx.wall()) {
-            return cx.stats().count(Counter::MessagesRepeated);
+            cx.stats().count(Counter::MessagesRepeated);
+            return Ok(());
         }
         let is_archived = keep.archive && self.archives(&from);
-        let is_logged = keep.log
-            && (is_waiting
-                || is_archived
-                || source.seq != 0
-                || self.sessions.iter().any(|s| s.managed.is_some()));
+        let is_logged = must_keep
+            || keep.log
+                && (is_waiting
+                    || is_archived
+                    || source.seq != 0
+                    || self.sessions.iter().any(|s| s.managed.is_some()));
         let mut shown: Vec<ConnRef> = match addressed {
             _ if is_waiting => Vec::new(),
             Some(conn) => vec![conn],
@@ -122,13 +149,13 @@ impl User {
         };
         copies.retain(|conn| !shown.contains(conn));
         if !is_logged {
-            return self.show(What::Other, &frame, &shown, &copies, cx);
+            self.show(What::Other, &frame, &shown, &copies, cx);
+            return Ok(());
         }
-        if is_waiting && !self.has_room_for(&frame) {
+        if is_waiting && !must_keep && !self.has_room_for(&frame) {
             cx.stats().count(Counter::MessagesRefused);
-            let error = StanzaError::new(Condition::ResourceConstraint)
-                .with_text("The recipient's inbox is full; try again later.");
-            return self.bounce_with(&frame, &error, cx);
+            return Err(StanzaError::new(Condition::ResourceConstraint)
+                .with_text("The recipient's inbox is full; try again later."));
         }
         let mut flags = EntryFlags::default();
         if is_archived {
@@ -171,6 +198,7 @@ impl User {
         if is_waiting && self.sessions.iter().any(Session::takes_messages) {
             self.drain_inbox(cx);
         }
+        Ok(())
     }
 
     /// Sessions that take messages for the account.

@@ -1,30 +1,45 @@
 //! The user's log as its actor knows it (docs/delivery.md): where it stands, what recognises a
 //! message that comes again, and what may be dropped of it. Everything that is appended goes
-//! through here; who is given an entry is decided in `inbox.rs`, and what is handed on in
-//! `outbox.rs`.
+//! through here; who is given an entry is decided in `inbox.rs`, what is handed over in `outbox.rs`,
+//! and what is taken from others in `intake.rs`.
 
 use std::collections::VecDeque;
 
 use actor::{Context, Mail, Name};
+use delivery::{Marks, Place};
 use rustc_hash::FxHashMap;
+use stdx::time::Moment;
 use stdx::time::Timestamp;
+use store::limits::SEEN_MAX;
 use store::{
-    EntryFlags, Few, LogEntry, LogHead, Progress, Record, Seq, SharedBytes, StoreError, Windows,
+    EntryFlags, Few, LaggingMark, LogEntry, LogHead, Progress, Record, Seq, SharedBytes,
+    StoreError, Windows,
 };
 use xml::Frame;
 
 use super::User;
-use super::outbox::Outbox;
+use super::outbox::{self, Outbox};
 use super::spill::{Estate, Holders};
-use crate::limits::{LOG_READ, ORIGIN_WINDOW, PROGRESS_DELAY, RETENTION_EVERY};
-use crate::message::UserMsg;
+use crate::limits::{
+    LOG_READ, MARKS_FORGET_EVERY, MARKS_KEPT, ORIGIN_WINDOW, PROGRESS_DELAY, RETENTION_EVERY,
+};
+use crate::message::{Delivery, UserMsg};
 
 /// Absent from users in whose log there never was anything.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Log {
     pub head: LogHead,
     pub windows: Windows,
+    /// What is handed over to other homes.
     pub outbox: Outbox,
+    /// When [`UserMsg::OutboxDue`] comes next, as far as is known.
+    pub outbox_due: Option<Moment>,
+    /// What other homes handed over.
+    pub marks: Marks<u64>,
+    /// Messages whose sender the store is asked for.
+    pub parked: Vec<(u64, Delivery)>,
+    /// When old marks of senders were forgotten last.
+    marks_forgotten: Option<Moment>,
     /// A page of waiting messages has been asked for: what arrives meanwhile goes behind it.
     pub is_draining: bool,
     /// Nobody is given what waits before the cursors are recorded again.
@@ -78,22 +93,31 @@ pub(super) fn frame_bytes(frame: &Frame) -> SharedBytes {
     SharedBytes::beginning(frame.buffer(), frame.as_bytes().len())
 }
 
-/// What is known of a message that another home hands over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recognised {
-    New,
-    /// It was taken over before.
-    Again,
-    /// One in front of it has not come.
-    Early,
-}
-
 impl Log {
-    pub(super) fn new(head: LogHead, windows: Windows) -> Self {
+    /// A log as the store has it, with its outbox.
+    pub(super) fn new(head: LogHead, windows: Windows, outbox: Outbox) -> Self {
+        let seen = windows.recognition.seen.iter();
+        let seen = seen.map(|seen| (seen.peer, Place::new(seen.source)));
         Log {
             head,
+            marks: Marks::new(seen, SEEN_MAX, windows.has_older_marks),
             windows,
-            ..Log::default()
+            outbox,
+            outbox_due: None,
+            parked: Vec::new(),
+            marks_forgotten: None,
+            is_draining: false,
+            is_put_off: false,
+            drain_through: 0,
+            shared: FxHashMap::default(),
+            ended: VecDeque::new(),
+            estates: Vec::new(),
+            next_session: 0,
+            timer: false,
+            is_moving: false,
+            since_retention: 0,
+            oldest_at: None,
+            is_trimming: false,
         }
     }
 
@@ -103,6 +127,7 @@ impl Log {
         self.ended = before.ended;
         self.next_session = before.next_session;
         self.timer = before.timer;
+        self.outbox_due = before.outbox_due;
     }
 
     /// Whether messages wait for a session.
@@ -112,35 +137,18 @@ impl Log {
 
     /// Whether nothing of it needs the user's actor.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.outbox.is_done() && !self.timer
-    }
-
-    /// Whether a message that was accepted in place `seq` of `peer`'s log may be taken over now;
-    /// `after` is the last one in front of it that may not have come, or 0.
-    pub(super) fn recognise(&self, peer: u64, seq: Seq, after: Seq) -> Recognised {
-        let seen = self
-            .windows
-            .recognition
-            .seen
-            .iter()
-            .rev()
-            .find(|seen| seen.peer == peer);
-        let seen = seen.map_or(0, |seen| seen.source);
-        if seq <= seen {
-            Recognised::Again
-        } else if after > seen {
-            Recognised::Early
-        } else {
-            Recognised::New
-        }
+        self.outbox.is_at_rest() && self.parked.is_empty() && !self.timer
     }
 }
 
 impl User {
     pub(super) fn log(&mut self) -> &mut Log {
-        let store = &self.home.store;
-        self.log
-            .get_or_insert_with(|| Box::new(Log::new(store.first_head(), Windows::default())))
+        let home = &self.home;
+        self.log.get_or_insert_with(|| {
+            let (head, windows) = (home.store.first_head(), Windows::default());
+            let outbox = outbox::recover(home, &head, &windows, (&[], 0));
+            Box::new(Log::new(head, windows, outbox))
+        })
     }
 
     /// How many messages wait, and their bytes.
@@ -188,7 +196,11 @@ impl User {
             went_to: draft.went_to,
             progress,
         };
-        log.windows.recognition.remember(peer, &entry);
+        let left_out = log.windows.recognition.remember(peer, &entry);
+        log.windows.has_older_marks |= left_out.is_some();
+        if entry.source != 0 {
+            log.marks.learn(peer, Place::new(entry.source));
+        }
         self.record(Record::LogAppend {
             user: Name::clone(&self.name),
             entry,
@@ -205,17 +217,6 @@ impl User {
         head.next_seq += 1;
         head.last_at = head.last_at.max(now);
         (seq, head.last_at)
-    }
-
-    /// Remembers a message that another home handed over: it is not refused to the next one that
-    /// this one was refused.
-    pub(super) fn pass(&mut self, from: &str, seq: Seq) {
-        let peer = self.home.place.slots().peer(from);
-        let passed = LogEntry {
-            source: seq,
-            ..LogEntry::default()
-        };
-        self.log().windows.recognition.remember(peer, &passed);
     }
 
     /// Whether the user sent this message before (XEP-0359), as far as that is remembered.
@@ -249,7 +250,19 @@ impl User {
                 progress.acked.push((managed.number, acked));
             }
         }
-        progress.forwarded = log.outbox.take_moved(&log.head);
+        if let Some(changes) = log.outbox.take_changes() {
+            progress.forwarded = changes.mark.number();
+            log.head.forwarded = changes.mark.number();
+            if let Some(lagging) = changes.lagging {
+                // In front of whatever moves the common mark past entries of one of them.
+                let lagging = lagging.into_iter().map(|(peer, mark)| LaggingMark {
+                    peer,
+                    mark: mark.number(),
+                });
+                let (user, lagging) = (String::from(&*self.name), lagging.collect());
+                self.record(Record::LaggingPut { user, lagging });
+            }
+        }
         progress
     }
 
@@ -274,7 +287,7 @@ impl User {
         }
         self.ask_acknowledgements(cx);
         self.give_all_spilled(cx);
-        self.look_at_outbox(cx);
+        self.forget_old_marks(cx);
         if std::mem::take(&mut self.log().is_put_off) {
             self.go_on(cx);
         }
@@ -292,6 +305,21 @@ impl User {
                 progress,
             });
         }
+    }
+
+    /// Marks of senders that are older than anybody needs them go.
+    fn forget_old_marks(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let (now, wall) = (cx.now(), cx.wall().as_millis());
+        let log = self.log();
+        let is_recent = |at: Moment| now.saturating_since(at) < MARKS_FORGET_EVERY;
+        if !log.windows.has_older_marks || log.marks_forgotten.is_some_and(is_recent) {
+            return;
+        }
+        log.marks_forgotten = Some(now);
+        self.record(Record::MarksForget {
+            user: String::from(&*self.name),
+            before: wall - MARKS_KEPT.as_millis() as i64,
+        });
     }
 
     // ---- Retention -----------------------------------------------------------------------------
@@ -415,6 +443,8 @@ impl User {
             }
             return;
         }
+        // What is kept of it for destinations that lag is decided by the marks that are recorded.
+        self.save_progress();
         let log = self.log();
         log.head.trimmed_through = through;
         log.head.count = count;
@@ -439,7 +469,8 @@ impl User {
         let requeued = log.windows.requeued.first().copied();
         let left = log.estates.iter().map(|estate| estate.after + 1).min();
         let waiting = (head.waiting_count > 0).then_some(head.delivered_through + 1);
-        let outgoing = (head.last_outgoing > head.forwarded).then_some(head.forwarded + 1);
+        let mark = log.outbox.mark().number();
+        let outgoing = (head.last_outgoing > mark).then_some(mark + 1);
         let floors = [owed, requeued, left, waiting, outgoing, Some(head.next_seq)];
         floors.into_iter().flatten().min().unwrap_or(0)
     }

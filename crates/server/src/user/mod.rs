@@ -11,11 +11,12 @@ mod client_state;
 mod copies;
 mod inbound;
 pub(crate) mod inbox;
+pub(crate) mod intake;
 mod log;
 mod login;
 pub(crate) mod managed;
 mod outbound;
-mod outbox;
+pub(crate) mod outbox;
 pub(crate) mod presence;
 pub(crate) mod recover;
 pub(crate) mod resume;
@@ -31,13 +32,14 @@ use std::mem;
 use std::rc::Rc;
 
 use actor::{Actor, Context, Mail, Name};
+use delivery::Refusal;
 use net::ConnRef;
 use store::ArchivePrefs;
 use telemetry::{Counter, Gauge};
 
 use crate::home::Home;
 use crate::limits::{IDLE_EVICTION, LOAD_RETRY, LOADS_MAX};
-use crate::message::UserMsg;
+use crate::message::{NotTaken, UserMsg};
 
 pub(crate) use barrier::Effect;
 use barrier::{Append, Barrier, Origin};
@@ -208,12 +210,15 @@ impl User {
             return Some(msg);
         }
         match msg {
-            UserMsg::Page(_) | UserMsg::Outgoing(_) | UserMsg::Oldest(_) => None,
+            UserMsg::Page(_)
+            | UserMsg::Outgoing(_)
+            | UserMsg::Returning(_)
+            | UserMsg::MarkRead(_)
+            | UserMsg::Oldest(_) => None,
             UserMsg::Owed(_)
             | UserMsg::Spilled(_)
             | UserMsg::Expire { .. }
             | UserMsg::Progress
-            | UserMsg::ForwardAgain
             | UserMsg::Closed { .. } => cx
                 .send(cx.myself(), msg)
                 .err()
@@ -237,15 +242,18 @@ impl User {
         if is_new && self.log.is_none() {
             return;
         }
-        let before = self.log.take();
-        let mut log = Log::new(head, windows.unwrap_or_default());
+        let mut before = self.log.take();
+        let windows = windows.unwrap_or_default();
+        let outbox = outbox::recover(&self.home, &head, &windows, stored.outgoing());
+        let mut log = Log::new(head, windows, outbox);
+        let parked = before.as_mut().map(|log| mem::take(&mut log.parked));
         if let Some(before) = before {
             log.take_over(*before);
             // A change was refused: what the next ones would be about would only be refused too.
             log.is_put_off = true;
         }
-        log.outbox.restart(&log.head);
         self.log = Some(Box::new(log));
+        self.refuse_parked(parked.unwrap_or_default(), cx);
         self.forget_unappended();
         self.recover_sessions(stored, cx);
     }
@@ -255,7 +263,7 @@ impl User {
         if self.phase != Phase::Registered || self.log.is_none() {
             return;
         }
-        self.read_outgoing_soon(cx);
+        self.work_on_outbox(cx);
         if self.log().is_put_off {
             return self.progress_is_due(cx);
         }
@@ -353,12 +361,14 @@ impl Actor for User {
             UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
             UserMsg::Page(page) => self.page_read(page.0, page.1, cx),
             UserMsg::Spilled(read) => self.spill_read(read.0, read.1, cx),
-            UserMsg::Outgoing(page) => self.outgoing_read(page.0, page.1, cx),
+            UserMsg::Outgoing(page) => self.outgoing_read(*page, cx),
+            UserMsg::Returning(read) => self.returning_read(*read, cx),
+            UserMsg::MarkRead(read) => self.mark_read(*read, cx),
             UserMsg::Oldest(page) => self.trim(*page, cx),
             UserMsg::Owed(owed) => self.owed_read(*owed, cx),
-            UserMsg::Taken { seq } => self.taken(seq, cx),
-            UserMsg::NotTaken => self.not_taken(cx),
-            UserMsg::ForwardAgain => self.forward_again(cx),
+            UserMsg::Taken { by, seq } => self.taken(by, seq, cx),
+            UserMsg::NotTaken(answer) => self.refused(*answer, cx),
+            UserMsg::OutboxDue => self.outbox_is_due(cx),
             UserMsg::Progress => self.record_progress(cx),
             UserMsg::Expire { number, since } => self.expire(number, since, cx),
             UserMsg::Wake => {}
@@ -384,6 +394,17 @@ impl Actor for User {
             // Sessions that can be resumed, and messages on their way, need it again.
             let (shard, name) = (cx.shard(), Name::clone(&self.name));
             let _ = cx.send_named(shard, &name, UserMsg::Wake);
+        }
+        self.home.queues.note(&self.name, false);
+        if let Some((to, source)) = self.turn.as_mut().and_then(|turn| turn.taking.take()) {
+            // It was being taken: its sender's home counts how often that happens.
+            let answer = Box::new(NotTaken {
+                by: self.own_peer(),
+                source,
+                why: Refusal::Crashed,
+                error: None,
+            });
+            self.home.send_to(cx, &to, UserMsg::NotTaken(answer), false);
         }
         for conn in self.login.take_waiting() {
             let unavailable = crate::c2s::Control::Keys(crate::c2s::Keys::Unavailable);

@@ -25,6 +25,8 @@ pub struct Stored {
     owed: Vec<OwedTo>,
     /// Entries that several sessions were given and, as far as is known, none has acknowledged.
     shared: FxHashMap<Seq, Holders>,
+    /// Entries that wait for each destination that lags, and all that wait to be handed over.
+    outgoing: (Vec<u32>, u32),
 }
 
 /// What one session is owed.
@@ -61,11 +63,22 @@ impl Stored {
             state,
             owed: Vec::new(),
             shared: FxHashMap::default(),
+            outgoing: (Vec::new(), 0),
         };
+        let lagging = stored.state.windows.as_deref();
+        let lagging = lagging.map_or(&[][..], |windows| &windows.lagging);
+        if stored.state.log.has_outgoing() || !lagging.is_empty() {
+            stored.outgoing = store.count_outgoing(user, &stored.state.log, lagging)?;
+        }
         if !stored.state.sessions.records.is_empty() {
             stored.read_owed(store, user, unacked_max)?;
         }
         Ok(Some(stored))
+    }
+
+    /// How much waits to be handed over.
+    pub(super) fn outgoing(&self) -> (&[u32], u32) {
+        (&self.outgoing.0, self.outgoing.1)
     }
 
     fn acked(&self, number: u32) -> Seq {

@@ -154,7 +154,9 @@ pub(super) fn moves_deliveries(record: &Record) -> bool {
         | Record::LastActivity { .. }
         | Record::VCardPut { .. }
         | Record::PrivatePut { .. }
-        | Record::ArchivePrefsPut { .. } => false,
+        | Record::ArchivePrefsPut { .. }
+        | Record::LaggingPut { .. }
+        | Record::MarksForget { .. } => false,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use actor::{Context, Mail};
+use actor::{Context, Mail, Name};
 use net::ConnRef;
 use store::Record;
 use telemetry::Counter;
@@ -13,7 +13,7 @@ use super::barrier::{Append, Decided, Effect, Origin};
 use super::managed::What;
 use super::session::Session;
 use super::spill;
-use crate::message::{AppendError, UserMsg};
+use crate::message::{AppendError, Source, UserMsg};
 
 /// What comes of one message while it is handled.
 #[derive(Default)]
@@ -24,6 +24,8 @@ pub(crate) struct Turn {
     pub(super) effects: Vec<Effect>,
     /// Whose stanza it is.
     pub(super) origin: Origin,
+    /// A message that is being taken from another home: its sender, and where it is in his log.
+    pub(super) taking: Option<(Name, Source)>,
 }
 
 impl User {
@@ -66,6 +68,7 @@ impl User {
             return;
         };
         let origin = mem::take(&mut turn.origin);
+        turn.taking = None;
         let records = mem::take(&mut turn.records);
         if records.is_empty() {
             if !turn.effects.is_empty() {

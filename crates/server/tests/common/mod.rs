@@ -33,6 +33,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             resume_timeout: PATIENCE,
             ack_timeout: PATIENCE,
             unacked_max: 1_000,
+            outbox: delivery::OutboxLimits::default(),
         },
         archive: Archive {
             enabled: false,
