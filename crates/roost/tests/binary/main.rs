@@ -6,6 +6,7 @@ mod chaos;
 mod client;
 mod commands;
 mod disk;
+mod earlier;
 mod exits;
 mod life;
 mod place;
