@@ -79,6 +79,17 @@ pub(crate) struct Resuming {
     pub first_unread: Option<Seq>,
 }
 
+impl Resuming {
+    pub(super) fn new(conn: ConnRef, h: u32) -> Self {
+        Resuming {
+            conn,
+            h,
+            entries: FxHashMap::default(),
+            first_unread: None,
+        }
+    }
+}
+
 /// What an entry or a stanza that is written to a session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use actor::{Context, Mail};
 use net::ConnRef;
-use rustc_hash::FxHashMap;
 use stdx::time::Moment;
 use store::{LogEntry, Record, Seq, SessionRecord, StoreError};
 use telemetry::{Counter, Gauge};
@@ -523,11 +522,34 @@ impl User {
             self.detach(at, cx);
             self.emit(Effect::Control(old, Control::Abort(Abort::Conflict)), cx);
         }
-        let Some(managed) = &self.sessions[at].managed else {
+        let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
+        // From here on the session is this connection's. One that asked before and was not answered
+        // yet hears so when its turn comes: each request has exactly one answer.
+        managed.link = Link::Resuming(Box::new(Resuming::new(conn, h)));
         let number = managed.number;
         self.emit(Effect::Resume { number, conn, h }, cx);
+    }
+
+    /// The session that a connection may go on to take up. If another one has asked for it since,
+    /// or the connection or the session is gone, the connection hears that it failed.
+    fn still_resumed_by(
+        &mut self,
+        number: u32,
+        conn: ConnRef,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Option<usize> {
+        let Some(at) = self.managed_session(number) else {
+            self.resume_failed(conn, Condition::ItemNotFound, cx);
+            return None;
+        };
+        let managed = self.sessions[at].managed.as_ref();
+        if managed.and_then(|managed| managed.resuming()) != Some(conn) {
+            self.resume_failed(conn, Condition::Conflict, cx);
+            return None;
+        }
+        Some(at)
     }
 
     pub(super) fn resume_failed(
@@ -562,28 +584,15 @@ impl User {
         h: u32,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let Some(at) = self.managed_session(number) else {
-            return self.resume_failed(conn, Condition::ItemNotFound, cx);
+        let Some(at) = self.still_resumed_by(number, conn, cx) else {
+            return;
         };
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
-        let other = match &managed.link {
-            // The same one reads again what has changed since.
-            Link::Resuming(other) => Some(other.conn).filter(|other| *other != conn),
-            Link::Attached(_) | Link::Detached(_) => None,
-        };
-        managed.link = Link::Resuming(Box::new(Resuming {
-            conn,
-            h,
-            entries: FxHashMap::default(),
-            first_unread: None,
-        }));
+        // The same one reads again what has changed since.
+        managed.link = Link::Resuming(Box::new(Resuming::new(conn, h)));
         let places = managed.given_beyond(h);
-        if let Some(other) = other {
-            // Two connections at once: the newer one has it.
-            self.resume_failed(other, Condition::Conflict, cx);
-        }
         let owed = move |entries| Owed {
             number,
             conn,
@@ -627,10 +636,10 @@ impl User {
 
     /// Counts anew what the client has not got, and has that recorded before it is sent.
     pub(super) fn owed_read(&mut self, owed: Owed, cx: &mut Context<'_, UserMsg>) {
-        let Some(at) = self.managed_session(owed.number) else {
-            return self.resume_failed(owed.conn, Condition::ItemNotFound, cx);
-        };
         let conn = owed.conn;
+        let Some(at) = self.still_resumed_by(owed.number, conn, cx) else {
+            return;
+        };
         let entries = match owed.entries {
             Ok(entries) => entries,
             Err(error) => {
@@ -650,9 +659,6 @@ impl User {
         let Link::Resuming(resuming) = &mut managed.link else {
             return;
         };
-        if resuming.conn != conn {
-            return; // A newer connection has taken its place.
-        }
         for (seq, bytes) in frames {
             resuming.entries.entry(seq).or_insert(bytes);
         }
@@ -705,10 +711,12 @@ impl User {
         conn: ConnRef,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        if let Some(at) = self.managed_session(number) {
-            if let Some(managed) = &mut self.sessions[at].managed {
-                managed.is_list_lost = true;
-            }
+        if let Some(at) = self.managed_session(number)
+            && let Some(managed) = &mut self.sessions[at].managed
+        {
+            managed.is_list_lost = true;
+        }
+        if let Some(at) = self.still_resumed_by(number, conn, cx) {
             self.give_up_resumption(at, conn, cx);
         }
     }
@@ -739,21 +747,16 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         let now = cx.now();
-        let Some(at) = self.managed_session(number) else {
-            return self.resume_failed(conn, Condition::ItemNotFound, cx);
+        let Some(at) = self.still_resumed_by(number, conn, cx) else {
+            return;
         };
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
         let link = std::mem::replace(&mut managed.link, Link::Attached(conn));
         let Link::Resuming(resuming) = link else {
-            managed.link = link;
             return;
         };
-        if resuming.conn != conn {
-            managed.link = Link::Resuming(resuming);
-            return;
-        }
         let mut bytes = Vec::new();
         let more = u32::from(stdx::bugs::is("counter_off_by_one"));
         sm::write_resumed(
