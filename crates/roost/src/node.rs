@@ -273,6 +273,7 @@ fn options(config: &Config) -> server::Options {
             resume_timeout: settings.delivery.resume_timeout,
             ack_timeout: settings.delivery.ack_timeout,
             unacked_max: settings.delivery.unacked_max,
+            limits: server::options::DeliveryLimits::default(),
         },
         archive: server::options::Archive {
             enabled: settings.archive.enabled,

@@ -136,6 +136,8 @@ impl Host for Inside {
         // What was handed to the journal may be on the disk or not when the power goes.
         let kept = survivors(3);
         self.sim().journal().release(kept);
+        // A journal that is dropped decides what waits: of this nothing happens any more.
+        self.sim().journal().switches().lose(u64::MAX);
         self.sim = None;
         self.is_failing = false;
         let lost = self.disk.crash(0);

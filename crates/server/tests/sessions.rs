@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::world::{RESUME_TIMEOUT, ROSTER_SET, World};
+use std::time::Duration;
+
+use common::world::{Peer, RESUME_TIMEOUT, ROSTER_SET, SM, World, bodies, stanzas};
 
 #[test]
 fn of_two_connections_that_resume_at_once_one_has_the_session() {
@@ -89,4 +91,232 @@ fn a_connection_that_goes_before_its_resumption_is_answered_holds_no_session() {
     let mut late = world.connect("juliet");
     late.resume(&token, 0);
     late.expect(&mut world, "<failed");
+}
+
+// ---- Pages of what waits -----------------------------------------------------------------------
+
+/// Messages that wait, more than two pages of them.
+const WAITING: usize = 120;
+
+/// Time that passes when nothing happens by itself.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Reads until `count` bodies have come, and acknowledges whatever it is asked for, at once. Gives
+/// the bodies, and the time that had to pass.
+fn follow(
+    world: &mut World,
+    peer: &mut Peer,
+    handled: &mut u32,
+    count: usize,
+) -> (Vec<usize>, Duration) {
+    let (mut got, mut passed) = (Vec::new(), Duration::ZERO);
+    while got.len() < count {
+        world.work();
+        let Some(text) = peer.wait_for_question(world) else {
+            // Nobody asks for what comes last.
+            if let Some(at) = peer.seen.rfind("</message>") {
+                let text: String = peer.seen.drain(..at + "</message>".len()).collect();
+                *handled += stanzas(&text);
+                got.extend(bodies(&text));
+                continue;
+            }
+            passed += STEP;
+            assert!(passed < Duration::from_secs(300), "{got:?}; {}", peer.seen);
+            world.pass(STEP);
+            continue;
+        };
+        *handled += stanzas(&text);
+        got.extend(bodies(&text));
+        peer.send(&format!("<a {SM} h='{handled}'/>"));
+    }
+    (got, passed)
+}
+
+/// A client that acknowledged at once got one page a second.
+#[test]
+fn the_next_page_follows_the_acknowledgement() {
+    for unacked_max in [1, 2, 4, 50, 1_000] {
+        let mut world = World::with(|options| {
+            options.delivery.unacked_max = unacked_max;
+            options.limits.offline_messages_max = 1_000;
+        });
+        let mut romeo = world.login("romeo", "orchard");
+        for number in 0..WAITING {
+            romeo.say("juliet@localhost", &number.to_string());
+        }
+        romeo.sync(&mut world);
+        let (mut juliet, _) = world.login_managed("juliet", "balcony");
+        juliet.send("<presence/>");
+        let (got, passed) = follow(&mut world, &mut juliet, &mut 0, WAITING);
+        assert_eq!(got, (0..WAITING).collect::<Vec<_>>());
+        println!("unacked_max {unacked_max}: {WAITING} messages in {passed:?}");
+        assert!(passed <= STEP, "{unacked_max}: {passed:?}");
+    }
+}
+
+/// They stayed where they were until something else happened to the user.
+#[test]
+fn a_page_that_cannot_be_read_is_read_again_by_itself() {
+    let mut world = World::new();
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.say("juliet@localhost", "0");
+    romeo.sync(&mut world);
+    let mut juliet = world.login("juliet", "balcony");
+    juliet.sync(&mut world);
+    world.disk.faults().fail_reads(5);
+    juliet.send("<presence/>");
+    world.work();
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
+    juliet.expect(&mut world, "<body>0</body>");
+}
+
+/// The same for what was left to the log.
+#[test]
+fn a_page_of_a_session_that_was_behind_is_read_again_by_itself() {
+    let mut world = World::with(|options| options.delivery.unacked_max = 2);
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    for number in 0..6 {
+        romeo.say("juliet@localhost", &number.to_string());
+    }
+    romeo.sync(&mut world);
+    let seen = juliet.expect(&mut world, "<body>1</body>");
+    world.disk.faults().fail_reads(5);
+    let mut handled = 1 + stanzas(&seen);
+    juliet.send(&format!("<a {SM} h='{handled}'/>"));
+    world.work();
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
+    let (got, _) = follow(&mut world, &mut juliet, &mut handled, 4);
+    assert_eq!(got, [2, 3, 4, 5]);
+}
+
+// ---- A store that cannot be read ---------------------------------------------------------------
+
+/// More than there are attempts in a row.
+const MANY: u64 = 1_000_000;
+
+/// Nobody read such a user again while it had sessions: each of their stanzas got an error.
+#[test]
+fn a_user_that_cannot_be_read_for_long_comes_back() {
+    let mut world = World::new();
+    let (mut juliet, token) = world.login_managed("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    world.hold();
+    juliet.send(ROSTER_SET);
+    world.work();
+    world.disk.faults().fail_reads(MANY);
+    world.refuse();
+    for _ in 0..300 {
+        world.pass(Duration::from_secs(1));
+    }
+    juliet.expect(&mut world, "<internal-server-error");
+    world.disk.faults().fail_reads(0);
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.say("juliet@localhost", "1");
+    let mut juliet = world.connect("juliet");
+    juliet.bind(&mut world, "balcony");
+    juliet.ask(&mut world, "<presence/>", "<body>1</body>");
+    drop(token);
+}
+
+/// Its session waited for nobody when it could be read.
+#[test]
+fn a_session_is_resumed_when_its_user_can_be_read_again() {
+    let mut world = World::with(|options| options.delivery.resume_timeout = RESUME_TIMEOUT * 100);
+    let (mut juliet, token) = world.login_managed("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    world.hold();
+    juliet.send(ROSTER_SET);
+    world.work();
+    world.disk.faults().fail_reads(MANY);
+    world.refuse();
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
+    juliet.expect(&mut world, "<internal-server-error");
+    world.disk.faults().fail_reads(0);
+    romeo.say("juliet@localhost", "1");
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
+    let mut juliet = world.connect("juliet");
+    juliet.resume(&token, 0);
+    juliet.expect(&mut world, "<resumed");
+    juliet.expect(&mut world, "<body>1</body>");
+}
+
+/// A start wakes those who have something to hand over; nobody woke who could not be read then.
+#[test]
+fn what_is_to_be_handed_over_is_when_its_sender_can_be_read_again() {
+    let mut world = World::new();
+    let mut romeo = world.login("romeo", "orchard");
+    let mut juliet = world.login("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    world.hold();
+    romeo.say("juliet@localhost", "1");
+    world.work();
+    // It is in his log, and not in hers.
+    world.let_one_go();
+    world.crash();
+    world.disk.faults().fail_reads(MANY);
+    for _ in 0..100 {
+        world.pass(Duration::from_secs(1));
+    }
+    world.disk.faults().fail_reads(0);
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
+    let mut juliet = world.login("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<body>1</body>");
+}
+
+// ---- Accounts that are removed and made again --------------------------------------------------
+
+const REGISTER: &str = "xmlns='jabber:iq:register'";
+
+/// What is left of an account's last second was thought to be under way for ever: nothing was
+/// recorded any more, and nobody was asked what he has.
+#[test]
+fn an_account_that_is_removed_and_made_again_has_nothing_of_before() {
+    for seconds in [0, 5, 60] {
+        let mut world = World::with(|options| {
+            options.registration_enabled = true;
+            options.delivery.ack_timeout = Duration::from_secs(5);
+        });
+        let (mut juliet, token) = world.login_managed("juliet", "balcony");
+        juliet.ask(&mut world, "<presence/>", "<presence");
+        let mut romeo = world.login("romeo", "orchard");
+        romeo.say("juliet@localhost", "1");
+        juliet.expect(&mut world, "<body>1</body>");
+        let remove = format!("<iq type='set' id='gone'><query {REGISTER}><remove/></query></iq>");
+        juliet.ask(&mut world, &remove, "<not-authorized");
+        for _ in 0..seconds {
+            world.pass(Duration::from_secs(1));
+        }
+        world.register("juliet");
+        let mut old = world.connect("juliet");
+        old.resume(&token, 0);
+        let failed = old.expect(&mut world, "</failed>");
+        assert!(!failed.contains("h='"), "{failed}");
+
+        let (mut juliet, _) = world.login_managed("juliet", "balcony");
+        juliet.ask(&mut world, "<presence/>", "<presence");
+        romeo.say("juliet@localhost", "2");
+        let seen = juliet.expect(&mut world, "<body>2</body>");
+        assert!(!seen.contains("<body>1</body>"), "{seen}");
+        // She does not answer.
+        for _ in 0..20 {
+            world.pass(Duration::from_secs(1));
+        }
+        juliet.expect(&mut world, "<connection-timeout");
+    }
 }

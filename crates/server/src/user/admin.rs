@@ -9,7 +9,7 @@ use store::{Account, Record};
 use super::outbound::Destination;
 use super::{Effect, Phase, User};
 use crate::admin::{AdminAnswer, AdminCommand};
-use crate::c2s::Abort;
+use crate::c2s::{Abort, Control, Keys};
 use crate::message::{Delivery, UserMsg};
 use crate::modules::roster;
 use crate::watch::{SessionSample, UserSample};
@@ -133,7 +133,17 @@ impl User {
         self.archive_prefs = None;
         self.end_all_sessions(Abort::AccountRemoved, cx);
         self.phase = Phase::Absent;
-        self.login = super::Login::default();
+        // Pages that are being read are of this account and not of the next one of its name.
+        self.failures += 1;
+        self.log = self.log.take().map(|log| Box::new(log.without_account()));
+        self.has_full_session = false;
+        self.is_locked = false;
+        for conn in std::mem::take(&mut self.login).take_waiting() {
+            let _ = self
+                .home
+                .io
+                .control(cx, conn, Control::Keys(Keys::Unavailable));
+        }
         self.watch_idleness(cx);
     }
 

@@ -11,7 +11,6 @@ use store::{NumberedEntry, Seq};
 use xmpp::sm::{Kept, Limits, Outbound, Pushed, Resumed, TooHigh};
 
 use super::spill::Spill;
-use crate::limits::UNACKED_ENTRIES_MAX;
 
 /// Marks an outbound count in a log entry that is owed to its session whatever the client says: it
 /// was never written.
@@ -202,7 +201,7 @@ impl Managed {
     }
 
     /// Takes a stanza that is to be sent. False if it must not be sent.
-    pub(super) fn push(&mut self, what: What, bytes: &[u8]) -> bool {
+    pub(super) fn push(&mut self, what: What, bytes: &[u8], limits: Limits) -> bool {
         if self.is_full {
             return false;
         }
@@ -223,7 +222,7 @@ impl Managed {
             What::Presence => Kept::Presence(bytes.into()),
             What::Other => Kept::Other(bytes.into()),
         };
-        match self.out.push(kept, Limits::default()) {
+        match self.out.push(kept, limits) {
             Pushed::Kept => {}
             Pushed::PresenceGaveWay => self.presence_lost = true,
             Pushed::Full => self.is_full = true,
@@ -351,11 +350,16 @@ impl Managed {
     }
 
     /// The client is back and has handled `h`. Gives the entries that it has. `last` is the last
-    /// entry of the log.
+    /// entry of the log; after a restart the session is sent `entries_max` again at most.
     ///
     /// # Errors
     /// It was never sent so many.
-    pub(super) fn resume(&mut self, h: u32, last: Seq) -> Result<Resumed, TooHigh> {
+    pub(super) fn resume(
+        &mut self,
+        h: u32,
+        last: Seq,
+        entries_max: usize,
+    ) -> Result<Resumed, TooHigh> {
         let mut resumed = match self.owed.take() {
             None => self.out.resume(h)?,
             Some(owed) => {
@@ -370,7 +374,7 @@ impl Managed {
                 let is_late = |count: Option<u32>, entry| count.is_none() && place(entry) > after;
                 left.sort_by_key(|(count, entry)| is_late(*count, *entry));
                 let early = left.iter().filter(|(count, seq)| !is_late(*count, *seq));
-                let at_once = early.count().min(UNACKED_ENTRIES_MAX);
+                let at_once = early.count().min(entries_max);
                 if left.len() > at_once {
                     let rest = left.split_off(at_once);
                     let spill = self.spill.get_or_insert_with(|| Box::new(Spill::new(last)));

@@ -16,7 +16,6 @@ use super::User;
 use super::managed::{ANYBODY, Link, Managed, SHARED, UNNUMBERED, UNSENT, holders_told, place};
 use super::session::Session;
 use super::spill::{self, Estate, Holders, Spill};
-use crate::limits::LOG_READ;
 use crate::message::UserMsg;
 
 /// What the store holds of a user, with what its log owes to sessions.
@@ -53,6 +52,7 @@ impl Stored {
         store: &Store,
         user: &str,
         unacked_max: usize,
+        page: usize,
     ) -> Result<Option<Stored>, StoreError> {
         let Some(state) = store.load_user(user)? else {
             return Ok(None);
@@ -63,7 +63,7 @@ impl Stored {
             shared: FxHashMap::default(),
         };
         if !stored.state.sessions.records.is_empty() {
-            stored.read_owed(store, user, unacked_max)?;
+            stored.read_owed(store, user, unacked_max, page)?;
         }
         Ok(Some(stored))
     }
@@ -74,7 +74,13 @@ impl Stored {
         cursor.map_or(0, |cursor| cursor.acked)
     }
 
-    fn read_owed(&mut self, store: &Store, user: &str, max: usize) -> Result<(), StoreError> {
+    fn read_owed(
+        &mut self,
+        store: &Store,
+        user: &str,
+        max: usize,
+        page_entries: usize,
+    ) -> Result<(), StoreError> {
         let records = std::mem::take(&mut self.state.sessions.records);
         for record in &records {
             let acked = self.acked(record.number);
@@ -92,12 +98,12 @@ impl Stored {
         let first = sessions.map(|record| self.acked(record.number)).min();
         let mut after = first.unwrap_or(Seq::MAX);
         loop {
-            let page = store.log_read(user, after, LOG_READ)?;
+            let page = store.log_read(user, after, page_entries)?;
             for entry in &page {
                 self.note(&records, entry, max);
             }
             match page.last() {
-                Some(last) if page.len() == LOG_READ => after = last.seq,
+                Some(last) if page.len() == page_entries => after = last.seq,
                 _ => break,
             }
         }

@@ -22,10 +22,7 @@ use super::managed::{Link, Managed, Resuming, SHARED, What, place};
 use super::session::Session;
 use super::spill::{Holders, Spill};
 use crate::c2s::{Abort, Control};
-use crate::limits::{
-    ASK_AGAIN_EVERY, ASK_EVERY, ENDED_SESSIONS_REMEMBERED, INBOX_PAGE, RESENT_BYTES_MAX,
-    SESSION_TOKEN_BYTES,
-};
+use crate::limits::SESSION_TOKEN_BYTES;
 use crate::message::UserMsg;
 
 /// What was read to take a session up again.
@@ -145,6 +142,7 @@ impl User {
     }
 
     fn acknowledged(&mut self, at: usize, h: u32, cx: &mut Context<'_, UserMsg>) {
+        let conn = self.sessions[at].conn;
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
@@ -157,6 +155,25 @@ impl User {
         }
         self.give_all_spilled(cx);
         self.drain_inbox(cx);
+        self.ask_for_the_rest(conn, cx);
+    }
+
+    /// A client that has acknowledged only a part of what it was sent, while a page waits for it to
+    /// acknowledge more, is asked again at once: pages follow acknowledgements, not a timer.
+    fn ask_for_the_rest(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+        let now = cx.now();
+        let has_waiting = self.log.as_ref().is_some_and(|log| log.has_waiting());
+        let mut sessions = self.sessions.iter_mut();
+        let session = sessions.find(|session| session.conn == conn);
+        let Some(managed) = session.and_then(|session| session.managed.as_mut()) else {
+            return;
+        };
+        let is_waited_for = has_waiting || managed.spill.is_some();
+        if is_waited_for && managed.entries > 0 && managed.out.should_ask(1) {
+            managed.out.asked(now);
+            self.emit(Effect::Nonza(conn, sm::REQUEST.to_vec()), cx);
+            self.progress_is_due(cx);
+        }
     }
 
     fn too_high(
@@ -246,10 +263,12 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         let now = cx.now();
+        let bounds = self.home.bounds();
+        let (ask_every, again_every) = (bounds.ask_every, bounds.ask_again_every);
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
-        if !managed.push(what, &bytes) {
+        if !managed.push(what, &bytes, bounds.unlogged) {
             self.has_full_session |= managed.is_full;
         }
         match &mut managed.link {
@@ -258,9 +277,9 @@ impl User {
                 // A client that has not answered is asked again after a while.
                 let unacked = managed.out.sent().wrapping_sub(managed.out.acked());
                 // Nobody should be given again what he has, because he was not asked.
-                let every = if what.entry().is_some() { 1 } else { ASK_EVERY };
+                let every = if what.entry().is_some() { 1 } else { ask_every };
                 let is_asked = managed.out.should_ask(every);
-                let ask = is_asked || unacked.is_multiple_of(ASK_AGAIN_EVERY);
+                let ask = is_asked || unacked.is_multiple_of(again_every);
                 if is_asked {
                     managed.out.asked(now);
                 }
@@ -440,8 +459,9 @@ impl User {
         cx.stats().lower(Gauge::ManagedSessions);
         self.save_progress();
         let entries = managed.unacked_entries();
+        let ended_max = self.home.bounds().ended_max;
         let log = self.log();
-        if log.ended.len() >= ENDED_SESSIONS_REMEMBERED {
+        while log.ended.len() >= ended_max.max(1) {
             log.ended.pop_front();
         }
         let has_through = managed.oldest_unacked().map_or(Seq::MAX, |seq| seq - 1);
@@ -608,11 +628,13 @@ impl User {
             return;
         }
         let (store, name) = (self.home.store.clone(), self.name.clone());
+        let bounds = self.home.bounds();
+        let (page, bytes_max) = (bounds.page_entries, bounds.resent_bytes_max);
         let read = move || {
             let mut entries: Vec<LogEntry> = Vec::new();
             let (mut bytes, mut first_unread) = (0, None);
-            for places in places.chunks(INBOX_PAGE) {
-                if bytes > RESENT_BYTES_MAX {
+            for places in places.chunks(page) {
+                if bytes > bytes_max {
                     first_unread = places.first().copied();
                     break;
                 }
@@ -653,6 +675,8 @@ impl User {
         let frames: Vec<(Seq, Vec<u8>)> = frames.collect();
         let identity = self.sessions[at].conn;
         let last = self.log().head.next_seq - 1;
+        let bounds = self.home.bounds();
+        let (entries_max, bytes_max) = (bounds.resent_entries_max, bounds.resent_bytes_max);
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
@@ -667,7 +691,7 @@ impl User {
             .h
             .wrapping_sub(u32::from(stdx::bugs::is("double_after_resume")));
         let beyond = managed.given_beyond(h);
-        let is_too_much = managed.fitting(&beyond, RESENT_BYTES_MAX) < beyond.len();
+        let is_too_much = managed.fitting(&beyond, bytes_max) < beyond.len();
         if is_too_much && managed.pending.iter().any(Option::is_some) {
             // The rest is left to the log, and what comes from now on is behind it. What is on its
             // way to the queue already is waited for, to keep its place there.
@@ -677,14 +701,14 @@ impl User {
             return self.emit(Effect::Resume { number, conn, h }, cx);
         }
         let was_recovered = managed.owed.is_some();
-        let mut resumed = match managed.resume(h, last) {
+        let mut resumed = match managed.resume(h, last, entries_max) {
             Ok(resumed) => resumed,
             Err(error) => {
                 managed.link = Link::Detached(cx.now());
                 return self.too_high(at, Some(conn), error, cx);
             }
         };
-        if managed.leave_surplus(RESENT_BYTES_MAX, last) {
+        if managed.leave_surplus(bytes_max, last) {
             resumed.is_renumbered = true;
             cx.stats().count(Counter::SessionsSpilled);
         }

@@ -12,11 +12,8 @@ use super::barrier::Effect;
 use super::log::Log;
 use super::managed::{ANYBODY, Managed, SHARED, UNNUMBERED, What, place};
 use super::session::Session;
-use crate::limits::{
-    ESTATES_MAX, INBOX_PAGE, LATE_ENTRIES_MAX, LOG_READ, SPILL_PAGE_BYTES, UNACKED_BYTES_PAUSE,
-    UNACKED_ENTRIES_PAUSE,
-};
 use crate::message::UserMsg;
+use crate::options::DeliveryLimits;
 
 /// What a session is owed and was not sent.
 #[derive(Debug)]
@@ -175,6 +172,7 @@ impl SpillPage {
         user: &str,
         (number, after, end): (u32, Seq, Seq),
         late: &[Seq],
+        limits: &DeliveryLimits,
     ) -> Result<Self, StoreError> {
         let mut page = SpillPage {
             number,
@@ -184,10 +182,10 @@ impl SpillPage {
             end: None,
         };
         let early = late.iter().copied().filter(|seq| *seq <= after);
-        page.listed = early.take(INBOX_PAGE).collect();
+        page.listed = early.take(limits.page_entries).collect();
         if !page.listed.is_empty() {
             page.entries = store.log_entries(user, &page.listed)?;
-            if page.cut()
+            if page.cut(limits.page_bytes)
                 && let Some(last) = page.entries.last()
             {
                 let at = page.listed.iter().position(|seq| *seq == last.seq);
@@ -195,10 +193,10 @@ impl SpillPage {
             }
             return Ok(page);
         }
-        let entries = store.log_read(user, after, LOG_READ)?;
-        let mut is_all = entries.len() < LOG_READ;
+        let entries = store.log_read(user, after, limits.read_entries)?;
+        let mut is_all = entries.len() < limits.read_entries;
         for entry in entries {
-            if page.entries.len() == INBOX_PAGE {
+            if page.entries.len() == limits.page_entries {
                 is_all = false;
                 break;
             }
@@ -220,7 +218,7 @@ impl SpillPage {
             page.end = Some(end);
             page.through = page.through.max(end - 1);
         }
-        if page.cut()
+        if page.cut(limits.page_bytes)
             && let Some(last) = page.entries.last()
         {
             page.through = last.seq;
@@ -230,11 +228,11 @@ impl SpillPage {
     }
 
     /// Leaves out what is too much for one page. False if nothing is.
-    fn cut(&mut self) -> bool {
+    fn cut(&mut self, bytes_max: usize) -> bool {
         let mut bytes = 0;
         let fits = self.entries.iter().take_while(|entry| {
             bytes += entry.frame.len();
-            bytes <= SPILL_PAGE_BYTES
+            bytes <= bytes_max
         });
         // One goes, whatever its size.
         let fits = fits.count().max(1);
@@ -276,10 +274,14 @@ impl Session {
         self.managed.as_deref().is_some_and(Managed::is_spilled)
     }
 
-    /// Whether its client is there and has not acknowledged `pause` messages.
+    /// Whether its client is there and has not acknowledged `pause` messages, those included that
+    /// are sent with a commit that is under way.
     pub(super) fn is_behind(&self, pause: u32) -> bool {
-        let managed = self.managed.as_deref();
-        managed.is_some_and(|managed| managed.attached().is_some() && managed.entries >= pause)
+        let Some(managed) = &self.managed else {
+            return false;
+        };
+        let given = || managed.entries as usize + managed.pending.iter().flatten().count();
+        managed.attached().is_some() && given() >= pause as usize
     }
 }
 
@@ -317,12 +319,13 @@ impl User {
     /// Whether a further page of what waits could be too much for the list of a session that is
     /// there: it is waited for rather than ended.
     pub(super) fn has_full_list(&self) -> bool {
-        let page = INBOX_PAGE + INBOX_PAGE / 2;
+        let bounds = self.home.bounds();
+        let page = bounds.page_entries + bounds.page_entries / 2;
         let managed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
         let mut there = managed.filter(|managed| managed.attached().is_some());
         there.any(|managed| {
             let spill = managed.spill.as_ref();
-            spill.is_some_and(|spill| spill.late.len() + page > LATE_ENTRIES_MAX)
+            spill.is_some_and(|spill| spill.late.len() + page > bounds.late_entries_max)
         })
     }
 
@@ -366,12 +369,13 @@ impl User {
         for &conn in &*conns {
             self.spill_if_behind(conn, cx);
         }
+        let late_max = self.home.bounds().late_entries_max;
         for session in self.sessions.iter_mut().filter(|s| conns.contains(&s.conn)) {
             let Some(managed) = &mut session.managed else {
                 continue;
             };
             if let Some(spill) = &mut managed.spill {
-                if spill.late.len() < LATE_ENTRIES_MAX {
+                if spill.late.len() < late_max {
                     spill.late.push(marked);
                 } else {
                     managed.is_full = true;
@@ -386,7 +390,8 @@ impl User {
 
     /// Unacknowledged messages of a session at which it is given no further page of what waits.
     pub(super) fn unacked_pause(&self) -> u32 {
-        UNACKED_ENTRIES_PAUSE.min(self.home.options.delivery.unacked_max / 2)
+        let half = self.home.options.delivery.unacked_max / 2;
+        self.home.bounds().unacked_entries_pause.min(half).max(1)
     }
 
     /// Reads the next page for every session that follows again.
@@ -400,6 +405,7 @@ impl User {
     pub(super) fn give_spilled(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
         let next_seq = self.log.as_ref().map_or(0, |log| log.head.next_seq);
         let pause = self.unacked_pause();
+        let bytes_pause = self.home.bounds().unacked_bytes_pause;
         let (failures, is_stale) = (self.failures, self.stale);
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
@@ -413,7 +419,7 @@ impl User {
             spill.unacked_bytes = 0;
         }
         let is_busy = spill.is_reading || spill.giving.is_some();
-        let follows = given < pause && spill.unacked_bytes < UNACKED_BYTES_PAUSE;
+        let follows = given < pause && spill.unacked_bytes < bytes_pause;
         if is_here && !is_stale && !is_busy && follows {
             spill.is_reading = true;
             let read = SpillRead {
@@ -433,7 +439,11 @@ impl User {
         let late: Vec<Seq> = spill.late.iter().copied().map(place).collect();
         let places = (read.number, spill.after, read.end);
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let job = move || Box::new((read, SpillPage::read(&store, &name, places, &late)));
+        let limits = *self.home.bounds();
+        let job = move || {
+            let page = SpillPage::read(&store, &name, places, &late, &limits);
+            Box::new((read, page))
+        };
         if cx
             .blocking(&self.home.reads, job, UserMsg::Spilled)
             .is_err()
@@ -471,9 +481,10 @@ impl User {
             Ok(_) => return self.give_spilled(at, cx),
             Err(error) => {
                 tracing::warn!(user = %self.name, %error, "cannot read what a session is owed");
-                return self.progress_is_due(cx);
+                return self.read_again_later(cx);
             }
         };
+        self.log().reads_failed = 0;
         let mut giving = Giving {
             through: page.through,
             end: page.end,
@@ -605,10 +616,11 @@ impl User {
         spill.after = spill.after.max(giving.through);
         if giving.end == Some(next_seq) && spill.late.is_empty() {
             managed.spill = None;
-            self.drain_inbox(cx);
         } else {
             self.give_spilled(at, cx);
         }
+        // Its list has room again, or it takes part again.
+        self.drain_inbox(cx);
         self.may_trim(cx);
     }
 
@@ -661,7 +673,8 @@ impl User {
     pub(super) fn leave_estate(&mut self, managed: &Managed) {
         let last = self.log().head.next_seq - 1;
         let after = managed.listed_through(last);
-        let has_room = self.log().estates.len() < ESTATES_MAX;
+        let estates_max = self.home.bounds().estates_max;
+        let has_room = self.log().estates.len() < estates_max;
         if after < last && !has_room {
             tracing::warn!(user = %self.name, "too much waits again; the newest is only archived");
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use server::Node;
 use server::admin::{Request, Response};
-use server::options::{Archive, Delivery, Limits, Options};
+use server::options::{Archive, Delivery, DeliveryLimits, Limits, Options};
 use store::{Durability, FaultyEngine, MemoryEngine, SlotKey, Store};
 
 /// How long anything may take that must happen.
@@ -35,6 +35,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             resume_timeout: PATIENCE,
             ack_timeout: PATIENCE,
             unacked_max: 1_000,
+            limits: DeliveryLimits::default(),
         },
         archive: Archive {
             enabled: false,

@@ -18,8 +18,14 @@ const ROUNDS_MAX: usize = 100;
 /// Milliseconds without a word before one that must come is given up.
 const IDLE_MAX: u32 = 20_000;
 
+/// Milliseconds without a word after which nothing comes by itself.
+const QUIET_MAX: u32 = 50;
+
 /// A session whose link is lost has ended after that.
 pub(crate) const RESUME_TIMEOUT: Duration = Duration::from_secs(10);
+
+const OPEN: &str = "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
+     xmlns:stream='http://etherx.jabber.org/streams'>";
 
 pub(crate) const SM: &str = "xmlns='urn:xmpp:sm:3'";
 
@@ -67,8 +73,9 @@ impl World {
         self.sim = Some(sim.expect("a node"));
     }
 
-    /// The process is killed, and started again.
+    /// The process is killed, and started again. What waits to be recorded never is.
     pub(crate) fn crash(&mut self) {
+        self.switches().lose(u64::MAX);
         self.sim = None;
         self.disk.crash(0).expect("the disk is there");
         self.start();
@@ -130,7 +137,7 @@ impl World {
         panic!("what is refused is tried again at once, for ever");
     }
 
-    pub(crate) fn connect(&mut self, user: &str) -> Peer {
+    fn open(&mut self) -> Peer {
         let address = self.sim.as_ref().expect("it runs").address();
         let socket = TcpStream::connect(address).expect("it listens");
         socket.set_nonblocking(true).expect("a socket");
@@ -140,15 +147,26 @@ impl World {
             socket,
             seen: String::new(),
         };
-        let open = "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
-             xmlns:stream='http://etherx.jabber.org/streams'>";
-        peer.ask(self, open, "</stream:features>");
+        peer.ask(self, OPEN, "</stream:features>");
+        peer
+    }
+
+    pub(crate) fn connect(&mut self, user: &str) -> Peer {
+        let mut peer = self.open();
         let token = xmpp::sasl::encode(&format!("\0{user}\0secret"));
         let sasl = "xmlns='urn:ietf:params:xml:ns:xmpp-sasl'";
         let auth = format!("<auth {sasl} mechanism='PLAIN'>{token}</auth>");
         peer.ask(self, &auth, "<success");
-        peer.ask(self, open, "</stream:features>");
+        peer.ask(self, OPEN, "</stream:features>");
         peer
+    }
+
+    /// Makes an account.
+    pub(crate) fn register(&mut self, user: &str) {
+        let sim = self.sim.as_ref().expect("it runs");
+        let made = sim.make_account(&format!("{user}@localhost"), "secret");
+        made.expect("a password");
+        self.work();
     }
 
     pub(crate) fn login(&mut self, user: &str, resource: &str) -> Peer {
@@ -218,6 +236,20 @@ impl Peer {
 
     pub(crate) fn say(&mut self, to: &str, text: &str) {
         self.send(&message(to, text));
+    }
+
+    /// What came up to the last question for what it has, if one came.
+    pub(crate) fn wait_for_question(&mut self, world: &mut World) -> Option<String> {
+        let question = format!("<r {SM}/>");
+        for _ in 0..QUIET_MAX {
+            world.work();
+            self.read();
+            if let Some(at) = self.seen.rfind(&question) {
+                return Some(self.seen.drain(..at + question.len()).collect());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
     }
 
     /// Everything that was sent is handled.
