@@ -85,8 +85,16 @@ pub struct DeliveryLimits {
     /// Ended sessions of one user whose share of the log has a record of its own while it waits for
     /// others; those of further ones are joined. At least 1.
     pub estates_max: usize,
-    /// Messages of one user that are listed as waiting again after their sessions ended.
+    /// Sessions beyond that which end while they are behind: at so many, and those that may, no
+    /// further session of the user is managed.
+    pub joined_max: usize,
+    /// Messages of one user that are listed as waiting again after their sessions ended, and that
+    /// its sessions have not acknowledged. From then on a session has one message or page at a
+    /// time; the rest is left to the log.
     pub requeued_max: usize,
+    /// Bytes of what is recorded of all sessions of a user; the one with which it gets more ends
+    /// with `resource-constraint`.
+    pub records_bytes_max: usize,
     /// Ended sessions of a user whose counts are remembered, while the user is loaded.
     pub ended_max: usize,
     /// What a session keeps of stanzas that are in no log: presence gives way, then it ends.
@@ -123,7 +131,9 @@ impl Default for DeliveryLimits {
             resent_bytes_max: 1024 * 1024,
             late_entries_max: 1_000,
             estates_max: 16,
-            requeued_max: store::limits::REQUEUED_MAX,
+            joined_max: store::limits::NUMBERED_MAX,
+            requeued_max: 50_000,
+            records_bytes_max: store::limits::SESSIONS_BYTES_MAX,
             ended_max: 8,
             unlogged: xmpp::sm::Limits::default(),
             ask_every: 8,
@@ -181,8 +191,18 @@ impl Delivery {
                 "the record of a session has room for all that it is owed",
             ),
             (
-                limits.requeued_max <= store::limits::REQUEUED_MAX,
+                limits.joined_max <= store::limits::NUMBERED_MAX,
+                "a record has room for the estates that it joins",
+            ),
+            (
+                // Each session may have one message and one page of either kind beyond.
+                limits.requeued_max + store::limits::SESSIONS_MAX * (2 * limits.page_entries + 1)
+                    <= store::limits::REQUEUED_MAX,
                 "a record has room for what waits again",
+            ),
+            (
+                limits.records_bytes_max <= store::limits::SESSIONS_BYTES_MAX,
+                "the records of a user's sessions have room",
             ),
             (
                 limits.estates_max < store::limits::SESSIONS_MAX,

@@ -320,3 +320,143 @@ fn an_account_that_is_removed_and_made_again_has_nothing_of_before() {
         juliet.expect(&mut world, "<connection-timeout");
     }
 }
+
+// ---- What sessions leave behind ----------------------------------------------------------------
+
+/// Messages for each of several sessions, of which each has two in memory and leaves three to the
+/// log.
+const SHARE: usize = 5;
+
+/// Sessions of Juliet that end while they are behind, each with messages of its own.
+fn leave_shares(world: &mut World, romeo: &mut Peer, sessions: usize) {
+    let mut all = Vec::new();
+    for at in 0..sessions {
+        let (mut juliet, _) = world.login_managed("juliet", &format!("old{at}"));
+        for number in at * SHARE..(at + 1) * SHARE {
+            romeo.say(&format!("juliet@localhost/old{at}"), &number.to_string());
+        }
+        romeo.sync(world);
+        juliet.sync(world);
+        all.push(juliet);
+    }
+    for mut juliet in all {
+        juliet.ask(world, "</stream:stream>", "</stream:stream>");
+    }
+}
+
+fn shares_come(world: &mut World, sessions: usize) {
+    let (mut juliet, _) = world.login_managed("juliet", "new");
+    juliet.send("<presence/>");
+    let (mut got, _) = follow(world, &mut juliet, &mut 0, sessions * SHARE);
+    for at in 0..sessions {
+        // In order among those of one session.
+        let share = at * SHARE..(at + 1) * SHARE;
+        let of_one: Vec<usize> = got.iter().copied().filter(|n| share.contains(n)).collect();
+        assert_eq!(of_one, share.collect::<Vec<_>>(), "{got:?}");
+    }
+    got.sort_unstable();
+    assert_eq!(got, (0..sessions * SHARE).collect::<Vec<_>>());
+}
+
+/// Of one more than there are records for, what was left to the log was only archived.
+#[test]
+fn what_many_ended_sessions_were_behind_with_comes_all_the_same() {
+    for (estates_max, sessions, is_killed) in [(1, 3, false), (2, 5, true), (1, 6, true)] {
+        let mut world = World::with(|options| {
+            options.delivery.unacked_max = 2;
+            options.delivery.limits.estates_max = estates_max;
+        });
+        let mut romeo = world.login("romeo", "orchard");
+        leave_shares(&mut world, &mut romeo, sessions);
+        if is_killed {
+            world.crash();
+        }
+        shares_come(&mut world, sessions);
+    }
+}
+
+/// Sessions that end while the estate of others is being given out are in it, too.
+#[test]
+fn a_session_that_ends_while_an_estate_is_given_out_leaves_its_own() {
+    let mut world = World::with(|options| {
+        options.delivery.unacked_max = 2;
+        options.delivery.limits.estates_max = 1;
+        options.delivery.limits.page_entries = 1;
+    });
+    let mut romeo = world.login("romeo", "orchard");
+    leave_shares(&mut world, &mut romeo, 2);
+    let (mut last, _) = world.login_managed("juliet", "last");
+    for number in 2 * SHARE..3 * SHARE {
+        romeo.say("juliet@localhost/last", &number.to_string());
+    }
+    romeo.sync(&mut world);
+    last.sync(&mut world);
+    let (mut juliet, _) = world.login_managed("juliet", "new");
+    juliet.send("<presence/>");
+    let mut handled = 0;
+    let (mut got, _) = follow(&mut world, &mut juliet, &mut handled, 6);
+    last.ask(&mut world, "</stream:stream>", "</stream:stream>");
+    got.extend(follow(&mut world, &mut juliet, &mut handled, 3 * SHARE - 6).0);
+    got.sort_unstable();
+    assert_eq!(got, (0..3 * SHARE).collect::<Vec<_>>());
+}
+
+/// Each session that is managed has a place for what it may leave.
+#[test]
+fn no_session_is_managed_that_could_leave_more_than_is_kept() {
+    let mut world = World::with(|options| {
+        options.delivery.unacked_max = 2;
+        options.delivery.limits.estates_max = 1;
+        options.delivery.limits.joined_max = 1;
+    });
+    let mut romeo = world.login("romeo", "orchard");
+    leave_shares(&mut world, &mut romeo, 2);
+    let mut juliet = world.login("juliet", "new");
+    juliet.send(&format!("<enable {SM} resume='true'/>"));
+    let failed = juliet.expect(&mut world, "</failed>");
+    assert!(failed.contains("<resource-constraint"), "{failed}");
+    // Without it she gets what waits, and then there is room again.
+    juliet.send("<presence/>");
+    let mut got = Vec::new();
+    while got.len() < 2 * SHARE {
+        got.extend(bodies(&juliet.expect(&mut world, "</message>")));
+    }
+    got.sort_unstable();
+    assert_eq!(got, (0..2 * SHARE).collect::<Vec<_>>());
+    juliet.send(&format!("<enable {SM} resume='true'/>"));
+    juliet.expect(&mut world, "<enabled");
+}
+
+/// More than the list of what waits again has room for was only archived.
+#[test]
+fn all_that_sessions_did_not_acknowledge_waits_again() {
+    for (requeued_max, is_killed) in [(1, false), (2, true), (4, false)] {
+        let mut world = World::with(|options| {
+            options.delivery.unacked_max = SHARE as u32;
+            options.delivery.limits.requeued_max = requeued_max;
+            options.delivery.limits.page_entries = 2;
+        });
+        let mut romeo = world.login("romeo", "orchard");
+        leave_shares(&mut world, &mut romeo, 4);
+        if is_killed {
+            world.crash();
+        }
+        shares_come(&mut world, 4);
+    }
+}
+
+/// All streams of the user ended in a crash, whenever one of them changed what is recorded.
+#[test]
+fn a_session_with_which_too_much_would_be_recorded_ends_alone() {
+    let mut world = World::with(|options| options.delivery.limits.records_bytes_max = 2_000);
+    let (mut small, _) = world.login_managed("juliet", "small");
+    small.ask(&mut world, "<presence/>", "<presence");
+    let (mut large, _) = world.login_managed("juliet", "large");
+    let status = "x".repeat(2_000);
+    large.send(&format!("<presence><status>{status}</status></presence>"));
+    large.expect(&mut world, "<resource-constraint");
+    small.sync(&mut world);
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.say("juliet@localhost", "1");
+    small.expect(&mut world, "<body>1</body>");
+}

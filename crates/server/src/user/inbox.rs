@@ -31,7 +31,7 @@ pub struct WaitingPage {
     /// What follows in the log, waiting or not.
     entries: Vec<LogEntry>,
     /// In place of that, what a session that ended was to get from the log.
-    estate: Option<SpillPage>,
+    estate: Option<(Estate, SpillPage)>,
     /// The log was read, and there is nothing in it.
     is_end: bool,
     /// The place that the next entry would have got when the page was asked for.
@@ -64,9 +64,9 @@ impl WaitingPage {
         if !is_all || room == 0 {
             return Ok(page);
         }
-        if let Some(Estate { number, after }) = estate {
-            let places = (number, after, next_seq);
-            page.estate = Some(SpillPage::read(store, user, places, &[], limits)?);
+        if let Some(estate) = estate {
+            let read = SpillPage::read_estate(store, user, (&estate, next_seq), limits)?;
+            page.estate = Some((estate, read));
         } else {
             page.entries = store.log_read(user, after, room)?;
             page.is_end = page.entries.is_empty();
@@ -265,7 +265,7 @@ impl User {
         if there.any(Session::takes_messages) {
             self.has_follower() && !self.has_full_list()
         } else {
-            self.sessions.iter().any(Session::takes_waiting)
+            self.sessions.iter().any(Session::takes_waiting) && self.has_room_to_requeue()
         }
     }
 
@@ -298,7 +298,7 @@ impl User {
         let log = self.log();
         let requeued = log.windows.requeued.clone();
         let places = (log.head.delivered_through, log.drain_through);
-        let estate = log.estates.first().copied();
+        let estate = log.estates.first().cloned();
         let limits = *self.home.bounds();
         let read = move || {
             let page = WaitingPage::read(&store, &name, requeued, places, estate, &limits);
@@ -355,8 +355,8 @@ impl User {
         }
         self.record_delivered();
         let is_held_by_fewer = page.estate.is_some();
-        if let Some(estate) = page.estate {
-            waiting.extend(self.inherit(estate));
+        if let Some((estate, page)) = page.estate {
+            waiting.extend(self.inherit(&estate, page));
         }
         if !waiting.is_empty() && self.has_follower() {
             self.spill_those_behind(cx);

@@ -498,7 +498,7 @@ impl User {
         let log = self.log();
         let head = &log.head;
         let requeued = log.windows.requeued.first().copied();
-        let left = log.estates.iter().map(|estate| estate.after + 1).min();
+        let left = log.estates.iter().map(|estate| estate.after() + 1).min();
         let waiting = (head.waiting_count > 0).then_some(head.delivered_through + 1);
         let outgoing = (head.last_outgoing > head.forwarded).then_some(head.forwarded + 1);
         let floors = [owed, requeued, left, waiting, outgoing, Some(head.next_seq)];

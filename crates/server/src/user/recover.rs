@@ -94,13 +94,15 @@ impl Stored {
             }
             self.owed.push(owed);
         }
+        let is_estate = |record: &&SessionRecord| spill::is_estate(record);
+        let estates: Vec<Estate> = records.iter().filter(is_estate).map(Estate::of).collect();
         let sessions = records.iter().filter(|record| !spill::is_estate(record));
         let first = sessions.map(|record| self.acked(record.number)).min();
         let mut after = first.unwrap_or(Seq::MAX);
         loop {
             let page = store.log_read(user, after, page_entries)?;
             for entry in &page {
-                self.note(&records, entry, max);
+                self.note(&records, &estates, entry, max);
             }
             match page.last() {
                 Some(last) if page.len() == page_entries => after = last.seq,
@@ -121,8 +123,17 @@ impl Stored {
     }
 
     /// Notes to whom an entry is owed.
-    fn note(&mut self, records: &[SessionRecord], entry: &LogEntry, max: usize) {
-        let mut holders = Holders::default();
+    fn note(
+        &mut self,
+        records: &[SessionRecord],
+        estates: &[Estate],
+        entry: &LogEntry,
+        max: usize,
+    ) {
+        let mut holders = Holders {
+            kept: 0,
+            spilled: estates.iter().map(|estate| estate.holders(entry)).sum(),
+        };
         let mut has_it = entry.went_to.iter().any(|to| to.session == ANYBODY);
         let mut told = 0;
         for (at, record) in records.iter().enumerate() {
@@ -133,8 +144,9 @@ impl Stored {
             let acked = self.acked(record.number).max(record.void_through);
             let owed = &mut self.owed[at];
             if spill::is_estate(record) {
-                holders.spilled += u8::from(noted.is_some() && entry.seq > acked);
-            } else if let Some(listed) = owed.listed.get(&entry.seq) {
+                continue;
+            }
+            if let Some(listed) = owed.listed.get(&entry.seq) {
                 holders.kept += 1;
                 told = told.max(*listed);
             } else if let Some(noted) = noted {

@@ -89,6 +89,9 @@ impl User {
         if self.sessions[at].managed.is_some() {
             return self.sm_failed(conn, Condition::UnexpectedRequest, cx);
         }
+        if !self.has_room_for_estate() {
+            return self.sm_failed(conn, Condition::ResourceConstraint, cx);
+        }
         let allowed = delivery.resume_timeout;
         let kept = max.map_or(allowed, |max| max.min(allowed));
         let max_seconds = if resume { kept.as_secs() as u32 } else { 0 };
@@ -325,6 +328,13 @@ impl User {
         if managed.owed.is_some() {
             return; // Nothing changes until its client is back.
         }
+        if !self.has_room_for_records() {
+            return self.give_up(at);
+        }
+        let session = &mut self.sessions[at];
+        let Some(managed) = &mut session.managed else {
+            return;
+        };
         let mut numbered = Vec::new();
         if managed.void_through > 0 {
             managed.void_through = managed.listed_through(last);
@@ -361,6 +371,32 @@ impl User {
             user: String::from(&*self.name),
             session: Box::new(record),
         });
+    }
+
+    /// Whether what is recorded of the user's sessions is not too much for one value.
+    fn has_room_for_records(&self) -> bool {
+        let bounds = self.home.bounds();
+        let listed = 10 * (bounds.resent_entries_max + bounds.late_entries_max);
+        let size = |session: &Session| {
+            let managed = session.managed.as_ref()?;
+            let directed = session.directed.as_deref().into_iter().flatten();
+            let directed: usize = directed.map(|to| to.len() + 3).sum();
+            let presence = session.presence.as_ref().map_or(0, |p| p.as_bytes().len());
+            let list = if managed.void_through > 0 { listed } else { 0 };
+            Some(managed.token.len() + session.resource().len() + directed + presence + list)
+        };
+        let sizes: usize = self.sessions.iter().filter_map(size).sum();
+        let estates = self.log.iter().flat_map(|log| &log.estates);
+        let estates: usize = estates.map(|estate| estate.record().size()).sum();
+        sizes + estates <= bounds.records_bytes_max
+    }
+
+    /// A session ends with the message that is being handled.
+    fn give_up(&mut self, at: usize) {
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.is_full = true;
+            self.has_full_session = true;
+        }
     }
 
     /// Changes what a session wants, and records that if it has changed.
@@ -509,8 +545,9 @@ impl User {
             .len()
             .saturating_sub(store::limits::REQUEUED_MAX);
         if surplus > 0 {
+            // Never: sessions have in memory only what finds room ([`User::has_room_to_requeue`]).
             let user = &self.name;
-            tracing::warn!(%user, surplus, "too many wait again; the newest are only archived");
+            tracing::error!(%user, surplus, "too many wait again; the newest are only archived");
             self.log()
                 .windows
                 .requeued
