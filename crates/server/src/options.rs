@@ -95,7 +95,9 @@ pub struct DeliveryLimits {
     /// Bytes of what is recorded of all sessions of a user; the one with which it gets more ends
     /// with `resource-constraint`.
     pub records_bytes_max: usize,
-    /// Ended sessions of a user whose counts are remembered, while the user is loaded.
+    /// Ended sessions of a user whose counts are remembered, while the user is loaded. While one is
+    /// to get messages from the log, [`DeliveryLimits::joined_max`] more are: of one that is
+    /// forgotten nobody knows what it had, and that is sent again.
     pub ended_max: usize,
     /// What a session keeps of stanzas that are in no log: presence gives way, then it ends.
     pub unlogged: xmpp::sm::Limits,

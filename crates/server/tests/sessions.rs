@@ -401,6 +401,33 @@ fn a_session_that_ends_while_an_estate_is_given_out_leaves_its_own() {
     assert_eq!(got, (0..3 * SHARE).collect::<Vec<_>>());
 }
 
+/// Of a session that was forgotten nobody knew what it had: that came again.
+#[test]
+fn what_an_ended_session_had_does_not_come_again_from_what_others_left() {
+    let mut world = World::with(|options| {
+        options.delivery.unacked_max = 2;
+        options.delivery.limits.ended_max = 1;
+    });
+    let (mut phone, _) = world.login_managed("juliet", "phone");
+    phone.ask(&mut world, "<presence/>", "<presence");
+    let (mut desk, _) = world.login_managed("juliet", "desk");
+    desk.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    let mut handled = 1;
+    for number in 0..SHARE {
+        romeo.say("juliet@localhost", &number.to_string());
+        let (got, _) = follow(&mut world, &mut desk, &mut handled, 1);
+        assert_eq!(got, [number]);
+    }
+    desk.ask(&mut world, "</stream:stream>", "</stream:stream>");
+    phone.ask(&mut world, "</stream:stream>", "</stream:stream>");
+    let (mut juliet, _) = world.login_managed("juliet", "new");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    romeo.say("juliet@localhost", &SHARE.to_string());
+    let (got, _) = follow(&mut world, &mut juliet, &mut 0, 1);
+    assert_eq!(got, [SHARE]);
+}
+
 /// Each session that is managed has a place for what it may leave.
 #[test]
 fn no_session_is_managed_that_could_leave_more_than_is_kept() {

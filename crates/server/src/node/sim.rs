@@ -141,7 +141,8 @@ impl Sim {
         self.address
     }
 
-    /// Has an account made, as an administrator does. What became of it shows when its user logs in.
+    /// Has an account made, as an administrator does. What became of it shows when its user logs
+    /// in.
     ///
     /// # Errors
     /// [`StartError::Options`] if the password is none.

@@ -495,9 +495,14 @@ impl User {
         cx.stats().lower(Gauge::ManagedSessions);
         self.save_progress();
         let entries = managed.unacked_entries();
-        let ended_max = self.home.bounds().ended_max;
+        let bounds = self.home.bounds();
+        let (ended_max, joined_max) = (bounds.ended_max, bounds.joined_max);
+        let is_spilled = managed.spill.is_some() || self.sessions.iter().any(Session::is_spilled);
         let log = self.log();
-        while log.ended.len() >= ended_max.max(1) {
+        // While somebody is to get from the log what others were given, it matters what those had.
+        let keeps_more = is_spilled || !log.estates.is_empty();
+        let kept = ended_max.max(1) + if keeps_more { joined_max } else { 0 };
+        while log.ended.len() >= kept {
             log.ended.pop_front();
         }
         let has_through = managed.oldest_unacked().map_or(Seq::MAX, |seq| seq - 1);
