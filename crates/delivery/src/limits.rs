@@ -40,9 +40,9 @@ impl Default for OutboxLimits {
         OutboxLimits {
             entries_max: 10_000,
             entries_per_destination_max: 1_000,
-            window: 256,
-            window_per_destination: 64,
-            page: 64,
+            window: 1_024,
+            window_per_destination: 256,
+            page: 256,
             answer_timeout: Duration::from_secs(5),
             retry_min: Duration::from_millis(250),
             retry_max: Duration::from_secs(15),

@@ -170,9 +170,10 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
     /// the log when its turn comes. Entries are committed in the order of their places.
     pub fn committed(&mut self, place: Place, dest: D, now: Moment) -> Option<HandOver> {
         let is_behind = self.handed < self.tail;
+        let is_over = place <= self.tail;
         self.tail = self.tail.max(place);
-        if is_behind {
-            return None;
+        if is_behind || is_over {
+            return None; // It is read, or of an account that has gone.
         }
         self.pass(place, dest, now)
     }

@@ -274,6 +274,7 @@ fn options(config: &Config) -> server::Options {
             ack_timeout: settings.delivery.ack_timeout,
             unacked_max: settings.delivery.unacked_max,
             outbox: outbox_limits(&settings.delivery),
+            limits: server::options::DeliveryLimits::default(),
         },
         archive: server::options::Archive {
             enabled: settings.archive.enabled,

@@ -20,6 +20,7 @@ use crate::node::SYSTEM_ACTORS_PER_SHARD;
 use crate::options::Options;
 use crate::place::Place;
 use crate::portable::{self, Line};
+use crate::queues::{self, Queue, QueueCommand, Stuck};
 use crate::talkers;
 use crate::watch::{Sample, UserSample};
 
@@ -106,6 +107,32 @@ pub enum Request {
         /// Accounts of this part, at most [`PAGE_MAX`] times 100.
         count: u64,
     },
+    /// Messages that wait for recipients who do not keep up.
+    QueueList {
+        /// Of this sender only: a bare address.
+        sender: Option<String>,
+    },
+    /// Tries such recipients at once.
+    QueueRetry {
+        /// Those of this sender only.
+        sender: Option<String>,
+        /// This one only.
+        recipient: Option<String>,
+    },
+    /// Returns to a sender what waits for a recipient.
+    QueueDrop {
+        /// Bare address.
+        sender: String,
+        /// Bare address.
+        recipient: String,
+    },
+    /// What became of a message.
+    Trace {
+        /// Its stanza-id (XEP-0359).
+        id: String,
+        /// The account in whose log it has that id: the `by` of the id.
+        by: Option<String>,
+    },
     /// A fault on purpose.
     Chaos {
         /// Which.
@@ -141,6 +168,14 @@ impl fmt::Debug for Request {
                 count,
                 ..
             } => ("Provision", format!("{domain}, {count} from {first}")),
+            Request::QueueList { sender } => ("QueueList", format!("{sender:?}")),
+            Request::QueueRetry { sender, recipient } => {
+                ("QueueRetry", format!("{sender:?}, {recipient:?}"))
+            }
+            Request::QueueDrop { sender, recipient } => {
+                ("QueueDrop", format!("{sender}, {recipient}"))
+            }
+            Request::Trace { id, by } => ("Trace", format!("{id}, {by:?}")),
             Request::Chaos { fault } => ("Chaos", format!("{fault:?}")),
             Request::Backup { dest } => ("Backup", dest.display().to_string()),
             Request::Verify => ("Verify", String::new()),
@@ -193,6 +228,21 @@ pub enum Response {
         good: bool,
         /// What there is, and the first problems, in lines for people.
         report: String,
+    },
+    /// Messages that wait.
+    Queues {
+        /// By sender and recipient.
+        queues: Vec<Queue>,
+    },
+    /// How many that concerned.
+    Counted {
+        /// Queues that are tried, or messages that come back.
+        count: u64,
+    },
+    /// What became of a message, in lines for people.
+    Traced {
+        /// In the order of time as far as it is known.
+        lines: Vec<String>,
     },
     /// A fault happens.
     Caused {
@@ -247,6 +297,8 @@ pub enum AdminCommand {
     Kick,
     /// Tell about itself.
     Inspect,
+    /// Do something about messages that wait for recipients who do not keep up.
+    Queue(QueueCommand),
 }
 
 /// What the account answers.
@@ -256,6 +308,10 @@ pub enum AdminAnswer {
     Done,
     /// What it is doing.
     Inspected(Arc<UserSample>),
+    /// Recipients who do not keep up.
+    Stuck(Vec<Stuck>),
+    /// How many that concerned.
+    Counted(u64),
     /// There is no such account.
     Absent,
     /// There is one already.
@@ -277,6 +333,8 @@ pub struct Admin {
     pub(crate) journal: Arc<dyn Journal>,
     /// By shard.
     pub(crate) talkers: Vec<talkers::Published>,
+    /// By shard.
+    pub(crate) queues: Vec<queues::Published>,
     /// If faults may be caused.
     pub(crate) chaos: Option<Chaos>,
 }
@@ -348,6 +406,30 @@ impl Admin {
                 };
                 self.provision(part, &password)
             }
+            Request::QueueList { sender } => {
+                let sender = self.own_address_if(sender)?;
+                let queues = self.queues(sender.as_deref())?;
+                Ok(Response::Queues { queues })
+            }
+            Request::QueueRetry { sender, recipient } => {
+                let (sender, recipient) = (
+                    self.own_address_if(sender)?,
+                    self.own_address_if(recipient)?,
+                );
+                let count = self.retry_queues(sender.as_deref(), recipient.as_deref())?;
+                Ok(Response::Counted { count })
+            }
+            Request::QueueDrop { sender, recipient } => {
+                let (sender, recipient) =
+                    (self.own_address(&sender)?, self.own_address(&recipient)?);
+                let count = self.drop_queue(&sender, &recipient)?;
+                Ok(Response::Counted { count })
+            }
+            Request::Trace { id, by } => {
+                let by = self.own_address_if(by)?;
+                let lines = self.trace(&id, by.as_deref())?;
+                Ok(Response::Traced { lines })
+            }
             Request::Chaos { fault } => {
                 let Some(chaos) = &self.chaos else {
                     return Err(error(
@@ -391,6 +473,7 @@ impl Admin {
             Ok(AdminAnswer::Inspected(user)) => Ok(Response::User {
                 user: Arc::unwrap_or_clone(user),
             }),
+            Ok(AdminAnswer::Stuck(_) | AdminAnswer::Counted(_)) => Ok(Response::Ok),
             Ok(AdminAnswer::Absent) => {
                 Err(error("no_such_user", &format!("there is no account {jid}")))
             }
@@ -407,6 +490,10 @@ impl Admin {
                 &format!("the account did not answer: {why:?}"),
             )),
         }
+    }
+
+    fn own_address_if(&self, jid: Option<String>) -> Result<Option<String>, Response> {
+        jid.map(|jid| self.own_address(&jid)).transpose()
     }
 
     /// The normalised bare address of an account of this server.
@@ -605,14 +692,14 @@ const BATCH: usize = 4_096;
 /// Times that a batch is handed over before the administrator is told to try later.
 const ATTEMPTS: usize = 100;
 
-fn error(code: &str, message: &str) -> Response {
+pub(crate) fn error(code: &str, message: &str) -> Response {
     Response::Error {
         code: code.to_owned(),
         message: message.to_owned(),
     }
 }
 
-fn unreadable(why: store::StoreError) -> Response {
+pub(crate) fn unreadable(why: store::StoreError) -> Response {
     error("store_unavailable", &why.to_string())
 }
 

@@ -16,7 +16,7 @@ use crate::address;
 use crate::c2s::C2sService;
 use crate::journal::Port;
 use crate::message::{Delivery, UserMsg};
-use crate::options::{Limits, Options};
+use crate::options::{DeliveryLimits, Limits, Options};
 use crate::place::Place;
 use crate::queues::{self, Queues};
 use crate::repeats::Repeats;
@@ -90,6 +90,11 @@ impl Home {
             failed_changes: RefCell::default(),
             started,
         }
+    }
+
+    /// Bounds of delivery.
+    pub(crate) fn bounds(&self) -> &DeliveryLimits {
+        &self.options.delivery.limits
     }
 
     /// The bounds in force.

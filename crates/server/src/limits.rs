@@ -1,5 +1,6 @@
 //! Every bound of the domain code, with its unit and what happens at it. Bounds that operators may
-//! change are fields of [`crate::options::Limits`]; these are the ones they may not.
+//! change are fields of [`crate::options::Limits`], those of delivery of
+//! [`crate::options::DeliveryLimits`]; these are the ones they may not.
 
 use std::time::Duration;
 
@@ -23,18 +24,6 @@ pub(crate) const DIRECTED_MAX: usize = 1_000;
 /// Addresses on one user's block list (XEP-0191); one more is answered `resource-constraint`.
 pub(crate) const BLOCKED_MAX: usize = 10_000;
 
-/// Pending messages read from the log and written to a session at a time.
-pub(crate) const INBOX_PAGE: usize = 50;
-
-/// Log entries read at a time to see which may go, or what is owed after a restart.
-pub(crate) const LOG_READ: usize = 256;
-
-/// Appends to one log after which its oldest entries are looked at.
-pub(crate) const RETENTION_EVERY: u32 = 128;
-
-/// Cursors that moved are recorded within this time, with the next entry if there is one.
-pub(crate) const PROGRESS_DELAY: Duration = Duration::from_secs(1);
-
 /// Time for which an origin-id is recognised (XEP-0359), as long as it is among the last 256 of its
 /// user.
 pub(crate) const ORIGIN_WINDOW: Duration = Duration::from_secs(3600);
@@ -50,41 +39,6 @@ pub(crate) const MARKS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How often such marks are looked at for those that are older.
 pub(crate) const MARKS_FORGET_EVERY: Duration = Duration::from_secs(3600);
-
-/// Most messages that a session which is resumed is sent again at once: the largest
-/// [`crate::options::Delivery::unacked_max`].
-pub(crate) const UNACKED_ENTRIES_MAX: usize = 1_000;
-
-/// Messages that waited and were given to other sessions while one was that far behind: with more,
-/// it ends, and they wait for the next one unless another has them.
-pub(crate) const LATE_ENTRIES_MAX: usize = 1_000;
-
-/// Ended sessions of one user whose share of the log waits for others. Of one more it is only
-/// archived.
-pub(crate) const ESTATES_MAX: usize = 16;
-
-/// Unacknowledged messages of a session at which no more waiting ones are given to it.
-pub(crate) const UNACKED_ENTRIES_PAUSE: u32 = 200;
-
-/// Stanzas after which a client is asked what it has handled (XEP-0198).
-pub(crate) const ASK_EVERY: u32 = 8;
-
-/// Ended sessions of a user whose counts are remembered, while the user is loaded.
-pub(crate) const ENDED_SESSIONS_REMEMBERED: usize = 8;
-
-/// Unacknowledged stanzas at which a client that owes an answer is asked once more.
-pub(crate) const ASK_AGAIN_EVERY: u32 = 64;
-
-/// Bytes of messages that are sent again at a resumption; what is more is left to the log. A
-/// connection that has twice as much to write is closed.
-pub(crate) const RESENT_BYTES_MAX: usize = 1024 * 1024;
-
-/// Bytes of one page of what was left to the log for a session; a message that is larger is a page.
-pub(crate) const SPILL_PAGE_BYTES: usize = 256 * 1024;
-
-/// Bytes of messages sent to a session at which it gets no further page before it acknowledged
-/// some.
-pub(crate) const UNACKED_BYTES_PAUSE: usize = 512 * 1024;
 
 /// Characters of the token that resumes a session: 5.9 bits of chance each.
 pub(crate) const SESSION_TOKEN_BYTES: usize = 24;
@@ -123,19 +77,11 @@ pub(crate) const MAILBOX_MIN: usize = 1_024;
 /// in the mailbox.
 pub(crate) const BARRIER_MAX: usize = 4_096;
 
-/// How long a user actor without sessions stays loaded.
-pub(crate) const IDLE_EVICTION: Duration = Duration::from_secs(15);
-
-/// Pause before a user that could not be read is read again.
-pub(crate) const LOAD_RETRY: Duration = Duration::from_millis(200);
-
-/// Attempts to read a user; then whoever wants something of it gets an error.
-pub(crate) const LOADS_MAX: u8 = 25;
-
 /// Failed logins of one account after which further attempts are paced.
 pub(crate) const FAILED_LOGINS_FREE: u32 = 5;
 
-/// Failed logins of one account that are remembered; one is forgiven each [`IDLE_EVICTION`].
+/// Failed logins of one account that are remembered; one is forgiven each time that its
+/// user is found idle.
 pub(crate) const FAILED_LOGINS_REMEMBERED: u32 = 10;
 
 /// Pace of login attempts of an account that is being guessed: one answer in this time.
@@ -174,8 +120,4 @@ const _: () = assert!(
 const _: () = assert!(
     REQUEST_BYTES_MAX <= u16::MAX as usize,
     "a packed roster item counts the bytes of its request in 16 bits"
-);
-const _: () = assert!(
-    UNACKED_ENTRIES_MAX + LATE_ENTRIES_MAX <= store::limits::NUMBERED_MAX,
-    "the record of a session has room for all that it is owed"
 );

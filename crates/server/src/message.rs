@@ -85,6 +85,8 @@ pub enum UserMsg {
     Loaded(Box<Result<Option<Stored>, store::StoreError>>),
     /// The store could not be read a moment ago: once more.
     LoadAgain,
+    /// A page of the log could not be read a while ago: once more.
+    ReadAgain,
     /// An append of this user was decided.
     Decided {
         /// Which one.

@@ -102,6 +102,7 @@ impl Node {
             place,
             store,
             talkers,
+            queues,
             ..
         } = layout.setup.clone();
         let (addresses, shared) = (layout.network.addresses().to_vec(), layout.network.shared());
@@ -123,6 +124,7 @@ impl Node {
             started: clock.wall(),
             journal: Arc::clone(&journal),
             talkers,
+            queues,
             chaos,
         };
         let mut threads = Vec::new();

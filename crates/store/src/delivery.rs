@@ -96,7 +96,7 @@ pub struct Progress {
 pub struct Delivered {
     /// Entries up to here were given to a session, but for those below.
     pub through: Seq,
-    /// Earlier entries that wait again, in order.
+    /// Entries that wait again, in order: earlier ones, or such as never waited.
     pub requeued: Vec<Seq>,
     /// How many entries wait, `requeued` included.
     pub waiting_count: u64,
@@ -198,7 +198,8 @@ pub struct LaggingMark {
 /// Windows and cursors of a log that are more than a few numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
-    /// Entries up to [`crate::LogHead::delivered_through`] that wait again, in order.
+    /// Entries that wait again, in order: up to [`crate::LogHead::delivered_through`], or such as
+    /// never waited.
     pub requeued: Vec<Seq>,
     /// Cursors of sessions, by number: one for each session record.
     pub cursors: Vec<SessionCursor>,

@@ -70,7 +70,8 @@ impl<T: Txn> Entity<'_, T> {
         log.delivered_through = through.max(log.trimmed_through);
         log.waiting_count = delivered.waiting_count;
         log.waiting_bytes = delivered.waiting_bytes;
-        let there = log.trimmed_through + 1..=log.delivered_through;
+        // A message that was never marked as waiting may wait again behind others that do wait.
+        let there = log.trimmed_through + 1..log.next_seq;
         let requeued = &mut self.head.requeued;
         requeued.clone_from(&delivered.requeued);
         requeued.retain(|seq| there.contains(seq));

@@ -267,7 +267,9 @@ impl Store {
         {
             sessions = decode(&value, user)?;
         }
-        let recognition = read_recognition(&*snapshot, &self.shared.slots, user, &head)?;
+        let (recognition, left_out) =
+            read_recognition(&*snapshot, &self.shared.slots, user, &head)?;
+        head.has_older_marks |= left_out;
         // Numbers of earlier epochs may have been given out after the backup was taken.
         head.log.next_seq = head.log.next_seq.max(self.shared.first_seq);
         Ok(Some(UserState::from_parts(
@@ -332,7 +334,7 @@ impl Store {
         let Some(head) = read_head(&*snapshot, slots, user)? else {
             return Ok(0);
         };
-        let recognition = read_recognition(&*snapshot, slots, user, &head)?;
+        let recognition = written_recognition(&*snapshot, slots, user, &head)?;
         let latest = recognition.seen.iter().find(|seen| seen.peer == peer);
         let older = match snapshot.get(Space::Log, &keys::log_mark(slots, user, peer))? {
             Some(value) => decode::<OlderMark>(&value, user)?.source,
@@ -577,22 +579,32 @@ fn last_source(
     bad.map_or(Ok(last), Err)
 }
 
-/// What is written of it, and what the entries behind add. Marks of senders that find no room are
-/// in the entries, which [`last_source`] reads.
-pub(crate) fn read_recognition(
+/// What is written of it; [`last_source`] reads the entries behind.
+fn written_recognition(
     reader: &dyn Reader,
     slots: &SlotKey,
     user: &str,
     head: &Head,
 ) -> Result<Recognition, StoreError> {
-    let mut recognition = Recognition::default();
-    if head.is_recognising
-        && let Some(value) = reader.get(Space::Log, &keys::log_recognition(slots, user))?
-    {
-        recognition = decode(&value, user)?;
-    }
+    let value = match head.is_recognising {
+        true => reader.get(Space::Log, &keys::log_recognition(slots, user))?,
+        false => None,
+    };
+    value.map_or(Ok(Recognition::default()), |value| decode(&value, user))
+}
+
+/// What is written of it, and what the entries behind add; and whether marks of senders found no
+/// room thereby.
+pub(crate) fn read_recognition(
+    reader: &dyn Reader,
+    slots: &SlotKey,
+    user: &str,
+    head: &Head,
+) -> Result<(Recognition, bool), StoreError> {
+    let mut recognition = written_recognition(reader, slots, user, head)?;
+    let mut left_out = false;
     if head.tail_count == 0 {
-        return Ok(recognition);
+        return Ok((recognition, left_out));
     }
     let (start, end) = tail(slots, user, head);
     let mut bad = None;
@@ -603,7 +615,9 @@ pub(crate) fn read_recognition(
         &mut |key, value| match parse_entry(key, value) {
             Ok((seq, entry)) => {
                 let peer = slots.peer(entry.peer);
-                recognition.remember_parts(peer, entry.source, entry.origin, seq, entry.at);
+                let (source, origin, at) = (entry.source, entry.origin, entry.at);
+                let forgotten = recognition.remember_parts(peer, source, origin, seq, at);
+                left_out |= forgotten.is_some();
                 ControlFlow::Continue(())
             }
             Err(error) => {
@@ -612,5 +626,5 @@ pub(crate) fn read_recognition(
             }
         },
     )?;
-    bad.map_or(Ok(recognition), Err)
+    bad.map_or(Ok((recognition, left_out)), Err)
 }

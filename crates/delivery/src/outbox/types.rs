@@ -31,7 +31,7 @@ pub struct HandOver {
 /// Why an entry was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// The destination's mailbox or the way to it is full.
+    /// The destination's mailbox or the way to it is full; on its own shard, also that it is set aside.
     Full,
     /// The destination's state cannot be read.
     Unreadable,
@@ -66,9 +66,9 @@ impl Refusal {
     /// A word for operators.
     pub fn as_str(self) -> &'static str {
         match self {
-            Refusal::Full => "full",
+            Refusal::Full => "full or set aside",
             Refusal::Unreadable => "unreadable",
-            Refusal::Quarantined => "quarantined",
+            Refusal::Quarantined => "set aside",
             Refusal::Early => "out of order",
             Refusal::Crashed => "crashed",
             Refusal::Final => "refused",

@@ -58,6 +58,11 @@ impl Layout {
                 "a node needs a domain and a shard".to_owned(),
             ));
         }
+        if let Err(relation) = options.delivery.check() {
+            return Err(StartError::Options(format!(
+                "it does not hold that {relation}"
+            )));
+        }
         let options = Arc::new(options);
         let config = Arc::new(stream_config(&options, tls.is_some())?);
         let (handle, shards) = actor::system(actor::Options {

@@ -9,9 +9,10 @@ use store::{Account, Record};
 use super::outbound::Destination;
 use super::{Effect, Phase, User};
 use crate::admin::{AdminAnswer, AdminCommand};
-use crate::c2s::Abort;
+use crate::c2s::{Abort, Control, Keys};
 use crate::message::{Delivery, UserMsg};
 use crate::modules::roster;
+use crate::queues::{QueueCommand, Stuck};
 use crate::watch::{SessionSample, UserSample};
 
 impl User {
@@ -29,6 +30,7 @@ impl User {
             (Phase::Registered, AdminCommand::Inspect) => {
                 AdminAnswer::Inspected(Arc::new(self.inspect(cx)))
             }
+            (Phase::Registered, AdminCommand::Queue(command)) => self.queue_command(command, cx),
             (Phase::Registered, AdminCommand::Remove) => {
                 self.remove_account(cx);
                 AdminAnswer::Done
@@ -72,6 +74,34 @@ impl User {
             mailbox: cx.waiting(),
             commits_waiting: self.barrier.len(),
         }
+    }
+
+    fn queue_command(
+        &mut self,
+        command: QueueCommand,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> AdminAnswer {
+        let now = cx.now();
+        let Some(log) = &mut self.log else {
+            return AdminAnswer::Counted(0);
+        };
+        let answer = match command {
+            QueueCommand::List => {
+                let stuck = log.outbox.stuck(now);
+                AdminAnswer::Stuck(stuck.map(|own| Stuck::of(&own)).collect())
+            }
+            QueueCommand::Retry(peer) => {
+                let all: Vec<u64> = log.outbox.stuck(now).map(|own| own.dest).collect();
+                let meant = all
+                    .into_iter()
+                    .filter(|dest| peer.is_none_or(|peer| peer == *dest));
+                let tried = meant.filter(|dest| log.outbox.retry_now(*dest));
+                AdminAnswer::Counted(tried.count() as u64)
+            }
+            QueueCommand::Drop(peer) => AdminAnswer::Counted(log.outbox.drop_pending(peer).into()),
+        };
+        self.work_on_outbox(cx);
+        answer
     }
 
     fn create(&mut self, account: Account, cx: &mut Context<'_, UserMsg>) -> AdminAnswer {
@@ -132,11 +162,19 @@ impl User {
         self.photo_hash = None;
         self.archive_prefs = None;
         self.end_all_sessions(Abort::AccountRemoved, cx);
-        // Nothing of it outlives the account: what comes of its appends finds an empty one.
-        self.log = None;
         self.home.queues.note(&self.name, false);
         self.phase = Phase::Absent;
-        self.login = super::Login::default();
+        // Pages that are being read are of this account and not of the next one of its name.
+        self.failures += 1;
+        self.log = self.log.take().map(|log| Box::new(log.without_account()));
+        self.has_full_session = false;
+        self.is_locked = false;
+        for conn in std::mem::take(&mut self.login).take_waiting() {
+            let _ = self
+                .home
+                .io
+                .control(cx, conn, Control::Keys(Keys::Unavailable));
+        }
         self.watch_idleness(cx);
     }
 

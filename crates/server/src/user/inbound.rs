@@ -37,7 +37,7 @@ impl User {
         // It is durable with its sender: whatever fails here, it comes again.
         self.comes_from(Origin::Nobody);
         self.turn().taking = Some((Name::clone(&from), source));
-        self.panic_if_asked_on_delivery(&frame);
+        self.panic_if_asked(&frame, true);
         match self.deliver_new(delivery, kind, cx) {
             Ok(()) => self.confirm(&from, source, cx),
             // Its sender's home tells him, so that he is told whatever happens here.
@@ -101,14 +101,17 @@ impl User {
         address::bare(&from) != &*self.name && self.blocklist.covers(&from)
     }
 
-    /// A test may ask for a fault of ours, to see that nobody else notices.
-    fn panic_if_asked_on_delivery(&self, message: &Frame) {
+    /// A test may ask for a fault of ours, to see that nobody else notices: the secret of
+    /// `debug.panic_hook` makes the actor of a message's sender panic, and followed by
+    /// `-on-delivery` that of its recipient.
+    pub(super) fn panic_if_asked(&self, message: &Frame, on_delivery: bool) {
         if let Some(secret) = &self.home.options.debug_panic_hook {
             let text = String::from_utf8_lossy(message.as_bytes());
-            let hook = text.find(&**secret).map(|at| &text[at + secret.len()..]);
+            let rest = text.find(&**secret).map(|at| &text[at + secret.len()..]);
+            let is_meant = |rest: &str| rest.starts_with("-on-delivery") == on_delivery;
             assert!(
-                !hook.is_some_and(|rest| rest.starts_with("-on-delivery")),
-                "a message had the secret of debug.panic_hook for its recipient"
+                !rest.is_some_and(is_meant),
+                "a message had the secret of debug.panic_hook"
             );
         }
     }

@@ -20,9 +20,7 @@ use xml::Frame;
 use super::User;
 use super::outbox::{self, Outbox};
 use super::spill::{Estate, Holders};
-use crate::limits::{
-    LOG_READ, MARKS_FORGET_EVERY, MARKS_KEPT, ORIGIN_WINDOW, PROGRESS_DELAY, RETENTION_EVERY,
-};
+use crate::limits::{MARKS_FORGET_EVERY, MARKS_KEPT, ORIGIN_WINDOW};
 use crate::message::{Delivery, UserMsg};
 
 /// Absent from users in whose log there never was anything.
@@ -63,6 +61,10 @@ pub(super) struct Log {
     /// When the oldest entry was accepted, as far as known.
     oldest_at: Option<Timestamp>,
     is_trimming: bool,
+    /// A page could not be read, so often in a row.
+    pub reads_failed: u8,
+    /// What could not be read is read again soon.
+    will_read_again: bool,
 }
 
 /// What is remembered of a session that ended.
@@ -118,6 +120,8 @@ impl Log {
             since_retention: 0,
             oldest_at: None,
             is_trimming: false,
+            will_read_again: false,
+            reads_failed: 0,
         }
     }
 
@@ -128,6 +132,28 @@ impl Log {
         self.next_session = before.next_session;
         self.timer = before.timer;
         self.outbox_due = before.outbox_due;
+        self.will_read_again = before.will_read_again;
+    }
+
+    /// The log of an account that is removed: what must not be given out again stays, messages that
+    /// are under way leave, and timers are still set.
+    pub(super) fn without_account(self) -> Log {
+        let next_seq = self.head.next_seq;
+        let head = LogHead {
+            next_seq,
+            trimmed_through: next_seq - 1,
+            forwarded: next_seq - 1,
+            delivered_through: next_seq - 1,
+            ..LogHead::default()
+        };
+        Log {
+            next_session: self.next_session,
+            timer: self.timer,
+            is_trimming: self.is_trimming,
+            will_read_again: self.will_read_again,
+            outbox_due: self.outbox_due,
+            ..Log::new(head, Windows::default(), self.outbox)
+        }
     }
 
     /// Whether messages wait for a session.
@@ -270,16 +296,20 @@ impl User {
     /// do, they wait for the next one.
     pub(super) fn progress_is_due(&mut self, cx: &mut Context<'_, UserMsg>) {
         if !std::mem::replace(&mut self.log().timer, true) {
-            cx.send_after(PROGRESS_DELAY, UserMsg::Progress);
+            cx.send_after(self.home.bounds().progress_delay, UserMsg::Progress);
         }
     }
 
     pub(super) fn record_progress(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.log().timer = false;
         if !self.is_registered() {
+            // Of an account that is gone nothing is handed over again.
+            let head = self.log().head;
+            let outbox = outbox::recover(&self.home, &head, &Windows::default(), (&[], 0));
+            self.log().outbox = outbox;
             return;
         }
         let log = self.log();
-        log.timer = false;
         if std::mem::take(&mut log.is_moving) {
             self.progress_is_due(cx);
         } else {
@@ -322,6 +352,34 @@ impl User {
         });
     }
 
+    // ---- Reads that failed ---------------------------------------------------------------------
+
+    /// A page of the log could not be read: it is after a while, which doubles each time.
+    pub(super) fn read_again_later(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let bounds = *self.home.bounds();
+        let log = self.log();
+        if std::mem::replace(&mut log.will_read_again, true) {
+            return;
+        }
+        let delay = bounds.read_retry(log.reads_failed);
+        log.reads_failed = log.reads_failed.saturating_add(1);
+        cx.send_after(delay, UserMsg::ReadAgain);
+    }
+
+    pub(super) fn read_again(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let is_registered = self.is_registered();
+        let Some(log) = &mut self.log else { return };
+        log.will_read_again = false;
+        if !is_registered {
+            return;
+        }
+        if log.since_retention >= self.home.bounds().retention_every {
+            self.trim_soon(cx);
+        }
+        self.give_all_spilled(cx);
+        self.drain_inbox(cx);
+    }
+
     // ---- Retention -----------------------------------------------------------------------------
 
     fn look_at_retention(&mut self, now: Timestamp, cx: &mut Context<'_, UserMsg>) {
@@ -332,12 +390,13 @@ impl User {
             archive.max_messages,
             archive.max_bytes,
         );
+        let retention_every = self.home.bounds().retention_every;
         let log = self.log();
         log.since_retention += 1;
         // Messages that are kept for their time are looked at when the oldest one's is over.
         let is_due = match log.oldest_at {
             Some(oldest) if !drops => now.as_millis() - oldest.as_millis() > max_age,
-            _ => log.since_retention >= RETENTION_EVERY,
+            _ => log.since_retention >= retention_every,
         };
         let is_due = is_due || log.head.count > max_messages || log.head.bytes > max_bytes;
         if is_due {
@@ -372,7 +431,7 @@ impl User {
     /// time, the first look only wants to know how old the first entry is.
     fn oldest_wanted(&mut self) -> usize {
         if self.drops_what_is_read() || self.log().oldest_at.is_some() {
-            LOG_READ
+            self.home.bounds().read_entries
         } else {
             1
         }
@@ -409,7 +468,10 @@ impl User {
         let entries = match oldest {
             Ok(entries) => entries,
             Err(error) => {
-                return tracing::warn!(user = %self.name, %error, "cannot read the log");
+                tracing::warn!(user = %self.name, %error, "cannot read the log");
+                let retention_every = self.home.bounds().retention_every;
+                self.log().since_retention = retention_every;
+                return self.read_again_later(cx);
             }
         };
         let floor = self.floor();
@@ -467,7 +529,7 @@ impl User {
         let log = self.log();
         let head = &log.head;
         let requeued = log.windows.requeued.first().copied();
-        let left = log.estates.iter().map(|estate| estate.after + 1).min();
+        let left = log.estates.iter().map(|estate| estate.after() + 1).min();
         let waiting = (head.waiting_count > 0).then_some(head.delivered_through + 1);
         let mark = log.outbox.mark().number();
         let outgoing = (head.last_outgoing > mark).then_some(mark + 1);

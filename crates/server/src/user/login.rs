@@ -147,11 +147,12 @@ impl User {
 
     /// The keys that a connection waits for have been read, or could not be.
     pub(super) fn keys_read(&mut self, conn: ConnRef, keys: Keys, cx: &mut Context<'_, UserMsg>) {
-        if let Some(reading) = &mut self.login.reading {
-            reading.retain(|waiting| *waiting != conn);
-            if reading.is_empty() {
-                self.login.reading = None;
-            }
+        let Some(reading) = &mut self.login.reading else {
+            return; // Of an account that has been removed since.
+        };
+        reading.retain(|waiting| *waiting != conn);
+        if reading.is_empty() {
+            self.login.reading = None;
         }
         let _ = self.home.io.control(cx, conn, Control::Keys(keys));
     }

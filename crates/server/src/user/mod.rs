@@ -38,7 +38,6 @@ use store::ArchivePrefs;
 use telemetry::{Counter, Gauge};
 
 use crate::home::Home;
-use crate::limits::{IDLE_EVICTION, LOAD_RETRY, LOADS_MAX};
 use crate::message::{NotTaken, UserMsg};
 
 pub(crate) use barrier::Effect;
@@ -47,6 +46,7 @@ use blocklist::Blocklist;
 pub(crate) use class::Users;
 use log::Log;
 use login::Login;
+pub(crate) use managed::session_number;
 use recover::Stored;
 use roster::Roster;
 use session::Session;
@@ -61,7 +61,7 @@ enum Phase {
     Absent,
     /// There is one.
     Registered,
-    /// The store could not be read; every question gets an error until the actor is evicted.
+    /// The store could not be read for a while; every question gets an error until it can be.
     Unreadable,
 }
 
@@ -85,6 +85,8 @@ pub struct User {
     has_full_session: bool,
     /// How often the store could not be read in a row.
     unread: u8,
+    /// The user has something to do as soon as it can be read, whether anybody asks for it or not.
+    is_woken: bool,
     /// Appends that failed since the user was loaded.
     failures: u32,
     /// Effects of a decided append that have not left yet: others must not overtake them.
@@ -121,6 +123,7 @@ impl User {
             stale: false,
             has_full_session: false,
             unread: 0,
+            is_woken: false,
             failures: 0,
             to_perform: 0,
             created: stdx::time::Timestamp::from_millis(0),
@@ -145,13 +148,43 @@ impl User {
 
     // ---- Loading and eviction ------------------------------------------------------------------
 
+    /// Reads the user once nothing that an earlier life of it appended is undecided.
+    fn begin(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let range = self.home.place.range(&self.name);
+        if self.home.journal.is_settled(range) {
+            return self.load(cx);
+        }
+        // An empty append behind the others tells when the store is up to date.
+        self.phase = Phase::Loading;
+        cx.hold();
+        let ticket = self.barrier.next_ticket();
+        match self.home.journal.append(cx, range, Vec::new(), ticket) {
+            Ok(()) => {
+                self.stale = true;
+                self.barrier.push(Append {
+                    ticket,
+                    ..Append::default()
+                });
+            }
+            Err(_) => self.not_loaded(&overloaded(), cx),
+        }
+    }
+
+    fn load_again(&mut self, cx: &mut Context<'_, UserMsg>) {
+        match self.phase {
+            Phase::Loading | Phase::Unreadable => self.begin(cx),
+            Phase::Absent | Phase::Registered => {}
+        }
+    }
+
     fn load(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.phase = Phase::Loading;
         cx.hold();
         cx.stats().count(Counter::UsersLoaded);
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let max = self.home.options.delivery.unacked_max as usize;
-        let read = move || Box::new(Stored::read(&store, &name, max));
+        let page = self.home.bounds().read_entries;
+        let read = move || Box::new(Stored::read(&store, &name, max, page));
         if cx
             .blocking(&self.home.reads, read, UserMsg::Loaded)
             .is_err()
@@ -182,20 +215,37 @@ impl User {
                 self.login.keep(state.account);
             }
             Ok(None) => self.phase = Phase::Absent,
-            // The store is being opened again, or too much waits for it.
-            Err(_) if self.unread < LOADS_MAX => {
-                self.unread += 1;
-                cx.send_after(LOAD_RETRY, UserMsg::LoadAgain);
-                return;
-            }
-            Err(error) => {
-                tracing::error!(user = %self.name, %error, "cannot read a user");
-                self.phase = Phase::Unreadable;
-            }
+            Err(error) => return self.not_loaded(&error, cx),
         }
         self.unread = 0;
+        self.is_woken = false;
         cx.release();
         self.go_on(cx);
+    }
+
+    /// The store is being opened again, or too much waits for it, and the mailbox is held for a
+    /// while; or for longer, and whoever asks is told. It is tried for as long as the user is
+    /// loaded, which it stays if it has something to do.
+    fn not_loaded(&mut self, error: &store::StoreError, cx: &mut Context<'_, UserMsg>) {
+        let bounds = self.home.bounds();
+        if self.unread < bounds.loads_max {
+            self.unread += 1;
+            cx.send_after(bounds.load_retry, UserMsg::LoadAgain);
+            return;
+        }
+        let longer = self.unread - bounds.loads_max;
+        if longer == 0 {
+            tracing::error!(user = %self.name, %error, "cannot read a user");
+        }
+        if self.log.is_some() || !self.sessions.is_empty() {
+            // What is in memory is not what the store has: streams end, and the next life of this
+            // user goes on trying.
+            return self.start_over(Vec::new(), cx);
+        }
+        cx.send_after(bounds.read_retry(longer), UserMsg::LoadAgain);
+        self.unread = self.unread.saturating_add(1);
+        self.phase = Phase::Unreadable;
+        cx.release();
     }
 
     pub(crate) fn keep_photo_hash(&mut self, hash: String) {
@@ -219,6 +269,7 @@ impl User {
             | UserMsg::Spilled(_)
             | UserMsg::Expire { .. }
             | UserMsg::Progress
+            | UserMsg::ReadAgain
             | UserMsg::Closed { .. } => cx
                 .send(cx.myself(), msg)
                 .err()
@@ -276,18 +327,19 @@ impl User {
         self.login.ease();
         let in_use = !self.sessions.is_empty()
             || self.is_being_read()
+            || self.is_woken
             || !self.barrier.is_open()
             || self.login.is_busy()
             || self.log.as_ref().is_some_and(|log| !log.is_at_rest());
         if (in_use || !cx.stop_when_idle()) && self.sessions.is_empty() {
-            cx.send_after(IDLE_EVICTION, UserMsg::Idle);
+            cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
         }
     }
 
     /// Starts the clock of eviction once the last session has gone.
     pub(super) fn watch_idleness(&mut self, cx: &mut Context<'_, UserMsg>) {
         if self.sessions.is_empty() {
-            cx.send_after(IDLE_EVICTION, UserMsg::Idle);
+            cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
         }
     }
 }
@@ -301,30 +353,8 @@ impl Actor for User {
     type Msg = UserMsg;
 
     fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
-        cx.send_after(IDLE_EVICTION, UserMsg::Idle);
-        if self
-            .home
-            .journal
-            .is_settled(self.home.place.range(&self.name))
-        {
-            self.load(cx);
-        } else {
-            // An earlier life of this user may have appended something that is not decided yet:
-            // an empty append behind it tells when the store is up to date.
-            cx.hold();
-            self.stale = true;
-            let (ticket, range) = (
-                self.barrier.next_ticket(),
-                self.home.place.range(&self.name),
-            );
-            match self.home.journal.append(cx, range, Vec::new(), ticket) {
-                Ok(()) => self.barrier.push(Append {
-                    ticket,
-                    ..Append::default()
-                }),
-                Err(_) => self.loaded(Err(overloaded()), cx),
-            }
-        }
+        cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
+        self.begin(cx);
     }
 
     fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
@@ -356,8 +386,8 @@ impl Actor for User {
             UserMsg::Started { conn } => self.session_started(conn),
             UserMsg::Closed { conn, is_lost } => self.session_closed(conn, is_lost, cx),
             UserMsg::Loaded(state) => self.loaded(*state, cx),
-            UserMsg::LoadAgain if self.phase == Phase::Loading => self.load(cx),
-            UserMsg::LoadAgain => {}
+            UserMsg::LoadAgain => self.load_again(cx),
+            UserMsg::ReadAgain => self.read_again(cx),
             UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
             UserMsg::Page(page) => self.page_read(page.0, page.1, cx),
             UserMsg::Spilled(read) => self.spill_read(read.0, read.1, cx),
@@ -371,7 +401,7 @@ impl Actor for User {
             UserMsg::OutboxDue => self.outbox_is_due(cx),
             UserMsg::Progress => self.record_progress(cx),
             UserMsg::Expire { number, since } => self.expire(number, since, cx),
-            UserMsg::Wake => {}
+            UserMsg::Wake => self.is_woken = self.phase == Phase::Unreadable,
             UserMsg::Aged => self.look_at_age(cx),
             UserMsg::Answer(answer) => self.late_answer(*answer, cx),
             UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),

@@ -195,7 +195,7 @@ impl User {
 
     /// Nobody knows whether an append survived: what clients were given and what the log says may
     /// differ. As after a crash, connections end, and everything comes from the store.
-    fn start_over(&mut self, effects: Vec<Effect>, cx: &mut Context<'_, UserMsg>) {
+    pub(super) fn start_over(&mut self, effects: Vec<Effect>, cx: &mut Context<'_, UserMsg>) {
         for effect in effects {
             if let Some(conn) = effect.awaited_by() {
                 self.end_waiting(conn, cx);

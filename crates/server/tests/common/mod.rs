@@ -1,6 +1,8 @@
 //! A whole node in this process and clients of it, spoken to over real sockets.
 #![allow(dead_code, reason = "each test program needs a part of it")]
 
+pub(crate) mod world;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use server::Node;
 use server::admin::{Request, Response};
-use server::options::{Archive, Delivery, Limits, Options};
+use server::options::{Archive, Delivery, DeliveryLimits, Limits, Options};
 use store::{Durability, FaultyEngine, MemoryEngine, SlotKey, Store};
 
 /// How long anything may take that must happen.
@@ -34,6 +36,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             ack_timeout: PATIENCE,
             unacked_max: 1_000,
             outbox: delivery::OutboxLimits::default(),
+            limits: DeliveryLimits::default(),
         },
         archive: Archive {
             enabled: false,
