@@ -203,7 +203,9 @@ fn play(seed: u64) -> Option<String> {
         disk: seed.is_multiple_of(2),
         ..Faults::ALL
     };
-    let (findings, account) = play_inside(Box::new(Inside::new(seed)), seed, faults);
+    let inside = Inside::new(seed);
+    let delivery = inside.options.delivery.clone();
+    let (findings, account) = play_inside(Box::new(inside), seed, faults);
     if let Some(folder) = std::env::var_os("SCHEDULE_FOLDER") {
         let path = std::path::Path::new(&folder).join(format!("schedule-{seed}.txt"));
         std::fs::write(path, account).expect("written");
@@ -211,7 +213,8 @@ fn play(seed: u64) -> Option<String> {
     if findings.is_empty() {
         return None;
     }
-    Some(format!("schedule {seed}:\n    {}", findings.join("\n    ")))
+    let findings = findings.join("\n    ");
+    Some(format!("schedule {seed}, {delivery:?}:\n    {findings}"))
 }
 
 #[test]

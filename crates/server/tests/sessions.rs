@@ -149,7 +149,6 @@ fn the_next_page_follows_the_acknowledgement() {
         juliet.send("<presence/>");
         let (got, passed) = follow(&mut world, &mut juliet, &mut 0, WAITING);
         assert_eq!(got, (0..WAITING).collect::<Vec<_>>());
-        println!("unacked_max {unacked_max}: {WAITING} messages in {passed:?}");
         assert!(passed <= STEP, "{unacked_max}: {passed:?}");
     }
 }

@@ -78,6 +78,19 @@ pub(super) struct Ended {
     pub inbound: u32,
     /// It has acknowledged everything up to here.
     pub has_through: Seq,
+    /// Everything in memory that it has not acknowledged, in order, while that is remembered: it
+    /// was given older messages behind newer ones.
+    pub unacked: Option<Box<[Seq]>>,
+}
+
+impl Ended {
+    /// Whether it has acknowledged an entry that notes it, and that was not left to the log.
+    pub(super) fn has(&self, seq: Seq) -> bool {
+        match &self.unacked {
+            Some(unacked) => unacked.binary_search(&seq).is_err(),
+            None => seq <= self.has_through,
+        }
+    }
 }
 
 /// An entry in the making.

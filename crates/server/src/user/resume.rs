@@ -505,12 +505,19 @@ impl User {
         while log.ended.len() >= kept {
             log.ended.pop_front();
         }
+        // Of those beyond it need not be exact.
+        if let Some(at) = log.ended.len().checked_sub(ended_max.max(1)) {
+            log.ended[at].unacked = None;
+        }
         let has_through = managed.oldest_unacked().map_or(Seq::MAX, |seq| seq - 1);
+        let mut unacked: Vec<Seq> = entries.iter().copied().map(place).collect();
+        unacked.sort_unstable();
         log.ended.push_back(Ended {
             number: managed.number,
             token: managed.token.clone(),
             inbound: managed.inbound,
             has_through,
+            unacked: Some(unacked.into()),
         });
         let mut again: Vec<Seq> = Vec::new();
         let mut is_held_by_fewer = false;

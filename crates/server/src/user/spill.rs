@@ -678,7 +678,7 @@ impl User {
                     let is_left = estates.any(|estate| estate.awaits(other, entry.seq));
                     let mut ended = log.ended.iter();
                     let ended = ended.find(|ended| ended.number == other);
-                    let has_it = ended.is_some_and(|ended| entry.seq <= ended.has_through);
+                    let has_it = ended.is_some_and(|ended| ended.has(entry.seq));
                     // Of one that is forgotten nobody knows what it had: it is sent again.
                     match (is_left, has_it) {
                         (true, _) => Some(true),
