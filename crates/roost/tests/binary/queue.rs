@@ -81,7 +81,7 @@ fn a_recipient_that_is_set_aside_gets_everything_and_delays_nobody() {
     let trace = place.must(&["trace", id]);
     assert!(trace.contains("in the log of bob@localhost"), "{trace}");
     // Its log tells of the crashes.
-    server.end();
+    server.kill();
 }
 
 /// What an operator drops comes back to its sender, also if nobody is there to be told just then.
@@ -111,7 +111,7 @@ fn what_is_dropped_comes_back_to_its_sender() {
         "{}",
         nothing.err
     );
-    server.end();
+    server.kill();
 }
 
 /// A message at which its recipient's actor crashes comes back; the recipient is not set aside for
@@ -130,7 +130,7 @@ fn a_message_that_kills_its_recipient_comes_back_first() {
     bob.expect("<body>2</body>");
     wait_for_queues(&place, str::is_empty);
     // Its log tells of the crashes.
-    server.end();
+    server.kill();
 }
 
 /// The recipient's inbox is full and the server is killed: each message that was acknowledged is in
