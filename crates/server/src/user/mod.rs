@@ -141,12 +141,18 @@ impl User {
             .find(|session| session.started && session.resource() == resource)
     }
 
+    pub(super) fn range(&self) -> store::RangeId {
+        self.home.place.range(&self.name)
+    }
+
     // ---- Loading and eviction ------------------------------------------------------------------
 
     fn load(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.phase = Phase::Loading;
         cx.hold();
         cx.stats().count(Counter::UsersLoaded);
+        // Before it is read: what another home appends from here on is noticed.
+        self.barrier.tenure = self.home.journal.tenure(self.range());
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let max = self.home.options.delivery.unacked_max as usize;
         let read = move || Box::new(Stored::read(&store, &name, max));
@@ -294,29 +300,20 @@ impl Actor for User {
 
     fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
         cx.send_after(IDLE_EVICTION, UserMsg::Idle);
-        if self
-            .home
-            .journal
-            .is_settled(self.home.place.range(&self.name))
-        {
-            self.load(cx);
-        } else {
-            // An earlier life of this user may have appended something that is not decided yet:
-            // an empty append behind it tells when the store is up to date.
-            cx.hold();
-            self.stale = true;
-            let (ticket, range) = (
-                self.barrier.next_ticket(),
-                self.home.place.range(&self.name),
-            );
-            match self.home.journal.append(cx, range, Vec::new(), ticket) {
-                Ok(()) => self.barrier.push(Append {
-                    ticket,
-                    ..Append::default()
-                }),
-                Err(_) => self.loaded(Err(overloaded()), cx),
-            }
+        if self.home.journal.is_settled(self.range()) {
+            return self.load(cx);
         }
+        // An earlier life of this user may have appended something that is not decided yet: until
+        // it is, what is read could lack a change that is there afterwards.
+        cx.hold();
+        self.stale = true;
+        let ticket = self.barrier.next_ticket();
+        self.barrier.push(Append {
+            ticket,
+            ..Append::default()
+        });
+        let range = self.range();
+        self.home.journal.await_settled(cx, range, ticket);
     }
 
     fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {

@@ -72,14 +72,15 @@ impl User {
                 self.barrier.follow(&mut turn.effects);
             }
             self.home.turn.set(Some(turn));
-            return;
+            return self.hold_if_full(cx);
         }
         let effects = mem::take(&mut turn.effects);
         self.home.turn.set(Some(turn));
         let ticket = self.barrier.next_ticket();
-        let range = self.home.place.range(&self.name);
+        let range = self.range();
         let moves_deliveries = records.iter().any(spill::moves_deliveries);
-        match self.home.journal.append(cx, range, records, ticket) {
+        let journal = &self.home.journal;
+        match journal.append(cx, range, self.barrier.tenure, records, ticket) {
             Ok(()) => {
                 self.barrier.push(Append {
                     ticket,
@@ -87,9 +88,7 @@ impl User {
                     moves_deliveries,
                     effects,
                 });
-                if self.barrier.is_full() {
-                    cx.hold();
-                }
+                self.hold_if_full(cx);
             }
             Err(error) => {
                 let failed = Decided {
@@ -104,13 +103,22 @@ impl User {
         }
     }
 
+    /// With too much behind commits that are not finished, new stanzas wait in the mailbox.
+    fn hold_if_full(&self, cx: &mut Context<'_, UserMsg>) {
+        if self.barrier.is_full(&self.home.options.commits) {
+            cx.hold();
+        }
+    }
+
     pub(super) fn decided(
         &mut self,
         ticket: crate::journal::Ticket,
         result: Result<(), AppendError>,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let was_full = self.barrier.is_full();
+        let options = std::sync::Arc::clone(&self.home.options);
+        let bounds = &options.commits;
+        let was_full = self.barrier.is_full(bounds);
         let Some(decided) = self.barrier.decide(ticket, result.is_ok()) else {
             return;
         };
@@ -123,7 +131,7 @@ impl User {
         if self.stale && self.barrier.is_open() {
             self.stale = false;
             self.load(cx);
-        } else if was_full && !self.stale {
+        } else if was_full && !self.barrier.is_full(bounds) && !self.is_being_read() {
             cx.release();
         }
     }

@@ -53,6 +53,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             idle_ping: Duration::from_secs(60),
             ping_timeout: Duration::from_secs(10),
         },
+        commits: server::options::Commits::default(),
         chaos: false,
         debug_commit_delay: Duration::ZERO,
         debug_panic_hook: Some(PANIC.into()),
