@@ -5,6 +5,8 @@
 mod import;
 mod keeper;
 mod port;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

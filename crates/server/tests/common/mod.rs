@@ -1,6 +1,8 @@
 //! A whole node in this process and clients of it, spoken to over real sockets.
 #![allow(dead_code, reason = "each test program needs a part of it")]
 
+pub(crate) mod world;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
