@@ -18,10 +18,10 @@ use rustc_hash::{FxHashMap, FxHasher};
 use store::{Append, Journal, Outcome, RangeId, Record, Tenure, Writer};
 use telemetry::Gauge;
 
+use self::keeper::Keeper;
 use crate::message::{AppendError, UserMsg};
 use crate::options::Commits;
 
-pub(crate) use keeper::Keeper;
 pub(crate) use port::PortMsg;
 
 /// The name of a shard's port, by which an administrator's thread finds it.
@@ -65,6 +65,7 @@ impl Who {
 struct Owner {
     who: Who,
     range: RangeId,
+    tenure: Tenure,
     bytes: u32,
 }
 
@@ -111,8 +112,8 @@ pub struct Port {
 }
 
 impl Port {
-    /// The way to `journal`, for one shard, and the actor that keeps it going.
-    pub(crate) fn new(journal: Arc<dyn Journal>, options: Commits) -> (Port, Keeper) {
+    /// The way to `journal`, for the shard of `mail`, with the actors that keep it going.
+    pub(crate) fn start(journal: Arc<dyn Journal>, options: Commits, mail: &mut impl Mail) -> Port {
         let queue = Rc::new(RefCell::new(Queue {
             journal,
             options,
@@ -127,8 +128,10 @@ impl Port {
             tenures: FxHashMap::default(),
             is_scheduled: false,
         }));
-        let keeper = Keeper::new(Rc::clone(&queue));
-        (Port { queue }, keeper)
+        // From here on it is found by its name.
+        let keeper = Keeper::start(Rc::clone(&queue), mail);
+        mail.spawn(keeper);
+        Port { queue }
     }
 
     /// The tenure in which an entity of a range is loaded from now on. To be asked for before its
@@ -189,6 +192,14 @@ impl Queue {
             .or_insert_with(|| journal.take(range))
     }
 
+    /// Another home has taken a range. The next entity of it that is loaded begins another tenure,
+    /// unless one did already.
+    fn end_tenure(&mut self, range: RangeId, tenure: Tenure) {
+        if self.tenures.get(&range) == Some(&tenure) {
+            self.tenures.remove(&range);
+        }
+    }
+
     /// Whether one more append may wait. The last one may exceed the bytes: a large one must not
     /// wait for ever.
     fn has_room(&self) -> bool {
@@ -210,6 +221,7 @@ impl Queue {
         self.owners.push_back(Owner {
             who,
             range,
+            tenure,
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
         });
     }
@@ -240,7 +252,8 @@ impl Queue {
         // The next batch is about as large.
         let next = Vec::with_capacity(self.appends.len());
         let appends = std::mem::replace(&mut self.appends, next);
-        let owners = std::mem::take(&mut self.owners);
+        let next = VecDeque::with_capacity(self.owners.len());
+        let owners = std::mem::replace(&mut self.owners, next);
         if self.in_doubt.is_empty() {
             self.bytes = 0;
             return (appends, owners);

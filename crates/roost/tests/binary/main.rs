@@ -7,6 +7,7 @@ mod client;
 mod commands;
 mod disk;
 mod exits;
+mod import;
 mod life;
 mod place;
 mod resume;

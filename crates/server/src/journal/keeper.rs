@@ -1,7 +1,7 @@
 //! Starts a shard's port, and starts it again if it crashes: the queue outlives it. Owns nothing
 //! else.
 
-use actor::{Actor, Context, Mail, Name, Signal};
+use actor::{Actor, ActorId, Context, Mail, Name, Signal};
 
 use super::port::PortActor;
 use super::{PORT, Shared};
@@ -9,6 +9,7 @@ use super::{PORT, Shared};
 /// See the module.
 pub(crate) struct Keeper {
     queue: Shared,
+    port: ActorId,
 }
 
 /// The keeper's mailbox.
@@ -18,28 +19,33 @@ pub(crate) enum KeeperMsg {
 }
 
 impl Keeper {
-    pub(super) fn new(queue: Shared) -> Keeper {
-        Keeper { queue }
+    /// Starts a port; the keeper watches it once it is spawned itself.
+    pub(super) fn start(queue: Shared, mail: &mut impl Mail) -> Keeper {
+        let port = start_port(&queue, mail);
+        Keeper { queue, port }
     }
+}
 
-    fn start(&self, cx: &mut Context<'_, KeeperMsg>) {
-        let port = cx.spawn(PortActor::new(self.queue.clone()));
-        cx.register(port, &Name::from(PORT));
-        cx.monitor(port.id());
-        self.queue.borrow_mut().port = Some(port);
-    }
+fn start_port(queue: &Shared, mail: &mut impl Mail) -> ActorId {
+    let port = mail.spawn(PortActor::new(Shared::clone(queue)));
+    mail.register(port, &Name::from(PORT));
+    queue.borrow_mut().port = Some(port);
+    port.id()
 }
 
 impl Actor for Keeper {
     type Msg = KeeperMsg;
 
     fn started(&mut self, cx: &mut Context<'_, KeeperMsg>) {
-        self.start(cx);
+        cx.monitor(self.port);
     }
 
     fn handle(&mut self, msg: KeeperMsg, cx: &mut Context<'_, KeeperMsg>) {
         match msg {
-            KeeperMsg::Restart => self.start(cx),
+            KeeperMsg::Restart => {
+                self.port = start_port(&self.queue, cx);
+                cx.monitor(self.port);
+            }
         }
     }
 

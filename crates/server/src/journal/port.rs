@@ -191,8 +191,8 @@ impl PortActor {
         let result = match outcome {
             Outcome::Committed(_) => Ok(()),
             Outcome::Fenced => {
-                // The next entity of the range that is loaded begins another one.
-                self.queue.borrow_mut().tenures.remove(&owner.range);
+                let mut queue = self.queue.borrow_mut();
+                queue.end_tenure(owner.range, owner.tenure);
                 Err(AppendError::Fenced)
             }
             Outcome::Failed(AppendFailure::Full) => Err(AppendError::Full),

@@ -163,8 +163,7 @@ impl World {
             moods: Mutex::default(),
             calls: AtomicUsize::new(0),
         });
-        let (port, keeper) = Port::new(journal.clone(), commits);
-        sim.shard(ShardId::new(0)).spawn(keeper);
+        let port = Port::start(journal.clone(), commits, sim.shard(ShardId::new(0)));
         sim.run_until_idle();
         World {
             sim,
@@ -446,4 +445,26 @@ fn a_fence_ends_the_tenure_of_the_whole_range_and_of_no_other() {
     world.append(neighbour, 1);
     assert_eq!(told(&heard), [(3, OK)]);
     assert_eq!(told(&neighbour_heard), [(2, OK)]);
+}
+
+/// What is fenced late ends the tenure that it was of, and not the next one.
+#[test]
+fn a_late_fence_does_not_end_the_next_tenure() {
+    let mut world = World::new(Commits::default());
+    let (writer, heard) = world.writer(USERS[0]);
+    let (neighbour, neighbour_heard) = world.writer(USERS[1]);
+    world.switches.set_hold(true);
+    world.append(writer, 1);
+    world.append(neighbour, 1);
+    world.switches.fence(1);
+    assert_eq!(world.twin.release(1), 1);
+    world.sim.run_until_idle();
+    let fenced = Err(AppendError::Fenced);
+    assert_eq!(told(&heard), [(1, fenced)]);
+    assert_eq!(world.twin.release(1), 1);
+    world.switches.set_hold(false);
+    world.sim.run_until_idle();
+    assert_eq!(told(&neighbour_heard), [(1, fenced)]);
+    world.append(writer, 1);
+    assert_eq!(told(&heard), [(2, OK)], "it was loaded in the next one");
 }

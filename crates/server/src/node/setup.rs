@@ -127,8 +127,7 @@ impl Setup {
     }
 
     fn service(self, shard: &mut actor::Shard, io: net::Io<C2sService>) -> C2sService {
-        let (port, keeper) = Port::new(self.journal, self.options.commits.clone());
-        shard.spawn(keeper);
+        let port = Port::start(self.journal, self.options.commits.clone(), shard);
         let home = Home::new(
             io,
             self.place,

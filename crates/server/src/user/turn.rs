@@ -105,9 +105,13 @@ impl User {
 
     /// With too much behind commits that are not finished, new stanzas wait in the mailbox.
     fn hold_if_full(&self, cx: &mut Context<'_, UserMsg>) {
-        if self.barrier.is_full(&self.home.options.commits) {
+        if self.has_full_barrier() {
             cx.hold();
         }
+    }
+
+    fn has_full_barrier(&self) -> bool {
+        self.barrier.is_full(&self.home.options.commits)
     }
 
     pub(super) fn decided(
@@ -116,9 +120,7 @@ impl User {
         result: Result<(), AppendError>,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let options = std::sync::Arc::clone(&self.home.options);
-        let bounds = &options.commits;
-        let was_full = self.barrier.is_full(bounds);
+        let was_full = self.has_full_barrier();
         let Some(decided) = self.barrier.decide(ticket, result.is_ok()) else {
             return;
         };
@@ -131,7 +133,7 @@ impl User {
         if self.stale && self.barrier.is_open() {
             self.stale = false;
             self.load(cx);
-        } else if was_full && !self.barrier.is_full(bounds) && !self.is_being_read() {
+        } else if was_full && !self.has_full_barrier() && !self.is_being_read() {
             cx.release();
         }
     }
