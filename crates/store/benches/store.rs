@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use stdx::time::Timestamp;
 use store::{
-    Account, Append, Durability, EntryFlags, FjallOptions, Journal, JournalOptions, LocalJournal,
-    LogEntry, Options, Outcome, RangeId, Record, Roster, RosterItem, ScramHash, ScramKeys, SlotKey,
-    Store, Subscription, Tenure, Writer,
+    Account, Append, Durability, EntryFlags, FjallOptions, Journal, LocalJournal, LogEntry,
+    Options, Outcome, RangeId, Record, Roster, RosterItem, ScramHash, ScramKeys, SlotKey, Store,
+    Subscription, Tenure, Writer,
 };
 
 /// Contacts per user, as in the budgets.
@@ -198,11 +198,7 @@ fn bench_journal(path: &Path, users: usize) {
     for (durability, name) in [(Durability::Fsync, "fsync"), (Durability::Memory, "memory")] {
         for group in [1, 20, 200] {
             let store = open(path, durability);
-            let options = JournalOptions {
-                commit_pace: Duration::ZERO,
-                ..JournalOptions::default()
-            };
-            let journal = LocalJournal::start_with(&store, options).unwrap();
+            let journal = LocalJournal::start(&store).unwrap();
             let next_seq = (0..users)
                 .map(|n| store.load_user(&user(n)).unwrap().unwrap().log.next_seq)
                 .collect();

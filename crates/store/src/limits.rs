@@ -29,9 +29,6 @@ pub const GROUP_RECORDS_MAX: usize = 4_096;
 /// Pause between attempts to heal an engine after a failed commit, while nobody appends.
 pub const HEAL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Time between the starts of two group commits, at least (docs/decisions/0051-commit-pace.md).
-pub const COMMIT_PACE: Duration = Duration::from_micros(500);
-
 /// The writer stops collecting a group at about this many bytes of pending changes.
 pub const GROUP_BYTES_MAX: usize = 4 * 1_024 * 1_024;
 

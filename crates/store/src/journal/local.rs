@@ -5,8 +5,7 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread::{Builder, JoinHandle};
 
 use crate::error::StoreError;
 use crate::journal::commit::{Committer, Positions, Tenures};
@@ -103,9 +102,7 @@ impl Drop for LocalJournal {
 fn write(mut committer: Committer, jobs: &Receiver<Job>, options: &JournalOptions) {
     let mut group = Vec::new();
     let mut waiting: Vec<(usize, Done)> = Vec::new();
-    let mut pace = Pace::new(options.commit_pace);
     while let Some(first) = next_job(&mut committer, jobs, options) {
-        pace.wait();
         let (mut records, mut bytes) = (0, 0);
         let mut next = Some(first);
         while let Some(job) = next {
@@ -122,32 +119,6 @@ fn write(mut committer: Committer, jobs: &Receiver<Job>, options: &JournalOption
         for (appends, done) in waiting.drain(..) {
             answer(done, outcomes.by_ref().take(appends).collect());
         }
-    }
-}
-
-/// Keeps the starts of groups apart. Nothing depends on it but how many appends share a sync.
-struct Pace {
-    pace: Duration,
-    last: Option<Instant>,
-}
-
-// The clock of the machine on purpose: it waits for syncs, which take real time.
-#[allow(clippy::disallowed_methods)]
-impl Pace {
-    fn new(pace: Duration) -> Pace {
-        Pace { pace, last: None }
-    }
-
-    /// Waits until a group may start.
-    fn wait(&mut self) {
-        if self.pace.is_zero() {
-            return;
-        }
-        let since = self.last.map(|last| last.elapsed());
-        if let Some(early) = since.and_then(|since| self.pace.checked_sub(since)) {
-            thread::sleep(early);
-        }
-        self.last = Some(Instant::now());
     }
 }
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::limits::{
-    APPEND_RECORDS_MAX, COMMIT_PACE, GROUP_BYTES_MAX, GROUP_RECORDS_MAX, HEAL_INTERVAL,
-    JOURNAL_QUEUE_MAX,
+    APPEND_RECORDS_MAX, GROUP_BYTES_MAX, GROUP_RECORDS_MAX, HEAL_INTERVAL, JOURNAL_QUEUE_MAX,
 };
 
 /// Bounds of a [`crate::LocalJournal`] or [`crate::InlineJournal`].
@@ -22,9 +21,6 @@ pub struct JournalOptions {
     /// Pause between attempts to heal the engine after a failed commit, while nobody appends.
     /// Default [`HEAL_INTERVAL`].
     pub heal_interval: Duration,
-    /// Time from the start of one group commit to the start of the next, at least: what comes
-    /// meanwhile joins it. Only who appends twice in that time waits. Default [`COMMIT_PACE`].
-    pub commit_pace: Duration,
 }
 
 impl Default for JournalOptions {
@@ -35,7 +31,6 @@ impl Default for JournalOptions {
             group_records_max: GROUP_RECORDS_MAX,
             group_bytes_max: GROUP_BYTES_MAX,
             heal_interval: HEAL_INTERVAL,
-            commit_pace: COMMIT_PACE,
         }
     }
 }
