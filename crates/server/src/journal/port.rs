@@ -176,6 +176,11 @@ impl PortActor {
                 waiting.push_front((owner, outcome));
                 return None;
             };
+            let is_committed = matches!(known, Outcome::Committed(_));
+            tracing::warn!(
+                is_committed,
+                "the journal knows what became of a commit in doubt"
+            );
             return Some((owner, known));
         }
         Some((owner, outcome))
