@@ -100,7 +100,8 @@ fn weight(record: &Record) -> usize {
 pub enum Outcome {
     /// Durable (as far as the configured durability goes) and applied. The range now stands here.
     Committed(Position),
-    /// Not applied, and never will be: its tenure is over. The caller drops its unsaved state and reads it again.
+    /// Not applied, and never will be: its tenure is over. The caller drops its unsaved state and
+    /// reads it again.
     Fenced,
     /// Not applied, and never will be. The caller does as if it was fenced.
     Failed(AppendFailure),
@@ -134,8 +135,7 @@ impl fmt::Display for AppendFailure {
 }
 
 /// Receives one outcome for each append, in order. What became of one in doubt is asked of its
-/// [`Doubt`] later. Runs on the journal's thread: it hands over and
-/// returns, it never waits.
+/// [`Doubt`] later. Runs on the journal's thread: it hands over and returns, it never waits.
 pub type Done = Box<dyn FnOnce(Vec<Outcome>) + Send>;
 
 /// The journal's queue is full. Everything comes back.

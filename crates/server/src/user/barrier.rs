@@ -1,6 +1,6 @@
 //! What waits for a commit: nothing leaves a user that is not durable (design rule 6). Each append
 //! has an entry here, and everything that the user sends after it waits behind it in order. Bounded
-//! by appends, effects and bytes: at any of them the user's mailbox is held, and nothing is dropped.
+//! by appends, effects and bytes: at any bound the user's mailbox is held, and nothing is dropped.
 
 use std::collections::VecDeque;
 
