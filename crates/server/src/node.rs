@@ -37,8 +37,8 @@ const CRYPTO_THREADS: usize = 2;
 /// Derivations that may wait; at two milliseconds each this is a few seconds.
 const CRYPTO_QUEUE: usize = 2_048;
 
-/// Actors of each shard that are no accounts: the port to the journal, its keeper, and the keeper of
-/// limits.
+/// Actors of each shard that are no accounts: the port to the journal, its keeper, and the keeper
+/// of limits.
 pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 3;
 
 /// Why a node did not start. The operator is told what to do.
