@@ -8,9 +8,10 @@
 //! # The path of a change
 //!
 //! A shard hands [`Append`]s to the [`Journal`] and goes on. The journal's one thread collects what
-//! all shards handed over into a group, fences those whose tenure of their range is over, lets [`apply`] turn the records of the others into changes (which see each other), and commits
-//! changes and new positions as one [`Batch`] with one sync. Then the outcomes go out. While one
-//! group is being synced, the next one collects: the group grows with the load by itself.
+//! all shards handed over into a group, fences those whose [`Tenure`] of their range is over, lets
+//! [`apply`] turn the records of the others into changes (which see each other), and commits these
+//! and new positions as one [`Batch`] with one sync. Then the outcomes go out. While one group is
+//! being synced, the next one collects: the group grows with the load by itself.
 //!
 //! # What a failure means
 //!

@@ -285,6 +285,7 @@ impl Barrier {
         // Invariant: callers ask `is_open` first.
         let queue = self.waiting.as_mut().expect("a shut barrier has a queue");
         let last = queue.appends.back_mut();
+        // Invariant: an empty queue is dropped.
         let last = last.expect("a shut barrier has an append that waits");
         let bytes = bytes_of(effects);
         queue.effects += effects.len();
