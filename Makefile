@@ -24,7 +24,7 @@ STAGES := lint build tidy workspace history clients benchmarks fuzz
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
-.PHONY: benchmarks history disks chaos schedules bugs
+.PHONY: benchmarks history disks chaos schedules bugs explore
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -90,6 +90,9 @@ chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
 schedules: ## The same clients on a node inside the test, under a virtual clock: SEEDS of them.
 	SCHEDULES=$(SEEDS) SCHEDULE=$(SEED) $(CARGO) test --release --package server \
 	  --test schedules -- --nocapture
+
+explore: ## Every interleaving of small worlds of delivery: minutes, and gigabytes of memory.
+	$(CARGO) test --release --package delivery --test explore -- --include-ignored --nocapture
 
 bugs: ## Whether the history checker finds each bug that is put in on purpose.
 	$(CARGO) build --package roost --features bugs --target-dir $(TARGET)/bugs

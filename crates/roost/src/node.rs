@@ -284,6 +284,7 @@ fn options(config: &Config) -> server::Options {
             max_bytes: settings.archive.max_bytes,
         },
         limits: node_limits(config),
+        commits: server::options::Commits::default(),
         chaos: settings.chaos.enabled,
         debug_commit_delay: settings.debug.commit_delay,
         debug_panic_hook: settings.debug.panic_hook.clone(),

@@ -6,16 +6,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use actor::Handle;
+use actor::{Handle, Name, ShardId};
 use serde::{Deserialize, Serialize};
 use stdx::time::{Clock, SystemClock, Timestamp};
-use store::{Append, Journal, RangeId, Record, Store};
+use store::{Journal, Record, Store};
 
 use crate::address;
 use crate::chaos::{Chaos, Fault};
+use crate::journal::{PORT, PortMsg};
 use crate::limits::ADMIN_DEADLINE;
-use crate::message::UserMsg;
+use crate::message::{AppendError, UserMsg};
 use crate::node::SYSTEM_ACTORS_PER_SHARD;
 use crate::options::Options;
 use crate::place::Place;
@@ -282,6 +284,8 @@ pub struct Status {
 pub enum AdminCommand {
     /// Make the account.
     Create(store::Account),
+    /// Take a record that an import makes of it.
+    Import(Box<Record>),
     /// Remove it.
     Remove,
     /// Give it new keys.
@@ -458,7 +462,7 @@ impl Admin {
 
     fn tell(&self, jid: &str, command: AdminCommand) -> Outcome {
         let shard = self.place.shard(jid);
-        let name = actor::Name::from(jid);
+        let name = Name::from(jid);
         let answer = self.handle.ask_named(
             shard,
             &name,
@@ -624,73 +628,78 @@ impl Admin {
 }
 
 impl Admin {
-    /// Appends records of accounts that no actor holds, through the journal like everything else, a
-    /// batch at a time. An actor that appends to the same range meanwhile moves its position: the
-    /// batch is then refused and handed over again.
+    /// Appends records of accounts through the queues of the shards where they are at home, a batch
+    /// at a time. Accounts that are loaded append theirs themselves.
     fn append(&self, records: impl IntoIterator<Item = Record>) -> Result<(), Response> {
         let mut records = records.into_iter().peekable();
         while records.peek().is_some() {
-            let mut ranges: BTreeMap<RangeId, Vec<Record>> = BTreeMap::new();
+            let mut shards: BTreeMap<u16, Vec<Record>> = BTreeMap::new();
             for record in records.by_ref().take(BATCH) {
-                ranges
-                    .entry(self.place.range(record.user()))
-                    .or_default()
-                    .push(record);
+                let shard = self.place.shard(record.user()).index();
+                shards.entry(shard).or_default().push(record);
             }
-            let mut left: Vec<_> = ranges.into_iter().collect();
-            for _ in 0..ATTEMPTS {
-                left = self.append_batch(left)?;
-                if left.is_empty() {
-                    break;
+            for (shard, records) in shards {
+                for record in self.append_at(ShardId::new(shard), records)? {
+                    self.tell_loaded(record)?;
                 }
-            }
-            if !left.is_empty() {
-                return Err(error(
-                    "busy",
-                    "the server is too busy to take these accounts; try again",
-                ));
             }
         }
         Ok(())
     }
 
-    /// Appends one batch and returns what was fenced.
-    fn append_batch(
-        &self,
-        batch: Vec<(RangeId, Vec<Record>)>,
-    ) -> Result<Vec<(RangeId, Vec<Record>)>, Response> {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let appends = batch.iter().map(|(range, records)| Append {
-            range: *range,
-            expected: self.journal.position(*range),
-            records: records.clone(),
-        });
-        let done = Box::new(move |outcomes| drop(sender.try_send(outcomes)));
-        if self.journal.append(appends.collect(), done).is_err() {
-            return Ok(batch);
-        }
-        let outcomes: Vec<store::Outcome> = receiver
-            .recv()
-            .map_err(|_| error("store_unavailable", "the journal has stopped; see the log"))?;
-        let mut fenced = Vec::new();
-        for (part, outcome) in batch.into_iter().zip(outcomes) {
-            match outcome {
-                store::Outcome::Committed(_) => {}
-                store::Outcome::Fenced(_) => fenced.push(part),
-                store::Outcome::Failed(why) => {
-                    return Err(error("store_unavailable", &format!("{why:?}")));
+    /// Appends one batch of one shard. Returns the records of accounts that are loaded there.
+    fn append_at(&self, shard: ShardId, records: Vec<Record>) -> Result<Vec<Record>, Response> {
+        let mut patience = BUSY_ATTEMPTS;
+        loop {
+            let question = |reply| PortMsg::Import {
+                slots: self.place.slots(),
+                records: records.clone(),
+                reply,
+            };
+            let answer = self
+                .handle
+                .ask_named(shard, &Name::from(PORT), question, IMPORT_DEADLINE)
+                .map_err(|why| error("no_answer", &format!("{why}; {SOME_MADE}")))?;
+            match answer.result {
+                Ok(()) => return Ok(answer.loaded),
+                Err(AppendError::Busy) if patience > 0 => {
+                    patience -= 1;
+                    std::thread::sleep(BUSY_PAUSE);
+                }
+                Err(AppendError::Busy) => {
+                    let message = "the server is too busy to take these accounts; try again";
+                    return Err(error("busy", message));
+                }
+                Err(why) => {
+                    let message =
+                        format!("the store did not take all of it ({why:?}); {SOME_MADE}");
+                    return Err(error("store_unavailable", &message));
                 }
             }
         }
-        Ok(fenced)
+    }
+
+    /// Hands a record to the account's actor.
+    fn tell_loaded(&self, record: Record) -> Result<(), Response> {
+        let jid = record.user().to_owned();
+        let told = self.tell(&jid, AdminCommand::Import(Box::new(record)));
+        told.map(drop)
     }
 }
 
-/// Records that an import or a provisioning hands to the journal at a time.
-const BATCH: usize = 4_096;
+/// Records that an import or a provisioning hands to a shard at a time: the shard's turn is short.
+const BATCH: usize = 1_024;
 
-/// Times that a batch is handed over before the administrator is told to try later.
-const ATTEMPTS: usize = 100;
+/// How long a batch may take to be durable. Then it may still happen; nothing more is handed over.
+const IMPORT_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Times that a batch is handed over while too much waits; then the administrator is told.
+const BUSY_ATTEMPTS: u32 = 1_000;
+
+/// Pause between them.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+const SOME_MADE: &str = "some of these accounts may have been made: `roost user list` shows which";
 
 pub(crate) fn error(code: &str, message: &str) -> Response {
     Response::Error {

@@ -61,21 +61,35 @@ pub(crate) const SWEEP_PAGE: usize = 64;
 /// Pause between two pages of them: a million users are looked through in 13 minutes.
 pub(crate) const SWEEP_PACE: Duration = Duration::from_millis(50);
 
-/// Log entries that may wait for one commit of a shard; beyond it, a change fails with
-/// `resource-constraint` and nothing is half done.
+/// Appends of a shard that wait to be handed to the journal; one more is refused with
+/// `resource-constraint`, and nothing is half done.
 pub(crate) const JOURNAL_BACKLOG_MAX: usize = 65_536;
 
-/// Longest time that a batch of appends may take; then it counts as failed. A disk that stalls is
-/// waited for: giving up on a commit that may still happen is the last resort.
-pub(crate) const COMMIT_DEADLINE: Duration = Duration::from_secs(3600);
+/// Their bytes, by estimate; at that, one more is refused likewise.
+pub(crate) const JOURNAL_BACKLOG_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Pause between questions what became of an append in doubt.
+pub(crate) const DOUBT_POLL: Duration = Duration::from_millis(50);
+
+/// Pause before a batch is handed over again that the journal had no room for.
+pub(crate) const BUSY_RETRY: Duration = Duration::from_millis(5);
+
+/// Pause before a port to the journal that crashed is started again.
+pub(crate) const PORT_RESTART: Duration = Duration::from_millis(100);
 
 /// Messages that may wait for one user at least; more if rosters may be large. One more is refused
 /// with `resource-constraint`.
 pub(crate) const MAILBOX_MIN: usize = 1_024;
 
-/// Effects that one user may hold behind commits that are not finished; beyond it new stanzas wait
-/// in the mailbox.
-pub(crate) const BARRIER_MAX: usize = 4_096;
+/// Appends of one user that are not decided; at that, new stanzas wait in the mailbox. Below the
+/// bound of its priority lane, in which their outcomes arrive.
+pub(crate) const BARRIER_APPENDS_MAX: usize = 1_024;
+
+/// Effects that one user may hold behind commits that are not finished; likewise.
+pub(crate) const BARRIER_EFFECTS_MAX: usize = 4_096;
+
+/// Bytes of those effects; likewise. One turn of a handler may exceed it.
+pub(crate) const BARRIER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Failed logins of one account after which further attempts are paced.
 pub(crate) const FAILED_LOGINS_FREE: u32 = 5;

@@ -211,16 +211,22 @@ pub struct NotTaken {
     pub error: Option<StanzaError>,
 }
 
-/// Why an append did not happen.
+/// Why an append did not happen. But for [`AppendError::Failed`] it is certain that it did not, and
+/// never will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendError {
-    /// Too much waits already ([`crate::limits::JOURNAL_BACKLOG_MAX`]): try again later.
+    /// Too much waits already ([`crate::options::Commits`]): try again later.
     Busy,
-    /// Another home owns the range now, or an append before this one failed.
+    /// Another home has taken the range since the entity was loaded, or an append before this one
+    /// failed.
     Fenced,
     /// The storage has no room.
     Full,
-    /// The storage failed.
+    /// The storage cannot be written to for the moment.
+    Unavailable,
+    /// The records are wrong, or meet damaged data.
+    Invalid,
+    /// Nobody can say whether it did: the answer is lost. It will not happen any more.
     Failed,
 }
 
@@ -228,11 +234,11 @@ impl AppendError {
     /// What the sender of the stanza is told.
     pub fn to_stanza_error(self) -> StanzaError {
         match self {
-            AppendError::Busy | AppendError::Full => {
+            AppendError::Busy | AppendError::Full | AppendError::Unavailable => {
                 StanzaError::new(Condition::ResourceConstraint)
                     .with_text("The server cannot take this now; try again later.")
             }
-            AppendError::Fenced | AppendError::Failed => {
+            AppendError::Fenced | AppendError::Invalid | AppendError::Failed => {
                 StanzaError::new(Condition::InternalServerError)
                     .with_text("The change could not be saved; nothing was changed.")
             }

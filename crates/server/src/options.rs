@@ -4,6 +4,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::limits::{
+    BARRIER_APPENDS_MAX, BARRIER_BYTES_MAX, BARRIER_EFFECTS_MAX, BUSY_RETRY, DOUBT_POLL,
+    JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX, PORT_RESTART,
+};
 use store::limits::LAGGING_MAX;
 
 /// How a node is set up.
@@ -33,6 +37,8 @@ pub struct Options {
     pub archive: Archive,
     /// Bounds that may change while the node runs.
     pub limits: Limits,
+    /// Bounds of what waits for commits.
+    pub commits: Commits,
     /// Whether faults may be caused on purpose ([`crate::chaos`]).
     pub chaos: bool,
     /// Time between a commit's arrival and its execution, for tests of the barrier.
@@ -224,6 +230,46 @@ impl Delivery {
     }
 }
 
+/// Bounds of what waits for commits; production's by default, tiny in tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commits {
+    /// The journal's own.
+    pub journal: store::JournalOptions,
+    /// Appends of a shard that wait to be handed to the journal; one more is refused to whoever
+    /// makes it, with `resource-constraint`.
+    pub backlog_appends_max: usize,
+    /// Their bytes, by estimate; at that, one more append is refused.
+    pub backlog_bytes_max: usize,
+    /// Appends of one user that are not decided; at that, new stanzas wait in its mailbox.
+    pub barrier_appends_max: usize,
+    /// Effects of one user that wait for commits; likewise.
+    pub barrier_effects_max: usize,
+    /// Their bytes; likewise.
+    pub barrier_bytes_max: usize,
+    /// Pause between questions what became of an append in doubt.
+    pub doubt_poll: Duration,
+    /// Pause before a batch is handed over again that the journal had no room for.
+    pub busy_retry: Duration,
+    /// Pause before a port that crashed is started again.
+    pub port_restart: Duration,
+}
+
+impl Default for Commits {
+    fn default() -> Self {
+        Commits {
+            journal: store::JournalOptions::default(),
+            backlog_appends_max: JOURNAL_BACKLOG_MAX,
+            backlog_bytes_max: JOURNAL_BACKLOG_BYTES_MAX,
+            barrier_appends_max: BARRIER_APPENDS_MAX,
+            barrier_effects_max: BARRIER_EFFECTS_MAX,
+            barrier_bytes_max: BARRIER_BYTES_MAX,
+            doubt_poll: DOUBT_POLL,
+            busy_retry: BUSY_RETRY,
+            port_restart: PORT_RESTART,
+        }
+    }
+}
+
 /// What is kept of messages (XEP-0313).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archive {
@@ -282,6 +328,7 @@ mod tests {
             stream_management: true,
             resume_timeout: Duration::from_secs(600),
             ack_timeout: Duration::from_secs(60),
+            outbox: delivery::OutboxLimits::default(),
             unacked_max,
             limits,
         }

@@ -17,6 +17,9 @@ use crate::slot::SlotKey;
 use crate::state::{Head, LogHead, decode, decode_head};
 use crate::store::Store;
 
+/// A run of keys, from its start to its end, and what finds the place in the rest of a key.
+type KeyRun = (Vec<u8>, Vec<u8>, fn(&[u8]) -> Option<Seq>);
+
 /// Which entries a page is of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageQuery {
@@ -160,7 +163,7 @@ impl Store {
         let mut bytes = 0;
         let mut bad = None;
         let mut is_full = false;
-        let runs: [(Vec<u8>, Vec<u8>, fn(&[u8]) -> Option<Seq>); 2] = [
+        let runs: [KeyRun; 2] = [
             (
                 keys::log_pinned(&slots, user, first),
                 keys::log_pinned_end(&slots, user),

@@ -112,8 +112,8 @@ fn settled_is_done(_: &World, state: &State) -> bool {
 }
 
 fn taken_in_order(_: &World, state: &State) -> bool {
-    let recipients = state.recipients.iter();
-    recipients.fold(true, |good, to| good && to.taken.is_sorted_by(|a, b| a < b))
+    let mut recipients = state.recipients.iter();
+    recipients.all(|to| to.taken.is_sorted_by(|a, b| a < b))
 }
 
 fn returned_once(_: &World, state: &State) -> bool {

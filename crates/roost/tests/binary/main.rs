@@ -8,6 +8,7 @@ mod commands;
 mod disk;
 mod earlier;
 mod exits;
+mod import;
 mod life;
 mod place;
 mod queue;

@@ -16,7 +16,7 @@ use xmpp::stream::C2sConfig;
 
 use super::{C2sService, StartError};
 use crate::home::{Home, LimitsActor, SetLimits};
-use crate::journal::PortActor;
+use crate::journal::Port;
 use crate::modules::{csi, disco};
 use crate::options::Options;
 use crate::place::Place;
@@ -136,8 +136,7 @@ impl Setup {
     }
 
     fn service(self, shard: &mut actor::Shard, io: net::Io<C2sService>) -> C2sService {
-        let (port, into_port) = PortActor::new(self.journal);
-        let port = into_port(shard.spawn(port));
+        let port = Port::start(self.journal, self.options.commits.clone(), shard);
         let home = Home::new(
             io,
             self.place,

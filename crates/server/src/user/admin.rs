@@ -25,6 +25,7 @@ impl User {
         let answer = match (self.phase, command) {
             (Phase::Loading | Phase::Unreadable, _) => AdminAnswer::Unavailable,
             (Phase::Registered, AdminCommand::Create(_)) => AdminAnswer::Exists,
+            (_, AdminCommand::Import(record)) => self.import(*record, cx),
             (Phase::Absent, AdminCommand::Create(account)) => self.create(account, cx),
             (Phase::Absent, _) => AdminAnswer::Absent,
             (Phase::Registered, AdminCommand::Inspect) => {
@@ -113,6 +114,21 @@ impl User {
         self.phase = Phase::Registered;
         self.login.keep(account);
         // An earlier account of this name left its places in the log behind: they are read.
+        self.stale = true;
+        cx.hold();
+        AdminAnswer::Done
+    }
+
+    /// Takes a record that an import makes while the account is loaded: it is read again, as it is
+    /// after that.
+    fn import(&mut self, record: Record, cx: &mut Context<'_, UserMsg>) -> AdminAnswer {
+        match (self.phase, &record) {
+            (Phase::Registered, Record::AccountPut { .. }) => return AdminAnswer::Exists,
+            (Phase::Absent, Record::AccountPut { .. }) => self.phase = Phase::Registered,
+            (Phase::Absent, _) => return AdminAnswer::Absent,
+            _ => {}
+        }
+        self.record(record);
         self.stale = true;
         cx.hold();
         AdminAnswer::Done

@@ -146,28 +146,28 @@ impl User {
             .find(|session| session.started && session.resource() == resource)
     }
 
+    pub(super) fn range(&self) -> store::RangeId {
+        self.home.place.range(&self.name)
+    }
+
     // ---- Loading and eviction ------------------------------------------------------------------
 
-    /// Reads the user once nothing that an earlier life of it appended is undecided.
+    /// Reads the user once nothing that an earlier life of it appended is undecided: until then,
+    /// what is read could lack a change that is there afterwards.
     fn begin(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let range = self.home.place.range(&self.name);
+        let range = self.range();
         if self.home.journal.is_settled(range) {
             return self.load(cx);
         }
-        // An empty append behind the others tells when the store is up to date.
         self.phase = Phase::Loading;
         cx.hold();
+        self.stale = true;
         let ticket = self.barrier.next_ticket();
-        match self.home.journal.append(cx, range, Vec::new(), ticket) {
-            Ok(()) => {
-                self.stale = true;
-                self.barrier.push(Append {
-                    ticket,
-                    ..Append::default()
-                });
-            }
-            Err(_) => self.not_loaded(&overloaded(), cx),
-        }
+        self.barrier.push(Append {
+            ticket,
+            ..Append::default()
+        });
+        self.home.journal.await_settled(cx, range, ticket);
     }
 
     fn load_again(&mut self, cx: &mut Context<'_, UserMsg>) {
@@ -181,6 +181,8 @@ impl User {
         self.phase = Phase::Loading;
         cx.hold();
         cx.stats().count(Counter::UsersLoaded);
+        // Before it is read: what another home appends from here on is noticed.
+        self.barrier.tenure = self.home.journal.tenure(self.range());
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let max = self.home.options.delivery.unacked_max as usize;
         let page = self.home.bounds().read_entries;

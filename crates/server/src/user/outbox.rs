@@ -440,7 +440,8 @@ impl User {
         match reply {
             Some(reply) => self.receive_own_error(reply, cx),
             None => {
-                tracing::error!(user = %self.name, seq = place.number(), "a stored message is damaged")
+                let seq = place.number();
+                tracing::error!(user = %self.name, seq, "a stored message is damaged");
             }
         }
         // Takes the marks along if no entry did.

@@ -75,14 +75,15 @@ impl User {
                 self.barrier.follow(&mut turn.effects);
             }
             self.home.turn.set(Some(turn));
-            return;
+            return self.hold_if_full(cx);
         }
         let effects = mem::take(&mut turn.effects);
         self.home.turn.set(Some(turn));
         let ticket = self.barrier.next_ticket();
-        let range = self.home.place.range(&self.name);
+        let range = self.range();
         let moves_deliveries = records.iter().any(spill::moves_deliveries);
-        match self.home.journal.append(cx, range, records, ticket) {
+        let journal = &self.home.journal;
+        match journal.append(cx, range, self.barrier.tenure, records, ticket) {
             Ok(()) => {
                 self.barrier.push(Append {
                     ticket,
@@ -90,9 +91,7 @@ impl User {
                     moves_deliveries,
                     effects,
                 });
-                if self.barrier.is_full() {
-                    cx.hold();
-                }
+                self.hold_if_full(cx);
             }
             Err(error) => {
                 let failed = Decided {
@@ -107,13 +106,24 @@ impl User {
         }
     }
 
+    /// With too much behind commits that are not finished, new stanzas wait in the mailbox.
+    fn hold_if_full(&self, cx: &mut Context<'_, UserMsg>) {
+        if self.has_full_barrier() {
+            cx.hold();
+        }
+    }
+
+    fn has_full_barrier(&self) -> bool {
+        self.barrier.is_full(&self.home.options.commits)
+    }
+
     pub(super) fn decided(
         &mut self,
         ticket: crate::journal::Ticket,
         result: Result<(), AppendError>,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let was_full = self.barrier.is_full();
+        let was_full = self.has_full_barrier();
         let Some(decided) = self.barrier.decide(ticket, result.is_ok()) else {
             return;
         };
@@ -126,7 +136,7 @@ impl User {
         if self.stale && self.barrier.is_open() {
             self.stale = false;
             self.load(cx);
-        } else if was_full && !self.stale {
+        } else if was_full && !self.has_full_barrier() && !self.is_being_read() {
             cx.release();
         }
     }

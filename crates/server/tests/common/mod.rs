@@ -1,6 +1,7 @@
 //! A whole node in this process and clients of it, spoken to over real sockets.
 #![allow(dead_code, reason = "each test program needs a part of it")]
 
+pub(crate) mod held;
 pub(crate) mod world;
 
 use std::io::{Read, Write};
@@ -57,6 +58,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             idle_ping: Duration::from_secs(60),
             ping_timeout: Duration::from_secs(10),
         },
+        commits: server::options::Commits::default(),
         chaos: false,
         debug_commit_delay: Duration::ZERO,
         debug_panic_hook: Some(PANIC.into()),
