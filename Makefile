@@ -24,15 +24,19 @@ STAGES := lint build tidy workspace history clients benchmarks fuzz
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
-.PHONY: benchmarks history disks chaos schedules bugs explore
+.PHONY: benchmarks history disks chaos schedules bugs explore chromium
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-serve: ## Build a server and run it on $(DATA), ports 5222 (STARTTLS) and 5223 (direct TLS).
+serve: web/node_modules/ready ## Build a server and run it on $(DATA), with a web client at http://localhost:5280/.
 	$(CARGO) build --release --package roost
-	@echo 'Add users, in another terminal:'
+	@mkdir -p $(DATA)
+	@[ -e $(DATA)/roost.toml ] || sed 's|WEB_FOLDER|$(CURDIR)/web/node_modules|' packaging/try.toml \
+	  > $(DATA)/roost.toml
+	@echo 'Add users, in another terminal, or register in a client:'
 	@echo '  ./target/release/roost user add alice@localhost --data $(DATA)'
+	@echo 'Then open http://localhost:5280/'
 	exec ./target/release/roost serve --data $(DATA)
 
 build: ## Compile the server and every test once, for all that follows.
@@ -59,7 +63,8 @@ workspace: build ## All tests of the workspace: unit, property, integration, scr
 scripts: build ## Conversation scripts alone, over every transport and variant of the server.
 	$(CARGO) test --workspace --test scripts
 
-clients: build $(VENV)/ready tests/clients/node_modules/ready ## Clients that nobody here wrote.
+clients: build $(VENV)/ready chromium
+clients: tests/clients/node_modules/ready web/node_modules/ready ## Clients that nobody here wrote.
 	$(VENV)/bin/python -m pytest -q tests/clients
 
 benchmarks: build $(VENV)/ready ## Every script of bench/, tiny: whether it works, not how fast.
@@ -73,6 +78,20 @@ $(VENV)/ready: tests/clients/requirements.txt
 tests/clients/node_modules/ready: tests/clients/package-lock.json
 	cd tests/clients && npm ci --no-audit --no-fund
 	touch $@
+
+web/node_modules/ready: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund --ignore-scripts
+	touch $@
+
+# A browser for the tests of the web client. Without the right to install one, whoever runs the
+# tests is told so, and they fail instead of being left out.
+chromium:
+	@if [ -n "$$CHROMIUM" ] || command -v chromium > /dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium > /dev/null; \
+	else \
+	  echo 'Chromium is needed: apt-get install chromium, or set CHROMIUM to one' >&2; exit 1; \
+	fi
 
 HISTORY := $(CARGO) run --quiet --package testkit --bin history --
 
@@ -107,4 +126,4 @@ docs: ## Write the documents that are made from the code.
 
 clean: ## Remove what was built and what tests installed.
 	$(CARGO) clean
-	rm -rf $(VENV) tests/clients/node_modules
+	rm -rf $(VENV) tests/clients/node_modules web/node_modules

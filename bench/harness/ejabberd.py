@@ -43,6 +43,13 @@ listen:
     shaper: none
     access: all
     tls: true
+  -
+    port: {web_port}
+    ip: "127.0.0.1"
+    module: ejabberd_http
+    backlog: 4096
+    request_handlers:
+      "/xmpp-websocket": ejabberd_http_ws
 shaper_rules:
   max_user_sessions: 10
   max_user_offline_messages: infinity
@@ -70,7 +77,8 @@ def running(folder, users, contacts, port, tls_port, certificate, key):
             with open(part) as file:
                 out.write(file.read())
     with open(f"{folder}/ejabberd.yml", "w") as out:
-        out.write(CONFIG.format(dir=folder, port=port, tls_port=tls_port))
+        out.write(CONFIG.format(dir=folder, port=port, tls_port=tls_port,
+                                web_port=tls_port + 1))
     here = os.path.dirname(os.path.abspath(__file__))
     subprocess.run(["erlc", "-o", folder, f"{here}/provision.erl"], check=True)
     libraries = [os.path.dirname(os.path.dirname(path))

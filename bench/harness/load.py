@@ -7,7 +7,8 @@ import sys
 from . import process, servers
 
 
-def run(scenario, report, server, port, users, contacts=18, floor=False, tls=False, more=()):
+def run(scenario, report, server, port, users, contacts=18, floor=False, tls=False, websocket=False,
+        more=()):
     """One run against the process `server`; its report is written to `report` and returned.
 
     Without a `server` nothing is said of its memory and CPU, and the run outlives it.
@@ -17,7 +18,9 @@ def run(scenario, report, server, port, users, contacts=18, floor=False, tls=Fal
                "--contacts", str(contacts), "--json", report, "--html",
                report.replace(".json", ".html"), *(["--floor"] if floor else []),
                *(["--pid", str(server.pid)] if server else []),
-               *(["--transport", "direct"] if tls else []), *map(str, more)]
+               "--web-server", f"127.0.0.1:{port + 2}",
+               *(["--transport", "direct"] if tls else []),
+               *(["--transport", "websocket"] if websocket else []), *map(str, more)]
     with open(report.replace(".json", ".txt"), "w") as out:
         load = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
         try:

@@ -13,7 +13,7 @@ daemonize = false
 pidfile = "{dir}/prosody.pid"
 data_path = "{dir}/data"
 modules_enabled = {{ "disco"; "roster"; "saslauth"; "tls"; "ping"; "time"; "version"; "offline";
-  "c2s"; "presence"; "message"; "iq" }}
+  "c2s"; "presence"; "message"; "iq"; "websocket" }}
 modules_disabled = {{ "s2s"; "limits" }}
 authentication = "internal_hashed"
 allow_unencrypted_plain_auth = true
@@ -29,7 +29,9 @@ certificates = "{dir}"
 -- Global too: a direct TLS port is opened before a host is known.
 ssl = {{ certificate = "{certificate}", key = "{key}" }}
 https_ports = {{}}
-http_ports = {{}}
+http_ports = {{ {web_port} }}
+http_interfaces = {{ "127.0.0.1" }}
+http_host = "127.0.0.1"
 VirtualHost "localhost"
   ssl = {{ certificate = "{certificate}", key = "{key}" }}
 """
@@ -60,6 +62,6 @@ def running(folder, users, contacts, port, tls_port, certificate, key):
     provision(folder, users, contacts)
     with open(f"{folder}/prosody.cfg.lua", "w") as out:
         out.write(CONFIG.format(dir=folder, port=port, tls_port=tls_port, certificate=certificate,
-                                key=key))
+                                key=key, web_port=tls_port + 1))
     command = ["prosody", "--config", f"{folder}/prosody.cfg.lua", "-F"]
     return process.running(command, (port, tls_port), f"{folder}/out.log", cwd=folder)

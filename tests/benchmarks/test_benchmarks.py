@@ -236,10 +236,10 @@ def test_ledger(run):
 
 def test_compare(run):
     assert run.status == GOOD, run.said
-    assert run.loads() == 3
-    versions, plain, tls = run.tables()
+    assert run.loads() == 4
+    versions, plain, tls, websocket = run.tables()
     assert column(versions, 0) == ["floor", "Roost"]
-    assert column(plain, 0) == column(tls, 0)
+    assert column(plain, 0) == column(tls, 0) == column(websocket, 0)
     assert "–" not in column(plain, 2) + column(tls, 1), run.text()
     assert "failed logins): none." in run.text()
 
@@ -262,7 +262,7 @@ def test_help_is_given(script):
 @pytest.mark.parametrize("script, option, names, known", [
     ("compare", "--only", "roost,nothing", "floor, roost, ejabberd, prosody"),
     ("compare", "--only", "", "floor, roost, ejabberd, prosody"),
-    ("compare", "--transports", "tls,", "plain, tls"),
+    ("compare", "--transports", "tls,", "plain, tls, websocket"),
     ("curves", "--only", "nothing", "memory, messages, shards, rosters"),
     ("pressure", "--only", "storm,,store", "storm, disturb, store"),
 ])

@@ -1,18 +1,18 @@
 // @xmpp/client, unmodified: two people log in with SCRAM over TLS, become contacts, see each
 // other's presence, chat, and change a roster. Any broken expectation ends with exit code 1.
 //
-// Usage: node chat.mjs HOST PLAIN_PORT TLS_PORT
+// Usage: node chat.mjs ROMEOS_SERVICE JULIETS_SERVICE
 
 import assert from "node:assert/strict";
 import { xml } from "@xmpp/client";
 import { Person, play } from "./person.mjs";
 
-const [host, plainPort, tlsPort] = process.argv.slice(2);
+const [romeos, juliets] = process.argv.slice(2);
 const ROSTER = "jabber:iq:roster";
 
 async function main() {
-  const romeo = new Person("romeo", "orchard", `xmpp://${host}:${plainPort}`);
-  const juliet = new Person("juliet", "balcony", `xmpps://${host}:${tlsPort}`);
+  const romeo = new Person("romeo", "orchard", romeos);
+  const juliet = new Person("juliet", "balcony", juliets);
   await Promise.all([romeo.logIn(), juliet.logIn()]);
 
   const item = xml("item", { jid: juliet.bare, name: "Juliet" });

@@ -21,12 +21,13 @@ DEADLINE_S = 90
 class Server:
     """A running `roost serve` on loopback."""
 
-    def __init__(self, folder: pathlib.Path):
+    def __init__(self, folder: pathlib.Path, more: str = ""):
         target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
         self.binary = os.environ.get("ROOST_BIN", str(target / "debug" / "roost"))
         self.folder = folder
         self.config = folder / "roost.toml"
-        self.port = self.tls_port = 0
+        self.port = self.tls_port = self.web_port = self.web_tls_port = 0
+        self.more = more
         self.configure()
         self.process = None
 
@@ -37,6 +38,10 @@ class Server:
             "[c2s]\n"
             f'listen = ["127.0.0.1:{self.port}"]\n'
             f'listen_tls = ["127.0.0.1:{self.tls_port}"]\n'
+            f"{self.more}"
+            "[http]\n"
+            f'listen = ["127.0.0.1:{self.web_port}"]\n'
+            f'listen_tls = ["127.0.0.1:{self.web_tls_port}"]\n'
         )
 
     def run(self, *words: str) -> None:
@@ -52,6 +57,8 @@ class Server:
         self.process = subprocess.Popen(command, stdout=log, stderr=log)
         self.port = self.wait_for("STARTTLS")
         self.tls_port = self.wait_for("direct TLS")
+        self.web_port = self.wait_for("HTTP")
+        self.web_tls_port = self.wait_for("HTTPS")
 
     def log(self) -> str:
         return (self.folder / "roost.log").read_text(errors="replace")
@@ -83,9 +90,8 @@ class Server:
         assert "panicked at" not in self.log(), self.log()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("roost"))
+def running(folder: pathlib.Path, more: str = ""):
+    server = Server(folder, more)
     for name in ("romeo", "juliet"):
         server.add_user(name, f"{name} secret")
     try:
@@ -93,3 +99,16 @@ def server(tmp_path_factory):
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    yield from running(tmp_path_factory.mktemp("roost"))
+
+
+@pytest.fixture
+def open_server(tmp_path_factory):
+    """One that lets clients in without TLS, and shows the web client, as `make serve` does."""
+    packages = ROOT / "web" / "node_modules"
+    more = f"require_tls = false\n[web]\nfolder = '{packages}'\n"
+    yield from running(tmp_path_factory.mktemp("roost"), more)

@@ -1,13 +1,13 @@
 // @xmpp/client, unmodified, on a bad link: Juliet's link is cut while Romeo writes to her; she
 // resumes her session, has every message once and in order, and reads her archive.
 //
-// Usage: node delivery.mjs HOST PLAIN_PORT TLS_PORT
+// Usage: node delivery.mjs ROMEOS_SERVICE JULIETS_SERVICE
 
 import assert from "node:assert/strict";
 import { xml } from "@xmpp/client";
 import { Person, play } from "./person.mjs";
 
-const [host, plainPort, tlsPort] = process.argv.slice(2);
+const [romeos, juliets] = process.argv.slice(2);
 const ARCHIVE = "urn:xmpp:mam:2";
 const PAGES = "http://jabber.org/protocol/rsm";
 
@@ -47,8 +47,8 @@ async function archived(reader, max) {
 }
 
 async function main() {
-  const romeo = new Person("romeo", "orchard", `xmpp://${host}:${plainPort}`);
-  const juliet = new Person("juliet", "balcony", `xmpps://${host}:${tlsPort}`);
+  const romeo = new Person("romeo", "orchard", romeos);
+  const juliet = new Person("juliet", "balcony", juliets);
   await Promise.all([romeo.logIn(), juliet.logIn()]);
   const { streamManagement } = juliet.xmpp;
   assert.ok(streamManagement.enabled && streamManagement.id);
@@ -58,8 +58,11 @@ async function main() {
   await hear(juliet, from, texts("early", 10));
   const [cut, resumed] = [event(juliet.xmpp, "disconnect"), event(streamManagement, "resumed")];
   juliet.xmpp.reconnect.start();
-  // The socket inside the one that speaks TLS: nothing says goodbye.
-  juliet.xmpp.socket.socket.destroy();
+  // The socket inside the one that speaks TLS: nothing says goodbye. A WebSocket can only be
+  // closed, without the end of the stream that would end the session.
+  const link = juliet.xmpp.socket.socket;
+  if (link.destroy) link.destroy();
+  else link.close();
   await cut;
   await say(romeo, juliet.bare, texts("late", 30));
   await resumed;

@@ -45,6 +45,9 @@ pub struct Args {
     /// Address of the server for direct TLS.
     #[arg(long, value_name = "HOST:PORT")]
     pub tls_server: Option<String>,
+    /// Address for WebSocket without TLS, as host:port.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub web_server: Option<String>,
     /// XMPP domain of the accounts.
     #[arg(long)]
     pub domain: Option<String>,
@@ -159,6 +162,8 @@ pub enum TransportChoice {
     Starttls,
     /// TLS from the first byte.
     Direct,
+    /// WebSocket without TLS.
+    Websocket,
 }
 
 impl Args {
@@ -168,6 +173,7 @@ impl Args {
         let server = &mut scenario.server;
         replace(&mut server.address, &self.server);
         replace(&mut server.tls_address, &self.tls_server);
+        replace(&mut server.web_address, &self.web_server);
         replace(&mut server.domain, &self.domain);
         replace(&mut scenario.users.count, &self.users);
         replace(&mut scenario.users.provisioned, &self.provisioned);
@@ -187,6 +193,7 @@ impl Args {
                 plaintext: share(TransportChoice::Plaintext),
                 starttls: share(TransportChoice::Starttls),
                 direct: share(TransportChoice::Direct),
+                websocket: share(TransportChoice::Websocket),
             };
         }
         self.adapt_phases(&mut scenario);

@@ -27,6 +27,7 @@ mod scan;
 mod scenario;
 mod session;
 mod tally;
+mod websocket;
 mod worker;
 
 pub use args::{

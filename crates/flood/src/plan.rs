@@ -18,6 +18,7 @@ pub(crate) struct Plan {
     pub(crate) address: SocketAddr,
     /// Where direct TLS connections go.
     pub(crate) tls_address: SocketAddr,
+    pub(crate) web_address: SocketAddr,
     /// Local addresses to connect from, used in turn; empty: the system chooses.
     pub(crate) sources: Vec<IpAddr>,
     /// Number of this worker, from 0.
@@ -118,6 +119,7 @@ mod tests {
             scenario,
             address: SocketAddr::from(([127, 0, 0, 1], 5222)),
             tls_address: SocketAddr::from(([127, 0, 0, 1], 5223)),
+            web_address: SocketAddr::from(([127, 0, 0, 1], 5280)),
             sources: Vec::new(),
             worker,
             workers,

@@ -105,7 +105,12 @@ fn try_run(
         tls_address = resolve(&scenario.server.tls_address)?;
         probe(tls_address)?;
     }
-    let plans = plans(scenario, options, address, tls_address)?;
+    let mut web_address = address;
+    if transport.websocket > 0.0 {
+        web_address = resolve(&scenario.server.web_address)?;
+        probe(web_address)?;
+    }
+    let plans = plans(scenario, options, [address, tls_address, web_address])?;
     report.workers = plans.len() as u32;
     reporter.note(&format!(
         "{}: {} users with {} contacts each against {}, {} worker{}",
@@ -162,8 +167,7 @@ fn probe(address: SocketAddr) -> Result<(), String> {
 fn plans(
     scenario: &Scenario,
     options: &Options,
-    address: SocketAddr,
-    tls_address: SocketAddr,
+    [address, tls_address, web_address]: [SocketAddr; 3],
 ) -> Result<Vec<Plan>, String> {
     let limit = raise_descriptor_limit().saturating_sub(DESCRIPTORS_SPARE);
     let asked = match options.users_per_worker {
@@ -196,6 +200,7 @@ fn plans(
             scenario: scenario.clone(),
             address,
             tls_address,
+            web_address,
             sources: sources(options, address, worker, end - first),
             worker,
             workers,

@@ -63,6 +63,9 @@ pub struct Server {
     pub address: String,
     /// Address for direct TLS, as `host:port`; needed only where `transport.direct` is used.
     pub tls_address: String,
+    /// Address for WebSocket without TLS, as `host:port`; needed only where `transport.websocket`
+    /// is used.
+    pub web_address: String,
     /// The XMPP domain of the accounts.
     pub domain: String,
 }
@@ -72,6 +75,7 @@ impl Default for Server {
         Server {
             address: "127.0.0.1:5222".to_owned(),
             tls_address: "127.0.0.1:5223".to_owned(),
+            web_address: "127.0.0.1:5280".to_owned(),
             domain: "localhost".to_owned(),
         }
     }
@@ -144,6 +148,9 @@ pub struct Transport {
     /// Share of connections with TLS from the first byte (XEP-0368).
     #[serde(default)]
     pub direct: f64,
+    /// Share of connections over WebSocket without TLS (RFC 7395).
+    #[serde(default)]
+    pub websocket: f64,
 }
 
 impl Default for Transport {
@@ -152,6 +159,7 @@ impl Default for Transport {
             plaintext: 1.0,
             starttls: 0.0,
             direct: 0.0,
+            websocket: 0.0,
         }
     }
 }
@@ -502,7 +510,10 @@ impl Scenario {
             self.transport.plaintext,
             self.transport.starttls,
             self.transport.direct,
+            self.transport.websocket,
         ];
+        let auth = &auth[..];
+        let transport = &transport[..];
         for (name, shares) in [("auth", auth), ("transport", transport)] {
             if shares
                 .iter()

@@ -247,6 +247,11 @@ impl Session {
         }
     }
 
+    /// The handshake of WebSocket begins.
+    pub(crate) fn shake_hands(&mut self) {
+        self.stage = Stage::Handshake;
+    }
+
     /// Opens the stream: at the start and again after TLS.
     pub(crate) fn open(&mut self, profile: &Profile, out: &mut Vec<u8>) {
         self.stage = Stage::Features;

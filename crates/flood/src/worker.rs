@@ -31,6 +31,7 @@ use crate::sasl::KeyCache;
 use crate::scenario::{Cut, Peer, Phase};
 use crate::session::{Profile, Session, Stage};
 use crate::tally::{Counts, Reasons, Timing, Timings};
+use crate::websocket::Decoder;
 use window::Chat;
 
 /// Time between ticks.
@@ -86,6 +87,8 @@ struct Client {
     session: Session,
     socket: Option<TcpStream>,
     tls: Option<Box<ClientConnection>>,
+    /// Present over WebSocket.
+    web: Option<Box<Decoder>>,
     /// Bytes of an incomplete element.
     kept: Vec<u8>,
     /// Bytes the socket would not take.

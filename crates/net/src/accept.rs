@@ -22,7 +22,7 @@ use crate::address::{self, AddressKey};
 use crate::bucket::{Bucket, Rate};
 use crate::driver::{Driver, arm, token_of};
 use crate::limits::{ACCEPTS_PER_TURN, DESCRIPTOR_BACKOFF};
-use crate::link::{Flags, Link};
+use crate::link::{Flags, Link, Opening};
 use crate::listen::Listener;
 use crate::output::begin_tls;
 use crate::port::{Parcel, PortMsg};
@@ -218,7 +218,7 @@ impl<S: Service> Driver<S> {
         if proxied && !address::contains(&spec.proxies, new.address.ip()) {
             return self.refuse(Counter::NetRefusedProxy);
         }
-        let direct_tls = spec.direct_tls;
+        let (direct_tls, speaks) = (spec.direct_tls, spec.speaks);
         let mut key = AddressKey::EXEMPT;
         if !proxied {
             let Some(entered) = self.enter(new.address.ip()) else {
@@ -226,19 +226,8 @@ impl<S: Service> Driver<S> {
             };
             key = entered;
         }
-        let link = Link {
-            socket: new.socket,
-            flags: Flags::default(),
-            in_flight: 0,
-            listener: u16::try_from(new.listener).unwrap_or(u16::MAX),
-            address: key,
-            busy: None,
-            tls: None,
-            deadline: Moment::FAR,
-            timer: TimerKey::DEAD,
-            timer_at: Moment::FAR,
-            bucket: Bucket::new(),
-        };
+        let listener = u16::try_from(new.listener).unwrap_or(u16::MAX);
+        let link = Link::new(Some(new.socket), Flags::default(), listener, key);
         self.shared.connections.fetch_add(1, Ordering::Relaxed);
         let Ok(id) = self.register(link) else {
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
@@ -262,6 +251,7 @@ impl<S: Service> Driver<S> {
                 address: new.address,
                 listener: new.listener,
                 direct_tls,
+                speaks,
             },
         );
     }
@@ -291,10 +281,11 @@ impl<S: Service> Driver<S> {
             return Err(io::ErrorKind::NotFound.into());
         };
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self
-            .poll
-            .registry()
-            .register(&mut link.socket, token_of(id), interest)
+        if let Some(socket) = &mut link.socket
+            && let Err(error) = self
+                .poll
+                .registry()
+                .register(socket, token_of(id), interest)
         {
             core.links.remove(id);
             return Err(error);
@@ -306,11 +297,65 @@ impl<S: Service> Driver<S> {
         Ok(id)
     }
 
+    /// Takes in connections that the service opened. Returns whether there were any.
+    pub(crate) fn open_new(&mut self) -> bool {
+        let openings = mem::take(&mut self.core.borrow_mut().openings);
+        let any = !openings.is_empty();
+        for opening in openings {
+            self.open(opening);
+        }
+        any
+    }
+
+    fn open(&mut self, new: Opening<S::Conn>) {
+        let connections = self.shared.connections.load(Ordering::Relaxed);
+        let is_full = connections >= self.settings.limits.connections_max as u64;
+        if is_full {
+            self.refuse(Counter::NetRefusedLimit);
+        }
+        let key = match new.address {
+            _ if is_full => None,
+            None => Some(AddressKey::EXEMPT),
+            Some(address) => self.enter(address),
+        };
+        let Some(key) = key else {
+            return self.not_opened(new.conn);
+        };
+        let mut flags = Flags::default();
+        if new.socket.is_none() {
+            // Nobody's end is waited for.
+            flags.set(Flags::READ_CLOSED);
+        }
+        let socket = new.socket.map(TcpStream::from);
+        let link = Link::new(socket, flags, u16::MAX, key);
+        self.shared.connections.fetch_add(1, Ordering::Relaxed);
+        let Ok(id) = self.register(link) else {
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            self.shared.addresses.leave(key);
+            return self.not_opened(new.conn);
+        };
+        if let Some(slot) = self.conns.get_mut(id.index as usize) {
+            *slot = Some(new.conn);
+        }
+        self.call(id, |service, cx, conn| service.opened(cx, conn));
+    }
+
+    /// The state is told under a name that is gone.
+    fn not_opened(&mut self, conn: S::Conn) {
+        let shard = self.core.borrow().shard;
+        let id = crate::service::ConnRef {
+            shard,
+            id: Key::DEAD,
+        };
+        self.service
+            .closed(&mut self.shard, id, conn, Closed::Overflow);
+    }
+
     /// Introduces a connection to the service; TLS begins first where it is not asked for.
     fn greet(&mut self, id: Key, peer: Peer) {
         if peer.direct_tls {
             let core = &mut *self.core.borrow_mut();
-            begin_tls(core, &self.settings, self.now, id);
+            begin_tls(core, &self.settings, self.now, id, peer.speaks);
         }
         let conn = self.call_new(id, |service, cx| service.accept(cx, &peer));
         if let Some((conn, wishes)) = conn {
@@ -328,7 +373,8 @@ impl<S: Service> Driver<S> {
             let core = &mut *self.core.borrow_mut();
             let kept = mem::take(&mut core.busy(id)?.kept);
             let link = core.links.get(id)?;
-            (kept, usize::from(link.listener), link.socket.peer_addr())
+            let own = link.socket.as_ref().and_then(|s| s.peer_addr().ok());
+            (kept, usize::from(link.listener), own)
         };
         kept.extend_from_slice(input);
         let (consumed, source) = match proxy::parse(&kept) {
@@ -343,7 +389,7 @@ impl<S: Service> Driver<S> {
             }
             Header::Complete { consumed, source } => (consumed, source),
         };
-        let Some(address) = source.or(own.ok()) else {
+        let Some(address) = source.or(own) else {
             self.finish(id, Closed::Broken);
             return None;
         };
@@ -358,13 +404,15 @@ impl<S: Service> Driver<S> {
             link.flags.clear(Flags::PROXY);
             link.address = key;
         }
-        let direct_tls = self.acceptor.specs[listener].direct_tls;
+        let spec = &self.acceptor.specs[listener];
+        let (direct_tls, speaks) = (spec.direct_tls, spec.speaks);
         self.greet(
             id,
             Peer {
                 address,
                 listener,
                 direct_tls,
+                speaks,
             },
         );
         kept.drain(..consumed);
@@ -382,8 +430,9 @@ impl<S: Service> Driver<S> {
             let Some(link) = core.links.get_mut(id) else {
                 continue;
             };
-            if link.flags.has(Flags::MUTE) || shard.index() >= self.ports.count() {
-                // It ends here, or there is no such shard.
+            let stays = link.flags.has(Flags::MUTE) || link.socket.is_none();
+            if stays || shard.index() >= self.ports.count() {
+                // It ends here, has nothing to move, or there is no such shard.
                 link.flags.clear(Flags::LEAVING);
                 core.enqueue(id);
                 continue;
@@ -397,17 +446,20 @@ impl<S: Service> Driver<S> {
             let Some(conn) = conn.and_then(Option::take) else {
                 continue;
             };
-            let Some(mut link) = core.links.remove(id) else {
+            let Some(link) = core.links.remove(id) else {
+                continue;
+            };
+            let Some(mut socket) = link.socket else {
                 continue;
             };
             self.timers.cancel(link.timer);
             // A failure means that the kernel has forgotten the socket already.
-            let _ = self.poll.registry().deregister(&mut link.socket);
+            let _ = self.poll.registry().deregister(&mut socket);
             let mut flags = link.flags;
             let here_only = Flags::QUEUED | Flags::DIRTY | Flags::LEAVING | Flags::BLOCKED;
-            flags.clear(here_only | Flags::STALLED | Flags::READABLE);
+            flags.clear(here_only | Flags::STALLED | Flags::READABLE | Flags::WATCHED);
             let parcel = Parcel {
-                socket: link.socket.into(),
+                socket: socket.into(),
                 flags,
                 in_flight: link.in_flight,
                 listener: link.listener,
@@ -446,7 +498,7 @@ impl<S: Service> Driver<S> {
             flags.set(Flags::TO_RECEIVE);
         }
         let link = Link {
-            socket: TcpStream::from(parcel.socket),
+            socket: Some(TcpStream::from(parcel.socket)),
             flags,
             in_flight: parcel.in_flight,
             listener: parcel.listener,

@@ -8,8 +8,8 @@ use actor::ShardId;
 use stdx::slab::{Key, Slab};
 use telemetry::{Counter, Stats};
 
-use crate::limits::{self, CONTROLS_MAX, POOL_MAX, POOLED_BYTES_MAX};
-use crate::link::{Busy, Flags, Link};
+use crate::limits::{self, CONTROLS_MAX, OPENINGS_MAX, POOL_MAX, POOLED_BYTES_MAX};
+use crate::link::{Busy, Flags, Link, Opening};
 use crate::port::{Operation, Parcel, Remote};
 use crate::service::Service;
 
@@ -23,6 +23,10 @@ pub(crate) struct Core<S: Service> {
     pub(crate) dirty: Vec<Key>,
     /// Messages for protocol states, at most [`CONTROLS_MAX`].
     pub(crate) controls: VecDeque<(Key, S::Control)>,
+    /// Connections that the service wants to open.
+    pub(crate) openings: Vec<Opening<S::Conn>>,
+    /// Watched connections whose output is written.
+    pub(crate) written: Vec<Key>,
     /// Connections that came from other shards in this turn.
     pub(crate) arrivals: Vec<Box<Parcel<S::Conn>>>,
     /// One per shard, for connections there.
@@ -55,6 +59,8 @@ impl<S: Service> Core<S> {
             ready: VecDeque::new(),
             dirty: Vec::new(),
             controls: VecDeque::new(),
+            openings: Vec::new(),
+            written: Vec::new(),
             arrivals: Vec::new(),
             remotes: (0..shards).map(|_| Remote::default()).collect(),
             window: limits.window_max,
@@ -143,8 +149,13 @@ impl<S: Service> Core<S> {
         }
         // Twice the bound can only be exceeded within one turn, before the flush that decides.
         let hard_max = self.backlog_max.saturating_mul(2);
+        let is_encoded = link.flags.has(Flags::ENCODED);
         let busy = self.busy(id).ok_or(IoError::Gone)?;
+        let from = busy.out.len();
         append(&mut busy.out, write);
+        if is_encoded {
+            S::encode(&mut busy.out, from);
+        }
         let flooded = busy.backlog() > hard_max;
         self.mark_dirty(id);
         if flooded && let Some(link) = self.links.get_mut(id) {
@@ -152,6 +163,32 @@ impl<S: Service> Core<S> {
             return Err(IoError::Gone);
         }
         Ok(())
+    }
+
+    /// Opens a connection in this turn, or refuses it by telling its state that it is closed.
+    pub(crate) fn open(&mut self, new: Opening<S::Conn>) -> Result<(), IoError> {
+        if self.openings.len() >= OPENINGS_MAX {
+            return Err(IoError::Full);
+        }
+        self.openings.push(new);
+        Ok(())
+    }
+
+    /// Notes who wants to be told once the output of a local connection is written.
+    pub(crate) fn watch(&mut self, id: Key) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.flags.set(Flags::WATCHED);
+        }
+    }
+
+    /// The output of a connection is written but for a little.
+    pub(crate) fn note_written(&mut self, id: Key) {
+        if let Some(link) = self.links.get_mut(id)
+            && link.flags.has(Flags::WATCHED)
+        {
+            link.flags.clear(Flags::WATCHED);
+            self.written.push(id);
+        }
     }
 
     /// Gives back room in the window of a local connection.
@@ -170,6 +207,10 @@ impl<S: Service> Core<S> {
         if !self.links.contains(id) {
             return Err(IoError::Gone);
         }
+        self.push_control(id, msg)
+    }
+
+    fn push_control(&mut self, id: Key, msg: S::Control) -> Result<(), IoError> {
         if self.controls.len() >= CONTROLS_MAX {
             self.stats.count(Counter::NetControlsFull);
             return Err(IoError::Full);
@@ -192,7 +233,10 @@ impl<S: Service> Core<S> {
         let _ = match operation {
             Operation::Out(_) => self.write(id, |out| out.extend_from_slice(bytes)),
             Operation::Credit(stanzas) => self.credit(id, stanzas),
-            Operation::Control(msg) => self.control(id, msg),
+            Operation::Control(msg) => {
+                // One that is gone by now is the service's to notice.
+                self.push_control(id, msg)
+            }
             Operation::Close => self.close(id),
         };
     }

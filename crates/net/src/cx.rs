@@ -15,6 +15,12 @@ pub struct Cx<'a> {
     pub(crate) wishes: Wishes,
     pub(crate) in_flight: u16,
     pub(crate) window: u16,
+    /// The service's [`encode`](crate::Service::encode).
+    pub(crate) encode: fn(&mut Vec<u8>, usize),
+    /// Whether it is applied to this connection.
+    pub(crate) is_encoded: bool,
+    /// How much of the output needs no encoding any more.
+    pub(crate) final_until: usize,
 }
 
 /// What a handler wants to happen to its connection.
@@ -26,6 +32,10 @@ pub(crate) struct Wishes {
     pub(crate) hand_over: Option<ShardId>,
     pub(crate) deadline: Option<Option<Moment>>,
     pub(crate) paused: Option<bool>,
+    pub(crate) encode: bool,
+    pub(crate) wake_output: bool,
+    /// Input of a connection without a socket.
+    pub(crate) feed: Vec<u8>,
     /// Stanzas sent on in this handler.
     pub(crate) sent: u16,
 }
@@ -39,6 +49,29 @@ impl Cx<'_> {
     /// What is written to the peer at the end of this turn, encrypted if TLS is on.
     pub fn out(&mut self) -> &mut Vec<u8> {
         self.out
+    }
+
+    /// Lets `write` append what is not to be encoded, behind what was written so far.
+    pub fn raw(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.finalize();
+        write(self.out);
+        self.final_until = self.out.len();
+    }
+
+    /// What is written from here on is encoded ([`Service::encode`](crate::Service::encode)),
+    /// whoever writes it, for as long as the connection lasts.
+    pub fn encode_from_here(&mut self) {
+        self.final_until = self.out.len();
+        self.is_encoded = true;
+        self.wishes.encode = true;
+    }
+
+    /// Encodes what the handler has written so far.
+    pub(crate) fn finalize(&mut self) {
+        if self.is_encoded && self.final_until < self.out.len() {
+            (self.encode)(self.out, self.final_until);
+        }
+        self.final_until = self.out.len();
     }
 
     /// This connection.
@@ -71,6 +104,23 @@ impl Cx<'_> {
     /// nothing.
     pub fn set_deadline(&mut self, at: Option<Moment>) {
         self.wishes.deadline = Some(at);
+    }
+
+    /// The deadline that this handler has set so far, if any: `Some(None)` for one cleared.
+    pub fn wished_deadline(&self) -> Option<Option<Moment>> {
+        self.wishes.deadline
+    }
+
+    /// Input for this connection, as if it had come from a socket, behind what waits already. It
+    /// is received in this turn or the next, window and pauses permitting. For connections without
+    /// a socket; how much may wait is up to the service.
+    pub fn feed(&mut self, input: &[u8]) {
+        self.wishes.feed.extend_from_slice(input);
+    }
+
+    /// Has output that was left by [`Service::collect`](crate::Service::collect) offered again.
+    pub fn wake_output(&mut self) {
+        self.wishes.wake_output = true;
     }
 
     /// Stops reading, or goes on; what has come already is kept.

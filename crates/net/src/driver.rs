@@ -28,6 +28,7 @@ use crate::limits::{
     EVENTS_MAX, POOLED_BYTES_MAX, PORT_MAILBOX_MAX, READ_BUFFER, READS_PER_TURN, RUNNABLE_MAX,
 };
 use crate::link::Flags;
+use crate::listen::Speaks;
 use crate::network::{DriverSeed, LISTENERS_MAX, Ports, Settings, Shared};
 use crate::output::begin_tls;
 use crate::port::{Port, PortMsg};
@@ -296,14 +297,28 @@ impl<S: Service> Driver<S> {
     /// whether the actors may have new mail.
     fn settle(&mut self) -> bool {
         let mut again = self.adopt_arrivals();
+        again |= self.open_new();
         let controls = self.core.borrow().controls.len();
         for _ in 0..controls {
             let Some((id, msg)) = self.core.borrow_mut().controls.pop_front() else {
                 break;
             };
-            self.call(id, |service, cx, conn| service.control(cx, conn, msg));
+            let mut msg = Some(msg);
+            self.call(id, |service, cx, conn| {
+                if let Some(msg) = msg.take() {
+                    service.control(cx, conn, msg);
+                }
+            });
+            if let Some(msg) = msg {
+                self.service.undelivered(&mut self.shard, msg);
+            }
             again = true;
         }
+        let written = mem::take(&mut self.core.borrow_mut().written);
+        for id in written {
+            self.call(id, |service, cx, conn| service.written(cx, conn));
+        }
+        again |= self.open_new();
         self.send_away();
         self.flush_remotes() || again
     }
@@ -319,6 +334,8 @@ impl<S: Service> Driver<S> {
             || (!core.ready.is_empty() && !self.holds_back)
             || !core.dirty.is_empty()
             || !core.controls.is_empty()
+            || !core.openings.is_empty()
+            || !core.written.is_empty()
             || self
                 .draining
                 .as_ref()
@@ -452,6 +469,9 @@ impl<S: Service> Driver<S> {
             wishes: Wishes::default(),
             in_flight: 0,
             window: self.core.borrow().window,
+            encode: S::encode,
+            is_encoded: false,
+            final_until: 0,
         };
         let result = catch_unwind(AssertUnwindSafe(|| handler(&mut self.service, &mut cx)));
         let wishes = cx.wishes;
@@ -471,13 +491,13 @@ impl<S: Service> Driver<S> {
         handler: impl FnOnce(&mut S, &mut Cx<'_>, &mut S::Conn) -> R,
     ) -> Option<R> {
         let conn = self.conns.get_mut(id.index as usize)?.as_mut()?;
-        let in_flight = {
+        let (in_flight, is_encoded) = {
             let core = self.core.borrow();
             let link = core.links.get(id)?;
             if link.flags.has(Flags::LINGERING | Flags::ABORT) {
                 return None;
             }
-            link.in_flight
+            (link.in_flight, link.flags.has(Flags::ENCODED))
         };
         let mut cx = Cx {
             shard: &mut self.shard,
@@ -490,11 +510,15 @@ impl<S: Service> Driver<S> {
             wishes: Wishes::default(),
             in_flight,
             window: self.core.borrow().window,
+            encode: S::encode,
+            is_encoded,
+            final_until: 0,
         };
         // The state of a handler that panicked is dropped with its connection, never used again.
         let result = catch_unwind(AssertUnwindSafe(|| {
             handler(&mut self.service, &mut cx, conn)
         }));
+        cx.finalize();
         let wishes = cx.wishes;
         self.after(id, wishes);
         match result {
@@ -508,7 +532,7 @@ impl<S: Service> Driver<S> {
     }
 
     /// Makes a handler's wishes come true.
-    pub(crate) fn after(&mut self, id: Key, wishes: Wishes) {
+    pub(crate) fn after(&mut self, id: Key, mut wishes: Wishes) {
         let core = &mut *self.core.borrow_mut();
         if !self.spare.is_empty() {
             if let Some(busy) = core.busy(id) {
@@ -529,6 +553,9 @@ impl<S: Service> Driver<S> {
         if link.in_flight >= core.window {
             link.flags.set(Flags::PAUSED_WINDOW);
         }
+        if wishes.encode {
+            link.flags.set(Flags::ENCODED);
+        }
         if let Some(deadline) = wishes.deadline {
             link.deadline = deadline.unwrap_or(Moment::FAR);
         }
@@ -537,8 +564,20 @@ impl<S: Service> Driver<S> {
             Some(false) => core.resume(id, Flags::PAUSED_SERVICE),
             None => {}
         }
+        if !wishes.feed.is_empty()
+            && let Some(busy) = core.busy(id)
+        {
+            busy.kept.append(&mut wishes.feed);
+            if let Some(link) = core.links.get_mut(id) {
+                link.flags.set(Flags::TO_RECEIVE);
+            }
+            core.enqueue(id);
+        }
+        if wishes.wake_output {
+            core.mark_dirty(id);
+        }
         if wishes.start_tls {
-            begin_tls(core, &self.settings, self.now, id);
+            begin_tls(core, &self.settings, self.now, id, Speaks::Xmpp);
         }
         let Some(link) = core.links.get_mut(id) else {
             return;

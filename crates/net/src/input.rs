@@ -73,7 +73,10 @@ impl<S: Service> Driver<S> {
             self.handshakes_left -= 1;
         }
         let room = limits.read_per_turn.min(self.buffers.read.len());
-        let result = link.socket.read(&mut self.buffers.read[..room]);
+        let Some(socket) = &mut link.socket else {
+            return Got::Nothing;
+        };
+        let result = socket.read(&mut self.buffers.read[..room]);
         let Some(link) = core.links.get_mut(id) else {
             return Got::Nothing;
         };
@@ -120,7 +123,10 @@ impl<S: Service> Driver<S> {
         if !link.flags.has(Flags::READABLE) {
             return Got::Nothing;
         }
-        match link.socket.read(buffer) {
+        let Some(socket) = &mut link.socket else {
+            return Got::End(Closed::ByPeer);
+        };
+        match socket.read(buffer) {
             Ok(0) => Got::End(Closed::ByPeer),
             Ok(length) => {
                 if length < buffer.len() && !link.flags.has(Flags::READ_CLOSED) {

@@ -2,12 +2,15 @@
 //! this shard or on another.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use actor::{Handle, Mail};
 
 use crate::core::{Core, IoError};
+use crate::link::Opening;
 use crate::network::Ports;
 use crate::port::{Batch, Operation, PortMsg};
 use crate::service::{ConnRef, Service};
@@ -83,6 +86,37 @@ impl<S: Service> Io<S> {
     /// See [`Io::with_out`].
     pub fn close(&self, _mail: &mut impl Mail, conn: ConnRef) -> Result<(), IoError> {
         self.apply(conn, Operation::Close)
+    }
+
+    /// Opens a connection on this shard that nobody made from outside: `socket` is any stream
+    /// socket that does not block, or there is none, and then the service takes the output itself
+    /// ([`Service::collect`]) and gives the input ([`Cx::feed`](crate::Cx::feed)). It counts as one
+    /// of `address`. [`Service::opened`] tells that it is there, in this turn;
+    /// [`Service::closed`], under a name that is gone, that a limit refused it.
+    ///
+    /// # Errors
+    /// [`IoError::Full`]: too many are opened at once.
+    pub fn open(
+        &self,
+        socket: Option<OwnedFd>,
+        address: Option<IpAddr>,
+        conn: S::Conn,
+    ) -> Result<(), IoError> {
+        let opening = Opening {
+            socket,
+            address,
+            conn,
+        };
+        self.core.borrow_mut().open(opening)
+    }
+
+    /// Has [`Service::written`] told once, as soon as the output of a connection of this shard is
+    /// written but for half of the bytes at which its own input pauses.
+    pub fn watch(&self, conn: ConnRef) {
+        let core = &mut *self.core.borrow_mut();
+        if conn.shard == core.shard {
+            core.watch(conn.id);
+        }
     }
 
     /// Bytes of output that wait for a connection of this shard; `None` for others.

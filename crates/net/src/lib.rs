@@ -21,6 +21,7 @@ mod core;
 mod cx;
 mod disturb;
 mod driver;
+pub mod http;
 mod input;
 mod io;
 mod limits;
@@ -33,6 +34,7 @@ mod proxy;
 mod record;
 mod service;
 mod tls;
+pub mod websocket;
 
 pub use crate::core::IoError;
 pub use address::{Network as AddressRange, NetworkError};
@@ -43,7 +45,7 @@ pub use io::{Io, RemoteIo};
 pub use limits::{
     Limits, READ_BUFFER, connections_allowed, descriptor_limit, raise_descriptor_limit,
 };
-pub use listen::Listener;
+pub use listen::{Listener, Speaks};
 pub use network::{Disturbance, DriverSeed, Network, Shared};
 pub use service::{Closed, ConnRef, Peer, Service, TlsInfo, TlsVersion};
 pub use tls::{ALPN_CLIENT, Certificate, TlsConfig, TlsError, TlsSettings};

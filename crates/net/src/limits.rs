@@ -32,6 +32,9 @@ pub(crate) const RUNNABLE_MAX: usize = 1024;
 /// Controls and other operations queued for connections of one shard.
 pub(crate) const CONTROLS_MAX: usize = 65_536;
 
+/// Connections that the service of one shard opens in one turn.
+pub(crate) const OPENINGS_MAX: usize = 4_096;
+
 /// Bytes of output waiting in this shard for connections of one other shard, when that shard does
 /// not take its mail.
 pub(crate) const REMOTE_BYTES_MAX: usize = 32 * 1024 * 1024;

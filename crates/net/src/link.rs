@@ -1,6 +1,9 @@
 //! The network side of one connection. Owns its socket, its flags and what it has waiting; the
 //! protocol state above it belongs to the driver, which keeps it in a table of its own.
 
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
 use mio::net::TcpStream;
 use stdx::time::Moment;
 use stdx::wheel::TimerKey;
@@ -50,6 +53,12 @@ impl Flags {
     pub(crate) const FLOODED: Flags = Flags(1 << 16);
     /// The deadline of the busy part is the one of a peer that takes no output.
     pub(crate) const STALLED: Flags = Flags(1 << 17);
+    /// What is written to it is encoded by the service first ([`Service::encode`]).
+    ///
+    /// [`Service::encode`]: crate::Service::encode
+    pub(crate) const ENCODED: Flags = Flags(1 << 18);
+    /// Somebody waits for its output to be written ([`Io::watch`](crate::Io::watch)).
+    pub(crate) const WATCHED: Flags = Flags(1 << 19);
 
     /// Any reason for which reads pause.
     pub(crate) const PAUSED: Flags = Flags(
@@ -89,7 +98,8 @@ impl std::ops::BitOr for Flags {
 
 /// One connection, small while nothing happens.
 pub(crate) struct Link {
-    pub(crate) socket: TcpStream,
+    /// `None` for a connection that has no socket of its own ([`Io::open`](crate::Io::open)).
+    pub(crate) socket: Option<TcpStream>,
     pub(crate) flags: Flags,
     /// Stanzas on their way to actors that have not answered by credit.
     pub(crate) in_flight: u16,
@@ -173,7 +183,38 @@ impl Busy {
     }
 }
 
+/// A connection that the service opens.
+pub(crate) struct Opening<C> {
+    /// Any stream socket that does not block; `None` for a connection without one.
+    pub(crate) socket: Option<OwnedFd>,
+    /// Whose it is counted as; `None` for one of the server's own.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) conn: C,
+}
+
 impl Link {
+    /// One in which nothing waits.
+    pub(crate) fn new(
+        socket: Option<TcpStream>,
+        flags: Flags,
+        listener: u16,
+        address: AddressKey,
+    ) -> Link {
+        Link {
+            socket,
+            flags,
+            in_flight: 0,
+            listener,
+            address,
+            busy: None,
+            tls: None,
+            deadline: Moment::FAR,
+            timer: TimerKey::DEAD,
+            timer_at: Moment::FAR,
+            bucket: Bucket::new(),
+        }
+    }
+
     /// The next moment at which something is to be done for this connection.
     pub(crate) fn due(&self) -> Moment {
         let busy = match &self.busy {

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
@@ -12,6 +13,16 @@ use crate::address::Network;
 /// Connections the kernel queues per listening socket. It cuts this down to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
+/// What the connections of a listener speak. This crate only chooses the ALPN name by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Speaks {
+    /// Client streams of XMPP.
+    #[default]
+    Xmpp,
+    /// HTTP/1.1.
+    Http,
+}
+
 /// An address to listen on, and how its connections begin.
 #[derive(Clone, Debug)]
 pub struct Listener {
@@ -20,6 +31,8 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Whether TLS begins with the first byte (XEP-0368) and not by STARTTLS.
     pub direct_tls: bool,
+    /// What its connections speak.
+    pub speaks: Speaks,
     /// Balancers that put a PROXY header before each connection. When this is not empty,
     /// connections from other addresses are refused: a header must never be guessed.
     pub proxies: Vec<Network>,
@@ -29,6 +42,8 @@ pub struct Listener {
     /// How long unacknowledged data may stay so before the kernel gives the connection up
     /// (TCP_USER_TIMEOUT). `None` is the kernel's own, about 15 minutes.
     pub user_timeout: Option<Duration>,
+    /// Sockets that [`Listener::reserve`] has bound; none: they are bound with the network.
+    pub reserved: Vec<Arc<TcpListener>>,
 }
 
 impl Listener {
@@ -38,10 +53,24 @@ impl Listener {
         Listener {
             address,
             direct_tls: false,
+            speaks: Speaks::Xmpp,
             proxies: Vec::new(),
             keepalive: Some(Duration::from_secs(600)),
             user_timeout: Some(Duration::from_secs(120)),
+            reserved: Vec::new(),
         }
+    }
+
+    /// Binds the sockets already, one for each shard, so that somebody else can answer on them as
+    /// long as no shard does: whoever accepts from the same socket gets the connection.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn reserve(mut self, shards: u16) -> io::Result<Listener> {
+        let (address, sockets) = bind(&self, usize::from(shards))?;
+        self.address = address;
+        self.reserved = sockets.into_iter().map(Arc::new).collect();
+        Ok(self)
     }
 
     /// The same with TLS from the first byte.
@@ -58,6 +87,11 @@ impl Listener {
 /// A first socket without SO_REUSEPORT is bound and closed: it finds out whether another process
 /// listens there already, which SO_REUSEPORT would silently share connections with.
 pub(crate) fn bind(spec: &Listener, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+    if !spec.reserved.is_empty() {
+        let sockets = spec.reserved.iter().take(count);
+        let sockets = sockets.map(|socket| socket.try_clone());
+        return Ok((spec.address, sockets.collect::<io::Result<_>>()?));
+    }
     let probe = open(spec)?;
     probe.bind(&spec.address.into())?;
     let address = probe

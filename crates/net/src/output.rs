@@ -4,6 +4,7 @@
 
 use std::io::{self, Write};
 use std::net::Shutdown;
+use std::sync::Arc;
 
 use stdx::slab::Key;
 use stdx::time::Moment;
@@ -13,6 +14,7 @@ use crate::core::Core;
 use crate::driver::{Driver, arm};
 use crate::limits::WRITE_CHUNK;
 use crate::link::{Busy, Flags};
+use crate::listen::Speaks;
 use crate::network::Settings;
 use crate::record::Tls;
 use crate::service::{Closed, Service};
@@ -49,6 +51,7 @@ impl<S: Service> Driver<S> {
 
     /// Writes what the socket takes and sees to what follows from it.
     pub(crate) fn flush(&mut self, id: Key) {
+        self.collect(id);
         let end = {
             let core = &mut *self.core.borrow_mut();
             let Some(link) = core.links.get_mut(id) else {
@@ -85,6 +88,29 @@ impl<S: Service> Driver<S> {
                 }
                 self.finish(id, why);
             }
+        }
+    }
+
+    /// Lets the service take the output of a connection that has no socket.
+    fn collect(&mut self, id: Key) {
+        let taken = {
+            let core = &mut *self.core.borrow_mut();
+            let Some(link) = core.links.get_mut(id) else {
+                return;
+            };
+            if link.socket.is_some() || link.flags.has(Flags::ABORT | Flags::FLOODED) {
+                return;
+            }
+            link.busy.as_mut().map(|busy| std::mem::take(&mut busy.out))
+        };
+        let Some(mut out) = taken.filter(|out| !out.is_empty()) else {
+            return;
+        };
+        self.call(id, |service, cx, conn| service.collect(cx, conn, &mut out));
+        if let Some(busy) = self.core.borrow_mut().busy(id) {
+            // What the handler itself wrote comes behind what it left.
+            out.append(&mut busy.out);
+            busy.out = out;
         }
     }
 
@@ -136,6 +162,7 @@ impl<S: Service> Driver<S> {
         }
         if backlog <= limits.backlog_pause / 2 {
             core.resume(id, Flags::PAUSED_BACKLOG);
+            core.note_written(id);
         }
         core.release(id);
         None
@@ -153,7 +180,9 @@ impl<S: Service> Driver<S> {
         {
             let length = tls.close_notify(&mut self.buffers.sealed);
             // A peer whose window is full does without.
-            let _ = link.socket.write(&self.buffers.sealed[..length]);
+            if let Some(socket) = &mut link.socket {
+                let _ = socket.write(&self.buffers.sealed[..length]);
+            }
         }
     }
 
@@ -170,7 +199,8 @@ impl<S: Service> Driver<S> {
             link.flags.set(Flags::LINGERING);
             link.flags
                 .clear(Flags::PAUSED | Flags::TO_RECEIVE | Flags::HANDSHAKE);
-            let closed = link.socket.shutdown(Shutdown::Write).is_ok();
+            let ended = |socket: &mio::net::TcpStream| socket.shutdown(Shutdown::Write);
+            let closed = link.socket.as_ref().is_some_and(|s| ended(s).is_ok());
             if let Some(busy) = core.busy(id) {
                 busy.reset(0);
                 busy.deadline = until;
@@ -187,11 +217,15 @@ impl<S: Service> Driver<S> {
 
 /// Starts TLS on a connection: what was written before goes out in the clear, what was read before
 /// is forgotten.
-pub(crate) fn begin_tls<S: Service>(core: &mut Core<S>, settings: &Settings, now: Moment, id: Key) {
-    let tls = settings
-        .tls
-        .as_ref()
-        .and_then(|tls| Tls::new(tls.config.clone()).ok());
+pub(crate) fn begin_tls<S: Service>(
+    core: &mut Core<S>,
+    settings: &Settings,
+    now: Moment,
+    id: Key,
+    speaks: Speaks,
+) {
+    let tls = settings.tls.as_ref();
+    let tls = tls.and_then(|tls| Tls::new(Arc::clone(tls.config(speaks))).ok());
     let Some(link) = core.links.get_mut(id) else {
         return;
     };
@@ -222,6 +256,11 @@ fn write_out(link: &mut crate::link::Link, sealed: &mut [u8]) -> (Flushed, u64) 
     let Some(busy) = &mut link.busy else {
         return (Flushed::All, 0);
     };
+    let Some(socket) = &mut link.socket else {
+        // Its service took what it wants; the rest waits for it to want more, or is nobody's.
+        let all = busy.backlog() == 0 || link.flags.has(Flags::CLOSING);
+        return (if all { Flushed::All } else { Flushed::Waiting }, 0);
+    };
     for _ in 0..WRITES_PER_TURN {
         if busy.backlog() == 0 {
             return (Flushed::All, total);
@@ -230,22 +269,20 @@ fn write_out(link: &mut crate::link::Link, sealed: &mut [u8]) -> (Flushed, u64) 
             return (Flushed::Blocked, total);
         }
         let result = if busy.wire_sent < busy.wire.len() {
-            write_some(&mut link.socket, &busy.wire[busy.wire_sent..]).map(|(written, full)| {
+            write_some(socket, &busy.wire[busy.wire_sent..]).map(|(written, full)| {
                 busy.advance_wire(written);
                 (written, full)
             })
         } else {
             match &mut link.tls {
                 None => {
-                    let result = write_some(&mut link.socket, &busy.out[busy.out_sent..]);
+                    let result = write_some(socket, &busy.out[busy.out_sent..]);
                     result.inspect(|(written, _)| busy.advance_out(*written))
                 }
-                Some(tls) if tls.established() => {
-                    match write_sealed(&mut link.socket, tls, busy, sealed) {
-                        Ok(result) => result,
-                        Err(_) => return (Flushed::Failed(Closed::Tls), total),
-                    }
-                }
+                Some(tls) if tls.established() => match write_sealed(socket, tls, busy, sealed) {
+                    Ok(result) => result,
+                    Err(_) => return (Flushed::Failed(Closed::Tls), total),
+                },
                 Some(_) => return (Flushed::Waiting, total),
             }
         };

@@ -6,6 +6,7 @@ use actor::{Shard, ShardId};
 use stdx::slab::Key;
 
 use crate::cx::Cx;
+use crate::listen::Speaks;
 
 /// A connection of whatever shard. Plain data; a hand-over gives the connection a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +26,8 @@ pub struct Peer {
     pub listener: usize,
     /// Whether TLS began with the first byte.
     pub direct_tls: bool,
+    /// What the listener's connections speak.
+    pub speaks: Speaks,
 }
 
 /// What a TLS handshake agreed on.
@@ -92,8 +95,37 @@ pub trait Service: Sized + 'static {
     /// A message for the connection.
     fn control(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn, msg: Self::Control);
 
+    /// A message found its connection gone.
+    fn undelivered(&mut self, shard: &mut Shard, msg: Self::Control) {
+        let _ = (shard, msg);
+    }
+
     /// The time set by [`Cx::set_deadline`] has come.
     fn deadline(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn);
+
+    /// Rewrites what was appended to a connection's output from `from` on, for connections with
+    /// [`Cx::encode_from_here`]. It must not panic, and gets only what was written whole.
+    fn encode(out: &mut Vec<u8>, from: usize) {
+        let _ = (out, from);
+    }
+
+    /// A connection opened by [`Io::open`](crate::Io::open) is there.
+    fn opened(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn) {
+        let _ = (cx, conn);
+    }
+
+    /// Output waits for a connection without a socket: what is taken out of `out` is sent, as far
+    /// as this crate is concerned; what is left comes again with the next that is written.
+    fn collect(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn, out: &mut Vec<u8>) {
+        let _ = (cx, conn);
+        out.clear();
+    }
+
+    /// The output of a connection that is watched ([`Io::watch`](crate::Io::watch)) is written
+    /// but for a little.
+    fn written(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn) {
+        let _ = (cx, conn);
+    }
 
     /// The connection is on this shard now.
     fn adopted(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn);

@@ -13,8 +13,13 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{KeyLog, ServerConfig};
 
+use crate::listen::Speaks;
+
 /// The ALPN protocol name of a client stream (XEP-0368).
 pub const ALPN_CLIENT: &[u8] = b"xmpp-client";
+
+/// The ALPN protocol name of HTTP/1.1 (RFC 7301 section 6), the only one of the web listeners.
+const ALPN_HTTP: &[u8] = b"http/1.1";
 
 /// Certificates per node: a bound on what a configuration may ask for.
 const CERTIFICATES_MAX: usize = 10_000;
@@ -131,8 +136,11 @@ impl TlsSettings {
             config.ticketer = rustls::crypto::ring::Ticketer::new()
                 .map_err(|error| TlsError::Settings(error.to_string()))?;
         }
+        let mut web = config.clone();
+        web.alpn_protocols = vec![ALPN_HTTP.to_vec()];
         Ok(TlsConfig {
-            config: Arc::new(config),
+            xmpp: Arc::new(config),
+            http: Arc::new(web),
         })
     }
 }
@@ -140,7 +148,19 @@ impl TlsSettings {
 /// TLS settings ready for use; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
-    pub(crate) config: Arc<ServerConfig>,
+    xmpp: Arc<ServerConfig>,
+    http: Arc<ServerConfig>,
+}
+
+impl TlsConfig {
+    /// The same but for the protocol that is negotiated: a client that offers only another one is
+    /// refused (RFC 7301 section 3.2).
+    pub(crate) fn config(&self, speaks: Speaks) -> &Arc<ServerConfig> {
+        match speaks {
+            Speaks::Xmpp => &self.xmpp,
+            Speaks::Http => &self.http,
+        }
+    }
 }
 
 /// Chooses the certificate by the name the client asks for.

@@ -196,7 +196,14 @@ impl Config {
         let node = &mut self.settings.node;
         node.data = folder.join(&node.data);
         let tls = &mut self.settings.tls;
-        for path in [&mut tls.certificate, &mut tls.key, &mut tls.folder] {
+        let web = &mut self.settings.web;
+        let paths = [
+            &mut tls.certificate,
+            &mut tls.key,
+            &mut tls.folder,
+            &mut web.folder,
+        ];
+        for path in paths {
             *path = path.take().map(|path| folder.join(path));
         }
     }
@@ -209,6 +216,7 @@ impl Config {
             tls,
             auth,
             limits,
+            http,
             ..
         } = &self.settings;
         let mut problems = Vec::new();
@@ -225,7 +233,13 @@ impl Config {
             (None, Some(_)) => refuse("`tls.key` needs `tls.certificate` beside it".to_owned()),
             _ => {}
         }
-        let addresses: Vec<_> = c2s.listen.iter().chain(&c2s.listen_tls).collect();
+        let web = http.listen.iter().chain(&http.listen_tls);
+        let addresses: Vec<_> = c2s
+            .listen
+            .iter()
+            .chain(&c2s.listen_tls)
+            .chain(web)
+            .collect();
         for (index, address) in addresses.iter().enumerate() {
             if address.port() != 0 && addresses[..index].contains(address) {
                 refuse(format!(

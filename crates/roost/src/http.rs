@@ -1,31 +1,42 @@
-//! Health checks and figures over HTTP, in a thread of its own. Owns the endpoints and the bounds
-//! of their connections; knows of the server only what its owner tells it.
+//! Ordinary requests over HTTP, in a thread of its own. Owns the bounds of their connections and
+//! who accepts on the ports of the web; the pages are `pages`. Knows of the server only what its
+//! owner tells it.
+//!
+//! While the server takes clients, its shards accept on those ports and send here what is no
+//! stream, one connection for each request. As long as they do not, at the start and at the end,
+//! this thread accepts on the same sockets and says how far the server is.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use stdx::time::{Clock as _, Moment, SystemClock};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Sleep, sleep};
 
-/// Connections at a time, over all addresses; more wait in the kernel's queue.
+use crate::pages;
+
+/// Connections at a time, over all addresses; more wait.
 const CONNECTIONS_MAX: usize = 64;
+
+/// Requests from shards that wait for one of them; one more is answered 503.
+const WAITING_MAX: usize = 256;
 
 /// Life of a connection: whoever wants to stay longer connects again.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time in which a request from a shard is to be answered: a large file over a slow link takes it.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Pause after accepting failed, before the next try.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -34,9 +45,12 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// no more than the copying.
 const FIGURES_AGE_MAX: Duration = Duration::from_millis(200);
 
+/// Looks at whether the thread has stopped accepting, and the pause between two.
+const RELEASE_TRIES_MAX: u32 = 1_000;
+const RELEASE_PAUSE: Duration = Duration::from_millis(1);
+
 /// Where the server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Stage {
     /// It opens its store and its ports.
     Starting,
@@ -49,24 +63,42 @@ pub(crate) enum Stage {
 }
 
 /// What the endpoints say; shared by the process and its HTTP thread.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Health {
-    stage: Arc<AtomicU8>,
+    stage: Arc<watch::Sender<Stage>>,
+    /// Ports on which the HTTP thread accepts right now.
+    accepting: Arc<AtomicUsize>,
+}
+
+impl Default for Health {
+    fn default() -> Health {
+        Health {
+            stage: Arc::new(watch::Sender::new(Stage::Starting)),
+            accepting: Arc::default(),
+        }
+    }
 }
 
 impl Health {
     /// Notes where the server is now.
     pub(crate) fn set(&self, stage: Stage) {
-        self.stage.store(stage as u8, Ordering::Release);
+        self.stage.send_replace(stage);
     }
 
-    fn stage(&self) -> Stage {
-        match self.stage.load(Ordering::Acquire) {
-            0 => Stage::Starting,
-            1 => Stage::Ready,
-            2 => Stage::Draining,
-            _ => Stage::Broken,
+    /// Waits until the shards alone accept, once the server is ready: who connects after that
+    /// reaches it. A thread that is too busy to notice costs a client one more try.
+    pub(crate) fn wait_for_shards(&self) {
+        for _ in 0..RELEASE_TRIES_MAX {
+            if self.accepting.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            thread::sleep(RELEASE_PAUSE);
         }
+    }
+
+    /// Where it is.
+    pub(crate) fn stage(&self) -> Stage {
+        *self.stage.borrow()
     }
 }
 
@@ -77,7 +109,7 @@ pub(crate) type MakePage = Box<dyn Fn() -> String + Send>;
 #[derive(Clone)]
 pub(crate) struct Figures {
     clock: SystemClock,
-    content_type: &'static str,
+    pub(crate) content_type: &'static str,
     made: Arc<Mutex<Made>>,
 }
 
@@ -103,7 +135,8 @@ impl Figures {
         made.make = Some(make);
     }
 
-    fn page(&self) -> Option<Arc<str>> {
+    /// The page of now, or one that is a little older.
+    pub(crate) fn page(&self) -> Option<Arc<str>> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         match &made.last {
@@ -118,127 +151,99 @@ impl Figures {
     }
 }
 
-/// Binds the addresses and serves them until the process ends. Returns the bound addresses.
+/// Whoever answers ordinary requests.
+pub(crate) struct Web {
+    /// Takes a connection on which one request comes; false if too many wait.
+    pub(crate) take: Box<dyn Fn(StdUnixStream) -> bool + Send + Sync>,
+}
+
+/// Starts the thread, which lives as long as the process.
 ///
 /// # Errors
-/// The first address that cannot be bound, with the reason.
+/// The operating system's.
 pub(crate) fn start(
-    addresses: &[SocketAddr],
+    plain: Vec<std::net::TcpListener>,
     health: &Health,
-    figures: &Figures,
-) -> io::Result<Vec<SocketAddr>> {
-    let mut listeners = Vec::new();
-    let mut bound = Vec::new();
-    for address in addresses {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
-        let listener = StdListener::bind(address).map_err(named)?;
-        listener.set_nonblocking(true)?;
-        bound.push(listener.local_addr()?);
-        listeners.push(listener);
-    }
-    if !listeners.is_empty() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let router = router(health, figures);
-        thread::Builder::new()
-            .name("http".to_owned())
-            .spawn(move || runtime.block_on(serve(listeners, router)))?;
-    }
-    Ok(bound)
+    pages: Router,
+) -> io::Result<Web> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (sender, waiting) = channel(WAITING_MAX);
+    let health = health.clone();
+    thread::Builder::new()
+        .name("http".to_owned())
+        .spawn(move || runtime.block_on(serve(plain, waiting, health, pages)))?;
+    Ok(Web {
+        take: Box::new(move |stream| sender.try_send(stream).is_ok()),
+    })
 }
 
-fn router(health: &Health, figures: &Figures) -> Router {
-    let checks = Router::new()
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
-        .with_state(health.clone());
-    let pages = Router::new()
-        .route("/metrics", get(metrics))
-        .with_state(figures.clone());
-    checks.merge(pages)
-}
-
-/// Whether the process is worth keeping: only a failure that a restart would mend says no.
-async fn healthz(State(health): State<Health>) -> (StatusCode, &'static str) {
-    match health.stage() {
-        Stage::Starting | Stage::Ready | Stage::Draining => (StatusCode::OK, "ok\n"),
-        Stage::Broken => (StatusCode::SERVICE_UNAVAILABLE, "broken\n"),
-    }
-}
-
-/// Whether to send it new clients.
-async fn readyz(State(health): State<Health>) -> (StatusCode, &'static str) {
-    match health.stage() {
-        Stage::Ready => (StatusCode::OK, "ready\n"),
-        Stage::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
-        Stage::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-        Stage::Broken => (StatusCode::SERVICE_UNAVAILABLE, "broken\n"),
-    }
-}
-
-/// Everything that is counted.
-async fn metrics(State(figures): State<Figures>) -> Response {
-    match figures.page() {
-        Some(page) => {
-            let kind = [(header::CONTENT_TYPE, figures.content_type)];
-            (kind, page.to_string()).into_response()
-        }
-        None => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
-    }
-}
-
-async fn serve(listeners: Vec<StdListener>, router: Router) {
+async fn serve(
+    plain: Vec<std::net::TcpListener>,
+    waiting: Receiver<StdUnixStream>,
+    health: Health,
+    pages: Router,
+) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut tasks = tokio::task::JoinSet::new();
-    for listener in listeners {
-        let listener = match TcpListener::from_std(listener) {
-            Ok(socket) => Bounded {
+    for socket in plain {
+        let listener = match TcpListener::from_std(socket) {
+            Ok(socket) => Direct {
                 socket,
                 permits: Arc::clone(&permits),
+                stage: health.stage.subscribe(),
+                accepting: Arc::clone(&health.accepting),
             },
             Err(error) => {
                 tracing::error!(%error, "HTTP: an address is not served");
                 continue;
             }
         };
-        let router = router.clone();
-        tasks.spawn(async move { axum::serve(listener, router).await });
+        let checks = pages::checks(&health);
+        tasks.spawn(async move { axum::serve(listener, checks).await });
     }
+    let listener = FromShards { waiting, permits };
+    tasks.spawn(async move { axum::serve(listener, pages).await });
     while tasks.join_next().await.is_some() {}
 }
 
-/// A listener that keeps the bounds.
-struct Bounded {
+/// A listener on a port of the web, for as long as no shard accepts there.
+struct Direct {
     socket: TcpListener,
     permits: Arc<Semaphore>,
+    stage: watch::Receiver<Stage>,
+    accepting: Arc<AtomicUsize>,
 }
 
-impl axum::serve::Listener for Bounded {
-    type Io = Connection;
+impl axum::serve::Listener for Direct {
+    type Io = Connection<tokio::net::TcpStream>;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
+    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
         loop {
-            let permit = Arc::clone(&self.permits).acquire_owned().await;
-            match (permit, self.socket.accept().await) {
-                (Ok(permit), Ok((socket, address))) => {
-                    let deadline = Box::pin(sleep(CONNECTION_TIMEOUT));
-                    return (
-                        Connection {
-                            socket,
-                            deadline,
-                            _permit: permit,
-                        },
-                        address,
-                    );
+            // The sender lives as long as the process.
+            let _ = self.stage.wait_for(|stage| *stage != Stage::Ready).await;
+            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
+                continue;
+            };
+            self.accepting.fetch_add(1, Ordering::AcqRel);
+            let accepted = tokio::select! {
+                accepted = self.socket.accept() => Some(accepted),
+                _ = self.stage.wait_for(|stage| *stage == Stage::Ready) => None,
+            };
+            self.accepting.fetch_sub(1, Ordering::AcqRel);
+            let Some(accepted) = accepted else {
+                continue;
+            };
+            match accepted {
+                Ok((socket, address)) => {
+                    return (Connection::new(socket, CONNECTION_TIMEOUT, permit), address);
                 }
-                (_, Err(error)) => {
+                Err(error) => {
                     tracing::debug!(%error, "HTTP: cannot accept");
                     sleep(ACCEPT_BACKOFF).await;
                 }
-                // The semaphore is never closed.
-                (Err(_), Ok(_)) => {}
             }
         }
     }
@@ -248,14 +253,53 @@ impl axum::serve::Listener for Bounded {
     }
 }
 
+/// The connections that shards open.
+struct FromShards {
+    waiting: Receiver<StdUnixStream>,
+    permits: Arc<Semaphore>,
+}
+
+impl axum::serve::Listener for FromShards {
+    type Io = Connection<UnixStream>;
+    type Addr = ();
+
+    async fn accept(&mut self) -> (Self::Io, ()) {
+        loop {
+            let permit = Arc::clone(&self.permits).acquire_owned().await;
+            let (Ok(permit), Some(stream)) = (permit, self.waiting.recv().await) else {
+                // The server has ended, and the process is about to.
+                std::future::pending::<()>().await;
+                continue;
+            };
+            let opened = stream.set_nonblocking(true);
+            match opened.and_then(|()| UnixStream::from_std(stream)) {
+                Ok(stream) => return (Connection::new(stream, REQUEST_TIMEOUT, permit), ()),
+                Err(error) => tracing::debug!(%error, "HTTP: a connection of no use"),
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A connection that ends at its deadline, whatever its peer does.
-struct Connection {
-    socket: TcpStream,
+struct Connection<S> {
+    socket: S,
     deadline: Pin<Box<Sleep>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Connection {
+impl<S> Connection<S> {
+    fn new(socket: S, time: Duration, permit: OwnedSemaphorePermit) -> Connection<S> {
+        Connection {
+            socket,
+            deadline: Box::pin(sleep(time)),
+            _permit: permit,
+        }
+    }
+
     fn check_deadline(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         match self.deadline.as_mut().poll(cx) {
             Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
@@ -264,7 +308,7 @@ impl Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -275,7 +319,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -295,90 +339,4 @@ impl AsyncWrite for Connection {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::{Read as _, Write as _};
-    use std::net::TcpStream as StdStream;
-
-    use super::*;
-
-    fn request(address: SocketAddr, path: &str) -> String {
-        let mut socket = StdStream::connect(address).expect("connect");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        socket.write_all(request.as_bytes()).expect("write");
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).expect("read");
-        let status = answer.split(' ').nth(1).unwrap_or_default().to_owned();
-        let body = answer
-            .rsplit("\r\n")
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_owned();
-        format!("{status} {body}")
-    }
-
-    #[test]
-    fn the_endpoints_follow_the_life_of_the_server() {
-        let (health, figures) = (Health::default(), Figures::new("text/plain"));
-        let any: SocketAddr = "127.0.0.1:0".parse().expect("address");
-        let address = start(&[any], &health, &figures).expect("bound")[0];
-        let expected = [
-            (Stage::Starting, "200 ok", "503 starting"),
-            (Stage::Ready, "200 ok", "200 ready"),
-            (Stage::Draining, "200 ok", "503 draining"),
-            (Stage::Broken, "503 broken", "503 broken"),
-        ];
-        for (stage, healthz, readyz) in expected {
-            health.set(stage);
-            assert_eq!(request(address, "/healthz"), healthz);
-            assert_eq!(request(address, "/readyz"), readyz);
-        }
-        assert!(request(address, "/etc/passwd").starts_with("404"));
-        let taken = start(&[address], &health, &figures)
-            .expect_err("taken")
-            .to_string();
-        assert!(taken.starts_with(&address.to_string()), "{taken}");
-    }
-
-    #[test]
-    fn figures_are_made_when_asked_for_and_not_more_often_than_they_change() {
-        let (health, figures) = (Health::default(), Figures::new("text/plain; version=0.0.4"));
-        let any: SocketAddr = "127.0.0.1:0".parse().expect("address");
-        let address = start(&[any], &health, &figures).expect("bound")[0];
-        assert_eq!(request(address, "/metrics"), "503 starting");
-        let count = AtomicU8::new(0);
-        figures.set(Box::new(move || {
-            format!("made {}\n", count.fetch_add(1, Ordering::Relaxed))
-        }));
-        assert_eq!(request(address, "/metrics"), "200 made 0");
-        thread::sleep(FIGURES_AGE_MAX);
-        assert_eq!(request(address, "/metrics"), "200 made 1");
-        let (one, two) = (figures.page(), figures.page());
-        let is_same = one.zip(two).is_some_and(|(a, b)| Arc::ptr_eq(&a, &b));
-        assert!(is_same || figures.clock.now() > Moment::ZERO + FIGURES_AGE_MAX);
-    }
-
-    #[test]
-    fn connections_beyond_the_bound_wait() {
-        let (health, figures) = (Health::default(), Figures::new("text/plain"));
-        let any: SocketAddr = "127.0.0.1:0".parse().expect("address");
-        let address = start(&[any], &health, &figures).expect("bound")[0];
-        let silent: Vec<StdStream> = (0..CONNECTIONS_MAX)
-            .map(|_| StdStream::connect(address).expect("connect"))
-            .collect();
-        let mut late = StdStream::connect(address).expect("the kernel takes it");
-        late.write_all(b"GET /healthz HTTP/1.0\r\n\r\n")
-            .expect("write");
-        late.set_read_timeout(Some(Duration::from_millis(300)))
-            .expect("timeout");
-        let mut byte = [0];
-        assert!(
-            late.read(&mut byte).is_err(),
-            "not served while all places are taken"
-        );
-        drop(silent);
-        late.set_read_timeout(Some(Duration::from_secs(10)))
-            .expect("timeout");
-        assert_eq!(late.read(&mut byte).expect("served"), 1);
-    }
-}
+mod tests;

@@ -14,6 +14,7 @@ mod http;
 mod logs;
 mod node;
 mod notify;
+mod pages;
 mod password;
 mod secret;
 mod serve;

@@ -55,6 +55,14 @@ pub(crate) fn store_folder(data: &Path) -> PathBuf {
     data.join("store")
 }
 
+/// The web as it was before there was a node.
+pub(crate) struct Web {
+    /// Listeners whose sockets are bound.
+    pub(crate) listeners: Vec<net::Listener>,
+    /// Who answers what is no stream.
+    pub(crate) pages: server::options::Pages,
+}
+
 /// A node of this process.
 pub(crate) struct Running {
     node: server::Node,
@@ -70,13 +78,20 @@ impl Running {
         config: &Config,
         certificates: Vec<CertificateFiles>,
         store: Store,
+        web: Web,
     ) -> Result<Running, Failure> {
         let tls = tls(config, certificates).map_err(Failure::Failed)?;
-        let listeners = listeners(config);
+        let mut options = options(config);
+        options.web.pages = web.pages;
+        let mut listeners = listeners(config);
+        listeners.extend(web.listeners);
         let limits = network_limits(config);
-        let node =
-            server::Node::start(options(config), listeners.clone(), limits, Some(tls), store)
-                .map_err(|error| Failure::Failed(error.to_string()))?;
+        let node = server::Node::start(options, listeners.clone(), limits, Some(tls), store)
+            .map_err(|error| Failure::Failed(error.to_string()))?;
+        // The node has its own names for the sockets.
+        for listener in &mut listeners {
+            listener.reserved.clear();
+        }
         Ok(Running { node, listeners })
     }
 
@@ -118,10 +133,21 @@ impl Running {
         Observer::new(self.node.admin(), &settings.node.data, reserve_bytes)
     }
 
-    /// Every bound address, and whether TLS starts with the first byte there.
+    /// Every address bound for client streams, and whether TLS starts with the first byte there.
     pub(crate) fn addresses(&self) -> Vec<(SocketAddr, bool)> {
-        let kinds = self.listeners.iter().map(|listener| listener.direct_tls);
-        self.node.addresses().iter().copied().zip(kinds).collect()
+        self.addresses_of(net::Speaks::Xmpp)
+    }
+
+    /// Every address bound for the web, likewise.
+    pub(crate) fn web_addresses(&self) -> Vec<(SocketAddr, bool)> {
+        self.addresses_of(net::Speaks::Http)
+    }
+
+    fn addresses_of(&self, what: net::Speaks) -> Vec<(SocketAddr, bool)> {
+        let all = self.node.addresses().iter().zip(&self.listeners);
+        all.filter(|(_, listener)| listener.speaks == what)
+            .map(|(address, listener)| (*address, listener.direct_tls))
+            .collect()
     }
 
     /// Whether every shard is still running.
@@ -252,15 +278,19 @@ fn store_options(config: &Config) -> store::Options {
     }
 }
 
-fn options(config: &Config) -> server::Options {
-    let settings = &config.settings;
-    let shards = match settings.server.shards {
+/// Threads that carry connections and users.
+pub(crate) fn shards(config: &Config) -> u16 {
+    match config.settings.server.shards {
         0 => available_parallelism().map_or(1, |n| u16::try_from(n.get()).unwrap_or(u16::MAX)),
         shards => shards,
-    };
+    }
+}
+
+fn options(config: &Config) -> server::Options {
+    let settings = &config.settings;
     server::Options {
         domains: config.domains(),
-        shards,
+        shards: shards(config),
         hand_over: settings.server.hand_over,
         mechanisms: settings.auth.mechanisms.clone(),
         require_tls: settings.c2s.require_tls,
@@ -283,6 +313,7 @@ fn options(config: &Config) -> server::Options {
             max_messages: settings.archive.max_messages,
             max_bytes: settings.archive.max_bytes,
         },
+        web: web(config),
         limits: node_limits(config),
         commits: server::options::Commits::default(),
         chaos: settings.chaos.enabled,
@@ -297,6 +328,28 @@ fn outbox_limits(settings: &crate::config::table::Delivery) -> delivery::OutboxL
         entries_per_destination_max: settings.outbox_per_recipient_max.min(settings.outbox_max),
         give_up_after: settings.return_after,
         ..delivery::OutboxLimits::default()
+    }
+}
+
+fn web(config: &Config) -> server::options::Web {
+    let http = &config.settings.http;
+    server::options::Web {
+        websocket: http.websocket,
+        bosh_enabled: http.bosh,
+        origins: http.origins.clone(),
+        metrics: ranges(&http.metrics),
+        proxies: ranges(&http.proxies),
+        head_timeout: http.request_timeout,
+        idle_timeout: http.idle_timeout,
+        bosh: xmpp::bosh::Limits {
+            wait_max: http.bosh_wait_max,
+            inactivity: http.bosh_inactivity,
+            inactivity_polling: http.bosh_inactivity * 2,
+            polling: http.bosh_polling,
+            pause_max: http.bosh_pause_max,
+            ..xmpp::bosh::Limits::default()
+        },
+        ..server::options::Web::default()
     }
 }
 
@@ -368,6 +421,27 @@ fn listeners(config: &Config) -> Vec<net::Listener> {
         .map(|listener| net::Listener {
             proxies: proxies.clone(),
             ..listener
+        })
+        .collect()
+}
+
+/// The listeners of the web, each with the key that names it.
+pub(crate) fn web_listeners(config: &Config) -> Vec<(&'static str, net::Listener)> {
+    let http = &config.settings.http;
+    let plain = http
+        .listen
+        .iter()
+        .map(|address| ("http.listen", net::Listener::new(*address)));
+    let tls = http.listen_tls.iter();
+    let tls = tls.map(|address| ("http.listen_tls", net::Listener::direct_tls(*address)));
+    plain
+        .chain(tls)
+        .map(|(name, listener)| {
+            let listener = net::Listener {
+                speaks: net::Speaks::Http,
+                ..listener
+            };
+            (name, listener)
         })
         .collect()
 }

@@ -26,6 +26,7 @@ use crate::http::{self, Figures, Health, Stage};
 use crate::logs::LogControl;
 use crate::node::{self, Running};
 use crate::notify::Supervisor;
+use crate::pages::{self, Pages};
 use crate::watch::metrics;
 
 /// Events of this process that wait for its main thread: signals, and the end of a drain.
@@ -54,8 +55,12 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     let supervisor = Supervisor::from_environment();
     let health = Health::default();
     let figures = Figures::new(metrics::CONTENT_TYPE);
-    start_http(&config, &health, &figures)?;
-    let running = start(&config)?;
+    let web = start_web(&config, &health, &figures)?;
+    let running = start(&config, web)?;
+    // From here on the shards accept, and nobody else: who came to the ports of the web before was
+    // told to try again.
+    health.set(Stage::Ready);
+    health.wait_for_shards();
     let observer = Arc::new(running.observer(&config));
     let watched = Arc::clone(&observer);
     figures.set(Box::new(move || metrics::page(&watched.look())));
@@ -66,7 +71,6 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     let control = control::Server::start(&config.settings.node.data, operator)
         .map_err(|error| Failure::Failed(format!("control socket: {error}")))?;
     announce(&config, &running);
-    health.set(Stage::Ready);
     tracing::info!("ready");
     supervisor.ready(&status(&running));
     let process = Process {
@@ -98,26 +102,58 @@ fn watch_signals(sender: SyncSender<Event>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The health checks come first, so that they can say that the server is starting.
-fn start_http(config: &Config, health: &Health, figures: &Figures) -> Result<(), Failure> {
-    match http::start(&config.settings.http.listen, health, figures) {
-        Ok(addresses) => {
-            for address in addresses {
-                tracing::info!(%address, "listening for health checks and metrics");
+/// The ports of the web come first, so that health checks can say that the server is starting.
+fn start_web(config: &Config, health: &Health, figures: &Figures) -> Result<node::Web, Failure> {
+    let settings = &config.settings;
+    let mut listeners = Vec::new();
+    let mut plain = Vec::new();
+    for (name, listener) in node::web_listeners(config) {
+        let (address, is_tls) = (listener.address, listener.direct_tls);
+        match listener.reserve(node::shards(config)) {
+            Ok(listener) => {
+                let what = match is_tls {
+                    true => "WebSocket and BOSH under TLS",
+                    false => "health checks, WebSocket and BOSH",
+                };
+                tracing::info!(address = %listener.address, "listening for {what}");
+                if !is_tls {
+                    let sockets = listener.reserved.iter();
+                    let sockets: io::Result<Vec<_>> = sockets.map(|s| s.try_clone()).collect();
+                    let failed = |error| Failure::Failed(format!("{name}: {error}"));
+                    plain.extend(sockets.map_err(failed)?);
+                }
+                listeners.push(listener);
             }
-            Ok(())
-        }
-        Err(error) if config.is_given("http.listen") => {
-            Err(Failure::Failed(format!("http.listen: {error}")))
-        }
-        Err(error) => {
-            tracing::warn!(%error, "no health checks: set http.listen to a free address");
-            Ok(())
+            Err(error) if config.is_given(name) => {
+                return Err(Failure::Failed(format!("{name}: {address}: {error}")));
+            }
+            Err(error) => {
+                let lost = match is_tls {
+                    true => "no streams over HTTPS",
+                    false => "no health checks",
+                };
+                tracing::warn!(%error, "{lost}: set {name} to a free address");
+            }
         }
     }
+    let pages = pages::router(Pages {
+        health: health.clone(),
+        figures: figures.clone(),
+        url: settings.http.url.clone(),
+        websocket: settings.http.websocket,
+        bosh: settings.http.bosh,
+        client: settings.web.client.then(|| settings.web.folder.clone()),
+        domain: settings.node.domain.clone(),
+    });
+    let web = http::start(plain, health, pages)
+        .map_err(|error| Failure::Failed(format!("HTTP: {error}")))?;
+    Ok(node::Web {
+        listeners,
+        pages: server::options::Pages(Arc::new(web.take)),
+    })
 }
 
-fn start(config: &Config) -> Result<Running, Failure> {
+fn start(config: &Config, web: node::Web) -> Result<Running, Failure> {
     let data = &config.settings.node.data;
     match &config.file {
         Some(file) => tracing::info!(file = %file.display(), "configuration"),
@@ -136,7 +172,7 @@ fn start(config: &Config) -> Result<Running, Failure> {
     let domains = config.domains();
     let certificates =
         certs::load(&config.settings.tls, &domains, data, today()).map_err(Failure::Failed)?;
-    let running = Running::start(config, certificates, store)?;
+    let running = Running::start(config, certificates, store, web)?;
     tracing::info!(
         data = %data.display(),
         domains = domains.join(", "),
@@ -181,6 +217,10 @@ fn announce(config: &Config, running: &Running) {
     );
     for (address, is_direct) in running.addresses() {
         let kind = if is_direct { "direct TLS" } else { "STARTTLS" };
+        let _ = writeln!(said, "  {address}  {kind}");
+    }
+    for (address, is_tls) in running.web_addresses() {
+        let kind = if is_tls { "HTTPS" } else { "HTTP" };
         let _ = writeln!(said, "  {address}  {kind}");
     }
     let _ = writeln!(

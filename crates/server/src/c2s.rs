@@ -7,7 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actor::{Addr, Handle, Mail, Name, SendError, Shard};
-use net::{Closed, ConnRef, Cx, Peer, RemoteIo, Service, TlsInfo};
+use net::websocket::CloseCode;
+use net::{Closed, ConnRef, Cx, RemoteIo};
 use ring::rand::{SecureRandom, SystemRandom};
 use stdx::time::Moment;
 use xml::{Event, Frame, Framer, Scratch};
@@ -23,6 +24,8 @@ use crate::limits::{
     REGISTRATIONS_REMEMBERED,
 };
 use crate::message::{AppendError, UserMsg};
+use crate::web;
+use crate::web::bosh::{Bosh, Ticket};
 
 /// Bytes of the salt of new keys.
 pub(crate) const SALT_BYTES: usize = 16;
@@ -85,6 +88,8 @@ pub enum Control {
     Refused(Frame),
     /// The end of the stream has been written.
     Close,
+    /// Something between a connection of the web and the session behind it.
+    Web(Box<web::Control>),
 }
 
 /// A full address and the actor behind it.
@@ -92,23 +97,33 @@ pub(crate) type BoundSession = (Arc<str>, Addr<UserMsg>);
 
 /// The state of one client connection.
 pub struct Conn {
-    machine: C2s,
-    framer: Framer,
-    address: IpAddr,
+    pub(crate) machine: C2s,
+    pub(crate) framing: Framing,
+    pub(crate) address: IpAddr,
     user: Option<Addr<UserMsg>>,
     /// The way into a session that waits for the connection to be at home.
     entry: Option<Box<Entry>>,
     accepted: Moment,
-    heard: Moment,
+    pub(crate) heard: Moment,
     pinged: bool,
     /// Too many failed logins came from its address: it is not read until its deadline.
-    penalized: bool,
+    pub(crate) penalized: bool,
     /// The stream was ended on purpose, by its client or for something that the client did: its
     /// session ends with it.
-    has_ended: bool,
+    pub(crate) has_ended: bool,
     /// Its stanzas are counted (XEP-0198).
     is_managed: bool,
     bytes_before_session: u32,
+}
+
+/// How the elements of a stream lie in the bytes that its client sends.
+pub(crate) enum Framing {
+    /// One behind the other, in the root of a stream (RFC 6120 section 4).
+    Stream(Framer),
+    /// One in each message (RFC 7395 section 3.3).
+    WebSocket(net::websocket::Messages),
+    /// Some in each request, of which the session has made one row (XEP-0124).
+    Bosh(Box<Bosh>),
 }
 
 /// What a client that has authenticated asks its user for.
@@ -134,12 +149,18 @@ const NEGOTIATION_BYTES_MAX: u32 = 64 * 1024;
 /// The service of one shard.
 pub struct C2sService {
     pub(crate) config: Arc<C2sConfig>,
+    /// The same for streams over HTTP, which have no STARTTLS.
+    pub(crate) web_config: Arc<C2sConfig>,
     pub(crate) home: Rc<Home>,
     pub(crate) remote: RemoteIo<C2sService>,
     pub(crate) handle: Handle,
     pub(crate) random: SystemRandom,
     pub(crate) scratch: Scratch,
     pub(crate) effects: Vec<Effect>,
+    /// The WebSocket message that is looked at.
+    pub(crate) message: Vec<u8>,
+    /// What sessions over BOSH want done; empty in between.
+    pub(crate) actions: Vec<xmpp::bosh::Action<Ticket>>,
     pub(crate) penalties: HashMap<IpAddr, (u32, Moment)>,
     pub(crate) registrations: HashMap<IpAddr, (u32, Moment)>,
     pub(crate) exempt: Arc<[net::AddressRange]>,
@@ -180,7 +201,7 @@ pub(crate) fn derive_keys(password: &str, salt: &[u8], iterations: u32) -> Vec<s
 }
 
 impl C2sService {
-    fn random_text(&self) -> String {
+    pub(crate) fn random_text(&self) -> String {
         let mut bytes = [0; 18];
         // Invariant: the operating system's generator does not fail once it has been seeded.
         self.random.fill(&mut bytes).expect("random bytes");
@@ -192,7 +213,7 @@ impl C2sService {
     }
 
     /// Carries out what the machine asks for.
-    fn carry_out(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+    pub(crate) fn carry_out(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         // What cannot be done right now has effects of its own.
         while !self.effects.is_empty() {
             self.carry_out_once(cx, conn);
@@ -203,10 +224,10 @@ impl C2sService {
         for effect in std::mem::take(&mut self.effects) {
             match effect {
                 Effect::StartTls => {
-                    conn.framer.reset();
+                    conn.restart();
                     cx.start_tls();
                 }
-                Effect::Restart => conn.framer.reset(),
+                Effect::Restart => conn.restart(),
                 Effect::Lookup { user } => {
                     let msg = UserMsg::Credentials { conn: cx.id() };
                     if self.tell(cx, &user, msg).is_err() {
@@ -257,7 +278,7 @@ impl C2sService {
                         }
                     }
                 }
-                Effect::Close => cx.close_after_flush(),
+                Effect::Close => conn.close(cx),
             }
         }
     }
@@ -302,7 +323,8 @@ impl C2sService {
     /// Lets the connection enter where its user is at home.
     fn bring_home(&self, cx: &mut Cx<'_>, conn: &mut Conn, entry: Entry) {
         let home = self.home.place.shard(&entry.user);
-        if self.home.options.hand_over && home != cx.id().shard {
+        let moves = self.home.options.hand_over && !matches!(conn.framing, Framing::Bosh(_));
+        if moves && home != cx.id().shard {
             conn.entry = Some(Box::new(entry));
             cx.hand_over(home);
         } else {
@@ -421,11 +443,11 @@ impl C2sService {
     }
 
     /// Reads on, unless the machine waits for an answer or the connection serves a penalty.
-    fn pause_or_resume(cx: &mut Cx<'_>, conn: &Conn) {
+    pub(crate) fn pause_or_resume(cx: &mut Cx<'_>, conn: &Conn) {
         cx.set_paused(conn.machine.is_waiting() || conn.penalized);
     }
 
-    fn abort(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, why: Abort) {
+    pub(crate) fn abort(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, why: Abort) {
         let (error, text) = match why {
             Abort::Conflict => (StreamError::Conflict, "Replaced by a new session."),
             Abort::CredentialsChanged => (StreamError::Reset, "The password was changed."),
@@ -508,21 +530,22 @@ impl C2sService {
     }
 }
 
-impl Service for C2sService {
-    type Conn = Conn;
-    type Control = Control;
+impl Conn {
+    /// Whether its stanzas are counted (XEP-0198).
+    pub(crate) fn is_managed(&self) -> bool {
+        self.is_managed
+    }
 
-    fn accept(&mut self, cx: &mut Cx<'_>, peer: &Peer) -> Conn {
-        let at = cx.now() + self.home.limits().login_timeout;
-        cx.set_deadline(Some(at));
+    /// A stream of which nothing has come.
+    fn new(machine: C2s, framing: Framing, address: IpAddr, now: Moment) -> Conn {
         Conn {
-            machine: C2s::new(Arc::clone(&self.config), self.random_text()),
-            framer: Framer::new(),
-            address: peer.address.ip(),
+            machine,
+            framing,
+            address,
             user: None,
             entry: None,
-            accepted: cx.now(),
-            heard: cx.now(),
+            accepted: now,
+            heard: now,
             pinged: false,
             penalized: false,
             has_ended: false,
@@ -531,31 +554,81 @@ impl Service for C2sService {
         }
     }
 
-    fn receive(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, input: &[u8]) -> usize {
-        conn.heard = cx.now();
-        conn.pinged = false;
-        let limits = xml::Limits {
+    /// The stream begins anew on the same connection.
+    fn restart(&mut self) {
+        if let Framing::Stream(framer) = &mut self.framing {
+            framer.reset();
+        }
+    }
+
+    /// The end of the stream has been written: what follows it on its transport.
+    fn close(&self, cx: &mut Cx<'_>) {
+        match &self.framing {
+            Framing::Stream(_) => cx.close_after_flush(),
+            Framing::WebSocket(_) => web::ws::close(cx, CloseCode::Normal),
+            // The session goes on until a request has been answered with the end.
+            Framing::Bosh(_) => cx.wake_output(),
+        }
+    }
+}
+
+/// What a service hears of a client's stream, whatever carries it; `web` and sockets alike come
+/// here.
+impl C2sService {
+    /// A client has come with a stream of this framing.
+    pub(crate) fn begin(&mut self, cx: &mut Cx<'_>, address: IpAddr, framing: Framing) -> Conn {
+        let at = cx.now() + self.home.limits().login_timeout;
+        cx.set_deadline(Some(at));
+        let config = match framing {
+            Framing::Stream(_) => &self.config,
+            Framing::WebSocket(_) | Framing::Bosh(_) => &self.web_config,
+        };
+        let machine = C2s::new(Arc::clone(config), self.random_text());
+        Conn::new(machine, framing, address, cx.now())
+    }
+
+    /// The bounds of the next element.
+    pub(crate) fn xml_limits(&self, conn: &Conn) -> xml::Limits {
+        xml::Limits {
             stanza_bytes: if conn.machine.full_jid().is_none() {
                 NEGOTIATION_ELEMENT_BYTES_MAX
             } else {
                 self.home.limits().stanza_bytes_max
             },
             ..xml::Limits::default()
-        };
+        }
+    }
+
+    /// Whether more of a client's input may be looked at now.
+    pub(crate) fn may_read(cx: &Cx<'_>, conn: &Conn) -> bool {
+        cx.has_window() && !cx.is_ending() && !conn.machine.is_waiting() && !conn.penalized
+    }
+
+    /// Notes that the client is there.
+    pub(crate) fn note_heard(cx: &Cx<'_>, conn: &mut Conn) {
+        conn.heard = cx.now();
+        conn.pinged = false;
+    }
+
+    /// Takes input of a stream of elements behind each other; returns what it used.
+    pub(crate) fn take_in(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, input: &[u8]) -> usize {
+        Self::note_heard(cx, conn);
+        let limits = self.xml_limits(conn);
+        let is_bosh = matches!(conn.framing, Framing::Bosh(_));
         let mut used = 0;
-        while cx.has_window() && !cx.is_ending() && !conn.machine.is_waiting() && !conn.penalized {
-            let Conn {
-                framer,
-                machine,
-                has_ended,
-                is_managed,
-                ..
-            } = &mut *conn;
+        while Self::may_read(cx, conn) {
             let mut answer = Vec::new();
-            let step = framer.next(&input[used..], &limits, &mut self.scratch);
+            let step = match &mut conn.framing {
+                Framing::Stream(framer) => framer.next(&input[used..], &limits, &mut self.scratch),
+                Framing::Bosh(bosh) => bosh.framer.next(&input[used..], &limits, &mut self.scratch),
+                // Its messages have a way of their own.
+                Framing::WebSocket(_) => return used,
+            };
+            let machine = &mut conn.machine;
+            let mut is_end = false;
             let (consumed, done) = match step {
                 Err(error) => {
-                    *has_ended = true;
+                    conn.has_ended = true;
                     machine.handle_xml_error(error, cx.out(), &mut self.effects);
                     (input.len() - used, true)
                 }
@@ -563,57 +636,28 @@ impl Service for C2sService {
                     let done = step.event.is_none() && step.consumed == 0;
                     match step.event {
                         None => {}
+                        Some(Event::Open(_)) if is_bosh => {}
                         Some(Event::Open(header)) => {
                             machine.handle_header(&header, cx.out(), &mut self.effects);
                         }
-                        Some(Event::Close) => {
-                            *has_ended = true;
-                            machine.handle_close(cx.out(), &mut self.effects);
-                        }
+                        Some(Event::Close) => is_end = true,
                         Some(Event::Stanza(frame)) => {
-                            let nonce = if machine.full_jid().is_none() {
-                                let mut bytes = [0; 18];
-                                match self.random.fill(&mut bytes) {
-                                    Ok(()) => sasl::encode_bytes(&bytes),
-                                    Err(_) => return used,
-                                }
-                            } else {
-                                String::new()
+                            let out = match conn.is_managed {
+                                true => &mut answer,
+                                false => cx.out(),
                             };
-                            if *is_managed {
-                                machine.handle_element(
-                                    &frame,
-                                    &nonce,
-                                    &mut answer,
-                                    &mut self.effects,
-                                );
-                            } else {
-                                let out = cx.out();
-                                machine.handle_element(&frame, &nonce, out, &mut self.effects);
-                            }
+                            let nonce = nonce(machine, &self.random);
+                            machine.handle_element(&frame, &nonce, out, &mut self.effects);
                         }
                     }
                     (step.consumed, done)
                 }
             };
             used += consumed;
-            if !answer.is_empty() {
-                self.answer_managed(cx, conn, answer);
+            if is_end {
+                self.end_of_root(cx, conn);
             }
-            if conn.machine.full_jid().is_none() {
-                conn.bytes_before_session =
-                    conn.bytes_before_session.saturating_add(consumed as u32);
-                if conn.bytes_before_session > NEGOTIATION_BYTES_MAX {
-                    let text = Some("Too much before a session.");
-                    conn.machine.abort(
-                        StreamError::PolicyViolation,
-                        text,
-                        cx.out(),
-                        &mut self.effects,
-                    );
-                }
-            }
-            self.carry_out(cx, conn);
+            self.handed_in(cx, conn, consumed, answer);
             if done {
                 break;
             }
@@ -622,11 +666,46 @@ impl Service for C2sService {
         used
     }
 
-    fn tls_established(&mut self, _cx: &mut Cx<'_>, conn: &mut Conn, tls: &TlsInfo) {
-        conn.machine.tls_established(tls.exporter);
+    /// The end tag of what a client's elements lie in: of its stream, or of a request.
+    fn end_of_root(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        if let Framing::Bosh(bosh) = &mut conn.framing {
+            bosh.framer.reset();
+            if !bosh.is_terminating {
+                return;
+            }
+        }
+        conn.has_ended = true;
+        conn.machine.handle_close(cx.out(), &mut self.effects);
     }
 
-    fn control(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, msg: Control) {
+    /// What follows from input that the machine has looked at.
+    pub(crate) fn handed_in(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: &mut Conn,
+        consumed: usize,
+        answer: Vec<u8>,
+    ) {
+        if !answer.is_empty() {
+            self.answer_managed(cx, conn, answer);
+        }
+        if conn.machine.full_jid().is_none() {
+            conn.bytes_before_session = conn.bytes_before_session.saturating_add(consumed as u32);
+            if conn.bytes_before_session > NEGOTIATION_BYTES_MAX {
+                let text = Some("Too much before a session.");
+                conn.machine.abort(
+                    StreamError::PolicyViolation,
+                    text,
+                    cx.out(),
+                    &mut self.effects,
+                );
+            }
+        }
+        self.carry_out(cx, conn);
+    }
+
+    /// A message for the connection.
+    pub(crate) fn told(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, msg: Control) {
         match msg {
             Control::Keys(keys) => self.keys(cx, conn, keys),
             Control::Verified(ok) => {
@@ -659,14 +738,17 @@ impl Service for C2sService {
             }
             Control::Abort(why) => self.abort(cx, conn, why),
             Control::Refused(frame) => self.refuse(cx, conn, &frame),
-            Control::Close => cx.close_after_flush(),
+            Control::Close => conn.close(cx),
+            // Taken by `web`, before it comes here.
+            Control::Web(_) => {}
         }
         self.carry_out(cx, conn);
         // What came behind the question that has been answered now goes on.
         Self::pause_or_resume(cx, conn);
     }
 
-    fn deadline(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+    /// Its deadline has come.
+    pub(crate) fn overdue(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         if conn.machine.full_jid().is_some() {
             return self.session_is_silent(cx, conn);
         }
@@ -686,19 +768,16 @@ impl Service for C2sService {
         self.carry_out(cx, conn);
     }
 
-    fn adopted(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+    /// It is on this shard now.
+    pub(crate) fn arrived(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         cx.set_deadline(Some(conn.accepted + self.home.limits().login_timeout));
         if let Some(entry) = conn.entry.take() {
             self.enter(cx, *entry);
         }
     }
 
-    fn drain(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
-        self.abort(cx, conn, Abort::Shutdown);
-        self.carry_out(cx, conn);
-    }
-
-    fn closed(&mut self, shard: &mut Shard, id: ConnRef, conn: Conn, why: Closed) {
+    /// Its connection is gone.
+    pub(crate) fn gone(&mut self, shard: &mut Shard, id: ConnRef, conn: Conn, why: Closed) {
         tracing::trace!(?id, ?why, "connection closed");
         let msg = UserMsg::Closed {
             conn: id,
@@ -715,4 +794,15 @@ impl Service for C2sService {
             let _ = shard.send_named_if_active(self.home.place.shard(user), &Name::from(user), msg);
         }
     }
+}
+
+/// What a SCRAM exchange of this element would begin with; nothing once there is a session.
+pub(crate) fn nonce(machine: &C2s, random: &SystemRandom) -> String {
+    if machine.full_jid().is_some() {
+        return String::new();
+    }
+    let mut bytes = [0; 18];
+    // Invariant: the operating system's generator does not fail once it has been seeded.
+    random.fill(&mut bytes).expect("random bytes");
+    sasl::encode_bytes(&bytes)
 }

@@ -24,6 +24,7 @@ mod trace;
 mod user;
 mod wake;
 pub mod watch;
+mod web;
 
 pub use node::{Busy, Node, Sim, StartError};
 pub use options::Options;

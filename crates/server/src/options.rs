@@ -2,6 +2,8 @@
 //! the binary does, and documents them.
 
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::{
@@ -35,6 +37,8 @@ pub struct Options {
     pub delivery: Delivery,
     /// The message archive.
     pub archive: Archive,
+    /// Streams over HTTP, and everything else on their port.
+    pub web: Web,
     /// Bounds that may change while the node runs.
     pub limits: Limits,
     /// Bounds of what waits for commits.
@@ -283,6 +287,69 @@ pub struct Archive {
     pub max_messages: u64,
     /// Their bytes; likewise.
     pub max_bytes: u64,
+}
+
+/// What is served on the listeners that speak HTTP.
+#[derive(Clone, Debug)]
+pub struct Web {
+    /// Whether streams over WebSocket are.
+    pub websocket: bool,
+    /// Whether sessions over BOSH are.
+    pub bosh_enabled: bool,
+    /// Origins of pages of others that may open streams, `*` for all.
+    pub origins: Vec<String>,
+    /// Who may see figures.
+    pub metrics: Vec<net::AddressRange>,
+    /// Proxies that are believed what they say of their clients.
+    pub proxies: Vec<net::AddressRange>,
+    /// Bytes of a request's head; more is answered 431.
+    pub head_bytes_max: usize,
+    /// Time from the first byte of a request to its last; then it is answered 408.
+    pub head_timeout: Duration,
+    /// Time between requests of one connection; then it is closed.
+    pub idle_timeout: Duration,
+    /// Requests of one connection that wait for their answers; then it is not read.
+    pub pipelined_max: usize,
+    /// Sessions over BOSH.
+    pub bosh: xmpp::bosh::Limits,
+    /// Who answers what is no stream.
+    pub pages: Pages,
+}
+
+impl Default for Web {
+    /// Streams for pages of the node's own domains, and nobody for anything else.
+    fn default() -> Web {
+        Web {
+            websocket: true,
+            bosh_enabled: true,
+            origins: Vec::new(),
+            metrics: Vec::new(),
+            proxies: Vec::new(),
+            head_bytes_max: 16 * 1024,
+            head_timeout: Duration::from_secs(15),
+            idle_timeout: Duration::from_secs(75),
+            pipelined_max: 8,
+            bosh: xmpp::bosh::Limits::default(),
+            pages: Pages(Arc::new(|_| false)),
+        }
+    }
+}
+
+/// Takes our peer's end of a connection on which one ordinary request comes; false if there is no
+/// room.
+#[derive(Clone)]
+pub struct Pages(pub Arc<dyn Fn(UnixStream) -> bool + Send + Sync>);
+
+impl Pages {
+    pub(crate) fn take(&self, stream: UnixStream) -> bool {
+        (self.0)(stream)
+    }
+}
+
+impl std::fmt::Debug for Pages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pages")
+    }
 }
 
 /// One listening socket of every shard.

@@ -33,6 +33,10 @@ pub struct Address {
     pub plain: SocketAddr,
     /// For direct TLS.
     pub tls: SocketAddr,
+    /// For streams over HTTP.
+    pub web: SocketAddr,
+    /// The same under TLS.
+    pub web_tls: SocketAddr,
 }
 
 /// What a client wants to be.
@@ -91,17 +95,31 @@ impl Client {
         domain: &str,
         patience: Duration,
     ) -> Result<Self, String> {
-        let target = if kind == Kind::DirectTls {
-            address.tls
-        } else {
-            address.plain
+        let target = match kind {
+            Kind::Tcp | Kind::StartTls => address.plain,
+            Kind::DirectTls => address.tls,
+            Kind::WebSocket | Kind::Bosh => address.web,
+            Kind::WebSocketTls => address.web_tls,
         };
-        let mut transport = Transport::connect(target)
-            .map_err(|why| format!("cannot connect to {target}: {why}"))?;
-        if kind == Kind::DirectTls {
+        let connected = match kind {
+            Kind::Bosh => Transport::bosh(target),
+            _ => Transport::connect(target),
+        };
+        let mut transport =
+            connected.map_err(|why| format!("cannot connect to {target}: {why}"))?;
+        if kind.is_direct_tls() {
+            let protocol: &[u8] = if kind.is_web() {
+                b"http/1.1"
+            } else {
+                b"xmpp-client"
+            };
             transport = transport
-                .start_tls(domain)
+                .start_tls_for(domain, protocol)
                 .map_err(|why| format!("TLS: {why}"))?;
+        }
+        if matches!(kind, Kind::WebSocket | Kind::WebSocketTls) {
+            let shaken = transport.web_socket(&target.to_string());
+            transport = shaken.map_err(|why| format!("WebSocket: {why}"))?;
         }
         Ok(Self {
             transport: Some(transport),

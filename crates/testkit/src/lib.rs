@@ -19,4 +19,5 @@ pub mod script;
 pub mod suite;
 pub mod transport;
 pub mod tree;
+mod web;
 pub mod wire;

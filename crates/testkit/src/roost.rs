@@ -110,6 +110,8 @@ impl Roost {
             address: Address {
                 plain: ANY_PORT,
                 tls: ANY_PORT,
+                web: ANY_PORT,
+                web_tls: ANY_PORT,
             },
         })
     }
@@ -149,10 +151,39 @@ impl Roost {
         ))
     }
 
+    /// Keys depend on the password and not on who has it: one account of each password is added,
+    /// and the others are imported with its keys, all at once.
     fn add_accounts(&self, accounts: &[Account]) -> Result<(), String> {
+        let mut passwords: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for account in accounts {
-            self.run(&["user", "add", &account.jid, "--password", &account.password])?;
+            passwords
+                .entry(&account.password)
+                .or_default()
+                .push(&account.jid);
         }
+        for (password, jids) in &passwords {
+            self.run(&["user", "add", jids[0], "--password", password])?;
+        }
+        let lines = match accounts.len() > passwords.len() {
+            true => self.run(&["export"])?,
+            false => return Ok(()),
+        };
+        let mut copies = String::new();
+        for jids in passwords.values() {
+            let mark = format!("\"jid\":{}", quoted(jids[0]));
+            let own = |line: &&str| line.contains("\"account\"") && line.contains(&mark);
+            let line = lines
+                .lines()
+                .find(own)
+                .ok_or("an account was not exported")?;
+            for jid in jids.iter().skip(1) {
+                let copy = line.replacen(&mark, &format!("\"jid\":{}", quoted(jid)), 1);
+                let _ = writeln!(copies, "{copy}");
+            }
+        }
+        let file = self.folder.path().join("accounts.jsonl");
+        fs::write(&file, copies).map_err(text)?;
+        self.run(&["import", "--quiet", &file.to_string_lossy()])?;
         Ok(())
     }
 
@@ -162,6 +193,8 @@ impl Roost {
         for (key, address) in [
             ("c2s.listen", self.address.plain),
             ("c2s.listen_tls", self.address.tls),
+            ("http.listen", self.address.web),
+            ("http.listen_tls", self.address.web_tls),
         ] {
             let listed = format!("[{}]", quoted(&address.to_string()));
             all.entry(key.to_owned()).or_insert(listed);
@@ -360,6 +393,8 @@ fn addresses(printed: &str) -> Option<Address> {
     Some(Address {
         plain: of("  STARTTLS")?,
         tls: of("  direct TLS")?,
+        web: of("  HTTP")?,
+        web_tls: of("  HTTPS")?,
     })
 }
 

@@ -15,7 +15,8 @@
 //! ```
 //!
 //! Further headers: `[server] KEY = VALUE` sets a configuration key of a server for this play (and
-//! for others with the same set), `[transports] tcp starttls tls` restricts where the play runs.
+//! for others with the same set), `[transports] tcp starttls tls ws wss bosh` restricts where the
+//! play runs.
 //! [`Verb`] lists what can happen. It does not run anything: see [`crate::play`].
 
 use crate::transport::Kind;

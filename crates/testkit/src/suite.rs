@@ -1,8 +1,9 @@
 //! The matrix: every script, over every transport, on every variant of the server.
 //!
 //! One server runs per variant and per set of `[server]` keys, and it is started when its first
-//! play begins. `ROOST_SCRIPTS_AGAINST=PLAIN,TLS` plays against a server that runs already at these
-//! two addresses, with the accounts that `ROOST_SCRIPTS_ACCOUNTS=FILE` makes this write to a file.
+//! play begins. `ROOST_SCRIPTS_AGAINST=PLAIN,TLS,HTTP,HTTPS` plays against a server that runs
+//! already at these addresses, with the accounts that `ROOST_SCRIPTS_ACCOUNTS=FILE` makes this
+//! write to a file.
 
 use crate::client::Address;
 use crate::play::{self, House, Setting};
@@ -37,7 +38,8 @@ struct Variant {
 const VARIANTS: [Variant; 3] = [
     Variant {
         name: "usual",
-        settings: &[],
+        // A client that is gone without a word is missed after this time over BOSH.
+        settings: &[("http.bosh_inactivity", "\"5s\"")],
         transports: &Kind::ALL,
         delay: Duration::ZERO,
     },
@@ -236,10 +238,13 @@ fn needs_own_server(script: &Script) -> bool {
 
 fn external() -> Option<Address> {
     let value = std::env::var("ROOST_SCRIPTS_AGAINST").ok()?;
-    let (plain, tls) = value.split_once(',')?;
+    let mut ports = value.split(',').map(str::parse);
+    let mut next = || ports.next()?.ok();
     Some(Address {
-        plain: plain.parse().ok()?,
-        tls: tls.parse().ok()?,
+        plain: next()?,
+        tls: next()?,
+        web: next()?,
+        web_tls: next()?,
     })
 }
 

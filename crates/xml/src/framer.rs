@@ -253,6 +253,53 @@ impl Framer {
     }
 }
 
+/// Parses input that is one complete element and nothing else, as a WebSocket message is
+/// (RFC 7395 section 3.3.3); white space may follow it. There is no stream's root around it:
+/// without an `xmlns` it is of the content namespace, and every prefix is its own.
+///
+/// # Errors
+/// What is wrong with it; an element without an end is `NotWellFormed`.
+pub fn parse_alone<'a>(
+    input: &'a [u8],
+    limits: &Limits,
+    scratch: &'a mut Scratch,
+) -> Result<FrameRef<'a>, Error> {
+    if input.len() > limits.stanza_bytes as usize {
+        return Err(Error::TooLarge);
+    }
+    match input {
+        [b'<', b'!' | b'?' | b'/', ..] => return Err(forbidden(input)),
+        [b'<', ..] => {}
+        _ => return Err(Error::NotWellFormed("text outside an element")),
+    }
+    let end = match Parser::new(input, limits, &[], scratch).element() {
+        Ok(end) => end,
+        Err(Stop::Incomplete) => return Err(Error::NotWellFormed("an element without an end")),
+        Err(Stop::Failed(error)) => return Err(error),
+    };
+    if leading_space(&input[end..]) < input.len() - end {
+        return Err(Error::NotWellFormed("content behind the element"));
+    }
+    Ok(FrameRef {
+        bytes: &input[..end],
+        index: IndexRef::Fresh(&scratch.index),
+        roots: &[],
+    })
+}
+
+/// Where the element at the start of the input ends, `None` if it does not. For what was parsed or
+/// written here: it looks at nothing but tags.
+pub fn element_end(input: &[u8]) -> Option<usize> {
+    let limits = Limits {
+        depth: u16::MAX,
+        ..Limits::default()
+    };
+    let mut scan = Scan::default();
+    scan.advance(input, &limits)
+        .is_ok_and(|is_complete| is_complete)
+        .then_some(scan.at as usize)
+}
+
 impl Scan {
     /// Looks at what is new; true once the element is complete, as far as tags tell.
     fn advance(&mut self, input: &[u8], limits: &Limits) -> Result<bool, Error> {

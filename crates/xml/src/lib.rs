@@ -26,7 +26,7 @@ pub mod escape;
 pub use edit::Edit;
 pub use error::Error;
 pub use frame::{Child, Frame, FrameRef};
-pub use framer::{Event, Framer, Step};
+pub use framer::{Event, Framer, Step, element_end, parse_alone};
 pub use header::StreamHeader;
 pub use limits::Limits;
 pub use parse::Scratch;

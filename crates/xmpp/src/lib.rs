@@ -3,7 +3,9 @@
 //! rolls dice.
 
 pub mod addr;
+pub mod bosh;
 pub mod error;
+pub mod framing;
 pub mod limits;
 mod negotiation;
 pub mod ns;

@@ -7,6 +7,12 @@ pub const CLIENT: &str = "jabber:client";
 pub const SERVER: &str = "jabber:server";
 /// The stream element itself and its features (RFC 6120 section 4.8.1).
 pub const STREAMS: &str = "http://etherx.jabber.org/streams";
+/// `<open/>` and `<close/>` of streams over WebSocket (RFC 7395 section 3.3.2).
+pub const FRAMING: &str = "urn:ietf:params:xml:ns:xmpp-framing";
+/// The `<body/>` of BOSH (XEP-0124 section 6).
+pub const HTTP_BIND: &str = "http://jabber.org/protocol/httpbind";
+/// What XMPP adds to BOSH (XEP-0206 section 3).
+pub const XBOSH: &str = "urn:xmpp:xbosh";
 /// Conditions of stream errors (RFC 6120 section 4.9.2).
 pub const STREAM_ERRORS: &str = "urn:ietf:params:xml:ns:xmpp-streams";
 /// Conditions of stanza errors (RFC 6120 section 8.3.2).

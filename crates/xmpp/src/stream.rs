@@ -18,6 +18,7 @@ use crate::sm;
 use crate::stanza;
 
 /// What every client stream of a node has in common.
+#[derive(Clone)]
 pub struct C2sConfig {
     /// Domains, normalised.
     pub domains: Vec<String>,
@@ -96,6 +97,17 @@ pub enum Effect {
     Element(Frame),
     /// The end of the stream has been written: close once it is sent.
     Close,
+}
+
+/// What a client says when it opens a stream (RFC 6120 section 4.7).
+#[derive(Clone, Debug, Default)]
+pub struct Opening<'a> {
+    /// The domain that it wants.
+    pub to: Option<Cow<'a, str>>,
+    /// The version of XMPP.
+    pub version: Option<Cow<'a, str>>,
+    /// Its language.
+    pub lang: Option<Cow<'a, str>>,
 }
 
 /// What is known of an account that wants to log in.
@@ -229,7 +241,42 @@ impl C2s {
         if self.is_closed() {
             return;
         }
-        if let Err((error, text)) = self.check_header(header) {
+        let opening = Opening {
+            to: header.attr("to"),
+            version: header.attr("version"),
+            lang: header.attr("xml:lang"),
+        };
+        let checked = Self::check_names(header).and_then(|()| self.check_opening(opening));
+        self.answer_opening(checked, out, effects);
+    }
+
+    /// The opening of a stream that has no header: `<open/>` (RFC 7395 section 3.4), or a request
+    /// for a BOSH session or its restart (XEP-0206 sections 3 and 5). It is answered by a header
+    /// like any other: `framing` rewrites it.
+    pub fn handle_opening(
+        &mut self,
+        opening: Opening<'_>,
+        out: &mut Vec<u8>,
+        effects: &mut Effects,
+    ) {
+        if self.is_closed() {
+            return;
+        }
+        let is_due = self.negotiation.as_ref();
+        let checked = match is_due.is_some_and(|negotiation| negotiation.stage == Stage::Header) {
+            true => self.check_opening(opening),
+            false => Err((StreamError::BadFormat, Some("The stream is open already."))),
+        };
+        self.answer_opening(checked, out, effects);
+    }
+
+    fn answer_opening(
+        &mut self,
+        checked: Result<(), (StreamError, Option<&'static str>)>,
+        out: &mut Vec<u8>,
+        effects: &mut Effects,
+    ) {
+        if let Err((error, text)) = checked {
             return self.abort(error, text, out, effects);
         }
         let config = Arc::clone(&self.config);
@@ -242,13 +289,7 @@ impl C2s {
         negotiation.stage = Stage::Features;
     }
 
-    fn check_header(
-        &mut self,
-        header: &StreamHeader<'_>,
-    ) -> Result<(), (StreamError, Option<&'static str>)> {
-        let Some(negotiation) = &mut self.negotiation else {
-            return Err((StreamError::BadFormat, None));
-        };
+    fn check_names(header: &StreamHeader<'_>) -> Result<(), (StreamError, Option<&'static str>)> {
         if header.ns() != ns::STREAMS {
             return Err((
                 StreamError::InvalidNamespace,
@@ -270,7 +311,17 @@ impl C2s {
                 Some("The content must be jabber:client."),
             ));
         }
-        let version = header.attr("version").unwrap_or_default();
+        Ok(())
+    }
+
+    fn check_opening(
+        &mut self,
+        opening: Opening<'_>,
+    ) -> Result<(), (StreamError, Option<&'static str>)> {
+        let Some(negotiation) = &mut self.negotiation else {
+            return Err((StreamError::BadFormat, None));
+        };
+        let version = opening.version.unwrap_or_default();
         if version
             .split('.')
             .next()
@@ -283,8 +334,7 @@ impl C2s {
                 Some("Version 1.0 is needed."),
             ));
         }
-        let to = header.attr("to");
-        let Some(to) = to else {
+        let Some(to) = opening.to else {
             let default = self.config.domains.first().cloned();
             negotiation.domain = default.ok_or((StreamError::InternalServerError, None))?;
             return Err((
@@ -308,7 +358,7 @@ impl C2s {
             ));
         }
         negotiation.domain = domain;
-        let lang = header.attr("xml:lang");
+        let lang = opening.lang;
         negotiation.lang = lang
             .filter(|lang| lang.len() <= LANG_BYTES_MAX)
             .map(Into::into);
@@ -333,6 +383,10 @@ impl C2s {
         let Some(negotiation) = &mut self.negotiation else {
             return;
         };
+        if negotiation.stage == Stage::Header {
+            let text = Some("Open the stream first.");
+            return self.abort(StreamError::NotAuthorized, text, out, effects);
+        }
         negotiation.elements += 1;
         if negotiation.elements > NEGOTIATION_ELEMENTS_MAX {
             let text = Some("Too many elements before a session.");

@@ -39,7 +39,7 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
 /// clients with sockets of their own, because they must not share the server's mistakes.
 const OWNERS: &[(&str, &[&str])] = &[
     ("axum", &["roost"]),
-    ("base64", &["xmpp", "server", "flood", "testkit"]),
+    ("base64", &["net", "xmpp", "server", "flood", "testkit"]),
     ("byteview", &["store"]),
     ("cargo_metadata", &["xtask"]),
     ("clap", &["roost", "flood"]),
@@ -47,6 +47,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("fjall", &["store"]),
     ("hashbrown", &["actor"]),
     ("hdrhistogram", &["flood"]),
+    ("httparse", &["net"]),
     ("idna", &["xmpp", "roost"]),
     ("jid", &["xmpp"]),
     ("libtest-mimic", &["testkit"]),
@@ -69,7 +70,9 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("tempfile", &["testkit"]),
     ("tokio", &["roost"]),
     ("toml", &["roost", "flood"]),
+    ("tower-http", &["roost"]),
     ("tracing-subscriber", &["roost"]),
+    ("tungstenite", &["testkit"]),
 ];
 
 /// Libraries without a say in the architecture: any crate may use them.

@@ -23,6 +23,7 @@ use crate::scan;
 use crate::scenario::Cut;
 use crate::session::{SessionContext, Stage, Way};
 use crate::tally::Timing;
+use crate::websocket;
 
 /// Buffers read from one connection before others get their turn.
 const READS_PER_TURN: usize = 16;
@@ -97,6 +98,14 @@ fn is_port_taken(error: &io::Error) -> bool {
     )
 }
 
+/// What a connection speaks first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layer {
+    Stream,
+    Tls,
+    Web,
+}
+
 /// How a link or a session ended on its own.
 pub(super) enum End {
     /// In good order.
@@ -139,13 +148,13 @@ impl Core {
         client.scheduled = scheduled;
         client.bound = false;
         let user = self.plan.first + index;
-        let direct = self.is_direct(user);
+        let first = self.first_layer(user);
         client.session.begin(self.way(user));
         self.logging_in += 1;
-        let to = if direct {
-            self.plan.tls_address
-        } else {
-            self.plan.address
+        let to = match first {
+            Layer::Tls => self.plan.tls_address,
+            Layer::Web => self.plan.web_address,
+            Layer::Stream => self.plan.address,
         };
         match self.connect(to, index) {
             Ok(socket) => {
@@ -190,6 +199,7 @@ impl Core {
             (false, transport.plaintext),
             (true, transport.starttls),
             (false, transport.direct),
+            (false, transport.websocket),
         ];
         Way {
             mechanism: by_share(&shares, user, 1),
@@ -197,12 +207,13 @@ impl Core {
         }
     }
 
-    fn is_direct(&self, user: u32) -> bool {
+    fn first_layer(&self, user: u32) -> Layer {
         let transport = &self.plan.scenario.transport;
         let shares = [
-            (false, transport.plaintext),
-            (false, transport.starttls),
-            (true, transport.direct),
+            (Layer::Stream, transport.plaintext),
+            (Layer::Stream, transport.starttls),
+            (Layer::Tls, transport.direct),
+            (Layer::Web, transport.websocket),
         ];
         by_share(&shares, user, 2)
     }
@@ -236,10 +247,15 @@ impl Core {
 
     fn connected(&mut self, client: &mut Client, index: u32) -> Result<(), End> {
         self.record(Timing::Connect, client.scheduled);
-        if self.is_direct(self.plan.first + index) {
-            return self.start_tls(client, 1);
+        match self.first_layer(self.plan.first + index) {
+            Layer::Tls => return self.start_tls(client, 1),
+            Layer::Web => {
+                client.session.shake_hands();
+                client.web = Some(Box::default());
+                websocket::request(&self.plan.scenario.server.web_address, &mut self.out);
+            }
+            Layer::Stream => client.session.open(&self.profile, &mut self.out),
         }
-        client.session.open(&self.profile, &mut self.out);
         self.flush(client)
     }
 
@@ -294,6 +310,15 @@ impl Core {
     }
 
     fn receive(&mut self, client: &mut Client, index: u32, bytes: &[u8]) -> Result<(), End> {
+        if let Some(web) = &mut client.web {
+            let mut stream = Vec::with_capacity(bytes.len());
+            let has_opened = web.decode(bytes, &mut stream);
+            let has_opened = has_opened.map_err(|reason| End::Broken(reason.to_owned()))?;
+            if has_opened {
+                client.session.open(&self.profile, &mut self.out);
+            }
+            return self.items(client, index, &stream);
+        }
         let Some(mut tls) = client.tls.take() else {
             return self.items(client, index, bytes);
         };
@@ -389,6 +414,9 @@ impl Core {
             self.out.clear();
             return Ok(());
         };
+        if client.web.as_ref().is_some_and(|web| web.is_open) {
+            websocket::encode(&mut self.out);
+        }
         self.counts.bytes_sent += self.out.len() as u64;
         if let Some(tls) = &mut client.tls {
             tls.writer().write_all(&self.out)?;
@@ -510,6 +538,7 @@ impl Core {
         client.session.end(resumable);
         client.socket = None;
         client.tls = None;
+        client.web = None;
         client.kept = Vec::new();
         client.unsent = Vec::new();
         client.generation = client.generation.wrapping_add(1);

@@ -357,13 +357,52 @@ settings! {
         format: LogFormat = r#""human""#, Bound::Choice(LogFormat::WORDS);
     }
 
-    /// Health checks for load balancers and supervisors: /healthz says whether the process works,
-    /// /readyz whether it takes clients. /metrics has figures for Prometheus (docs/watching.md).
-    /// Plain HTTP without authentication: keep it local.
+    /// Everything over HTTP (docs/web.md): streams over WebSocket at /xmpp-websocket and BOSH at
+    /// /http-bind, /.well-known/host-meta that says so, the web client, health checks at /healthz
+    /// (whether the process works) and /readyz (whether it takes clients), figures at /metrics.
+    /// What c2s.require_tls and auth.plain_without_tls say holds for streams here too.
     "http" http: Http {
-        /// Addresses. May be empty. If the default one is taken by another program, the server
-        /// starts without it and says so; one that is written here must be free.
+        /// Addresses for plain HTTP. May be empty. If the default one is taken by another program,
+        /// the server starts without it and says so; one that is written here must be free.
         listen: Vec<SocketAddr> = r#"["127.0.0.1:5280"]"#, list(0, &Bound::Address);
+        /// Addresses for HTTPS, with the certificates of [tls]. Likewise.
+        listen_tls: Vec<SocketAddr> = r#"["127.0.0.1:5443"]"#, list(0, &Bound::Address);
+        /// Whether streams over WebSocket (RFC 7395) are served.
+        websocket: bool = "true", Bound::Switch;
+        /// Whether sessions over BOSH (XEP-0124, XEP-0206) are served.
+        bosh: bool = "true", Bound::Switch;
+        /// Where clients reach this server from outside, such as "https://chat.example.org", for
+        /// host-meta and the web client. Without it, that is the host that they asked.
+        url: Option<String> = r#""""#, Bound::Text { min: 8, max: 256 };
+        /// Web pages of other hosts that may open streams, such as "https://app.example.net"; "*"
+        /// lets all in. Pages of the server's own domains and of its own address always may.
+        origins: Vec<String> = "[]", list(0, &Bound::Text { min: 1, max: 256 });
+        /// Who may see /metrics. A request that came through a proxy never may.
+        metrics: Vec<String> = r#"["127.0.0.0/8", "::1"]"#, list(0, &Bound::Network);
+        /// Reverse proxies that are believed whom they speak for (X-Forwarded-For), and whether
+        /// that client came under TLS (X-Forwarded-Proto).
+        proxies: Vec<String> = "[]", list(0, &Bound::Network);
+        /// From the first byte of a request to its last; then it is answered 408.
+        request_timeout: Duration = r#""15s""#, time(SECOND, HOUR);
+        /// Between two requests of a connection; then it is closed.
+        idle_timeout: Duration = r#""75s""#, time(SECOND, HOUR);
+        /// Longest time that a request of BOSH is held; a client may ask for less.
+        bosh_wait_max: Duration = r#""60s""#, time(SECOND, HOUR);
+        /// Silence that ends a session over BOSH; twice that for one that polls.
+        bosh_inactivity: Duration = r#""60s""#, time(SECOND, HOUR);
+        /// Least time between two empty requests of a session over BOSH.
+        bosh_polling: Duration = r#""5s""#, time(Duration::ZERO, MINUTE);
+        /// Longest pause that a session over BOSH is granted.
+        bosh_pause_max: Duration = r#""5m""#, time(SECOND, HOUR);
+    }
+
+    /// A client to try at once, in the browser (docs/web.md).
+    "web" web: Web {
+        /// Whether / shows it, if its files are in `folder`.
+        client: bool = "true", Bound::Switch;
+        /// Folder of npm packages in which converse.js is, such as web/node_modules. Without it
+        /// there is no client to show, and / says so.
+        folder: Option<PathBuf> = r#""""#, Bound::Path { optional: true };
     }
 
     /// Faults on purpose, to see that a deployment stands them (docs/reliability.md).

@@ -92,6 +92,10 @@ fn the_contract_of_outside_tools() {
     assert_eq!(settings.store.durability, Durability::Memory);
     assert!(config.is_given("c2s.listen") && !config.is_given("http.listen"));
     assert_eq!(config.notes().len(), 2);
+    let address = |text: &str| vec![text.parse::<std::net::SocketAddr>().expect("address")];
+    assert_eq!(settings.http.listen, address("127.0.0.1:5280"));
+    assert_eq!(settings.http.listen_tls, address("127.0.0.1:5443"));
+    assert!(settings.http.websocket && settings.http.bosh && settings.web.client);
 }
 
 #[test]

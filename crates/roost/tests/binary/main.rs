@@ -15,3 +15,4 @@ mod queue;
 mod resume;
 mod secrets;
 mod watch;
+mod web;

@@ -55,6 +55,7 @@ impl Place {
             ("auth.plain_without_tls", "true"),
             ("auth.scram_iterations", "4096"),
             ("http.listen", "[\"127.0.0.1:0\"]"),
+            ("http.listen_tls", "[\"127.0.0.1:0\"]"),
             ("server.drain_timeout", "\"5s\""),
         ] {
             place.settings.insert(key.into(), value.into());

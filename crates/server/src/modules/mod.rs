@@ -14,6 +14,7 @@ pub mod ping;
 pub mod private_storage;
 pub mod register;
 pub mod roster;
+pub(crate) mod session;
 pub(crate) mod stanza_ids;
 pub mod time;
 pub mod vcard;
@@ -73,6 +74,7 @@ pub const MODULES: &[&Module] = &[
     &private_storage::MODULE,
     &register::MODULE,
     &roster::MODULE,
+    &session::MODULE,
     &time::MODULE,
     &vcard::MODULE,
     &version::MODULE,
@@ -81,10 +83,28 @@ pub const MODULES: &[&Module] = &[
 /// Extensions that live below this crate, in the stream or in the connection.
 pub const BELOW: &[Xep] = &[
     Xep {
+        number: 124,
+        name: "Bidirectional-streams Over Synchronous HTTP (BOSH)",
+        version: "1.11.2",
+        note: "Without multiple streams (section 16), which are optional (docs/web.md).",
+    },
+    Xep {
+        number: 156,
+        name: "Discovering Alternative XMPP Connection Methods",
+        version: "1.4.0",
+        note: "host-meta in XML and JSON; the lookup over HTTPS is the operator's to route.",
+    },
+    Xep {
         number: 198,
         name: "Stream Management",
         version: "1.6.3",
         note: "Resumption also after the server was killed (docs/delivery.md).",
+    },
+    Xep {
+        number: 206,
+        name: "XMPP Over BOSH",
+        version: "1.4",
+        note: "With stream management and resumption over it.",
     },
     Xep {
         number: 368,

@@ -65,6 +65,10 @@ impl Layout {
         }
         let options = Arc::new(options);
         let config = Arc::new(stream_config(&options, tls.is_some())?);
+        let web_config = Arc::new(C2sConfig {
+            has_tls: false,
+            ..(*config).clone()
+        });
         let (handle, shards) = actor::system(actor::Options {
             shards: options.shards,
             seed: under.seed,
@@ -75,6 +79,7 @@ impl Layout {
         let setup = Setup {
             started,
             config,
+            web_config,
             place: Place::new(store.slot_key(), options.shards),
             store,
             journal: under.journal,
@@ -110,6 +115,7 @@ pub(super) struct Setup {
     pub queues: Vec<queues::Published>,
     started: SyncSender<Addr<SetLimits>>,
     config: Arc<C2sConfig>,
+    web_config: Arc<C2sConfig>,
     journal: Arc<dyn Journal>,
     reads: Pool,
     crypto: Pool,
@@ -157,12 +163,15 @@ impl Setup {
             .send(shard.spawn(LimitsActor(Rc::clone(&home))));
         C2sService {
             config: self.config,
+            web_config: self.web_config,
             home,
             remote: self.remote,
             handle: self.handle,
             random: SystemRandom::new(),
             scratch: xml::Scratch::default(),
             effects: Vec::new(),
+            message: Vec::new(),
+            actions: Vec::new(),
             penalties: HashMap::new(),
             registrations: HashMap::new(),
             exempt: self.exempt,

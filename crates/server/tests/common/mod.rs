@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use server::Node;
 use server::admin::{Request, Response};
-use server::options::{Archive, Delivery, DeliveryLimits, Limits, Options};
+use server::options::{Archive, Delivery, DeliveryLimits, Limits, Options, Web};
 use store::{Durability, FaultyEngine, MemoryEngine, SlotKey, Store};
 
 /// How long anything may take that must happen.
@@ -59,6 +59,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             ping_timeout: Duration::from_secs(10),
         },
         commits: server::options::Commits::default(),
+        web: Web::default(),
         chaos: false,
         debug_commit_delay: Duration::ZERO,
         debug_panic_hook: Some(PANIC.into()),

@@ -1,0 +1,369 @@
+//! Sessions over BOSH (XEP-0124): a connection without a socket that lives on the shard where it
+//! was asked for. Requests reach it from connections of any shard as messages, and answers go back
+//! the same way. Owns session ids and the row that a session's requests make of their payloads; the
+//! rules of sessions are `xmpp::bosh`, the stream is `c2s`.
+
+use std::net::IpAddr;
+
+use actor::{Mail, Shard, ShardId};
+use net::{Closed, ConnRef, Cx};
+use stdx::slab::Key;
+use stdx::time::Moment;
+use xml::Framer;
+use xmpp::bosh::{Action, Condition, Request, Session, refusal};
+use xmpp::stream::Opening;
+
+use crate::c2s::{C2sService, Conn, Framing};
+use crate::web::{Connection, Control, control};
+
+/// An HTTP request: its connection, and which of that connection's it is.
+pub(crate) type Ticket = (ConnRef, u32);
+
+/// A request on its way to its session.
+pub struct Incoming {
+    pub(super) ticket: Ticket,
+    pub(super) request: Request,
+    /// The secret part of the session id.
+    pub(super) token: String,
+    /// Whether it came under TLS.
+    pub(super) is_secure: bool,
+}
+
+/// What a session has beyond its stream.
+pub(crate) struct Bosh {
+    /// Reads the requests' payloads, each request a root of its own.
+    pub(crate) framer: Framer,
+    /// The last request in order ends the session: behind its payloads the stream ends.
+    pub(crate) is_terminating: bool,
+    /// `None` until the connection of the session is there.
+    session: Option<Session<Ticket>>,
+    first: Option<(Request, Ticket)>,
+    token: String,
+    is_secure: bool,
+    content: Option<Box<str>>,
+    /// The deadline of the stream; the session has its own.
+    stream_deadline: Option<Moment>,
+}
+
+/// The id of a session: where it is, and a secret.
+fn session_id(conn: ConnRef, token: &str) -> String {
+    let (shard, id) = (conn.shard.index(), conn.id);
+    format!("{shard:x}.{:x}.{:x}.{token}", id.index, id.generation)
+}
+
+/// The connection and the secret of a session id.
+pub(super) fn parse_id(id: &str) -> Option<(ConnRef, String)> {
+    let mut parts = id.splitn(4, '.');
+    let mut number = || u32::from_str_radix(parts.next()?, 16).ok();
+    let (shard, index, generation) = (number()?, number()?, number()?);
+    let conn = ConnRef {
+        shard: ShardId::new(u16::try_from(shard).ok()?),
+        id: Key { index, generation },
+    };
+    Some((conn, parts.next()?.to_owned()))
+}
+
+/// Types of answers that a client may ask for (section 7.1); any other gets the usual one.
+fn content_type(asked: Option<&str>) -> Option<Box<str>> {
+    let asked = asked?;
+    let kind = asked.split(';').next().unwrap_or_default().trim();
+    let known = ["text/xml", "application/xml", "text/plain", "text/html"];
+    let is_text = asked.bytes().all(|byte| (b' '..0x7f).contains(&byte));
+    (is_text && known.contains(&kind)).then(|| asked.into())
+}
+
+/// Sees to the deadline of a session over BOSH; nothing for other streams.
+pub(super) fn settle(cx: &mut Cx<'_>, conn: &mut Conn) {
+    let Framing::Bosh(bosh) = &mut conn.framing else {
+        return;
+    };
+    if let Some(wished) = cx.wished_deadline() {
+        bosh.stream_deadline = wished;
+    }
+    let session = bosh.session.as_ref().map(Session::deadline);
+    let deadlines = [session, bosh.stream_deadline];
+    let next = deadlines.into_iter().flatten().min();
+    cx.set_deadline(next.filter(|next| *next != Moment::FAR));
+}
+
+/// The node stops: a session that nobody waits for has been told what can be told.
+pub(super) fn drain(cx: &mut Cx<'_>, conn: &mut Conn) {
+    if let Framing::Bosh(bosh) = &conn.framing
+        && !bosh.session.as_ref().is_some_and(Session::is_held)
+    {
+        cx.close_after_flush();
+    }
+    settle(cx, conn);
+}
+
+impl C2sService {
+    /// A request without a session: one is made, if there is room.
+    pub(super) fn open_session(
+        &mut self,
+        cx: &mut Cx<'_>,
+        request: Request,
+        slot: u32,
+        address: IpAddr,
+        is_secure: bool,
+    ) {
+        let ticket = (cx.id(), slot);
+        if request.attributes.to.is_none() {
+            return self.refuse_request(cx.mail(), ticket, Condition::ImproperAddressing);
+        }
+        let bosh = Box::new(Bosh {
+            framer: Framer::new(),
+            is_terminating: false,
+            session: None,
+            content: content_type(request.attributes.content.as_deref()),
+            first: Some((request, ticket)),
+            token: self.random_text(),
+            is_secure,
+            stream_deadline: None,
+        });
+        let deadline = cx.wished_deadline();
+        let mut conn = self.begin(cx, address, Framing::Bosh(bosh));
+        // `begin` meant the session, not the connection of its request.
+        cx.set_deadline(deadline.flatten());
+        if is_secure {
+            // Requests have connections of their own: there is nothing to bind to.
+            conn.machine.tls_established(None);
+        }
+        let connection = Connection::Stream(conn);
+        if self.home.io.open(None, Some(address), connection).is_err() {
+            self.refuse_request(cx.mail(), ticket, Condition::InternalServerError);
+        }
+    }
+
+    pub(super) fn session_opened(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        let login = cx.now() + self.home.limits().login_timeout;
+        let Framing::Bosh(bosh) = &mut conn.framing else {
+            return;
+        };
+        let Some((request, ticket)) = bosh.first.take() else {
+            return;
+        };
+        bosh.stream_deadline = Some(login);
+        let limits = self.home.options.web.bosh.clone();
+        let id = session_id(cx.id(), &bosh.token);
+        bosh.session = Some(Session::new(&request, ticket, id, limits, cx.now()));
+        self.open_stream(cx, conn, &request);
+        if !request.body.is_empty() {
+            cx.feed(&request.body);
+        }
+        settle(cx, conn);
+    }
+
+    /// XEP-0206 sections 3 and 5. Who names no version is taken to mean 1.0.
+    fn open_stream(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, request: &Request) {
+        let attributes = &request.attributes;
+        let text = |value: &Option<String>| value.clone().map(Into::into);
+        let version = attributes.xmpp_version.clone();
+        let opening = Opening {
+            to: text(&attributes.to),
+            version: Some(version.unwrap_or_else(|| "1.0".to_owned()).into()),
+            lang: text(&attributes.lang),
+        };
+        conn.machine
+            .handle_opening(opening, cx.out(), &mut self.effects);
+        self.carry_out(cx, conn);
+    }
+
+    /// Something for a session.
+    pub(super) fn told_session(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, msg: Control) {
+        let Framing::Bosh(bosh) = &mut conn.framing else {
+            // The name of a connection that is something else by now.
+            if let Control::Request(incoming) = msg {
+                self.refuse_request(cx.mail(), incoming.ticket, Condition::ItemNotFound);
+            }
+            return;
+        };
+        let Some(session) = &mut bosh.session else {
+            return;
+        };
+        match msg {
+            Control::Request(incoming) => {
+                let is_right = xmpp::bosh::is_same_secret(&incoming.token, &bosh.token);
+                // Section 15.1: a session is as secure as the least of its requests.
+                if !is_right || (bosh.is_secure && !incoming.is_secure) {
+                    return self.refuse_request(
+                        cx.mail(),
+                        incoming.ticket,
+                        Condition::ItemNotFound,
+                    );
+                }
+                let Incoming {
+                    request, ticket, ..
+                } = incoming;
+                session.handle_request(request, ticket, cx.now(), &mut self.actions);
+                Self::note_heard(cx, conn);
+                // What waits for a request may leave with this one.
+                cx.wake_output();
+            }
+            Control::Lost(ticket) => session.handle_lost(ticket, cx.now()),
+            Control::Answer { .. } | Control::Drop(_) | Control::Piped(_) | Control::Written => {}
+        }
+        self.act(cx, conn);
+        settle(cx, conn);
+    }
+
+    /// What the stream wrote.
+    pub(super) fn collect_session(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, out: &mut Vec<u8>) {
+        if let Framing::Bosh(bosh) = &mut conn.framing
+            && let Some(session) = &mut bosh.session
+        {
+            session.handle_output(out, cx.now(), &mut self.actions);
+        }
+        self.act(cx, conn);
+        settle(cx, conn);
+    }
+
+    pub(super) fn session_overdue(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        let now = cx.now();
+        let Framing::Bosh(bosh) = &mut conn.framing else {
+            return;
+        };
+        if let Some(session) = &mut bosh.session {
+            session.handle_deadline(now, &mut self.actions);
+        }
+        if bosh.stream_deadline.is_some_and(|at| at <= now) {
+            bosh.stream_deadline = None;
+            self.overdue(cx, conn);
+        }
+        self.act(cx, conn);
+        settle(cx, conn);
+    }
+
+    /// Does what a session wants.
+    fn act(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        let mut actions = std::mem::take(&mut self.actions);
+        for action in actions.drain(..) {
+            let Framing::Bosh(bosh) = &mut conn.framing else {
+                return;
+            };
+            match action {
+                Action::Answer((to, slot), body) => {
+                    let content = bosh.content.clone();
+                    let answer = Control::Answer {
+                        slot,
+                        body,
+                        content,
+                    };
+                    let io = &self.home.io;
+                    if io.control(cx.mail(), to, control(answer)).is_err()
+                        && let Some(session) = &mut bosh.session
+                    {
+                        session.handle_lost((to, slot), cx.now());
+                    }
+                }
+                Action::Drop((to, slot)) => {
+                    // Its connection may be gone; then nobody needs to be told.
+                    let _ = self
+                        .home
+                        .io
+                        .control(cx.mail(), to, control(Control::Drop(slot)));
+                }
+                Action::Take(request) => self.take_request(cx, conn, &request),
+                Action::Over => cx.close_after_flush(),
+            }
+        }
+        self.actions = actions;
+    }
+
+    fn take_request(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, request: &Request) {
+        if request.attributes.is_restart {
+            self.open_stream(cx, conn, request);
+        }
+        if request.is_terminate()
+            && let Framing::Bosh(bosh) = &mut conn.framing
+        {
+            bosh.is_terminating = true;
+        }
+        match (request.body.is_empty(), request.is_terminate()) {
+            (false, _) => cx.feed(&request.body),
+            (true, true) => cx.feed(b"<body></body>"),
+            (true, false) => {}
+        }
+    }
+
+    /// Answers a request that no session takes.
+    pub(super) fn refuse_request(
+        &self,
+        mail: &mut impl Mail,
+        (to, slot): Ticket,
+        condition: Condition,
+    ) {
+        let answer = Control::Answer {
+            slot,
+            body: refusal(condition),
+            content: None,
+        };
+        // A connection that is gone needs no answer.
+        let _ = self.home.io.control(mail, to, control(answer));
+    }
+
+    /// The session's connection is gone, for whatever reason: nobody waits for ever.
+    pub(super) fn session_closed(&mut self, shard: &mut Shard, conn: &mut Conn, why: Closed) {
+        let Framing::Bosh(bosh) = &mut conn.framing else {
+            return;
+        };
+        let condition = match why {
+            Closed::Shutdown => Condition::SystemShutdown,
+            Closed::Backlog | Closed::Overflow => Condition::PolicyViolation,
+            _ => Condition::InternalServerError,
+        };
+        if let Some((_, ticket)) = bosh.first.take() {
+            self.refuse_request(shard, ticket, Condition::InternalServerError);
+        }
+        let mut actions = Vec::new();
+        if let Some(session) = &mut bosh.session {
+            session.end(None, condition, Moment::ZERO, &mut actions);
+        }
+        for action in actions {
+            if let Action::Answer((to, slot), body) = action {
+                let answer = Control::Answer {
+                    slot,
+                    body,
+                    content: bosh.content.clone(),
+                };
+                let _ = self.home.io.control(shard, to, control(answer));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_id_leads_back_to_its_session() {
+        let conn = ConnRef {
+            shard: ShardId::new(300),
+            id: Key {
+                index: 0x00ab_cdef,
+                generation: 77,
+            },
+        };
+        let id = session_id(conn, "a.b+c/d=");
+        assert_eq!(parse_id(&id), Some((conn, "a.b+c/d=".to_owned())));
+        for bad in [
+            "",
+            "1.2.3",
+            "x.1.1.t",
+            "1.1.ffffffffff.t",
+            "ffffff.1.1.t",
+            "....",
+        ] {
+            assert_eq!(parse_id(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_client_chooses_among_types_that_say_xml_or_text() {
+        assert!(content_type(Some("text/plain; charset=utf-8")).is_some());
+        for bad in ["image/svg+xml", "text/xml\r\nX: y", "", "text/javascript"] {
+            assert_eq!(content_type(Some(bad)), None, "{bad}");
+        }
+        assert_eq!(content_type(None), None);
+    }
+}
