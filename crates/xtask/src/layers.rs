@@ -16,6 +16,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("server", 4),
     ("roost", 5),
     ("testkit", 5),
+    ("aco", 6),
     ("orbit", 6),
     ("xtask", 6),
 ];

@@ -26,7 +26,11 @@ pub enum Fib {
 
 /// `fib(0) = fib(1) = 1`, in exponential time.
 fn naive(n: u32) -> u64 {
-    if n < 2 { 1 } else { naive(n - 1) + naive(n - 2) }
+    if n < 2 {
+        1
+    } else {
+        naive(n - 1) + naive(n - 2)
+    }
 }
 
 const TABLE: [u64; FIB_MAX + 1] = {
@@ -146,7 +150,11 @@ impl FromStr for Generators {
             '5' => Ok(Generator::F5),
             _ => Err(NoGenerators),
         };
-        digits.chars().map(one).collect::<Result<_, _>>().map(Generators)
+        digits
+            .chars()
+            .map(one)
+            .collect::<Result<_, _>>()
+            .map(Generators)
     }
 }
 

@@ -82,7 +82,13 @@ impl Vertices {
             match self.slots[at] {
                 EMPTY => break,
                 known if known == x => return false,
-                _ => at = if at + 1 == self.slots.len() { 0 } else { at + 1 },
+                _ => {
+                    at = if at + 1 == self.slots.len() {
+                        0
+                    } else {
+                        at + 1
+                    }
+                }
             }
         }
         self.slots[at] = x;

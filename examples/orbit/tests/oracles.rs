@@ -50,7 +50,10 @@ fn check(outcome: &Outcome, expected: usize) {
 #[test]
 fn one_loop_finds_every_orbit() {
     for (set, size, expected) in ORACLES {
-        check(&sequential::run(&conf(set, *size), &SystemClock::new()), *expected);
+        check(
+            &sequential::run(&conf(set, *size), &SystemClock::new()),
+            *expected,
+        );
     }
 }
 
@@ -80,7 +83,10 @@ fn one_vertex_a_message_and_an_actor_an_image_change_nothing() {
 fn more_workers_than_vertices_find_the_orbit() {
     check(&local::run(&conf("g12345", 1), 2, 40, WITHIN).unwrap(), 1);
     let alone = sequential::run(&conf("g12345", 16), &SystemClock::new()).size;
-    check(&local::run(&conf("g12345", 16), 2, 40, WITHIN).unwrap(), alone);
+    check(
+        &local::run(&conf("g12345", 16), 2, 40, WITHIN).unwrap(),
+        alone,
+    );
 }
 
 #[test]
