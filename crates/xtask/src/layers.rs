@@ -46,7 +46,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("clap", &["roost", "flood"]),
     ("crossbeam-queue", &["actor"]),
     ("fjall", &["store"]),
-    ("hashbrown", &["actor"]),
+    ("hashbrown", &["actor", "stdx"]),
     ("hdrhistogram", &["flood"]),
     ("idna", &["xmpp", "roost"]),
     ("jid", &["xmpp"]),
