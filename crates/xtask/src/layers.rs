@@ -18,6 +18,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("testkit", 5),
     ("aco", 6),
     ("orbit", 6),
+    ("bench-actors", 7),
     ("xtask", 6),
 ];
 
