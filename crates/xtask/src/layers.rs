@@ -13,6 +13,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("xmpp", 2),
     ("net", 3),
     ("flood", 4),
+    ("group", 4),
     ("server", 4),
     ("roost", 5),
     ("testkit", 5),
@@ -29,6 +30,8 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("net", "xml", "sockets know nothing of XMPP"),
     ("net", "xmpp", "sockets know nothing of XMPP"),
     ("net", "store", "sockets know nothing of storage"),
+    ("group", "xml", "nodes and groups know nothing of XMPP"),
+    ("group", "xmpp", "nodes and groups know nothing of XMPP"),
     ("testkit", "server", "tests drive the binary from outside"),
     (
         "testkit",
@@ -54,10 +57,13 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("libtest-mimic", &["testkit"]),
     ("minidom", &["server"]),
     ("mio", &["net", "flood"]),
-    ("postcard", &["store"]),
+    ("postcard", &["store", "group"]),
     ("quick-xml", &["testkit"]),
     ("rcgen", &["roost"]),
-    ("ring", &["net", "xmpp", "server", "flood", "testkit"]),
+    (
+        "ring",
+        &["net", "xmpp", "server", "flood", "testkit", "group"],
+    ),
     ("rpassword", &["roost"]),
     ("rustls", &["net", "flood", "testkit"]),
     ("roxmltree", &["testkit"]),
@@ -69,7 +75,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("subtle", &["xmpp"]),
     ("tempfile", &["testkit"]),
     ("tokio", &["roost"]),
-    ("toml", &["roost", "flood"]),
+    ("toml", &["roost", "flood", "group"]),
     ("tracing-subscriber", &["roost"]),
 ];
 
