@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use actor::{
     Actor, ActorId, Addr, Context, Core, Mail, MonitorId, Reply, SendError, ShardId, Signal,
@@ -53,7 +54,7 @@ pub(crate) enum NodeMsg {
         full: bool,
     },
     /// Somebody outside asks.
-    Command(Command, Reply<Answer>),
+    Command(Command, AnswerTo),
     /// Somebody connected; the number is the transport's.
     Incoming(u64),
     Opened(u64),
@@ -62,6 +63,23 @@ pub(crate) enum NodeMsg {
     Closed(u64, Refusal),
     Stop(Reply<()>),
     Tick,
+}
+
+/// Who waits outside for an answer.
+pub(crate) enum AnswerTo {
+    Thread(Reply<Answer>),
+    /// The driver of a simulation looks in here.
+    Channel(SyncSender<Answer>),
+}
+
+impl AnswerTo {
+    fn give(self, answer: Answer, cx: &mut Context<'_, NodeMsg>) {
+        match self {
+            AnswerTo::Thread(reply) => reply.send(cx, answer),
+            // An error means that nobody waits any more.
+            AnswerTo::Channel(to) => drop(to.try_send(answer)),
+        }
+    }
 }
 
 /// What a process has its node do.
@@ -101,7 +119,7 @@ pub(crate) struct NodeActor {
     actors: FxHashMap<ActorId, (u64, MonitorId)>,
     /// Why a process was told to end, until it has.
     killed: FxHashMap<u64, Reason>,
-    answers: FxHashMap<u64, Reply<Answer>>,
+    answers: FxHashMap<u64, AnswerTo>,
     next_token: u64,
     armed: Option<(Moment, TimerKey)>,
     handled: u32,
@@ -175,7 +193,7 @@ impl NodeActor {
             Effect::Release { id } => self.mail(id, Mailed::Release, cx),
             Effect::Answer { token, answer } => {
                 if let Some(reply) = self.answers.remove(&token) {
-                    reply.send(cx, answer);
+                    reply.give(answer, cx);
                 }
             }
             Effect::Save(saved) => self.witness.save(&saved),

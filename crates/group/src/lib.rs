@@ -52,11 +52,16 @@
 mod attributes;
 mod command;
 pub mod config;
+pub mod distance;
+#[doc(hidden)]
+pub mod fuzz;
 mod host;
 mod limits;
 mod node;
 mod process;
 mod runtime;
+pub mod sim;
+pub mod supervise;
 mod tcp;
 mod types;
 mod view;
@@ -77,3 +82,8 @@ pub use types::{
     SpawnError,
 };
 pub use view::{GroupId, View};
+
+/// The tutorial's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/actors.md")]
+mod tutorial {}

@@ -3,7 +3,6 @@
 //! Owns starting and stopping, and what threads do with a node. Deliberately not here: what
 //! processes do ([`Scope`](crate::Scope)).
 
-use std::collections::BTreeSet;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
@@ -21,7 +20,7 @@ use stdx::time::{Clock, SystemClock};
 use crate::attributes::{Attribute, builtins};
 use crate::command::{Answer, Command, GroupError, Mode, Note};
 use crate::config::{self, BadConfig, GroupConfig, Saved};
-use crate::host::{Mailed, NodeActor, NodeMsg, Witness};
+use crate::host::{AnswerTo, Mailed, NodeActor, NodeMsg, Witness};
 use crate::limits::Limits;
 use crate::node::{Machine, Settings};
 use crate::process::{Factory, Process};
@@ -43,6 +42,8 @@ pub struct Options {
     config: Option<String>,
     state: Option<PathBuf>,
     observe: Option<Observe>,
+    #[cfg(test)]
+    bug: Option<crate::model::bugs::Bug>,
 }
 
 impl fmt::Debug for Options {
@@ -67,6 +68,8 @@ impl Options {
             config: None,
             state: None,
             observe: None,
+            #[cfg(test)]
+            bug: None,
         }
     }
 
@@ -141,6 +144,52 @@ impl Options {
     #[must_use]
     pub fn observe(mut self, observe: impl FnMut(&Note) + Send + 'static) -> Self {
         self.observe = Some(Box::new(observe));
+        self
+    }
+}
+
+/// A node's settings, its functions and its bounds.
+type Parts = (Settings, FxHashMap<Name, Factory>, Arc<Limits>);
+
+impl Options {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the machine and its host are made of.
+    pub(crate) fn into_parts(
+        self,
+        saved: Option<Saved>,
+        life: u64,
+        seed: u64,
+    ) -> Result<Parts, StartError> {
+        let groups: Vec<GroupConfig> = match &self.config {
+            Some(text) => config::parse(text)?,
+            None => Vec::new(),
+        };
+        let limits = Arc::new(self.limits);
+        let settings = Settings {
+            name: NodeName::new(&self.name)?,
+            life,
+            hidden: self.hidden,
+            cookie: self.cookie,
+            limits: Arc::clone(&limits),
+            seed,
+            shards: self.shards,
+            functions: self.functions.keys().cloned().collect(),
+            many_names: self.many_names,
+            config: groups,
+            saved,
+            attributes: self.attributes,
+            #[cfg(test)]
+            bug: self.bug,
+        };
+        Ok((settings, self.functions, limits))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bug(mut self, bug: Option<crate::model::bugs::Bug>) -> Self {
+        self.bug = bug;
         self
     }
 }
@@ -240,39 +289,17 @@ impl Node {
     pub fn start(options: Options) -> Result<Node, StartError> {
         let name = NodeName::new(&options.name)?;
         let address = name.address().ok_or(StartError::NoAddress)?;
-        let groups: Vec<GroupConfig> = match &options.config {
-            Some(text) => config::parse(text)?,
-            None => Vec::new(),
-        };
         let saved = load(&options.state)?;
         let listener = TcpListener::bind(address)?;
         let clock = Arc::new(SystemClock::new());
-        let seed = random_seed()?;
-        let settings = Settings {
-            name: name.clone(),
-            life: clock.wall().as_millis().max(1) as u64,
-            hidden: options.hidden,
-            cookie: options.cookie,
-            limits: Arc::new(options.limits),
-            seed,
-            shards: options.shards,
-            functions: options
-                .functions
-                .keys()
-                .cloned()
-                .collect::<BTreeSet<Name>>(),
-            many_names: options.many_names,
-            config: groups,
-            saved,
-            attributes: options.attributes,
-            #[cfg(test)]
-            bug: None,
-        };
+        let life = clock.wall().as_millis().max(1) as u64;
+        let mut options = options;
         let keeper = Keeper {
-            state: options.state,
-            observe: options.observe,
+            state: options.state.take(),
+            observe: options.observe.take(),
         };
-        Node::run(settings, options.functions, keeper, listener, clock)
+        let (settings, functions, _) = options.into_parts(saved, life, random_seed()?)?;
+        Node::run(settings, functions, keeper, listener, clock)
     }
 
     fn run(
@@ -372,7 +399,7 @@ impl NodeHandle {
     /// [`GroupError::Timeout`], [`GroupError::Busy`] or [`GroupError::NotRunning`]; everything else
     /// is in the answer.
     pub fn command(&self, command: Command, deadline: Duration) -> Result<Answer, GroupError> {
-        let question = |reply| NodeMsg::Command(command, reply);
+        let question = |reply| NodeMsg::Command(command, AnswerTo::Thread(reply));
         let answer = self.handle.ask(self.node, question, deadline);
         answer.map_err(|error| match error {
             AskError::Timeout => GroupError::Timeout,

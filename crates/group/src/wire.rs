@@ -115,6 +115,8 @@ pub(crate) enum Frame {
 /// What a node is, as told to each linked node at first and after each change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Status {
+    /// The sender is about to join a group: it takes no new free peers.
+    pub(crate) is_joining: bool,
     pub(crate) groups: Vec<Advert>,
 }
 
@@ -134,8 +136,6 @@ pub(crate) struct Entry {
     pub(crate) name: Name,
     pub(crate) pid: Pid,
     pub(crate) keeper: NodeName,
-    /// Orders registrations of one name made while a network was split.
-    pub(crate) stamp: u64,
 }
 
 /// A change of a name space or of its group, ordered by the coordinator.
@@ -374,3 +374,6 @@ impl Inbound {
         Ok(Some(&self.kept[start..start + len]))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,6 +104,17 @@ pub(crate) enum Told {
 impl Machine {
     /// Asks another node. The answer, or why there is none, goes to `then`.
     pub(super) fn ask(&mut self, node: &NodeName, question: Question, after: Duration, then: Then) {
+        self.ask_life(node, None, question, after, then);
+    }
+
+    fn ask_life(
+        &mut self,
+        node: &NodeName,
+        life: Option<u64>,
+        question: Question,
+        after: Duration,
+        then: Then,
+    ) {
         self.next_ask += 1;
         let id = self.next_ask;
         let key = self.wake_after(after, Wake::Ask(id));
@@ -116,7 +127,7 @@ impl Machine {
         };
         self.asks.insert(id, ask);
         let frame = Frame::Ask { ask: id, question };
-        if is_full || self.transmit(&node, frame).is_err() {
+        if is_full || self.transmit_to_life(&node, life, frame).is_err() {
             self.fail_ask(id);
         }
     }
@@ -381,7 +392,7 @@ impl Machine {
         if peer.is_some_and(|peer| peer.is_up() && peer.life != to.life) {
             return self.answer(caller, Answer::Called(Err(CallError::NoProcess)));
         }
-        self.ask(&to.node, question, deadline, Then::Call(caller));
+        self.ask_life(&to.node, Some(to.life), question, deadline, Then::Call(caller));
         if let Some(id) = from {
             self.hold_if_full(&to.node, id);
         }

@@ -108,7 +108,11 @@ impl Machine {
             return self.finish_submit(id, Outcome::Unknown);
         }
         let Some(coordinator) = self.coordinator(&space) else {
-            return self.finish_submit(id, Outcome::NotMember);
+            // A group that is gone since the first attempt was deleted by it: the coordinator may
+            // close its link with us before it has answered.
+            let is_deleted = again && change == Change::Delete;
+            let outcome = if is_deleted { Outcome::Done } else { Outcome::NotMember };
+            return self.finish_submit(id, outcome);
         };
         if coordinator == self.me {
             return self.coordinate(&space, change, again, Origin::Here(id));
@@ -240,13 +244,7 @@ impl Machine {
                 if held.is_none() && names.len() >= max {
                     return (Outcome::Busy, None);
                 }
-                let stamp = names.stamp() + 1;
-                let entry = Entry {
-                    name,
-                    pid,
-                    keeper,
-                    stamp,
-                };
+                let entry = Entry { name, pid, keeper };
                 (Outcome::Done, Some(Apply::Put { entry, replace }))
             }
             Change::Unregister { name, pid } => {

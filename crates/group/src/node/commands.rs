@@ -89,7 +89,7 @@ impl Machine {
                 reason: Reason::Killed,
                 told: true,
             };
-            if self.transmit(&pid.node, frame).is_err() {
+            if self.transmit_to(pid, frame).is_err() {
                 let error = GroupError::NoConnection;
                 return self.answer(caller, Answer::Done(Err(error)));
             }

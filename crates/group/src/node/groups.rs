@@ -95,11 +95,19 @@ impl Machine {
     }
 
     /// Looks again what this node has in common with a linked one, and does what follows.
+    ///
+    /// While either is about to join a group they do not become free peers of each other: a link
+    /// that is made for an invitation must not merge the free nodes around them.
     pub(super) fn refresh(&mut self, node: &NodeName, by_us: bool) {
         let new = self.spaces_with(node);
+        let is_joining = !self.reserved.is_empty();
         let Some(peer) = self.peers.get_mut(node).filter(|peer| peer.is_up()) else {
             return;
         };
+        let mut new = new;
+        if (is_joining || peer.is_joining) && !peer.shared.contains(&Space::Free) {
+            new.remove(&Space::Free);
+        }
         let old = std::mem::replace(&mut peer.shared, new.clone());
         for space in old.difference(&new) {
             self.drop_kept(space, node);
@@ -162,7 +170,9 @@ impl Machine {
             }
         };
         let groups = self.groups.values().map(advert).collect();
-        self.tell(node, &Frame::Status(Status { groups }));
+        let is_joining = !self.reserved.is_empty();
+        let status = Status { is_joining, groups };
+        self.tell(node, &Frame::Status(status));
     }
 
     pub(super) fn send_status_to_all(&mut self) {
@@ -215,6 +225,7 @@ impl Machine {
         }
         if let Some(peer) = self.peers.get_mut(node) {
             (peer.groups, peer.has_status) = (groups, true);
+            peer.is_joining = status.is_joining;
         }
         self.refresh(node, false);
     }
@@ -269,15 +280,13 @@ impl Machine {
 
     /// Takes a view, if it is later than what is known of its group.
     pub(super) fn install(&mut self, view: View) {
+        let id = view.id.clone();
+        self.install_later(view);
+        self.unreserve(&id.name, Some(&id));
+    }
+
+    fn install_later(&mut self, view: View) {
         let name = Name::clone(&view.id.name);
-        let reservation = self
-            .reserved
-            .get(&name)
-            .map(|(id, key)| (id == &view.id, *key));
-        if let Some((true, key)) = reservation {
-            self.cancel(key);
-            self.reserved.remove(&name);
-        }
         if self
             .buried(&view.id)
             .is_some_and(|old| old.rank() >= view.rank())
@@ -313,6 +322,8 @@ impl Machine {
             self.groups.remove(&name);
             self.bury(view.clone());
         }
+        // Before the others are told, who would go on to take this node for one that is joining.
+        self.unreserve(&view.id.name, Some(&view.id));
         self.follow(&view);
     }
 
@@ -451,6 +462,24 @@ impl Machine {
             .insert(Name::clone(&id.name), (id.clone(), key));
         if let Some((_, key)) = old {
             self.cancel(key);
+        }
+    }
+
+    /// A reservation came to nothing, or to a view.
+    pub(super) fn unreserve(&mut self, name: &str, id: Option<&GroupId>) {
+        let is_it = |(other, _): &(GroupId, _)| id.is_none_or(|id| id == other);
+        if !self.reserved.get(name).is_some_and(is_it) {
+            return;
+        }
+        if let Some((_, key)) = self.reserved.remove(name) {
+            self.cancel(key);
+        }
+        if self.reserved.is_empty() && self.is_free() {
+            self.send_status_to_all();
+            let linked: Vec<NodeName> = self.linked().map(|(name, _)| name.clone()).collect();
+            for node in linked {
+                self.refresh(&node, false);
+            }
         }
     }
 

@@ -25,7 +25,7 @@ use super::{Caller, Effect, Machine, Wake, WakeKey};
 use crate::command::{Answer, GroupError, Note};
 use crate::limits::HELLO_BYTES_MAX;
 use crate::process::Event;
-use crate::types::{NodeName, Reason, Refusal};
+use crate::types::{NodeName, Pid, Reason, Refusal};
 use crate::view::{GroupId, Space};
 use crate::wire::{self, Frame, Greeting, Hello, Inbound, Malformed, VERSION_MAX, VERSION_MIN};
 
@@ -66,13 +66,16 @@ pub(crate) struct Peer {
     /// Refused because the other side dials too: its connection is waited for.
     awaited: Option<WakeKey>,
     redial: Option<(WakeKey, Duration)>,
-    pending: VecDeque<Frame>,
+    /// Frames that wait for the link; some are for one life of the node alone.
+    pending: VecDeque<(Option<u64>, Frame)>,
     pub(crate) life: u64,
     pub(crate) hidden: bool,
     /// The groups that it is in, as far as it told.
     pub(crate) groups: BTreeMap<GroupId, BTreeSet<NodeName>>,
     /// Whether it has told at all.
     pub(crate) has_status: bool,
+    /// Whether it is about to join a group.
+    pub(crate) is_joining: bool,
     /// The spaces that both are in, as of the last look.
     pub(crate) shared: BTreeSet<Space>,
     /// The spaces whose names it has told since they are in common.
@@ -501,8 +504,12 @@ impl Machine {
         }
         self.note(Note::LinkUp(hello.name.clone()));
         self.send_status(&hello.name);
-        for frame in pending {
-            self.write_to(id, &frame);
+        for (life, frame) in pending {
+            if life.is_none_or(|life| life == hello.life) {
+                self.write_to(id, &frame);
+            } else {
+                self.too_late(&hello.name, frame);
+            }
         }
         self.refresh(&hello.name, false);
         self.tell_waiters(&hello.name, Ok(()));
@@ -633,11 +640,21 @@ impl Machine {
 
     // ---- Writing -------------------------------------------------------------------------------
 
+    /// Sends something to a process's node, for the life of the process alone.
+    pub(super) fn transmit_to(&mut self, to: &Pid, frame: Frame) -> Result<(), Reason> {
+        self.transmit_to_life(&to.node, Some(to.life), frame)
+    }
+
     /// Sends a frame to a node, making a link if there is none.
     ///
     /// # Errors
     /// If there can be no link, or too much waits for one: the frame is not sent.
-    pub(crate) fn transmit(&mut self, node: &NodeName, frame: Frame) -> Result<(), Reason> {
+    pub(super) fn transmit_to_life(
+        &mut self,
+        node: &NodeName,
+        life: Option<u64>,
+        frame: Frame,
+    ) -> Result<(), Reason> {
         if let Some(id) = self.peers.get(node).and_then(|peer| peer.up) {
             self.write_to(id, &frame);
             return Ok(());
@@ -652,7 +669,7 @@ impl Machine {
         if peer.pending.len() >= max {
             return Err(Reason::NoConnection);
         }
-        peer.pending.push_back(frame);
+        peer.pending.push_back((life, frame));
         Ok(())
     }
 

@@ -295,7 +295,7 @@ impl Machine {
                 Wake::Handshake(conn) => self.handshake_due(conn),
                 Wake::Await(node) => self.await_due(&node),
                 Wake::Submit(operation) => self.submit_again(operation),
-                Wake::Reservation(name) => drop(self.reserved.remove(&name)),
+                Wake::Reservation(name) => self.unreserve(&name, None),
                 Wake::Beat => self.beat(),
             }
         }

@@ -28,7 +28,6 @@ struct Kept {
 pub(crate) struct Names {
     by_name: BTreeMap<Name, Kept>,
     by_pid: BTreeMap<Pid, BTreeSet<Name>>,
-    stamp: u64,
 }
 
 impl Names {
@@ -52,13 +51,7 @@ impl Names {
         self.all().filter(move |entry| entry.keeper == *keeper)
     }
 
-    /// The largest stamp seen.
-    pub(crate) fn stamp(&self) -> u64 {
-        self.stamp
-    }
-
     fn insert(&mut self, entry: Entry, monitor: Option<u64>) {
-        self.stamp = self.stamp.max(entry.stamp);
         let names = self.by_pid.entry(entry.pid.clone()).or_default();
         names.insert(Name::clone(&entry.name));
         let name = Name::clone(&entry.name);
@@ -181,8 +174,13 @@ impl Machine {
             if old.pid == entry.pid && old.keeper == entry.keeper {
                 return;
             }
+            // Everybody who sees both decides alike: the smaller address stays, and of two keepers
+            // of one process the smaller name.
+            let old_stays = (&old.pid, &old.keeper) < (&entry.pid, &entry.keeper);
             let is_clash = old.pid != entry.pid && !replace;
-            let old_stays = (old.stamp, &old.pid) < (entry.stamp, &entry.pid);
+            if old.pid == entry.pid && old_stays && !replace {
+                return;
+            }
             if is_clash {
                 let loser = if old_stays {
                     entry.clone()
@@ -229,7 +227,7 @@ impl Machine {
                 reason: Reason::Killed,
                 told: true,
             };
-            let _ = self.transmit(&loser.pid.node, frame);
+            let _ = self.transmit_to(&loser.pid, frame);
         }
     }
 

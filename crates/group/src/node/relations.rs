@@ -124,7 +124,7 @@ impl Machine {
             from,
             body,
         };
-        if self.transmit(&to.node, frame).is_err() {
+        if self.transmit_to(to, frame).is_err() {
             if let Some(from) = from {
                 self.refused_to(from, to.clone(), CallError::NoConnection);
             }
@@ -239,7 +239,7 @@ impl Machine {
         };
         if !self.is_current(who) {
             self.exited(me, who, Reason::NoProcess, false);
-        } else if let Err(reason) = self.transmit(&who.node, frame) {
+        } else if let Err(reason) = self.transmit_to(who, frame) {
             self.exited(me, who, reason, false);
         }
     }
@@ -270,6 +270,22 @@ impl Machine {
             self.relations.abroad.insert(key, (who.clone(), watcher));
         } else {
             self.tell(&who.node, &Frame::Demonitor { monitor });
+        }
+    }
+
+    /// A frame was for a process of an earlier life of its node.
+    pub(super) fn too_late(&mut self, node: &NodeName, frame: Frame) {
+        match frame {
+            Frame::Monitor { monitor, .. } => self.down_from(node, monitor, Reason::NoProcess),
+            Frame::Ask { ask, .. } => self.told(node, ask, Tell::Called(Err(CallError::NoProcess))),
+            Frame::Link { from, to } => {
+                let proc = self.relations.procs.get(&from);
+                let is_it = |pid: &&Pid| pid.node == *node && pid.id == to;
+                if let Some(who) = proc.and_then(|proc| proc.links.iter().find(is_it).cloned()) {
+                    self.exited(from, &who, Reason::NoProcess, false);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -355,7 +371,7 @@ impl Machine {
                 told: true,
             };
             // One that cannot be reached does not hear it; a link with it would have told so.
-            let _ = self.transmit(&to.node, frame);
+            let _ = self.transmit_to(to, frame);
         }
     }
 
@@ -402,7 +418,7 @@ impl Machine {
             monitor,
             who: who.id,
         };
-        match self.transmit(&who.node, frame) {
+        match self.transmit_to(who, frame) {
             Ok(()) => {
                 let key = (who.node.clone(), monitor);
                 self.relations.abroad.insert(key, (who.clone(), watcher));
