@@ -57,7 +57,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("libtest-mimic", &["testkit"]),
     ("minidom", &["server"]),
     ("mio", &["net", "flood"]),
-    ("postcard", &["store", "group"]),
+    ("postcard", &["store", "group", "orbit", "aco"]),
     ("quick-xml", &["testkit"]),
     ("rcgen", &["roost"]),
     (

@@ -11,8 +11,10 @@
 //! | nothing is left to do | the credit goes back to the master |
 //! | the master has 1 | nobody works, and no message is under way |
 
+use serde::{Deserialize, Serialize};
+
 /// Some share of the whole: distinct atomic credits, the smallest (largest number) first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credit(Vec<u32>);
 
 impl Credit {

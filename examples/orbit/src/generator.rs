@@ -8,6 +8,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// The largest space, so that a vertex fits four bytes and one value is left for "none".
 pub const SIZE_MAX: u32 = u32::MAX - 1;
 
@@ -15,7 +17,7 @@ pub const SIZE_MAX: u32 = u32::MAX - 1;
 const FIB_MAX: usize = 30;
 
 /// How Fibonacci numbers are found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fib {
     /// By naive recursion, as the published benchmark does: up to a few milliseconds for one.
     #[default]
@@ -53,7 +55,7 @@ impl Fib {
 }
 
 /// One function from a vertex to a vertex.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Generator {
     /// Linear in the vertex.
     F1,
@@ -99,7 +101,7 @@ impl Generator {
 }
 
 /// A set of generators, by its name: `g` and the digits of its members in ascending order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generators(Vec<Generator>);
 
 impl Generators {

@@ -8,7 +8,7 @@
 //! | [`table`] | a worker's vertices |
 //! | [`credit`] | how the master learns that all is done |
 //! | [`worker`] | a worker as a machine without I/O |
-//! | [`sequential`], [`local`] | one loop; actors over shards |
+//! | [`sequential`], [`local`], [`nodes`] | one loop; actors over shards; processes over nodes |
 //! | [`stats`] | what a run tells about itself |
 //!
 //! Deliberately not here: anything of messaging. The example shows what the runtime does for a
@@ -17,6 +17,7 @@
 pub mod credit;
 pub mod generator;
 pub mod local;
+pub mod nodes;
 pub mod route;
 pub mod sequential;
 pub mod stats;

@@ -3,6 +3,8 @@
 //! Owns the hash in two levels: first the group, then the worker inside. With one group it is the
 //! plain hash over all workers. Deliberately not here: where a worker runs.
 
+use serde::{Deserialize, Serialize};
+
 /// Scatters the bits of a vertex (the finalizer of splitmix64).
 pub(crate) fn mix(x: u32) -> u64 {
     let mut z = u64::from(x).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -12,7 +14,7 @@ pub(crate) fn mix(x: u32) -> u64 {
 }
 
 /// How the space is cut.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// The first worker of each group, and the number of all workers at the end.
     bounds: Vec<u32>,
@@ -46,6 +48,12 @@ impl Layout {
     /// The group of a worker.
     pub fn group_of(&self, worker: u32) -> u32 {
         self.bounds.partition_point(|first| *first <= worker) as u32 - 1
+    }
+
+    /// The first worker of a group, or the number of workers if there is no such group.
+    pub fn first_of(&self, group: u32) -> u32 {
+        let first = self.bounds.get(group as usize);
+        first.copied().unwrap_or(self.workers())
     }
 
     /// The worker that owns a vertex.

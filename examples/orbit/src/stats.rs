@@ -6,10 +6,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::table::Fill;
 
 /// One worker's figures.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerStats {
     /// Its number.
     pub worker: u32,
@@ -46,7 +48,7 @@ impl WorkerStats {
 }
 
 /// The outcome of a run.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Vertices in the orbit.
     pub size: usize,

@@ -3,6 +3,8 @@
 //! Owns membership and the figures about how full the table is. Deliberately not here: which worker
 //! a vertex belongs to (see `route`).
 
+use serde::{Deserialize, Serialize};
+
 use crate::route::mix;
 
 const EMPTY: u32 = u32::MAX;
@@ -15,7 +17,7 @@ pub struct Vertices {
 }
 
 /// How full a table is.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fill {
     /// Vertices.
     pub size: usize,

@@ -11,6 +11,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::credit::Credit;
 use crate::generator::{Fib, Generators};
 use crate::route::Layout;
@@ -22,7 +24,7 @@ use crate::table::Vertices;
 pub const SPAWNED_MAX: usize = 1_024;
 
 /// What is to be computed, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Conf {
     /// The functions.
     pub generators: Generators,
@@ -65,7 +67,7 @@ impl Conf {
 }
 
 /// Vertices on their way from one worker (or the master) to another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
     /// Whom to tell that it was taken; `None` is the master, who does not wait for that.
     pub from: Option<u32>,

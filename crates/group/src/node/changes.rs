@@ -111,7 +111,11 @@ impl Machine {
             // A group that is gone since the first attempt was deleted by it: the coordinator may
             // close its link with us before it has answered.
             let is_deleted = again && change == Change::Delete;
-            let outcome = if is_deleted { Outcome::Done } else { Outcome::NotMember };
+            let outcome = if is_deleted {
+                Outcome::Done
+            } else {
+                Outcome::NotMember
+            };
             return self.finish_submit(id, outcome);
         };
         if coordinator == self.me {
