@@ -565,50 +565,32 @@ enum Fragile {
 }
 
 struct Guard;
-struct NewChild(ractor::RpcReplyPort<()>);
 
 /// Starts its child again whenever it fails, under the same name.
 impl Actor for Guard {
-    type Msg = NewChild;
-    type State = Option<ractor::RpcReplyPort<()>>;
+    type Msg = ();
+    type State = ();
     type Arguments = ();
 
-    async fn pre_start(
-        &self,
-        me: ActorRef<NewChild>,
-        (): (),
-    ) -> Result<Self::State, ActorProcessingErr> {
+    async fn pre_start(&self, me: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
         child(&me).await;
-        Ok(None)
-    }
-
-    async fn handle(
-        &self,
-        _: ActorRef<NewChild>,
-        NewChild(reply): NewChild,
-        state: &mut Self::State,
-    ) -> Result<(), ActorProcessingErr> {
-        *state = Some(reply);
         Ok(())
     }
 
     async fn handle_supervisor_evt(
         &self,
-        me: ActorRef<NewChild>,
+        me: ActorRef<()>,
         event: ractor::SupervisionEvent,
-        state: &mut Self::State,
+        (): &mut (),
     ) -> Result<(), ActorProcessingErr> {
         if let ractor::SupervisionEvent::ActorFailed(..) = event {
             child(&me).await;
-            if let Some(reply) = state.take() {
-                let _ = reply.send(());
-            }
         }
         Ok(())
     }
 }
 
-async fn child(guard: &ActorRef<NewChild>) {
+async fn child(guard: &ActorRef<()>) {
     let handler = |_: &ActorRef<Fragile>, msg: Fragile, (): &mut ()| match msg {
         Fragile::Crash => panic!("as told"),
         Fragile::Answer(reply) => {
@@ -624,21 +606,24 @@ fn crash(args: &Args) -> f64 {
     std::panic::set_hook(Box::new(|_| {}));
     let runtime = runtime(args);
     let mut times = runtime.block_on(async {
-        let (guard, _) = Actor::spawn(None, Guard, ()).await.expect("it starts");
+        let guard = Actor::spawn(None, Guard, ()).await.expect("it starts");
         let mut times = Vec::new();
+        let find = || ActorRef::<Fragile>::where_is("fragile".into());
         for _ in 0..args.number(0) {
-            let name = "fragile".to_string();
-            let before = ActorRef::<Fragile>::where_is(name.clone()).expect("it is there");
+            let before = find().expect("it is there");
             let began = Instant::now();
-            let restarted = guard.call(NewChild, None);
-            let crash = async {
-                let _ = before.cast(Fragile::Crash);
-            };
-            let _ = tokio::join!(restarted, crash);
-            let after = ActorRef::<Fragile>::where_is(name).expect("it is there again");
-            let _ = after.call(Fragile::Answer, None).await;
+            let _ = before.cast(Fragile::Crash);
+            // Asked until its successor answers.
+            loop {
+                let after = find().filter(|after| after.get_id() != before.get_id());
+                match after {
+                    Some(after) if after.call(Fragile::Answer, None).await.is_ok() => break,
+                    _ => tokio::task::yield_now().await,
+                }
+            }
             times.push(micros(began));
         }
+        drop(guard);
         times
     });
     times.sort_by(f64::total_cmp);

@@ -6,13 +6,15 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ant::{Draws, Tau, tour};
 use crate::instance::{Instance, Solution};
 use crate::params::{Heuristic, Params};
 use crate::search::improve;
 
 /// Everything that a colony is made of, as plain data.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     /// The best solution of the colony itself.
     pub best: Option<Solution>,

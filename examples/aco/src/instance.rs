@@ -6,6 +6,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// Jobs of the largest instance. The pheromone of a colony takes eight bytes for each pair.
 pub const JOBS_MAX: usize = 4_096;
 
@@ -13,7 +15,7 @@ pub const JOBS_MAX: usize = 4_096;
 pub const VALUE_MAX: u32 = 1 << 24;
 
 /// One job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// How long the machine works on it; at least 1.
     pub duration: u32,
@@ -24,7 +26,7 @@ pub struct Job {
 }
 
 /// An instance of the problem.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
     jobs: Arc<[Job]>,
 }
@@ -160,7 +162,7 @@ impl Instance {
 }
 
 /// An order and what it costs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Solution {
     /// The sum of weighted tardiness.
     pub cost: u64,

@@ -9,6 +9,7 @@
 //! | [`plan`] | the tree of a run: two levels or more |
 //! | [`member`] | branches, colonies and ants as actors |
 //! | [`local`] | a run over the shards of one process |
+//! | [`nodes`] | a run over nodes, with registered names, recovery and groups |
 //!
 //! Work that is done again is done in the same way, because every ant's randomness is made of its
 //! colony, round, iteration and number: with or without kills, the result is the same.
@@ -18,6 +19,7 @@ pub mod colony;
 pub mod instance;
 pub mod local;
 pub mod member;
+pub mod nodes;
 pub mod options;
 pub mod params;
 pub mod plan;

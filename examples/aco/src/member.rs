@@ -17,6 +17,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use actor::{Actor, Addr, AskError, Context, Mail, Name, Reason, Reply, ShardId, Signal};
 
 use crate::ant::Tau;
@@ -30,7 +32,7 @@ pub const TRIES_MAX: u32 = 1_000;
 pub const RETRY: Duration = Duration::from_millis(5);
 
 /// One round's work for a member and all below it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// The round, counted from zero.
     pub round: u32,
@@ -41,7 +43,7 @@ pub struct Task {
 }
 
 /// What came of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// The best solution of the colonies below.
     pub best: Solution,
@@ -50,7 +52,7 @@ pub struct Answer {
 }
 
 /// A member gave up: the named one below it could not be brought to answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost(pub String);
 
 /// The outcome of a task.
@@ -268,7 +270,11 @@ impl Branch {
 }
 
 /// The numbers of the colonies below a child of a branch: a range, as plans number them in order.
-fn colonies_below(plan: &Plan, branch: usize, child: usize) -> std::ops::RangeInclusive<u32> {
+pub(crate) fn colonies_below(
+    plan: &Plan,
+    branch: usize,
+    child: usize,
+) -> std::ops::RangeInclusive<u32> {
     let end = |first: bool| {
         let Role::Branch(children) = &plan.members[branch].role else {
             return 0;

@@ -13,10 +13,12 @@ use crate::plan::MEMBERS_MAX;
 pub const USAGE: &str = "\
 usage: aco tl [option]... INPUT ANTS GLOBAL LOCAL
        aco ml [option]... INPUT DEGREE DUP ANTS GLOBAL LOCAL
-       aco gr [option]... INPUT DEGREE DUP ANTS GLOBAL LOCAL
+       aco gr|sr [option]... INPUT DEGREE DUP ANTS GLOBAL LOCAL
+       aco node NAME@HOST:PORT [COOKIE]
 
 tl: a master and its colonies. ml: branches between them, of at most DEGREE children, and DUP
-colonies at each place. gr: as ml, and members have names and are replaced when they are lost.
+colonies at each place. gr: as ml, and members have names and are replaced when they are lost. sr: as gr
+over nodes, with a group for each branch. node: offers a node until its input ends.
 INPUT has 3N+1 integers: N, N durations, N weights, N due dates. GLOBAL rounds of LOCAL iterations.
 
  n=PLACES      places for colonies, spread over the shards (default: one for each shard)
@@ -35,7 +37,10 @@ INPUT has 3N+1 integers: N, N durations, N weights, N due dates. GLOBAL rounds o
                often the best choice is taken (0.9), pheromone at the beginning
  mdd edd au mixed       the heuristic (mdd)
  o1 o2 o12 o21 local search: interchange, insertion, one after the other
- monkey=MS     gr: on each shard a random member is killed so often
+ monkey=MS     gr, sr: on each shard or node a random member is killed so often
+ nodes=FILE    gr, sr: over these nodes instead of shards, n of them
+ me=NAME       nodes: what the master's node is called (NAME@HOST:PORT); it may be one of them
+ cookie=TEXT   nodes: those of the same cookie link with each other (default aco)
  stop          end when no round can be better: at cost 0
 ";
 
@@ -48,6 +53,8 @@ pub enum Variant {
     Ml,
     /// More, with names and recovery.
     Gr,
+    /// As `Gr`, with a group of nodes for each branch.
+    Sr,
 }
 
 /// What is printed in the end.
@@ -102,6 +109,12 @@ pub struct Words {
     pub stop: bool,
     /// The monkey's interval.
     pub monkey: Option<Duration>,
+    /// The file with the names of nodes.
+    pub nodes: Option<String>,
+    /// What the master's node is called.
+    pub me: Option<String>,
+    /// The secret that nodes share.
+    pub cookie: String,
     /// All else. Its dice are a placeholder until the seed is known.
     pub params: Params,
 }
@@ -146,13 +159,14 @@ impl Words {
     pub fn parse(words: &[String]) -> Result<Words, BadWords> {
         let (first, rest) = match words.split_first() {
             Some(found) => found,
-            None => return bad("the first word is tl, ml or gr"),
+            None => return bad("the first word is tl, ml, gr, sr or node"),
         };
         let (variant, count) = match first.as_str() {
             "tl" => (Variant::Tl, 4),
             "ml" => (Variant::Ml, 6),
             "gr" => (Variant::Gr, 6),
-            _ => return bad("the first word is tl, ml or gr"),
+            "sr" => (Variant::Sr, 6),
+            _ => return bad("the first word is tl, ml, gr, sr or node"),
         };
         let mut found = Words {
             variant,
@@ -167,6 +181,9 @@ impl Words {
             seed: Seed::Given(1),
             stop: false,
             monkey: None,
+            nodes: None,
+            me: None,
+            cookie: "aco".into(),
             params: Params::default(),
         };
         if rest.len() < count {
@@ -177,8 +194,15 @@ impl Words {
             found.option(option)?;
         }
         found.positions(fixed)?;
-        if found.monkey.is_some() && variant != Variant::Gr {
-            return bad("only members of gr have names to be killed by");
+        let has_names = matches!(variant, Variant::Gr | Variant::Sr);
+        if found.monkey.is_some() && !has_names {
+            return bad("only members of gr and sr have names to be killed by");
+        }
+        if found.nodes.is_some() != found.me.is_some() || found.nodes.is_some() && !has_names {
+            return bad("nodes= and me= go together, with gr and sr");
+        }
+        if variant == Variant::Sr && found.nodes.is_none() {
+            return bad("sr needs nodes= and me=");
         }
         Ok(found)
     }
@@ -238,6 +262,9 @@ impl Words {
             "monkey" => {
                 self.monkey = Some(Duration::from_millis(whole(key, value, 1, 3_600_000)?));
             }
+            "nodes" => self.nodes = Some(value.into()),
+            "me" => self.me = Some(value.into()),
+            "cookie" => self.cookie = value.into(),
             "a" => params.alpha = real(key, value, 0.0, 100.0)?,
             "b" => params.beta = real(key, value, 0.0, 100.0)?,
             "rho" => params.rho = real(key, value, 0.0, 1.0)?,
@@ -297,6 +324,9 @@ mod tests {
             "tl rho=nan file 1 2 3",
             "tl z=1 file 1 2 3",
             "tl monkey=5 file 1 2 3",
+            "sr file 2 1 1 1 1",
+            "gr nodes=x file 2 1 1 1 1",
+            "ml nodes=x me=y file 2 1 1 1 1",
             "ml file 1 1 1 1 1",
             "ml file 2 1 2000 1 1",
         ] {

@@ -2,8 +2,10 @@
 //!
 //! Owns values only. Deliberately not here: reading them from a command line (`options`).
 
+use serde::{Deserialize, Serialize};
+
 /// Which estimate guides an ant besides pheromone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Heuristic {
     /// Modified due date: 1 / max(T + p, d).
     #[default]
@@ -28,7 +30,7 @@ impl Heuristic {
 }
 
 /// How a colony improves the best order of an iteration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Search {
     /// Not at all.
     #[default]
@@ -44,7 +46,7 @@ pub enum Search {
 }
 
 /// Where an ant's randomness comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dice {
     /// A generator whose state is made of this seed and of colony, round, iteration and ant, so
     /// that work that is done again is done in the same way.
@@ -54,7 +56,7 @@ pub enum Dice {
 }
 
 /// The parameters of every colony.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Params {
     /// Influence of pheromone.
     pub alpha: f64,

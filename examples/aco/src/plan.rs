@@ -12,6 +12,8 @@
 //! With two levels the root is the only branch, and all colonies are its children. With more, each
 //! branch has at most `degree` children, so that nobody collects more answers than that.
 
+use serde::{Deserialize, Serialize};
+
 use crate::instance::Instance;
 use crate::params::Params;
 
@@ -19,7 +21,7 @@ use crate::params::Params;
 pub const MEMBERS_MAX: usize = 65_536;
 
 /// What a member does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// Hands tasks to these members and collects their answers.
     Branch(Vec<usize>),
@@ -28,7 +30,7 @@ pub enum Role {
 }
 
 /// One member of the tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// What it is called.
     pub name: String,
@@ -39,7 +41,7 @@ pub struct Member {
 }
 
 /// The plan of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The problem.
     pub instance: Instance,

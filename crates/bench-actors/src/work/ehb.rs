@@ -11,6 +11,8 @@ use crate::shards::{Latch, Shards};
 
 const SIDE: usize = 20;
 const ACK: usize = 100;
+/// Rounds that one handler sends, so that what waits stays in the cache.
+const SLICE: usize = 5;
 
 /// What a receiver takes: the payload, and whom to acknowledge it to.
 struct Data {
@@ -36,6 +38,8 @@ impl Actor for Receiver {
 enum Go {
     Begin(Arc<[Addr<Data>]>),
     Ack,
+    /// Go on; from itself.
+    On,
 }
 
 struct Sender {
@@ -47,9 +51,12 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends to all until acknowledgements are due.
+    /// Sends to all until acknowledgements are due or others should have their turn.
     fn pour(&mut self, cx: &mut Context<'_, Go>) {
-        while self.waits == 0 && self.sent < self.loops {
+        for _ in 0..SLICE {
+            if self.waits > 0 || self.sent == self.loops {
+                return;
+            }
             self.sent += 1;
             let is_due = self.sent.is_multiple_of(ACK) || self.sent == self.loops;
             for receiver in self.receivers.iter() {
@@ -61,6 +68,8 @@ impl Sender {
                 self.waits = self.receivers.len();
             }
         }
+        // One message to itself at a time, behind which everything else has its turn.
+        let _ = cx.send(cx.myself(), Go::On);
     }
 }
 
@@ -71,9 +80,11 @@ impl Actor for Sender {
         match msg {
             Go::Begin(receivers) => self.receivers = receivers,
             Go::Ack => self.waits -= 1,
+            Go::On => {}
         }
+        let was_done = self.sent == self.loops && self.waits > 0;
         self.pour(cx);
-        if self.waits == 0 && self.sent == self.loops {
+        if !was_done && self.waits == 0 && self.sent == self.loops {
             let _ = self.done.try_send(0);
         }
     }
