@@ -5,6 +5,7 @@
 //! (`suite`).
 #![allow(clippy::print_stdout, clippy::print_stderr)] // A program that prints its figures.
 
+mod de;
 mod shards;
 mod suite;
 mod work;
@@ -17,6 +18,7 @@ use work::Args;
 const USAGE: &str = "\
 usage: bench-actors [option]...            every workload, by everyone
        bench-actors run WORKLOAD SHARDS NUMBER...   one workload, here: prints its figure
+       bench-actors de NODES WORKERS SECONDS FOLDER [GROUPS]   commands between nodes
 
   --only=A,B        these workloads alone
   --sizes=S         tiny, short (default) or long
@@ -51,6 +53,18 @@ fn run(words: &[String]) -> Result<(), String> {
                 numbers: numbers.to_vec(),
             };
             println!("{}", work::run(name, &args)?);
+            Ok(())
+        }
+        Some("de") => {
+            let number = |at: usize| words.get(at).and_then(|word| word.parse::<usize>().ok());
+            let bench = de::Bench {
+                nodes: number(1).ok_or(USAGE)?,
+                workers: number(2).ok_or(USAGE)?,
+                seconds: number(3).ok_or(USAGE)? as u64,
+                folder: words.get(4).ok_or(USAGE)?.into(),
+                groups: number(5).unwrap_or(0),
+            };
+            print!("{}", bench.run()?);
             Ok(())
         }
         Some("echo") => work::echo().map_err(|error| error.to_string()),

@@ -47,6 +47,7 @@ struct Sender {
     sent: usize,
     loops: usize,
     waits: usize,
+    is_on: bool,
     done: SyncSender<u64>,
 }
 
@@ -69,7 +70,9 @@ impl Sender {
             }
         }
         // One message to itself at a time, behind which everything else has its turn.
-        let _ = cx.send(cx.myself(), Go::On);
+        if !std::mem::replace(&mut self.is_on, true) {
+            let _ = cx.send(cx.myself(), Go::On);
+        }
     }
 }
 
@@ -79,14 +82,15 @@ impl Actor for Sender {
     fn handle(&mut self, msg: Go, cx: &mut Context<'_, Go>) {
         match msg {
             Go::Begin(receivers) => self.receivers = receivers,
-            Go::Ack => self.waits -= 1,
-            Go::On => {}
+            Go::Ack => {
+                self.waits -= 1;
+                if self.waits == 0 && self.sent == self.loops {
+                    let _ = self.done.try_send(0);
+                }
+            }
+            Go::On => self.is_on = false,
         }
-        let was_done = self.sent == self.loops && self.waits > 0;
         self.pour(cx);
-        if !was_done && self.waits == 0 && self.sent == self.loops {
-            let _ = self.done.try_send(0);
-        }
     }
 }
 
@@ -104,6 +108,7 @@ pub(super) fn run(args: &Args) -> Result<f64, String> {
         sent: 0,
         loops,
         waits: 0,
+        is_on: false,
         done: done.clone(),
     })?;
     let sides: Vec<Arc<[Addr<Data>]>> = receivers.chunks(SIDE).map(Arc::from).collect();
