@@ -25,6 +25,7 @@ STAGES := lint build tidy workspace history clients benchmarks fuzz
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
 .PHONY: benchmarks history disks chaos schedules bugs
+.PHONY: workloads scaling
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,6 +65,11 @@ clients: build $(VENV)/ready tests/clients/node_modules/ready ## Clients that no
 
 benchmarks: build $(VENV)/ready ## Every script of bench/, tiny: whether it works, not how fast.
 	$(VENV)/bin/python -m pytest -q tests/benchmarks
+
+workloads: ## Actor workloads beside Erlang and a library; writes docs/scaling/workloads.md.
+	bench/workloads
+
+scaling: workloads
 
 $(VENV)/ready: tests/clients/requirements.txt
 	$(PYTHON) -m venv $(VENV)
