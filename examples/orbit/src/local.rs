@@ -198,11 +198,16 @@ impl WorkerActor {
 impl Actor for WorkerActor {
     type Msg = WorkerMsg;
 
+    fn started(&mut self, cx: &mut Context<'_, WorkerMsg>) {
+        // Another worker may hear of its peers sooner, and send: that waits until this one has.
+        cx.hold();
+    }
+
     fn handle(&mut self, msg: WorkerMsg, cx: &mut Context<'_, WorkerMsg>) {
         match msg {
             WorkerMsg::Peers(peers, master) => {
                 (self.peers, self.master) = (peers, Some(master));
-                return;
+                return cx.release();
             }
             WorkerMsg::Batch(batch) => {
                 self.wake(cx.now());

@@ -195,7 +195,7 @@ fn updates_of_several_threads_add_up() {
         thread::spawn(move || {
             (0..5_000).for_each(|_| {
                 table.update("n", |n| *n += 1);
-            })
+            });
         })
     };
     let adders: Vec<_> = (0..4).map(adder).collect();
