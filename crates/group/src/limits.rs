@@ -98,6 +98,10 @@ pub(crate) const HELLO_BYTES_MAX: usize = 2_048;
 /// Attempts of a change that finds another coordinator each time.
 pub(crate) const SUBMITS_MAX: u32 = 64;
 
+/// Attempts of a change for which sender and coordinator must see the same members. More, and the
+/// network is one in which they never will.
+pub(crate) const AGREE_MAX: u32 = 20;
+
 /// How long a change waits before it looks for the coordinator again.
 pub(crate) const SUBMIT_RETRY: Duration = Duration::from_millis(50);
 

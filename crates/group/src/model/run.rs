@@ -413,8 +413,55 @@ fn nodes_behave_like_the_model() {
     println!("{} commands", count.get());
 }
 
-fn finds(bug: Bug) {
+fn finds(bug: Bug) -> String {
     let found = search(400, Some(bug), &std::cell::Cell::new(0));
     let found = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
-    println!("{bug:?}: {found}");
+    found
+}
+
+/// Each with at least this many commands of a shortest history.
+fn check_found(bug: Bug, least: usize) {
+    let found = finds(bug);
+    let steps = found.matches("Step {").count();
+    assert!((least..=12).contains(&steps), "{bug:?}: {found}");
+}
+
+#[test]
+fn the_model_finds_a_second_group_of_one_name() {
+    check_found(Bug::NameTwice, 2);
+}
+
+#[test]
+fn the_model_finds_two_names_of_one_process() {
+    check_found(Bug::TwoNames, 2);
+}
+
+#[test]
+fn the_model_finds_names_of_dead_processes() {
+    check_found(Bug::DeadNames, 2);
+}
+
+#[test]
+fn the_model_finds_names_of_lost_nodes() {
+    check_found(Bug::KeepLost, 2);
+}
+
+#[test]
+fn the_model_finds_a_member_that_hears_of_no_change() {
+    check_found(Bug::ForgetOneMember, 2);
+}
+
+#[test]
+fn the_model_finds_links_that_outlive_their_reason() {
+    check_found(Bug::KeepLinks, 2);
+}
+
+#[test]
+fn the_model_finds_free_nodes_that_do_not_follow_links() {
+    check_found(Bug::NoFreePeers, 2);
+}
+
+#[test]
+fn the_model_finds_a_node_that_forgets_its_groups() {
+    check_found(Bug::ForgetSaved, 2);
 }

@@ -457,10 +457,11 @@ impl Machine {
             Question::Submit {
                 space,
                 change,
-                again,
+                attempt,
+                seen,
             } => {
                 let origin = Origin::Node(node.clone(), ask);
-                return self.coordinate(&space, change, again, origin);
+                return self.coordinate(&space, change, (attempt, seen), origin);
             }
             spawn @ Question::Spawn { .. } => Tell::Spawned(self.spawn_for(node, spawn)),
             Question::Invite(id) => Tell::Invited(self.invited(id)),

@@ -13,6 +13,7 @@ use super::names::Names;
 use super::{Caller, Effect, Group, Machine, Wake};
 use crate::command::{Answer, GroupError, Note};
 use crate::config::{GroupConfig, Saved};
+use crate::limits::AGREE_MAX;
 use crate::types::{Name, NodeName, Refusal, check_name};
 use crate::view::{GroupId, RESERVED, Space, View};
 use crate::wire::{Advert, Apply, Change, Frame, Outcome, Question, Status};
@@ -126,6 +127,8 @@ impl Machine {
         }
         if !old.is_empty() && new.is_empty() {
             self.node_up_down(node, Some(Refusal::Left));
+            #[cfg(test)]
+            let by_us = by_us && !self.has(crate::model::bugs::Bug::KeepLinks);
             if by_us {
                 self.disconnect(node, Refusal::Left);
             }
@@ -149,6 +152,10 @@ impl Machine {
         // Status and list may cross: what a node says of its free peers before we know it as free
         // counts too, if we are free.
         if !is_free_peer && !(self.is_free() && !self.hidden) {
+            return;
+        }
+        #[cfg(test)]
+        if self.has(crate::model::bugs::Bug::NoFreePeers) {
             return;
         }
         for other in nodes {
@@ -247,7 +254,8 @@ impl Machine {
             let question = Question::Submit {
                 space: Space::Group(view.id.clone()),
                 change,
-                again: true,
+                attempt: AGREE_MAX + 1,
+                seen: 0,
             };
             let operation = Operation {
                 caller: Caller::Nobody,
@@ -379,6 +387,10 @@ impl Machine {
                 .collect(),
             left: self.tombstones.iter().cloned().collect(),
         };
+        #[cfg(test)]
+        if self.has(crate::model::bugs::Bug::ForgetSaved) {
+            return;
+        }
         self.effects.push(Effect::Save(saved));
     }
 
