@@ -307,7 +307,7 @@ impl Machine {
         let Some(function) = self.functions.get(function).cloned() else {
             return Err(SpawnError::NoFunction);
         };
-        if self.relations.processes() >= self.limits.processes_max || self.stopped {
+        if !self.has_room() {
             return Err(SpawnError::Full);
         }
         self.next_shard = (self.next_shard + 1) % self.shards;

@@ -308,6 +308,9 @@ impl Machine {
             None => None,
         };
         let is_in = view.has(&self.me);
+        if view.members.len() > self.limits.members_max {
+            return;
+        }
         match (&old, is_in) {
             (None, false) => return,
             (None, true) if self.groups.len() >= self.limits.groups_max => return,

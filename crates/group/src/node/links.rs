@@ -143,6 +143,10 @@ impl Machine {
         if !self.reach(node) {
             return self.answer(caller, Answer::Done(Err(GroupError::NoConnection)));
         }
+        let max = self.limits.operations_max;
+        if self.peers.get(node).is_some_and(|peer| peer.waiters.len() >= max) {
+            return self.answer(caller, Answer::Done(Err(GroupError::Busy)));
+        }
         if let Some(peer) = self.peers.get_mut(node) {
             peer.waiters.push(caller);
         }

@@ -194,6 +194,9 @@ impl Machine {
             }
             self.take(space, &entry.name);
         }
+        if self.names(space).is_none_or(|names| names.len() >= self.limits.names_max) {
+            return;
+        }
         let mut monitor = None;
         if entry.keeper == self.me {
             monitor = Some(self.watch_named(space, &entry.name, &entry.pid));
