@@ -111,11 +111,13 @@ impl Worker {
             (1, Answer::Done(Ok(()))) => {
                 self.step = 2;
                 let node = None;
-                cx.command(Command::Whereis { node, group, name }, 2).expect("room");
+                cx.command(Command::Whereis { node, group, name }, 2)
+                    .expect("room");
             }
             (2, Answer::Whereis(Some(_))) => {
                 self.step = 3;
-                cx.command(Command::Unregister { group, name }, 3).expect("room");
+                cx.command(Command::Unregister { group, name }, 3)
+                    .expect("room");
             }
             (3, Answer::Done(Ok(()))) => self.count(true, cx),
             _ => self.count(false, cx),
@@ -242,8 +244,10 @@ fn run(plan: &Plan) -> Result<(), Box<dyn Error>> {
     });
     let mut rate = 0.0;
     if !plan.time.is_zero() {
-        let servers: Option<Vec<Pid>> =
-            nodes.iter().map(|node| spawn(&mut world, node, "server", Vec::new())).collect();
+        let servers: Option<Vec<Pid>> = nodes
+            .iter()
+            .map(|node| spawn(&mut world, node, "server", Vec::new()))
+            .collect();
         let _ = shared.servers.set(servers.ok_or("no servers")?);
         for number in 0..WORKERS {
             for node in &nodes {

@@ -114,7 +114,10 @@ impl Map {
     }
 
     fn path(&self, node: &NodeName) -> Option<&[usize]> {
-        let at = self.paths.binary_search_by(|(name, _)| name.cmp(node)).ok()?;
+        let at = self
+            .paths
+            .binary_search_by(|(name, _)| name.cmp(node))
+            .ok()?;
         Some(&self.paths[at].1)
     }
 
@@ -154,7 +157,12 @@ impl Map {
 
     /// Those of some nodes (of all, without) whose distance from `from` fulfils all conditions.
     /// Nodes that are not on the map fulfil none.
-    pub fn choose(&self, from: &NodeName, among: Option<&[NodeName]>, far: &[Far]) -> Vec<NodeName> {
+    pub fn choose(
+        &self,
+        from: &NodeName,
+        among: Option<&[NodeName]>,
+        far: &[Far],
+    ) -> Vec<NodeName> {
         let all: Vec<NodeName> = match among {
             Some(nodes) => nodes.to_vec(),
             None => self.nodes().cloned().collect(),
@@ -196,7 +204,12 @@ fn walk(
     if path.len() > DEPTH_MAX {
         return Err(BadNetwork::Deep);
     }
-    paths.extend(network.nodes.iter().map(|node| (node.clone(), path.clone())));
+    paths.extend(
+        network
+            .nodes
+            .iter()
+            .map(|node| (node.clone(), path.clone())),
+    );
     for (at, inner) in network.networks.iter().enumerate() {
         path.push(at);
         walk(inner, path, paths)?;
@@ -289,7 +302,10 @@ mod tests {
 
     #[test]
     fn what_is_no_network_is_refused() {
-        assert!(matches!(Map::parse("nodes = 3"), Err(BadNetwork::Format(_))));
+        assert!(matches!(
+            Map::parse("nodes = 3"),
+            Err(BadNetwork::Format(_))
+        ));
         let twice = Map::parse("nodes = ['a']\n[[network]]\nnodes = ['a']");
         assert_eq!(twice.err(), Some(BadNetwork::Twice(name("a"))));
         let mut deep = Network {

@@ -103,10 +103,12 @@ fn dial(node: &mut Machine) -> Option<u64> {
         crate::node::Caller::Nobody,
         crate::Command::Connect(NodeName::new("a").ok()?),
     );
-    node.effects(true).into_iter().find_map(|effect| match effect {
-        Effect::Dial { conn, .. } => Some(conn),
-        _ => None,
-    })
+    node.effects(true)
+        .into_iter()
+        .find_map(|effect| match effect {
+            Effect::Dial { conn, .. } => Some(conn),
+            _ => None,
+        })
 }
 
 /// Whatever is read as a frame is written as the same frame.

@@ -175,9 +175,19 @@ struct Pipe {
 }
 
 enum Event {
-    Arrive { node: usize, life: u64, arrival: Arrival },
-    Run { node: usize, life: u64 },
-    Timer { node: usize, life: u64 },
+    Arrive {
+        node: usize,
+        life: u64,
+        arrival: Arrival,
+    },
+    Run {
+        node: usize,
+        life: u64,
+    },
+    Timer {
+        node: usize,
+        life: u64,
+    },
 }
 
 /// Nodes and the network between them.
@@ -613,7 +623,11 @@ impl World {
             life,
             conn,
         });
-        let End { node, life, conn: dialler } = pipe.dialler;
+        let End {
+            node,
+            life,
+            conn: dialler,
+        } = pipe.dialler;
         let arrives = pipe.last[1].max(self.clock.now() + latency);
         pipe.last[1] = arrives;
         self.nodes[at].conns.insert(conn, (number, false));
@@ -626,7 +640,11 @@ impl World {
         let latency = self.latency();
         let other = {
             let pipe = self.pipes.get(&number)?;
-            if is_dialler { pipe.acceptor_node } else { pipe.dialler.node }
+            if is_dialler {
+                pipe.acceptor_node
+            } else {
+                pipe.dialler.node
+            }
         };
         let is_cut = self.is_cut(at, other);
         let pipe = self.pipes.get_mut(&number)?;
@@ -634,7 +652,11 @@ impl World {
         if pipe.is_dead {
             return None;
         }
-        let end = if is_dialler { pipe.acceptor? } else { pipe.dialler };
+        let end = if is_dialler {
+            pipe.acceptor?
+        } else {
+            pipe.dialler
+        };
         let last = &mut pipe.last[usize::from(!is_dialler)];
         *last = (*last).max(leaves + latency);
         Some((end, *last))
@@ -671,7 +693,10 @@ impl World {
 
     fn forget_conn(&mut self, at: usize, conn: u64) {
         if let Some((number, _)) = self.nodes[at].conns.remove(&conn) {
-            let is_last = self.pipes.get(&number).is_some_and(|pipe| pipe.is_closed(self));
+            let is_last = self
+                .pipes
+                .get(&number)
+                .is_some_and(|pipe| pipe.is_closed(self));
             if is_last {
                 self.pipes.remove(&number);
             }
@@ -711,7 +736,9 @@ impl Out {
 fn count_frames(bytes: &[u8]) -> u32 {
     let (mut rest, mut count) = (bytes, 0);
     while let Some((prefix, body)) = rest.split_first_chunk::<4>() {
-        rest = body.get(u32::from_be_bytes(*prefix) as usize..).unwrap_or(&[]);
+        rest = body
+            .get(u32::from_be_bytes(*prefix) as usize..)
+            .unwrap_or(&[]);
         count += 1;
     }
     count

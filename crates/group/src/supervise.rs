@@ -67,7 +67,11 @@ impl Supervisor {
         Supervisor {
             strategy,
             intensity,
-            slots: children.into_iter().take(1 << CHILD_BITS).map(slot).collect(),
+            slots: children
+                .into_iter()
+                .take(1 << CHILD_BITS)
+                .map(slot)
+                .collect(),
             restarts: VecDeque::new(),
         }
     }
@@ -76,7 +80,11 @@ impl Supervisor {
         let slot = &mut self.slots[at];
         slot.start += 1;
         let tag = (slot.start << CHILD_BITS) | at as u64;
-        let Some(node) = slot.child.nodes.get(slot.next % slot.child.nodes.len().max(1)) else {
+        let Some(node) = slot
+            .child
+            .nodes
+            .get(slot.next % slot.child.nodes.len().max(1))
+        else {
             slot.is_done = true;
             return;
         };
@@ -156,7 +164,10 @@ impl Supervisor {
 
     fn spawned(&mut self, tag: u64, result: Result<Pid, SpawnError>, cx: &mut Scope<'_, '_>) {
         let at = (tag & ((1 << CHILD_BITS) - 1)) as usize;
-        let is_current = self.slots.get(at).is_some_and(|slot| slot.start == tag >> CHILD_BITS);
+        let is_current = self
+            .slots
+            .get(at)
+            .is_some_and(|slot| slot.start == tag >> CHILD_BITS);
         match result {
             Ok(pid) if is_current => self.slots[at].running = Some(pid),
             Ok(pid) => end(&pid, cx),

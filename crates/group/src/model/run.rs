@@ -255,17 +255,32 @@ fn life(step: &Step, state: &mut State, real: &mut Real) {
 /// What one node knows, as text that says where it differs.
 fn known_by_model(state: &State, n: N) -> String {
     let node = &state.nodes[n];
-    let mut groups: Vec<_> = node.views.iter().map(|(gid, view)| (gid.name, &view.members)).collect();
+    let mut groups: Vec<_> = node
+        .views
+        .iter()
+        .map(|(gid, view)| (gid.name, &view.members))
+        .collect();
     groups.sort();
     let mut names: Vec<_> = state
         .visible(n)
-        .map(|entry| (entry.space.map_or(FREE, |gid| gid.name), entry.name, entry.proc))
+        .map(|entry| {
+            (
+                entry.space.map_or(FREE, |gid| gid.name),
+                entry.name,
+                entry.proc,
+            )
+        })
         .collect();
     names.sort_unstable();
-    let heard: Vec<_> = node.alive.iter().map(|which| {
-        (*which, node.heard.get(which).copied().unwrap_or(0))
-    }).collect();
-    format!("groups {groups:?} links {:?} names {names:?} heard {heard:?}", state.linked(n))
+    let heard: Vec<_> = node
+        .alive
+        .iter()
+        .map(|which| (*which, node.heard.get(which).copied().unwrap_or(0)))
+        .collect();
+    format!(
+        "groups {groups:?} links {:?} names {names:?} heard {heard:?}",
+        state.linked(n)
+    )
 }
 
 fn known_by_node(real: &mut Real, state: &State, n: N) -> String {
@@ -338,7 +353,10 @@ fn play(raws: &[Raw], bug: Option<Bug>) -> Result<usize, String> {
             if !state.nodes[n].up {
                 continue;
             }
-            let (model, node) = (known_by_model(&state, n), known_by_node(&mut real, &state, n));
+            let (model, node) = (
+                known_by_model(&state, n),
+                known_by_node(&mut real, &state, n),
+            );
             if model != node {
                 return Err(format!(
                     "node {n}\n  model {model}\n  node  {node}\n  {}",
@@ -409,7 +427,10 @@ fn nodes_behave_like_the_model() {
     if let Some(why) = search(cases, None, &count) {
         panic!("{why}");
     }
-    assert!(count.get() > cases as usize * 5, "too few commands: {count:?}");
+    assert!(
+        count.get() > cases as usize * 5,
+        "too few commands: {count:?}"
+    );
     println!("{} commands", count.get());
 }
 

@@ -122,7 +122,9 @@ impl State {
     }
 
     pub(super) fn linked(&self, n: N) -> Vec<N> {
-        (0..NODES).filter(|other| self.is_linked(n, *other)).collect()
+        (0..NODES)
+            .filter(|other| self.is_linked(n, *other))
+            .collect()
     }
 
     /// The spaces that `a` has in common with `b`, as `a` sees it.
@@ -132,7 +134,10 @@ impl State {
             let both = other.is_free() && a < HIDDEN && b < HIDDEN;
             return both.then_some(None).into_iter().collect();
         }
-        let common = one.views.iter().filter(|(_, view)| view.members.contains(&b));
+        let common = one
+            .views
+            .iter()
+            .filter(|(_, view)| view.members.contains(&b));
         common.map(|(gid, _)| Some(*gid)).collect()
     }
 
@@ -214,15 +219,16 @@ impl State {
         for a in 0..NODES {
             let members: Vec<N> = {
                 let views = self.nodes[a].views.values();
-                views.flat_map(|view| view.members.iter().copied()).collect()
+                views
+                    .flat_map(|view| view.members.iter().copied())
+                    .collect()
             };
             for b in members {
                 self.link(a, b);
             }
         }
-        let is_free_link = |state: &State, a, b| {
-            state.is_linked(a, b) && state.relation(a, b).contains(&None)
-        };
+        let is_free_link =
+            |state: &State, a, b| state.is_linked(a, b) && state.relation(a, b).contains(&None);
         for _ in 0..NODES {
             for a in 0..NODES {
                 for b in 0..NODES {
@@ -244,9 +250,7 @@ impl State {
             for (gid, view) in other.views.iter().chain(&other.graves) {
                 let is_new = match (me.views.get(gid), me.graves.get(gid)) {
                     (Some(own), _) => view.rank() > own.rank(),
-                    (None, Some(grave)) => {
-                        view.rank() > grave.rank() && view.members.contains(&a)
-                    }
+                    (None, Some(grave)) => view.rank() > grave.rank() && view.members.contains(&a),
                     (None, None) => view.members.contains(&a) && me.called(gid.name).is_none(),
                 };
                 let known = best.get(&(a, *gid));
@@ -255,7 +259,9 @@ impl State {
                 }
             }
         }
-        best.into_iter().map(|((n, gid), view)| (n, gid, view)).collect()
+        best.into_iter()
+            .map(|((n, gid), view)| (n, gid, view))
+            .collect()
     }
 
     fn settle_names(&mut self) {
@@ -266,7 +272,11 @@ impl State {
                 None if before == self.names.len() => break,
                 None => {}
                 Some((one, other)) if one.proc == other.proc => {
-                    let loser = if one.keeper < other.keeper { other } else { one };
+                    let loser = if one.keeper < other.keeper {
+                        other
+                    } else {
+                        one
+                    };
                     self.names.retain(|entry| *entry != loser);
                 }
                 Some((one, other)) => {
@@ -301,9 +311,8 @@ impl State {
         for n in 0..NODES {
             let entries: Vec<&Entry> = self.visible(n).collect();
             for (at, entry) in entries.iter().enumerate() {
-                let is_same = |other: &&&Entry| {
-                    other.space == entry.space && other.name == entry.name
-                };
+                let is_same =
+                    |other: &&&Entry| other.space == entry.space && other.name == entry.name;
                 if let Some(other) = entries[at + 1..].iter().find(is_same) {
                     return Some(((*entry).clone(), (*other).clone()));
                 }
@@ -394,8 +403,7 @@ impl State {
     }
 
     fn install_at(&mut self, nodes: &BTreeSet<N>, gid: Gid, view: &View) {
-        let changes: Vec<(N, Gid, View)> =
-            nodes.iter().map(|n| (*n, gid, view.clone())).collect();
+        let changes: Vec<(N, Gid, View)> = nodes.iter().map(|n| (*n, gid, view.clone())).collect();
         self.install(&changes);
         self.settle();
     }
@@ -471,18 +479,39 @@ impl State {
 
     // ---- Names ---------------------------------------------------------------------------------
 
-    pub(super) fn register(&mut self, at: N, group: u8, name: u8, proc: Proc, replace: bool) -> Said {
+    pub(super) fn register(
+        &mut self,
+        at: N,
+        group: u8,
+        name: u8,
+        proc: Proc,
+        replace: bool,
+    ) -> Said {
         let Some(space) = self.space_called(at, group) else {
-            return Said::Err(if replace { "CannotReregister" } else { "CannotRegister" });
+            return Said::Err(if replace {
+                "CannotReregister"
+            } else {
+                "CannotRegister"
+            });
         };
-        let here: Vec<Entry> = self.visible(at).filter(|e| e.space == space).cloned().collect();
+        let here: Vec<Entry> = self
+            .visible(at)
+            .filter(|e| e.space == space)
+            .cloned()
+            .collect();
         let held = here.iter().find(|entry| entry.name == name);
         if replace && held.is_some_and(|entry| entry.proc == proc) {
             return Said::Ok;
         }
-        let has_other = here.iter().any(|entry| entry.proc == proc && entry.name != name);
+        let has_other = here
+            .iter()
+            .any(|entry| entry.proc == proc && entry.name != name);
         if has_other || (held.is_some() && !replace) {
-            return Said::Err(if replace { "PidRegistered" } else { "AlreadyRegistered" });
+            return Said::Err(if replace {
+                "PidRegistered"
+            } else {
+                "AlreadyRegistered"
+            });
         }
         if let Some(held) = held {
             self.names.retain(|entry| entry != held);
@@ -507,7 +536,10 @@ impl State {
         let Some(space) = self.space_called(at, group) else {
             return Said::Err("CannotUnregister");
         };
-        let held = self.visible(at).find(|e| e.space == space && e.name == name).cloned();
+        let held = self
+            .visible(at)
+            .find(|e| e.space == space && e.name == name)
+            .cloned();
         self.names.retain(|entry| Some(entry) != held.as_ref());
         Said::Ok
     }

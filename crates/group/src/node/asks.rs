@@ -392,7 +392,13 @@ impl Machine {
         if peer.is_some_and(|peer| peer.is_up() && peer.life != to.life) {
             return self.answer(caller, Answer::Called(Err(CallError::NoProcess)));
         }
-        self.ask_life(&to.node, Some(to.life), question, deadline, Then::Call(caller));
+        self.ask_life(
+            &to.node,
+            Some(to.life),
+            question,
+            deadline,
+            Then::Call(caller),
+        );
         if let Some(id) = from {
             self.hold_if_full(&to.node, id);
         }

@@ -69,7 +69,9 @@ impl Machine {
 
     /// A number that stands for the members of a space that are linked with this node.
     fn members_seen(&self, space: &Space) -> u64 {
-        let linked = self.linked().filter(|(_, peer)| peer.shared.contains(space));
+        let linked = self
+            .linked()
+            .filter(|(_, peer)| peer.shared.contains(space));
         let mut members: BTreeSet<&NodeName> = linked.map(|(name, _)| name).collect();
         members.insert(&self.me);
         let mut hasher = FxHasher::default();
@@ -127,7 +129,11 @@ impl Machine {
             // A group that is gone since the first attempt was deleted by it: the coordinator may
             // close its link with us before it has answered.
             let is_deleted = attempt > 1 && change == Change::Delete;
-            let outcome = if is_deleted { Outcome::Done } else { Outcome::NotMember };
+            let outcome = if is_deleted {
+                Outcome::Done
+            } else {
+                Outcome::NotMember
+            };
             return self.finish_submit(id, outcome);
         };
         let seen = self.members_seen(&space);

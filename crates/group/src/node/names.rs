@@ -194,7 +194,10 @@ impl Machine {
             }
             self.take(space, &entry.name);
         }
-        if self.names(space).is_none_or(|names| names.len() >= self.limits.names_max) {
+        if self
+            .names(space)
+            .is_none_or(|names| names.len() >= self.limits.names_max)
+        {
             return;
         }
         let mut monitor = None;
@@ -251,9 +254,8 @@ impl Machine {
     /// Tells members that have not confirmed what this node keeps what it keeps now: the change may
     /// reach them before what they were told at first.
     fn tell_unsettled(&mut self, space: &Space) {
-        let is_it = |peer: &super::Peer| {
-            peer.shared.contains(space) && !peer.told_names.contains(space)
-        };
+        let is_it =
+            |peer: &super::Peer| peer.shared.contains(space) && !peer.told_names.contains(space);
         let unsettled = self.linked().filter(|(_, peer)| is_it(peer));
         let unsettled: Vec<NodeName> = unsettled.map(|(name, _)| name.clone()).collect();
         for node in unsettled {

@@ -347,7 +347,11 @@ impl Machine {
                 links.insert((from, to));
             }
             found => {
-                let reason = if found.is_some() { full() } else { Reason::NoProcess };
+                let reason = if found.is_some() {
+                    full()
+                } else {
+                    Reason::NoProcess
+                };
                 let frame = Frame::Exit {
                     from: to,
                     to: from,
@@ -489,7 +493,11 @@ impl Machine {
                 self.relations.from_abroad.insert(key, who);
             }
             found => {
-                let reason = if found.is_some() { full() } else { Reason::NoProcess };
+                let reason = if found.is_some() {
+                    full()
+                } else {
+                    Reason::NoProcess
+                };
                 self.tell(node, &Frame::Down { monitor, reason });
             }
         }

@@ -96,7 +96,10 @@ fn what_is_cut_off_or_too_long_is_no_frame() {
         let bytes = written(&frame);
         let body = &bytes[PREFIX..];
         for len in 0..body.len() {
-            assert!(read(&body[..len]) != Ok(frame.clone()), "{frame:?} at {len}");
+            assert!(
+                read(&body[..len]) != Ok(frame.clone()),
+                "{frame:?} at {len}"
+            );
         }
         let longer = [body, b"x"].concat();
         assert_eq!(read(&longer), Err(Malformed::NoFrame));
@@ -180,9 +183,9 @@ fn greetings_are_read_as_they_were_written() {
         write_greeting(&greeting, &mut out);
         assert_eq!(read_greeting(&out[PREFIX..]), Ok(greeting));
         assert_eq!(
-            read_greeting(&out[PREFIX..out.len() - 1]).ok().filter(|greeting| {
-                !matches!(greeting, Greeting::Hello { hello: None, .. })
-            }),
+            read_greeting(&out[PREFIX..out.len() - 1])
+                .ok()
+                .filter(|greeting| { !matches!(greeting, Greeting::Hello { hello: None, .. }) }),
             None
         );
     }

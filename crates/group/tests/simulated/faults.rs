@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use group::supervise::{Child, Intensity, Restart, Strategy, Supervisor};
 use group::{
-    Answer, Body, CallError, Choice, Command, Event, GroupError, Limits, Name, Note, Pid, Predicate,
-    Process, Refusal, Scope, SpawnError, Test, Value,
+    Answer, Body, CallError, Choice, Command, Event, GroupError, Limits, Name, Note, Pid,
+    Predicate, Process, Refusal, Scope, SpawnError, Test, Value,
 };
 
 use crate::lab::{Lab, SECOND, name};
@@ -25,18 +25,25 @@ fn a_node_that_vanishes_is_noticed_by_its_silence() {
     lab.world.run_for(SECOND * 30);
     let mut noted = lab.noted();
     noted.sort();
-    assert_eq!(noted, [
-        "down: no connection to its node",
-        "exit: no connection to its node",
-        "gone: b: nothing was heard in time",
-    ]);
+    assert_eq!(
+        noted,
+        [
+            "down: no connection to its node",
+            "exit: no connection to its node",
+            "gone: b: nothing was heard in time",
+        ]
+    );
     assert_eq!(lab.call("a", &pid, "x"), Err(CallError::NoConnection));
     // The next life is another one: nothing of the last one is in it.
     lab.start(&["b"]);
     lab.world.run_for(SECOND * 40);
     assert_eq!(lab.call("a", &pid, "x"), Err(CallError::NoProcess));
     lab.watch("a", &pid);
-    assert!(lab.noted().iter().any(|text| text == "down: no such process"));
+    assert!(
+        lab.noted()
+            .iter()
+            .any(|text| text == "down: no such process")
+    );
 }
 
 #[test]
@@ -51,7 +58,10 @@ fn a_call_ends_when_its_process_or_its_time_does() {
         assert_eq!(lab.call("a", &pid, "x"), Err(CallError::NoProcess));
     }
     assert_eq!(lab.spawn("a", "b", "none", ""), Err(SpawnError::NoFunction));
-    assert_eq!(lab.spawn("a", "z", "worker", ""), Err(SpawnError::NoConnection));
+    assert_eq!(
+        lab.spawn("a", "z", "worker", ""),
+        Err(SpawnError::NoConnection)
+    );
 }
 
 #[test]
@@ -107,26 +117,39 @@ fn a_network_that_was_split_agrees_again() {
     let nodes = ["a", "b", "c", "d"];
     lab.start(&nodes);
     lab.group("a", "g", &nodes);
-    let both: Vec<Pid> = ["a", "c"].iter().map(|n| lab.spawn(n, n, "worker", "").unwrap()).collect();
+    let both: Vec<Pid> = ["a", "c"]
+        .iter()
+        .map(|n| lab.spawn(n, n, "worker", "").unwrap())
+        .collect();
     lab.cut(&["a", "b"], &["c", "d"], true);
     lab.world.run_for(SECOND * 40);
     // Each side goes on by itself: both register the name, and c leaves d out.
     lab.register("a", "g", "boss", &both[0]).unwrap();
     lab.register("c", "g", "boss", &both[1]).unwrap();
-    let removed = lab.ask("c", Command::RemoveNodes {
-        group: "g".into(),
-        nodes: vec![name("d")],
-    });
+    let removed = lab.ask(
+        "c",
+        Command::RemoveNodes {
+            group: "g".into(),
+            nodes: vec![name("d")],
+        },
+    );
     assert_eq!(removed, Answer::Done(Ok(())));
     lab.cut(&["a", "b"], &["c", "d"], false);
     lab.world.run_for(SECOND * 90);
     // One of the two has the name, for everybody; the other one ended.
     for node in ["a", "b", "c"] {
-        assert_eq!(lab.whereis(node, "g", "boss"), Some(both[0].clone()), "{node}");
+        assert_eq!(
+            lab.whereis(node, "g", "boss"),
+            Some(both[0].clone()),
+            "{node}"
+        );
     }
     assert_eq!(lab.call("a", &both[1], "x"), Err(CallError::NoProcess));
     let notes = lab.world.notes(&name("c"));
-    assert!(notes.iter().any(|note| matches!(note, Note::Clash(..))), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| matches!(note, Note::Clash(..))),
+        "{notes:?}"
+    );
     // The later view holds everywhere.
     for node in ["a", "b", "c"] {
         let members = vec![name("a"), name("b"), name("c")];
@@ -171,11 +194,18 @@ fn a_reader_that_stops_holds_its_senders_and_at_last_loses_its_link() {
         ..Limits::default()
     };
     let (count, target) = (Arc::clone(&sent), to.clone());
-    let options = lab.options("a").limits(limits).function("flood", move |_: &Body| {
-        let (to, sent) = (target.clone(), Arc::clone(&count));
-        let is_refused = false;
-        Box::new(Flood { to, sent, is_refused }) as Box<dyn Process>
-    });
+    let options = lab
+        .options("a")
+        .limits(limits)
+        .function("flood", move |_: &Body| {
+            let (to, sent) = (target.clone(), Arc::clone(&count));
+            let is_refused = false;
+            Box::new(Flood {
+                to,
+                sent,
+                is_refused,
+            }) as Box<dyn Process>
+        });
     lab.world.start(options).unwrap();
     lab.ask("a", Command::Connect(name("b")));
     lab.world.stall(&name("b"), true);
@@ -220,9 +250,12 @@ fn a_reader_that_goes_on_lets_its_senders_go_on() {
         ..Limits::default()
     };
     let target = to.clone();
-    let options = lab.options("a").limits(limits).function("burst", move |_: &Body| {
-        Box::new(Burst(target.clone())) as Box<dyn Process>
-    });
+    let options = lab
+        .options("a")
+        .limits(limits)
+        .function("burst", move |_: &Body| {
+            Box::new(Burst(target.clone())) as Box<dyn Process>
+        });
     lab.world.start(options).unwrap();
     lab.ask("a", Command::Connect(name("b")));
     lab.world.stall(&name("b"), true);
@@ -271,7 +304,10 @@ fn bounds_are_reached_by_name() {
     };
     assert_eq!(lab.ask("a", more), Answer::Group(Err(GroupError::Busy)));
     lab.register("a", "g", "one", &first).unwrap();
-    assert_eq!(lab.register("a", "g", "two", &second), Err(GroupError::Busy));
+    assert_eq!(
+        lab.register("a", "g", "two", &second),
+        Err(GroupError::Busy)
+    );
     let set = |key: &str| Command::AddAttributes {
         nodes: None,
         list: vec![(key.into(), Value::Int(1))],
@@ -279,9 +315,15 @@ fn bounds_are_reached_by_name() {
     assert_eq!(lab.ask("a", set("x")), Answer::Nodes(vec![name("a")]));
     assert_eq!(lab.ask("a", set("y")), Answer::Nodes(vec![]));
     // Two links, and no third.
-    assert_eq!(lab.ask("c", Command::Connect(name("a"))), Answer::Done(Ok(())));
+    assert_eq!(
+        lab.ask("c", Command::Connect(name("a"))),
+        Answer::Done(Ok(()))
+    );
     let refused = lab.ask("d", Command::Connect(name("a")));
-    assert_eq!(refused, Answer::Done(Err(GroupError::Refused(Refusal::Full))));
+    assert_eq!(
+        refused,
+        Answer::Done(Err(GroupError::Refused(Refusal::Full)))
+    );
     // A mailbox of one message, two of them at once.
     let refused = Command::Call {
         to: first.clone(),
@@ -304,15 +346,21 @@ fn one_store_of_attributes_serves_every_choice() {
     lab.start(&["a", "b", "c"]);
     lab.group("a", "g", &["a", "b", "c"]);
     let nodes = [name("b"), name("c")];
-    let added = lab.ask("a", Command::AddAttributes {
-        nodes: Some(nodes.to_vec()),
-        list: vec![("ssd".into(), true.into()), ("rack".into(), Value::Int(2))],
-    });
+    let added = lab.ask(
+        "a",
+        Command::AddAttributes {
+            nodes: Some(nodes.to_vec()),
+            list: vec![("ssd".into(), true.into()), ("rack".into(), Value::Int(2))],
+        },
+    );
     assert_eq!(added, Answer::Nodes(nodes.to_vec()));
-    let removed = lab.ask("c", Command::RemoveAttributes {
-        nodes: None,
-        names: vec!["ssd".into()],
-    });
+    let removed = lab.ask(
+        "c",
+        Command::RemoveAttributes {
+            nodes: None,
+            names: vec!["ssd".into()],
+        },
+    );
     assert_eq!(removed, Answer::Nodes(vec![name("c")]));
     let by_group = vec![Choice::Group("g".into()), Choice::Attribute("ssd".into())];
     let chosen = lab.ask("a", Command::ChooseNodes(by_group));
@@ -326,17 +374,23 @@ fn one_store_of_attributes_serves_every_choice() {
         deadline: SECOND,
     };
     match lab.ask("a", by_predicate) {
-        Answer::Chosen { nodes: chosen, missing } => {
+        Answer::Chosen {
+            nodes: chosen,
+            missing,
+        } => {
             assert_eq!(chosen, nodes);
             assert_eq!(missing, [(name("nowhere"), group::Missing::NotFound)]);
         }
         other => panic!("{other:?}"),
     }
-    let values = lab.ask("a", Command::RequestAttributes {
-        nodes: vec![name("b")],
-        names: vec!["rack".into(), "actors".into()],
-        deadline: SECOND,
-    });
+    let values = lab.ask(
+        "a",
+        Command::RequestAttributes {
+            nodes: vec![name("b")],
+            names: vec!["rack".into(), "actors".into()],
+            deadline: SECOND,
+        },
+    );
     let Answer::Values(values) = values else {
         panic!("{values:?}");
     };

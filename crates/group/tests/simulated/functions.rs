@@ -58,11 +58,17 @@ fn groups_are_made_changed_and_deleted() {
     );
     // Who has a group of the name is left out of another.
     lab.world.run_for(SECOND);
-    assert_eq!(lab.ask("c", new_group("g", &["c", "a"])), joined("g", &["c"]));
-    let Answer::Group(Ok((random, _))) = lab.ask("d", Command::NewGroup {
-        name: None,
-        nodes: nodes(&["d"]),
-    }) else {
+    assert_eq!(
+        lab.ask("c", new_group("g", &["c", "a"])),
+        joined("g", &["c"])
+    );
+    let Answer::Group(Ok((random, _))) = lab.ask(
+        "d",
+        Command::NewGroup {
+            name: None,
+            nodes: nodes(&["d"]),
+        },
+    ) else {
         panic!("no group");
     };
     assert_eq!(random.len(), 30);
@@ -73,7 +79,10 @@ fn groups_are_made_changed_and_deleted() {
     };
     assert_eq!(lab.ask("a", add("g", &["a"])), joined("g", &[]));
     assert_eq!(lab.ask("a", add("g", &["a", "b"])), joined("g", &["b"]));
-    assert_eq!(lab.ask("a", add("g", &["c", "d", "nowhere"])), joined("g", &["d"]));
+    assert_eq!(
+        lab.ask("a", add("g", &["c", "d", "nowhere"])),
+        joined("g", &["d"])
+    );
     let stranger = lab.ask("a", add("h", &["d"]));
     assert_eq!(stranger, Answer::Group(Err(GroupError::NotMember)));
 
@@ -82,8 +91,14 @@ fn groups_are_made_changed_and_deleted() {
         nodes: nodes(list),
     };
     assert_eq!(lab.ask("a", remove("g", &[])), Answer::Done(Ok(())));
-    assert_eq!(lab.ask("a", remove("g", &["a"])), done(GroupError::CannotRemoveItself));
-    assert_eq!(lab.ask("a", remove("h", &["b"])), done(GroupError::NotMember));
+    assert_eq!(
+        lab.ask("a", remove("g", &["a"])),
+        done(GroupError::CannotRemoveItself)
+    );
+    assert_eq!(
+        lab.ask("a", remove("h", &["b"])),
+        done(GroupError::NotMember)
+    );
     assert_eq!(lab.ask("a", remove("g", &["b", "c"])), Answer::Done(Ok(())));
     lab.world.run_for(SECOND);
     assert_eq!(lab.ask("b", Command::OwnGroups), Answer::OwnGroups(vec![]));
@@ -115,16 +130,48 @@ fn names_are_registered_found_and_sent_to() {
     let ok = Answer::Done(Ok(()));
     let cases = [
         ("a", register("g", "n", &pid, Mode::New), ok.clone()),
-        ("a", register("g", "n", &other, Mode::New), done(GroupError::AlreadyRegistered)),
-        ("a", register("g", "m", &pid, Mode::New), done(GroupError::AlreadyRegistered)),
-        ("a", register("g", "n", &other, Mode::External), done(GroupError::NameUsed)),
+        (
+            "a",
+            register("g", "n", &other, Mode::New),
+            done(GroupError::AlreadyRegistered),
+        ),
+        (
+            "a",
+            register("g", "m", &pid, Mode::New),
+            done(GroupError::AlreadyRegistered),
+        ),
+        (
+            "a",
+            register("g", "n", &other, Mode::External),
+            done(GroupError::NameUsed),
+        ),
         ("a", register("g", "x", &other, Mode::External), ok.clone()),
         ("b", register("h", "n", &pid, Mode::New), ok.clone()),
-        ("a", register("g", "m", &pid, Mode::Replace), done(GroupError::PidRegistered)),
-        ("c", register("g", "m", &pid, Mode::New), done(GroupError::CannotRegister)),
-        ("c", register("g", "m", &pid, Mode::Replace), done(GroupError::CannotReregister)),
-        ("a", register("undefined", "m", &pid, Mode::New), done(GroupError::CannotRegister)),
-        ("a", register("g", "", &pid, Mode::New), done(GroupError::BadName)),
+        (
+            "a",
+            register("g", "m", &pid, Mode::Replace),
+            done(GroupError::PidRegistered),
+        ),
+        (
+            "c",
+            register("g", "m", &pid, Mode::New),
+            done(GroupError::CannotRegister),
+        ),
+        (
+            "c",
+            register("g", "m", &pid, Mode::Replace),
+            done(GroupError::CannotReregister),
+        ),
+        (
+            "a",
+            register("undefined", "m", &pid, Mode::New),
+            done(GroupError::CannotRegister),
+        ),
+        (
+            "a",
+            register("g", "", &pid, Mode::New),
+            done(GroupError::BadName),
+        ),
     ];
     for (node, command, answer) in cases {
         assert_eq!(lab.ask(node, command.clone()), answer, "{command:?}");
@@ -133,7 +180,10 @@ fn names_are_registered_found_and_sent_to() {
         group: group.into(),
         name: key.into(),
     };
-    assert_eq!(lab.ask("c", unregister("g", "n")), done(GroupError::CannotUnregister));
+    assert_eq!(
+        lab.ask("c", unregister("g", "n")),
+        done(GroupError::CannotUnregister)
+    );
     assert_eq!(lab.ask("a", unregister("g", "absent")), ok);
     assert_eq!(lab.ask("a", unregister("g", "x")), ok);
     assert_eq!(lab.ask("b", register("g", "n", &other, Mode::Replace)), ok);
@@ -149,7 +199,10 @@ fn names_are_registered_found_and_sent_to() {
     assert_eq!(lab.ask("a", Command::NamesAt(name("a"))), all);
     assert_eq!(lab.ask("c", Command::NamesAt(name("b"))), all);
     assert_eq!(lab.ask("a", Command::GlobalNames), all);
-    assert_eq!(lab.ask("a", Command::NamesIn("g".into())), pairs(&[("g", "n")]));
+    assert_eq!(
+        lab.ask("a", Command::NamesIn("g".into())),
+        pairs(&[("g", "n")])
+    );
     assert_eq!(
         lab.ask("c", Command::NamesIn("g".into())),
         Answer::Names(Err(GroupError::NoInformation))
@@ -164,26 +217,35 @@ fn names_are_registered_found_and_sent_to() {
 
     // From outside of the group, made after c started: by asking around, and by asking one node.
     for node in [None, Some(name("b"))] {
-        let found = lab.ask("c", Command::Whereis {
-            node: node.clone(),
-            group: "h".into(),
-            name: "n".into(),
-        });
+        let found = lab.ask(
+            "c",
+            Command::Whereis {
+                node: node.clone(),
+                group: "h".into(),
+                name: "n".into(),
+            },
+        );
         assert_eq!(found, Answer::Whereis(Some(pid.clone())));
-        let sent = lab.ask("c", Command::Send {
-            node,
-            group: "h".into(),
-            name: "n".into(),
-            body: Body::from_static(b"hello"),
-        });
+        let sent = lab.ask(
+            "c",
+            Command::Send {
+                node,
+                group: "h".into(),
+                name: "n".into(),
+                body: Body::from_static(b"hello"),
+            },
+        );
         assert_eq!(sent, Answer::Sent(Ok(pid.clone())));
     }
-    let sent = lab.ask("c", Command::Send {
-        node: None,
-        group: "h".into(),
-        name: "absent".into(),
-        body: Body::new(),
-    });
+    let sent = lab.ask(
+        "c",
+        Command::Send {
+            node: None,
+            group: "h".into(),
+            name: "absent".into(),
+            body: Body::new(),
+        },
+    );
     assert_eq!(sent, Answer::Sent(Err(GroupError::NotRegistered)));
     lab.world.run_for(SECOND);
     assert_eq!(lab.heard.load(std::sync::atomic::Ordering::Relaxed), 2);
@@ -201,7 +263,10 @@ fn a_process_may_have_many_names_if_its_node_allows_it() {
     }
     lab.call("a", &pid, "die").unwrap_err();
     lab.world.run_for(SECOND);
-    assert_eq!(lab.ask("a", Command::NamesIn("g".into())), Answer::Names(Ok(vec![])));
+    assert_eq!(
+        lab.ask("a", Command::NamesIn("g".into())),
+        Answer::Names(Ok(vec![]))
+    );
 }
 
 #[test]
@@ -220,8 +285,14 @@ fn a_node_tells_of_its_groups() {
     assert_eq!(lab.ask("a", Command::OwnGroups), own);
     let both: (Vec<Name>, Vec<Name>) = (vec!["g".into()], vec!["h".into()]);
     assert_eq!(lab.ask("a", Command::Groups), Answer::Groups(Some(both)));
-    assert_eq!(lab.ask("b", Command::OwnNodes), Answer::Nodes(nodes(&["a", "b", "c"])));
-    assert_eq!(lab.ask("a", Command::NodesOf("h".into())), Answer::Nodes(vec![]));
+    assert_eq!(
+        lab.ask("b", Command::OwnNodes),
+        Answer::Nodes(nodes(&["a", "b", "c"]))
+    );
+    assert_eq!(
+        lab.ask("a", Command::NodesOf("h".into())),
+        Answer::Nodes(vec![])
+    );
     // The free node was left behind.
     assert_eq!(lab.ask("a", Command::Linked), Answer::Nodes(nodes(&["b"])));
     lab.world.crash(&name("b"));
@@ -255,10 +326,13 @@ fn groups_come_from_a_file_and_survive_a_restart() {
     // Known from the file alone.
     assert_eq!(lab.whereis("a", "h", "n"), Some(pid));
     // Removed from the group, b does not come back to it because the file says so.
-    lab.ask("a", Command::RemoveNodes {
-        group: "g".into(),
-        nodes: nodes(&["b"]),
-    });
+    lab.ask(
+        "a",
+        Command::RemoveNodes {
+            group: "g".into(),
+            nodes: nodes(&["b"]),
+        },
+    );
     lab.world.run_for(SECOND);
     lab.world.crash(&name("b"));
     let options = lab.options("b").config(text);
@@ -273,10 +347,13 @@ fn groups_come_from_a_file_and_survive_a_restart() {
     lab.world.run_for(SECOND * 5);
     assert_eq!(lab.ask("b", Command::OwnGroups), Answer::OwnGroups(vec![]));
     // A member that knows nothing at all is told that it is one.
-    lab.ask("a", Command::AddNodes {
-        group: "g".into(),
-        nodes: nodes(&["b"]),
-    });
+    lab.ask(
+        "a",
+        Command::AddNodes {
+            group: "g".into(),
+            nodes: nodes(&["b"]),
+        },
+    );
     lab.world.run_for(SECOND);
     lab.world.crash(&name("b"));
     lab.world.forget(&name("b"));
@@ -310,5 +387,8 @@ fn attributes_are_inserted_updated_and_deleted() {
     let registered = lab.ask("a", Command::RegisteredAttributes);
     assert_eq!(registered, Answer::Attributes(vec!["disk".into()]));
     assert_eq!(lab.ask("a", delete), Answer::Attribute(Ok(())));
-    assert_eq!(lab.ask("a", Command::MonitorNodes(true)), Answer::Done(Ok(())));
+    assert_eq!(
+        lab.ask("a", Command::MonitorNodes(true)),
+        Answer::Done(Ok(()))
+    );
 }

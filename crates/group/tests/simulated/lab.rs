@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use group::sim::{Costs, World};
 use group::{
-    Answer, Body, CallError, Command, Event, GroupError, Mode, NodeName, Options, Pid, Process, Reason,
-    Scope, SpawnError,
+    Answer, Body, CallError, Command, Event, GroupError, Mode, NodeName, Options, Pid, Process,
+    Reason, Scope, SpawnError,
 };
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -111,7 +111,13 @@ impl Lab {
         self.world.ask(&name(node), command).expect("an answer")
     }
 
-    pub(crate) fn spawn(&mut self, from: &str, on: &str, function: &str, args: &str) -> Result<Pid, SpawnError> {
+    pub(crate) fn spawn(
+        &mut self,
+        from: &str,
+        on: &str,
+        function: &str,
+        args: &str,
+    ) -> Result<Pid, SpawnError> {
         let command = Command::Spawn {
             node: name(on),
             function: function.into(),
@@ -146,21 +152,33 @@ impl Lab {
 
     pub(crate) fn group(&mut self, at: &str, group: &str, nodes: &[&str]) {
         let nodes = nodes.iter().map(|node| name(node)).collect();
-        let answer = self.ask(at, Command::NewGroup {
-            name: Some(group.into()),
-            nodes,
-        });
+        let answer = self.ask(
+            at,
+            Command::NewGroup {
+                name: Some(group.into()),
+                nodes,
+            },
+        );
         assert!(matches!(answer, Answer::Group(Ok(_))), "{answer:?}");
         self.world.run_for(SECOND);
     }
 
-    pub(crate) fn register(&mut self, at: &str, group: &str, key: &str, pid: &Pid) -> Result<(), GroupError> {
-        let answer = self.ask(at, Command::Register {
-            group: group.into(),
-            name: key.into(),
-            pid: pid.clone(),
-            mode: Mode::New,
-        });
+    pub(crate) fn register(
+        &mut self,
+        at: &str,
+        group: &str,
+        key: &str,
+        pid: &Pid,
+    ) -> Result<(), GroupError> {
+        let answer = self.ask(
+            at,
+            Command::Register {
+                group: group.into(),
+                name: key.into(),
+                pid: pid.clone(),
+                mode: Mode::New,
+            },
+        );
         match answer {
             Answer::Done(result) => result,
             other => panic!("{other:?}"),
@@ -168,11 +186,14 @@ impl Lab {
     }
 
     pub(crate) fn whereis(&mut self, at: &str, group: &str, key: &str) -> Option<Pid> {
-        let answer = self.ask(at, Command::Whereis {
-            node: None,
-            group: group.into(),
-            name: key.into(),
-        });
+        let answer = self.ask(
+            at,
+            Command::Whereis {
+                node: None,
+                group: group.into(),
+                name: key.into(),
+            },
+        );
         match answer {
             Answer::Whereis(pid) => pid,
             other => panic!("{other:?}"),
