@@ -18,6 +18,6 @@ pub(crate) enum Bug {
     KeepLinks,
     /// Free nodes do not follow the links of others.
     NoFreePeers,
-    /// A node that starts again has forgotten a removal or deletion.
-    ForgetSaved,
+    /// Hidden nodes are among the free ones.
+    HiddenIsFree,
 }
