@@ -24,8 +24,12 @@ STAGES := lint build tidy workspace history clients benchmarks fuzz
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
+<<<<<<< HEAD
 .PHONY: benchmarks history disks chaos schedules bugs
 .PHONY: workloads scaling
+=======
+.PHONY: benchmarks history disks chaos schedules bugs model scaling
+>>>>>>> groups
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -101,6 +105,13 @@ bugs: ## Whether the history checker finds each bug that is put in on purpose.
 	$(CARGO) build --package roost --features bugs --target-dir $(TARGET)/bugs
 	ROOST_BIN=$(TARGET)/bugs/debug/roost $(HISTORY) --bugs --seeds 50 \
 	  --faults kills,cuts,stops,amnesia,unsynced
+
+model: ## A long run of the model of groups: SEEDS random histories of up to 40 commands.
+	GROUP_MODEL_CASES=$(SEEDS) $(CARGO) test --release --package group --lib \
+	  nodes_behave_like_the_model -- --nocapture
+
+scaling: ## Simulated nodes, fully connected beside groups; writes docs/scaling.md.
+	bench/scaling
 
 fuzz: ## A short run of every fuzz target, with the stable toolchain.
 	@tests/fuzz_shortly $(FUZZ_SECONDS)

@@ -1,8 +1,8 @@
 //! What names for everybody cost: the throughput of commands between simulated nodes, fully
 //! connected beside groups, and the start-up of many nodes.
 //!
-//! Owns the load: a few workers per node ask processes of other nodes, and now and then register a
-//! name, look it up and forget it. Everything above the sockets is what production runs; time is
+//! Owns the load: a worker per node asks processes of other nodes, and now and then registers a
+//! name, looks it up and forgets it. Everything above the sockets is what production runs; time is
 //! virtual, and each frame costs its node's processor what `--frame-us` says, coming and going.
 //! Prints one line of JSON per run.
 #![allow(clippy::print_stdout, clippy::print_stderr, missing_docs)]
@@ -18,7 +18,7 @@ use group::{
 };
 
 /// Commands under way at one node.
-const WORKERS: usize = 8;
+const WORKERS: usize = 1;
 
 /// What one run is.
 struct Plan {

@@ -299,6 +299,10 @@ impl NodeActor {
         match msg {
             NodeMsg::Act(FromProcess { id, action }) => self.machine.act(id, action),
             NodeMsg::Started { id, addr, is_new } => {
+                if is_new && !self.machine.has_room() {
+                    // Whoever monitors it hears that there is no such process.
+                    return cx.kill(addr.id());
+                }
                 if is_new {
                     self.machine.started(id);
                 }

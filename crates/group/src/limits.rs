@@ -41,9 +41,11 @@ pub struct Limits {
     pub tombstones_max: usize,
     /// Attributes of a node; more are answered with [`crate::GroupError::Busy`].
     pub attributes_max: usize,
-    /// Nodes that a node remembers without being linked to them: those it failed to reach. The one
-    /// whose next attempt is farthest away is forgotten first.
-    pub peers_max: usize,
+    /// Groups of others that a node remembers because it asked for them; more are asked for again.
+    pub known_max: usize,
+    /// Links and monitors between processes of this node and others; one more ends at once, with
+    /// [`crate::Reason::Limit`].
+    pub relations_max: usize,
     /// How long a connection may take until both sides have proved who they are.
     pub handshake: Duration,
     /// How often a link that has nothing to say says so.
@@ -80,7 +82,8 @@ impl Default for Limits {
             names_max: 1_000_000,
             tombstones_max: 1_024,
             attributes_max: 256,
-            peers_max: 8_192,
+            known_max: 8_192,
+            relations_max: 1_000_000,
             handshake: Duration::from_secs(5),
             heartbeat: Duration::from_secs(5),
             silence: Duration::from_secs(20),
@@ -97,6 +100,10 @@ pub(crate) const HELLO_BYTES_MAX: usize = 2_048;
 
 /// Attempts of a change that finds another coordinator each time.
 pub(crate) const SUBMITS_MAX: u32 = 64;
+
+/// Attempts of a change for which sender and coordinator must see the same members. More, and the
+/// network is one in which they never will.
+pub(crate) const AGREE_MAX: u32 = 20;
 
 /// How long a change waits before it looks for the coordinator again.
 pub(crate) const SUBMIT_RETRY: Duration = Duration::from_millis(50);

@@ -201,7 +201,9 @@ pub(crate) enum Question {
     Submit {
         space: Space,
         change: Change,
-        again: bool,
+        attempt: u32,
+        /// Stands for the linked members that the sender sees.
+        seen: u64,
     },
     Apply {
         space: Space,

@@ -213,3 +213,48 @@ fn a_stopped_node_says_so() {
     assert_eq!(handle.linked(), Err(GroupError::NotRunning));
     let _ = Echo;
 }
+
+#[test]
+fn a_node_keeps_its_groups_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("groups.toml");
+    let name = common::free_name("a", "127.0.0.1");
+    let start = || {
+        let options = Options::new(&name, b"secret").state_file(&path);
+        Node::start(options).unwrap()
+    };
+    let a = start();
+    let members = a.new_group("g", &names(&[&a])).unwrap();
+    a.new_group("h", &members).unwrap();
+    a.delete_group("h").unwrap();
+    a.stop();
+    let a = start();
+    assert_eq!(a.own_groups().unwrap(), [("g".into(), members)]);
+    a.stop();
+    std::fs::write(&path, "groups = 3").unwrap();
+    let refused = Node::start(Options::new(&name, b"secret").state_file(&path));
+    assert!(matches!(refused, Err(group::StartError::Config(_))));
+}
+
+#[test]
+fn garbage_on_the_port_is_refused_and_harms_nobody() {
+    use std::io::{Read, Write};
+    let a = start("a", "127.0.0.1", |options| options);
+    let b = start("b", "127.0.0.2", |options| options);
+    for garbage in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        &[0xFF; 64],
+        &[0, 0, 0, 4, 9, 9, 9, 9],
+        &[0, 0, 0, 9, 0, b'R', b'G', b'R', b'P', 0, 200, 0, 201],
+    ] {
+        let address = a.name().address().unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.write_all(garbage).unwrap();
+        let mut answer = Vec::new();
+        // A reset is an end as well.
+        let _ = stream.read_to_end(&mut answer);
+    }
+    let pid = b.spawn(a.name(), "echo", "", LONG).unwrap();
+    assert_eq!(b.call(&pid, "well", LONG).unwrap(), "well");
+}

@@ -6,8 +6,6 @@
 pub(crate) enum Bug {
     /// A node joins a second group of one name.
     NameTwice,
-    /// Every member orders changes itself, and does not wait until it knows all names.
-    NoLock,
     /// The last member does not hear of a change.
     ForgetOneMember,
     /// A process may have two names in one group.
@@ -16,4 +14,10 @@ pub(crate) enum Bug {
     DeadNames,
     /// The names of a lost node stay.
     KeepLost,
+    /// Links stay when the last common group is left.
+    KeepLinks,
+    /// Free nodes do not follow the links of others.
+    NoFreePeers,
+    /// Hidden nodes are among the free ones.
+    HiddenIsFree,
 }

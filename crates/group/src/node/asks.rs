@@ -307,7 +307,7 @@ impl Machine {
         let Some(function) = self.functions.get(function).cloned() else {
             return Err(SpawnError::NoFunction);
         };
-        if self.relations.processes() >= self.limits.processes_max || self.stopped {
+        if !self.has_room() {
             return Err(SpawnError::Full);
         }
         self.next_shard = (self.next_shard + 1) % self.shards;
@@ -463,10 +463,11 @@ impl Machine {
             Question::Submit {
                 space,
                 change,
-                again,
+                attempt,
+                seen,
             } => {
                 let origin = Origin::Node(node.clone(), ask);
-                return self.coordinate(&space, change, again, origin);
+                return self.coordinate(&space, change, (attempt, seen), origin);
             }
             spawn @ Question::Spawn { .. } => Tell::Spawned(self.spawn_for(node, spawn)),
             Question::Invite(id) => Tell::Invited(self.invited(id)),

@@ -7,11 +7,14 @@
 //! does (`groups`, `names`).
 
 use std::collections::BTreeSet;
+use std::hash::Hasher;
+
+use rustc_hash::FxHasher;
 
 use super::asks::{Kind, Operation, Origin, Then, Told};
 use super::{Caller, Machine, Wake};
 use crate::command::{Answer, GroupError};
-use crate::limits::{SUBMIT_RETRY, SUBMITS_MAX};
+use crate::limits::{AGREE_MAX, SUBMIT_RETRY, SUBMITS_MAX};
 use crate::types::{Name, NodeName};
 use crate::view::{Space, View};
 use crate::wire::{Apply, Change, Entry, Frame, Outcome, Question, Tell};
@@ -64,6 +67,21 @@ impl Machine {
         }
     }
 
+    /// A number that stands for the members of a space that are linked with this node.
+    fn members_seen(&self, space: &Space) -> u64 {
+        let linked = self
+            .linked()
+            .filter(|(_, peer)| peer.shared.contains(space));
+        let mut members: BTreeSet<&NodeName> = linked.map(|(name, _)| name).collect();
+        members.insert(&self.me);
+        let mut hasher = FxHasher::default();
+        for member in members {
+            hasher.write(member.as_str().as_bytes());
+            hasher.write_u8(0);
+        }
+        hasher.finish()
+    }
+
     // ---- The submitting side -------------------------------------------------------------------
 
     pub(super) fn submit(
@@ -102,15 +120,19 @@ impl Machine {
             return;
         };
         *attempts += 1;
-        let again = *attempts > 1;
+        let attempt = *attempts;
         let (space, change) = (space.clone(), change.clone());
-        if *attempts > SUBMITS_MAX {
+        if attempt > SUBMITS_MAX {
             return self.finish_submit(id, Outcome::Unknown);
         }
         let Some(coordinator) = self.coordinator(&space) else {
             // A group that is gone since the first attempt was deleted by it: the coordinator may
             // close its link with us before it has answered.
+<<<<<<< HEAD
             let is_deleted = again && change == Change::Delete;
+=======
+            let is_deleted = attempt > 1 && change == Change::Delete;
+>>>>>>> groups
             let outcome = if is_deleted {
                 Outcome::Done
             } else {
@@ -118,13 +140,15 @@ impl Machine {
             };
             return self.finish_submit(id, outcome);
         };
+        let seen = self.members_seen(&space);
         if coordinator == self.me {
-            return self.coordinate(&space, change, again, Origin::Here(id));
+            return self.coordinate(&space, change, (attempt, seen), Origin::Here(id));
         }
         let question = Question::Submit {
             space,
             change,
-            again,
+            attempt,
+            seen,
         };
         let after = self.limits.ask;
         self.ask(&coordinator, question, after, Then::Operation(id));
@@ -160,20 +184,20 @@ impl Machine {
     // ---- The coordinating side -----------------------------------------------------------------
 
     /// Orders a change: decides it, applies it here and has all members apply it.
+    ///
+    /// Whoever asks must see the same members, so that a node that is just being linked with some of
+    /// them and not yet with others misses nothing.
     pub(super) fn coordinate(
         &mut self,
         space: &Space,
         change: Change,
-        again: bool,
+        (attempt, seen): (u32, u64),
         origin: Origin,
     ) {
         let is_ours = self.coordinator(space).as_ref() == Some(&self.me);
-        #[cfg(test)]
-        let is_ours = is_ours || self.has(crate::model::bugs::Bug::NoLock);
         let is_settled = self.is_settled(space);
-        #[cfg(test)]
-        let is_settled = is_settled || self.has(crate::model::bugs::Bug::NoLock);
-        if !is_ours || !is_settled {
+        let agrees = attempt > AGREE_MAX || seen == self.members_seen(space);
+        if !is_ours || !is_settled || !agrees {
             let outcome = if self.names(space).is_some() {
                 Outcome::Elsewhere
             } else {
@@ -184,7 +208,7 @@ impl Machine {
         if self.operations.len() >= self.limits.operations_max {
             return self.decided(Outcome::Busy, origin);
         }
-        let (outcome, apply) = self.decide(space, change, again);
+        let (outcome, apply) = self.decide(space, change, attempt > 1);
         let Some(apply) = apply else {
             return self.decided(outcome, origin);
         };

@@ -13,6 +13,7 @@ use super::names::Names;
 use super::{Caller, Effect, Group, Machine, Wake};
 use crate::command::{Answer, GroupError, Note};
 use crate::config::{GroupConfig, Saved};
+use crate::limits::AGREE_MAX;
 use crate::types::{Name, NodeName, Refusal, check_name};
 use crate::view::{GroupId, RESERVED, Space, View};
 use crate::wire::{Advert, Apply, Change, Frame, Outcome, Question, Status};
@@ -85,7 +86,10 @@ impl Machine {
             return BTreeSet::new();
         };
         if self.is_free() {
-            let both = peer.has_status && peer.groups.is_empty() && !peer.hidden && !self.hidden;
+            let is_hidden = peer.hidden || self.hidden;
+            #[cfg(test)]
+            let is_hidden = is_hidden && !self.has(crate::model::bugs::Bug::HiddenIsFree);
+            let both = peer.has_status && peer.groups.is_empty() && !is_hidden;
             return both.then_some(Space::Free).into_iter().collect();
         }
         let common = self.groups.values().filter(|group| group.view.has(node));
@@ -126,6 +130,8 @@ impl Machine {
         }
         if !old.is_empty() && new.is_empty() {
             self.node_up_down(node, Some(Refusal::Left));
+            #[cfg(test)]
+            let by_us = by_us && !self.has(crate::model::bugs::Bug::KeepLinks);
             if by_us {
                 self.disconnect(node, Refusal::Left);
             }
@@ -149,6 +155,10 @@ impl Machine {
         // Status and list may cross: what a node says of its free peers before we know it as free
         // counts too, if we are free.
         if !is_free_peer && !(self.is_free() && !self.hidden) {
+            return;
+        }
+        #[cfg(test)]
+        if self.has(crate::model::bugs::Bug::NoFreePeers) {
             return;
         }
         for other in nodes {
@@ -247,7 +257,8 @@ impl Machine {
             let question = Question::Submit {
                 space: Space::Group(view.id.clone()),
                 change,
-                again: true,
+                attempt: AGREE_MAX + 1,
+                seen: 0,
             };
             let operation = Operation {
                 caller: Caller::Nobody,
@@ -300,6 +311,9 @@ impl Machine {
             None => None,
         };
         let is_in = view.has(&self.me);
+        if view.members.len() > self.limits.members_max {
+            return;
+        }
         match (&old, is_in) {
             (None, false) => return,
             (None, true) if self.groups.len() >= self.limits.groups_max => return,

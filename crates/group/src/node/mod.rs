@@ -7,7 +7,8 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `links` | connections, the handshake, dialling, heart-beats, back-pressure |
+//! | `links` | connections, dialling, heart-beats, back-pressure |
+//! | `handshake` | how two nodes prove to each other who they are |
 //! | `relations` | messages to processes, links, monitors, exits |
 //! | `asks` | questions to other nodes with deadlines, and the answers to theirs |
 //! | `commands` | what users ask of their node, and its immediate answers |
@@ -20,6 +21,7 @@ pub(crate) mod asks;
 pub(crate) mod changes;
 pub(crate) mod commands;
 pub(crate) mod groups;
+mod handshake;
 pub(crate) mod links;
 pub(crate) mod names;
 pub(crate) mod query;

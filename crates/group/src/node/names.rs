@@ -194,6 +194,12 @@ impl Machine {
             }
             self.take(space, &entry.name);
         }
+        if self
+            .names(space)
+            .is_none_or(|names| names.len() >= self.limits.names_max)
+        {
+            return;
+        }
         let mut monitor = None;
         if entry.keeper == self.me {
             monitor = Some(self.watch_named(space, &entry.name, &entry.pid));
@@ -234,12 +240,26 @@ impl Machine {
     /// Forgets a name.
     pub(super) fn take(&mut self, space: &Space, name: &str) {
         let kept = self.names_mut(space).and_then(|names| names.remove(name));
-        if let Some(Kept {
-            entry,
-            monitor: Some(monitor),
-        }) = kept
-        {
+        let Some(Kept { entry, monitor }) = kept else {
+            return;
+        };
+        if let Some(monitor) = monitor {
             self.unwatch(monitor, &entry.pid);
+        }
+        if entry.keeper == self.me {
+            self.tell_unsettled(space);
+        }
+    }
+
+    /// Tells members that have not confirmed what this node keeps what it keeps now: the change may
+    /// reach them before what they were told at first.
+    fn tell_unsettled(&mut self, space: &Space) {
+        let is_it =
+            |peer: &super::Peer| peer.shared.contains(space) && !peer.told_names.contains(space);
+        let unsettled = self.linked().filter(|(_, peer)| is_it(peer));
+        let unsettled: Vec<NodeName> = unsettled.map(|(name, _)| name.clone()).collect();
+        for node in unsettled {
+            self.send_keep(&node, space, false);
         }
     }
 
@@ -302,7 +322,8 @@ impl Machine {
         {
             return;
         }
-        if let Some(peer) = peer {
+        // An answer to what we told: the other side has read it.
+        if let Some(peer) = peer.filter(|_| !want) {
             peer.told_names.insert(space.clone());
         }
         let told: BTreeSet<&Name> = entries.iter().map(|entry| &entry.name).collect();

@@ -130,7 +130,7 @@ impl Machine {
             Told::Answer(Tell::Group(Some(members))) => {
                 let members: BTreeSet<NodeName> = members.into_iter().collect();
                 let group = Name::clone(&search.group);
-                if self.known.len() < self.limits.peers_max {
+                if self.known.len() < self.limits.known_max {
                     self.known.insert(group, members.clone());
                 }
                 search.next = self.nearest(members.into_iter().collect());

@@ -51,9 +51,19 @@ impl Relations {
     pub(crate) fn processes(&self) -> usize {
         self.procs.len()
     }
+
+    /// Relations between this node and others.
+    fn count(&self) -> usize {
+        let links: usize = self.links.values().map(BTreeSet::len).sum();
+        self.abroad.len() + self.from_abroad.len() + links
+    }
 }
 
 impl Machine {
+    fn is_full_of_relations(&self) -> bool {
+        self.relations.count() >= self.limits.relations_max
+    }
+
     pub(crate) fn has_process(&self, id: u64) -> bool {
         self.relations.procs.contains_key(&id)
     }
@@ -61,6 +71,11 @@ impl Machine {
     /// Whether a pid names a process of this life that has not ended.
     pub(crate) fn is_alive(&self, pid: &Pid) -> bool {
         self.is_mine(pid) && pid.life == self.life && self.has_process(pid.id)
+    }
+
+    /// Whether one more process may start.
+    pub(crate) fn has_room(&self) -> bool {
+        self.relations.processes() < self.limits.processes_max && !self.stopped
     }
 
     /// A process was started here, with an id given out before.
@@ -239,6 +254,8 @@ impl Machine {
         };
         if !self.is_current(who) {
             self.exited(me, who, Reason::NoProcess, false);
+        } else if self.relations.count() > self.limits.relations_max {
+            self.exited(me, who, full(), false);
         } else if let Err(reason) = self.transmit_to(who, frame) {
             self.exited(me, who, reason, false);
         }
@@ -322,14 +339,19 @@ impl Machine {
     /// Another node's process links itself to one of ours.
     pub(super) fn linked_from(&mut self, node: &NodeName, from: u64, to: u64) {
         let who = self.pid_of(node, from);
+        let is_full = self.is_full_of_relations();
         match self.relations.procs.get_mut(&to) {
-            Some(proc) => {
+            Some(proc) if !is_full => {
                 proc.links.insert(who);
                 let links = self.relations.links.entry(node.clone()).or_default();
                 links.insert((from, to));
             }
-            None => {
-                let reason = Reason::NoProcess;
+            found => {
+                let reason = if found.is_some() {
+                    full()
+                } else {
+                    Reason::NoProcess
+                };
                 let frame = Frame::Exit {
                     from: to,
                     to: from,
@@ -414,6 +436,9 @@ impl Machine {
         if !self.is_current(who) {
             return self.down(&watcher, monitor, who, Reason::NoProcess);
         }
+        if self.is_full_of_relations() {
+            return self.down(&watcher, monitor, who, full());
+        }
         let frame = Frame::Monitor {
             monitor,
             who: who.id,
@@ -459,15 +484,20 @@ impl Machine {
     }
 
     pub(super) fn monitored_from(&mut self, node: &NodeName, monitor: u64, who: u64) {
+        let is_full = self.is_full_of_relations();
         match self.relations.procs.get_mut(&who) {
-            Some(proc) => {
+            Some(proc) if !is_full => {
                 let key = (monitor, Some(node.clone()));
                 proc.watchers.insert(key, Watcher::Remote(node.clone()));
                 let key = (node.clone(), monitor);
                 self.relations.from_abroad.insert(key, who);
             }
-            None => {
-                let reason = Reason::NoProcess;
+            found => {
+                let reason = if found.is_some() {
+                    full()
+                } else {
+                    Reason::NoProcess
+                };
                 self.tell(node, &Frame::Down { monitor, reason });
             }
         }
@@ -589,4 +619,8 @@ impl Machine {
             proc.calls.retain(|(asker, _)| asker != node);
         }
     }
+}
+
+fn full() -> Reason {
+    Reason::Limit("links and monitors with other nodes".into())
 }

@@ -43,7 +43,8 @@ fn frames() -> Vec<Frame> {
                     keeper: name("b@h:1"),
                     replace: true,
                 },
-                again: false,
+                attempt: 1,
+                seen: 77,
             },
         },
         Frame::Keep {

@@ -1,218 +1,16 @@
-//! Nodes over a simulated network: what is hard to bring about with sockets. Supervision of
-//! processes elsewhere, nodes that vanish without a word, links that are cut and healed, readers
-//! that stop reading, bounds.
+//! What is hard to bring about with sockets: supervision of processes elsewhere, nodes that vanish
+//! without a word, links that are cut and healed, readers that stop reading, bounds.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use group::sim::{Costs, World};
 use group::supervise::{Child, Intensity, Restart, Strategy, Supervisor};
 use group::{
-    Answer, Body, CallError, Choice, Command, Event, GroupError, Limits, Mode, Name, NodeName,
-    Note, Options, Pid, Predicate, Process, Reason, Refusal, Scope, SpawnError, Test, Value,
+    Answer, Body, CallError, Choice, Command, Event, GroupError, Limits, Name, Note, Pid,
+    Predicate, Process, Refusal, Scope, SpawnError, Test, Value,
 };
 
-const SECOND: Duration = Duration::from_secs(1);
-
-/// Counts what it is sent; ends, panics or answers as it is told.
-struct Worker {
-    heard: Arc<AtomicU64>,
-}
-
-impl Process for Worker {
-    fn handle(&mut self, event: Event, cx: &mut Scope<'_, '_>) {
-        match event {
-            Event::Message { body, .. } if &body[..] == b"panic" => panic!("told to"),
-            Event::Message { .. } => drop(self.heard.fetch_add(1, Ordering::Relaxed)),
-            Event::Request { body, .. } if &body[..] == b"die" => cx.stop(Reason::Normal),
-            Event::Request { body, .. } if &body[..] == b"silence" => {}
-            Event::Request { from, body } => cx.reply(from, body).expect("room"),
-            _ => {}
-        }
-    }
-}
-
-/// Watches what its argument names, by link and monitor, and notes what it hears.
-type Heard = Arc<Mutex<Vec<String>>>;
-
-struct Watcher {
-    whom: Pid,
-    heard: Heard,
-}
-
-impl Process for Watcher {
-    fn started(&mut self, cx: &mut Scope<'_, '_>) {
-        cx.trap_exits(true).expect("room");
-        cx.monitor_nodes(true).expect("room");
-        cx.link(&self.whom).expect("room");
-        cx.monitor(&self.whom).expect("room");
-    }
-
-    fn handle(&mut self, event: Event, _: &mut Scope<'_, '_>) {
-        let text = match event {
-            Event::Down { reason, .. } => format!("down: {reason}"),
-            Event::Exit { reason, .. } => format!("exit: {reason}"),
-            Event::NodeUp(node) => format!("up: {node}"),
-            Event::NodeDown(node, why) => format!("gone: {node}: {why}"),
-            _ => return,
-        };
-        self.heard.lock().expect("no panic").push(text);
-    }
-}
-
-struct Lab {
-    world: World,
-    heard: Arc<AtomicU64>,
-    noted: Heard,
-}
-
-fn name(text: &str) -> NodeName {
-    NodeName::new(text).expect("a name")
-}
-
-impl Lab {
-    fn new() -> Self {
-        Lab {
-            world: World::new(3, Costs::default()),
-            heard: Arc::default(),
-            noted: Heard::default(),
-        }
-    }
-
-    fn options(&self, node: &str) -> Options {
-        let (heard, noted) = (Arc::clone(&self.heard), Arc::clone(&self.noted));
-        let parse = |args: &Body| -> Pid {
-            let text = String::from_utf8(args.to_vec()).expect("text");
-            let mut parts = text.split(' ');
-            let mut next = || parts.next().expect("a part").to_owned();
-            Pid {
-                node: name(&next()),
-                life: next().parse().expect("a number"),
-                id: next().parse().expect("a number"),
-            }
-        };
-        Options::new(node, b"secret")
-            .function("worker", move |_: &Body| {
-                let heard = Arc::clone(&heard);
-                Box::new(Worker { heard }) as Box<dyn Process>
-            })
-            .function("watcher", move |args: &Body| {
-                let (whom, heard) = (parse(args), Arc::clone(&noted));
-                Box::new(Watcher { whom, heard }) as Box<dyn Process>
-            })
-    }
-
-    fn start(&mut self, nodes: &[&str]) {
-        for node in nodes {
-            self.world.start(self.options(node)).expect("a node");
-        }
-        self.world.run_for(SECOND);
-    }
-
-    fn ask(&mut self, node: &str, command: Command) -> Answer {
-        self.world.ask(&name(node), command).expect("an answer")
-    }
-
-    fn spawn(
-        &mut self,
-        from: &str,
-        on: &str,
-        function: &str,
-        args: &str,
-    ) -> Result<Pid, SpawnError> {
-        let command = Command::Spawn {
-            node: name(on),
-            function: function.into(),
-            args: args.to_owned().into(),
-            link: false,
-            monitor: None,
-            deadline: SECOND * 5,
-        };
-        match self.ask(from, command) {
-            Answer::Spawned(result) => result,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn call(&mut self, from: &str, to: &Pid, body: &str) -> Result<Body, CallError> {
-        let command = Command::Call {
-            to: to.clone(),
-            body: body.to_owned().into(),
-            deadline: SECOND * 5,
-        };
-        match self.ask(from, command) {
-            Answer::Called(result) => result,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn watch(&mut self, from: &str, whom: &Pid) {
-        let args = format!("{} {} {}", whom.node, whom.life, whom.id);
-        self.spawn(from, from, "watcher", &args).expect("a watcher");
-        self.world.run_for(SECOND);
-    }
-
-    fn group(&mut self, at: &str, group: &str, nodes: &[&str]) {
-        let nodes = nodes.iter().map(|node| name(node)).collect();
-        let answer = self.ask(
-            at,
-            Command::NewGroup {
-                name: Some(group.into()),
-                nodes,
-            },
-        );
-        assert!(matches!(answer, Answer::Group(Ok(_))), "{answer:?}");
-        self.world.run_for(SECOND);
-    }
-
-    fn register(&mut self, at: &str, group: &str, key: &str, pid: &Pid) -> Result<(), GroupError> {
-        let answer = self.ask(
-            at,
-            Command::Register {
-                group: group.into(),
-                name: key.into(),
-                pid: pid.clone(),
-                mode: Mode::New,
-            },
-        );
-        match answer {
-            Answer::Done(result) => result,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn whereis(&mut self, at: &str, group: &str, key: &str) -> Option<Pid> {
-        let answer = self.ask(
-            at,
-            Command::Whereis {
-                node: None,
-                group: group.into(),
-                name: key.into(),
-            },
-        );
-        match answer {
-            Answer::Whereis(pid) => pid,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn noted(&self) -> Vec<String> {
-        std::mem::take(&mut *self.noted.lock().expect("no panic"))
-    }
-
-    fn cut(&mut self, some: &[&str], others: &[&str], is_cut: bool) {
-        for one in some {
-            for other in others {
-                if is_cut {
-                    self.world.cut(&name(one), &name(other));
-                } else {
-                    self.world.heal(&name(one), &name(other));
-                }
-            }
-        }
-    }
-}
+use crate::lab::{Lab, SECOND, name};
 
 #[test]
 fn a_node_that_vanishes_is_noticed_by_its_silence() {
@@ -366,6 +164,7 @@ fn a_reader_that_stops_holds_its_senders_and_at_last_loses_its_link() {
     struct Flood {
         to: Pid,
         sent: Arc<AtomicU64>,
+        is_refused: bool,
     }
     impl Process for Flood {
         fn started(&mut self, cx: &mut Scope<'_, '_>) {
@@ -373,7 +172,9 @@ fn a_reader_that_stops_holds_its_senders_and_at_last_loses_its_link() {
             cx.send(&me, "go").expect("room");
         }
         fn handle(&mut self, event: Event, cx: &mut Scope<'_, '_>) {
-            if let Event::Message { .. } = event {
+            // Once the link is gone its messages wait for another, up to a bound: then it gives up.
+            self.is_refused |= matches!(event, Event::Refused { .. });
+            if matches!(event, Event::Message { .. }) && !self.is_refused {
                 cx.send(&self.to, vec![0; 1_000]).expect("room");
                 self.sent.fetch_add(1, Ordering::Relaxed);
                 let me = cx.me().clone();
@@ -388,6 +189,7 @@ fn a_reader_that_stops_holds_its_senders_and_at_last_loses_its_link() {
     let limits = Limits {
         link_bytes_high: 100_000,
         link_bytes_max: 150_000,
+        pending_max: 8,
         silence: SECOND * 3_600,
         ..Limits::default()
     };
@@ -397,7 +199,12 @@ fn a_reader_that_stops_holds_its_senders_and_at_last_loses_its_link() {
         .limits(limits)
         .function("flood", move |_: &Body| {
             let (to, sent) = (target.clone(), Arc::clone(&count));
-            Box::new(Flood { to, sent }) as Box<dyn Process>
+            let is_refused = false;
+            Box::new(Flood {
+                to,
+                sent,
+                is_refused,
+            }) as Box<dyn Process>
         });
     lab.world.start(options).unwrap();
     lab.ask("a", Command::Connect(name("b")));
