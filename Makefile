@@ -24,12 +24,8 @@ STAGES := lint build tidy workspace history clients benchmarks fuzz
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
-<<<<<<< HEAD
-.PHONY: benchmarks history disks chaos schedules bugs
-.PHONY: workloads scaling
-=======
 .PHONY: benchmarks history disks chaos schedules bugs model scaling
->>>>>>> groups
+.PHONY: workloads
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -73,8 +69,6 @@ benchmarks: build $(VENV)/ready ## Every script of bench/, tiny: whether it work
 workloads: ## Actor workloads beside Erlang and a library; writes docs/scaling/workloads.md.
 	bench/workloads
 
-scaling: workloads
-
 $(VENV)/ready: tests/clients/requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
@@ -110,7 +104,7 @@ model: ## A long run of the model of groups: SEEDS random histories of up to 40 
 	GROUP_MODEL_CASES=$(SEEDS) $(CARGO) test --release --package group --lib \
 	  nodes_behave_like_the_model -- --nocapture
 
-scaling: ## Simulated nodes, fully connected beside groups; writes docs/scaling.md.
+scaling: workloads ## Simulated nodes and actor workloads; writes docs/scaling.md and docs/scaling/.
 	bench/scaling
 
 fuzz: ## A short run of every fuzz target, with the stable toolchain.

@@ -128,11 +128,7 @@ impl Machine {
         let Some(coordinator) = self.coordinator(&space) else {
             // A group that is gone since the first attempt was deleted by it: the coordinator may
             // close its link with us before it has answered.
-<<<<<<< HEAD
-            let is_deleted = again && change == Change::Delete;
-=======
             let is_deleted = attempt > 1 && change == Change::Delete;
->>>>>>> groups
             let outcome = if is_deleted {
                 Outcome::Done
             } else {
