@@ -50,12 +50,14 @@ async fn spawn<M: Message, S: Send + 'static>(
     handler: impl Fn(&ActorRef<M>, M, &mut S) + Send + Sync + 'static,
 ) -> ActorRef<M> {
     let actor = Fun(handler, std::marker::PhantomData);
+    // Invariant: an actor without a name always starts.
     Actor::spawn(None, actor, state).await.expect("it starts").0
 }
 
 fn runtime(args: &Args) -> Runtime {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(args.threads).enable_time();
+    // Invariant: a benchmark without threads has nothing to do.
     builder.build().expect("threads")
 }
 
@@ -66,7 +68,14 @@ fn latch(wanted: usize) -> (Done, Receiver<u64>) {
 }
 
 fn wait(receiver: &Receiver<u64>, wanted: usize) -> u64 {
-    (0..wanted).map(|_| receiver.recv_timeout(Duration::from_secs(600)).expect("in time")).sum()
+    (0..wanted)
+        .map(|_| {
+            receiver
+                .recv_timeout(Duration::from_secs(600))
+                // Invariant: a workload that hangs has no figure.
+                .expect("in time")
+        })
+        .sum()
 }
 
 fn micros(began: Instant) -> f64 {
@@ -283,36 +292,40 @@ fn genstress(args: &Args) -> f64 {
     let runtime = runtime(args);
     let (done, all) = latch(clients);
     let (server, asking) = runtime.block_on(async {
-        let server = spawn((), |_: &ActorRef<Question>, Question(n, reply), (): &mut ()| {
-            let _ = reply.send(n + 1);
-        })
+        let server = spawn(
+            (),
+            |_: &ActorRef<Question>, Question(n, reply), (): &mut ()| {
+                let _ = reply.send(n + 1);
+            },
+        )
         .await;
         let mut asking = Vec::new();
         for _ in 0..clients {
             let state = (None::<ActorRef<Question>>, 0u64, done.clone());
-            let handler = |me: &ActorRef<Client>,
-                           msg: Client,
-                           state: &mut (Option<ActorRef<Question>>, u64, Done)| {
-                match msg {
-                    Client::Begin(server, calls) => (state.0, state.1) = (Some(server), calls),
-                    Client::Answer => state.1 -= 1,
-                }
-                match &state.0 {
-                    Some(server) if state.1 > 0 => {
-                        let n = state.1;
-                        // Detached: its answer comes as a message.
-                        drop(server.call_and_forward(
-                            move |reply| Question(n, reply),
-                            me,
-                            |_| Client::Answer,
-                            Some(Duration::from_secs(600)),
-                        ));
+            let handler =
+                |me: &ActorRef<Client>,
+                 msg: Client,
+                 state: &mut (Option<ActorRef<Question>>, u64, Done)| {
+                    match msg {
+                        Client::Begin(server, calls) => (state.0, state.1) = (Some(server), calls),
+                        Client::Answer => state.1 -= 1,
                     }
-                    _ => {
-                        let _ = state.2.try_send(0);
+                    match &state.0 {
+                        Some(server) if state.1 > 0 => {
+                            let n = state.1;
+                            // Detached: its answer comes as a message.
+                            drop(server.call_and_forward(
+                                move |reply| Question(n, reply),
+                                me,
+                                |_| Client::Answer,
+                                Some(Duration::from_secs(600)),
+                            ));
+                        }
+                        _ => {
+                            let _ = state.2.try_send(0);
+                        }
                     }
-                }
-            };
+                };
             asking.push(spawn(state, handler).await);
         }
         (server, asking)
@@ -431,7 +444,9 @@ fn parallel(args: &Args) -> f64 {
     let began = Instant::now();
     let make = move |_| {
         move || {
-            let list: Vec<u64> = (0..stamps).map(|_| began.elapsed().as_nanos() as u64).collect();
+            let list: Vec<u64> = (0..stamps)
+                .map(|_| began.elapsed().as_nanos() as u64)
+                .collect();
             u64::from(list.is_sorted())
         }
     };
@@ -494,29 +509,30 @@ fn cross(args: &Args) -> f64 {
             let mut two = Vec::new();
             for left in [messages, usize::MAX] {
                 let state = (None::<ActorRef<Rally>>, left, done.clone());
-                let handler = |_: &ActorRef<Rally>,
-                               msg: Rally,
-                               state: &mut (Option<ActorRef<Rally>>, usize, Done)| {
-                    let serves = match msg {
-                        Rally::Serve(partner, serves) => {
-                            state.0 = Some(partner);
-                            serves
-                        }
-                        Rally::Ball => {
-                            state.1 = state.1.saturating_sub(1);
-                            if state.1 == 0 {
-                                let _ = state.2.try_send(0);
-                                return;
+                let handler =
+                    |_: &ActorRef<Rally>,
+                     msg: Rally,
+                     state: &mut (Option<ActorRef<Rally>>, usize, Done)| {
+                        let serves = match msg {
+                            Rally::Serve(partner, serves) => {
+                                state.0 = Some(partner);
+                                serves
                             }
-                            1
+                            Rally::Ball => {
+                                state.1 = state.1.saturating_sub(1);
+                                if state.1 == 0 {
+                                    let _ = state.2.try_send(0);
+                                    return;
+                                }
+                                1
+                            }
+                        };
+                        if let Some(partner) = &state.0 {
+                            for _ in 0..serves {
+                                let _ = partner.cast(Rally::Ball);
+                            }
                         }
                     };
-                    if let Some(partner) = &state.0 {
-                        for _ in 0..serves {
-                            let _ = partner.cast(Rally::Ball);
-                        }
-                    }
-                };
                 two.push(spawn(state, handler).await);
             }
             let _ = two[1].cast(Rally::Serve(two[0].clone(), 0));
@@ -599,6 +615,7 @@ async fn child(guard: &ActorRef<()>) {
     };
     let actor = Fun(handler, std::marker::PhantomData);
     let spawned = Actor::spawn_linked(Some("fragile".into()), actor, (), guard.get_cell()).await;
+    // Invariant: the guard hears of the end after the name was freed.
     spawned.expect("its name is free again");
 }
 
@@ -606,10 +623,12 @@ fn crash(args: &Args) -> f64 {
     std::panic::set_hook(Box::new(|_| {}));
     let runtime = runtime(args);
     let mut times = runtime.block_on(async {
+        // Invariant: an actor without a name always starts.
         let guard = Actor::spawn(None, Guard, ()).await.expect("it starts");
         let mut times = Vec::new();
         let find = || ActorRef::<Fragile>::where_is("fragile".into());
         for _ in 0..args.number(0) {
+            // Invariant: the guard starts it before it starts itself.
             let before = find().expect("it is there");
             let began = Instant::now();
             let _ = before.cast(Fragile::Crash);
@@ -685,6 +704,7 @@ fn step(actor: &ActorRef<Way>, msg: Way, state: &mut WorkerState) {
 
 fn orbit(args: &Args) -> f64 {
     let (set, size, workers) = (args.number(0), args.number(1), args.number(2) as u32);
+    // Invariant: the suite names sets that are there.
     let generators: Generators = format!("g{set}").parse().expect("a set of generators");
     let conf = Conf::new(generators, size as u32);
     let layout = Layout::new(&[workers]);

@@ -1,8 +1,8 @@
-//! The workloads of bench-actors on an actor library (`ractor`, on tokio's threads) and a concurrent
-//! map (`papaya`): `rivals WORKLOAD THREADS NUMBER...` prints one figure, or `none`.
+//! The workloads of bench-actors on an actor library (`ractor`, on tokio's threads) and a
+//! concurrent map (`papaya`): `rivals WORKLOAD THREADS NUMBER...` prints one figure, or `none`.
 //!
-//! Owns nothing that ships. Written as a user of these libraries would: mailboxes without a bound, a
-//! task for each actor.
+//! Owns nothing that ships. Written as a user of these libraries would: mailboxes without a bound,
+//! a task for each actor.
 
 mod actors;
 mod maps;

@@ -1,8 +1,8 @@
 //! Which workloads in which sizes, and everyone's figures side by side.
 //!
-//! Owns the sizes, running the contestants in turn, medians, and the table. Each figure comes from a
-//! process of its own, so that nobody inherits another workload's memory. Deliberately not here: the
-//! workloads.
+//! Owns the sizes, running the contestants in turn, medians, and the table. Each figure comes from
+//! a process of its own, so that nobody inherits another workload's memory. Deliberately not here:
+//! the workloads.
 
 use std::path::PathBuf;
 use std::process::Command;

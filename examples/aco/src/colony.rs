@@ -97,8 +97,8 @@ impl Colony {
 
     /// Ends an iteration with the best tour of its ants.
     pub fn learn(&mut self, found: Solution) {
-        // The tour is improved, not the best so far, which is a local optimum already: that way each
-        // iteration searches around another order.
+        // The tour is improved, not the best so far, which is a local optimum already: that way
+        // each iteration searches around another order.
         let found = improve(&self.instance, self.params.search, found);
         let best = match self.history.best.take() {
             Some(best) => best.better(found),

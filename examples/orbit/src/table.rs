@@ -155,7 +155,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn vertices_agree_with_a_set(slots in 0usize..20, xs in proptest::collection::vec(0u32..60, 0..100)) {
+        fn vertices_agree_with_a_set(
+            slots in 0usize..20,
+            xs in proptest::collection::vec(0u32..60, 0..100),
+        ) {
             let (mut table, mut model) = (Vertices::new(slots), BTreeSet::new());
             for x in xs {
                 prop_assert_eq!(table.insert(x), model.insert(x));

@@ -1,6 +1,6 @@
 //! From a crash to the next answer: `crash TIMES` for an actor that its runtime brings back, and
-//! `process TIMES` for a whole process that is killed and started again. The figure is the median in
-//! microseconds.
+//! `process TIMES` for a whole process that is killed and started again. The figure is the median
+//! in microseconds.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};

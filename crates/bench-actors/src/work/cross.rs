@@ -1,5 +1,6 @@
-//! Messages between shards: `cross PAIRS MESSAGES WINDOW`. The two of a pair are on different shards
-//! where there are several, and have so many messages under way. The figure is messages a second.
+//! Messages between shards: `cross PAIRS MESSAGES WINDOW`. The two of a pair are on different
+//! shards where there are several, and have so many messages under way. The figure is messages a
+//! second.
 
 use std::sync::mpsc::SyncSender;
 

@@ -16,7 +16,7 @@ use std::thread;
 use rustc_hash::FxBuildHasher;
 use stdx::rand::Rng;
 use stdx::table::{OrderedSet, Set, TableOptions};
-use stdx::time::{Clock, SystemClock};
+use stdx::time::{Clock, Moment, SystemClock};
 
 use super::Args;
 
@@ -65,23 +65,30 @@ fn table(kind: usize) -> Result<Box<dyn Table + Send>, String> {
     }
 }
 
-/// Runs `work` on each thread at the same time; microseconds until all are done.
+/// Runs `work` on each thread at the same time; microseconds from the first that begins to the last
+/// that ends. The threads read the clock themselves: whoever waits for them may be late.
 fn all_threads(args: &Args, work: impl Fn(usize, usize) + Sync) -> f64 {
     let threads = usize::from(args.shards);
-    let barrier = Barrier::new(threads + 1);
+    let barrier = Barrier::new(threads);
     let clock = SystemClock::new();
-    let began = thread::scope(|scope| {
-        for number in 0..threads {
+    let times: Vec<(Moment, Moment)> = thread::scope(|scope| {
+        let start = |number| {
             let (barrier, work) = (&barrier, &work);
             scope.spawn(move || {
                 barrier.wait();
+                let began = clock.now();
                 work(number, threads);
-            });
-        }
-        barrier.wait();
-        clock.now()
+                (began, clock.now())
+            })
+        };
+        let handles: Vec<_> = (0..threads).map(start).collect();
+        let ended = handles.into_iter().map(|handle| handle.join());
+        // A thread that panicked leaves no time, and the run no figure.
+        ended.flatten().collect()
     });
-    clock.now().saturating_since(began).as_nanos() as f64 / 1e3
+    let began = times.iter().map(|time| time.0).min().unwrap_or_default();
+    let ended = times.iter().map(|time| time.1).max().unwrap_or_default();
+    ended.saturating_since(began).as_nanos() as f64 / 1e3
 }
 
 pub(super) fn test(args: &Args) -> Result<f64, String> {

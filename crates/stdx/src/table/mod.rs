@@ -1,13 +1,13 @@
 //! Tables that several threads share: a set ([`Set`]) and an ordered one ([`OrderedSet`]).
 //!
-//! Owns rows in memory that any thread reads and writes in place, cut into partitions by the hash of
-//! their key, with a lock for each partition. Deliberately not here: durability, and messages. The
-//! path of a message takes no lock shared by shards; a table is for applications whose shards must
-//! see the same rows at once, as `ets` is in Erlang.
+//! Owns rows in memory that any thread reads and writes in place, cut into partitions by the hash
+//! of their key, with a lock for each partition. Deliberately not here: durability, and messages.
+//! The path of a message takes no lock shared by shards; a table is for applications whose shards
+//! must see the same rows at once, as `ets` is in Erlang.
 //!
 //! - One row is read and changed atomically. [`Set::insert_all`] and its like change many rows as
-//!   one: no other call sees some of them. Partitions are locked in one order, so calls on one table
-//!   never wait for each other in a circle.
+//!   one: no other call sees some of them. Partitions are locked in one order, so calls on one
+//!   table never wait for each other in a circle.
 //! - [`OrderedSet::range`] sees all partitions at one moment and merges them in order, a page at a
 //!   time.
 //! - A table has a bound. A row that finds no room comes back ([`Full`]).
@@ -37,8 +37,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableOptions {
     /// Locks, rounded up to a power of two, at least 1. Four for each thread that writes leave
-    /// little waiting; an ordered table pays for each of them in every range. Default 16; each takes
-    /// 128 bytes.
+    /// little waiting; an ordered table pays for each of them in every range. Default 16; each
+    /// takes 128 bytes.
     pub partitions: usize,
     /// Rows, at most. Partitions take room in portions, so that a table may be full up to a
     /// sixteenth earlier; with one partition the bound is exact. Default 16,777,216.

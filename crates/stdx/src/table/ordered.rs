@@ -11,8 +11,8 @@ use super::{Full, NotInserted, TableOptions};
 
 /// A shared set of rows with ordered keys. See the [module](super).
 ///
-/// Partitions are chosen by hash, not by key, so that keys that grow do not all meet in one. Each is
-/// a tree; a range merges them.
+/// Partitions are chosen by hash, not by key, so that keys that grow do not all meet in one. Each
+/// is a tree; a range merges them.
 pub struct OrderedSet<K, V, S = RandomState> {
     parts: Partitions<BTreeMap<K, V>>,
     hasher: S,

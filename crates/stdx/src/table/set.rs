@@ -14,8 +14,8 @@ type Rows<K, V> = HashTable<(K, V)>;
 
 /// A shared set of rows, each a key and a value. See the [module](super).
 ///
-/// The default hasher resists keys that an attacker chose; for keys that nobody chooses a faster one
-/// ([`Set::with_hasher`]) saves some nanoseconds.
+/// The default hasher resists keys that an attacker chose; for keys that nobody chooses a faster
+/// one ([`Set::with_hasher`]) saves some nanoseconds.
 pub struct Set<K, V, S = RandomState> {
     parts: Partitions<Rows<K, V>>,
     hasher: S,

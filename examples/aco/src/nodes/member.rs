@@ -1,8 +1,8 @@
 //! Branches and colonies as processes.
 //!
-//! Owns starting children, giving tasks to them, and giving a task again to the successor of a child
-//! that was lost. A colony works an iteration an event, so that others have their turn. Deliberately
-//! not here: what an iteration does.
+//! Owns starting children, giving tasks to them, and giving a task again to the successor of a
+//! child that was lost. A colony works an iteration an event, so that others have their turn.
+//! Deliberately not here: what an iteration does.
 
 use std::time::Duration;
 
@@ -178,8 +178,8 @@ impl Branch {
         cx.reply(from, encode(&outcome)).ok()
     }
 
-    /// A child did not start or did not answer: it is started again, on the next node of the list if
-    /// its own does not take it.
+    /// A child did not start or did not answer: it is started again, on the next node of the list
+    /// if its own does not take it.
     fn lose(&mut self, at: usize, moves: bool, cx: &mut Scope<'_, '_>) -> Option<()> {
         let nodes = self.args.job.nodes.len();
         let child = self.children.get_mut(at)?;

@@ -8,8 +8,8 @@
 //! | `gr` | one group of all nodes | all with all |
 //! | `sr` | a group for each branch: its node and those of its children | along the tree |
 //!
-//! A member is started by its parent, and again when it is lost: on its own node, or on the next one
-//! of the list that is there.
+//! A member is started by its parent, and again when it is lost: on its own node, or on the next
+//! one of the list that is there.
 
 mod member;
 mod monkey;
