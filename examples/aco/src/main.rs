@@ -33,6 +33,9 @@ fn main() -> ExitCode {
     end(run(words))
 }
 
+/// The master's node and the names of all.
+type Nodes = (Node, Vec<NodeName>);
+
 type Done = Result<(), Box<dyn Error>>;
 
 fn end(done: Done) -> ExitCode {
@@ -142,7 +145,7 @@ fn over_nodes(
 }
 
 /// The master's node and the names of all, if the run is over nodes.
-fn nodes_of(words: &Words, shards: u16) -> Result<Option<(Node, Vec<NodeName>)>, Box<dyn Error>> {
+fn nodes_of(words: &Words, shards: u16) -> Result<Option<Nodes>, Box<dyn Error>> {
     let (Some(file), Some(me)) = (&words.nodes, &words.me) else {
         return Ok(None);
     };

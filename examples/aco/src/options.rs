@@ -17,8 +17,8 @@ usage: aco tl [option]... INPUT ANTS GLOBAL LOCAL
        aco node NAME@HOST:PORT [COOKIE]
 
 tl: a master and its colonies. ml: branches between them, of at most DEGREE children, and DUP
-colonies at each place. gr: as ml, and members have names and are replaced when they are lost. sr: as
-gr over nodes, with a group for each branch. node: offers a node until its input ends.
+colonies at each place. gr: as ml, and members have names and are replaced when they are lost. sr:
+as gr over nodes, with a group for each branch. node: offers a node until its input ends.
 INPUT has 3N+1 integers: N, N durations, N weights, N due dates. GLOBAL rounds of LOCAL iterations.
 
  n=PLACES      places for colonies, spread over the shards (default: one for each shard)

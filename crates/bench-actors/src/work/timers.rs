@@ -14,9 +14,9 @@ use crate::shards::{Latch, Shards};
 const LATER: Duration = Duration::from_secs(1_000);
 
 #[derive(Clone)]
-enum Ping {
-    Go(Arc<[Addr<Ping>]>),
-    Ping(Addr<Ping>),
+enum Ball {
+    Go(Arc<[Addr<Ball>]>),
+    Ping(Addr<Ball>),
     Pong,
     TooLate,
 }
@@ -30,35 +30,35 @@ struct Player {
 
 impl Player {
     /// As a receive with a timeout does: the timer of the last wait ends, one for the next begins.
-    fn wait_again(&mut self, cx: &mut Context<'_, Ping>) {
+    fn wait_again(&mut self, cx: &mut Context<'_, Ball>) {
         if let Some(timer) = self.timer.take() {
             cx.cancel(timer);
         }
         if self.with_timers && self.left > 0 {
-            self.timer = Some(cx.send_after(LATER, Ping::TooLate));
+            self.timer = Some(cx.send_after(LATER, Ball::TooLate));
         }
     }
 }
 
 impl Actor for Player {
-    type Msg = Ping;
+    type Msg = Ball;
 
-    fn handle(&mut self, msg: Ping, cx: &mut Context<'_, Ping>) {
+    fn handle(&mut self, msg: Ball, cx: &mut Context<'_, Ball>) {
         match msg {
-            Ping::Go(all) => {
+            Ball::Go(all) => {
                 let me = cx.myself();
                 // A pong from each other, and a ping to answer.
                 self.left = self.left.wrapping_add(2 * (all.len() - 1));
                 for other in all.iter().filter(|other| **other != me) {
-                    let _ = cx.send(*other, Ping::Ping(me));
+                    let _ = cx.send(*other, Ball::Ping(me));
                 }
             }
-            Ping::Ping(from) => {
+            Ball::Ping(from) => {
                 self.left = self.left.wrapping_sub(1);
-                let _ = cx.send(from, Ping::Pong);
+                let _ = cx.send(from, Ball::Pong);
             }
-            Ping::Pong => self.left = self.left.wrapping_sub(1),
-            Ping::TooLate => {}
+            Ball::Pong => self.left = self.left.wrapping_sub(1),
+            Ball::TooLate => {}
         }
         self.wait_again(cx);
         if self.left == 0 {
@@ -70,7 +70,7 @@ impl Actor for Player {
 pub(super) fn wheel(args: &Args) -> Result<f64, String> {
     let (count, with_timers) = (args.number(0)?, args.number(1)? > 0);
     let shards = Shards::start(args.shards, move |shard| {
-        shard.set_mailbox_max::<Ping>(2 * count);
+        shard.set_mailbox_max::<Ball>(2 * count);
     })?;
     let began = shards.now();
     let latch = Latch::new(count);
@@ -81,8 +81,8 @@ pub(super) fn wheel(args: &Args) -> Result<f64, String> {
         left: 0,
         done: done.clone(),
     })?;
-    let all: Arc<[Addr<Ping>]> = players.as_slice().into();
-    shards.tell_all(&players, move |_| Ping::Go(Arc::clone(&all)))?;
+    let all: Arc<[Addr<Ball>]> = players.as_slice().into();
+    shards.tell_all(&players, move |_| Ball::Go(Arc::clone(&all)))?;
     latch.wait()?;
     let micros = shards.micros_since(began);
     shards.stop();

@@ -91,6 +91,11 @@ impl Machine {
         change: Change,
         purpose: Purpose,
     ) {
+        let is_full = self.operations.len() >= self.limits.operations_max;
+        if is_full && caller != Caller::Nobody {
+            let answer = answer_of(purpose, Outcome::Busy);
+            return self.answer(caller, answer);
+        }
         let operation = Operation {
             caller,
             waiting: BTreeSet::new(),
@@ -181,8 +186,8 @@ impl Machine {
 
     /// Orders a change: decides it, applies it here and has all members apply it.
     ///
-    /// Whoever asks must see the same members, so that a node that is just being linked with some of
-    /// them and not yet with others misses nothing.
+    /// Whoever asks must see the same members, so that a node that is just being linked with some
+    /// of them and not yet with others misses nothing.
     pub(super) fn coordinate(
         &mut self,
         space: &Space,
