@@ -25,6 +25,7 @@ STAGES := lint build tidy workspace history clients benchmarks fuzz
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
 .PHONY: benchmarks history disks chaos schedules bugs explore chromium
+.PHONY: model scaling workloads
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -69,6 +70,9 @@ clients: tests/clients/node_modules/ready web/node_modules/ready ## Clients that
 
 benchmarks: build $(VENV)/ready ## Every script of bench/, tiny: whether it works, not how fast.
 	$(VENV)/bin/python -m pytest -q tests/benchmarks
+
+workloads: ## Actor workloads beside Erlang and a library; writes docs/scaling/workloads.md.
+	bench/workloads
 
 $(VENV)/ready: tests/clients/requirements.txt
 	$(PYTHON) -m venv $(VENV)
@@ -117,6 +121,13 @@ bugs: ## Whether the history checker finds each bug that is put in on purpose.
 	$(CARGO) build --package roost --features bugs --target-dir $(TARGET)/bugs
 	ROOST_BIN=$(TARGET)/bugs/debug/roost $(HISTORY) --bugs --seeds 50 \
 	  --faults kills,cuts,stops,amnesia,unsynced
+
+model: ## A long run of the model of groups: SEEDS random histories of up to 40 commands.
+	GROUP_MODEL_CASES=$(SEEDS) $(CARGO) test --release --package group --lib \
+	  nodes_behave_like_the_model -- --nocapture
+
+scaling: workloads ## Simulated nodes and actor workloads; writes docs/scaling.md and docs/scaling/.
+	bench/scaling
 
 fuzz: ## A short run of every fuzz target, with the stable toolchain.
 	@tests/fuzz_shortly $(FUZZ_SECONDS)
