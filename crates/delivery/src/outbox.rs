@@ -2,9 +2,9 @@
 //!
 //! Destinations that keep up share one consumer and one durable mark: an entry is handed over as it
 //! is committed, and a [`window::Window`] holds what is in flight. A destination that does not keep
-//! up, because it is slow, full, unreadable, quarantined or silent, *lags*: it gets a mark of its own
-//! and reads the log at its own pace ([`lagging::Lagging`]). Nobody else waits for it. When it has
-//! caught up, it shares the common mark again.
+//! up, because it is slow, full, unreadable, quarantined or silent, *lags*: it gets a mark of its
+//! own and reads the log at its own pace ([`lagging::Lagging`]). Nobody else waits for it. When it
+//! has caught up, it shares the common mark again.
 //!
 //! # The life of one entry
 //!

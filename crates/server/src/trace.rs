@@ -1,5 +1,5 @@
-//! What became of one message, by its stanza-id (XEP-0359): read from the logs of its sender and its
-//! recipient as they are now. Owns the sentences; changes nothing.
+//! What became of one message, by its stanza-id (XEP-0359): read from the logs of its sender and
+//! its recipient as they are now. Owns the sentences; changes nothing.
 
 use store::{EntryFlags, LogEntry, StoreError, UserState};
 use xml::Frame;

@@ -31,7 +31,8 @@ pub struct HandOver {
 /// Why an entry was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// The destination's mailbox or the way to it is full; on its own shard, also that it is set aside.
+    /// The destination's mailbox or the way to it is full; or, on the sender's own shard, it is set
+    /// aside.
     Full,
     /// The destination's state cannot be read.
     Unreadable,

@@ -1,7 +1,7 @@
-//! Every interleaving of small worlds, with the shipped machine and not a model of it: one sender, two
-//! recipients, limits of 1 and 2; commits that succeed, fail and are in doubt, refusals of every
-//! kind, silence, lost answers, crashes of the sender, of a recipient and of everybody. Owns the
-//! worlds that are explored and what is counted; what may happen is `world.rs`, what must hold
+//! Every interleaving of small worlds, with the shipped machine and not a model of it: one sender,
+//! two recipients, limits of 1 and 2; commits that succeed, fail and are in doubt, refusals of
+//! every kind, silence, lost answers, crashes of the sender, of a recipient and of everybody. Owns
+//! the worlds that are explored and what is counted; what may happen is `world.rs`, what must hold
 //! `rules.rs`.
 //!
 //! `cargo test -p delivery --test explore` explores the small ones; `make explore` all of them.

@@ -1,6 +1,6 @@
 //! At the recipient's home: which message that another home hands over is taken, so that each is
-//! taken once and in order. Decisions are those of [`delivery::Marks`]; this file asks the store for
-//! senders that memory does not know, and answers the sender's home.
+//! taken once and in order. Decisions are those of [`delivery::Marks`]; this file asks the store
+//! for senders that memory does not know, and answers the sender's home.
 
 use actor::{Context, Mail, Name};
 use delivery::{Place, Recognised, Refusal};

@@ -1,7 +1,7 @@
 //! The user's log as its actor knows it (docs/delivery.md): where it stands, what recognises a
 //! message that comes again, and what may be dropped of it. Everything that is appended goes
-//! through here; who is given an entry is decided in `inbox.rs`, what is handed over in `outbox.rs`,
-//! and what is taken from others in `intake.rs`.
+//! through here; who is given an entry is decided in `inbox.rs`, what is handed over in
+//! `outbox.rs`, and what is taken from others in `intake.rs`.
 
 use std::collections::VecDeque;
 
