@@ -257,9 +257,7 @@ pub fn builtins() -> Vec<(Name, Attribute)> {
             Some(Value::from(text.trim()))
         }),
         ("version", |_| Some(Value::from(env!("CARGO_PKG_VERSION")))),
-        ("cpu_model", |_| {
-            cpu("model name").map(|text| Value::Text(text))
-        }),
+        ("cpu_model", |_| cpu("model name").map(Value::Text)),
         ("cpu_mhz", |_| {
             Some(Value::Float(cpu("cpu MHz")?.parse().ok()?))
         }),

@@ -223,7 +223,8 @@ impl From<&actor::Reason> for Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MonitorRef(pub(crate) u64);
 
-/// Why a process was not started.
+/// Why a process was not started. A function that panics makes a process that ends at once, with
+/// [`Reason::Panic`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum SpawnError {
     /// The node has no function of this name.
@@ -232,9 +233,6 @@ pub enum SpawnError {
     /// The node has as many processes as it may have.
     #[error("the node has too many processes")]
     Full,
-    /// The function panicked.
-    #[error("the function that makes the process panicked")]
-    Panicked,
     /// The node cannot be reached.
     #[error("no connection to the node")]
     NoConnection,

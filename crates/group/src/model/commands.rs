@@ -99,7 +99,7 @@ impl Raw {
             _ => (self.group / 8) % 5,
         };
         let group = match self.kind {
-            Kind::NewGroup if self.group % 16 != 0 => (self.group / 16) % 5,
+            Kind::NewGroup if !self.group.is_multiple_of(16) => (self.group / 16) % 5,
             _ => group,
         };
         let mut nodes: Vec<N> = (0..NODES).filter(|n| self.nodes >> n & 1 == 1).collect();

@@ -422,6 +422,7 @@ fn search(cases: u32, bug: Option<Bug>, count: &std::cell::Cell<usize>) -> Optio
 const CASES: u32 = 40;
 
 #[test]
+#[allow(clippy::print_stdout)] // how many commands a long run has played
 fn nodes_behave_like_the_model() {
     let cases = std::env::var("GROUP_MODEL_CASES").ok();
     let cases = cases.and_then(|text| text.parse().ok()).unwrap_or(CASES);
@@ -438,8 +439,7 @@ fn nodes_behave_like_the_model() {
 
 fn finds(bug: Bug) -> String {
     let found = search(400, Some(bug), &std::cell::Cell::new(0));
-    let found = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
-    found
+    found.unwrap_or_else(|| panic!("{bug:?} was not found"))
 }
 
 /// Found, and in fewer commands than were played.

@@ -91,6 +91,11 @@ impl Machine {
         change: Change,
         purpose: Purpose,
     ) {
+        let is_full = self.operations.len() >= self.limits.operations_max;
+        if is_full && caller != Caller::Nobody {
+            let answer = answer_of(purpose, Outcome::Busy);
+            return self.answer(caller, answer);
+        }
         let operation = Operation {
             caller,
             waiting: BTreeSet::new(),

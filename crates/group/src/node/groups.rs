@@ -154,7 +154,8 @@ impl Machine {
             .is_some_and(|peer| peer.shared.contains(&Space::Free));
         // Status and list may cross: what a node says of its free peers before we know it as free
         // counts too, if we are free.
-        if !is_free_peer && !(self.is_free() && !self.hidden) {
+        let is_free_here = self.is_free() && !self.hidden;
+        if !is_free_peer && !is_free_here {
             return;
         }
         #[cfg(test)]

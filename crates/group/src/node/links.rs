@@ -486,7 +486,7 @@ impl Machine {
         }) = self.conns.get(&id)
         {
             let node = node.clone();
-            self.note(Note::Dropped(node.clone()));
+            self.note(Note::Dropped(node));
             if let Frame::Ask { ask, .. } = frame {
                 self.fail_ask(*ask);
             }

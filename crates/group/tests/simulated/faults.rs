@@ -249,7 +249,7 @@ fn a_reader_that_goes_on_lets_its_senders_go_on() {
         link_bytes_high: 10_000,
         ..Limits::default()
     };
-    let target = to.clone();
+    let target = to;
     let options = lab
         .options("a")
         .limits(limits)

@@ -209,7 +209,7 @@ fn names_are_registered_found_and_sent_to() {
     );
     let global = Command::GlobalRegister {
         name: "top".into(),
-        pid: other.clone(),
+        pid: other,
         mode: Mode::New,
     };
     assert_eq!(lab.ask("a", global.clone()), done(GroupError::NotFree));
