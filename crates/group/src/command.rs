@@ -124,8 +124,8 @@ pub enum Command {
     /// Members of all own groups; of a free node, itself and the free nodes that it knows.
     /// [`Answer::Nodes`].
     OwnNodes,
-    /// Members of one own group, empty if it is none; `undefined` as [`Command::OwnNodes`] of a free
-    /// node. [`Answer::Nodes`].
+    /// Members of one own group, empty if it is none; `undefined` as [`Command::OwnNodes`] of a
+    /// free node. [`Answer::Nodes`].
     NodesOf(Name),
     /// Everything at once. [`Answer::Info`].
     Info,

@@ -68,6 +68,7 @@ mod view;
 mod wire;
 
 #[cfg(test)]
+#[path = "tests/model/mod.rs"]
 mod model;
 
 pub use attributes::{

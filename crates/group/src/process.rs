@@ -362,7 +362,8 @@ impl Scope<'_, '_> {
         self.act(Action::Demonitor(monitor))
     }
 
-    /// Tells a process to end. [`Reason::Killed`] cannot be trapped; [`Reason::Normal`] ends nobody.
+    /// Tells a process to end. [`Reason::Killed`] cannot be trapped; [`Reason::Normal`] ends
+    /// nobody.
     ///
     /// # Errors
     /// [`Busy`]: it was not told.

@@ -186,8 +186,8 @@ impl Machine {
 
     /// Orders a change: decides it, applies it here and has all members apply it.
     ///
-    /// Whoever asks must see the same members, so that a node that is just being linked with some of
-    /// them and not yet with others misses nothing.
+    /// Whoever asks must see the same members, so that a node that is just being linked with some
+    /// of them and not yet with others misses nothing.
     pub(super) fn coordinate(
         &mut self,
         space: &Space,
