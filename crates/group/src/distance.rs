@@ -2,7 +2,8 @@
 //!
 //! Owns the tree of networks, distances in it, its picture, and choosing by distance. The distance
 //! of two nodes is 0 for one and the same, else 2^(1-L), where L is how many networks of their
-//! paths, the root included, they have in common: 1 with nothing but the root, 1/2 within one network below it.
+//! paths, the root included, they have in common: 1 with nothing but the root, 1/2 within one
+//! network below it.
 //! Deliberately not here: attributes.
 
 use std::fmt::Write;
