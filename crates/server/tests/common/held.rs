@@ -171,6 +171,22 @@ impl Peer {
         std::mem::take(&mut self.seen)
     }
 
+    /// Everything until the node ends the stream.
+    pub(crate) fn end(mut self, world: &mut World) -> String {
+        world.work();
+        let mut buffer = [0; 4096];
+        loop {
+            match self.socket.read(&mut buffer) {
+                Ok(0) => return self.seen,
+                Ok(read) => {
+                    let text = String::from_utf8_lossy(&buffer[..read]);
+                    self.seen.push_str(&text);
+                }
+                Err(error) => panic!("still open: {error}; seen {:?}", self.seen),
+            }
+        }
+    }
+
     /// What comes at this time, in which `wanted` is.
     pub(crate) fn expect(&mut self, world: &mut World, wanted: &str) -> String {
         let seen = self.read(world);
