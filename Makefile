@@ -26,7 +26,8 @@ HOSTILE_SECONDS ?= 10
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
-.PHONY: benchmarks history disks chaos schedules bugs zoo hostile chromium
+.PHONY: benchmarks history disks chaos schedules bugs explore zoo hostile chromium
+.PHONY: model scaling workloads
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,6 +72,9 @@ clients: tests/clients/node_modules/ready web/node_modules/ready ## Clients that
 
 benchmarks: build $(VENV)/ready ## Every script of bench/, tiny: whether it works, not how fast.
 	$(VENV)/bin/python -m pytest -q tests/benchmarks
+
+workloads: ## Actor workloads beside Erlang and a library; writes docs/scaling/workloads.md.
+	bench/workloads
 
 $(VENV)/ready: tests/clients/requirements.txt
 	$(PYTHON) -m venv $(VENV)
@@ -120,10 +124,20 @@ schedules: ## The same clients on a node inside the test, under a virtual clock:
 	SCHEDULES=$(SEEDS) SCHEDULE=$(SEED) $(CARGO) test --release --package server \
 	  --test schedules -- --nocapture
 
+explore: ## Every interleaving of small worlds of delivery: minutes, and gigabytes of memory.
+	$(CARGO) test --release --package delivery --test explore -- --include-ignored --nocapture
+
 bugs: ## Whether the history checker finds each bug that is put in on purpose.
 	$(CARGO) build --package roost --features bugs --target-dir $(TARGET)/bugs
 	ROOST_BIN=$(TARGET)/bugs/debug/roost $(HISTORY) --bugs --seeds 50 \
 	  --faults kills,cuts,stops,amnesia,unsynced
+
+model: ## A long run of the model of groups: SEEDS random histories of up to 40 commands.
+	GROUP_MODEL_CASES=$(SEEDS) $(CARGO) test --release --package group --lib \
+	  nodes_behave_like_the_model -- --nocapture
+
+scaling: workloads ## Simulated nodes and actor workloads; writes docs/scaling.md and docs/scaling/.
+	bench/scaling
 
 fuzz: ## A short run of every fuzz target, with the stable toolchain.
 	@tests/fuzz_shortly $(FUZZ_SECONDS)

@@ -4,7 +4,8 @@ The servers are a development build on a machine with other work, so a budget th
 missed (status 3) says nothing here; what was lost, failed or not seen does. All scripts run at the
 same time, a few beside each other: most of their time they wait.
 
-Left out: bench/panels, which needs Prometheus and a minute of load for its panels to have data, and
+Left out: bench/scaling, which loads no server and builds a program of its own; bench/panels, which
+needs Prometheus and a minute of load for its panels to have data; and
 bench/floor/syscalls.sh, which needs strace and a load that keeps the floor busy.
 """
 

@@ -152,8 +152,25 @@ impl<M: Send + 'static> Context<'_, M> {
         deadline: Duration,
         map: impl FnOnce(Result<R, AskError>) -> M + 'static,
     ) -> Option<Reply<R>> {
+        self.open(Some(deadline), map)
+    }
+
+    /// As [`Context::expect`], of somebody whose answer decides something that time does not. If it
+    /// is never given, the answer's drop says so ([`AskError::Dropped`]).
+    pub fn expect_without_deadline<R: Send + 'static>(
+        &mut self,
+        map: impl FnOnce(Result<R, AskError>) -> M + 'static,
+    ) -> Option<Reply<R>> {
+        self.open(None, map)
+    }
+
+    fn open<R: Send + 'static>(
+        &mut self,
+        deadline: Option<Duration>,
+        map: impl FnOnce(Result<R, AskError>) -> M + 'static,
+    ) -> Option<Reply<R>> {
         let pending = Box::new(Answered::<R, M, _>::new(map));
-        let reply = self.core.open_ask::<M, R>(self.id, Some(deadline), pending);
+        let reply = self.core.open_ask::<M, R>(self.id, deadline, pending);
         if reply.is_none() {
             self.stop_with(Reason::Limit("questions"));
         }

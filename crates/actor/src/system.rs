@@ -11,11 +11,12 @@ use std::time::Duration;
 use telemetry::{Gauge, Snapshot};
 
 use crate::ask::Reply;
-use crate::core::Core;
+use crate::core::{Core, Mail};
 use crate::link::{Links, Parcel};
 use crate::realm::{BatchOf, Envelope, Target};
 use crate::shard::ShardSeed;
 use crate::stats::Report;
+use crate::traits::Actor;
 use crate::types::{Addr, AskError, Name, SendError, ShardId};
 
 /// How a system is made.
@@ -139,6 +140,25 @@ impl Handle {
     /// Runs something on a shard, in its next turn; false if the way there is full.
     pub fn run_on(&self, shard: ShardId, job: impl FnOnce(&mut Core) + Send + 'static) -> bool {
         self.links.push(shard, Parcel::Call(Box::new(job))).is_ok()
+    }
+
+    /// Starts an actor on a shard and waits for its address. For threads of their own, never for a
+    /// shard.
+    ///
+    /// # Errors
+    /// Why there is no address: the way there is full, or the shard did not run in time.
+    pub fn spawn_on<A: Actor>(
+        &self,
+        shard: ShardId,
+        make: impl FnOnce() -> A + Send + 'static,
+        deadline: Duration,
+    ) -> Result<Addr<A::Msg>, AskError> {
+        wait(deadline, |reply| {
+            self.run_on(shard, move |core| {
+                let addr = core.spawn(make());
+                reply.send(core, addr);
+            })
+        })
     }
 
     /// Asks an actor and waits for the answer. For threads of their own, never for a shard.

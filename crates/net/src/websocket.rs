@@ -191,8 +191,10 @@ impl Messages {
         if payload < least {
             return fault(CloseCode::Protocol, "a length that is not the shortest");
         }
+        // Control frames have their own bound, and may come between the fragments of a message.
         let before = self.partial.as_ref().map_or(0, |partial| partial.len());
-        if payload > (message_max.saturating_sub(before)) as u64 {
+        let is_data = matches!(opcode, CONTINUATION | TEXT);
+        if is_data && payload > (message_max.saturating_sub(before)) as u64 {
             return fault(CloseCode::TooLarge, "a message that is too large");
         }
         let Some(&[a, b, c, d]) = rest.get(extended..extended + 4) else {

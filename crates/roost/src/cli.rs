@@ -139,6 +139,20 @@ pub(crate) enum Command {
     /// Alarms of the running server (docs/watching.md).
     #[command(subcommand)]
     Alarm(AlarmCommand),
+    /// Messages that wait for recipients who cannot be given them (docs/delivery.md).
+    #[command(subcommand)]
+    Queue(QueueCommand),
+    /// Say what became of a message, by its stanza-id (XEP-0359).
+    Trace {
+        /// The id: 16 hexadecimal digits.
+        id: String,
+        /// The account in whose log it has that id: the `by` of the stanza-id. Without it, all logs
+        /// are looked at.
+        #[arg(long, value_name = "JID")]
+        by: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
     /// Cause faults on the running server, if its configuration allows it
     /// (docs/reliability.md).
     Chaos {
@@ -248,6 +262,42 @@ pub(crate) enum BanCommand {
 fn time(text: &str) -> Result<Duration, String> {
     let time = parse_time(text).filter(|time| !time.is_zero());
     time.ok_or_else(|| "a time is a number with s, m, h or d".to_owned())
+}
+
+/// What can be done about messages that wait for their recipients' homes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueueCommand {
+    /// Print what waits, one recipient of one sender a line.
+    List {
+        /// Of this sender only.
+        #[arg(long, value_name = "JID")]
+        sender: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Try again at once, instead of after the next pause.
+    Retry {
+        /// What this sender sent only.
+        #[arg(long, value_name = "JID")]
+        sender: Option<String>,
+        /// What waits for this recipient only.
+        #[arg(long, value_name = "JID")]
+        recipient: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Return what waits for a recipient to its sender now, as errors.
+    Drop {
+        /// Who sent it: name@domain.
+        sender: String,
+        /// Whom it waits for: name@domain.
+        recipient: String,
+        #[command(flatten)]
+        place: Place,
+    },
 }
 
 /// What can be done about alarms.

@@ -8,6 +8,7 @@ mod chaos;
 mod data;
 mod progress;
 mod provision;
+mod queue;
 mod user;
 
 use std::io::{self, Write as _};
@@ -66,6 +67,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Top { args, place } => top::run(&args, &place)?,
         Command::Chaos { args, place } => chaos::run(&args, &place)?,
         Command::Alarm(command) => alarm::run(command)?,
+        Command::Queue(command) => queue::run(command)?,
+        Command::Trace { id, by, place } => queue::trace(&place, id, by)?,
         Command::Restore { file, place } => data::restore(&place, &file)?,
         Command::Verify { place } => data::verify(&place)?,
     }

@@ -309,6 +309,8 @@ fn options(config: &Config) -> server::Options {
             resume_timeout: settings.delivery.resume_timeout,
             ack_timeout: settings.delivery.ack_timeout,
             unacked_max: settings.delivery.unacked_max,
+            outbox: outbox_limits(&settings.delivery),
+            limits: server::options::DeliveryLimits::default(),
         },
         archive: server::options::Archive {
             enabled: settings.archive.enabled,
@@ -320,9 +322,19 @@ fn options(config: &Config) -> server::Options {
         web: web(config),
         limits: node_limits(config),
         bans: Some(settings.node.data.join("bans")),
+        commits: server::options::Commits::default(),
         chaos: settings.chaos.enabled,
         debug_commit_delay: settings.debug.commit_delay,
         debug_panic_hook: settings.debug.panic_hook.clone(),
+    }
+}
+
+fn outbox_limits(settings: &crate::config::table::Delivery) -> delivery::OutboxLimits {
+    delivery::OutboxLimits {
+        entries_max: settings.outbox_max,
+        entries_per_destination_max: settings.outbox_per_recipient_max.min(settings.outbox_max),
+        give_up_after: settings.return_after,
+        ..delivery::OutboxLimits::default()
     }
 }
 

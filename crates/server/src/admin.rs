@@ -6,21 +6,24 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use actor::Handle;
+use actor::{Handle, Name, ShardId};
 use serde::{Deserialize, Serialize};
 use stdx::time::{Clock, SystemClock, Timestamp};
-use store::{Append, Journal, RangeId, Record, Store};
+use store::{Journal, Record, Store};
 
 use crate::address;
 use crate::chaos::{Chaos, Fault};
 use crate::guard::{Entry, Guard, List};
+use crate::journal::{PORT, PortMsg};
 use crate::limits::ADMIN_DEADLINE;
-use crate::message::UserMsg;
+use crate::message::{AppendError, UserMsg};
 use crate::node::SYSTEM_ACTORS_PER_SHARD;
 use crate::options::Options;
 use crate::place::Place;
 use crate::portable::{self, Line};
+use crate::queues::{self, Queue, QueueCommand, Stuck};
 use crate::talkers;
 use crate::watch::{Sample, UserSample};
 
@@ -127,6 +130,32 @@ pub enum Request {
         /// Accounts of this part, at most [`PAGE_MAX`] times 100.
         count: u64,
     },
+    /// Messages that wait for recipients who do not keep up.
+    QueueList {
+        /// Of this sender only: a bare address.
+        sender: Option<String>,
+    },
+    /// Tries such recipients at once.
+    QueueRetry {
+        /// Those of this sender only.
+        sender: Option<String>,
+        /// This one only.
+        recipient: Option<String>,
+    },
+    /// Returns to a sender what waits for a recipient.
+    QueueDrop {
+        /// Bare address.
+        sender: String,
+        /// Bare address.
+        recipient: String,
+    },
+    /// What became of a message.
+    Trace {
+        /// Its stanza-id (XEP-0359).
+        id: String,
+        /// The account in whose log it has that id: the `by` of the id.
+        by: Option<String>,
+    },
     /// A fault on purpose.
     Chaos {
         /// Which.
@@ -165,6 +194,14 @@ impl fmt::Debug for Request {
                 count,
                 ..
             } => ("Provision", format!("{domain}, {count} from {first}")),
+            Request::QueueList { sender } => ("QueueList", format!("{sender:?}")),
+            Request::QueueRetry { sender, recipient } => {
+                ("QueueRetry", format!("{sender:?}, {recipient:?}"))
+            }
+            Request::QueueDrop { sender, recipient } => {
+                ("QueueDrop", format!("{sender}, {recipient}"))
+            }
+            Request::Trace { id, by } => ("Trace", format!("{id}, {by:?}")),
             Request::Chaos { fault } => ("Chaos", format!("{fault:?}")),
             Request::Backup { dest } => ("Backup", dest.display().to_string()),
             Request::Verify => ("Verify", String::new()),
@@ -223,6 +260,21 @@ pub enum Response {
         /// What there is, and the first problems, in lines for people.
         report: String,
     },
+    /// Messages that wait.
+    Queues {
+        /// By sender and recipient.
+        queues: Vec<Queue>,
+    },
+    /// How many that concerned.
+    Counted {
+        /// Queues that are tried, or messages that come back.
+        count: u64,
+    },
+    /// What became of a message, in lines for people.
+    Traced {
+        /// In the order of time as far as it is known.
+        lines: Vec<String>,
+    },
     /// A fault happens.
     Caused {
         /// Which, for people.
@@ -261,6 +313,8 @@ pub struct Status {
 pub enum AdminCommand {
     /// Make the account.
     Create(store::Account),
+    /// Take a record that an import makes of it.
+    Import(Box<Record>),
     /// Remove it.
     Remove,
     /// Give it new keys.
@@ -274,6 +328,8 @@ pub enum AdminCommand {
     Kick,
     /// Tell about itself.
     Inspect,
+    /// Do something about messages that wait for recipients who do not keep up.
+    Queue(QueueCommand),
 }
 
 /// What the account answers.
@@ -283,6 +339,10 @@ pub enum AdminAnswer {
     Done,
     /// What it is doing.
     Inspected(Arc<UserSample>),
+    /// Recipients who do not keep up.
+    Stuck(Vec<Stuck>),
+    /// How many that concerned.
+    Counted(u64),
     /// There is no such account.
     Absent,
     /// There is one already.
@@ -304,6 +364,8 @@ pub struct Admin {
     pub(crate) journal: Arc<dyn Journal>,
     /// By shard.
     pub(crate) talkers: Vec<talkers::Published>,
+    /// By shard.
+    pub(crate) queues: Vec<queues::Published>,
     /// If faults may be caused.
     pub(crate) chaos: Option<Chaos>,
     pub(crate) guard: Arc<Guard>,
@@ -387,6 +449,30 @@ impl Admin {
                 };
                 self.provision(part, &password)
             }
+            Request::QueueList { sender } => {
+                let sender = self.own_address_if(sender)?;
+                let queues = self.queues(sender.as_deref())?;
+                Ok(Response::Queues { queues })
+            }
+            Request::QueueRetry { sender, recipient } => {
+                let (sender, recipient) = (
+                    self.own_address_if(sender)?,
+                    self.own_address_if(recipient)?,
+                );
+                let count = self.retry_queues(sender.as_deref(), recipient.as_deref())?;
+                Ok(Response::Counted { count })
+            }
+            Request::QueueDrop { sender, recipient } => {
+                let (sender, recipient) =
+                    (self.own_address(&sender)?, self.own_address(&recipient)?);
+                let count = self.drop_queue(&sender, &recipient)?;
+                Ok(Response::Counted { count })
+            }
+            Request::Trace { id, by } => {
+                let by = self.own_address_if(by)?;
+                let lines = self.trace(&id, by.as_deref())?;
+                Ok(Response::Traced { lines })
+            }
             Request::Chaos { fault } => {
                 let Some(chaos) = &self.chaos else {
                     return Err(error(
@@ -448,7 +534,7 @@ impl Admin {
 
     fn tell(&self, jid: &str, command: AdminCommand) -> Outcome {
         let shard = self.place.shard(jid);
-        let name = actor::Name::from(jid);
+        let name = Name::from(jid);
         let answer = self.handle.ask_named(
             shard,
             &name,
@@ -463,6 +549,7 @@ impl Admin {
             Ok(AdminAnswer::Inspected(user)) => Ok(Response::User {
                 user: Arc::unwrap_or_clone(user),
             }),
+            Ok(AdminAnswer::Stuck(_) | AdminAnswer::Counted(_)) => Ok(Response::Ok),
             Ok(AdminAnswer::Absent) => {
                 Err(error("no_such_user", &format!("there is no account {jid}")))
             }
@@ -479,6 +566,10 @@ impl Admin {
                 &format!("the account did not answer: {why:?}"),
             )),
         }
+    }
+
+    fn own_address_if(&self, jid: Option<String>) -> Result<Option<String>, Response> {
+        jid.map(|jid| self.own_address(&jid)).transpose()
     }
 
     /// The normalised bare address of an account of this server.
@@ -609,82 +700,87 @@ impl Admin {
 }
 
 impl Admin {
-    /// Appends records of accounts that no actor holds, through the journal like everything else, a
-    /// batch at a time. An actor that appends to the same range meanwhile moves its position: the
-    /// batch is then refused and handed over again.
+    /// Appends records of accounts through the queues of the shards where they are at home, a batch
+    /// at a time. Accounts that are loaded append theirs themselves.
     fn append(&self, records: impl IntoIterator<Item = Record>) -> Result<(), Response> {
         let mut records = records.into_iter().peekable();
         while records.peek().is_some() {
-            let mut ranges: BTreeMap<RangeId, Vec<Record>> = BTreeMap::new();
+            let mut shards: BTreeMap<u16, Vec<Record>> = BTreeMap::new();
             for record in records.by_ref().take(BATCH) {
-                ranges
-                    .entry(self.place.range(record.user()))
-                    .or_default()
-                    .push(record);
+                let shard = self.place.shard(record.user()).index();
+                shards.entry(shard).or_default().push(record);
             }
-            let mut left: Vec<_> = ranges.into_iter().collect();
-            for _ in 0..ATTEMPTS {
-                left = self.append_batch(left)?;
-                if left.is_empty() {
-                    break;
+            for (shard, records) in shards {
+                for record in self.append_at(ShardId::new(shard), records)? {
+                    self.tell_loaded(record)?;
                 }
-            }
-            if !left.is_empty() {
-                return Err(error(
-                    "busy",
-                    "the server is too busy to take these accounts; try again",
-                ));
             }
         }
         Ok(())
     }
 
-    /// Appends one batch and returns what was fenced.
-    fn append_batch(
-        &self,
-        batch: Vec<(RangeId, Vec<Record>)>,
-    ) -> Result<Vec<(RangeId, Vec<Record>)>, Response> {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let appends = batch.iter().map(|(range, records)| Append {
-            range: *range,
-            expected: self.journal.position(*range),
-            records: records.clone(),
-        });
-        let done = Box::new(move |outcomes| drop(sender.try_send(outcomes)));
-        if self.journal.append(appends.collect(), done).is_err() {
-            return Ok(batch);
-        }
-        let outcomes: Vec<store::Outcome> = receiver
-            .recv()
-            .map_err(|_| error("store_unavailable", "the journal has stopped; see the log"))?;
-        let mut fenced = Vec::new();
-        for (part, outcome) in batch.into_iter().zip(outcomes) {
-            match outcome {
-                store::Outcome::Committed(_) => {}
-                store::Outcome::Fenced(_) => fenced.push(part),
-                store::Outcome::Failed(why) => {
-                    return Err(error("store_unavailable", &format!("{why:?}")));
+    /// Appends one batch of one shard. Returns the records of accounts that are loaded there.
+    fn append_at(&self, shard: ShardId, records: Vec<Record>) -> Result<Vec<Record>, Response> {
+        let mut patience = BUSY_ATTEMPTS;
+        loop {
+            let question = |reply| PortMsg::Import {
+                slots: self.place.slots(),
+                records: records.clone(),
+                reply,
+            };
+            let answer = self
+                .handle
+                .ask_named(shard, &Name::from(PORT), question, IMPORT_DEADLINE)
+                .map_err(|why| error("no_answer", &format!("{why}; {SOME_MADE}")))?;
+            match answer.result {
+                Ok(()) => return Ok(answer.loaded),
+                Err(AppendError::Busy) if patience > 0 => {
+                    patience -= 1;
+                    std::thread::sleep(BUSY_PAUSE);
+                }
+                Err(AppendError::Busy) => {
+                    let message = "the server is too busy to take these accounts; try again";
+                    return Err(error("busy", message));
+                }
+                Err(why) => {
+                    let message =
+                        format!("the store did not take all of it ({why:?}); {SOME_MADE}");
+                    return Err(error("store_unavailable", &message));
                 }
             }
         }
-        Ok(fenced)
+    }
+
+    /// Hands a record to the account's actor.
+    fn tell_loaded(&self, record: Record) -> Result<(), Response> {
+        let jid = record.user().to_owned();
+        let told = self.tell(&jid, AdminCommand::Import(Box::new(record)));
+        told.map(drop)
     }
 }
 
-/// Records that an import or a provisioning hands to the journal at a time.
-const BATCH: usize = 4_096;
+/// Records that an import or a provisioning hands to a shard at a time: the shard's turn is short.
+const BATCH: usize = 1_024;
 
-/// Times that a batch is handed over before the administrator is told to try later.
-const ATTEMPTS: usize = 100;
+/// How long a batch may take to be durable. Then it may still happen; nothing more is handed over.
+const IMPORT_DEADLINE: Duration = Duration::from_secs(60);
 
-fn error(code: &str, message: &str) -> Response {
+/// Times that a batch is handed over while too much waits; then the administrator is told.
+const BUSY_ATTEMPTS: u32 = 1_000;
+
+/// Pause between them.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+const SOME_MADE: &str = "some of these accounts may have been made: `roost user list` shows which";
+
+pub(crate) fn error(code: &str, message: &str) -> Response {
     Response::Error {
         code: code.to_owned(),
         message: message.to_owned(),
     }
 }
 
-fn unreadable(why: store::StoreError) -> Response {
+pub(crate) fn unreadable(why: store::StoreError) -> Response {
     error("store_unavailable", &why.to_string())
 }
 

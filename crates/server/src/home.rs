@@ -17,8 +17,9 @@ use crate::c2s::C2sService;
 use crate::guard::{Generations, Guard};
 use crate::journal::Port;
 use crate::message::{Delivery, UserMsg};
-use crate::options::{Limits, Options};
+use crate::options::{DeliveryLimits, Limits, Options};
 use crate::place::Place;
+use crate::queues::{self, Queues};
 use crate::repeats::Repeats;
 use crate::talkers::{self, Talkers};
 use crate::user::Turn;
@@ -47,6 +48,10 @@ pub struct Home {
     pub(crate) talkers: RefCell<Talkers>,
     /// Lent to the user who handles a message.
     pub(crate) turn: Cell<Option<Box<Turn>>>,
+    /// Who has messages for destinations that do not keep up.
+    pub(crate) queues: Queues,
+    /// How many outboxes there were on this shard.
+    pub(crate) lives: Cell<u64>,
     /// What the log says of changes that failed.
     pub(crate) failed_changes: RefCell<Repeats>,
     /// When the node started.
@@ -74,6 +79,7 @@ impl Home {
         options: Arc<Options>,
         started: Timestamp,
         talkers: talkers::Published,
+        queues: queues::Published,
         guard: Arc<Guard>,
     ) -> Self {
         let limits = RefCell::new(Rc::new(options.limits.clone()));
@@ -89,11 +95,18 @@ impl Home {
             limits,
             talkers: RefCell::new(Talkers::new(talkers)),
             turn: Cell::default(),
+            queues: Queues::new(queues),
+            lives: Cell::default(),
             failed_changes: RefCell::default(),
             started,
             guard,
             generations: RefCell::default(),
         }
+    }
+
+    /// Bounds of delivery.
+    pub(crate) fn bounds(&self) -> &DeliveryLimits {
+        &self.options.delivery.limits
     }
 
     /// The bounds in force.

@@ -1,121 +1,241 @@
-//! The shard's port to the journal: collects what the actors of a shard append, hands it over as
-//! one batch, and tells each actor what became of its part. At most one batch of a shard is under
-//! way: while it is, the next one collects, so that the group grows with the load by itself and the
-//! expected position of a range is always known.
+//! The shard's way to the journal: one queue for everything that is appended to the ranges which
+//! are at home here, import and provisioning included. Owns the queue, its bounds, and the tenures
+//! in which entities are loaded; who empties it is in `journal/port.rs`.
+
+mod import;
+mod keeper;
+mod port;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
-use std::collections::HashSet;
-use std::mem;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actor::{Actor, Addr, AskError, Context, Mail};
-use rustc_hash::FxHashMap;
-use store::{Append, AppendFailure, Busy, Journal, Outcome, Position, RangeId, Record};
+use actor::{Addr, Context, Mail};
+use rustc_hash::{FxHashMap, FxHasher};
+use store::{Append, Journal, Outcome, RangeId, Record, Tenure, Writer};
 use telemetry::Gauge;
 
-use crate::limits::{COMMIT_DEADLINE, JOURNAL_BACKLOG_MAX};
+use self::keeper::Keeper;
 use crate::message::{AppendError, UserMsg};
+use crate::options::Commits;
 
-/// Identifies one append of one actor; the actor chooses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Ticket(pub u64);
+pub(crate) use port::PortMsg;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The name of a shard's port, by which an administrator's thread finds it.
+pub(crate) const PORT: &str = "(journal)";
+
+/// Identifies one append of one actor, which chooses it, among those that are not decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Ticket(pub u32);
+
+/// Who is told what became of an append.
+#[derive(Clone, Copy)]
+enum Who {
+    User(Addr<UserMsg>, Ticket),
+    /// An actor that only waits for what was appended before.
+    Waiter(Addr<UserMsg>, Ticket),
+    /// An import or a provisioning, by its number.
+    Import(u64),
+}
+
+impl Who {
+    /// The actor whose appends build on each other.
+    fn actor(self) -> Option<Addr<UserMsg>> {
+        match self {
+            Who::User(addr, _) => Some(addr),
+            Who::Waiter(..) | Who::Import(_) => None,
+        }
+    }
+
+    fn writer(self) -> Writer {
+        let Some(addr) = self.actor() else {
+            return Writer::NOBODY;
+        };
+        let mut hasher = FxHasher::default();
+        std::hash::Hash::hash(&addr, &mut hasher);
+        Writer(std::hash::Hasher::finish(&hasher) | 1)
+    }
+}
+
+/// An append that is not decided.
+#[derive(Clone, Copy)]
 struct Owner {
-    addr: Addr<UserMsg>,
+    who: Who,
     range: RangeId,
-    ticket: Ticket,
+    tenure: Tenure,
+    bytes: u32,
 }
 
-/// The port's mailbox.
-pub(crate) enum PortMsg {
-    /// Something was collected in this turn.
-    Flush,
-    /// The journal has decided the batch, or nobody knows what became of it.
-    Decided(Result<Vec<Outcome>, AskError>),
-}
-
-/// The shared half: where actors of the shard leave their appends.
+/// What was handed to the journal and is not answered.
 #[derive(Default)]
-struct Collected {
+struct UnderWay {
+    /// Counts batches: an answer to an earlier one is none to this one.
+    number: u64,
+    owners: VecDeque<Owner>,
+    /// The answer was lost: empty appends in new tenures are under way instead, which tell when
+    /// these are decided, and cannot come to be any more if they are not there by then.
+    is_lost: bool,
+}
+
+/// What outlives a port that crashes.
+struct Queue {
+    journal: Arc<dyn Journal>,
+    options: Commits,
+    port: Option<Addr<PortMsg>>,
     appends: Vec<Append>,
     /// Whose each of them is.
-    owners: Vec<Owner>,
+    owners: VecDeque<Owner>,
+    /// Their bytes, by estimate.
+    bytes: usize,
+    under_way: UnderWay,
+    /// Ranges with an append in doubt: from it on, everything of the range waits for the journal's
+    /// word, in order.
+    in_doubt: FxHashMap<RangeId, VecDeque<(Owner, Outcome)>>,
+    imports: import::Imports,
     /// Appends of each range that are not decided.
     undecided: FxHashMap<RangeId, u32>,
+    /// In which entities are loaded. Absent from the end of one until the next entity is.
+    tenures: FxHashMap<RangeId, Tenure>,
     /// A `Flush` is on its way or a batch is under way: nothing needs to be sent.
-    scheduled: bool,
+    is_scheduled: bool,
 }
+
+type Shared = Rc<RefCell<Queue>>;
 
 /// The handle that actors of one shard append with.
 #[derive(Clone)]
 pub struct Port {
-    collected: Rc<RefCell<Collected>>,
-    addr: Addr<PortMsg>,
+    queue: Shared,
 }
 
 impl Port {
-    /// Hands `records` over as one atomic append. The actor at `addr` is told the outcome by
-    /// [`UserMsg::Decided`], in the order of its appends.
+    /// The way to `journal`, for the shard of `mail`, with the actors that keep it going.
+    pub(crate) fn start(journal: Arc<dyn Journal>, options: Commits, mail: &mut impl Mail) -> Port {
+        let queue = Rc::new(RefCell::new(Queue {
+            journal,
+            options,
+            port: None,
+            appends: Vec::new(),
+            owners: VecDeque::new(),
+            bytes: 0,
+            under_way: UnderWay::default(),
+            in_doubt: FxHashMap::default(),
+            imports: import::Imports::default(),
+            undecided: FxHashMap::default(),
+            tenures: FxHashMap::default(),
+            is_scheduled: false,
+        }));
+        // From here on it is found by its name.
+        let keeper = Keeper::start(Rc::clone(&queue), mail);
+        mail.spawn(keeper);
+        Port { queue }
+    }
+
+    /// The tenure in which an entity of a range is loaded from now on. To be asked for before its
+    /// state is read.
+    pub fn tenure(&self, range: RangeId) -> Tenure {
+        self.queue.borrow_mut().tenure(range)
+    }
+
+    /// Hands `records` over as one atomic append of an entity that was loaded in `tenure`. The
+    /// actor is told the outcome by [`UserMsg::Decided`], in the order of its appends.
     ///
     /// # Errors
-    /// [`AppendError::Busy`] if the shard's backlog is full; nothing was taken.
+    /// Nothing was taken: [`AppendError::Fenced`] if the tenure is over, [`AppendError::Busy`] if
+    /// the shard's queue is full.
     pub fn append(
         &self,
         cx: &mut Context<'_, UserMsg>,
         range: RangeId,
+        tenure: Tenure,
         records: Vec<Record>,
         ticket: Ticket,
     ) -> Result<(), AppendError> {
-        let mut collected = self.collected.borrow_mut();
-        if collected.owners.len() >= JOURNAL_BACKLOG_MAX {
+        let mut queue = self.queue.borrow_mut();
+        if queue.tenures.get(&range) != Some(&tenure) {
+            return Err(AppendError::Fenced);
+        }
+        if !queue.has_room() {
             return Err(AppendError::Busy);
         }
-        let owner = Owner {
-            addr: cx.myself(),
-            range,
-            ticket,
-        };
-        *collected.undecided.entry(range).or_insert(0) += 1;
-        collected.appends.push(Append {
-            range,
-            // Known when it is handed over.
-            expected: Position::default(),
-            records,
-        });
-        collected.owners.push(owner);
-        if !mem::replace(&mut collected.scheduled, true) {
-            // Normal lane on purpose: everything that runs before it joins the batch.
-            if cx.send(self.addr, PortMsg::Flush).is_err() {
-                collected.scheduled = false;
-                collected.appends.pop();
-                collected.owners.pop();
-                collected.settle(range);
-                return Err(AppendError::Busy);
-            }
-        }
+        queue.push(Who::User(cx.myself(), ticket), range, tenure, records);
         cx.stats().raise(Gauge::JournalWaiting);
+        queue.schedule(cx);
         Ok(())
     }
-}
 
-impl Port {
+    /// Tells the actor by [`UserMsg::Decided`] once everything is decided that was appended to a
+    /// range before this call. Never refused: one such question of each actor is the bound.
+    pub fn await_settled(&self, cx: &mut Context<'_, UserMsg>, range: RangeId, ticket: Ticket) {
+        let mut queue = self.queue.borrow_mut();
+        let tenure = queue.tenure(range);
+        queue.push(Who::Waiter(cx.myself(), ticket), range, tenure, Vec::new());
+        cx.stats().raise(Gauge::JournalWaiting);
+        queue.schedule(cx);
+    }
+
     /// Whether nothing of a range waits for its commit.
     pub fn is_settled(&self, range: RangeId) -> bool {
-        !self.collected.borrow().undecided.contains_key(&range)
+        !self.queue.borrow().undecided.contains_key(&range)
     }
 }
 
-impl Collected {
-    /// Takes out what some actors appended, and tells whose it was.
-    fn take_of(&mut self, actors: &HashSet<Addr<UserMsg>>) -> Vec<Owner> {
-        let waiting = mem::take(&mut self.appends).into_iter();
-        let waiting = waiting.zip(mem::take(&mut self.owners));
-        let (stale, good): (Vec<_>, Vec<_>) =
-            waiting.partition(|(_, owner)| actors.contains(&owner.addr));
-        (self.appends, self.owners) = good.into_iter().unzip();
-        stale.into_iter().map(|(_, owner)| owner).collect()
+impl Queue {
+    fn tenure(&mut self, range: RangeId) -> Tenure {
+        let journal = &self.journal;
+        *self
+            .tenures
+            .entry(range)
+            .or_insert_with(|| journal.take(range))
+    }
+
+    /// Another home has taken a range. The next entity of it that is loaded begins another tenure,
+    /// unless one did already.
+    fn end_tenure(&mut self, range: RangeId, tenure: Tenure) {
+        if self.tenures.get(&range) == Some(&tenure) {
+            self.tenures.remove(&range);
+        }
+    }
+
+    /// Whether one more append may wait. The last one may exceed the bytes: a large one must not
+    /// wait for ever.
+    fn has_room(&self) -> bool {
+        self.owners.len() < self.options.backlog_appends_max
+            && self.bytes < self.options.backlog_bytes_max
+    }
+
+    fn push(&mut self, who: Who, range: RangeId, tenure: Tenure, records: Vec<Record>) {
+        let append = Append {
+            range,
+            tenure,
+            writer: who.writer(),
+            records,
+        };
+        let bytes = append.bytes();
+        *self.undecided.entry(range).or_insert(0) += 1;
+        self.bytes += bytes;
+        self.appends.push(append);
+        self.owners.push_back(Owner {
+            who,
+            range,
+            tenure,
+            bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+        });
+    }
+
+    /// Has the port come to what waits, if it does not anyway.
+    fn schedule(&mut self, mail: &mut impl Mail) {
+        if self.is_scheduled {
+            return;
+        }
+        // Normal lane on purpose: everything that runs before it joins the batch. Without a port,
+        // the next one begins with what waits.
+        let Some(port) = self.port else { return };
+        self.is_scheduled = mail.send(port, PortMsg::Flush).is_ok()
+            || mail.send_priority(port, PortMsg::Flush).is_ok();
     }
 
     fn settle(&mut self, range: RangeId) {
@@ -126,122 +246,49 @@ impl Collected {
             }
         }
     }
-}
 
-/// The actor behind a [`Port`].
-pub(crate) struct PortActor {
-    journal: Arc<dyn Journal>,
-    collected: Rc<RefCell<Collected>>,
-    under_way: Vec<Owner>,
-    expected: FxHashMap<RangeId, Position>,
-}
-
-impl PortActor {
-    /// Makes the actor and a function that turns its address into the handle for others.
-    pub(crate) fn new(journal: Arc<dyn Journal>) -> (Self, impl FnOnce(Addr<PortMsg>) -> Port) {
-        let collected = Rc::new(RefCell::new(Collected::default()));
-        let shared = Rc::clone(&collected);
-        let actor = PortActor {
-            journal,
-            collected,
-            under_way: Vec::new(),
-            expected: FxHashMap::default(),
-        };
-        (actor, move |addr| Port {
-            collected: shared,
-            addr,
-        })
-    }
-
-    fn flush(&mut self, cx: &mut Context<'_, PortMsg>) {
-        let mut collected = self.collected.borrow_mut();
-        if collected.owners.is_empty() {
-            collected.scheduled = false;
-            return;
-        }
+    /// Takes out everything that waits and may be handed over now.
+    fn take_ready(&mut self) -> (Vec<Append>, VecDeque<Owner>) {
         // The next batch is about as large.
-        let next = Vec::with_capacity(collected.appends.len());
-        let mut appends = mem::replace(&mut collected.appends, next);
-        mem::swap(&mut self.under_way, &mut collected.owners);
-        drop(collected);
-        for append in &mut appends {
-            let (journal, range) = (&self.journal, append.range);
-            let expected = self.expected.entry(range);
-            let expected = expected.or_insert_with(|| journal.position(range));
-            append.expected = *expected;
-            *expected = expected.next();
+        let next = Vec::with_capacity(self.appends.len());
+        let appends = std::mem::replace(&mut self.appends, next);
+        let next = VecDeque::with_capacity(self.owners.len());
+        let owners = std::mem::replace(&mut self.owners, next);
+        if self.in_doubt.is_empty() {
+            self.bytes = 0;
+            return (appends, owners);
         }
-        // Invariant: an actor may wait for far more answers than this one's single commit.
-        let reply = cx
-            .expect(COMMIT_DEADLINE, PortMsg::Decided)
-            .expect("one answer is awaited at a time");
-        let done = Box::new(move |outcomes: Vec<Outcome>| reply.answer(outcomes));
-        if let Err(Busy { .. }) = self.journal.append(appends, done) {
-            self.expected.clear();
-            for owner in mem::take(&mut self.under_way) {
-                self.tell(cx, owner, Err(AppendError::Busy));
-            }
-            self.collected.borrow_mut().scheduled = false;
-        }
+        let (waiting, ready): (Vec<_>, Vec<_>) = appends
+            .into_iter()
+            .zip(owners)
+            .partition(|(append, _)| self.in_doubt.contains_key(&append.range));
+        (self.appends, self.owners) = waiting.into_iter().unzip();
+        self.bytes = bytes_of(&self.owners);
+        ready.into_iter().unzip()
     }
 
-    fn decided(&mut self, outcomes: Result<Vec<Outcome>, AskError>, cx: &mut Context<'_, PortMsg>) {
-        let mut owners = mem::take(&mut self.under_way);
-        let outcomes = outcomes.unwrap_or_else(|error| {
-            tracing::error!(%error, "a commit was given up");
-            vec![Outcome::Failed(AppendFailure::Io(error.to_string())); owners.len()]
+    /// Puts a batch back that the journal did not take.
+    fn put_back(&mut self, mut appends: Vec<Append>, mut owners: VecDeque<Owner>) {
+        appends.append(&mut self.appends);
+        owners.append(&mut self.owners);
+        (self.appends, self.owners) = (appends, owners);
+        self.bytes = bytes_of(&self.owners);
+    }
+
+    /// Takes out what some actors appended, and tells whose it was.
+    fn take_of(&mut self, actors: &[Addr<UserMsg>]) -> Vec<Owner> {
+        let waiting = std::mem::take(&mut self.appends).into_iter();
+        let waiting = waiting.zip(std::mem::take(&mut self.owners));
+        let (stale, good): (Vec<_>, Vec<_>) = waiting.partition(|(_, owner)| {
+            let actor = owner.who.actor();
+            actor.is_some_and(|actor| actors.contains(&actor))
         });
-        assert_eq!(owners.len(), outcomes.len(), "one outcome for each append");
-        let mut failed = HashSet::new();
-        for (owner, outcome) in owners.drain(..).zip(outcomes) {
-            let result = match outcome {
-                Outcome::Committed(_) => Ok(()),
-                Outcome::Fenced(_) => Err(AppendError::Fenced),
-                Outcome::Failed(AppendFailure::Full) => Err(AppendError::Full),
-                Outcome::Failed(_) => Err(AppendError::Failed),
-            };
-            if result.is_err() {
-                failed.insert(owner.addr);
-            }
-            self.tell(cx, owner, result);
-        }
-        if !failed.is_empty() {
-            // Positions are asked for anew, and what the failed actors appended since then was
-            // built on state that never came to be.
-            self.expected.clear();
-            let stale = self.collected.borrow_mut().take_of(&failed);
-            for owner in stale {
-                self.tell(cx, owner, Err(AppendError::Fenced));
-            }
-        }
-        // Empty, and large enough for the next batch.
-        self.under_way = owners;
-        self.flush(cx);
+        (self.appends, self.owners) = good.into_iter().unzip();
+        self.bytes = bytes_of(&self.owners);
+        stale.into_iter().map(|(_, owner)| owner).collect()
     }
 }
 
-impl PortActor {
-    fn tell(&self, cx: &mut Context<'_, PortMsg>, owner: Owner, result: Result<(), AppendError>) {
-        self.collected.borrow_mut().settle(owner.range);
-        cx.stats().lower(Gauge::JournalWaiting);
-        // An actor that is gone has nobody left to tell: its clients were told when it ended.
-        let _ = cx.send_priority(
-            owner.addr,
-            UserMsg::Decided {
-                ticket: owner.ticket,
-                result,
-            },
-        );
-    }
-}
-
-impl Actor for PortActor {
-    type Msg = PortMsg;
-
-    fn handle(&mut self, msg: PortMsg, cx: &mut Context<'_, PortMsg>) {
-        match msg {
-            PortMsg::Flush => self.flush(cx),
-            PortMsg::Decided(outcomes) => self.decided(outcomes, cx),
-        }
-    }
+fn bytes_of(owners: &VecDeque<Owner>) -> usize {
+    owners.iter().map(|owner| owner.bytes as usize).sum()
 }

@@ -1,5 +1,6 @@
 //! Every bound of the domain code, with its unit and what happens at it. Bounds that operators may
-//! change are fields of [`crate::options::Limits`]; these are the ones they may not.
+//! change are fields of [`crate::options::Limits`], those of delivery of
+//! [`crate::options::DeliveryLimits`]; these are the ones they may not.
 
 use std::time::Duration;
 
@@ -23,72 +24,21 @@ pub(crate) const DIRECTED_MAX: usize = 1_000;
 /// Addresses on one user's block list (XEP-0191); one more is answered `resource-constraint`.
 pub(crate) const BLOCKED_MAX: usize = 10_000;
 
-/// Pending messages read from the log and written to a session at a time.
-pub(crate) const INBOX_PAGE: usize = 50;
-
-/// Log entries read at a time to see which may go, or what is owed after a restart.
-pub(crate) const LOG_READ: usize = 256;
-
-/// Appends to one log after which its oldest entries are looked at.
-pub(crate) const RETENTION_EVERY: u32 = 128;
-
-/// Cursors that moved are recorded within this time, with the next entry if there is one.
-pub(crate) const PROGRESS_DELAY: Duration = Duration::from_secs(1);
-
 /// Time for which an origin-id is recognised (XEP-0359), as long as it is among the last 256 of its
 /// user.
 pub(crate) const ORIGIN_WINDOW: Duration = Duration::from_secs(3600);
 
-/// Messages of one sender that are handed over and not taken yet; more are read from the log later.
-pub(crate) const FORWARD_WINDOW: usize = 256;
+/// Messages handed over by senders of whom memory does not know what was taken from them before,
+/// that wait for the store to say so. One more is handed over again later.
+pub(crate) const PARKED_MAX: usize = 64;
 
-/// Messages read from a log at a time to be handed over.
-pub(crate) const FORWARD_PAGE: usize = 64;
+/// Time for which it is remembered up to where a sender's messages were taken, of senders who are
+/// not among the last 128. Longer than any sender hands a message over
+/// ([`delivery::OutboxLimits::recognised_for`]).
+pub(crate) const MARKS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Time after which what could not be taken is handed over again.
-pub(crate) const FORWARD_RETRY: Duration = Duration::from_millis(250);
-
-/// Time that a recipient's home may say nothing; then its messages are handed over again.
-pub(crate) const FORWARD_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Messages of one sender that were accepted and not taken over yet; a further one is refused with
-/// `resource-constraint`.
-pub(crate) const OUTBOX_ENTRIES_MAX: u32 = 10_000;
-
-/// Most messages that a session which is resumed is sent again at once: the largest
-/// [`crate::options::Delivery::unacked_max`].
-pub(crate) const UNACKED_ENTRIES_MAX: usize = 1_000;
-
-/// Messages that waited and were given to other sessions while one was that far behind: with more,
-/// it ends, and they wait for the next one unless another has them.
-pub(crate) const LATE_ENTRIES_MAX: usize = 1_000;
-
-/// Ended sessions of one user whose share of the log waits for others. Of one more it is only
-/// archived.
-pub(crate) const ESTATES_MAX: usize = 16;
-
-/// Unacknowledged messages of a session at which no more waiting ones are given to it.
-pub(crate) const UNACKED_ENTRIES_PAUSE: u32 = 200;
-
-/// Stanzas after which a client is asked what it has handled (XEP-0198).
-pub(crate) const ASK_EVERY: u32 = 8;
-
-/// Ended sessions of a user whose counts are remembered, while the user is loaded.
-pub(crate) const ENDED_SESSIONS_REMEMBERED: usize = 8;
-
-/// Unacknowledged stanzas at which a client that owes an answer is asked once more.
-pub(crate) const ASK_AGAIN_EVERY: u32 = 64;
-
-/// Bytes of messages that are sent again at a resumption; what is more is left to the log. A
-/// connection that has twice as much to write is closed.
-pub(crate) const RESENT_BYTES_MAX: usize = 1024 * 1024;
-
-/// Bytes of one page of what was left to the log for a session; a message that is larger is a page.
-pub(crate) const SPILL_PAGE_BYTES: usize = 256 * 1024;
-
-/// Bytes of messages sent to a session at which it gets no further page before it acknowledged
-/// some.
-pub(crate) const UNACKED_BYTES_PAUSE: usize = 512 * 1024;
+/// How often such marks are looked at for those that are older.
+pub(crate) const MARKS_FORGET_EVERY: Duration = Duration::from_secs(3600);
 
 /// Characters of the token that resumes a session: 5.9 bits of chance each.
 pub(crate) const SESSION_TOKEN_BYTES: usize = 24;
@@ -135,30 +85,35 @@ pub(crate) const SWEEP_PAGE: usize = 64;
 /// Pause between two pages of them: a million users are looked through in 13 minutes.
 pub(crate) const SWEEP_PACE: Duration = Duration::from_millis(50);
 
-/// Log entries that may wait for one commit of a shard; beyond it, a change fails with
-/// `resource-constraint` and nothing is half done.
+/// Appends of a shard that wait to be handed to the journal; one more is refused with
+/// `resource-constraint`, and nothing is half done.
 pub(crate) const JOURNAL_BACKLOG_MAX: usize = 65_536;
 
-/// Longest time that a batch of appends may take; then it counts as failed. A disk that stalls is
-/// waited for: giving up on a commit that may still happen is the last resort.
-pub(crate) const COMMIT_DEADLINE: Duration = Duration::from_secs(3600);
+/// Their bytes, by estimate; at that, one more is refused likewise.
+pub(crate) const JOURNAL_BACKLOG_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Pause between questions what became of an append in doubt.
+pub(crate) const DOUBT_POLL: Duration = Duration::from_millis(50);
+
+/// Pause before a batch is handed over again that the journal had no room for.
+pub(crate) const BUSY_RETRY: Duration = Duration::from_millis(5);
+
+/// Pause before a port to the journal that crashed is started again.
+pub(crate) const PORT_RESTART: Duration = Duration::from_millis(100);
 
 /// Messages that may wait for one user at least; more if rosters may be large. One more is refused
 /// with `resource-constraint`.
 pub(crate) const MAILBOX_MIN: usize = 1_024;
 
-/// Effects that one user may hold behind commits that are not finished; beyond it new stanzas wait
-/// in the mailbox.
-pub(crate) const BARRIER_MAX: usize = 4_096;
+/// Appends of one user that are not decided; at that, new stanzas wait in the mailbox. Below the
+/// bound of its priority lane, in which their outcomes arrive.
+pub(crate) const BARRIER_APPENDS_MAX: usize = 1_024;
 
-/// How long a user actor without sessions stays loaded.
-pub(crate) const IDLE_EVICTION: Duration = Duration::from_secs(15);
+/// Effects that one user may hold behind commits that are not finished; likewise.
+pub(crate) const BARRIER_EFFECTS_MAX: usize = 4_096;
 
-/// Pause before a user that could not be read is read again.
-pub(crate) const LOAD_RETRY: Duration = Duration::from_millis(200);
-
-/// Attempts to read a user; then whoever wants something of it gets an error.
-pub(crate) const LOADS_MAX: u8 = 25;
+/// Bytes of those effects; likewise. One turn of a handler may exceed it.
+pub(crate) const BARRIER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Logins of one account that are in doubt at a time, for strangers together and for each address
 /// that is known: those under way and those that failed. Further ones are paced.
@@ -254,8 +209,4 @@ const _: () = assert!(
 const _: () = assert!(
     REQUEST_BYTES_MAX <= u16::MAX as usize,
     "a packed roster item counts the bytes of its request in 16 bits"
-);
-const _: () = assert!(
-    UNACKED_ENTRIES_MAX + LATE_ENTRIES_MAX <= store::limits::NUMBERED_MAX,
-    "the record of a session has room for all that it is owed"
 );

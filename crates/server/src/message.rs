@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use actor::Reply;
+use delivery::{Attempt, Refusal};
 use net::{AddressKey, ConnRef};
 use stdx::time::Moment;
 use store::Seq;
@@ -15,6 +16,8 @@ use crate::admin::{AdminAnswer, AdminCommand};
 use crate::guard::Generation;
 use crate::journal::Ticket;
 use crate::user::inbox::WaitingPage;
+use crate::user::intake::MarkRead;
+use crate::user::outbox::{OutgoingPage, Returning};
 use crate::user::recover::Stored;
 use crate::user::resume::Owed;
 use crate::user::spill::{SpillPage, SpillRead};
@@ -94,6 +97,8 @@ pub enum UserMsg {
     Loaded(Box<Result<Option<Stored>, store::StoreError>>),
     /// The store could not be read a moment ago: once more.
     LoadAgain,
+    /// A page of the log could not be read a while ago: once more.
+    ReadAgain,
     /// An append of this user was decided.
     Decided {
         /// Which one.
@@ -106,21 +111,27 @@ pub enum UserMsg {
     Page(Box<(u32, Result<WaitingPage, store::StoreError>)>),
     /// A page of what a session is owed that was left to the log.
     Spilled(Box<(SpillRead, Result<SpillPage, store::StoreError>)>),
-    /// A page of messages that are to be handed on, and the place that it follows.
-    Outgoing(Box<(Seq, Result<Vec<store::LogEntry>, store::StoreError>)>),
+    /// A page of messages that are to be handed over.
+    Outgoing(Box<OutgoingPage>),
+    /// A message that comes back to this user, its sender.
+    Returning(Box<Returning>),
+    /// Up to where a sender's messages were taken, as the store says.
+    MarkRead(Box<MarkRead>),
     /// The oldest entries of the log.
     Oldest(Box<Result<Vec<store::LogEntry>, store::StoreError>>),
     /// What a session that is taken up again has not acknowledged.
     Owed(Box<Owed>),
     /// The recipient's home has an entry of this user's log.
     Taken {
-        /// Its place.
+        /// The recipient ([`store::SlotKey::peer`]).
+        by: u64,
+        /// The entry's place.
         seq: Seq,
     },
-    /// A recipient's home could not take an entry.
-    NotTaken,
-    /// It is time to hand over again what was not taken.
-    ForwardAgain,
+    /// A recipient's home did not take an entry.
+    NotTaken(Box<NotTaken>),
+    /// Something of what is handed over is due: an answer, or a retry.
+    OutboxDue,
     /// Cursors that moved are recorded.
     Progress,
     /// A session has been without a connection for as long as it may, unless it had one meanwhile.
@@ -205,18 +216,39 @@ pub struct Source {
     /// The place of the last message to the same recipient that may not have come yet; 0 for none.
     /// Without it this one must not be taken.
     pub after: Seq,
+    /// Names this handing over in its answer.
+    pub attempt: Attempt,
 }
 
-/// Why an append did not happen.
+/// A message was not taken by its recipient's home.
+#[derive(Clone, Debug)]
+pub struct NotTaken {
+    /// The recipient ([`store::SlotKey::peer`]).
+    pub by: u64,
+    /// What was handed over.
+    pub source: Source,
+    /// Why.
+    pub why: Refusal,
+    /// What its sender is told, if that is for good.
+    pub error: Option<StanzaError>,
+}
+
+/// Why an append did not happen. But for [`AppendError::Failed`] it is certain that it did not, and
+/// never will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendError {
-    /// Too much waits already ([`crate::limits::JOURNAL_BACKLOG_MAX`]): try again later.
+    /// Too much waits already ([`crate::options::Commits`]): try again later.
     Busy,
-    /// Another home owns the range now, or an append before this one failed.
+    /// Another home has taken the range since the entity was loaded, or an append before this one
+    /// failed.
     Fenced,
     /// The storage has no room.
     Full,
-    /// The storage failed.
+    /// The storage cannot be written to for the moment.
+    Unavailable,
+    /// The records are wrong, or meet damaged data.
+    Invalid,
+    /// Nobody can say whether it did: the answer is lost. It will not happen any more.
     Failed,
 }
 
@@ -224,11 +256,11 @@ impl AppendError {
     /// What the sender of the stanza is told.
     pub fn to_stanza_error(self) -> StanzaError {
         match self {
-            AppendError::Busy | AppendError::Full => {
+            AppendError::Busy | AppendError::Full | AppendError::Unavailable => {
                 StanzaError::new(Condition::ResourceConstraint)
                     .with_text("The server cannot take this now; try again later.")
             }
-            AppendError::Fenced | AppendError::Failed => {
+            AppendError::Fenced | AppendError::Invalid | AppendError::Failed => {
                 StanzaError::new(Condition::InternalServerError)
                     .with_text("The change could not be saved; nothing was changed.")
             }

@@ -37,8 +37,9 @@ const CRYPTO_THREADS: usize = 2;
 /// Derivations that may wait; at two milliseconds each this is a few seconds.
 const CRYPTO_QUEUE: usize = 2_048;
 
-/// Actors of each shard that are no accounts: the port to the journal and the keeper of limits.
-pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 2;
+/// Actors of each shard that are no accounts: the port to the journal, its keeper, and the keeper
+/// of limits.
+pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 3;
 
 /// Why a node did not start. The operator is told what to do.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +103,7 @@ impl Node {
             place,
             store,
             talkers,
+            queues,
             guard,
             ..
         } = layout.setup.clone();
@@ -124,6 +126,7 @@ impl Node {
             started: clock.wall(),
             journal: Arc::clone(&journal),
             talkers,
+            queues,
             chaos,
             guard,
         };
@@ -253,7 +256,8 @@ fn seed() -> io::Result<u64> {
 type Disturbed = (Arc<dyn Journal>, Option<Arc<Switches>>);
 
 fn journal(store: &Store, options: &Options) -> Result<Disturbed, StartError> {
-    let journal = LocalJournal::start(store).map_err(|e| StartError::Options(e.to_string()))?;
+    let journal = LocalJournal::start_with(store, options.commits.journal.clone());
+    let journal = journal.map_err(|e| StartError::Options(e.to_string()))?;
     if options.debug_commit_delay.is_zero() && !options.chaos {
         return Ok((Arc::new(journal), None));
     }

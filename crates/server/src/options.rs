@@ -7,6 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::limits::{
+    BARRIER_APPENDS_MAX, BARRIER_BYTES_MAX, BARRIER_EFFECTS_MAX, BUSY_RETRY, DOUBT_POLL,
+    JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX, PORT_RESTART,
+};
+use store::limits::LAGGING_MAX;
+
 /// How a node is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -38,6 +44,8 @@ pub struct Options {
     pub limits: Limits,
     /// Where the ban and allow lists are kept; `None` if they end with the process.
     pub bans: Option<PathBuf>,
+    /// Bounds of what waits for commits.
+    pub commits: Commits,
     /// Whether faults may be caused on purpose ([`crate::chaos`]).
     pub chaos: bool,
     /// Time between a commit's arrival and its execution, for tests of the barrier.
@@ -59,6 +67,214 @@ pub struct Delivery {
     /// Messages that a session was sent and has not acknowledged, at most 1,000; further ones are
     /// left to the log until it follows again.
     pub unacked_max: u32,
+    /// How accepted messages are handed over to their recipients.
+    pub outbox: delivery::OutboxLimits,
+    /// Bounds that operators do not change.
+    pub limits: DeliveryLimits,
+}
+
+/// Bounds of delivery that operators do not change: values, so that tests reach each of them. What
+/// happens at one is said here and in docs/limits.md. The default is what a server runs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeliveryLimits {
+    /// Messages read from the log and given to sessions at a time; at least 1.
+    pub page_entries: usize,
+    /// Bytes of such a page of what was left to the log for a session; one message goes whatever
+    /// its size.
+    pub page_bytes: usize,
+    /// Log entries read at a time to see which may go, or what is owed after a restart; at least 1.
+    pub read_entries: usize,
+    /// Unacknowledged messages of a session at which it gets no further page; half of
+    /// [`Delivery::unacked_max`], if that is less, and at least 1.
+    pub unacked_entries_pause: u32,
+    /// Bytes of messages sent to a session at which it gets no further page before it acknowledged
+    /// some.
+    pub unacked_bytes_pause: usize,
+    /// Most messages that a session which is resumed is sent again at once, not below
+    /// [`Delivery::unacked_max`]. The rest is left to the log.
+    pub resent_entries_max: usize,
+    /// Their bytes; likewise. A connection that has twice as much to write is closed.
+    pub resent_bytes_max: usize,
+    /// Messages that waited and were given to other sessions while one was behind: with more, it
+    /// ends, and they wait for the next one unless another has them. At least one page and a half,
+    /// so that a session with a link never comes to that.
+    pub late_entries_max: usize,
+    /// Ended sessions of one user whose share of the log has a record of its own while it waits for
+    /// others; those of further ones are joined. At least 1.
+    pub estates_max: usize,
+    /// Sessions beyond that which end while they are behind: at so many, and those that may, no
+    /// further session of the user is managed.
+    pub joined_max: usize,
+    /// Messages of one user that are listed as waiting again after their sessions ended, and that
+    /// its sessions have not acknowledged. From then on a session has one message or page at a
+    /// time; the rest is left to the log.
+    pub requeued_max: usize,
+    /// Bytes of what is recorded of all sessions of a user; the one with which it gets more ends
+    /// with `resource-constraint`.
+    pub records_bytes_max: usize,
+    /// Ended sessions of a user whose counts are remembered, while the user is loaded. While one is
+    /// to get messages from the log, [`DeliveryLimits::joined_max`] more are: of one that is
+    /// forgotten nobody knows what it had, and that is sent again.
+    pub ended_max: usize,
+    /// What a session keeps of stanzas that are in no log: presence gives way, then it ends.
+    pub unlogged: xmpp::sm::Limits,
+    /// Stanzas that are in no log after which a client is asked what it has handled (XEP-0198).
+    pub ask_every: u32,
+    /// Unacknowledged stanzas at which a client that owes an answer is asked once more.
+    pub ask_again_every: u32,
+    /// Cursors that moved are recorded within this time, with the next entry if there is one.
+    pub progress_delay: Duration,
+    /// Appends to one log after which its oldest entries are looked at.
+    pub retention_every: u32,
+    /// Pause before a user that could not be read is read again.
+    pub load_retry: Duration,
+    /// Attempts to read a user in a row; then whoever wants something of it gets an error, and its
+    /// streams end.
+    pub loads_max: u8,
+    /// Longest pause before a further attempt to read a user, or a page of its log. It doubles from
+    /// [`DeliveryLimits::load_retry`] on.
+    pub read_retry_max: Duration,
+    /// How long a user without sessions stays loaded.
+    pub idle_eviction: Duration,
+}
+
+impl Default for DeliveryLimits {
+    fn default() -> Self {
+        DeliveryLimits {
+            page_entries: 50,
+            page_bytes: 256 * 1024,
+            read_entries: 256,
+            unacked_entries_pause: 200,
+            unacked_bytes_pause: 512 * 1024,
+            resent_entries_max: 1_000,
+            resent_bytes_max: 1024 * 1024,
+            late_entries_max: 1_000,
+            estates_max: 16,
+            joined_max: store::limits::NUMBERED_MAX,
+            requeued_max: 50_000,
+            records_bytes_max: store::limits::SESSIONS_BYTES_MAX,
+            ended_max: 8,
+            unlogged: xmpp::sm::Limits::default(),
+            ask_every: 8,
+            ask_again_every: 64,
+            progress_delay: Duration::from_secs(1),
+            retention_every: 128,
+            load_retry: Duration::from_millis(200),
+            loads_max: 25,
+            read_retry_max: Duration::from_secs(30),
+            idle_eviction: Duration::from_secs(15),
+        }
+    }
+}
+
+impl DeliveryLimits {
+    /// The pause before something is read again whose reading failed so often before.
+    pub(crate) fn read_retry(&self, failures: u8) -> Duration {
+        let factor = 1 << u32::from(failures).min(20);
+        self.load_retry
+            .saturating_mul(factor)
+            .min(self.read_retry_max)
+    }
+}
+
+impl Delivery {
+    /// Checks what the bounds rely on between them.
+    ///
+    /// # Errors
+    /// Which relation does not hold.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let limits = &self.limits;
+        let pages = [
+            limits.page_entries,
+            limits.read_entries,
+            limits.estates_max,
+            limits.unacked_entries_pause as usize,
+            limits.unacked_bytes_pause,
+        ];
+        let relations = [
+            (self.unacked_max > 0, "a session takes a message"),
+            (
+                self.outbox.is_sound() && self.outbox.entries_max as usize <= LAGGING_MAX,
+                "the bounds of what is handed over fit each other",
+            ),
+            (
+                !pages.contains(&0),
+                "a page, a read and an estate have room",
+            ),
+            (
+                limits.resent_entries_max >= self.unacked_max as usize,
+                "a resumption sends again what was unacknowledged",
+            ),
+            (
+                limits.late_entries_max >= limits.page_entries + limits.page_entries / 2,
+                "a page fits on the list of a session that is behind",
+            ),
+            (
+                limits.resent_entries_max + limits.late_entries_max <= store::limits::NUMBERED_MAX,
+                "the record of a session has room for all that it is owed",
+            ),
+            (
+                limits.joined_max <= store::limits::NUMBERED_MAX,
+                "a record has room for the estates that it joins",
+            ),
+            (
+                // Each session may have one message and one page of either kind beyond.
+                limits.requeued_max + store::limits::SESSIONS_MAX * (2 * limits.page_entries + 1)
+                    <= store::limits::REQUEUED_MAX,
+                "a record has room for what waits again",
+            ),
+            (
+                limits.records_bytes_max <= store::limits::SESSIONS_BYTES_MAX,
+                "the records of a user's sessions have room",
+            ),
+            (
+                limits.estates_max < store::limits::SESSIONS_MAX,
+                "a user's records have room for sessions beside estates",
+            ),
+        ];
+        let broken = relations.iter().find(|(holds, _)| !holds);
+        broken.map_or(Ok(()), |(_, relation)| Err(*relation))
+    }
+}
+
+/// Bounds of what waits for commits; production's by default, tiny in tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commits {
+    /// The journal's own.
+    pub journal: store::JournalOptions,
+    /// Appends of a shard that wait to be handed to the journal; one more is refused to whoever
+    /// makes it, with `resource-constraint`.
+    pub backlog_appends_max: usize,
+    /// Their bytes, by estimate; at that, one more append is refused.
+    pub backlog_bytes_max: usize,
+    /// Appends of one user that are not decided; at that, new stanzas wait in its mailbox.
+    pub barrier_appends_max: usize,
+    /// Effects of one user that wait for commits; likewise.
+    pub barrier_effects_max: usize,
+    /// Their bytes; likewise.
+    pub barrier_bytes_max: usize,
+    /// Pause between questions what became of an append in doubt.
+    pub doubt_poll: Duration,
+    /// Pause before a batch is handed over again that the journal had no room for.
+    pub busy_retry: Duration,
+    /// Pause before a port that crashed is started again.
+    pub port_restart: Duration,
+}
+
+impl Default for Commits {
+    fn default() -> Self {
+        Commits {
+            journal: store::JournalOptions::default(),
+            backlog_appends_max: JOURNAL_BACKLOG_MAX,
+            backlog_bytes_max: JOURNAL_BACKLOG_BYTES_MAX,
+            barrier_appends_max: BARRIER_APPENDS_MAX,
+            barrier_effects_max: BARRIER_EFFECTS_MAX,
+            barrier_bytes_max: BARRIER_BYTES_MAX,
+            doubt_poll: DOUBT_POLL,
+            busy_retry: BUSY_RETRY,
+            port_restart: PORT_RESTART,
+        }
+    }
 }
 
 /// What is kept of messages (XEP-0313).
@@ -173,4 +389,39 @@ pub struct Limits {
     pub idle_ping: Duration,
     /// Time to answer that ping; then the stream ends with `connection-timeout`.
     pub ping_timeout: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivery(unacked_max: u32, limits: DeliveryLimits) -> Delivery {
+        Delivery {
+            stream_management: true,
+            resume_timeout: Duration::from_secs(600),
+            ack_timeout: Duration::from_secs(60),
+            outbox: delivery::OutboxLimits::default(),
+            unacked_max,
+            limits,
+        }
+    }
+
+    #[test]
+    fn bounds_that_do_not_fit_each_other_are_refused() {
+        let default = DeliveryLimits::default();
+        assert_eq!(delivery(1_000, default).check(), Ok(()));
+        assert!(delivery(1_001, default).check().is_err());
+        assert!(delivery(0, default).check().is_err());
+        let without_pages = DeliveryLimits {
+            page_entries: 0,
+            ..default
+        };
+        assert!(delivery(1, without_pages).check().is_err());
+        let short_list = DeliveryLimits {
+            late_entries_max: 2,
+            page_entries: 2,
+            ..default
+        };
+        assert!(delivery(1, short_list).check().is_err());
+    }
 }

@@ -177,7 +177,8 @@ fn kind_of(takes: &str) -> String {
     let path = takes.split('<').next().unwrap_or(takes);
     let kind = match path {
         "net::port::PortMsg" => "connections from other shards",
-        "server::journal::PortMsg" => "journal",
+        "server::journal::port::PortMsg" => "journal",
+        "server::journal::keeper::KeeperMsg" => "journal keeper",
         "server::home::SetLimits" => "limits",
         _ => path.rsplit("::").next().unwrap_or(path),
     };

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Disk, new_disk, sim_options, store_on};
+use server::options::{Delivery, DeliveryLimits};
 use server::{Options, Sim};
 use stdx::rand::Rng;
 use stdx::time::{Clock as _, Moment, VirtualClock};
@@ -35,12 +36,48 @@ struct Inside {
     is_failing: bool,
 }
 
+/// Bounds that are tiny in three of four schedules, each drawn by itself, so that each is reached
+/// together with each other one.
+fn draw_limits(delivery: &mut Delivery, seed: u64, rng: &mut Rng) {
+    delivery.unacked_max = [10, 1_000][(seed % 2) as usize];
+    if seed.is_multiple_of(4) {
+        return;
+    }
+    let usual = DeliveryLimits::default();
+    let mut any = |usual: usize| [1, 2, 4, usual][rng.usize(..4)];
+    delivery.unacked_max = any(1_000) as u32;
+    let page_entries = any(usual.page_entries);
+    let limits = DeliveryLimits {
+        page_entries,
+        page_bytes: any(usual.page_bytes),
+        read_entries: any(usual.read_entries),
+        unacked_entries_pause: any(200) as u32,
+        unacked_bytes_pause: any(usual.unacked_bytes_pause),
+        resent_entries_max: any(1_000).max(delivery.unacked_max as usize),
+        resent_bytes_max: any(usual.resent_bytes_max),
+        late_entries_max: any(1_000).max(page_entries + page_entries / 2),
+        estates_max: any(usual.estates_max),
+        requeued_max: any(usual.requeued_max),
+        ended_max: any(usual.ended_max),
+        ask_every: any(8) as u32,
+        ask_again_every: any(64) as u32,
+        retention_every: any(128) as u32,
+        loads_max: any(25) as u8,
+        progress_delay: Duration::from_millis([1, 20, 200, 1_000][rng.usize(..4)]),
+        load_retry: Duration::from_millis([1, 20, 200][rng.usize(..3)]),
+        read_retry_max: Duration::from_millis([1, 200, 5_000][rng.usize(..3)]),
+        idle_eviction: Duration::from_millis([1, 100, 15_000][rng.usize(..3)]),
+        ..usual
+    };
+    delivery.limits = limits;
+}
+
 impl Inside {
     fn new(seed: u64) -> Inside {
         let mut rng = Rng::with_seed(seed);
         let mut options = sim_options(rng.u16(1..=2), rng.bool());
         options.limits.offline_messages_max = 10_000;
-        options.delivery.unacked_max = [10, 1_000][(seed % 2) as usize];
+        draw_limits(&mut options.delivery, seed, &mut rng);
         let mut inside = Inside {
             disk: new_disk(),
             options,
@@ -81,6 +118,7 @@ impl Inside {
                 0 => self.disk.faults().fail_commits(1, self.rng.bool()),
                 1 => self.sim().journal().switches().lose(1),
                 2 => self.sim().journal().switches().doubt(1),
+                3 => self.disk.faults().fail_reads(self.rng.u64(..100)),
                 _ => {}
             }
         }
@@ -122,6 +160,7 @@ impl Host for Inside {
     fn set_failing(&mut self, is_failing: bool) {
         self.is_failing = is_failing;
         if !is_failing {
+            self.disk.faults().fail_reads(0);
             // What goes wrong from here on would be the server's fault.
             self.disk.faults().fail_commits(0, false);
             if let Some(sim) = &self.sim {
@@ -136,8 +175,11 @@ impl Host for Inside {
         // What was handed to the journal may be on the disk or not when the power goes.
         let kept = survivors(3);
         self.sim().journal().release(kept);
+        // A journal that is dropped decides what waits: of this nothing happens any more.
+        self.sim().journal().switches().lose(u64::MAX);
         self.sim = None;
         self.is_failing = false;
+        self.disk.faults().fail_reads(0);
         let lost = self.disk.crash(0);
         lost.map(drop).map_err(|error| error.to_string())
     }
@@ -161,7 +203,9 @@ fn play(seed: u64) -> Option<String> {
         disk: seed.is_multiple_of(2),
         ..Faults::ALL
     };
-    let (findings, account) = play_inside(Box::new(Inside::new(seed)), seed, faults);
+    let inside = Inside::new(seed);
+    let delivery = inside.options.delivery.clone();
+    let (findings, account) = play_inside(Box::new(inside), seed, faults);
     if let Some(folder) = std::env::var_os("SCHEDULE_FOLDER") {
         let path = std::path::Path::new(&folder).join(format!("schedule-{seed}.txt"));
         std::fs::write(path, account).expect("written");
@@ -169,7 +213,8 @@ fn play(seed: u64) -> Option<String> {
     if findings.is_empty() {
         return None;
     }
-    Some(format!("schedule {seed}:\n    {}", findings.join("\n    ")))
+    let findings = findings.join("\n    ");
+    Some(format!("schedule {seed}, {delivery:?}:\n    {findings}"))
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Small things std lacks: generational slab, bounded ring, timer wheel, clock, seeded randomness.
+//! Small things std lacks: generational slab, bounded ring, timer wheel, clock, seeded randomness,
+//! tables that threads share.
 //!
 //! Owns containers and time types that know nothing of actors, sockets or XMPP. It deliberately
 //! holds no thread, no global state and no I/O; [`time::SystemClock`] is the one place of the
@@ -7,6 +8,7 @@
 pub mod bugs;
 pub mod ring;
 pub mod slab;
+pub mod table;
 pub mod time;
 pub mod wheel;
 

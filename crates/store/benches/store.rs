@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use stdx::time::Timestamp;
 use store::{
     Account, Append, Durability, EntryFlags, FjallOptions, Journal, LocalJournal, LogEntry,
-    Options, Outcome, Position, RangeId, Record, Roster, RosterItem, ScramHash, ScramKeys, SlotKey,
-    Store, Subscription,
+    Options, Outcome, RangeId, Record, Roster, RosterItem, ScramHash, ScramKeys, SlotKey, Store,
+    Subscription, Tenure, Writer,
 };
 
 /// Contacts per user, as in the budgets.
@@ -158,7 +158,7 @@ struct Load<'a> {
     users: usize,
     next_seq: Vec<u64>,
     random: u64,
-    positions: Vec<Position>,
+    tenures: Vec<Tenure>,
 }
 
 impl Load<'_> {
@@ -175,13 +175,12 @@ impl Load<'_> {
             let n = self.random() % self.users;
             let to = user(n);
             let range = self.slots.slot(&to).range();
-            let position = &mut self.positions[usize::from(range.index())];
-            let expected = *position;
-            *position = position.next();
+            let tenure = self.tenures[usize::from(range.index())];
             self.next_seq[n] += 1;
             Append {
                 range,
-                expected,
+                tenure,
+                writer: Writer::NOBODY,
                 records: vec![message(&to, self.next_seq[n] - 1)],
             }
         });
@@ -203,16 +202,14 @@ fn bench_journal(path: &Path, users: usize) {
             let next_seq = (0..users)
                 .map(|n| store.load_user(&user(n)).unwrap().unwrap().log.next_seq)
                 .collect();
-            let positions = RangeId::all()
-                .map(|range| journal.position(range))
-                .collect();
+            let tenures = RangeId::all().map(|range| journal.take(range)).collect();
             let mut load = Load {
                 journal: &journal,
                 slots: store.slot_key(),
                 users,
                 next_seq,
                 random: 1,
-                positions,
+                tenures,
             };
             let (start, cpu_before) = (Instant::now(), cpu());
             let mut appends = 0;

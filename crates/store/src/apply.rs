@@ -9,7 +9,9 @@ use crate::heads::{LiveHead, TailEntry};
 use crate::keys;
 use crate::record::{Record, Roster};
 use crate::slot::SlotKey;
-use crate::state::{BLOB_VERSION, Head, Profile, VALUE_VERSION, decode_profile, encode};
+use crate::state::{
+    BLOB_VERSION, HEAD_VERSION, Head, Profile, VALUE_VERSION, decode_profile, encode,
+};
 
 /// State as `apply` sees it: reads include the changes made so far.
 pub trait Txn {
@@ -177,6 +179,8 @@ impl<T: Txn> Entity<'_, T> {
             Record::ArchivePrefsPut { prefs, .. } => self.profile(|profile| {
                 profile.archive_prefs = Some(Box::new(prefs.clone()));
             }),
+            Record::LaggingPut { lagging, .. } => self.lagging_put(lagging),
+            Record::MarksForget { before, .. } => self.marks_forget(*before),
         }
     }
 
@@ -184,7 +188,7 @@ impl<T: Txn> Entity<'_, T> {
         self.txn.put(
             Space::Head,
             self.key.clone(),
-            encode(VALUE_VERSION, &self.head),
+            encode(HEAD_VERSION, &self.head),
         );
     }
 

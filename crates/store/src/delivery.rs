@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use stdx::time::Timestamp;
 
 use crate::limits::{
-    ARCHIVE_PREFS_MAX, DIRECTED_MAX, NUMBERED_MAX, ORIGINS_MAX, REQUEUED_MAX, SEEN_MAX, SEQ_MAX,
-    SESSIONS_BYTES_MAX, SESSIONS_MAX, TOKEN_BYTES_MAX, USER_BYTES_MAX,
+    ARCHIVE_PREFS_MAX, DIRECTED_MAX, LAGGING_MAX, NUMBERED_MAX, ORIGINS_MAX, REQUEUED_MAX,
+    SEEN_MAX, SEQ_MAX, SESSIONS_BYTES_MAX, SESSIONS_MAX, TOKEN_BYTES_MAX, USER_BYTES_MAX,
 };
 use crate::record::{RecordError, Seq, millis};
 use crate::shared::SharedBytes;
@@ -96,7 +96,7 @@ pub struct Progress {
 pub struct Delivered {
     /// Entries up to here were given to a session, but for those below.
     pub through: Seq,
-    /// Earlier entries that wait again, in order.
+    /// Entries that wait again, in order: earlier ones, or such as never waited.
     pub requeued: Vec<Seq>,
     /// How many entries wait, `requeued` included.
     pub waiting_count: u64,
@@ -186,15 +186,31 @@ pub struct Origin {
     pub at: i64,
 }
 
+/// A destination that does not keep up with what is handed over, with a mark of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaggingMark {
+    /// [`crate::SlotKey::peer`] of the destination.
+    pub peer: u64,
+    /// Every outgoing entry for it up to here is settled.
+    pub mark: Seq,
+}
+
 /// Windows and cursors of a log that are more than a few numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
-    /// Entries up to [`crate::LogHead::delivered_through`] that wait again, in order.
+    /// Entries that wait again, in order: up to [`crate::LogHead::delivered_through`], or such as
+    /// never waited.
     pub requeued: Vec<Seq>,
     /// Cursors of sessions, by number: one for each session record.
     pub cursors: Vec<SessionCursor>,
     /// What recognises messages that come again.
     pub recognition: Recognition,
+    /// Destinations that lag, by peer. The common mark, [`crate::LogHead::forwarded`], says nothing
+    /// of entries for them.
+    pub lagging: Vec<LaggingMark>,
+    /// More senders are remembered than [`Recognition::seen`] has room for:
+    /// [`crate::Store::mark_of`].
+    pub has_older_marks: bool,
 }
 
 /// What recognises messages that come again.
@@ -266,6 +282,13 @@ impl Delivered {
     pub(crate) fn check(&self) -> Result<usize, RecordError> {
         bounded(self.requeued.len(), REQUEUED_MAX, "requeued entries")?;
         Ok(0)
+    }
+}
+
+impl LaggingMark {
+    pub(crate) fn check(list: &[LaggingMark]) -> Result<usize, RecordError> {
+        bounded(list.len(), LAGGING_MAX, "lagging destinations")?;
+        Ok(size_of_val(list))
     }
 }
 
@@ -350,7 +373,11 @@ pub(crate) fn advance(cursors: &mut [SessionCursor], progress: &Progress, last: 
 impl Windows {
     /// Whether there is nothing in them.
     pub fn is_empty(&self) -> bool {
-        self.requeued.is_empty() && self.cursors.is_empty() && self.recognition.is_empty()
+        self.requeued.is_empty()
+            && self.cursors.is_empty()
+            && self.recognition.is_empty()
+            && self.lagging.is_empty()
+            && !self.has_older_marks
     }
 
     /// The cursors of a session.
@@ -388,14 +415,15 @@ impl Recognition {
     }
 
     /// Remembers what recognises `entry`; `peer` is the [`crate::SlotKey::peer`] of its other side.
-    pub fn remember(&mut self, peer: u64, entry: &LogEntry) {
+    /// Returns the mark that found no room any more.
+    pub fn remember(&mut self, peer: u64, entry: &LogEntry) -> Option<Seen> {
         self.remember_parts(
             peer,
             entry.source,
             entry.origin,
             entry.seq,
             entry.at.as_millis(),
-        );
+        )
     }
 
     pub(crate) fn remember_parts(
@@ -405,12 +433,13 @@ impl Recognition {
         origin: u64,
         seq: Seq,
         at: i64,
-    ) {
+    ) -> Option<Seen> {
+        let mut left_out = None;
         if source != 0 {
             let known = self.seen.iter().rposition(|seen| seen.peer == peer);
             let known = known.and_then(|at| self.seen.remove(at));
             if known.is_none() && self.seen.len() >= SEEN_MAX {
-                self.seen.pop_front();
+                left_out = self.seen.pop_front();
             }
             let source = known.map_or(source, |known| known.source.max(source));
             self.seen.push_back(Seen { peer, source });
@@ -425,5 +454,6 @@ impl Recognition {
                 at,
             });
         }
+        left_out
     }
 }

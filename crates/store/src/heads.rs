@@ -35,7 +35,9 @@ impl LiveHead {
     fn bytes(&self, key: &[u8]) -> usize {
         let head = &self.head;
         let status = head.last.as_ref().map_or(0, |(_, status)| status.len());
-        let lists = size_of_val(&*head.requeued) + size_of_val(&*head.cursors);
+        let lists = size_of_val(&*head.requeued)
+            + size_of_val(&*head.cursors)
+            + size_of_val(&*head.lagging);
         let tail = self.tail.capacity() * size_of::<TailEntry>();
         size_of::<LiveHead>() + key.len() + status + lists + tail + OVERHEAD_BYTES
     }

@@ -2,7 +2,9 @@
 //! a replicated stream, and the terms of an append.
 
 mod commit;
+mod doubt;
 pub(crate) mod local;
+mod options;
 pub(crate) mod stats;
 pub(crate) mod twin;
 
@@ -13,6 +15,8 @@ use crate::record::Record;
 use crate::slot::RangeId;
 
 pub(crate) use commit::read_position;
+pub use doubt::Doubt;
+pub use options::JournalOptions;
 
 /// How many appends a range has seen: the position of its journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,16 +40,59 @@ impl Position {
     }
 }
 
+/// One home's time with a range. Whoever takes a range begins a new tenure, which ends all earlier
+/// ones: their appends are fenced from then on, those that wait in a queue included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenure(u32);
+
+impl Tenure {
+    /// Before anybody took the range: nothing can be appended with it.
+    pub const NONE: Tenure = Tenure(0);
+
+    pub(crate) const fn new(number: u32) -> Tenure {
+        Tenure(number)
+    }
+}
+
+/// Names whoever appends, among those who share a tenure: an entity's actor, for example.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Writer(pub u64);
+
+impl Writer {
+    /// Of appends that depend on no other one.
+    pub const NOBODY: Writer = Writer(0);
+}
+
 /// One atomic change of one range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Append {
     /// The range; every record's user must hash into it.
     pub range: RangeId,
-    /// Where the caller believes the range's journal stands. If it stands elsewhere, the append is
-    /// fenced: the caller acted on state that is not current.
-    pub expected: Position,
+    /// The tenure in which the state was read that this builds on. If it is over, the append is
+    /// fenced.
+    pub tenure: Tenure,
+    /// Each append of a writer builds on the one before. If one of a call does not come to be, the
+    /// later ones of this writer in the same call fail; everybody else's go on.
+    pub writer: Writer,
     /// Applied together or not at all, in order.
     pub records: Vec<Record>,
+}
+
+impl Append {
+    /// About how many bytes its records take, in memory and on the disk.
+    pub fn bytes(&self) -> usize {
+        self.records.iter().map(weight).sum()
+    }
+}
+
+fn weight(record: &Record) -> usize {
+    const OVERHEAD: usize = 128;
+    match record {
+        Record::LogAppend { entry, .. } => entry.frame.len() + OVERHEAD,
+        Record::VCardPut { xml, .. } | Record::PrivatePut { xml, .. } => xml.len() + OVERHEAD,
+        Record::RosterReplace { roster, .. } => roster.items.len() * 64 + OVERHEAD,
+        _ => 2 * OVERHEAD,
+    }
 }
 
 /// What became of an append.
@@ -53,22 +100,27 @@ pub struct Append {
 pub enum Outcome {
     /// Durable (as far as the configured durability goes) and applied. The range now stands here.
     Committed(Position),
-    /// Not applied: the range stands here and not where the caller believed.
-    Fenced(Position),
-    /// Not acknowledged. The caller drops its unsaved state, reads it again, and asks for the
-    /// position. With [`AppendFailure::Io`] it is in doubt whether the change survived.
+    /// Not applied, and never will be: its tenure is over. The caller drops its unsaved state and
+    /// reads it again.
+    Fenced,
+    /// Not applied, and never will be. The caller does as if it was fenced.
     Failed(AppendFailure),
+    /// It may come to be or not. Nothing that builds on either may leave before the journal knows:
+    /// later appends of this writer wait for [`Doubt::resolved`].
+    InDoubt(Doubt),
 }
 
-/// Why an append failed.
+/// Why an append failed. Each is certain: nothing of the append is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendFailure {
-    /// The disk is full; nothing was written.
+    /// The disk is full.
     Full,
-    /// The append itself is wrong (a bad record, a foreign range); nothing of it was applied.
+    /// The append itself is wrong (a bad record, a foreign range), or meets damaged data.
     Invalid(String),
-    /// The storage failed, perhaps after the append was written.
-    Io(String),
+    /// An earlier append of its writer in the same call did not come to be.
+    Follows,
+    /// The storage cannot be written to for the moment, or lost the append.
+    Unavailable(String),
 }
 
 impl fmt::Display for AppendFailure {
@@ -76,13 +128,14 @@ impl fmt::Display for AppendFailure {
         match self {
             AppendFailure::Full => f.write_str("the disk is full"),
             AppendFailure::Invalid(why) => write!(f, "invalid append: {why}"),
-            AppendFailure::Io(why) => write!(f, "storage failed: {why}"),
+            AppendFailure::Follows => f.write_str("an earlier append failed"),
+            AppendFailure::Unavailable(why) => write!(f, "storage failed: {why}"),
         }
     }
 }
 
-/// Receives one outcome for each append, in order. Runs on the journal's thread: it hands over and
-/// returns, it never waits.
+/// Receives one outcome for each append, in order. What became of one in doubt is asked of its
+/// [`Doubt`] later. Runs on the journal's thread: it hands over and returns, it never waits.
 pub type Done = Box<dyn FnOnce(Vec<Outcome>) + Send>;
 
 /// The journal's queue is full. Everything comes back.
@@ -111,6 +164,11 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// [`Busy`] if the queue is full, with everything handed back.
     fn append(&self, appends: Vec<Append>, done: Done) -> Result<(), Busy>;
+
+    /// Takes a range: begins a new tenure of it, and ends every earlier one at once. What was
+    /// committed in those can be read, or will be once what is in doubt is resolved; what waits in
+    /// the queue is fenced.
+    fn take(&self, range: RangeId) -> Tenure;
 
     /// Where the range's journal stands, as far as committed.
     fn position(&self, range: RangeId) -> Position;

@@ -10,6 +10,8 @@
 //! Head   slot:u16 user                     Head, to which the entries behind it add
 //! State  slot:u16 user                     Profile
 //! Log    slot:u16 user 00 seq:u64          StoredEntry; the upper bit of seq is 0
+//!        slot:u16 user 00 fc seq:u64       StoredEntry: trimmed, and kept for a destination
+//!        slot:u16 user 00 fd peer:u64      OlderMark: a sender that Recognition has no room for
 //!        slot:u16 user 00 fe               Recognition, up to the head's `folded`
 //!        slot:u16 user 00 ff peer:u64 last:u64
 //!                                          Vec<Seq>: archived entries with one peer, up to last
@@ -30,6 +32,8 @@ pub(crate) const SLOT_KEY: &[u8] = b"slot_key";
 pub(crate) const EPOCH: &[u8] = b"epoch";
 /// The upper bit of a sequence number is 0: whatever else is in a log sorts behind the entries.
 const ENTRIES_END: u8 = 0x80;
+const PINNED: u8 = 0xfc;
+const MARK: u8 = 0xfd;
 const RECOGNITION: u8 = 0xfe;
 const INDEX: u8 = 0xff;
 const POSITION: u8 = b'p';
@@ -82,6 +86,34 @@ pub(crate) fn log_entries_end(slots: &SlotKey, user: &str) -> Vec<u8> {
     let mut key = owned(slots, user, 1);
     key.push(ENTRIES_END);
     key
+}
+
+/// An outgoing entry that was trimmed and is kept for a destination that lags.
+pub(crate) fn log_pinned(slots: &SlotKey, user: &str, seq: Seq) -> Vec<u8> {
+    let mut key = owned(slots, user, 9);
+    key.push(PINNED);
+    key.extend_from_slice(&seq.to_be_bytes());
+    key
+}
+
+/// Where those end.
+pub(crate) fn log_pinned_end(slots: &SlotKey, user: &str) -> Vec<u8> {
+    let mut key = owned(slots, user, 1);
+    key.push(PINNED + 1);
+    key
+}
+
+/// How far a sender was heard of that [`crate::Recognition`] has no room for.
+pub(crate) fn log_mark(slots: &SlotKey, user: &str, peer: u64) -> Vec<u8> {
+    let mut key = owned(slots, user, 9);
+    key.push(MARK);
+    key.extend_from_slice(&peer.to_be_bytes());
+    key
+}
+
+/// All of those: start and end of the run of keys.
+pub(crate) fn log_marks(slots: &SlotKey, user: &str) -> (Vec<u8>, Vec<u8>) {
+    (log_mark(slots, user, 0), log_recognition(slots, user))
 }
 
 /// What recognises messages that come again.
@@ -216,6 +248,8 @@ pub(crate) fn parse_seq(rest: &[u8]) -> Option<Seq> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Log {
     Entry(Seq),
+    Pinned(Seq),
+    Mark(u64),
     Recognition,
     Index { peer: u64, last: Seq },
 }
@@ -227,6 +261,8 @@ pub(crate) fn parse_log(rest: &[u8]) -> Option<Log> {
             let (peer, last) = (u64::from_be_bytes(*peer), parse_seq(last)?);
             Some(Log::Index { peer, last })
         }
+        (&PINNED, rest) => parse_seq(rest).map(Log::Pinned),
+        (&MARK, rest) => parse_seq(rest).map(Log::Mark),
         (&RECOGNITION, []) => Some(Log::Recognition),
         (&first, _) if first >= ENTRIES_END => None,
         _ => parse_seq(rest).map(Log::Entry),
@@ -274,6 +310,15 @@ mod tests {
             last: 7,
         };
         assert_eq!((owner, parse_log(rest)), ("a@b", Some(chunk)));
+        let pinned = log_pinned(&KEY, "a@b", 7);
+        let (_, _, rest) = parse_owned(&pinned).unwrap();
+        assert_eq!(parse_log(rest), Some(Log::Pinned(7)));
+        assert!(pinned < log_pinned_end(&KEY, "a@b"));
+        let mark = log_mark(&KEY, "a@b", u64::MAX);
+        let (_, _, rest) = parse_owned(&mark).unwrap();
+        assert_eq!(parse_log(rest), Some(Log::Mark(u64::MAX)));
+        let (start, end) = log_marks(&KEY, "a@b");
+        assert!(start < mark && mark < end);
         let recognition = log_recognition(&KEY, "a@b");
         let (_, _, rest) = parse_owned(&recognition).unwrap();
         assert_eq!(parse_log(rest), Some(Log::Recognition));

@@ -8,16 +8,16 @@
 //! # The path of a change
 //!
 //! A shard hands [`Append`]s to the [`Journal`] and goes on. The journal's one thread collects what
-//! all shards handed over into a group, fences those that expect another position of their range,
-//! lets [`apply`] turn the records of the others into changes (which see each other), and commits
-//! changes and new positions as one [`Batch`] with one sync. Then the outcomes go out. While one
-//! group is being synced, the next one collects: the group grows with the load by itself.
+//! all shards handed over into a group, fences those whose [`Tenure`] of their range is over, lets
+//! [`apply`] turn the records of the others into changes (which see each other), and commits these
+//! and new positions as one [`Batch`] with one sync. Then the outcomes go out. While one group is
+//! being synced, the next one collects: the group grows with the load by itself.
 //!
 //! # What a failure means
 //!
 //! | what | outcome |
 //! |---|---|
-//! | a commit or its sync fails | [`Outcome::Failed`] for its whole group, in doubt: it may have survived. The engine is reopened in process and positions are read again before the next group; until then [`Store::load_user`] refuses the users of that group |
+//! | a commit or its sync fails | [`Outcome::InDoubt`] for its whole group: it may have survived. The engine is reopened in process, positions are read again, and then every [`Doubt`] of the group is resolved; until then everything else fails with [`AppendFailure::Unavailable`], and [`Store::load_user`] refuses the users of that group |
 //! | the disk is full | [`AppendFailure::Full`] until there is room; reads go on. [`FjallOptions::reserve_bytes`] keeps the engine from ever meeting the end of the disk |
 //! | the process is killed | everything committed is there, also with [`Durability::Memory`] |
 //! | the machine dies | with [`Durability::Fsync`] everything committed is there; a group is there as a whole or not at all |
@@ -54,8 +54,8 @@ mod verify;
 pub use apply::{Txn, apply};
 pub use backup::{Moved, restore};
 pub use delivery::{
-    ArchiveDefault, ArchivePrefs, Delivered, EntryFlags, Few, LogEntry, NumberedEntry, Origin,
-    Outbound, Progress, Recognition, Seen, SessionCursor, SessionRecord, Sessions, Windows,
+    ArchiveDefault, ArchivePrefs, Delivered, EntryFlags, Few, LaggingMark, LogEntry, NumberedEntry,
+    Origin, Outbound, Progress, Recognition, Seen, SessionCursor, SessionRecord, Sessions, Windows,
 };
 pub use dir::holder;
 pub use engine::faulty::{Faults, FaultyEngine};
@@ -66,7 +66,10 @@ pub use error::{OpenError, StoreError};
 pub use journal::local::{InlineJournal, LocalJournal};
 pub use journal::stats::{BUCKETS, Histogram, JournalStats};
 pub use journal::twin::{Plan, Switches, TwinJournal};
-pub use journal::{Append, AppendFailure, Busy, Done, Journal, Outcome, Position};
+pub use journal::{
+    Append, AppendFailure, Busy, Done, Doubt, Journal, JournalOptions, Outcome, Position, Tenure,
+    Writer,
+};
 pub use page::{Aged, Metadata, Page, PageQuery};
 pub use record::{
     Account, KnownAddress, RECORD_VERSION, Record, RecordError, Roster, RosterItem, ScramHash,

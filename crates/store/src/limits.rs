@@ -71,9 +71,13 @@ pub const NUMBERED_MAX: usize = 2_048;
 /// sessions with full queues. More are only archived.
 pub const REQUEUED_MAX: usize = 65_536;
 
-/// Senders of one user whose last message is remembered; the one not heard of for longest is
-/// forgotten.
+/// Senders of one user whose last message is remembered together; each of the others has a key of
+/// its own until [`crate::Record::MarksForget`].
 pub const SEEN_MAX: usize = 128;
+
+/// Destinations of one user that lag: one for each of the most entries that may wait to be handed
+/// over. Sixteen bytes each.
+pub const LAGGING_MAX: usize = 10_000;
 
 /// Messages of one user whose origin-id is remembered; the oldest is forgotten.
 pub const ORIGINS_MAX: usize = 256;

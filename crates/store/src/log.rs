@@ -15,8 +15,8 @@ use stdx::time::Timestamp;
 
 use crate::apply::{Entity, Txn};
 use crate::delivery::{
-    Delivered, EntryFlags, LogEntry, NumberedEntry, Progress, Recognition, SessionCursor,
-    SessionRecord, Sessions, advance,
+    Delivered, EntryFlags, LaggingMark, LogEntry, NumberedEntry, Progress, Recognition,
+    SessionCursor, SessionRecord, Sessions, advance,
 };
 use crate::engine::{Reader, Space, Visit};
 use crate::error::StoreError;
@@ -25,14 +25,17 @@ use crate::keys;
 use crate::limits::{NUMBERED_MARK_BITS, TAIL_ENTRIES_MAX};
 use crate::record::Seq;
 use crate::slot::SlotKey;
-use crate::state::{Head, LogHead, StoredEntry, VALUE_VERSION, decode, decode_borrowed, encode};
+use crate::state::{
+    Head, LogHead, OlderMark, StoredEntry, VALUE_VERSION, decode, decode_borrowed, decode_head,
+    encode,
+};
 
 impl<T: Txn> Entity<'_, T> {
     pub(crate) fn log_append(&mut self, entry: &LogEntry) -> Result<(), StoreError> {
         if entry.seq < self.head.log.next_seq && !stdx::bugs::is("id_reuse") {
             return Ok(());
         }
-        let had_outgoing = self.head.log.has_outgoing();
+        let had_outgoing = self.head.has_outgoing();
         let mut stored = StoredEntry::new(entry);
         // Entries are found by their time: it does not run backwards, whatever the clock did.
         stored.at = stored.at.max(self.head.log.last_at.as_millis());
@@ -55,7 +58,7 @@ impl<T: Txn> Entity<'_, T> {
     }
 
     pub(crate) fn log_progress(&mut self, progress: &Progress) {
-        let had_outgoing = self.head.log.has_outgoing();
+        let had_outgoing = self.head.has_outgoing();
         self.head.advance(progress);
         self.mark(had_outgoing);
         self.save_head();
@@ -67,7 +70,8 @@ impl<T: Txn> Entity<'_, T> {
         log.delivered_through = through.max(log.trimmed_through);
         log.waiting_count = delivered.waiting_count;
         log.waiting_bytes = delivered.waiting_bytes;
-        let there = log.trimmed_through + 1..=log.delivered_through;
+        // A message that was never marked as waiting may wait again behind others that do wait.
+        let there = log.trimmed_through + 1..log.next_seq;
         let requeued = &mut self.head.requeued;
         requeued.clone_from(&delivered.requeued);
         requeued.retain(|seq| there.contains(seq));
@@ -84,8 +88,12 @@ impl<T: Txn> Entity<'_, T> {
         if through > self.head.folded {
             self.fold()?;
         }
-        let had_outgoing = self.head.log.has_outgoing();
+        let had_outgoing = self.head.has_outgoing();
         let gone = self.entries_gone(through)?;
+        for (key, value) in gone.pinned {
+            self.head.pinned += 1;
+            self.txn.put(Space::Log, key, value);
+        }
         for &peer in &gone.archived_peers {
             self.trim_index(peer, through)?;
         }
@@ -120,10 +128,15 @@ impl<T: Txn> Entity<'_, T> {
     fn entries_gone(&mut self, through: Seq) -> Result<Gone, StoreError> {
         let start = keys::log_entry(self.slots, self.user, self.head.log.trimmed_through + 1);
         let end = keys::log_entry(self.slots, self.user, through + 1);
-        let (head, slots) = (&self.head, self.slots);
+        let (head, slots, user) = (&self.head, self.slots, self.user);
         let mut gone = Gone::default();
         scan_entries(self.txn, (&start, &end), |key, seq, entry| {
             let bytes = entry.frame.len() as u64;
+            if entry.flags.has(EntryFlags::OUTGOING) && head.is_pinned(slots.peer(entry.peer), seq)
+            {
+                let key = keys::log_pinned(slots, user, seq);
+                gone.pinned.push((key, entry.encode()));
+            }
             gone.keys.push(key.to_vec());
             gone.count += 1;
             gone.bytes += bytes;
@@ -183,7 +196,15 @@ impl<T: Txn> Entity<'_, T> {
                 is_archived,
             } = entry;
             recognises_more |= source != 0 || origin != 0;
-            recognition.remember_parts(peer, source, origin, seq, at);
+            if let Some(seen) = recognition.remember_parts(peer, source, origin, seq, at) {
+                let key = keys::log_mark(self.slots, self.user, seen.peer);
+                let mark = OlderMark {
+                    source: seen.source,
+                    at,
+                };
+                self.txn.put(Space::Log, key, encode(VALUE_VERSION, &mark));
+                self.head.has_older_marks = true;
+            }
             if is_archived {
                 chunks.entry(peer).or_default().push(seq);
             }
@@ -220,6 +241,58 @@ impl<T: Txn> Entity<'_, T> {
         Ok(known)
     }
 
+    /// Destinations lag from other marks on: what was kept for one that has moved on goes.
+    pub(crate) fn lagging_put(&mut self, lagging: &[LaggingMark]) -> Result<(), StoreError> {
+        let had_outgoing = self.head.has_outgoing();
+        let mut lagging = lagging.to_vec();
+        lagging.sort_unstable_by_key(|own| own.peer);
+        lagging.dedup_by_key(|own| own.peer);
+        self.head.lagging = lagging;
+        if self.head.pinned > 0 {
+            let start = keys::log_pinned(self.slots, self.user, 0);
+            let end = keys::log_pinned_end(self.slots, self.user);
+            let (head, slots) = (&self.head, self.slots);
+            let mut gone = Vec::new();
+            scan_run(self.txn, (&start, &end), pinned_seq, |key, seq, entry| {
+                if !head.is_pinned(slots.peer(entry.peer), seq) {
+                    gone.push(key.to_vec());
+                }
+            })?;
+            self.head.pinned = self.head.pinned.saturating_sub(gone.len() as u32);
+            for key in gone {
+                self.txn.delete(Space::Log, key);
+            }
+        }
+        self.mark(had_outgoing);
+        self.save_head();
+        Ok(())
+    }
+
+    /// Marks of senders that were not heard of since a time go.
+    pub(crate) fn marks_forget(&mut self, before: i64) -> Result<(), StoreError> {
+        let (start, end) = keys::log_marks(self.slots, self.user);
+        let (mut gone, mut kept, mut bad) = (Vec::new(), 0, None);
+        self.txn.scan(Space::Log, &start, &end, &mut |key, value| {
+            match decode::<OlderMark>(value, "mark of a sender") {
+                Ok(mark) if mark.at < before => gone.push(key.to_vec()),
+                Ok(_) => kept += 1,
+                Err(error) => bad = Some(error),
+            }
+            until(bad.is_some())
+        })?;
+        if let Some(error) = bad {
+            return Err(error);
+        }
+        for key in gone {
+            self.txn.delete(Space::Log, key);
+        }
+        if kept == 0 && self.head.has_older_marks {
+            self.head.has_older_marks = false;
+            self.save_head();
+        }
+        Ok(())
+    }
+
     /// The account goes: what stays is what must not be given out again.
     pub(crate) fn log_forget(&mut self) {
         let (next_seq, next_session) = (self.head.log.next_seq, self.head.next_session);
@@ -242,7 +315,7 @@ impl<T: Txn> Entity<'_, T> {
     /// Keeps the mark of a user whom a start must wake for outgoing entries. Sessions are a mark by
     /// themselves.
     fn mark(&mut self, had_outgoing: bool) {
-        let has_outgoing = self.head.log.has_outgoing();
+        let has_outgoing = self.head.has_outgoing();
         if !self.head.cursors.is_empty() || has_outgoing == had_outgoing {
             return;
         }
@@ -254,7 +327,7 @@ impl<T: Txn> Entity<'_, T> {
     }
 
     fn save_sessions(&mut self, records: &[SessionRecord]) {
-        if records.is_empty() && !self.head.log.has_outgoing() {
+        if records.is_empty() && !self.head.has_outgoing() {
             return self.txn.delete(Space::Session, self.key.clone());
         }
         let value = encode(VALUE_VERSION, &records);
@@ -435,7 +508,7 @@ pub(crate) fn derive_head(
     written: &[u8],
     scan: impl FnOnce(&[u8], &[u8], Visit<'_>) -> Result<(), StoreError>,
 ) -> Result<Head, StoreError> {
-    let mut head: Head = decode(written, user)?;
+    let mut head = decode_head(written, user)?;
     if head.tail_count == 0 {
         return Ok(head);
     }
@@ -463,6 +536,8 @@ pub(crate) fn derive_head(
 #[derive(Default)]
 struct Gone {
     keys: Vec<Vec<u8>>,
+    /// Kept under another key.
+    pinned: Vec<(Vec<u8>, Vec<u8>)>,
     count: u64,
     bytes: u64,
     waiting_count: u64,
@@ -480,26 +555,36 @@ pub(crate) fn tail(slots: &SlotKey, user: &str, head: &Head) -> (Vec<u8>, Vec<u8
 /// Visits the entries of a run of keys.
 fn scan_entries<T: Txn>(
     txn: &mut T,
+    run: (&[u8], &[u8]),
+    visit: impl FnMut(&[u8], Seq, StoredEntry<'_>),
+) -> Result<(), StoreError> {
+    scan_run(txn, run, keys::parse_seq, visit)
+}
+
+/// The same for any run of entries; `seq_of` finds the place in the rest of a key.
+fn scan_run<T: Txn>(
+    txn: &mut T,
     (start, end): (&[u8], &[u8]),
+    seq_of: fn(&[u8]) -> Option<Seq>,
     mut visit: impl FnMut(&[u8], Seq, StoredEntry<'_>),
 ) -> Result<(), StoreError> {
     let mut bad = None;
-    txn.scan(
-        Space::Log,
-        start,
-        end,
-        &mut |key, value| match parse_entry(key, value) {
-            Ok((seq, entry)) => {
-                visit(key, seq, entry);
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                bad = Some(error);
-                ControlFlow::Break(())
-            }
-        },
-    )?;
+    txn.scan(Space::Log, start, end, &mut |key, value| {
+        match parse_entry_by(key, value, seq_of) {
+            Ok((seq, entry)) => visit(key, seq, entry),
+            Err(error) => bad = Some(error),
+        }
+        until(bad.is_some())
+    })?;
     bad.map_or(Ok(()), Err)
+}
+
+/// The place in the rest of the key of an entry that was trimmed and is kept.
+pub(crate) fn pinned_seq(rest: &[u8]) -> Option<Seq> {
+    match keys::parse_log(rest) {
+        Some(keys::Log::Pinned(seq)) => Some(seq),
+        _ => None,
+    }
 }
 
 /// The entry of a key and its value.
@@ -507,7 +592,16 @@ pub(crate) fn parse_entry<'a>(
     key: &[u8],
     value: &'a [u8],
 ) -> Result<(Seq, StoredEntry<'a>), StoreError> {
-    let seq = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_seq(rest));
+    parse_entry_by(key, value, keys::parse_seq)
+}
+
+/// The same for any key; `seq_of` finds the place in its rest.
+pub(crate) fn parse_entry_by<'a>(
+    key: &[u8],
+    value: &'a [u8],
+    seq_of: fn(&[u8]) -> Option<Seq>,
+) -> Result<(Seq, StoredEntry<'a>), StoreError> {
+    let seq = keys::parse_owned(key).and_then(|(_, _, rest)| seq_of(rest));
     let seq = seq.ok_or_else(|| StoreError::Corrupt("key of a log entry".to_owned()))?;
     Ok((seq, decode_borrowed(value, "log entry")?))
 }

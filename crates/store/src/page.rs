@@ -6,16 +6,19 @@ use std::ops::ControlFlow;
 
 use stdx::time::Timestamp;
 
-use crate::delivery::{EntryFlags, LogEntry};
+use crate::delivery::{EntryFlags, LaggingMark, LogEntry};
 use crate::engine::{Reader, Space};
 use crate::error::StoreError;
 use crate::keys;
 use crate::limits::{ACCOUNTS_PAGE_MAX, LOG_PAGE_BYTES_MAX, LOG_READ_MAX, LOG_SCAN_MAX, SEQ_MAX};
-use crate::log::{parse_entry, read_head, scan_heads, until};
+use crate::log::{parse_entry, parse_entry_by, pinned_seq, read_head, scan_heads, until};
 use crate::record::Seq;
 use crate::slot::SlotKey;
-use crate::state::{Head, decode};
+use crate::state::{Head, LogHead, decode, decode_head};
 use crate::store::Store;
+
+/// A run of keys, from its start to its end, and what finds the place in the rest of a key.
+type KeyRun = (Vec<u8>, Vec<u8>, fn(&[u8]) -> Option<Seq>);
 
 /// Which entries a page is of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -139,6 +142,105 @@ impl Store {
         }))
     }
 
+    /// Outgoing entries behind a place, in order, also those that were trimmed and are kept for a
+    /// destination that lags: at most `limit`, and only those for `peer` ([`SlotKey::peer`]) if it
+    /// is given. With them, up to which place everything was looked at: `end`, or that of the last
+    /// one.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn log_outgoing(
+        &self,
+        user: &str,
+        peer: Option<u64>,
+        (after, end): (Seq, Seq),
+        limit: usize,
+    ) -> Result<(Vec<LogEntry>, Seq), StoreError> {
+        let slots = self.slot_key();
+        let limit = limit.clamp(1, LOG_READ_MAX);
+        let first = after.saturating_add(1);
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        let mut bad = None;
+        let mut is_full = false;
+        let runs: [KeyRun; 2] = [
+            (
+                keys::log_pinned(&slots, user, first),
+                keys::log_pinned_end(&slots, user),
+                pinned_seq,
+            ),
+            (
+                keys::log_entry(&slots, user, first),
+                keys::log_entries_end(&slots, user),
+                keys::parse_seq,
+            ),
+        ];
+        let snapshot = self.snapshot()?;
+        for (start, stop, seq_of) in runs {
+            if is_full || bad.is_some() {
+                break;
+            }
+            snapshot.scan(Space::Log, &start, &stop, &mut |key, value| {
+                match parse_entry_by(key, value, seq_of) {
+                    Ok((seq, _)) if seq > end => return ControlFlow::Break(()),
+                    Ok((seq, entry)) => {
+                        let is_own = peer.is_none_or(|peer| slots.peer(entry.peer) == peer);
+                        if entry.flags.has(EntryFlags::OUTGOING) && is_own {
+                            bytes += entry.frame.len();
+                            entries.push(entry.into_entry(seq));
+                        }
+                    }
+                    Err(error) => bad = Some(error),
+                }
+                is_full = entries.len() == limit || bytes >= LOG_PAGE_BYTES_MAX;
+                until(is_full || bad.is_some())
+            })?;
+        }
+        if let Some(error) = bad {
+            return Err(error);
+        }
+        let last = entries.last().filter(|_| is_full);
+        let through = last.map_or(end.max(after), |last| last.seq);
+        Ok((entries, through))
+    }
+
+    /// How many outgoing entries are not settled: for each destination that lags, by peer, and in
+    /// all. `head` and `lagging` say which those are.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn count_outgoing(
+        &self,
+        user: &str,
+        head: &LogHead,
+        lagging: &[LaggingMark],
+    ) -> Result<(Vec<u32>, u32), StoreError> {
+        let slots = self.slot_key();
+        let mut counts = vec![0; lagging.len()];
+        let mut all = 0;
+        let first = lagging.iter().map(|own| own.mark).min();
+        let mut after = first.unwrap_or(head.forwarded).min(head.forwarded);
+        loop {
+            let places = (after, head.last_outgoing);
+            let (page, through) = self.log_outgoing(user, None, places, LOG_READ_MAX)?;
+            for entry in &page {
+                let peer = slots.peer(&entry.peer);
+                match lagging.binary_search_by_key(&peer, |own| own.peer) {
+                    Ok(at) if entry.seq > lagging[at].mark => {
+                        counts[at] += 1;
+                        all += 1;
+                    }
+                    Ok(_) => {}
+                    Err(_) => all += u32::from(entry.seq > head.forwarded),
+                }
+            }
+            if through >= head.last_outgoing {
+                return Ok((counts, all));
+            }
+            after = through;
+        }
+    }
+
     /// A page of the users whom a start has to wake: those with sessions that can be resumed, or
     /// with entries to hand over. In the order of slot and address, those that follow `after`;
     /// fewer than asked for means that there are no more.
@@ -186,7 +288,7 @@ impl Store {
         let mut heads = Vec::new();
         let start = keys::behind(&slots, after);
         scan_heads(&*snapshot, &start, |user, value| {
-            heads.push((user.to_owned(), decode::<Head>(value, user)?));
+            heads.push((user.to_owned(), decode_head(value, user)?));
             Ok(until(heads.len() == limit))
         })?;
         let mut page = Aged {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use stdx::time::Timestamp;
 
-use crate::delivery::{ArchivePrefs, Delivered, LogEntry, NumberedEntry, Progress, SessionRecord};
+use crate::delivery::{
+    ArchivePrefs, Delivered, LaggingMark, LogEntry, NumberedEntry, Progress, SessionRecord,
+};
 use crate::limits::{KNOWN_ADDRESSES_MAX, PRIVATE_NAME_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// Position of an entry in its entity's log. Assigned by the entity's home, strictly increasing
@@ -15,7 +17,10 @@ use crate::limits::{KNOWN_ADDRESSES_MAX, PRIVATE_NAME_BYTES_MAX, USER_BYTES_MAX,
 pub type Seq = u64;
 
 /// The encoding version that [`Record::encode`] writes, its leading byte.
-pub const RECORD_VERSION: u8 = 2;
+pub const RECORD_VERSION: u8 = 3;
+
+/// The oldest version that [`Record::decode`] reads: later ones only added kinds of records.
+const RECORD_VERSION_MIN: u8 = 2;
 
 /// One durable change of one entity. `user` is its normalised bare address.
 ///
@@ -159,6 +164,22 @@ pub enum Record {
         /// The preferences from now on.
         prefs: ArchivePrefs,
     },
+    /// Replaces the marks of destinations that lag. It goes in front of a record that moves the
+    /// common mark past entries of one of them, in the same append.
+    LaggingPut {
+        /// Whose outgoing entries.
+        user: String,
+        /// The destinations, each once.
+        lagging: Vec<LaggingMark>,
+    },
+    /// Forgets up to where senders were heard of who have not been since a time, of those that
+    /// [`crate::Recognition`] has no room for.
+    MarksForget {
+        /// Whose marks.
+        user: String,
+        /// Milliseconds since 1970.
+        before: i64,
+    },
     /// Locks the account or unlocks it. Its credentials stay: a password that changes at the same
     /// time is not undone.
     AccountLock {
@@ -231,6 +252,8 @@ impl Record {
             | Record::SessionRemove { user, .. }
             | Record::SessionNumbered { user, .. }
             | Record::ArchivePrefsPut { user, .. }
+            | Record::LaggingPut { user, .. }
+            | Record::MarksForget { user, .. }
             | Record::AccountLock { user, .. }
             | Record::KnownAddressesPut { user, .. } => user,
             Record::LogAppend { user, .. } => user,
@@ -248,7 +271,7 @@ impl Record {
     /// [`RecordError::Version`] for a newer version, [`RecordError::Encoding`] for anything else.
     pub fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
         match bytes.split_first() {
-            Some((&RECORD_VERSION, body)) => {
+            Some((&(RECORD_VERSION_MIN..=RECORD_VERSION), body)) => {
                 postcard::from_bytes(body).map_err(|e| RecordError::Encoding(e.to_string()))
             }
             Some((&version, _)) if version > RECORD_VERSION => Err(RecordError::Version(version)),
@@ -270,6 +293,7 @@ impl Record {
             | Record::AccountRemove { .. }
             | Record::AccountLock { .. }
             | Record::LogTrim { .. }
+            | Record::MarksForget { .. }
             | Record::SessionRemove { .. } => 0,
             Record::RosterPut { item, .. } => item.size(),
             Record::RosterRemove { contact, .. } => contact.len(),
@@ -296,6 +320,7 @@ impl Record {
                 return Err(RecordError::TooMany("known addresses"));
             }
             Record::KnownAddressesPut { .. } => 0,
+            Record::LaggingPut { lagging, .. } => LaggingMark::check(lagging)?,
         };
         if size > VALUE_BYTES_MAX {
             Err(RecordError::TooLarge(size))

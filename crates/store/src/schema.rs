@@ -23,7 +23,8 @@ use crate::keys;
 use crate::record::{Account, Roster, RosterItem, ScramHash, ScramKeys, Subscription};
 use crate::slot::SlotKey;
 use crate::state::{
-    Head, LogHead, Profile, StoredEntry, VALUE_VERSION, decode_borrowed, decode_version, encode,
+    HEAD_VERSION, Head, LogHead, Profile, StoredEntry, VALUE_VERSION, decode_borrowed,
+    decode_version, encode,
 };
 use crate::store::Durability;
 
@@ -514,7 +515,7 @@ fn rewrite_heads_2(engine: &dyn Engine) -> Result<(), StoreError> {
                 last_at = last_at_of(engine, key)?;
             }
             let head = head_from_2(head, last_at)?;
-            batch.push(put(Space::Head, key.clone(), encode(VALUE_VERSION, &head)));
+            batch.push(put(Space::Head, key.clone(), encode(HEAD_VERSION, &head)));
         }
         Ok(batch)
     })

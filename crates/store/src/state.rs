@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use stdx::time::Timestamp;
 
 use crate::delivery::{
-    ArchivePrefs, EntryFlags, Few, LogEntry, Outbound, Progress, Recognition, SessionCursor,
-    SessionRecord, Sessions, Windows,
+    ArchivePrefs, EntryFlags, Few, LaggingMark, LogEntry, Outbound, Progress, Recognition,
+    SessionCursor, SessionRecord, Sessions, Windows,
 };
 use crate::error::StoreError;
 use crate::record::{Account, Roster, Seq, millis};
@@ -17,6 +17,9 @@ use crate::schema;
 
 /// The leading byte of every value. Another layout of values gets another byte.
 pub(crate) const VALUE_VERSION: u8 = 2;
+
+/// The leading byte of heads: those of [`VALUE_VERSION`] had no lagging destinations.
+pub(crate) const HEAD_VERSION: u8 = 3;
 
 /// Room for most values: a head, a profile without a roster.
 const ENCODED_BYTES: usize = 128;
@@ -122,6 +125,64 @@ pub(crate) struct Head {
     pub(crate) next_session: u32,
     /// Milliseconds and status of the last activity.
     pub(crate) last: Option<(i64, String)>,
+    /// Destinations with a mark of their own, by peer.
+    pub(crate) lagging: Vec<LaggingMark>,
+    /// Outgoing entries that were trimmed from the log and are kept for one of them.
+    pub(crate) pinned: u32,
+    /// Senders that [`Recognition`] has no room for have keys of their own.
+    pub(crate) has_older_marks: bool,
+}
+
+/// How far a sender was heard of that [`Recognition`] has no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OlderMark {
+    pub(crate) source: Seq,
+    /// When, in milliseconds, or a little later.
+    pub(crate) at: i64,
+}
+
+/// A head as it was before lagging destinations had marks.
+#[derive(Deserialize)]
+struct HeadOf2 {
+    live: bool,
+    log: LogHead,
+    folded: Seq,
+    tail_count: u32,
+    is_recognising: bool,
+    requeued: Vec<Seq>,
+    cursors: Vec<SessionCursor>,
+    next_session: u32,
+    last: Option<(i64, String)>,
+}
+
+impl From<HeadOf2> for Head {
+    fn from(old: HeadOf2) -> Head {
+        Head {
+            live: old.live,
+            log: old.log,
+            folded: old.folded,
+            tail_count: old.tail_count,
+            is_recognising: old.is_recognising,
+            requeued: old.requeued,
+            cursors: old.cursors,
+            next_session: old.next_session,
+            last: old.last,
+            ..Head::default()
+        }
+    }
+}
+
+impl Head {
+    /// Whether entries are to be handed over to their recipients' homes.
+    pub(crate) fn has_outgoing(&self) -> bool {
+        self.log.has_outgoing() || !self.lagging.is_empty()
+    }
+
+    /// Whether an outgoing entry is not settled although the common mark has passed it.
+    pub(crate) fn is_pinned(&self, peer: u64, seq: Seq) -> bool {
+        let found = self.lagging.binary_search_by_key(&peer, |own| own.peer);
+        found.is_ok_and(|at| seq > self.lagging[at].mark)
+    }
 }
 
 /// The larger value that changes when the user changes something.
@@ -205,6 +266,8 @@ impl UserState {
             requeued: head.requeued,
             cursors: head.cursors,
             recognition,
+            lagging: head.lagging,
+            has_older_marks: head.has_older_marks,
         };
         UserState {
             account: profile.account,
@@ -244,6 +307,14 @@ pub(crate) fn decode_profile(bytes: &[u8], user: &str) -> Result<Profile, StoreE
     match bytes.first() {
         Some(&schema::VALUE_VERSION_2) => schema::profile_from_2(bytes, user),
         _ => decode(bytes, user),
+    }
+}
+
+/// Decodes a head. One of before is rewritten when it next changes.
+pub(crate) fn decode_head(bytes: &[u8], user: &str) -> Result<Head, StoreError> {
+    match bytes.first() {
+        Some(&VALUE_VERSION) => decode::<HeadOf2>(bytes, user).map(Head::from),
+        _ => decode_version(HEAD_VERSION, bytes, user),
     }
 }
 

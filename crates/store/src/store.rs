@@ -29,7 +29,8 @@ use crate::record::{KnownAddress, Record, Seq};
 use crate::schema;
 use crate::slot::{RANGES, RangeId, SlotKey};
 use crate::state::{
-    BLOB_VERSION, Head, LogHead, UserState, decode, decode_profile, decode_version,
+    BLOB_VERSION, Head, LogHead, OlderMark, UserState, decode, decode_head, decode_profile,
+    decode_version,
 };
 
 /// What a commit promises.
@@ -267,7 +268,9 @@ impl Store {
         {
             sessions = decode(&value, user)?;
         }
-        let recognition = read_recognition(&*snapshot, &self.shared.slots, user, &head)?;
+        let (recognition, left_out) =
+            read_recognition(&*snapshot, &self.shared.slots, user, &head)?;
+        head.has_older_marks |= left_out;
         // Numbers of earlier epochs may have been given out after the backup was taken.
         head.log.next_seq = head.log.next_seq.max(self.shared.first_seq);
         Ok(Some(UserState::from_parts(
@@ -319,6 +322,30 @@ impl Store {
                 }
             })?;
         bad.map_or(Ok(entries), Err)
+    }
+
+    /// How far a user took what a sender's home handed over; `peer` is the sender's
+    /// [`SlotKey::peer`]. 0 if nothing is known of that.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn mark_of(&self, user: &str, peer: u64) -> Result<Seq, StoreError> {
+        let slots = &self.shared.slots;
+        let snapshot = self.snapshot()?;
+        let Some(head) = read_head(&*snapshot, slots, user)? else {
+            return Ok(0);
+        };
+        let recognition = written_recognition(&*snapshot, slots, user, &head)?;
+        let latest = recognition.seen.iter().find(|seen| seen.peer == peer);
+        let older = match snapshot.get(Space::Log, &keys::log_mark(slots, user, peer))? {
+            Some(value) => decode::<OlderMark>(&value, user)?.source,
+            None => 0,
+        };
+        let left_out = last_source(&*snapshot, slots, user, &head, peer)?;
+        Ok(latest
+            .map_or(0, |seen| seen.source)
+            .max(older)
+            .max(left_out))
     }
 
     /// The vCard of a user.
@@ -425,7 +452,7 @@ impl Store {
         let start = keys::behind(&self.shared.slots, after);
         scan_heads(&*self.snapshot()?, &start, |user, value| {
             if domain.is_none_or(|domain| keys::domain_of(user) == domain)
-                && decode::<Head>(value, user)?.live
+                && decode_head(value, user)?.live
             {
                 page.push(user.to_owned());
             }
@@ -559,21 +586,56 @@ pub(crate) fn blob_body(value: &[u8]) -> Result<Vec<u8>, StoreError> {
     }
 }
 
-/// What is written of it, and what the entries behind add.
-pub(crate) fn read_recognition(
+/// The last place of a sender's log that the entries behind what is written name: they may be more
+/// senders than [`Recognition`] has room for.
+fn last_source(
+    reader: &dyn Reader,
+    slots: &SlotKey,
+    user: &str,
+    head: &Head,
+    peer: u64,
+) -> Result<Seq, StoreError> {
+    let (start, end) = tail(slots, user, head);
+    let (mut last, mut bad) = (0, None);
+    if head.tail_count > 0 {
+        reader.scan(Space::Log, &start, &end, &mut |key, value| {
+            match parse_entry(key, value) {
+                Ok((_, entry)) if slots.peer(entry.peer) == peer => last = last.max(entry.source),
+                Ok(_) => {}
+                Err(error) => bad = Some(error),
+            }
+            until(bad.is_some())
+        })?;
+    }
+    bad.map_or(Ok(last), Err)
+}
+
+/// What is written of it; [`last_source`] reads the entries behind.
+fn written_recognition(
     reader: &dyn Reader,
     slots: &SlotKey,
     user: &str,
     head: &Head,
 ) -> Result<Recognition, StoreError> {
-    let mut recognition = Recognition::default();
-    if head.is_recognising
-        && let Some(value) = reader.get(Space::Log, &keys::log_recognition(slots, user))?
-    {
-        recognition = decode(&value, user)?;
-    }
+    let value = match head.is_recognising {
+        true => reader.get(Space::Log, &keys::log_recognition(slots, user))?,
+        false => None,
+    };
+    value.map_or(Ok(Recognition::default()), |value| decode(&value, user))
+}
+
+/// What is written of it, and what the entries behind add; and whether marks of senders found no
+/// room thereby.
+pub(crate) fn read_recognition(
+    reader: &dyn Reader,
+    slots: &SlotKey,
+    user: &str,
+    head: &Head,
+) -> Result<(Recognition, bool), StoreError> {
+    let mut recognition = written_recognition(reader, slots, user, head)?;
+    let mut left_out = false;
     if head.tail_count == 0 {
-        return Ok(recognition);
+        return Ok((recognition, left_out));
     }
     let (start, end) = tail(slots, user, head);
     let mut bad = None;
@@ -584,7 +646,9 @@ pub(crate) fn read_recognition(
         &mut |key, value| match parse_entry(key, value) {
             Ok((seq, entry)) => {
                 let peer = slots.peer(entry.peer);
-                recognition.remember_parts(peer, entry.source, entry.origin, seq, entry.at);
+                let (source, origin, at) = (entry.source, entry.origin, entry.at);
+                let forgotten = recognition.remember_parts(peer, source, origin, seq, at);
+                left_out |= forgotten.is_some();
                 ControlFlow::Continue(())
             }
             Err(error) => {
@@ -593,5 +657,5 @@ pub(crate) fn read_recognition(
             }
         },
     )?;
-    bad.map_or(Ok(recognition), Err)
+    bad.map_or(Ok((recognition, left_out)), Err)
 }

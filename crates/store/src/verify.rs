@@ -16,7 +16,9 @@ use crate::limits::PROBLEMS_LISTED_MAX;
 use crate::log::{derive_head, read_head};
 use crate::record::Seq;
 use crate::slot::{Slot, SlotKey};
-use crate::state::{Head, StoredEntry, decode, decode_borrowed, decode_profile};
+use crate::state::{
+    Head, OlderMark, StoredEntry, decode, decode_borrowed, decode_head, decode_profile,
+};
 use crate::store::{Options, Store, blob_body};
 
 /// What a verification found.
@@ -197,7 +199,7 @@ impl Walk<'_> {
             if head.log.count > 0 {
                 log_is_there(reader, &slots, user)?;
             }
-            if head.log.has_outgoing() || !head.cursors.is_empty() {
+            if head.has_outgoing() || !head.cursors.is_empty() {
                 match reader.get(Space::Session, key) {
                     Ok(Some(_)) => {}
                     Ok(None) => return Err(format!("{user}: the sessions are missing")),
@@ -256,6 +258,14 @@ impl Walk<'_> {
                     let entry = decode_borrowed(value, user).map_err(|e| e.to_string())?;
                     log.entry(seq, &entry, &slots);
                 }
+                keys::Log::Pinned(seq) => {
+                    let entry = decode_borrowed(value, user).map_err(|e| e.to_string())?;
+                    log.pinned(seq, &entry, &slots)?;
+                }
+                keys::Log::Mark(_) => {
+                    decode::<OlderMark>(value, user).map_err(|e| e.to_string())?;
+                    log.has_marks = true;
+                }
                 keys::Log::Recognition => {
                     decode::<Recognition>(value, user).map_err(|e| e.to_string())?;
                 }
@@ -291,7 +301,7 @@ impl Walk<'_> {
             if !cursors.eq(records.iter().map(|session| session.number)) {
                 return Err(format!("{user}: sessions and their cursors disagree"));
             }
-            if records.is_empty() && !head.log.has_outgoing() {
+            if records.is_empty() && !head.has_outgoing() {
                 return Err(format!("{user}: a mark without anything to hand over"));
             }
             Ok(())
@@ -323,6 +333,8 @@ fn is_consistent(head: &Head) -> bool {
         && is_within(head.folded.max(log.trimmed_through))
         && log.last_outgoing < log.next_seq
         && log.archived_count <= log.count
+        && head.lagging.is_sorted_by(|a, b| a.peer < b.peer)
+        && head.lagging.iter().all(|own| own.mark < log.next_seq)
         && head.requeued.is_sorted_by(|a, b| a < b)
         && head.cursors.is_sorted_by(|a, b| a.number < b.number)
         && head.cursors.iter().all(|cursor| is_within(cursor.acked))
@@ -338,6 +350,8 @@ struct Tally {
     bytes: u64,
     archived_count: u64,
     tail_count: u64,
+    pinned: u32,
+    has_marks: bool,
     last_at: i64,
     is_out_of_time: bool,
     /// Sums over what the entries say of the index, and what the index has: equal if they agree.
@@ -363,6 +377,8 @@ impl Tally {
             bytes: 0,
             archived_count: 0,
             tail_count: 0,
+            pinned: 0,
+            has_marks: false,
             last_at: i64::MIN,
             is_out_of_time: false,
             expected: 0,
@@ -387,6 +403,19 @@ impl Tally {
         }
     }
 
+    /// An entry that is kept for a destination that lags.
+    fn pinned(&mut self, seq: Seq, entry: &StoredEntry<'_>, slots: &SlotKey) -> Result<(), String> {
+        self.pinned += 1;
+        let is_trimmed = seq <= self.head.log.trimmed_through;
+        if is_trimmed && self.head.is_pinned(slots.peer(entry.peer), seq) {
+            return Ok(());
+        }
+        let user = &self.user;
+        Err(format!(
+            "{user}: entry {seq} is kept, and nobody lags behind it"
+        ))
+    }
+
     fn index(&mut self, peer: u64, seqs: &[Seq]) {
         let trimmed = self.head.log.trimmed_through;
         for &seq in seqs.iter().filter(|&&seq| seq > trimmed) {
@@ -404,6 +433,13 @@ impl Tally {
         {
             return Err(format!(
                 "{user}: entries outside of the log that the head describes"
+            ));
+        }
+        if self.pinned != self.head.pinned || self.has_marks && !self.head.has_older_marks {
+            return Err(format!(
+                "{user}: {} entries are kept for destinations that lag, the head says {}; marks of \
+                 senders: {}, the head says {}",
+                self.pinned, self.head.pinned, self.has_marks, self.head.has_older_marks
             ));
         }
         let there = (self.count, self.bytes, self.archived_count, self.tail_count);
@@ -467,7 +503,7 @@ pub(crate) fn check_entry(space: Space, key: &[u8], value: &[u8]) -> Result<(), 
         Space::Meta => keys::parse_meta(key).map(drop).ok_or_else(bad_key),
         Space::Head => {
             let (_, user) = keys::parse_user(key).ok_or_else(bad_key)?;
-            decode::<Head>(value, user).map(drop).map_err(text)
+            decode_head(value, user).map(drop).map_err(text)
         }
         Space::State => {
             let (_, user) = keys::parse_user(key).ok_or_else(bad_key)?;
@@ -476,7 +512,10 @@ pub(crate) fn check_entry(space: Space, key: &[u8], value: &[u8]) -> Result<(), 
         Space::Log => {
             let (_, user, rest) = keys::parse_owned(key).ok_or_else(bad_key)?;
             match keys::parse_log(rest).ok_or_else(bad_key)? {
-                keys::Log::Entry(_) => decode_borrowed::<StoredEntry<'_>>(value, user).map(drop),
+                keys::Log::Entry(_) | keys::Log::Pinned(_) => {
+                    decode_borrowed::<StoredEntry<'_>>(value, user).map(drop)
+                }
+                keys::Log::Mark(_) => decode::<OlderMark>(value, user).map(drop),
                 keys::Log::Recognition => decode::<Recognition>(value, user).map(drop),
                 keys::Log::Index { .. } => decode::<Vec<Seq>>(value, user).map(drop),
             }

@@ -415,7 +415,8 @@ fn a_folder_without_permission_is_an_error() {
 fn is_named(refusal: &Outcome) -> bool {
     match refusal {
         Outcome::Failed(AppendFailure::Full) => true,
-        Outcome::Failed(AppendFailure::Io(why)) => why.contains("full"),
+        Outcome::Failed(AppendFailure::Unavailable(why)) => why.contains("full"),
+        Outcome::InDoubt(doubt) => doubt.why().contains("full"),
         _ => false,
     }
 }

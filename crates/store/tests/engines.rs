@@ -5,12 +5,12 @@ mod common;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use common::{KEY, append, append_all, committed, item, message, put, range_of, roster};
+use common::{KEY, append, append_all, committed, item, message, one, put, range_of, roster};
 use stdx::time::Timestamp;
 use store::{
-    Append, AppendFailure, Change, Durability, Engine, FaultyEngine, FjallEngine, FjallOptions,
+    AppendFailure, Change, Durability, Engine, FaultyEngine, FjallEngine, FjallOptions,
     InlineJournal, Journal, LocalJournal, MemoryEngine, Outcome, Position, Record, Roster,
-    RosterItem, Space, Store, StoreError,
+    RosterItem, Space, Store, StoreError, Tenure,
 };
 
 /// Runs every case against every engine, each with a fresh one.
@@ -56,7 +56,7 @@ suite!(
     a_lock_changes_nothing_but_itself,
     records_without_an_account_change_nothing,
     accounts_are_paged_and_counted,
-    appends_are_fenced_by_position,
+    appends_are_fenced_by_tenure,
     an_invalid_append_leaves_no_trace,
     a_group_reads_its_own_writes,
     bulk_loading_equals_appending,
@@ -476,23 +476,20 @@ fn accounts_are_paged_and_counted(engine: Arc<dyn Engine>) {
     assert_eq!(store.accounts(None, None, 0).unwrap().len(), 0);
 }
 
-fn appends_are_fenced_by_position(engine: Arc<dyn Engine>) {
+fn appends_are_fenced_by_tenure(engine: Arc<dyn Engine>) {
     let store = store(engine);
     let journal = LocalJournal::start(&store).unwrap();
     let user = "juliet@localhost";
     let range = range_of(KEY, user);
-    let at = |expected, records| Append {
-        range,
-        expected: Position::new(expected),
-        records,
-    };
+    let (old, tenure) = (journal.take(range), journal.take(range));
     let outcomes = append_all(
         &journal,
         vec![
-            at(0, vec![put(user)]),
-            at(1, vec![message(user, 1, "a")]),
-            at(1, vec![message(user, 2, "fenced")]),
-            at(2, vec![]),
+            one(range, tenure, vec![put(user)]),
+            one(range, tenure, vec![message(user, 1, "a")]),
+            one(range, old, vec![message(user, 2, "fenced")]),
+            one(range, Tenure::NONE, vec![message(user, 2, "nobody's")]),
+            one(range, tenure, vec![]),
         ],
     );
     assert_eq!(
@@ -500,7 +497,8 @@ fn appends_are_fenced_by_position(engine: Arc<dyn Engine>) {
         [
             Outcome::Committed(Position::new(1)),
             Outcome::Committed(Position::new(2)),
-            Outcome::Fenced(Position::new(2)),
+            Outcome::Fenced,
+            Outcome::Fenced,
             Outcome::Committed(Position::new(3)),
         ]
     );
@@ -509,7 +507,7 @@ fn appends_are_fenced_by_position(engine: Arc<dyn Engine>) {
     let stats = journal.stats();
     assert_eq!(
         (stats.committed, stats.fenced, stats.records, stats.groups),
-        (3, 1, 2, 1)
+        (3, 2, 2, 1)
     );
     drop(journal);
     // Another writer goes on where this one stopped.
@@ -524,7 +522,7 @@ fn an_invalid_append_leaves_no_trace(engine: Arc<dyn Engine>) {
     commit(&journal, vec![put(user)]);
     let before = common::dump(&*engine);
     let range = range_of(KEY, user);
-    let expected = journal.position(range);
+    let (mut position, tenure) = (journal.position(range), journal.take(range));
     let foreign = (0..)
         .map(|n| format!("u{n}@x"))
         .find(|u| range_of(KEY, u) != range)
@@ -548,22 +546,24 @@ fn an_invalid_append_leaves_no_trace(engine: Arc<dyn Engine>) {
         },
     ] {
         let records = vec![message(user, 1, "good, but not alone"), bad];
-        let outcome = append_all(
-            &journal,
-            vec![Append {
-                range,
-                expected,
-                records,
-            }],
-        )
-        .remove(0);
+        // Neither its neighbours of the range nor what does not build on it are disturbed.
+        let neighbour = || one(range, tenure, Vec::new());
+        let appends = vec![neighbour(), one(range, tenure, records), neighbour()];
+        let outcomes = append_all(&journal, appends);
+        position = position.next().next();
+        assert_eq!(outcomes[2], Outcome::Committed(position), "{outcomes:?}");
         assert!(
-            matches!(outcome, Outcome::Failed(AppendFailure::Invalid(_))),
-            "{outcome:?}"
+            matches!(outcomes[1], Outcome::Failed(AppendFailure::Invalid(_))),
+            "{outcomes:?}"
         );
     }
-    assert_eq!(common::dump(&*engine), before);
-    assert_eq!(journal.position(range), expected);
+    let without_positions = |dump: common::Dump| -> common::Dump {
+        let is_value = |(space, ..): &(Space, Vec<u8>, Vec<u8>)| *space != Space::Meta;
+        dump.into_iter().filter(is_value).collect()
+    };
+    let (before, after) = (before, common::dump(&*engine));
+    assert_eq!(without_positions(after), without_positions(before));
+    assert_eq!(journal.position(range), position);
     assert!(matches!(store.bulk([put("")]), Err(StoreError::HasWriter)));
 }
 
@@ -594,11 +594,8 @@ fn a_group_reads_its_own_writes(engine: Arc<dyn Engine>) {
             item: item("a@x"),
         }],
     ];
-    let appends = steps.into_iter().zip(0..).map(|(records, at)| Append {
-        range,
-        expected: Position::new(at),
-        records,
-    });
+    let tenure = journal.take(range);
+    let appends = steps.into_iter().map(|records| one(range, tenure, records));
     let outcomes = append_all(&journal, appends.collect());
     assert!(outcomes.iter().all(committed), "{outcomes:?}");
     let state = store.load_user(user).unwrap().unwrap();

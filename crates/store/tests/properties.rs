@@ -3,16 +3,17 @@
 
 mod common;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use common::{KEY, append_all, dump, item, range_of};
+use common::{KEY, append_all, dump, item, one, range_of};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use stdx::time::Timestamp;
 use store::{
-    Append, ArchivePrefs, Delivered, Durability, Engine, EntryFlags, FaultyEngine, FjallEngine,
+    ArchivePrefs, Delivered, Durability, Engine, EntryFlags, FaultyEngine, FjallEngine,
     FjallOptions, InlineJournal, Journal, KnownAddress, LogEntry, MemoryEngine, NumberedEntry,
-    Outbound, Outcome, Position, Progress, Reader, Record, Roster, SessionRecord, Store,
+    Outbound, Outcome, Progress, Reader, Record, Roster, SessionRecord, Store, Tenure,
 };
 
 const USERS: [&str; 4] = ["romeo@x", "juliet@x", "nurse@verona", "verona"];
@@ -126,26 +127,13 @@ fn run(engine: &Arc<dyn Engine>, records: &[Record], groups: &[usize], durabilit
     while !rest.is_empty() {
         let size = (*sizes.next().unwrap()).min(rest.len());
         let (now, later) = rest.split_at(size);
-        let mut next: Vec<(store::RangeId, Position)> = Vec::new();
+        let mut tenures: HashMap<store::RangeId, Tenure> = HashMap::new();
         let mut appends = Vec::new();
         for record in now {
             let range = range_of(KEY, record.user());
-            let expected = match next.iter_mut().find(|(known, _)| *known == range) {
-                Some((_, position)) => *position,
-                None => {
-                    next.push((range, journal.position(range)));
-                    journal.position(range)
-                }
-            };
-            next.iter_mut()
-                .find(|(known, _)| *known == range)
-                .unwrap()
-                .1 = expected.next();
-            appends.push(Append {
-                range,
-                expected,
-                records: vec![record.clone()],
-            });
+            let tenure = tenures.entry(range);
+            let tenure = *tenure.or_insert_with(|| journal.take(range));
+            appends.push(one(range, tenure, vec![record.clone()]));
         }
         let outcomes = append_all(&journal, appends);
         assert!(

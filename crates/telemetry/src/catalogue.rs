@@ -99,6 +99,7 @@ catalogue! {
         IqsIn => "roost_iqs_in_total", "IQ stanzas taken from clients";
         MessagesKept => "roost_messages_kept_total", "Messages put into the log of an absent user";
         MessagesRefused => "roost_messages_refused_total", "Messages refused: the inbox is full";
+        MessagesReturned => "roost_messages_returned_total", "Accepted messages that came back";
         StanzasBounced => "roost_stanzas_bounced_total", "Stanzas answered with an error";
         ChangesFailed => "roost_changes_failed_total", "Changes that could not be made durable";
         UsersLoaded => "roost_users_loaded_total", "Accounts read from the store";

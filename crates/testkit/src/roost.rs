@@ -454,7 +454,11 @@ mod tests {
         let first = "INFO listening address=127.0.0.1:9\nRoost serves localhost from x\n  \
             127.0.0.1:34473  STARTTLS\n  127.0.0.1:39";
         assert!(addresses(first).is_none());
-        let address = addresses(&format!("{first}279  direct TLS\nStop it\n")).unwrap();
-        assert_eq!((address.plain.port(), address.tls.port()), (34473, 39279));
+        let rest = "279  direct TLS\n  127.0.0.1:5280  HTTP\n  127.0.0.1:5281  HTTP";
+        assert!(addresses(&format!("{first}{rest}")).is_none());
+        let address = addresses(&format!("{first}{rest}S\nStop it\n")).unwrap();
+        let ports = [address.plain, address.tls, address.web, address.web_tls];
+        let ports = ports.map(|address| address.port());
+        assert_eq!(ports, [34473, 39279, 5280, 5281]);
     }
 }

@@ -143,6 +143,8 @@ pub struct Session<T> {
     last_request: Moment,
     /// The last request was empty, and so was its answer.
     last_was_empty: bool,
+    /// The client has asked for the end; the stream's own is awaited.
+    is_terminated: bool,
     /// Whether [`Action::Over`] has been said.
     is_over: bool,
 }
@@ -190,6 +192,7 @@ impl<T: Copy + PartialEq> Session<T> {
             patience,
             last_request: now,
             last_was_empty: false,
+            is_terminated: false,
             is_over: false,
             limits,
         };
@@ -237,6 +240,10 @@ impl<T: Copy + PartialEq> Session<T> {
         if request.rid <= self.rid {
             return self.repeat(request, ticket, now, actions);
         }
+        // Nothing is taken behind the end, so that what is held until then has its bound.
+        if self.is_terminated {
+            return actions.push(Action::Answer(ticket, refusal(Condition::ItemNotFound)));
+        }
         // One more may come if it makes room (section 11).
         let extra = request.is_terminate() || request.attributes.pause.is_some();
         if request.rid - self.rid > self.requests() + u64::from(extra) {
@@ -255,7 +262,7 @@ impl<T: Copy + PartialEq> Session<T> {
     fn next_ahead(&self) -> Option<usize> {
         let next = self.rid + 1;
         let found = self.ahead.iter().position(|(kept, _)| kept.rid == next);
-        found.filter(|_| !self.is_over)
+        found.filter(|_| !self.is_over && !self.is_terminated)
     }
 
     /// Section 14.2: those before it may be on their way.
@@ -330,7 +337,10 @@ impl<T: Copy + PartialEq> Session<T> {
                 0
             }
             // The end of its stream answers all that are held.
-            (None, true) => usize::MAX,
+            (None, true) => {
+                self.is_terminated = true;
+                usize::MAX
+            }
             (None, false) => usize::from(self.hold.max(1)),
         };
         while self.held.len() > keeps || (self.report.is_some() && !self.held.is_empty()) {

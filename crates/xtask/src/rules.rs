@@ -133,8 +133,10 @@ const BANS: &[Ban] = &[
             "crates/actor/",
             "crates/server/",
         ],
-        // Whoever wakes a node, drains or disturbs it waits on a thread that runs no actor.
+        // Whoever wakes a node, administers, drains or disturbs it waits on a thread that runs no
+        // actor.
         except: &[
+            "crates/server/src/admin.rs",
             "crates/server/src/node.rs",
             "crates/server/src/sweep.rs",
             "crates/server/src/wake.rs",

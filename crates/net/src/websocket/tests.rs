@@ -66,6 +66,16 @@ fn messages_come_out_whole_however_they_are_fragmented_and_interrupted() {
 }
 
 #[test]
+fn a_control_frame_is_not_counted_with_the_message_that_it_interrupts() {
+    let mut input = masked(0x01, &[b'x'; MAX]);
+    input.extend(masked(0x89, &[b'p'; CONTROL_BYTES_MAX]));
+    input.extend(masked(0x80, b""));
+    let items = all(&input).expect("fine");
+    assert_eq!(items[1], (Item::Ping, "p".repeat(CONTROL_BYTES_MAX)));
+    assert_eq!(items[2], (Item::Text, "x".repeat(MAX)));
+}
+
+#[test]
 fn frames_are_found_at_any_cut() {
     let mut input = masked(0x81, &[b'a'; 300]);
     input.extend(masked(0x81, b"b"));

@@ -152,6 +152,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
+/// Shorter than a recipient remembers what it took ([`delivery::OutboxLimits::recognised_for`]).
+const RETURN_AFTER_MAX: Duration = Duration::from_secs(5 * 86_400);
 const CENTURY: Duration = Duration::from_secs(36_500 * 86_400);
 const KIB: u64 = 1_024;
 const MIB: u64 = 1_024 * 1_024;
@@ -268,6 +270,13 @@ settings! {
         /// Messages that a session was sent and has not acknowledged; further ones stay in the log
         /// until it follows again.
         unacked_max: u32 = "1_000", integer(10, 1_000, "messages");
+        /// Messages of one user that are accepted and that their recipients do not have yet; one
+        /// more is refused (resource-constraint, wait).
+        outbox_max: u32 = "10_000", integer(1, 10_000, "messages");
+        /// Those of them for one recipient, who cannot be reached.
+        outbox_per_recipient_max: u32 = "1_000", integer(1, 10_000, "messages");
+        /// After this time a message that its recipient cannot be given comes back to its sender.
+        return_after: Duration = r#""1h""#, time(SECOND, RETURN_AFTER_MAX);
     }
 
     /// The message archive (XEP-0313): every user's messages, for that user.

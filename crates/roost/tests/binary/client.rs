@@ -81,16 +81,27 @@ impl Client {
 
     /// Reads until `wanted` has come, and forgets everything up to its end, which it returns.
     pub(crate) fn expect(&mut self, wanted: &str) -> String {
+        self.expect_all(&[wanted])
+    }
+
+    /// The same for several things that come in any order: up to the end of the last one.
+    pub(crate) fn expect_all(&mut self, wanted: &[&str]) -> String {
         let mut buffer = [0; 4096];
-        while !self.seen.contains(wanted) {
+        let end_of = |seen: &str, wanted: &&str| seen.find(*wanted).map(|at| at + wanted.len());
+        loop {
+            let ends: Option<Vec<usize>> = wanted
+                .iter()
+                .map(|wanted| end_of(&self.seen, wanted))
+                .collect();
+            if let Some(end) = ends.and_then(|ends| ends.into_iter().max()) {
+                return self.seen.drain(..end).collect();
+            }
             let read = self.socket.read(&mut buffer);
             let read = read.unwrap_or_else(|e| panic!("{wanted:?}: {e}; seen {:?}", self.seen));
             assert!(read > 0, "closed before {wanted:?}; seen {:?}", self.seen);
             self.seen
                 .push_str(&String::from_utf8_lossy(&buffer[..read]));
         }
-        let end = self.seen.find(wanted).expect("just found") + wanted.len();
-        self.seen.drain(..end).collect()
     }
 
     /// Reads to the end of the connection.

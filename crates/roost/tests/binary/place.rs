@@ -24,18 +24,25 @@ const LINES_MAX: usize = 100_000;
 /// A folder with a configuration file and room for data.
 pub(crate) struct Place {
     folder: TempDir,
+    binary: PathBuf,
     settings: BTreeMap<String, String>,
 }
 
 impl Place {
     /// A place whose server takes clients in plain on free ports.
     pub(crate) fn new() -> Place {
+        Place::of(env!("CARGO_BIN_EXE_roost"))
+    }
+
+    /// The same for another build of the program.
+    pub(crate) fn of(binary: impl Into<PathBuf>) -> Place {
         let folder = tempfile::Builder::new()
             .prefix("roost-binary-")
             .tempdir()
             .expect("a folder");
         let mut place = Place {
             settings: BTreeMap::new(),
+            binary: binary.into(),
             folder,
         };
         let data = format!("{:?}", place.data());
@@ -103,11 +110,16 @@ impl Place {
         self.path("data")
     }
 
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(arguments).env_remove("NOTIFY_SOCKET");
+        command.arg("--config").arg(self.config());
+        command
+    }
+
     /// Runs a command on this place, with something on its standard input.
     pub(crate) fn run_with(&self, arguments: &[&str], input: &str) -> Outcome {
-        let mut command = program(arguments);
-        command.arg("--config").arg(self.config());
-        run(command, input)
+        run(self.command(arguments), input)
     }
 
     /// Runs a command on this place.
@@ -132,8 +144,7 @@ impl Place {
 
     /// The command of a server here, not started.
     pub(crate) fn server(&self) -> Command {
-        let mut command = program(&["serve"]);
-        command.arg("--config").arg(self.config());
+        let mut command = self.command(&["serve"]);
         command.stdout(Stdio::piped());
         command
     }

@@ -5,18 +5,19 @@ use std::ops::Range;
 
 use crate::client::Client;
 use crate::place::{Place, Server};
+use crate::queue::wait_for_queues;
 
 const SENT: usize = 500;
 
 /// A session that can be resumed, and the token for it.
-fn managed(server: &Server, user: &str) -> (Client, String) {
+pub(crate) fn managed(server: &Server, user: &str) -> (Client, String) {
     let mut client = Client::online(server.plain, user, "r");
     let token = enable(&mut client);
     (client, token)
 }
 
 /// The same, made before anything that waits can come.
-fn managed_at_once(server: &Server, user: &str, resource: &str) -> (Client, String) {
+pub(crate) fn managed_at_once(server: &Server, user: &str, resource: &str) -> (Client, String) {
     let mut client = Client::authenticated(server.plain, user);
     client.send(&format!(
         "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
@@ -28,7 +29,7 @@ fn managed_at_once(server: &Server, user: &str, resource: &str) -> (Client, Stri
     (client, token)
 }
 
-fn enable(client: &mut Client) -> String {
+pub(crate) fn enable(client: &mut Client) -> String {
     client.send("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
     client.expect("<enabled ");
     let enabled = client.expect("/>");
@@ -37,7 +38,7 @@ fn enable(client: &mut Client) -> String {
     token.to_owned()
 }
 
-fn resume(server: &Server, user: &str, token: &str, h: usize) -> Client {
+pub(crate) fn resume(server: &Server, user: &str, token: &str, h: usize) -> Client {
     let mut client = Client::authenticated(server.plain, user);
     client.send(&format!(
         "<resume xmlns='urn:xmpp:sm:3' h='{h}' previd='{token}'/>"
@@ -56,18 +57,19 @@ impl Client {
     }
 
     /// Asks how many stanzas of its session the server has accepted: these.
-    fn expect_accepted(&mut self, count: usize) {
+    pub(crate) fn expect_accepted(&mut self, count: usize) {
         self.send("<r xmlns='urn:xmpp:sm:3'/>");
         self.expect(&format!("h='{count}'"));
     }
 
-    fn acknowledge(&mut self, handled: usize) {
+    /// Says how many stanzas of its session it has handled.
+    pub(crate) fn acknowledge(&mut self, handled: usize) {
         self.send(&format!("<a xmlns='urn:xmpp:sm:3' h='{handled}'/>"));
     }
 }
 
 /// The bodies in what a client read, which are numbers here.
-fn bodies(text: &str) -> Vec<usize> {
+pub(crate) fn bodies(text: &str) -> Vec<usize> {
     let parts = text.split("<body>").skip(1);
     let bodies = parts.filter_map(|part| part.split_once("</body>"));
     bodies
@@ -184,7 +186,7 @@ fn what_everybody_has_goes_if_it_is_not_to_be_kept() {
 }
 
 /// How many stanzas begin in what a client read.
-fn stanzas(text: &str) -> usize {
+pub(crate) fn stanzas(text: &str) -> usize {
     let names = ["<message ", "<presence ", "<iq "];
     names.iter().map(|name| text.matches(name).count()).sum()
 }
@@ -229,23 +231,24 @@ impl Behind {
 
     /// The phone gets the rest.
     fn follow(&mut self, handled: usize, numbers: Range<usize>) {
-        let got = follow(&mut self.phone, handled, numbers.end);
+        let (got, _) = follow(&mut self.phone, handled, numbers.end);
         assert_eq!(got, numbers.collect::<Vec<_>>());
     }
 }
 
-/// Acknowledges what comes until the last message has come. Gives all that came.
-fn follow(client: &mut Client, mut handled: usize, end: usize) -> Vec<usize> {
+/// Acknowledges what comes until the last message has come. Gives all that came, and how many
+/// stanzas were handled then.
+pub(crate) fn follow(client: &mut Client, mut handled: usize, end: usize) -> (Vec<usize>, usize) {
     let mut got = Vec::new();
     while got.last() != Some(&(end - 1)) {
         let text = client.expect("</message>");
         handled += stanzas(&text);
         got.extend(bodies(&text));
-        if got.len().is_multiple_of(10) || got.last() == Some(&(end - 1)) {
+        if got.len().is_multiple_of(5) || got.last() == Some(&(end - 1)) {
             client.acknowledge(handled);
         }
     }
-    got
+    (got, handled)
 }
 
 #[test]
@@ -308,7 +311,7 @@ fn a_client_that_is_behind_gets_the_rest_after_kills() {
         server = place.serve();
         phone = resume(&server, "bob", &token, handled);
     }
-    let got = follow(&mut phone, handled, LOTS);
+    let (got, _) = follow(&mut phone, handled, LOTS);
     assert_eq!(got, (end..LOTS).collect::<Vec<_>>());
     server.stop();
 }
@@ -322,6 +325,7 @@ fn what_a_session_that_ended_was_behind_with_waits_for_the_next_one() {
     let (mut alice, _) = managed(&server, "alice");
     alice.say_all(0..LOTS);
     alice.expect_accepted(LOTS);
+    wait_for_queues(&place, str::is_empty);
     phone.expect(&format!("<body>{}</body>", AT_ONCE - 1));
     phone.send("</stream:stream>");
     phone.rest();
@@ -337,7 +341,7 @@ fn what_a_session_that_ended_was_behind_with_waits_for_the_next_one() {
     server.kill();
     let server = place.serve();
     let mut desk = resume(&server, "bob", &token, handled);
-    got.extend(follow(&mut desk, handled, LOTS));
+    got.extend(follow(&mut desk, handled, LOTS).0);
     assert_eq!(got, (0..LOTS).collect::<Vec<_>>());
     server.stop();
 }
@@ -360,10 +364,10 @@ fn a_phone_that_is_behind_holds_back_no_desk(is_killed: bool) {
     text.push_str(&phone.sync());
 
     let (mut desk, _) = managed_at_once(&server, "bob", "desk");
-    let begun = desk.expect(&format!("<body>{}</body>", AT_FIRST * 2));
+    let begun = desk.expect(&format!("<body>{}</body>", AT_FIRST * 2 - 1));
     let mut got = bodies(&begun);
     desk.acknowledge(stanzas(&begun));
-    got.extend(follow(&mut desk, stanzas(&begun), WAITING));
+    got.extend(follow(&mut desk, stanzas(&begun), WAITING).0);
     let first = got[0];
     assert!(first >= AT_FIRST);
     assert_eq!(got, (first..WAITING).collect::<Vec<_>>());
@@ -382,7 +386,7 @@ fn a_phone_that_is_behind_holds_back_no_desk(is_killed: bool) {
     } else {
         phone.acknowledge(handled);
     }
-    got.extend(follow(&mut phone, handled, WAITING + 3));
+    got.extend(follow(&mut phone, handled, WAITING + 3).0);
     assert_eq!(got, (0..WAITING + 3).collect::<Vec<_>>());
     server.stop();
 }
@@ -429,7 +433,7 @@ fn three_megabytes_come_in_pages(is_killed: bool) {
     // What comes meanwhile goes behind it.
     let (mut alice, _) = managed(&server, "alice");
     alice.say("bob", &LARGE.to_string());
-    let got = follow(&mut bob, handled, LARGE + 1);
+    let (got, _) = follow(&mut bob, handled, LARGE + 1);
     assert_eq!(got, (1..=LARGE).collect::<Vec<_>>());
     server.stop();
 }

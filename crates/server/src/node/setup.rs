@@ -16,11 +16,12 @@ use xmpp::stream::C2sConfig;
 use super::{C2sService, StartError};
 use crate::guard::Guard;
 use crate::home::{Home, LimitsActor, SetLimits};
-use crate::journal::PortActor;
+use crate::journal::Port;
 use crate::limits::FAILED_LOGIN_LINES;
 use crate::modules::{csi, disco};
 use crate::options::Options;
 use crate::place::Place;
+use crate::queues;
 use crate::repeats::Repeats;
 use crate::talkers;
 use crate::user::Users;
@@ -59,6 +60,11 @@ impl Layout {
                 "a node needs a domain and a shard".to_owned(),
             ));
         }
+        if let Err(relation) = options.delivery.check() {
+            return Err(StartError::Options(format!(
+                "it does not hold that {relation}"
+            )));
+        }
         let options = Arc::new(options);
         let iterations = options.scram_iterations;
         let guard = Guard::new(&store, options.bans.clone(), iterations)
@@ -91,6 +97,7 @@ impl Layout {
             exempt,
             guard,
             talkers: (0..options.shards).map(|_| Default::default()).collect(),
+            queues: (0..options.shards).map(|_| Default::default()).collect(),
             options,
         };
         Ok(Layout {
@@ -111,6 +118,8 @@ pub(super) struct Setup {
     pub handle: Handle,
     /// By shard.
     pub talkers: Vec<talkers::Published>,
+    /// Senders with messages for destinations that do not keep up, by shard.
+    pub queues: Vec<queues::Published>,
     pub guard: Arc<Guard>,
     started: SyncSender<Addr<SetLimits>>,
     config: Arc<C2sConfig>,
@@ -141,8 +150,7 @@ impl Setup {
     }
 
     fn service(self, shard: &mut actor::Shard, io: net::Io<C2sService>) -> C2sService {
-        let (port, into_port) = PortActor::new(self.journal);
-        let port = into_port(shard.spawn(port));
+        let port = Port::start(self.journal, self.options.commits.clone(), shard);
         let home = Home::new(
             io,
             self.remote.clone(),
@@ -154,6 +162,7 @@ impl Setup {
             self.options,
             self.clock.wall(),
             self.talkers[usize::from(shard.id().index())].clone(),
+            self.queues[usize::from(shard.id().index())].clone(),
             Arc::clone(&self.guard),
         );
         let home = Rc::new(home);

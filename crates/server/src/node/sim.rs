@@ -11,14 +11,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actor::Pool;
+use actor::{Handle, Name, Pool};
 use stdx::rand::Rng;
 use stdx::time::VirtualClock;
 use store::{Account, InlineJournal, Plan, Record, Store, TwinJournal};
 
 use super::setup::{Layout, Setup, Under};
 use super::{C2sService, StartError};
+use crate::admin::AdminCommand;
+use crate::message::UserMsg;
 use crate::options::Options;
+use crate::place::Place;
 use crate::wake::wake;
 
 /// Turns of every shard after which work that goes on is taken for endless.
@@ -32,6 +35,18 @@ pub struct Sim {
     /// What is under it.
     inline: Arc<InlineJournal>,
     rng: Rng,
+    handle: Handle,
+    place: Place,
+}
+
+fn account(password: &str, iterations: u32) -> Result<Account, StartError> {
+    let password = xmpp::sasl::prepare_password(password)
+        .map_err(|_| StartError::Options("a password is none".to_owned()))?;
+    Ok(Account {
+        created: VirtualClock::START,
+        locked: false,
+        scram: crate::c2s::derive_keys(&password, b"salt", iterations),
+    })
 }
 
 impl Sim {
@@ -46,14 +61,7 @@ impl Sim {
     ) -> Result<(), StartError> {
         let mut records = Vec::new();
         for (user, password) in accounts {
-            let password = xmpp::sasl::prepare_password(password)
-                .map_err(|_| StartError::Options("a password is none".to_owned()))?;
-            let scram = crate::c2s::derive_keys(&password, b"salt", iterations);
-            let account = Account {
-                created: VirtualClock::START,
-                locked: false,
-                scram,
-            };
+            let account = account(password, iterations)?;
             records.push(Record::AccountPut {
                 user: (*user).to_owned(),
                 account,
@@ -110,6 +118,8 @@ impl Sim {
             journal,
             inline,
             rng: Rng::with_seed(seed),
+            handle: layout.setup.handle.clone(),
+            place: layout.setup.place.clone(),
         })
     }
 
@@ -129,6 +139,34 @@ impl Sim {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Has an account made, as an administrator does. What became of it shows when its user logs
+    /// in.
+    ///
+    /// # Errors
+    /// [`StartError::Options`] if the password is none.
+    pub fn make_account(&self, user: &str, password: &str) -> Result<(), StartError> {
+        let account = account(password, 1)?;
+        self.administer(user, AdminCommand::Create(account));
+        Ok(())
+    }
+
+    /// Has an account removed.
+    pub fn remove_account(&self, user: &str) {
+        self.administer(user, AdminCommand::Remove);
+    }
+
+    fn administer(&self, user: &str, command: AdminCommand) {
+        let (shard, name) = (self.place.shard(user), Name::from(user));
+        let question = |reply| UserMsg::Admin {
+            command: Box::new(command),
+            reply,
+        };
+        // The answer comes when the shards run, and they run on this thread.
+        let _ = self
+            .handle
+            .ask_named(shard, &name, question, Duration::ZERO);
     }
 
     /// The journal: appends are held, released and disturbed here.

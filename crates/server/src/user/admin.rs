@@ -9,9 +9,10 @@ use store::{Account, Record};
 use super::outbound::Destination;
 use super::{Effect, Phase, User};
 use crate::admin::{AdminAnswer, AdminCommand};
-use crate::c2s::Abort;
+use crate::c2s::{Abort, Control, Keys};
 use crate::message::{Delivery, UserMsg};
 use crate::modules::roster;
+use crate::queues::{QueueCommand, Stuck};
 use crate::watch::{SessionSample, UserSample};
 
 impl User {
@@ -24,11 +25,13 @@ impl User {
         let answer = match (self.phase, command) {
             (Phase::Loading | Phase::Unreadable, _) => AdminAnswer::Unavailable,
             (Phase::Registered, AdminCommand::Create(_)) => AdminAnswer::Exists,
+            (_, AdminCommand::Import(record)) => self.import(*record, cx),
             (Phase::Absent, AdminCommand::Create(account)) => self.create(account, cx),
             (Phase::Absent, _) => AdminAnswer::Absent,
             (Phase::Registered, AdminCommand::Inspect) => {
                 AdminAnswer::Inspected(Arc::new(self.inspect(cx)))
             }
+            (Phase::Registered, AdminCommand::Queue(command)) => self.queue_command(command, cx),
             (Phase::Registered, AdminCommand::Remove) => {
                 self.remove_account(cx);
                 AdminAnswer::Done
@@ -74,6 +77,34 @@ impl User {
         }
     }
 
+    fn queue_command(
+        &mut self,
+        command: QueueCommand,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> AdminAnswer {
+        let now = cx.now();
+        let Some(log) = &mut self.log else {
+            return AdminAnswer::Counted(0);
+        };
+        let answer = match command {
+            QueueCommand::List => {
+                let stuck = log.outbox.stuck(now);
+                AdminAnswer::Stuck(stuck.map(|own| Stuck::of(&own)).collect())
+            }
+            QueueCommand::Retry(peer) => {
+                let all: Vec<u64> = log.outbox.stuck(now).map(|own| own.dest).collect();
+                let meant = all
+                    .into_iter()
+                    .filter(|dest| peer.is_none_or(|peer| peer == *dest));
+                let tried = meant.filter(|dest| log.outbox.retry_now(*dest));
+                AdminAnswer::Counted(tried.count() as u64)
+            }
+            QueueCommand::Drop(peer) => AdminAnswer::Counted(log.outbox.drop_pending(peer).into()),
+        };
+        self.work_on_outbox(cx);
+        answer
+    }
+
     fn create(&mut self, account: Account, cx: &mut Context<'_, UserMsg>) -> AdminAnswer {
         self.created = account.created;
         self.record(Record::AccountPut {
@@ -83,6 +114,21 @@ impl User {
         self.phase = Phase::Registered;
         self.login.keep(account);
         // An earlier account of this name left its places in the log behind: they are read.
+        self.stale = true;
+        cx.hold();
+        AdminAnswer::Done
+    }
+
+    /// Takes a record that an import makes while the account is loaded: it is read again, as it is
+    /// after that.
+    fn import(&mut self, record: Record, cx: &mut Context<'_, UserMsg>) -> AdminAnswer {
+        match (self.phase, &record) {
+            (Phase::Registered, Record::AccountPut { .. }) => return AdminAnswer::Exists,
+            (Phase::Absent, Record::AccountPut { .. }) => self.phase = Phase::Registered,
+            (Phase::Absent, _) => return AdminAnswer::Absent,
+            _ => {}
+        }
+        self.record(record);
         self.stale = true;
         cx.hold();
         AdminAnswer::Done
@@ -134,8 +180,18 @@ impl User {
         self.photo_hash = None;
         self.archive_prefs = None;
         self.end_all_sessions(Abort::AccountRemoved, cx);
+        self.home.queues.note(&self.name, false);
         self.phase = Phase::Absent;
-        self.login = super::Login::default();
+        // Pages that are being read are of this account and not of the next one of its name.
+        self.failures += 1;
+        self.log = self.log.take().map(|log| Box::new(log.without_account()));
+        self.has_full_session = false;
+        self.is_locked = false;
+        let begun = self.current_generation();
+        for conn in std::mem::take(&mut self.login).take_waiting() {
+            let keys = Control::Keys(Keys::Unavailable, begun);
+            let _ = self.home.io.control(cx, conn, keys);
+        }
         self.watch_idleness(cx);
     }
 

@@ -1,21 +1,24 @@
 //! What waits for a commit: nothing leaves a user that is not durable (design rule 6). Each append
-//! has an entry here, and everything that the user sends after it waits behind it in order.
+//! has an entry here, and everything that the user sends after it waits behind it in order. Bounded
+//! by appends, effects and bytes: at any bound the user's mailbox is held, and nothing is dropped.
 
 use std::collections::VecDeque;
 
 use actor::{Name, Reply};
+use delivery::Refusal;
 use net::ConnRef;
-use store::Seq;
+use store::Tenure;
 use xml::Frame;
 
 use super::managed::What;
+use super::outbox::ToRead;
 use super::spill::SpillRead;
 use crate::admin::AdminAnswer;
 use crate::c2s::Control;
 use crate::iq::Question;
 use crate::journal::Ticket;
-use crate::limits::BARRIER_MAX;
-use crate::message::Delivery;
+use crate::message::{Delivery, NotTaken, Source};
+use crate::options::Commits;
 
 /// Something that leaves the user actor.
 pub(crate) enum Effect {
@@ -68,19 +71,32 @@ pub(crate) enum Effect {
     SpillGiven(u32),
     /// It has not, and never was.
     SpillNotGiven(u32),
-    /// The next page of messages that are to be handed on is read.
-    ReadOutgoing,
+    /// A message of this user is durable: it may be handed over.
+    HandOver {
+        /// Its recipient's bare address.
+        to: Name,
+        /// The message, with its place.
+        delivery: Delivery,
+    },
+    /// What is to be handed over is read, or what comes back.
+    Outbox(Box<ToRead>),
+    /// The error that returns a message for this recipient ([`store::SlotKey::peer`]) is durable.
+    ReturnCommitted(u64),
+    /// It is read up to where the messages of a sender ([`store::SlotKey::peer`]) were taken.
+    ReadMark(u64),
     /// A message was taken over.
     Taken {
         /// Its sender's bare address.
         to: Name,
         /// Its place in the sender's log.
-        seq: Seq,
+        source: Source,
     },
-    /// A message could not be taken over.
+    /// A message was not taken over.
     NotTaken {
         /// Its sender's bare address.
         to: Name,
+        /// What its sender's home is told.
+        answer: Box<NotTaken>,
     },
     /// What a session is owed is read.
     Resume {
@@ -127,8 +143,16 @@ impl Effect {
         match self {
             Effect::Answer(reply, _) => Some(Effect::Answer(reply, AdminAnswer::Unavailable)),
             // It was not taken; it comes again.
-            Effect::Taken { to, .. } => Some(Effect::NotTaken { to }),
-            Effect::NotTaken { to } => Some(Effect::NotTaken { to }),
+            Effect::Taken { to, source } => Some(Effect::NotTaken {
+                to,
+                answer: Box::new(NotTaken {
+                    by: 0,
+                    source,
+                    why: Refusal::Unreadable,
+                    error: None,
+                }),
+            }),
+            Effect::NotTaken { to, answer } => Some(Effect::NotTaken { to, answer }),
             // Taking up a session reads what is there, whatever became of an append.
             Effect::Resume { number, conn, h } => Some(Effect::Resume { number, conn, h }),
             Effect::ReadSpill(read) => Some(Effect::ReadSpill(read)),
@@ -177,18 +201,59 @@ pub(super) struct Decided {
     pub(super) moves_deliveries: bool,
 }
 
+impl Effect {
+    /// What it keeps in memory, by estimate.
+    fn bytes(&self) -> usize {
+        let own = match self {
+            Effect::Write(_, _, bytes) | Effect::Nonza(_, bytes) | Effect::Enabled(_, bytes) => {
+                bytes.len()
+            }
+            Effect::Forward { delivery, .. } => delivery.frame.as_bytes().len(),
+            _ => 0,
+        };
+        own + size_of::<Effect>()
+    }
+}
+
+impl Origin {
+    fn bytes(&self) -> usize {
+        match self {
+            Origin::Nobody => 0,
+            Origin::Session(_, _, frame) | Origin::Other(frame) => frame.as_bytes().len(),
+        }
+    }
+}
+
 struct Waiting {
     append: Append,
     /// Effects of later stanzas, which only wait for their turn.
     after: Vec<Effect>,
+    /// Of all that.
+    bytes: usize,
+}
+
+impl Waiting {
+    fn effects(&self) -> usize {
+        self.append.effects.len() + self.after.len()
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    appends: VecDeque<Waiting>,
+    /// Of all of them.
+    effects: usize,
+    bytes: usize,
 }
 
 /// The queue of appends that are not decided, with their effects.
 #[derive(Default)]
 pub(super) struct Barrier {
     /// Absent while there is none: most of the time that a user is online, nothing is recorded.
-    waiting: Option<Box<VecDeque<Waiting>>>,
+    waiting: Option<Box<Queue>>,
     last: Ticket,
+    /// In which the state was read that appends build on.
+    pub(super) tenure: Tenure,
 }
 
 impl Barrier {
@@ -198,54 +263,74 @@ impl Barrier {
     }
 
     /// Whether so much waits that new stanzas should wait in the mailbox.
-    pub(super) fn is_full(&self) -> bool {
-        self.len() >= BARRIER_MAX
+    pub(super) fn is_full(&self, bounds: &Commits) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| {
+            waiting.appends.len() >= bounds.barrier_appends_max
+                || waiting.effects >= bounds.barrier_effects_max
+                || waiting.bytes >= bounds.barrier_bytes_max
+        })
     }
 
     /// Everything that waits.
     pub(super) fn effects(&self) -> impl Iterator<Item = &Effect> {
-        let waiting = self.waiting.iter().flat_map(|waiting| waiting.iter());
+        let waiting = self.waiting.iter().flat_map(|waiting| &waiting.appends);
         waiting.flat_map(|waiting| waiting.append.effects.iter().chain(&waiting.after))
     }
 
     /// Appends that are not decided.
     pub(super) fn len(&self) -> usize {
-        self.waiting.as_ref().map_or(0, |waiting| waiting.len())
+        self.waiting
+            .as_ref()
+            .map_or(0, |waiting| waiting.appends.len())
     }
 
     /// The number that the next append gets.
     pub(super) fn next_ticket(&mut self) -> Ticket {
-        self.last = Ticket(self.last.0 + 1);
+        self.last = Ticket(self.last.0.wrapping_add(1));
         self.last
     }
 
     /// Puts an append behind those that wait already.
     pub(super) fn push(&mut self, append: Append) {
-        let waiting = self.waiting.get_or_insert_default();
-        waiting.push_back(Waiting {
+        let queue = self.waiting.get_or_insert_default();
+        let bytes = append.origin.bytes() + bytes_of(&append.effects);
+        queue.effects += append.effects.len();
+        queue.bytes += bytes;
+        queue.appends.push_back(Waiting {
             append,
             after: Vec::new(),
+            bytes,
         });
     }
 
     /// Puts effects that need no append of their own behind the last one. The barrier must be shut.
     pub(super) fn follow(&mut self, effects: &mut Vec<Effect>) {
-        let waiting = self.waiting.as_mut();
-        let last = waiting.and_then(|waiting| waiting.back_mut());
         // Invariant: callers ask `is_open` first.
+        let queue = self.waiting.as_mut().expect("a shut barrier has a queue");
+        let last = queue.appends.back_mut();
+        // Invariant: an empty queue is dropped.
         let last = last.expect("a shut barrier has an append that waits");
+        let bytes = bytes_of(effects);
+        queue.effects += effects.len();
+        queue.bytes += bytes;
+        last.bytes += bytes;
         last.after.append(effects);
     }
 
-    /// The outcome of an append. Nothing for one of the actor that was here before: it took its
-    /// effects with it.
+    /// The outcome of an append. Returns `None` for a ticket of an earlier incarnation, whose
+    /// effects died with it.
     pub(super) fn decide(&mut self, ticket: Ticket, ok: bool) -> Option<Decided> {
-        let waiting = self.waiting.as_mut()?;
-        let Waiting { append, mut after } =
-            waiting.pop_front_if(|first| first.append.ticket == ticket)?;
-        if waiting.is_empty() {
+        let queue = self.waiting.as_mut()?;
+        let is_it = |first: &mut Waiting| first.append.ticket == ticket;
+        let first = queue.appends.pop_front_if(is_it)?;
+        queue.effects -= first.effects();
+        queue.bytes -= first.bytes;
+        if queue.appends.is_empty() {
             self.waiting = None;
         }
+        let Waiting {
+            append, mut after, ..
+        } = first;
         let (mut effects, origin) = if ok {
             (append.effects, Origin::Nobody)
         } else {
@@ -259,6 +344,10 @@ impl Barrier {
             moves_deliveries: append.moves_deliveries,
         })
     }
+}
+
+fn bytes_of(effects: &[Effect]) -> usize {
+    effects.iter().map(Effect::bytes).sum()
 }
 
 #[cfg(test)]
@@ -312,5 +401,32 @@ mod tests {
         barrier.push(append(ticket, some()));
         assert!(barrier.decide(Ticket(99), true).is_none());
         assert_eq!(barrier.len(), 1);
+    }
+
+    fn bounds(appends: usize, effects: usize, bytes: usize) -> Commits {
+        Commits {
+            barrier_appends_max: appends,
+            barrier_effects_max: effects,
+            barrier_bytes_max: bytes,
+            ..Commits::default()
+        }
+    }
+
+    #[test]
+    fn it_is_full_by_appends_effects_and_bytes() {
+        const MANY: usize = usize::MAX;
+        let mut barrier = Barrier::default();
+        assert!(!barrier.is_full(&bounds(1, 1, 1)), "nothing waits");
+        let first = barrier.next_ticket();
+        barrier.push(append(first, Vec::new()));
+        assert!(barrier.is_full(&bounds(1, MANY, MANY)));
+        assert!(!barrier.is_full(&bounds(2, 1, 1)), "no effects yet");
+        barrier.follow(&mut some());
+        assert!(barrier.is_full(&bounds(2, 1, MANY)));
+        assert!(!barrier.is_full(&bounds(2, 2, MANY)));
+        let one = size_of::<Effect>();
+        assert!(barrier.is_full(&bounds(2, 2, one)) && !barrier.is_full(&bounds(2, 2, one + 1)));
+        barrier.decide(first, true);
+        assert!(!barrier.is_full(&bounds(1, 1, 1)), "all of it has left");
     }
 }

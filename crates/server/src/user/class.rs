@@ -5,6 +5,7 @@
 use std::rc::Rc;
 
 use actor::{Core, EntityClass, Mail as _, Name, Refused, ShardId};
+use delivery::Refusal;
 use net::ConnRef;
 use xmpp::error::StanzaError;
 
@@ -13,7 +14,7 @@ use crate::address;
 use crate::c2s::{Abort, Control, Keys};
 use crate::home::Home;
 use crate::limits::MAILBOX_MIN;
-use crate::message::{AppendError, UserMsg};
+use crate::message::{AppendError, NotTaken, UserMsg};
 
 /// Makes users.
 pub(crate) struct Users {
@@ -46,12 +47,21 @@ impl EntityClass for Users {
         User::new(Name::clone(name), Rc::clone(&self.home))
     }
 
-    fn refused(&mut self, name: &Name, msg: UserMsg, _why: Refused, core: &mut Core) {
+    fn refused(&mut self, name: &Name, msg: UserMsg, why: Refused, core: &mut Core) {
         match msg {
             UserMsg::Deliver(delivery) if delivery.source.seq != 0 => {
                 let from = delivery.frame.attr("from").unwrap_or_default();
-                let from = address::bare(&from);
-                self.home.send(core, from, UserMsg::NotTaken, false);
+                let answer = NotTaken {
+                    by: self.home.place.slots().peer(name),
+                    source: delivery.source,
+                    why: match why {
+                        Refused::Quarantined => Refusal::Quarantined,
+                        Refused::Full => Refusal::Full,
+                    },
+                    error: None,
+                };
+                let answer = UserMsg::NotTaken(Box::new(answer));
+                self.home.send(core, address::bare(&from), answer, false);
             }
             UserMsg::Deliver(delivery) => self.home.return_error(core, &delivery.frame, &busy()),
             UserMsg::Stanza { conn, frame } => {

@@ -2,6 +2,7 @@
 //! of this server.
 
 use actor::{Context, Mail, Name};
+use delivery::Refusal;
 use net::ConnRef;
 use telemetry::Counter;
 use xml::Frame;
@@ -9,6 +10,7 @@ use xmpp::error::{Condition, StanzaError};
 use xmpp::stanza::{self, IqType, Kind, MessageType, PresenceType};
 
 use super::barrier::Origin;
+use super::intake::sender_of;
 use super::subscription::Action;
 use super::{Phase, User};
 use crate::address;
@@ -22,36 +24,54 @@ impl User {
             return;
         };
         let source = delivery.source;
+        let frame = delivery.frame.clone();
         if source.seq == 0 {
-            return self.deliver_new(delivery, kind, cx);
+            if let Err(error) = self.deliver_new(delivery, kind, cx) {
+                self.bounce_with(&frame, &error, cx);
+            }
+            return;
         }
-        let from = delivery.frame.attr("from").unwrap_or_default();
-        let from = Name::from(address::bare(&from));
-        if self.is_next(&from, source, cx) {
-            // It is durable with its sender: whatever fails here, it comes again.
-            self.comes_from(Origin::Nobody);
-            self.deliver_new(delivery, kind, cx);
-            self.pass(&from, source.seq);
-            self.confirm(&from, source.seq, cx);
+        if !self.is_next(&delivery, cx) {
+            return;
+        }
+        let from = sender_of(&delivery);
+        // It is durable with its sender: whatever fails here, it comes again.
+        self.comes_from(Origin::Nobody);
+        self.turn().taking = Some((Name::clone(&from), source));
+        self.panic_if_asked(&frame, true);
+        match self.deliver_new(delivery, kind, cx) {
+            Ok(()) => self.confirm(&from, source, cx),
+            // Its sender's home tells him, so that he is told whatever happens here.
+            Err(error) => self.refuse(&from, source, Refusal::Final, Some(error), cx),
         }
     }
 
-    fn deliver_new(&mut self, mut delivery: Delivery, kind: Kind, cx: &mut Context<'_, UserMsg>) {
+    /// Routes a stanza that is new here.
+    ///
+    /// # Errors
+    /// What its sender is told if it is refused.
+    fn deliver_new(
+        &mut self,
+        mut delivery: Delivery,
+        kind: Kind,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Result<(), StanzaError> {
         if !self.is_registered() {
             return self.deliver_to_nobody(&delivery, kind, cx);
         }
-        if self.blocklist.is_active() && self.refuse_if_blocked(&delivery, kind, cx) {
-            return;
+        if self.blocklist.is_active() && self.is_blocked(&delivery) {
+            return refuse_blocked(kind);
         }
         match kind {
             Kind::Message(kind) => {
                 // XEP-0359 section 3.1 rule 7, whether we give it an id or not.
                 delivery.frame = stanza_ids::without_claims(delivery.frame, &self.name);
-                self.deliver_message(delivery, kind, cx);
+                return self.deliver_message(delivery, kind, cx);
             }
             Kind::Presence(kind) => self.deliver_presence(delivery, kind, cx),
             Kind::Iq(kind) => self.deliver_iq(&delivery, kind, cx),
         }
+        Ok(())
     }
 
     /// Section 8.5.1: there is no such account. Nothing distinguishes it from an account that
@@ -62,7 +82,7 @@ impl User {
         delivery: &Delivery,
         kind: Kind,
         cx: &mut Context<'_, UserMsg>,
-    ) {
+    ) -> Result<(), StanzaError> {
         let is_unreadable = self.phase == Phase::Unreadable;
         match kind {
             Kind::Message(MessageType::Error | MessageType::Headline) => {}
@@ -73,40 +93,38 @@ impl User {
                 self.answer_iq_of_other(&delivery.frame, cx);
             }
             Kind::Message(_) | Kind::Iq(IqType::Get | IqType::Set) => {
-                let condition = match is_unreadable {
+                return Err(StanzaError::new(match is_unreadable {
                     true => Condition::ResourceConstraint,
                     false => Condition::ServiceUnavailable,
-                };
-                self.bounce(&delivery.frame, condition, cx);
+                }));
             }
             Kind::Presence(PresenceType::Probe) if !is_unreadable => {
                 self.answer_probe_with(&delivery.frame, Action::Unsubscribed, cx);
             }
             Kind::Presence(_) | Kind::Iq(_) => {}
         }
+        Ok(())
     }
 
-    /// XEP-0191 section 3.4: what a blocked contact's stanzas get. True if it was refused.
-    fn refuse_if_blocked(
-        &mut self,
-        delivery: &Delivery,
-        kind: Kind,
-        cx: &mut Context<'_, UserMsg>,
-    ) -> bool {
-        let Some(from) = delivery.frame.attr("from") else {
-            return false;
-        };
-        if address::bare(&from) == &*self.name || !self.blocklist.covers(&from) {
-            return false;
+    /// Whether the user has blocked the sender of a stanza (XEP-0191 section 3.4).
+    fn is_blocked(&self, delivery: &Delivery) -> bool {
+        let from = delivery.frame.attr("from").unwrap_or_default();
+        address::bare(&from) != &*self.name && self.blocklist.covers(&from)
+    }
+
+    /// A test may ask for a fault of ours, to see that nobody else notices: the secret of
+    /// `debug.panic_hook` makes the actor of a message's sender panic, and followed by
+    /// `-on-delivery` that of its recipient.
+    pub(super) fn panic_if_asked(&self, message: &Frame, on_delivery: bool) {
+        if let Some(secret) = &self.home.options.debug_panic_hook {
+            let text = String::from_utf8_lossy(message.as_bytes());
+            let rest = text.find(&**secret).map(|at| &text[at + secret.len()..]);
+            let is_meant = |rest: &str| rest.starts_with("-on-delivery") == on_delivery;
+            assert!(
+                !rest.is_some_and(is_meant),
+                "a message had the secret of debug.panic_hook"
+            );
         }
-        match kind {
-            Kind::Message(MessageType::Error | MessageType::Headline) => {}
-            Kind::Message(_) | Kind::Iq(IqType::Get | IqType::Set) => {
-                self.bounce(&delivery.frame, Condition::ServiceUnavailable, cx);
-            }
-            Kind::Presence(_) | Kind::Iq(_) => {}
-        }
-        true
     }
 
     fn deliver_message(
@@ -114,7 +132,7 @@ impl User {
         delivery: Delivery,
         kind: MessageType,
         cx: &mut Context<'_, UserMsg>,
-    ) {
+    ) -> Result<(), StanzaError> {
         let is_for_account = || match &delivery.resource {
             Some(resource) => self.session_of(resource).is_some(),
             None => true,
@@ -128,7 +146,8 @@ impl User {
             // Section 8.5.3.1: a connected resource gets it, available or not.
             if let Some(session) = self.session_of(resource) {
                 let conn = session.conn;
-                return self.write_message(conn, &delivery.frame, cx);
+                self.write_message(conn, &delivery.frame, cx);
+                return Ok(());
             }
         }
         // Sections 8.5.2 and, for a full address that nobody holds, 8.5.3.2.1.
@@ -139,9 +158,10 @@ impl User {
             }
             MessageType::Headline | MessageType::Error => {}
             MessageType::Normal | MessageType::Groupchat => {
-                self.bounce(&delivery.frame, Condition::ServiceUnavailable, cx);
+                return Err(StanzaError::new(Condition::ServiceUnavailable));
             }
         }
+        Ok(())
     }
 
     fn write_message(&mut self, conn: ConnRef, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
@@ -266,5 +286,19 @@ impl User {
         } else {
             self.forward(bare, Delivery::new(resource, reply), false, cx);
         }
+    }
+}
+
+/// XEP-0191 section 3.4: what a blocked contact's stanzas get.
+///
+/// # Errors
+/// What the contact is told, if anything.
+fn refuse_blocked(kind: Kind) -> Result<(), StanzaError> {
+    match kind {
+        Kind::Message(MessageType::Error | MessageType::Headline) => Ok(()),
+        Kind::Message(_) | Kind::Iq(IqType::Get | IqType::Set) => {
+            Err(StanzaError::new(Condition::ServiceUnavailable))
+        }
+        Kind::Presence(_) | Kind::Iq(_) => Ok(()),
     }
 }

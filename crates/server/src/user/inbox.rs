@@ -17,10 +17,10 @@ use super::managed::{SHARED, What};
 use super::session::Session;
 use super::spill::{Estate, Holders, SpillPage};
 use crate::address;
-use crate::limits::INBOX_PAGE;
 use crate::message::{Delivery, UserMsg};
 use crate::modules::carbons::{self, Direction};
 use crate::modules::{hints, stanza_ids};
+use crate::options::DeliveryLimits;
 
 /// A page of messages that wait.
 pub struct WaitingPage {
@@ -31,7 +31,9 @@ pub struct WaitingPage {
     /// What follows in the log, waiting or not.
     entries: Vec<LogEntry>,
     /// In place of that, what a session that ended was to get from the log.
-    estate: Option<SpillPage>,
+    estate: Option<(Estate, SpillPage)>,
+    /// The log was read, and there is nothing in it.
+    is_end: bool,
     /// The place that the next entry would have got when the page was asked for.
     next_seq: u64,
 }
@@ -45,24 +47,29 @@ impl WaitingPage {
         mut requeued: Vec<u64>,
         (after, next_seq): (u64, u64),
         estate: Option<Estate>,
+        limits: &DeliveryLimits,
     ) -> Result<Self, StoreError> {
-        let is_all = requeued.len() <= INBOX_PAGE / 2;
-        requeued.truncate(INBOX_PAGE / 2);
+        let again_max = limits.page_entries.div_ceil(2);
+        let is_all = requeued.len() <= again_max;
+        requeued.truncate(again_max);
         let mut page = WaitingPage {
             again: store.log_entries(user, &requeued)?,
             asked: requeued,
             entries: Vec::new(),
             estate: None,
+            is_end: false,
             next_seq,
         };
-        if !is_all {
+        let room = limits.page_entries - page.again.len();
+        if !is_all || room == 0 {
             return Ok(page);
         }
-        if let Some(Estate { number, after }) = estate {
-            let places = (number, after, next_seq);
-            page.estate = Some(SpillPage::read(store, user, places, &[])?);
+        if let Some(estate) = estate {
+            let read = SpillPage::read_estate(store, user, (&estate, next_seq), limits)?;
+            page.estate = Some((estate, read));
         } else {
-            page.entries = store.log_read(user, after, INBOX_PAGE - page.again.len())?;
+            page.entries = store.log_read(user, after, room)?;
+            page.is_end = page.entries.is_empty();
         }
         Ok(page)
     }
@@ -71,7 +78,32 @@ impl WaitingPage {
 impl User {
     /// A chat or normal message, for the session that holds its resource or for the account as a
     /// whole (RFC 6121 sections 8.5.2.1.1, 8.5.2.2.1 and 8.5.3.1).
-    pub(super) fn receive(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+    ///
+    /// # Errors
+    /// What its sender is told if there is no room for it.
+    pub(super) fn receive(
+        &mut self,
+        delivery: Delivery,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Result<(), StanzaError> {
+        self.receive_as(delivery, false, cx)
+    }
+
+    /// The error that returns a message of this user: for the session that sent it if that is
+    /// there, else for the account. It is kept until somebody has it, whatever waits.
+    pub(super) fn receive_own_error(&mut self, error: Frame, cx: &mut Context<'_, UserMsg>) {
+        let to = error.attr("to").unwrap_or_default();
+        let resource = address::split(&to).1.map(Into::into);
+        let refused = self.receive_as(Delivery::new(resource, error.clone()), true, cx);
+        debug_assert!(refused.is_ok(), "there is always room for an own error");
+    }
+
+    fn receive_as(
+        &mut self,
+        delivery: Delivery,
+        must_keep: bool,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Result<(), StanzaError> {
         let Delivery {
             resource,
             frame,
@@ -100,14 +132,16 @@ impl User {
             0
         };
         if origin != 0 && self.was_sent_before(origin, cx.wall()) {
-            return cx.stats().count(Counter::MessagesRepeated);
+            cx.stats().count(Counter::MessagesRepeated);
+            return Ok(());
         }
         let is_archived = keep.archive && self.archives(&from);
-        let is_logged = keep.log
-            && (is_waiting
-                || is_archived
-                || source.seq != 0
-                || self.sessions.iter().any(|s| s.managed.is_some()));
+        let is_logged = must_keep
+            || keep.log
+                && (is_waiting
+                    || is_archived
+                    || source.seq != 0
+                    || self.sessions.iter().any(|s| s.managed.is_some()));
         let mut shown: Vec<ConnRef> = match addressed {
             _ if is_waiting => Vec::new(),
             Some(conn) => vec![conn],
@@ -122,13 +156,13 @@ impl User {
         };
         copies.retain(|conn| !shown.contains(conn));
         if !is_logged {
-            return self.show(What::Other, &frame, &shown, &copies, cx);
+            self.show(What::Other, &frame, &shown, &copies, cx);
+            return Ok(());
         }
-        if is_waiting && !self.has_room_for(&frame) {
+        if is_waiting && !must_keep && !self.has_room_for(&frame) {
             cx.stats().count(Counter::MessagesRefused);
-            let error = StanzaError::new(Condition::ResourceConstraint)
-                .with_text("The recipient's inbox is full; try again later.");
-            return self.bounce_with(&frame, &error, cx);
+            return Err(StanzaError::new(Condition::ResourceConstraint)
+                .with_text("The recipient's inbox is full; try again later."));
         }
         let mut flags = EntryFlags::default();
         if is_archived {
@@ -171,6 +205,7 @@ impl User {
         if is_waiting && self.sessions.iter().any(Session::takes_messages) {
             self.drain_inbox(cx);
         }
+        Ok(())
     }
 
     /// Sessions that take messages for the account.
@@ -258,7 +293,7 @@ impl User {
         if there.any(Session::takes_messages) {
             self.has_follower() && !self.has_full_list()
         } else {
-            self.sessions.iter().any(Session::takes_waiting)
+            self.sessions.iter().any(Session::takes_waiting) && self.has_room_to_requeue()
         }
     }
 
@@ -291,9 +326,10 @@ impl User {
         let log = self.log();
         let requeued = log.windows.requeued.clone();
         let places = (log.head.delivered_through, log.drain_through);
-        let estate = log.estates.first().copied();
+        let estate = log.estates.first().cloned();
+        let limits = *self.home.bounds();
         let read = move || {
-            let page = WaitingPage::read(&store, &name, requeued, places, estate);
+            let page = WaitingPage::read(&store, &name, requeued, places, estate, &limits);
             Box::new((failures, page))
         };
         if cx.blocking(&self.home.reads, read, UserMsg::Page).is_err() {
@@ -314,21 +350,19 @@ impl User {
         let page = match page {
             Ok(page) => page,
             Err(error) => {
-                // They stay where they are; the next session or the next message tries again.
+                // They stay where they are.
                 tracing::warn!(user = %self.name, %error, "cannot read waiting messages");
-                return;
+                return self.read_again_later(cx);
             }
         };
+        self.log().reads_failed = 0;
         if !self.sessions.iter().any(Session::takes_waiting) {
             return;
         }
         let log = self.log();
         let requeued = &mut log.windows.requeued;
         requeued.retain(|seq| !page.asked.contains(seq));
-        let is_last = page.entries.is_empty()
-            && page.estate.is_none()
-            && requeued.is_empty()
-            && page.next_seq == log.head.next_seq;
+        let is_last = page.is_end && requeued.is_empty() && page.next_seq == log.head.next_seq;
         let through = page.entries.last().map(|last| last.seq);
         log.head.delivered_through = through.unwrap_or(log.head.delivered_through);
         let waiting = page.entries.into_iter();
@@ -349,8 +383,8 @@ impl User {
         }
         self.record_delivered();
         let is_held_by_fewer = page.estate.is_some();
-        if let Some(estate) = page.estate {
-            waiting.extend(self.inherit(estate));
+        if let Some((estate, page)) = page.estate {
+            waiting.extend(self.inherit(&estate, page));
         }
         if !waiting.is_empty() && self.has_follower() {
             self.spill_those_behind(cx);

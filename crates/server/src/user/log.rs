@@ -1,30 +1,43 @@
 //! The user's log as its actor knows it (docs/delivery.md): where it stands, what recognises a
 //! message that comes again, and what may be dropped of it. Everything that is appended goes
-//! through here; who is given an entry is decided in `inbox.rs`, and what is handed on in
-//! `outbox.rs`.
+//! through here; who is given an entry is decided in `inbox.rs`, what is handed over in
+//! `outbox.rs`, and what is taken from others in `intake.rs`.
 
 use std::collections::VecDeque;
 
 use actor::{Context, Mail, Name};
+use delivery::{Marks, Place};
 use rustc_hash::FxHashMap;
+use stdx::time::Moment;
 use stdx::time::Timestamp;
+use store::limits::SEEN_MAX;
 use store::{
-    EntryFlags, Few, LogEntry, LogHead, Progress, Record, Seq, SharedBytes, StoreError, Windows,
+    EntryFlags, Few, LaggingMark, LogEntry, LogHead, Progress, Record, Seq, SharedBytes,
+    StoreError, Windows,
 };
 use xml::Frame;
 
 use super::User;
-use super::outbox::Outbox;
+use super::outbox::{self, Outbox};
 use super::spill::{Estate, Holders};
-use crate::limits::{LOG_READ, ORIGIN_WINDOW, PROGRESS_DELAY, RETENTION_EVERY};
-use crate::message::UserMsg;
+use crate::limits::{MARKS_FORGET_EVERY, MARKS_KEPT, ORIGIN_WINDOW};
+use crate::message::{Delivery, UserMsg};
 
 /// Absent from users in whose log there never was anything.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Log {
     pub head: LogHead,
     pub windows: Windows,
+    /// What is handed over to other homes.
     pub outbox: Outbox,
+    /// When [`UserMsg::OutboxDue`] comes next, as far as is known.
+    pub outbox_due: Option<Moment>,
+    /// What other homes handed over.
+    pub marks: Marks<u64>,
+    /// Messages whose sender the store is asked for.
+    pub parked: Vec<(u64, Delivery)>,
+    /// When old marks of senders were forgotten last.
+    marks_forgotten: Option<Moment>,
     /// A page of waiting messages has been asked for: what arrives meanwhile goes behind it.
     pub is_draining: bool,
     /// Nobody is given what waits before the cursors are recorded again.
@@ -48,6 +61,10 @@ pub(super) struct Log {
     /// When the oldest entry was accepted, as far as known.
     oldest_at: Option<Timestamp>,
     is_trimming: bool,
+    /// A page could not be read, so often in a row.
+    pub reads_failed: u8,
+    /// What could not be read is read again soon.
+    will_read_again: bool,
 }
 
 /// What is remembered of a session that ended.
@@ -61,6 +78,19 @@ pub(super) struct Ended {
     pub inbound: u32,
     /// It has acknowledged everything up to here.
     pub has_through: Seq,
+    /// Everything in memory that it has not acknowledged, in order, while that is remembered: it
+    /// was given older messages behind newer ones.
+    pub unacked: Option<Box<[Seq]>>,
+}
+
+impl Ended {
+    /// Whether it has acknowledged an entry that notes it, and that was not left to the log.
+    pub(super) fn has(&self, seq: Seq) -> bool {
+        match &self.unacked {
+            Some(unacked) => unacked.binary_search(&seq).is_err(),
+            None => seq <= self.has_through,
+        }
+    }
 }
 
 /// An entry in the making.
@@ -78,22 +108,33 @@ pub(super) fn frame_bytes(frame: &Frame) -> SharedBytes {
     SharedBytes::beginning(frame.buffer(), frame.as_bytes().len())
 }
 
-/// What is known of a message that another home hands over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recognised {
-    New,
-    /// It was taken over before.
-    Again,
-    /// One in front of it has not come.
-    Early,
-}
-
 impl Log {
-    pub(super) fn new(head: LogHead, windows: Windows) -> Self {
+    /// A log as the store has it, with its outbox.
+    pub(super) fn new(head: LogHead, windows: Windows, outbox: Outbox) -> Self {
+        let seen = windows.recognition.seen.iter();
+        let seen = seen.map(|seen| (seen.peer, Place::new(seen.source)));
         Log {
             head,
+            marks: Marks::new(seen, SEEN_MAX, windows.has_older_marks),
             windows,
-            ..Log::default()
+            outbox,
+            outbox_due: None,
+            parked: Vec::new(),
+            marks_forgotten: None,
+            is_draining: false,
+            is_put_off: false,
+            drain_through: 0,
+            shared: FxHashMap::default(),
+            ended: VecDeque::new(),
+            estates: Vec::new(),
+            next_session: 0,
+            timer: false,
+            is_moving: false,
+            since_retention: 0,
+            oldest_at: None,
+            is_trimming: false,
+            will_read_again: false,
+            reads_failed: 0,
         }
     }
 
@@ -103,6 +144,29 @@ impl Log {
         self.ended = before.ended;
         self.next_session = before.next_session;
         self.timer = before.timer;
+        self.outbox_due = before.outbox_due;
+        self.will_read_again = before.will_read_again;
+    }
+
+    /// The log of an account that is removed: what must not be given out again stays, messages that
+    /// are under way leave, and timers are still set.
+    pub(super) fn without_account(self) -> Log {
+        let next_seq = self.head.next_seq;
+        let head = LogHead {
+            next_seq,
+            trimmed_through: next_seq - 1,
+            forwarded: next_seq - 1,
+            delivered_through: next_seq - 1,
+            ..LogHead::default()
+        };
+        Log {
+            next_session: self.next_session,
+            timer: self.timer,
+            is_trimming: self.is_trimming,
+            will_read_again: self.will_read_again,
+            outbox_due: self.outbox_due,
+            ..Log::new(head, Windows::default(), self.outbox)
+        }
     }
 
     /// Whether messages wait for a session.
@@ -112,35 +176,18 @@ impl Log {
 
     /// Whether nothing of it needs the user's actor.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.outbox.is_done() && !self.timer
-    }
-
-    /// Whether a message that was accepted in place `seq` of `peer`'s log may be taken over now;
-    /// `after` is the last one in front of it that may not have come, or 0.
-    pub(super) fn recognise(&self, peer: u64, seq: Seq, after: Seq) -> Recognised {
-        let seen = self
-            .windows
-            .recognition
-            .seen
-            .iter()
-            .rev()
-            .find(|seen| seen.peer == peer);
-        let seen = seen.map_or(0, |seen| seen.source);
-        if seq <= seen {
-            Recognised::Again
-        } else if after > seen {
-            Recognised::Early
-        } else {
-            Recognised::New
-        }
+        self.outbox.is_at_rest() && self.parked.is_empty() && !self.timer
     }
 }
 
 impl User {
     pub(super) fn log(&mut self) -> &mut Log {
-        let store = &self.home.store;
-        self.log
-            .get_or_insert_with(|| Box::new(Log::new(store.first_head(), Windows::default())))
+        let home = &self.home;
+        self.log.get_or_insert_with(|| {
+            let (head, windows) = (home.store.first_head(), Windows::default());
+            let outbox = outbox::recover(home, &head, &windows, (&[], 0));
+            Box::new(Log::new(head, windows, outbox))
+        })
     }
 
     /// How many messages wait, and their bytes.
@@ -188,7 +235,11 @@ impl User {
             went_to: draft.went_to,
             progress,
         };
-        log.windows.recognition.remember(peer, &entry);
+        let left_out = log.windows.recognition.remember(peer, &entry);
+        log.windows.has_older_marks |= left_out.is_some();
+        if entry.source != 0 {
+            log.marks.learn(peer, Place::new(entry.source));
+        }
         self.record(Record::LogAppend {
             user: Name::clone(&self.name),
             entry,
@@ -205,17 +256,6 @@ impl User {
         head.next_seq += 1;
         head.last_at = head.last_at.max(now);
         (seq, head.last_at)
-    }
-
-    /// Remembers a message that another home handed over: it is not refused to the next one that
-    /// this one was refused.
-    pub(super) fn pass(&mut self, from: &str, seq: Seq) {
-        let peer = self.home.place.slots().peer(from);
-        let passed = LogEntry {
-            source: seq,
-            ..LogEntry::default()
-        };
-        self.log().windows.recognition.remember(peer, &passed);
     }
 
     /// Whether the user sent this message before (XEP-0359), as far as that is remembered.
@@ -249,7 +289,19 @@ impl User {
                 progress.acked.push((managed.number, acked));
             }
         }
-        progress.forwarded = log.outbox.take_moved(&log.head);
+        if let Some(changes) = log.outbox.take_changes() {
+            progress.forwarded = changes.mark.number();
+            log.head.forwarded = changes.mark.number();
+            if let Some(lagging) = changes.lagging {
+                // In front of whatever moves the common mark past entries of one of them.
+                let lagging = lagging.into_iter().map(|(peer, mark)| LaggingMark {
+                    peer,
+                    mark: mark.number(),
+                });
+                let (user, lagging) = (String::from(&*self.name), lagging.collect());
+                self.record(Record::LaggingPut { user, lagging });
+            }
+        }
         progress
     }
 
@@ -257,16 +309,20 @@ impl User {
     /// do, they wait for the next one.
     pub(super) fn progress_is_due(&mut self, cx: &mut Context<'_, UserMsg>) {
         if !std::mem::replace(&mut self.log().timer, true) {
-            cx.send_after(PROGRESS_DELAY, UserMsg::Progress);
+            cx.send_after(self.home.bounds().progress_delay, UserMsg::Progress);
         }
     }
 
     pub(super) fn record_progress(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.log().timer = false;
         if !self.is_registered() {
+            // Of an account that is gone nothing is handed over again.
+            let head = self.log().head;
+            let outbox = outbox::recover(&self.home, &head, &Windows::default(), (&[], 0));
+            self.log().outbox = outbox;
             return;
         }
         let log = self.log();
-        log.timer = false;
         if std::mem::take(&mut log.is_moving) {
             self.progress_is_due(cx);
         } else {
@@ -274,7 +330,7 @@ impl User {
         }
         self.ask_acknowledgements(cx);
         self.give_all_spilled(cx);
-        self.look_at_outbox(cx);
+        self.forget_old_marks(cx);
         if std::mem::take(&mut self.log().is_put_off) {
             self.go_on(cx);
         }
@@ -294,6 +350,49 @@ impl User {
         }
     }
 
+    /// Marks of senders that are older than anybody needs them go.
+    fn forget_old_marks(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let (now, wall) = (cx.now(), cx.wall().as_millis());
+        let log = self.log();
+        let is_recent = |at: Moment| now.saturating_since(at) < MARKS_FORGET_EVERY;
+        if !log.windows.has_older_marks || log.marks_forgotten.is_some_and(is_recent) {
+            return;
+        }
+        log.marks_forgotten = Some(now);
+        self.record(Record::MarksForget {
+            user: String::from(&*self.name),
+            before: wall - MARKS_KEPT.as_millis() as i64,
+        });
+    }
+
+    // ---- Reads that failed ---------------------------------------------------------------------
+
+    /// A page of the log could not be read: it is after a while, which doubles each time.
+    pub(super) fn read_again_later(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let bounds = *self.home.bounds();
+        let log = self.log();
+        if std::mem::replace(&mut log.will_read_again, true) {
+            return;
+        }
+        let delay = bounds.read_retry(log.reads_failed);
+        log.reads_failed = log.reads_failed.saturating_add(1);
+        cx.send_after(delay, UserMsg::ReadAgain);
+    }
+
+    pub(super) fn read_again(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let is_registered = self.is_registered();
+        let Some(log) = &mut self.log else { return };
+        log.will_read_again = false;
+        if !is_registered {
+            return;
+        }
+        if log.since_retention >= self.home.bounds().retention_every {
+            self.trim_soon(cx);
+        }
+        self.give_all_spilled(cx);
+        self.drain_inbox(cx);
+    }
+
     // ---- Retention -----------------------------------------------------------------------------
 
     fn look_at_retention(&mut self, now: Timestamp, cx: &mut Context<'_, UserMsg>) {
@@ -304,12 +403,13 @@ impl User {
             archive.max_messages,
             archive.max_bytes,
         );
+        let retention_every = self.home.bounds().retention_every;
         let log = self.log();
         log.since_retention += 1;
         // Messages that are kept for their time are looked at when the oldest one's is over.
         let is_due = match log.oldest_at {
             Some(oldest) if !drops => now.as_millis() - oldest.as_millis() > max_age,
-            _ => log.since_retention >= RETENTION_EVERY,
+            _ => log.since_retention >= retention_every,
         };
         let is_due = is_due || log.head.count > max_messages || log.head.bytes > max_bytes;
         if is_due {
@@ -344,7 +444,7 @@ impl User {
     /// time, the first look only wants to know how old the first entry is.
     fn oldest_wanted(&mut self) -> usize {
         if self.drops_what_is_read() || self.log().oldest_at.is_some() {
-            LOG_READ
+            self.home.bounds().read_entries
         } else {
             1
         }
@@ -381,7 +481,10 @@ impl User {
         let entries = match oldest {
             Ok(entries) => entries,
             Err(error) => {
-                return tracing::warn!(user = %self.name, %error, "cannot read the log");
+                tracing::warn!(user = %self.name, %error, "cannot read the log");
+                let retention_every = self.home.bounds().retention_every;
+                self.log().since_retention = retention_every;
+                return self.read_again_later(cx);
             }
         };
         let floor = self.floor();
@@ -415,6 +518,8 @@ impl User {
             }
             return;
         }
+        // What is kept of it for destinations that lag is decided by the marks that are recorded.
+        self.save_progress();
         let log = self.log();
         log.head.trimmed_through = through;
         log.head.count = count;
@@ -437,9 +542,10 @@ impl User {
         let log = self.log();
         let head = &log.head;
         let requeued = log.windows.requeued.first().copied();
-        let left = log.estates.iter().map(|estate| estate.after + 1).min();
+        let left = log.estates.iter().map(|estate| estate.after() + 1).min();
         let waiting = (head.waiting_count > 0).then_some(head.delivered_through + 1);
-        let outgoing = (head.last_outgoing > head.forwarded).then_some(head.forwarded + 1);
+        let mark = log.outbox.mark().number();
+        let outgoing = (head.last_outgoing > mark).then_some(mark + 1);
         let floors = [owed, requeued, left, waiting, outgoing, Some(head.next_seq)];
         floors.into_iter().flatten().min().unwrap_or(0)
     }

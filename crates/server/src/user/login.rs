@@ -311,11 +311,12 @@ impl User {
         begun: Generation,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        if let Some(reading) = &mut self.login.reading {
-            reading.retain(|waiting| *waiting != conn);
-            if reading.is_empty() {
-                self.login.reading = None;
-            }
+        let Some(reading) = &mut self.login.reading else {
+            return; // Of an account that has been removed since.
+        };
+        reading.retain(|waiting| *waiting != conn);
+        if reading.is_empty() {
+            self.login.reading = None;
         }
         // A lock may be younger than what was read.
         let keys = match keys {

@@ -11,7 +11,6 @@ use store::{NumberedEntry, Seq};
 use xmpp::sm::{Kept, Limits, Outbound, Pushed, Resumed, TooHigh};
 
 use super::spill::Spill;
-use crate::limits::UNACKED_ENTRIES_MAX;
 
 /// Marks an outbound count in a log entry that is owed to its session whatever the client says: it
 /// was never written.
@@ -39,6 +38,11 @@ const SOMEBODY: u8 = 31;
 const MARKS: u64 = SHARED | UNSENT | (SOMEBODY as u64) << HOLDERS_SHIFT;
 
 const _: () = assert!(MARKS.count_ones() == store::limits::NUMBERED_MARK_BITS);
+
+/// The number of the session that an entry notes.
+pub(crate) fn session_number(noted: &store::Outbound) -> u32 {
+    noted.session & !UNNUMBERED
+}
 
 /// The place of an entry without its marks.
 pub(super) fn place(marked: u64) -> Seq {
@@ -77,6 +81,17 @@ pub(crate) struct Resuming {
     pub entries: FxHashMap<Seq, Vec<u8>>,
     /// From this one on they were not read: they are too much to be sent at once.
     pub first_unread: Option<Seq>,
+}
+
+impl Resuming {
+    pub(super) fn new(conn: ConnRef, h: u32) -> Self {
+        Resuming {
+            conn,
+            h,
+            entries: FxHashMap::default(),
+            first_unread: None,
+        }
+    }
 }
 
 /// What an entry or a stanza that is written to a session is.
@@ -191,7 +206,7 @@ impl Managed {
     }
 
     /// Takes a stanza that is to be sent. False if it must not be sent.
-    pub(super) fn push(&mut self, what: What, bytes: &[u8]) -> bool {
+    pub(super) fn push(&mut self, what: What, bytes: &[u8], limits: Limits) -> bool {
         if self.is_full {
             return false;
         }
@@ -212,7 +227,7 @@ impl Managed {
             What::Presence => Kept::Presence(bytes.into()),
             What::Other => Kept::Other(bytes.into()),
         };
-        match self.out.push(kept, Limits::default()) {
+        match self.out.push(kept, limits) {
             Pushed::Kept => {}
             Pushed::PresenceGaveWay => self.presence_lost = true,
             Pushed::Full => self.is_full = true,
@@ -340,11 +355,16 @@ impl Managed {
     }
 
     /// The client is back and has handled `h`. Gives the entries that it has. `last` is the last
-    /// entry of the log.
+    /// entry of the log; after a restart the session is sent `entries_max` again at most.
     ///
     /// # Errors
     /// It was never sent so many.
-    pub(super) fn resume(&mut self, h: u32, last: Seq) -> Result<Resumed, TooHigh> {
+    pub(super) fn resume(
+        &mut self,
+        h: u32,
+        last: Seq,
+        entries_max: usize,
+    ) -> Result<Resumed, TooHigh> {
         let mut resumed = match self.owed.take() {
             None => self.out.resume(h)?,
             Some(owed) => {
@@ -359,7 +379,7 @@ impl Managed {
                 let is_late = |count: Option<u32>, entry| count.is_none() && place(entry) > after;
                 left.sort_by_key(|(count, entry)| is_late(*count, *entry));
                 let early = left.iter().filter(|(count, seq)| !is_late(*count, *seq));
-                let at_once = early.count().min(UNACKED_ENTRIES_MAX);
+                let at_once = early.count().min(entries_max);
                 if left.len() > at_once {
                     let rest = left.split_off(at_once);
                     let spill = self.spill.get_or_insert_with(|| Box::new(Spill::new(last)));

@@ -12,11 +12,12 @@ mod copies;
 mod gate;
 mod inbound;
 pub(crate) mod inbox;
+pub(crate) mod intake;
 mod log;
 mod login;
 pub(crate) mod managed;
 mod outbound;
-mod outbox;
+pub(crate) mod outbox;
 pub(crate) mod presence;
 pub(crate) mod recover;
 mod requests;
@@ -34,13 +35,13 @@ use std::mem;
 use std::rc::Rc;
 
 use actor::{Actor, Context, Mail, Name};
+use delivery::Refusal;
 use net::ConnRef;
 use store::ArchivePrefs;
 use telemetry::{Counter, Gauge};
 
 use crate::home::Home;
-use crate::limits::{IDLE_EVICTION, LOAD_RETRY, LOADS_MAX};
-use crate::message::UserMsg;
+use crate::message::{NotTaken, UserMsg};
 
 use barrier::{Append, Barrier};
 pub(crate) use barrier::{Effect, Origin};
@@ -48,6 +49,7 @@ use blocklist::Blocklist;
 pub(crate) use class::Users;
 use log::Log;
 use login::Login;
+pub(crate) use managed::session_number;
 use recover::Stored;
 pub(crate) use requests::Debt;
 use requests::Requests;
@@ -64,7 +66,7 @@ enum Phase {
     Absent,
     /// There is one.
     Registered,
-    /// The store could not be read; every question gets an error until the actor is evicted.
+    /// The store could not be read for a while; every question gets an error until it can be.
     Unreadable,
 }
 
@@ -90,6 +92,8 @@ pub struct User {
     has_full_session: bool,
     /// How often the store could not be read in a row.
     unread: u8,
+    /// The user has something to do as soon as it can be read, whether anybody asks for it or not.
+    is_woken: bool,
     /// Appends that failed since the user was loaded.
     failures: u32,
     /// Effects of a decided append that have not left yet: others must not overtake them.
@@ -127,6 +131,7 @@ impl User {
             stale: false,
             has_full_session: false,
             unread: 0,
+            is_woken: false,
             failures: 0,
             to_perform: 0,
             created: stdx::time::Timestamp::from_millis(0),
@@ -149,15 +154,47 @@ impl User {
             .find(|session| session.started && session.resource() == resource)
     }
 
+    pub(super) fn range(&self) -> store::RangeId {
+        self.home.place.range(&self.name)
+    }
+
     // ---- Loading and eviction ------------------------------------------------------------------
+
+    /// Reads the user once nothing that an earlier life of it appended is undecided: until then,
+    /// what is read could lack a change that is there afterwards.
+    fn begin(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let range = self.range();
+        if self.home.journal.is_settled(range) {
+            return self.load(cx);
+        }
+        self.phase = Phase::Loading;
+        cx.hold();
+        self.stale = true;
+        let ticket = self.barrier.next_ticket();
+        self.barrier.push(Append {
+            ticket,
+            ..Append::default()
+        });
+        self.home.journal.await_settled(cx, range, ticket);
+    }
+
+    fn load_again(&mut self, cx: &mut Context<'_, UserMsg>) {
+        match self.phase {
+            Phase::Loading | Phase::Unreadable => self.begin(cx),
+            Phase::Absent | Phase::Registered => {}
+        }
+    }
 
     fn load(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.phase = Phase::Loading;
         cx.hold();
         cx.stats().count(Counter::UsersLoaded);
+        // Before it is read: what another home appends from here on is noticed.
+        self.barrier.tenure = self.home.journal.tenure(self.range());
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let max = self.home.options.delivery.unacked_max as usize;
-        let read = move || Box::new(Stored::read(&store, &name, max));
+        let page = self.home.bounds().read_entries;
+        let read = move || Box::new(Stored::read(&store, &name, max, page));
         if cx
             .blocking(&self.home.reads, read, UserMsg::Loaded)
             .is_err()
@@ -189,20 +226,37 @@ impl User {
                 self.login.keep(state.account);
             }
             Ok(None) => self.phase = Phase::Absent,
-            // The store is being opened again, or too much waits for it.
-            Err(_) if self.unread < LOADS_MAX => {
-                self.unread += 1;
-                cx.send_after(LOAD_RETRY, UserMsg::LoadAgain);
-                return;
-            }
-            Err(error) => {
-                tracing::error!(user = %self.name, %error, "cannot read a user");
-                self.phase = Phase::Unreadable;
-            }
+            Err(error) => return self.not_loaded(&error, cx),
         }
         self.unread = 0;
+        self.is_woken = false;
         cx.release();
         self.go_on(cx);
+    }
+
+    /// The store is being opened again, or too much waits for it, and the mailbox is held for a
+    /// while; or for longer, and whoever asks is told. It is tried for as long as the user is
+    /// loaded, which it stays if it has something to do.
+    fn not_loaded(&mut self, error: &store::StoreError, cx: &mut Context<'_, UserMsg>) {
+        let bounds = self.home.bounds();
+        if self.unread < bounds.loads_max {
+            self.unread += 1;
+            cx.send_after(bounds.load_retry, UserMsg::LoadAgain);
+            return;
+        }
+        let longer = self.unread - bounds.loads_max;
+        if longer == 0 {
+            tracing::error!(user = %self.name, %error, "cannot read a user");
+        }
+        if self.log.is_some() || !self.sessions.is_empty() {
+            // What is in memory is not what the store has: streams end, and the next life of this
+            // user goes on trying.
+            return self.start_over(Vec::new(), cx);
+        }
+        cx.send_after(bounds.read_retry(longer), UserMsg::LoadAgain);
+        self.unread = self.unread.saturating_add(1);
+        self.phase = Phase::Unreadable;
+        cx.release();
     }
 
     pub(crate) fn keep_photo_hash(&mut self, hash: String) {
@@ -217,7 +271,11 @@ impl User {
             return Some(msg);
         }
         match msg {
-            UserMsg::Page(_) | UserMsg::Outgoing(_) | UserMsg::Oldest(_) => None,
+            UserMsg::Page(_)
+            | UserMsg::Outgoing(_)
+            | UserMsg::Returning(_)
+            | UserMsg::MarkRead(_)
+            | UserMsg::Oldest(_) => None,
             UserMsg::Owed(_)
             | UserMsg::NewPassword { .. }
             | UserMsg::KnownAddresses(_)
@@ -226,7 +284,7 @@ impl User {
             | UserMsg::Spilled(_)
             | UserMsg::Expire { .. }
             | UserMsg::Progress
-            | UserMsg::ForwardAgain
+            | UserMsg::ReadAgain
             | UserMsg::Closed { .. } => cx
                 .send(cx.myself(), msg)
                 .err()
@@ -250,15 +308,18 @@ impl User {
         if is_new && self.log.is_none() {
             return;
         }
-        let before = self.log.take();
-        let mut log = Log::new(head, windows.unwrap_or_default());
+        let mut before = self.log.take();
+        let windows = windows.unwrap_or_default();
+        let outbox = outbox::recover(&self.home, &head, &windows, stored.outgoing());
+        let mut log = Log::new(head, windows, outbox);
+        let parked = before.as_mut().map(|log| mem::take(&mut log.parked));
         if let Some(before) = before {
             log.take_over(*before);
             // A change was refused: what the next ones would be about would only be refused too.
             log.is_put_off = true;
         }
-        log.outbox.restart(&log.head);
         self.log = Some(Box::new(log));
+        self.refuse_parked(parked.unwrap_or_default(), cx);
         self.forget_unappended();
         self.recover_sessions(stored, cx);
     }
@@ -268,7 +329,7 @@ impl User {
         if self.phase != Phase::Registered || self.log.is_none() {
             return;
         }
-        self.read_outgoing_soon(cx);
+        self.work_on_outbox(cx);
         if self.log().is_put_off {
             return self.progress_is_due(cx);
         }
@@ -281,18 +342,19 @@ impl User {
         self.login.ease();
         let in_use = !self.sessions.is_empty()
             || self.is_being_read()
+            || self.is_woken
             || !self.barrier.is_open()
             || self.login.is_busy()
             || self.log.as_ref().is_some_and(|log| !log.is_at_rest());
         if (in_use || !cx.stop_when_idle()) && self.sessions.is_empty() {
-            cx.send_after(IDLE_EVICTION, UserMsg::Idle);
+            cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
         }
     }
 
     /// Starts the clock of eviction once the last session has gone.
     pub(super) fn watch_idleness(&mut self, cx: &mut Context<'_, UserMsg>) {
         if self.sessions.is_empty() {
-            cx.send_after(IDLE_EVICTION, UserMsg::Idle);
+            cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
         }
     }
 }
@@ -306,30 +368,8 @@ impl Actor for User {
     type Msg = UserMsg;
 
     fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
-        cx.send_after(IDLE_EVICTION, UserMsg::Idle);
-        if self
-            .home
-            .journal
-            .is_settled(self.home.place.range(&self.name))
-        {
-            self.load(cx);
-        } else {
-            // An earlier life of this user may have appended something that is not decided yet:
-            // an empty append behind it tells when the store is up to date.
-            cx.hold();
-            self.stale = true;
-            let (ticket, range) = (
-                self.barrier.next_ticket(),
-                self.home.place.range(&self.name),
-            );
-            match self.home.journal.append(cx, range, Vec::new(), ticket) {
-                Ok(()) => self.barrier.push(Append {
-                    ticket,
-                    ..Append::default()
-                }),
-                Err(_) => self.loaded(Err(overloaded()), cx),
-            }
-        }
+        cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
+        self.begin(cx);
     }
 
     fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
@@ -380,20 +420,22 @@ impl Actor for User {
             UserMsg::Started { conn } => self.session_started(conn),
             UserMsg::Closed { conn, is_lost } => self.session_closed(conn, is_lost, cx),
             UserMsg::Loaded(state) => self.loaded(*state, cx),
-            UserMsg::LoadAgain if self.phase == Phase::Loading => self.load(cx),
-            UserMsg::LoadAgain => {}
+            UserMsg::LoadAgain => self.load_again(cx),
+            UserMsg::ReadAgain => self.read_again(cx),
             UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
             UserMsg::Page(page) => self.page_read(page.0, page.1, cx),
             UserMsg::Spilled(read) => self.spill_read(read.0, read.1, cx),
-            UserMsg::Outgoing(page) => self.outgoing_read(page.0, page.1, cx),
+            UserMsg::Outgoing(page) => self.outgoing_read(*page, cx),
+            UserMsg::Returning(read) => self.returning_read(*read, cx),
+            UserMsg::MarkRead(read) => self.mark_read(*read, cx),
             UserMsg::Oldest(page) => self.trim(*page, cx),
             UserMsg::Owed(owed) => self.owed_read(*owed, cx),
-            UserMsg::Taken { seq } => self.taken(seq, cx),
-            UserMsg::NotTaken => self.not_taken(cx),
-            UserMsg::ForwardAgain => self.forward_again(cx),
+            UserMsg::Taken { by, seq } => self.taken(by, seq, cx),
+            UserMsg::NotTaken(answer) => self.refused(*answer, cx),
+            UserMsg::OutboxDue => self.outbox_is_due(cx),
             UserMsg::Progress => self.record_progress(cx),
             UserMsg::Expire { number, since } => self.expire(number, since, cx),
-            UserMsg::Wake => {}
+            UserMsg::Wake => self.is_woken = self.phase == Phase::Unreadable,
             UserMsg::Aged => self.look_at_age(cx),
             UserMsg::Answer(answer) => self.answered(answer.map(|answer| *answer), cx),
             UserMsg::AskAgain => self.ask_again(cx),
@@ -418,6 +460,17 @@ impl Actor for User {
             // Sessions that can be resumed, and messages on their way, need it again.
             let (shard, name) = (cx.shard(), Name::clone(&self.name));
             let _ = cx.send_named(shard, &name, UserMsg::Wake);
+        }
+        self.home.queues.note(&self.name, false);
+        if let Some((to, source)) = self.turn.as_mut().and_then(|turn| turn.taking.take()) {
+            // It was being taken: its sender's home counts how often that happens.
+            let answer = Box::new(NotTaken {
+                by: self.own_peer(),
+                source,
+                why: Refusal::Crashed,
+                error: None,
+            });
+            self.home.send_to(cx, &to, UserMsg::NotTaken(answer), false);
         }
         for conn in self.login.take_waiting() {
             let begun = self.home.generations.borrow().now();

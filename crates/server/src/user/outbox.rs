@@ -1,121 +1,109 @@
-//! Messages that a user sends: accepted once they are in its own log, then handed to the
-//! recipient's home, in order and until it has them (docs/delivery.md). The log is the queue; this
-//! file knows how far it is, and reads it again when a recipient could not take something.
-
-use std::collections::VecDeque;
+//! Messages that a user sends: accepted once they are in its own log, then handed over to their
+//! recipients' homes (docs/delivery.md). The decisions are those of [`delivery::Outbox`]; this file
+//! performs them: it reads the log, sends, and tells the user what comes back.
 
 use actor::{Context, Mail, Name};
+use delivery::{
+    Accept, Attempt, Effect as Step, HandOver, Listed, Page, Place, ReadId, Reason, Refusal,
+};
 use net::ConnRef;
-use stdx::time::Moment;
-use store::{EntryFlags, LogEntry, LogHead, Seq, StoreError};
+use store::{EntryFlags, LogEntry, LogHead, Seq, StoreError, Windows};
 use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
+use super::User;
 use super::barrier::Effect;
-use super::log::{Draft, Recognised, frame_bytes};
+use super::log::{Draft, frame_bytes};
 use super::managed::{SHARED, What};
-use super::{Phase, User};
 use crate::address;
-use crate::limits::{
-    FORWARD_PAGE, FORWARD_RETRY, FORWARD_TIMEOUT, FORWARD_WINDOW, OUTBOX_ENTRIES_MAX,
-};
-use crate::message::{Delivery, Source, UserMsg};
+use crate::home::Home;
+use crate::message::{Delivery, NotTaken, Source, UserMsg};
 use crate::modules::carbons::{self, Direction};
 use crate::modules::{hints, stanza_ids};
 
-/// How far the handing over is.
-#[derive(Debug, Default)]
-pub(super) struct Outbox {
-    /// Handed over, or about to be, and not taken yet; by place.
-    under_way: VecDeque<UnderWay>,
-    /// Everything above this place is read from the log; `None` while entries are handed over as
-    /// they are committed.
-    behind: Option<Seq>,
-    /// A page behind this place has been asked for.
-    reading: Option<Seq>,
-    /// A retry is on its way.
-    is_waiting: bool,
-    /// Since when the first one has been waited for.
-    since: Option<Moment>,
-    /// Messages accepted and not taken, as far as they were accepted since the user was loaded.
-    waiting: u32,
-    /// `forwarded` moved since it was recorded.
-    moved: bool,
+/// Destinations are named by the keyed hash of their address ([`store::SlotKey::peer`]).
+pub(super) type Outbox = delivery::Outbox<u64, StanzaError>;
+
+/// A read that the outbox asked for.
+pub(crate) enum ToRead {
+    /// A page of what is to be handed over.
+    Page {
+        id: ReadId,
+        dest: Option<u64>,
+        after: Place,
+        limit: u32,
+    },
+    /// A message that comes back.
+    Returning {
+        dest: u64,
+        place: Place,
+        reason: Reason<StanzaError>,
+    },
 }
 
-#[derive(Debug)]
-struct UnderWay {
-    seq: Seq,
-    peer: u64,
-    is_taken: bool,
+/// A page of messages that are to be handed over.
+pub struct OutgoingPage {
+    id: ReadId,
+    /// The entries, and up to where the log was looked at.
+    page: Result<(Vec<LogEntry>, Seq), StoreError>,
 }
 
-impl Outbox {
-    /// Nothing is under way, and everything is handed over.
-    pub(super) fn is_done(&self) -> bool {
-        self.under_way.is_empty() && self.behind.is_none()
-    }
+/// A message that comes back.
+pub struct Returning {
+    dest: u64,
+    place: Place,
+    reason: Reason<StanzaError>,
+    entry: Result<Option<LogEntry>, StoreError>,
+}
 
-    /// Starts again behind the last entry that is known to have been taken.
-    pub(super) fn restart(&mut self, head: &LogHead) {
-        self.under_way.clear();
-        self.since = None;
-        self.behind = (head.last_outgoing > head.forwarded).then_some(head.forwarded);
-    }
+/// The outbox of a log as the store has it; `counts` are the entries that wait for each destination
+/// that lags, and all that wait.
+pub(super) fn recover(
+    home: &Home,
+    head: &LogHead,
+    windows: &Windows,
+    (counts, pending): (&[u32], u32),
+) -> Outbox {
+    let lagging = windows.lagging.iter().zip(counts);
+    let lagging = lagging.map(|(own, count)| (own.peer, Place::new(own.mark), *count));
+    let marks = (
+        Place::new(head.forwarded),
+        Place::new(head.last_outgoing.max(head.forwarded)),
+    );
+    // Each machine has two to the thirty-second attempts of its own: an answer to one of an earlier
+    // life is taken for no later one.
+    let life = home.lives.get() + 1;
+    home.lives.set(life);
+    let limits = home.options.delivery.outbox;
+    Outbox::recover(limits, Attempt::new(life << 32), marks, pending, lagging)
+}
 
-    pub(super) fn take_moved(&mut self, head: &LogHead) -> Seq {
-        if std::mem::take(&mut self.moved) {
-            head.forwarded
-        } else {
-            0
-        }
-    }
-
-    /// The last entry for `peer` that may not have come.
-    fn after(&self, peer: u64) -> Seq {
-        let mut to_peer = self
-            .under_way
-            .iter()
-            .rev()
-            .filter(|entry| entry.peer == peer);
-        to_peer
-            .next()
-            .filter(|entry| !entry.is_taken)
-            .map_or(0, |entry| entry.seq)
-    }
-
-    /// Puts an entry under way and gives what its recipient needs to know of it.
-    fn put(&mut self, seq: Seq, peer: u64, now: Moment) -> Source {
-        let after = self.after(peer);
-        self.since.get_or_insert(now);
-        self.under_way.push_back(UnderWay {
-            seq,
-            peer,
-            is_taken: false,
-        });
-        Source { seq, after }
-    }
-
-    fn taken(&mut self, seq: Seq, now: Moment, head: &mut LogHead) {
-        if let Ok(at) = self.under_way.binary_search_by_key(&seq, |entry| entry.seq) {
-            self.under_way[at].is_taken = true;
-            self.waiting = self.waiting.saturating_sub(1);
-        }
-        while let Some(first) = self.under_way.front().filter(|first| first.is_taken) {
-            head.forwarded = first.seq;
-            self.moved = true;
-            self.since = Some(now);
-            self.under_way.pop_front();
-        }
-        if self.under_way.is_empty() {
-            self.under_way = VecDeque::new();
-            self.since = None;
-        }
+/// What a sender is told of a message that comes back.
+fn error_of(reason: Reason<StanzaError>) -> StanzaError {
+    let timeout = || StanzaError::new(Condition::RemoteServerTimeout);
+    match reason {
+        Reason::Refused(error) => error,
+        Reason::Expired {
+            may_be_delivered: false,
+        } => timeout().with_text("The recipient could not be reached; this was not delivered."),
+        Reason::Expired {
+            may_be_delivered: true,
+        } => timeout().with_text("The recipient gave no answer; this may have been delivered."),
+        Reason::Poison => StanzaError::new(Condition::InternalServerError)
+            .with_text("The recipient's account failed whenever it was given this."),
+        Reason::Dropped {
+            may_be_delivered: false,
+        } => timeout().with_text("An operator returned what waited; this was not delivered."),
+        Reason::Dropped {
+            may_be_delivered: true,
+        } => timeout().with_text("An operator returned what waited; this may have been delivered."),
     }
 }
 
 impl User {
+    // ---- Accepting -----------------------------------------------------------------------------
+
     /// Accepts a message of one of the user's sessions for `to`, an account of this server: it
     /// counts as accepted, and leaves, once it is durable here.
     pub(super) fn accept(
@@ -133,9 +121,9 @@ impl User {
             // Its session sees it acknowledged like any other.
             return cx.stats().count(Counter::MessagesRepeated);
         }
-        if self.log().outbox.waiting >= OUTBOX_ENTRIES_MAX {
-            let error = StanzaError::new(Condition::ResourceConstraint)
-                .with_text("Too many messages wait to be handed on; try again later.");
+        let dest = self.home.place.slots().peer(bare);
+        if let Some(error) = too_many(self.log().outbox.may_accept(dest)) {
+            cx.stats().count(Counter::MessagesRefused);
             return self.reply_error(conn, &frame, &error, cx);
         }
         cx.stats().count(Counter::MessagesAccepted);
@@ -166,6 +154,7 @@ impl User {
             },
             cx,
         );
+        self.log().outbox.accepted();
         // A copy that nobody acknowledges stays in the archive: it is nobody's incoming message.
         let what = What::Entry(seq | SHARED);
         self.leave_out_spilled(&mut copies);
@@ -176,23 +165,15 @@ impl User {
         if must_wait {
             self.drain_inbox(cx);
         }
-        let hash = self.home.place.slots().peer(bare);
-        let (now, log) = (cx.now(), self.log());
-        log.outbox.waiting += 1;
-        if log.outbox.behind.is_some() {
-            return;
-        }
-        if log.outbox.under_way.len() >= FORWARD_WINDOW {
-            log.outbox.behind = Some(seq - 1);
-            return;
-        }
-        let source = log.outbox.put(seq, hash, now);
         let delivery = Delivery {
             resource: resource.map(Into::into),
             frame,
-            source,
+            source: Source {
+                seq,
+                ..Source::default()
+            },
         };
-        self.forward_to(peer, delivery, true, cx);
+        self.emit(Effect::HandOver { to: peer, delivery }, cx);
     }
 
     /// What recognises a message that is sent again (XEP-0359); 0 without an origin-id.
@@ -202,177 +183,287 @@ impl User {
         id.map_or(0, |id| slots.origin(&self.name, to, &id))
     }
 
-    /// Whether an entry still waits for its turn, just before it is handed over.
-    pub(super) fn is_under_way(&self, seq: Seq) -> bool {
-        self.log.as_ref().is_some_and(|log| {
-            let under_way = &log.outbox.under_way;
-            under_way
-                .binary_search_by_key(&seq, |entry| entry.seq)
-                .is_ok()
-        })
-    }
+    // ---- Handing over --------------------------------------------------------------------------
 
-    /// The recipient's home has taken an entry over.
-    pub(super) fn taken(&mut self, seq: Seq, cx: &mut Context<'_, UserMsg>) {
-        let now = cx.now();
-        let Some(log) = &mut self.log else { return };
-        log.outbox.taken(seq, now, &mut log.head);
-        let read_on = log.outbox.behind.is_some()
-            && !log.outbox.is_waiting
-            && log.outbox.under_way.len() <= FORWARD_WINDOW / 2;
-        self.may_trim(cx);
-        if read_on {
-            self.read_outgoing_soon(cx);
-        }
-    }
-
-    /// A recipient could not take an entry: after a while everything since then is handed over
-    /// again, and what was taken meanwhile is recognised.
-    pub(super) fn not_taken(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let Some(log) = &mut self.log else { return };
-        log.outbox.restart(&log.head);
-        if log.outbox.behind.is_some() && !std::mem::replace(&mut log.outbox.is_waiting, true) {
-            cx.stats().count(Counter::ForwardsRetried);
-            cx.send_after(FORWARD_RETRY, UserMsg::ForwardAgain);
-        }
-    }
-
-    pub(super) fn forward_again(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let Some(log) = &mut self.log else { return };
-        log.outbox.is_waiting = false;
-        self.read_outgoing_soon(cx);
-    }
-
-    /// Gives up waiting for a recipient that has said nothing for too long.
-    pub(super) fn look_at_outbox(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let now = cx.now();
-        let Some(log) = &mut self.log else { return };
-        if log.outbox.is_done() {
-            return;
-        }
-        let since = log.outbox.since;
-        if since.is_some_and(|since| now.saturating_since(since) >= FORWARD_TIMEOUT) {
-            self.not_taken(cx);
-        }
-        self.progress_is_due(cx);
-    }
-
-    /// Reads on in the log, behind the commits that are under way.
-    pub(super) fn read_outgoing_soon(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let outbox = &mut self.log().outbox;
-        if outbox.reading.is_none() && outbox.behind.is_some() {
-            outbox.reading = outbox.behind;
-            self.emit(Effect::ReadOutgoing, cx);
-        }
-    }
-
-    pub(super) fn read_outgoing(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let (store, name) = (self.home.store.clone(), self.name.clone());
-        let Some(after) = self.log().outbox.reading else {
-            return;
-        };
-        let read = move || Box::new((after, store.log_read(&name, after, FORWARD_PAGE)));
-        if cx
-            .blocking(&self.home.reads, read, UserMsg::Outgoing)
-            .is_err()
-        {
-            self.outgoing_read(after, Err(super::overloaded()), cx);
-        }
-    }
-
-    pub(super) fn outgoing_read(
+    /// A message is durable: it is handed over now, or read from the log later.
+    pub(super) fn hand_over_committed(
         &mut self,
-        page_after: Seq,
-        page: Result<Vec<LogEntry>, StoreError>,
+        to: Name,
+        delivery: Delivery,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        let (now, dest) = (cx.now(), self.home.place.slots().peer(&to));
+        let place = Place::new(delivery.source.seq);
+        if let Some(over) = self.log().outbox.committed(place, dest, now) {
+            self.hand_over(&to, delivery, over, cx);
+        }
+        self.work_on_outbox(cx);
+    }
+
+    fn hand_over(
+        &mut self,
+        to: &Name,
+        mut delivery: Delivery,
+        over: HandOver,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        delivery.source.after = over.after.number();
+        delivery.source.attempt = over.attempt;
+        let refused = self.home.send_to(cx, to, UserMsg::Deliver(delivery), true);
+        if let Some(UserMsg::Deliver(delivery)) = refused {
+            let by = self.home.place.slots().peer(to);
+            let (source, why) = (delivery.source, Refusal::Full);
+            let error = None;
+            self.refused(
+                NotTaken {
+                    by,
+                    source,
+                    why,
+                    error,
+                },
+                cx,
+            );
+        }
+    }
+
+    /// Asks for what the outbox wants read, and for time when it is due.
+    pub(super) fn work_on_outbox(&mut self, cx: &mut Context<'_, UserMsg>) {
+        while let Some(step) = self.log().outbox.poll_effect() {
+            let read = match step {
+                Step::Read {
+                    id,
+                    dest,
+                    after,
+                    limit,
+                } => ToRead::Page {
+                    id,
+                    dest,
+                    after,
+                    limit,
+                },
+                Step::Return {
+                    dest,
+                    place,
+                    reason,
+                } => ToRead::Returning {
+                    dest,
+                    place,
+                    reason,
+                },
+            };
+            // Behind the commits that are under way: only then the store has it all.
+            self.emit(Effect::Outbox(Box::new(read)), cx);
+        }
+        let lags = self.log().outbox.lags();
+        self.home.queues.note(&self.name, lags);
         let now = cx.now();
-        let asked = self.log().outbox.reading;
-        if asked != Some(page_after) {
-            return; // Asked for before the user was read again: it could leave entries out.
+        if self.log().outbox.has_changes() {
+            self.progress_is_due(cx);
         }
-        self.log().outbox.reading = None;
-        let entries = match page {
-            Ok(entries) => entries,
+        let log = self.log();
+        if let Some(due) = log.outbox.deadline()
+            && log.outbox_due.is_none_or(|armed| due < armed)
+        {
+            log.outbox_due = Some(due);
+            cx.send_after(due.saturating_since(now), UserMsg::OutboxDue);
+        }
+    }
+
+    /// An answer or a retry may be due.
+    pub(super) fn outbox_is_due(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let now = cx.now();
+        let Some(log) = &mut self.log else { return };
+        // Of several timers the first one counts, and arms the next.
+        if log.outbox_due.is_some_and(|due| due <= now) {
+            log.outbox_due = None;
+        }
+        log.outbox.handle_timeout(now);
+        self.work_on_outbox(cx);
+    }
+
+    pub(super) fn read_outgoing(&mut self, read: ToRead, cx: &mut Context<'_, UserMsg>) {
+        let (store, name) = (self.home.store.clone(), self.name.clone());
+        let tail = self.log().outbox.tail().number();
+        match read {
+            ToRead::Page {
+                id,
+                dest,
+                after,
+                limit,
+            } => {
+                let places = (after.number(), tail);
+                let job = move || {
+                    let page = store.log_outgoing(&name, dest, places, limit as usize);
+                    Box::new(OutgoingPage { id, page })
+                };
+                if cx
+                    .blocking(&self.home.reads, job, UserMsg::Outgoing)
+                    .is_err()
+                {
+                    let page = Err(super::overloaded());
+                    self.outgoing_read(OutgoingPage { id, page }, cx);
+                }
+            }
+            ToRead::Returning {
+                dest,
+                place,
+                reason,
+            } => {
+                let told = reason.clone();
+                let places = (place.before().number(), place.number());
+                let job = move || {
+                    let page = store.log_outgoing(&name, Some(dest), places, 1);
+                    let entry = page.map(|(entries, _)| entries.into_iter().next());
+                    Box::new(Returning {
+                        dest,
+                        place,
+                        reason,
+                        entry,
+                    })
+                };
+                if cx
+                    .blocking(&self.home.reads, job, UserMsg::Returning)
+                    .is_err()
+                {
+                    let returning = Returning {
+                        dest,
+                        place,
+                        reason: told,
+                        entry: Err(super::overloaded()),
+                    };
+                    self.returning_read(returning, cx);
+                }
+            }
+        }
+    }
+
+    pub(super) fn outgoing_read(&mut self, read: OutgoingPage, cx: &mut Context<'_, UserMsg>) {
+        let (now, wall) = (cx.now(), cx.wall());
+        let slots = self.home.place.slots();
+        let page = match &read.page {
+            Ok((entries, through)) => {
+                let listed = entries.iter().map(|entry| Listed {
+                    place: Place::new(entry.seq),
+                    dest: slots.peer(&entry.peer),
+                    at: entry.at,
+                });
+                Some(Page {
+                    entries: listed.collect(),
+                    through: Place::new(*through),
+                })
+            }
             Err(error) => {
-                tracing::warn!(user = %self.name, %error, "cannot read what is to be handed on");
-                return self.not_taken(cx);
+                tracing::warn!(user = %self.name, %error, "cannot read what is to be handed over");
+                None
             }
         };
-        let Some(after) = self.log().outbox.behind else {
-            return;
-        };
-        if asked != Some(after) {
-            // Begun again while the store was read: this page does not follow on.
-            return self.read_outgoing_soon(cx);
-        }
-        let is_last = entries.len() < FORWARD_PAGE;
-        let through = entries.last().map_or(after, |last| last.seq);
-        for entry in entries {
-            if !entry.flags.has(EntryFlags::OUTGOING) {
-                continue;
-            }
+        let outbox = &mut self.log().outbox;
+        let over = outbox.handle_page(read.id, page.as_ref(), now, wall);
+        let entries = read.page.map(|(entries, _)| entries).unwrap_or_default();
+        for (at, over) in over {
+            let entry = &entries[at];
             let Ok(frame) = Frame::parse(&*entry.frame) else {
                 tracing::error!(user = %self.name, seq = entry.seq, "a stored message is damaged");
                 continue;
             };
-            let peer = self.home.place.slots().peer(&entry.peer);
-            let source = self.log().outbox.put(entry.seq, peer, now);
-            let resource = frame
-                .attr("to")
-                .and_then(|to| address::split(&to).1.map(Into::into));
+            let to = frame.attr("to");
+            let resource = to.and_then(|to| address::split(&to).1.map(Into::into));
+            let source = Source {
+                seq: entry.seq,
+                ..Source::default()
+            };
             let delivery = Delivery {
                 resource,
                 frame,
                 source,
             };
-            self.forward_to(entry.peer, delivery, true, cx);
+            self.hand_over(&entry.peer, delivery, over, cx);
         }
-        let log = self.log();
-        let is_caught_up = is_last && log.head.last_outgoing <= through;
-        log.outbox.behind = (!is_caught_up).then_some(through);
-        if !is_caught_up && log.outbox.under_way.len() <= FORWARD_WINDOW / 2 {
-            self.read_outgoing_soon(cx);
-        }
-        self.progress_is_due(cx);
+        self.work_on_outbox(cx);
     }
 
-    // ---- At the recipient's home ---------------------------------------------------------------
+    // ---- Answers -------------------------------------------------------------------------------
 
-    /// Whether a message that another home hands over is to be delivered now. If not, its sender's
-    /// home is told why.
-    pub(super) fn is_next(
-        &mut self,
-        from: &Name,
-        source: Source,
-        cx: &mut Context<'_, UserMsg>,
-    ) -> bool {
-        let peer = self.home.place.slots().peer(from);
-        let recognised = match &self.log {
-            // Nobody knows what has come from there already.
-            _ if self.phase == Phase::Unreadable => Recognised::Early,
-            Some(log) => log.recognise(peer, source.seq, source.after),
-            None if source.after == 0 => Recognised::New,
-            None => Recognised::Early,
+    /// The recipient's home has taken an entry over.
+    pub(super) fn taken(&mut self, by: u64, seq: Seq, cx: &mut Context<'_, UserMsg>) {
+        let now = cx.now();
+        let Some(log) = &mut self.log else { return };
+        log.outbox.handle_taken(by, Place::new(seq), now);
+        self.may_trim(cx);
+        self.work_on_outbox(cx);
+    }
+
+    /// A recipient's home did not take an entry.
+    pub(super) fn refused(&mut self, answer: NotTaken, cx: &mut Context<'_, UserMsg>) {
+        let now = cx.now();
+        let Some(log) = &mut self.log else { return };
+        let source = answer.source;
+        cx.stats().count(Counter::ForwardsRetried);
+        log.outbox.handle_refused(
+            answer.by,
+            (Place::new(source.seq), source.attempt),
+            answer.why,
+            answer.error,
+            now,
+        );
+        self.work_on_outbox(cx);
+    }
+
+    // ---- Returning -----------------------------------------------------------------------------
+
+    /// A message comes back: its sender is told by an entry of his own log, so that he is told
+    /// whatever happens (docs/delivery.md, "What comes back").
+    pub(super) fn returning_read(&mut self, read: Returning, cx: &mut Context<'_, UserMsg>) {
+        let now = cx.now();
+        let Returning {
+            dest,
+            place,
+            reason,
+            entry,
+        } = read;
+        if !self.log().outbox.still_returns(dest, place) {
+            return;
+        }
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                tracing::warn!(user = %self.name, %error, "cannot read what comes back");
+                self.log().outbox.return_failed(dest, place, now);
+                return self.work_on_outbox(cx);
+            }
         };
-        match recognised {
-            Recognised::New => return true,
-            Recognised::Again => {
-                cx.stats().count(Counter::MessagesRepeated);
-                self.confirm(from, source.seq, cx);
-            }
-            Recognised::Early => {
-                let to = Name::clone(from);
-                self.emit(Effect::NotTaken { to }, cx);
+        self.log().outbox.returned(dest, place, now);
+        cx.stats().count(Counter::MessagesReturned);
+        let frame = entry.and_then(|entry| Frame::parse(&*entry.frame).ok());
+        let error = error_of(reason);
+        let reply = frame.and_then(|frame| xmpp::error::reply(&frame, &error));
+        match reply {
+            Some(reply) => self.receive_own_error(reply, cx),
+            None => {
+                let seq = place.number();
+                tracing::error!(user = %self.name, seq, "a stored message is damaged");
             }
         }
-        false
+        // Takes the marks along if no entry did.
+        self.save_progress();
+        self.emit(Effect::ReturnCommitted(dest), cx);
+        self.may_trim(cx);
     }
 
-    /// Tells the sender's home that a message need not be kept for this user any more, once that
-    /// is durable.
-    pub(super) fn confirm(&mut self, to: &Name, seq: Seq, cx: &mut Context<'_, UserMsg>) {
-        let to = Name::clone(to);
-        self.emit(Effect::Taken { to, seq }, cx);
+    pub(super) fn return_committed(&mut self, dest: u64, cx: &mut Context<'_, UserMsg>) {
+        self.log().outbox.return_committed(dest);
+        self.work_on_outbox(cx);
     }
+}
+
+/// What the sender of a message is told that is not accepted.
+fn too_many(accept: Accept) -> Option<StanzaError> {
+    let text = match accept {
+        Accept::Yes => return None,
+        Accept::Full => "Too many messages wait to be handed on; try again later.",
+        Accept::DestinationFull => {
+            "Too many messages wait for this recipient, who cannot be reached; try again later."
+        }
+    };
+    Some(StanzaError::new(Condition::ResourceConstraint).with_text(text))
 }

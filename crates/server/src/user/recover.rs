@@ -16,7 +16,6 @@ use super::User;
 use super::managed::{ANYBODY, Link, Managed, SHARED, UNNUMBERED, UNSENT, holders_told, place};
 use super::session::Session;
 use super::spill::{self, Estate, Holders, Spill};
-use crate::limits::LOG_READ;
 use crate::message::UserMsg;
 
 /// What the store holds of a user, with what its log owes to sessions.
@@ -25,6 +24,8 @@ pub struct Stored {
     owed: Vec<OwedTo>,
     /// Entries that several sessions were given and, as far as is known, none has acknowledged.
     shared: FxHashMap<Seq, Holders>,
+    /// Entries that wait for each destination that lags, and all that wait to be handed over.
+    outgoing: (Vec<u32>, u32),
 }
 
 /// What one session is owed.
@@ -53,6 +54,7 @@ impl Stored {
         store: &Store,
         user: &str,
         unacked_max: usize,
+        page: usize,
     ) -> Result<Option<Stored>, StoreError> {
         let Some(state) = store.load_user(user)? else {
             return Ok(None);
@@ -61,11 +63,22 @@ impl Stored {
             state,
             owed: Vec::new(),
             shared: FxHashMap::default(),
+            outgoing: (Vec::new(), 0),
         };
+        let lagging = stored.state.windows.as_deref();
+        let lagging = lagging.map_or(&[][..], |windows| &windows.lagging);
+        if stored.state.log.has_outgoing() || !lagging.is_empty() {
+            stored.outgoing = store.count_outgoing(user, &stored.state.log, lagging)?;
+        }
         if !stored.state.sessions.records.is_empty() {
-            stored.read_owed(store, user, unacked_max)?;
+            stored.read_owed(store, user, unacked_max, page)?;
         }
         Ok(Some(stored))
+    }
+
+    /// How much waits to be handed over.
+    pub(super) fn outgoing(&self) -> (&[u32], u32) {
+        (&self.outgoing.0, self.outgoing.1)
     }
 
     fn acked(&self, number: u32) -> Seq {
@@ -74,7 +87,13 @@ impl Stored {
         cursor.map_or(0, |cursor| cursor.acked)
     }
 
-    fn read_owed(&mut self, store: &Store, user: &str, max: usize) -> Result<(), StoreError> {
+    fn read_owed(
+        &mut self,
+        store: &Store,
+        user: &str,
+        max: usize,
+        page_entries: usize,
+    ) -> Result<(), StoreError> {
         let records = std::mem::take(&mut self.state.sessions.records);
         for record in &records {
             let acked = self.acked(record.number);
@@ -88,16 +107,18 @@ impl Stored {
             }
             self.owed.push(owed);
         }
+        let is_estate = |record: &&SessionRecord| spill::is_estate(record);
+        let estates: Vec<Estate> = records.iter().filter(is_estate).map(Estate::of).collect();
         let sessions = records.iter().filter(|record| !spill::is_estate(record));
         let first = sessions.map(|record| self.acked(record.number)).min();
         let mut after = first.unwrap_or(Seq::MAX);
         loop {
-            let page = store.log_read(user, after, LOG_READ)?;
+            let page = store.log_read(user, after, page_entries)?;
             for entry in &page {
-                self.note(&records, entry, max);
+                self.note(&records, &estates, entry, max);
             }
             match page.last() {
-                Some(last) if page.len() == LOG_READ => after = last.seq,
+                Some(last) if page.len() == page_entries => after = last.seq,
                 _ => break,
             }
         }
@@ -115,8 +136,17 @@ impl Stored {
     }
 
     /// Notes to whom an entry is owed.
-    fn note(&mut self, records: &[SessionRecord], entry: &LogEntry, max: usize) {
-        let mut holders = Holders::default();
+    fn note(
+        &mut self,
+        records: &[SessionRecord],
+        estates: &[Estate],
+        entry: &LogEntry,
+        max: usize,
+    ) {
+        let mut holders = Holders {
+            kept: 0,
+            spilled: estates.iter().map(|estate| estate.holders(entry)).sum(),
+        };
         let mut has_it = entry.went_to.iter().any(|to| to.session == ANYBODY);
         let mut told = 0;
         for (at, record) in records.iter().enumerate() {
@@ -127,8 +157,9 @@ impl Stored {
             let acked = self.acked(record.number).max(record.void_through);
             let owed = &mut self.owed[at];
             if spill::is_estate(record) {
-                holders.spilled += u8::from(noted.is_some() && entry.seq > acked);
-            } else if let Some(listed) = owed.listed.get(&entry.seq) {
+                continue;
+            }
+            if let Some(listed) = owed.listed.get(&entry.seq) {
                 holders.kept += 1;
                 told = told.max(*listed);
             } else if let Some(noted) = noted {

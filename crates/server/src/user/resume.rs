@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use actor::{Context, Mail};
 use net::ConnRef;
-use rustc_hash::FxHashMap;
 use stdx::time::Moment;
 use store::{LogEntry, Record, Seq, SessionRecord, StoreError};
 use telemetry::{Counter, Gauge};
@@ -23,10 +22,7 @@ use super::managed::{Link, Managed, Resuming, SHARED, What, place};
 use super::session::Session;
 use super::spill::{Holders, Spill};
 use crate::c2s::{Abort, Control};
-use crate::limits::{
-    ASK_AGAIN_EVERY, ASK_EVERY, ENDED_SESSIONS_REMEMBERED, INBOX_PAGE, RESENT_BYTES_MAX,
-    SESSION_TOKEN_BYTES,
-};
+use crate::limits::SESSION_TOKEN_BYTES;
 use crate::message::UserMsg;
 
 /// What was read to take a session up again.
@@ -93,6 +89,9 @@ impl User {
         if self.sessions[at].managed.is_some() {
             return self.sm_failed(conn, Condition::UnexpectedRequest, cx);
         }
+        if !self.has_room_for_estate() {
+            return self.sm_failed(conn, Condition::ResourceConstraint, cx);
+        }
         let allowed = delivery.resume_timeout;
         let kept = max.map_or(allowed, |max| max.min(allowed));
         let max_seconds = if resume { kept.as_secs() as u32 } else { 0 };
@@ -146,6 +145,7 @@ impl User {
     }
 
     fn acknowledged(&mut self, at: usize, h: u32, cx: &mut Context<'_, UserMsg>) {
+        let conn = self.sessions[at].conn;
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
@@ -158,6 +158,25 @@ impl User {
         }
         self.give_all_spilled(cx);
         self.drain_inbox(cx);
+        self.ask_for_the_rest(conn, cx);
+    }
+
+    /// A client that has acknowledged only a part of what it was sent, while a page waits for it to
+    /// acknowledge more, is asked again at once: pages follow acknowledgements, not a timer.
+    fn ask_for_the_rest(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+        let now = cx.now();
+        let has_waiting = self.log.as_ref().is_some_and(|log| log.has_waiting());
+        let mut sessions = self.sessions.iter_mut();
+        let session = sessions.find(|session| session.conn == conn);
+        let Some(managed) = session.and_then(|session| session.managed.as_mut()) else {
+            return;
+        };
+        let is_waited_for = has_waiting || managed.spill.is_some();
+        if is_waited_for && managed.entries > 0 && managed.out.should_ask(1) {
+            managed.out.asked(now);
+            self.emit(Effect::Nonza(conn, sm::REQUEST.to_vec()), cx);
+            self.progress_is_due(cx);
+        }
     }
 
     fn too_high(
@@ -247,10 +266,12 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         let now = cx.now();
+        let bounds = self.home.bounds();
+        let (ask_every, again_every) = (bounds.ask_every, bounds.ask_again_every);
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
-        if !managed.push(what, &bytes) {
+        if !managed.push(what, &bytes, bounds.unlogged) {
             self.has_full_session |= managed.is_full;
         }
         match &mut managed.link {
@@ -259,9 +280,9 @@ impl User {
                 // A client that has not answered is asked again after a while.
                 let unacked = managed.out.sent().wrapping_sub(managed.out.acked());
                 // Nobody should be given again what he has, because he was not asked.
-                let every = if what.entry().is_some() { 1 } else { ASK_EVERY };
+                let every = if what.entry().is_some() { 1 } else { ask_every };
                 let is_asked = managed.out.should_ask(every);
-                let ask = is_asked || unacked.is_multiple_of(ASK_AGAIN_EVERY);
+                let ask = is_asked || unacked.is_multiple_of(again_every);
                 if is_asked {
                     managed.out.asked(now);
                 }
@@ -307,6 +328,13 @@ impl User {
         if managed.owed.is_some() {
             return; // Nothing changes until its client is back.
         }
+        if !self.has_room_for_records() {
+            return self.give_up(at);
+        }
+        let session = &mut self.sessions[at];
+        let Some(managed) = &mut session.managed else {
+            return;
+        };
         let mut numbered = Vec::new();
         if managed.void_through > 0 {
             managed.void_through = managed.listed_through(last);
@@ -343,6 +371,32 @@ impl User {
             user: String::from(&*self.name),
             session: Box::new(record),
         });
+    }
+
+    /// Whether what is recorded of the user's sessions is not too much for one value.
+    fn has_room_for_records(&self) -> bool {
+        let bounds = self.home.bounds();
+        let listed = 10 * (bounds.resent_entries_max + bounds.late_entries_max);
+        let size = |session: &Session| {
+            let managed = session.managed.as_ref()?;
+            let directed = session.directed.as_deref().into_iter().flatten();
+            let directed: usize = directed.map(|to| to.len() + 3).sum();
+            let presence = session.presence.as_ref().map_or(0, |p| p.as_bytes().len());
+            let list = if managed.void_through > 0 { listed } else { 0 };
+            Some(managed.token.len() + session.resource().len() + directed + presence + list)
+        };
+        let sizes: usize = self.sessions.iter().filter_map(size).sum();
+        let estates = self.log.iter().flat_map(|log| &log.estates);
+        let estates: usize = estates.map(|estate| estate.record().size()).sum();
+        sizes + estates <= bounds.records_bytes_max
+    }
+
+    /// A session ends with the message that is being handled.
+    fn give_up(&mut self, at: usize) {
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.is_full = true;
+            self.has_full_session = true;
+        }
     }
 
     /// Changes what a session wants, and records that if it has changed.
@@ -441,16 +495,29 @@ impl User {
         cx.stats().lower(Gauge::ManagedSessions);
         self.save_progress();
         let entries = managed.unacked_entries();
+        let bounds = self.home.bounds();
+        let (ended_max, joined_max) = (bounds.ended_max, bounds.joined_max);
+        let is_spilled = managed.spill.is_some() || self.sessions.iter().any(Session::is_spilled);
         let log = self.log();
-        if log.ended.len() >= ENDED_SESSIONS_REMEMBERED {
+        // While somebody is to get from the log what others were given, it matters what those had.
+        let keeps_more = is_spilled || !log.estates.is_empty();
+        let kept = ended_max.max(1) + if keeps_more { joined_max } else { 0 };
+        while log.ended.len() >= kept {
             log.ended.pop_front();
         }
+        // Of those beyond it need not be exact.
+        if let Some(at) = log.ended.len().checked_sub(ended_max.max(1)) {
+            log.ended[at].unacked = None;
+        }
         let has_through = managed.oldest_unacked().map_or(Seq::MAX, |seq| seq - 1);
+        let mut unacked: Vec<Seq> = entries.iter().copied().map(place).collect();
+        unacked.sort_unstable();
         log.ended.push_back(Ended {
             number: managed.number,
             token: managed.token.clone(),
             inbound: managed.inbound,
             has_through,
+            unacked: Some(unacked.into()),
         });
         let mut again: Vec<Seq> = Vec::new();
         let mut is_held_by_fewer = false;
@@ -490,8 +557,9 @@ impl User {
             .len()
             .saturating_sub(store::limits::REQUEUED_MAX);
         if surplus > 0 {
+            // Never: sessions have in memory only what finds room ([`User::has_room_to_requeue`]).
             let user = &self.name;
-            tracing::warn!(%user, surplus, "too many wait again; the newest are only archived");
+            tracing::error!(%user, surplus, "too many wait again; the newest are only archived");
             self.log()
                 .windows
                 .requeued
@@ -523,11 +591,34 @@ impl User {
             self.detach(at, cx);
             self.emit(Effect::Control(old, Control::Abort(Abort::Conflict)), cx);
         }
-        let Some(managed) = &self.sessions[at].managed else {
+        let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
+        // From here on the session is this connection's. One that asked before and was not answered
+        // yet hears so when its turn comes: each request has exactly one answer.
+        managed.link = Link::Resuming(Box::new(Resuming::new(conn, h)));
         let number = managed.number;
         self.emit(Effect::Resume { number, conn, h }, cx);
+    }
+
+    /// The session that a connection may go on to take up. If another one has asked for it since,
+    /// or the connection or the session is gone, the connection hears that it failed.
+    fn still_resumed_by(
+        &mut self,
+        number: u32,
+        conn: ConnRef,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Option<usize> {
+        let Some(at) = self.managed_session(number) else {
+            self.resume_failed(conn, Condition::ItemNotFound, cx);
+            return None;
+        };
+        let managed = self.sessions[at].managed.as_ref();
+        if managed.and_then(|managed| managed.resuming()) != Some(conn) {
+            self.resume_failed(conn, Condition::Conflict, cx);
+            return None;
+        }
+        Some(at)
     }
 
     pub(super) fn resume_failed(
@@ -562,28 +653,15 @@ impl User {
         h: u32,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let Some(at) = self.managed_session(number) else {
-            return self.resume_failed(conn, Condition::ItemNotFound, cx);
+        let Some(at) = self.still_resumed_by(number, conn, cx) else {
+            return;
         };
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
-        let other = match &managed.link {
-            // The same one reads again what has changed since.
-            Link::Resuming(other) => Some(other.conn).filter(|other| *other != conn),
-            Link::Attached(_) | Link::Detached(_) => None,
-        };
-        managed.link = Link::Resuming(Box::new(Resuming {
-            conn,
-            h,
-            entries: FxHashMap::default(),
-            first_unread: None,
-        }));
+        // The same one reads again what has changed since.
+        managed.link = Link::Resuming(Box::new(Resuming::new(conn, h)));
         let places = managed.given_beyond(h);
-        if let Some(other) = other {
-            // Two connections at once: the newer one has it.
-            self.resume_failed(other, Condition::Conflict, cx);
-        }
         let owed = move |entries| Owed {
             number,
             conn,
@@ -599,11 +677,13 @@ impl User {
             return;
         }
         let (store, name) = (self.home.store.clone(), self.name.clone());
+        let bounds = self.home.bounds();
+        let (page, bytes_max) = (bounds.page_entries, bounds.resent_bytes_max);
         let read = move || {
             let mut entries: Vec<LogEntry> = Vec::new();
             let (mut bytes, mut first_unread) = (0, None);
-            for places in places.chunks(INBOX_PAGE) {
-                if bytes > RESENT_BYTES_MAX {
+            for places in places.chunks(page) {
+                if bytes > bytes_max {
                     first_unread = places.first().copied();
                     break;
                 }
@@ -627,10 +707,10 @@ impl User {
 
     /// Counts anew what the client has not got, and has that recorded before it is sent.
     pub(super) fn owed_read(&mut self, owed: Owed, cx: &mut Context<'_, UserMsg>) {
-        let Some(at) = self.managed_session(owed.number) else {
-            return self.resume_failed(owed.conn, Condition::ItemNotFound, cx);
-        };
         let conn = owed.conn;
+        let Some(at) = self.still_resumed_by(owed.number, conn, cx) else {
+            return;
+        };
         let entries = match owed.entries {
             Ok(entries) => entries,
             Err(error) => {
@@ -644,15 +724,14 @@ impl User {
         let frames: Vec<(Seq, Vec<u8>)> = frames.collect();
         let identity = self.sessions[at].conn;
         let last = self.log().head.next_seq - 1;
+        let bounds = self.home.bounds();
+        let (entries_max, bytes_max) = (bounds.resent_entries_max, bounds.resent_bytes_max);
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
         let Link::Resuming(resuming) = &mut managed.link else {
             return;
         };
-        if resuming.conn != conn {
-            return; // A newer connection has taken its place.
-        }
         for (seq, bytes) in frames {
             resuming.entries.entry(seq).or_insert(bytes);
         }
@@ -661,7 +740,7 @@ impl User {
             .h
             .wrapping_sub(u32::from(stdx::bugs::is("double_after_resume")));
         let beyond = managed.given_beyond(h);
-        let is_too_much = managed.fitting(&beyond, RESENT_BYTES_MAX) < beyond.len();
+        let is_too_much = managed.fitting(&beyond, bytes_max) < beyond.len();
         if is_too_much && managed.pending.iter().any(Option::is_some) {
             // The rest is left to the log, and what comes from now on is behind it. What is on its
             // way to the queue already is waited for, to keep its place there.
@@ -671,14 +750,14 @@ impl User {
             return self.emit(Effect::Resume { number, conn, h }, cx);
         }
         let was_recovered = managed.owed.is_some();
-        let mut resumed = match managed.resume(h, last) {
+        let mut resumed = match managed.resume(h, last, entries_max) {
             Ok(resumed) => resumed,
             Err(error) => {
                 managed.link = Link::Detached(cx.now());
                 return self.too_high(at, Some(conn), error, cx);
             }
         };
-        if managed.leave_surplus(RESENT_BYTES_MAX, last) {
+        if managed.leave_surplus(bytes_max, last) {
             resumed.is_renumbered = true;
             cx.stats().count(Counter::SessionsSpilled);
         }
@@ -705,10 +784,12 @@ impl User {
         conn: ConnRef,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        if let Some(at) = self.managed_session(number) {
-            if let Some(managed) = &mut self.sessions[at].managed {
-                managed.is_list_lost = true;
-            }
+        if let Some(at) = self.managed_session(number)
+            && let Some(managed) = &mut self.sessions[at].managed
+        {
+            managed.is_list_lost = true;
+        }
+        if let Some(at) = self.still_resumed_by(number, conn, cx) {
             self.give_up_resumption(at, conn, cx);
         }
     }
@@ -739,21 +820,16 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         let now = cx.now();
-        let Some(at) = self.managed_session(number) else {
-            return self.resume_failed(conn, Condition::ItemNotFound, cx);
+        let Some(at) = self.still_resumed_by(number, conn, cx) else {
+            return;
         };
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
         let link = std::mem::replace(&mut managed.link, Link::Attached(conn));
         let Link::Resuming(resuming) = link else {
-            managed.link = link;
             return;
         };
-        if resuming.conn != conn {
-            managed.link = Link::Resuming(resuming);
-            return;
-        }
         let mut bytes = Vec::new();
         let more = u32::from(stdx::bugs::is("counter_off_by_one"));
         sm::write_resumed(

@@ -76,11 +76,8 @@ impl User {
                 to,
                 delivery,
                 activate,
-            } => {
-                if delivery.source.seq == 0 || self.is_under_way(delivery.source.seq) {
-                    self.send_on(&to, delivery, activate, cx);
-                }
-            }
+            } => self.send_on(&to, delivery, activate, cx),
+            Effect::HandOver { to, delivery } => self.hand_over_committed(to, delivery, cx),
             Effect::Probe { to, from } => {
                 // After a restart a contact may be online and not be loaded yet.
                 let activate = !self.home.place.has_woken();
@@ -95,13 +92,18 @@ impl User {
             Effect::ReadSpill(read) => self.read_spill(read, cx),
             Effect::SpillGiven(number) => self.spill_given(number, cx),
             Effect::SpillNotGiven(number) => self.spill_not_given(number),
-            Effect::ReadOutgoing => self.read_outgoing(cx),
-            Effect::Taken { to, seq } => {
+            Effect::Outbox(read) => self.read_outgoing(*read, cx),
+            Effect::ReturnCommitted(peer) => self.return_committed(peer, cx),
+            Effect::ReadMark(peer) => self.read_mark(peer, cx),
+            Effect::Taken { to, source } => {
                 // Lost, it is asked for again.
-                self.home.send_to(cx, &to, UserMsg::Taken { seq }, false);
+                let (by, seq) = (self.own_peer(), source.seq);
+                self.home
+                    .send_to(cx, &to, UserMsg::Taken { by, seq }, false);
             }
-            Effect::NotTaken { to } => {
-                self.home.send_to(cx, &to, UserMsg::NotTaken, false);
+            Effect::NotTaken { to, mut answer } => {
+                answer.by = self.own_peer();
+                self.home.send_to(cx, &to, UserMsg::NotTaken(answer), false);
             }
             Effect::Resume { number, conn, h } => self.read_owed(number, conn, h, cx),
             Effect::Resumed {
@@ -310,11 +312,7 @@ impl User {
             .home
             .send_to(cx, to, UserMsg::Deliver(delivery), activate);
         if let Some(UserMsg::Deliver(delivery)) = refused {
-            if delivery.source.seq == 0 {
-                self.overloaded(&delivery.frame, cx);
-            } else {
-                self.not_taken(cx);
-            }
+            self.overloaded(&delivery.frame, cx);
         }
     }
 

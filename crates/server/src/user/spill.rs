@@ -4,7 +4,7 @@
 
 use actor::{Context, Mail};
 use net::ConnRef;
-use store::{EntryFlags, LogEntry, Record, Seq, SessionRecord, Store, StoreError};
+use store::{EntryFlags, LogEntry, NumberedEntry, Record, Seq, SessionRecord, Store, StoreError};
 use telemetry::Counter;
 
 use super::User;
@@ -12,11 +12,8 @@ use super::barrier::Effect;
 use super::log::Log;
 use super::managed::{ANYBODY, Managed, SHARED, UNNUMBERED, What, place};
 use super::session::Session;
-use crate::limits::{
-    ESTATES_MAX, INBOX_PAGE, LATE_ENTRIES_MAX, LOG_READ, SPILL_PAGE_BYTES, UNACKED_BYTES_PAUSE,
-    UNACKED_ENTRIES_PAUSE,
-};
 use crate::message::UserMsg;
+use crate::options::DeliveryLimits;
 
 /// What a session is owed and was not sent.
 #[derive(Debug)]
@@ -66,18 +63,20 @@ pub(super) struct Holders {
     pub spilled: u8,
 }
 
-/// What a session that ended was to get from the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a session that ended was to get from the log, and perhaps what others were: they are read
+/// together.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Estate {
-    /// The session.
+    /// The session whose record says so.
     pub number: u32,
-    /// Above this place.
-    pub after: Seq,
+    /// It above this place.
+    after: Seq,
+    /// Further sessions, each above its place.
+    joined: Vec<(u32, Seq)>,
 }
 
-/// A page of what a session is to get from the log, or of its estate.
+/// A page of what a session is to get from the log, or of an estate.
 pub struct SpillPage {
-    number: u32,
     /// What was on the session's list and is read by that.
     listed: Vec<Seq>,
     entries: Vec<LogEntry>,
@@ -156,40 +155,105 @@ pub(super) fn moves_deliveries(record: &Record) -> bool {
         | Record::PrivatePut { .. }
         | Record::AccountLock { .. }
         | Record::KnownAddressesPut { .. }
-        | Record::ArchivePrefsPut { .. } => false,
+        | Record::ArchivePrefsPut { .. }
+        | Record::LaggingPut { .. }
+        | Record::MarksForget { .. } => false,
     }
 }
 
 impl Estate {
     pub(super) fn of(record: &SessionRecord) -> Self {
+        let joined = record.numbered.iter();
         Estate {
             number: record.number,
             after: record.void_through,
+            joined: joined.map(|part| (part.count, part.seq)).collect(),
+        }
+    }
+
+    /// Its sessions, and the place above which each was to get what notes it.
+    fn parts(&self) -> impl Iterator<Item = (u32, Seq)> {
+        std::iter::once((self.number, self.after)).chain(self.joined.iter().copied())
+    }
+
+    /// Nothing of it is at this place or in front of it.
+    pub(super) fn after(&self) -> Seq {
+        let joined = self.joined.iter().map(|(_, after)| *after);
+        joined.fold(self.after, Seq::min)
+    }
+
+    /// Whether an entry that notes a session is still to be read for it.
+    fn awaits(&self, number: u32, seq: Seq) -> bool {
+        let mut parts = self.parts();
+        parts.any(|(session, after)| session == number && seq > after)
+    }
+
+    /// How many of its sessions were to get an entry.
+    pub(super) fn holders(&self, entry: &LogEntry) -> u8 {
+        let noted = entry.went_to.iter().map(|to| to.session & !UNNUMBERED);
+        noted.filter(|to| self.awaits(*to, entry.seq)).count() as u8
+    }
+
+    /// Everything up to a place was read for the sessions that were in it then.
+    fn advance(&mut self, read: &Estate, through: Seq) {
+        self.after = self.after.max(through);
+        for (number, after) in &mut self.joined {
+            if read.parts().any(|(session, _)| session == *number) {
+                *after = (*after).max(through);
+            }
+        }
+    }
+
+    fn joined_list(&self) -> Vec<NumberedEntry> {
+        let joined = self.joined.iter();
+        joined
+            .map(|&(number, seq)| NumberedEntry { count: number, seq })
+            .collect()
+    }
+
+    pub(super) fn record(&self) -> SessionRecord {
+        SessionRecord {
+            number: self.number,
+            void_through: self.after,
+            numbered: self.joined_list(),
+            ..SessionRecord::default()
         }
     }
 }
 
 impl SpillPage {
-    /// Reads what a session is owed above `after`; and in front of that, what is on its list
-    /// `late`. `end` is the place that the next entry gets.
-    pub(super) fn read(
+    /// Reads what is owed to an estate.
+    pub(super) fn read_estate(
         store: &Store,
         user: &str,
-        (number, after, end): (u32, Seq, Seq),
+        (estate, end): (&Estate, Seq),
+        limits: &DeliveryLimits,
+    ) -> Result<Self, StoreError> {
+        let is_noted = |entry: &LogEntry| estate.holders(entry) > 0;
+        SpillPage::read(store, user, (estate.after(), end), &[], limits, is_noted)
+    }
+
+    /// Reads what a session is owed above `after`, as its entries say; and in front of that, what
+    /// is on its list `late`. `end` is the place that the next entry gets.
+    fn read(
+        store: &Store,
+        user: &str,
+        (after, end): (Seq, Seq),
         late: &[Seq],
+        limits: &DeliveryLimits,
+        is_noted: impl Fn(&LogEntry) -> bool,
     ) -> Result<Self, StoreError> {
         let mut page = SpillPage {
-            number,
             listed: Vec::new(),
             entries: Vec::new(),
             through: after,
             end: None,
         };
         let early = late.iter().copied().filter(|seq| *seq <= after);
-        page.listed = early.take(INBOX_PAGE).collect();
+        page.listed = early.take(limits.page_entries).collect();
         if !page.listed.is_empty() {
             page.entries = store.log_entries(user, &page.listed)?;
-            if page.cut()
+            if page.cut(limits.page_bytes)
                 && let Some(last) = page.entries.last()
             {
                 let at = page.listed.iter().position(|seq| *seq == last.seq);
@@ -197,10 +261,10 @@ impl SpillPage {
             }
             return Ok(page);
         }
-        let entries = store.log_read(user, after, LOG_READ)?;
-        let mut is_all = entries.len() < LOG_READ;
+        let entries = store.log_read(user, after, limits.read_entries)?;
+        let mut is_all = entries.len() < limits.read_entries;
         for entry in entries {
-            if page.entries.len() == INBOX_PAGE {
+            if page.entries.len() == limits.page_entries {
                 is_all = false;
                 break;
             }
@@ -210,11 +274,7 @@ impl SpillPage {
                 break;
             }
             page.through = entry.seq;
-            let is_noted = entry
-                .went_to
-                .iter()
-                .any(|to| to.session == number | UNNUMBERED);
-            if is_noted || late.contains(&entry.seq) {
+            if is_noted(&entry) || late.contains(&entry.seq) {
                 page.entries.push(entry);
             }
         }
@@ -222,7 +282,7 @@ impl SpillPage {
             page.end = Some(end);
             page.through = page.through.max(end - 1);
         }
-        if page.cut()
+        if page.cut(limits.page_bytes)
             && let Some(last) = page.entries.last()
         {
             page.through = last.seq;
@@ -232,11 +292,11 @@ impl SpillPage {
     }
 
     /// Leaves out what is too much for one page. False if nothing is.
-    fn cut(&mut self) -> bool {
+    fn cut(&mut self, bytes_max: usize) -> bool {
         let mut bytes = 0;
         let fits = self.entries.iter().take_while(|entry| {
             bytes += entry.frame.len();
-            bytes <= SPILL_PAGE_BYTES
+            bytes <= bytes_max
         });
         // One goes, whatever its size.
         let fits = fits.count().max(1);
@@ -272,16 +332,30 @@ impl Managed {
     }
 }
 
+impl Managed {
+    /// Entries that it has in memory and that wait again if it ends.
+    fn held_entries(&self) -> usize {
+        let owed = self.owed.as_ref().map_or(0, Vec::len);
+        let late = self.spill.as_ref().map_or(0, |spill| spill.late.len());
+        let pending = self.pending.iter().flatten().count();
+        owed + late + pending + self.entries as usize
+    }
+}
+
 impl Session {
     /// Whether what it is owed is left to the log.
     pub(super) fn is_spilled(&self) -> bool {
         self.managed.as_deref().is_some_and(Managed::is_spilled)
     }
 
-    /// Whether its client is there and has not acknowledged `pause` messages.
+    /// Whether its client is there and has not acknowledged `pause` messages, those included that
+    /// are sent with a commit that is under way.
     pub(super) fn is_behind(&self, pause: u32) -> bool {
-        let managed = self.managed.as_deref();
-        managed.is_some_and(|managed| managed.attached().is_some() && managed.entries >= pause)
+        let Some(managed) = &self.managed else {
+            return false;
+        };
+        let given = || managed.entries as usize + managed.pending.iter().flatten().count();
+        managed.attached().is_some() && given() >= pause as usize
     }
 }
 
@@ -291,7 +365,10 @@ impl User {
     /// Leaves what follows to the log if a session is so far behind.
     pub(super) fn spill_if_behind(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
         let last = self.log.as_ref().map_or(0, |log| log.head.next_seq - 1);
-        let max = self.home.options.delivery.unacked_max as usize;
+        let max = match self.has_room_to_requeue() {
+            true => self.home.options.delivery.unacked_max as usize,
+            false => 1,
+        };
         let mut sessions = self.sessions.iter_mut();
         let session = sessions.find(|session| session.conn == conn);
         let managed = session.and_then(|session| session.managed.as_mut());
@@ -319,12 +396,13 @@ impl User {
     /// Whether a further page of what waits could be too much for the list of a session that is
     /// there: it is waited for rather than ended.
     pub(super) fn has_full_list(&self) -> bool {
-        let page = INBOX_PAGE + INBOX_PAGE / 2;
+        let bounds = self.home.bounds();
+        let page = bounds.page_entries + bounds.page_entries / 2;
         let managed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
         let mut there = managed.filter(|managed| managed.attached().is_some());
         there.any(|managed| {
             let spill = managed.spill.as_ref();
-            spill.is_some_and(|spill| spill.late.len() + page > LATE_ENTRIES_MAX)
+            spill.is_some_and(|spill| spill.late.len() + page > bounds.late_entries_max)
         })
     }
 
@@ -368,12 +446,13 @@ impl User {
         for &conn in &*conns {
             self.spill_if_behind(conn, cx);
         }
+        let late_max = self.home.bounds().late_entries_max;
         for session in self.sessions.iter_mut().filter(|s| conns.contains(&s.conn)) {
             let Some(managed) = &mut session.managed else {
                 continue;
             };
             if let Some(spill) = &mut managed.spill {
-                if spill.late.len() < LATE_ENTRIES_MAX {
+                if spill.late.len() < late_max {
                     spill.late.push(marked);
                 } else {
                     managed.is_full = true;
@@ -388,7 +467,29 @@ impl User {
 
     /// Unacknowledged messages of a session at which it is given no further page of what waits.
     pub(super) fn unacked_pause(&self) -> u32 {
-        UNACKED_ENTRIES_PAUSE.min(self.home.options.delivery.unacked_max / 2)
+        if !self.has_room_to_requeue() {
+            return 1;
+        }
+        let half = self.home.options.delivery.unacked_max / 2;
+        self.home.bounds().unacked_entries_pause.min(half).max(1)
+    }
+
+    /// Whether all that sessions have in memory finds room on the list of what waits again, should
+    /// they end.
+    pub(super) fn has_room_to_requeue(&self) -> bool {
+        let bounds = self.home.bounds();
+        let requeued = self
+            .log
+            .as_ref()
+            .map_or(0, |log| log.windows.requeued.len());
+        let of_one = bounds.resent_entries_max + bounds.late_entries_max;
+        // Nearly always so few wait that what sessions have need not be counted.
+        if requeued + self.sessions.len() * of_one < bounds.requeued_max {
+            return true;
+        }
+        let managed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
+        let held: usize = managed.map(|managed| managed.held_entries()).sum();
+        requeued + held < bounds.requeued_max
     }
 
     /// Reads the next page for every session that follows again.
@@ -402,6 +503,7 @@ impl User {
     pub(super) fn give_spilled(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
         let next_seq = self.log.as_ref().map_or(0, |log| log.head.next_seq);
         let pause = self.unacked_pause();
+        let bytes_pause = self.home.bounds().unacked_bytes_pause;
         let (failures, is_stale) = (self.failures, self.stale);
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
@@ -415,7 +517,7 @@ impl User {
             spill.unacked_bytes = 0;
         }
         let is_busy = spill.is_reading || spill.giving.is_some();
-        let follows = given < pause && spill.unacked_bytes < UNACKED_BYTES_PAUSE;
+        let follows = given < pause && spill.unacked_bytes < bytes_pause;
         if is_here && !is_stale && !is_busy && follows {
             spill.is_reading = true;
             let read = SpillRead {
@@ -433,9 +535,15 @@ impl User {
             return;
         };
         let late: Vec<Seq> = spill.late.iter().copied().map(place).collect();
-        let places = (read.number, spill.after, read.end);
+        let places = (spill.after, read.end);
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let job = move || Box::new((read, SpillPage::read(&store, &name, places, &late)));
+        let limits = *self.home.bounds();
+        let job = move || {
+            let noted = read.number | UNNUMBERED;
+            let is_noted = |entry: &LogEntry| entry.went_to.iter().any(|to| to.session == noted);
+            let page = SpillPage::read(&store, &name, places, &late, &limits, is_noted);
+            Box::new((read, page))
+        };
         if cx
             .blocking(&self.home.reads, job, UserMsg::Spilled)
             .is_err()
@@ -473,9 +581,10 @@ impl User {
             Ok(_) => return self.give_spilled(at, cx),
             Err(error) => {
                 tracing::warn!(user = %self.name, %error, "cannot read what a session is owed");
-                return self.progress_is_due(cx);
+                return self.read_again_later(cx);
             }
         };
+        self.log().reads_failed = 0;
         let mut giving = Giving {
             through: page.through,
             end: page.end,
@@ -543,7 +652,7 @@ impl User {
             holders.spilled = holders.spilled.saturating_sub(1);
             return marked;
         }
-        match self.others(number, entry) {
+        match self.others(entry, |other| other == number) {
             Some(0) => entry.seq,
             Some(spilled) => {
                 let holders = Holders { kept: 1, spilled };
@@ -554,12 +663,13 @@ impl User {
         }
     }
 
-    /// How many others are to get an entry from the log; `None` if somebody has it.
-    fn others(&self, number: u32, entry: &LogEntry) -> Option<u8> {
+    /// How many sessions other than those that this is about are to get an entry from the log;
+    /// `None` if somebody has it.
+    fn others(&self, entry: &LogEntry, is_meant: impl Fn(u32) -> bool) -> Option<u8> {
         let log = self.log.as_ref()?;
         let others = entry.went_to.iter().map(|to| to.session & !UNNUMBERED);
         let mut spilled = 0;
-        for other in others.filter(|other| *other != number) {
+        for other in others.filter(|other| !is_meant(*other)) {
             let session = self.managed_session(other);
             let managed = session.and_then(|at| self.sessions[at].managed.as_ref());
             let awaits = match managed {
@@ -567,11 +677,10 @@ impl User {
                 None if other == ANYBODY => Some(false),
                 None => {
                     let mut estates = log.estates.iter();
-                    let estate = estates.find(|estate| estate.number == other);
-                    let is_left = estate.is_some_and(|estate| entry.seq > estate.after);
+                    let is_left = estates.any(|estate| estate.awaits(other, entry.seq));
                     let mut ended = log.ended.iter();
                     let ended = ended.find(|ended| ended.number == other);
-                    let has_it = ended.is_some_and(|ended| entry.seq <= ended.has_through);
+                    let has_it = ended.is_some_and(|ended| ended.has(entry.seq));
                     // Of one that is forgotten nobody knows what it had: it is sent again.
                     match (is_left, has_it) {
                         (true, _) => Some(true),
@@ -607,10 +716,11 @@ impl User {
         spill.after = spill.after.max(giving.through);
         if giving.end == Some(next_seq) && spill.late.is_empty() {
             managed.spill = None;
-            self.drain_inbox(cx);
         } else {
             self.give_spilled(at, cx);
         }
+        // Its list has room again, or it takes part again.
+        self.drain_inbox(cx);
         self.may_trim(cx);
     }
 
@@ -663,53 +773,82 @@ impl User {
     pub(super) fn leave_estate(&mut self, managed: &Managed) {
         let last = self.log().head.next_seq - 1;
         let after = managed.listed_through(last);
-        let has_room = self.log().estates.len() < ESTATES_MAX;
-        if after < last && !has_room {
-            tracing::warn!(user = %self.name, "too much waits again; the newest is only archived");
-        }
+        let estates_max = self.home.bounds().estates_max;
         let (user, number) = (self.name.to_string(), managed.number);
-        if after >= last || !has_room {
+        if after >= last {
             return self.record(Record::SessionRemove { user, number });
         }
-        self.log().estates.push(Estate { number, after });
-        let session = SessionRecord {
-            number,
-            void_through: after,
-            ..SessionRecord::default()
-        };
-        self.record(Record::SessionPut {
-            user,
-            session: Box::new(session),
-        });
+        let estates = &mut self.log().estates;
+        if estates.len() < estates_max {
+            estates.push(Estate {
+                number,
+                after,
+                joined: Vec::new(),
+            });
+            return self.record_last_estate();
+        }
+        // The record of another one has both.
+        if let Some(estate) = estates.last_mut() {
+            estate.joined.push((number, after));
+        }
+        self.record_last_estate();
+        self.record(Record::SessionRemove { user, number });
     }
 
-    /// A page of the first estate was read: what of it nobody else has or is going to get.
-    pub(super) fn inherit(&mut self, page: SpillPage) -> Vec<LogEntry> {
-        let number = page.number;
+    fn record_last_estate(&mut self) {
+        let Some(estate) = self.log().estates.last() else {
+            return;
+        };
+        let session = Box::new(estate.record());
+        let user = self.name.to_string();
+        self.record(Record::SessionPut { user, session });
+    }
+
+    /// Whether one more session may be managed: each that is has a place for what it may leave, so
+    /// that nothing is dropped when it ends.
+    pub(super) fn has_room_for_estate(&self) -> bool {
+        let bounds = self.home.bounds();
+        let estates = self.log.iter().flat_map(|log| &log.estates);
+        let parts: usize = estates.map(|estate| estate.parts().count()).sum();
+        let records = self.log.as_ref().map_or(0, |log| log.estates.len());
+        let managed = self.sessions.iter().filter(|s| s.managed.is_some()).count();
+        parts + managed < bounds.estates_max + bounds.joined_max
+            && records + managed < store::limits::SESSIONS_MAX
+    }
+
+    /// A page of an estate was read: what of it nobody else has or is going to get.
+    pub(super) fn inherit(&mut self, read: &Estate, page: SpillPage) -> Vec<LogEntry> {
         let mut inherited = Vec::new();
         for entry in page.entries {
+            let held = read.holders(&entry);
+            let is_meant = |other| read.awaits(other, entry.seq);
             if let Some(holders) = self.log().shared.get_mut(&entry.seq) {
-                holders.spilled = holders.spilled.saturating_sub(1);
-            } else if !entry.flags.has(EntryFlags::SENT) && self.others(number, &entry) == Some(0) {
+                holders.spilled = holders.spilled.saturating_sub(held);
+            } else if !entry.flags.has(EntryFlags::SENT) && self.others(&entry, is_meant) == Some(0)
+            {
                 inherited.push(entry);
             }
         }
-        let name = self.name.to_string();
-        let Some(estate) = self.log().estates.first_mut() else {
+        let (user, number) = (self.name.to_string(), read.number);
+        let estates = &mut self.log().estates;
+        let Some(at) = estates.iter().position(|estate| estate.number == number) else {
             return inherited;
         };
-        estate.after = page.through;
-        if page.end.is_some() {
-            self.log().estates.remove(0);
-            self.record(Record::SessionRemove { user: name, number });
+        estates[at].advance(read, page.through);
+        // A session that ended meanwhile has its place in it still.
+        let is_done = page.end.is_some() && estates[at].joined.len() == read.joined.len();
+        let record = if is_done {
+            estates.remove(at);
+            Record::SessionRemove { user, number }
         } else {
-            self.record(Record::SessionNumbered {
-                user: name,
+            Record::SessionNumbered {
+                user,
                 number,
-                void_through: page.through,
-                numbered: Vec::new(),
-            });
-        }
+                void_through: estates[at].after,
+                numbered: estates[at].joined_list(),
+            }
+        };
+        self.record(record);
         inherited
     }
 }

@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use actor::{Context, Mail};
+use actor::{Context, Mail, Name};
 use net::ConnRef;
 use store::Record;
 use telemetry::Counter;
@@ -13,7 +13,7 @@ use super::barrier::{Append, Decided, Effect, Origin};
 use super::managed::What;
 use super::session::Session;
 use super::spill;
-use crate::message::{AppendError, UserMsg};
+use crate::message::{AppendError, Source, UserMsg};
 
 /// What comes of one message while it is handled.
 #[derive(Default)]
@@ -24,6 +24,8 @@ pub(crate) struct Turn {
     pub(super) effects: Vec<Effect>,
     /// Whose stanza it is.
     pub(super) origin: Origin,
+    /// A message that is being taken from another home: its sender, and where it is in his log.
+    pub(super) taking: Option<(Name, Source)>,
 }
 
 impl User {
@@ -66,20 +68,22 @@ impl User {
             return;
         };
         let origin = mem::take(&mut turn.origin);
+        turn.taking = None;
         let records = mem::take(&mut turn.records);
         if records.is_empty() {
             if !turn.effects.is_empty() {
                 self.barrier.follow(&mut turn.effects);
             }
             self.home.turn.set(Some(turn));
-            return;
+            return self.hold_if_full(cx);
         }
         let effects = mem::take(&mut turn.effects);
         self.home.turn.set(Some(turn));
         let ticket = self.barrier.next_ticket();
-        let range = self.home.place.range(&self.name);
+        let range = self.range();
         let moves_deliveries = records.iter().any(spill::moves_deliveries);
-        match self.home.journal.append(cx, range, records, ticket) {
+        let journal = &self.home.journal;
+        match journal.append(cx, range, self.barrier.tenure, records, ticket) {
             Ok(()) => {
                 self.barrier.push(Append {
                     ticket,
@@ -87,9 +91,7 @@ impl User {
                     moves_deliveries,
                     effects,
                 });
-                if self.barrier.is_full() {
-                    cx.hold();
-                }
+                self.hold_if_full(cx);
             }
             Err(error) => {
                 let failed = Decided {
@@ -104,13 +106,24 @@ impl User {
         }
     }
 
+    /// With too much behind commits that are not finished, new stanzas wait in the mailbox.
+    fn hold_if_full(&self, cx: &mut Context<'_, UserMsg>) {
+        if self.has_full_barrier() {
+            cx.hold();
+        }
+    }
+
+    fn has_full_barrier(&self) -> bool {
+        self.barrier.is_full(&self.home.options.commits)
+    }
+
     pub(super) fn decided(
         &mut self,
         ticket: crate::journal::Ticket,
         result: Result<(), AppendError>,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let was_full = self.barrier.is_full();
+        let was_full = self.has_full_barrier();
         let Some(decided) = self.barrier.decide(ticket, result.is_ok()) else {
             return;
         };
@@ -123,7 +136,7 @@ impl User {
         if self.stale && self.barrier.is_open() {
             self.stale = false;
             self.load(cx);
-        } else if was_full && !self.stale {
+        } else if was_full && !self.has_full_barrier() && !self.is_being_read() {
             cx.release();
         }
     }
@@ -183,16 +196,19 @@ impl User {
     }
 
     /// Whether reading the state again is not enough: nobody knows whether an append survived, or
-    /// it moved deliveries while a session is to get some from the log: it remembers which.
+    /// it moved deliveries while a session is to get some from the log: it remembers which. Nor is
+    /// it while the storage fails: the error that a client would be told is in no log, so that a
+    /// kill could lose it although the stanza counts as handled.
     fn must_start_over(&self, error: AppendError, moves_deliveries: bool) -> bool {
         let is_spilled = || self.sessions.iter().any(Session::is_spilled);
-        let is_doubtful = error == AppendError::Failed || moves_deliveries && is_spilled();
+        let is_failing = matches!(error, AppendError::Failed | AppendError::Unavailable);
+        let is_doubtful = is_failing || moves_deliveries && is_spilled();
         self.log.is_some() && is_doubtful
     }
 
     /// Nobody knows whether an append survived: what clients were given and what the log says may
     /// differ. As after a crash, connections end, and everything comes from the store.
-    fn start_over(&mut self, effects: Vec<Effect>, cx: &mut Context<'_, UserMsg>) {
+    pub(super) fn start_over(&mut self, effects: Vec<Effect>, cx: &mut Context<'_, UserMsg>) {
         for effect in effects {
             if let Some(conn) = effect.awaited_by() {
                 self.end_waiting(conn, cx);

@@ -1,6 +1,9 @@
 //! A whole node in this process and clients of it, spoken to over real sockets.
 #![allow(dead_code, reason = "each test program needs a part of it")]
 
+pub(crate) mod held;
+pub(crate) mod world;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -8,7 +11,7 @@ use std::time::Duration;
 
 use server::Node;
 use server::admin::{Request, Response};
-use server::options::{Archive, Delivery, Limits, Options, Web};
+use server::options::{Archive, Delivery, DeliveryLimits, Limits, Options, Web};
 use store::{Durability, FaultyEngine, MemoryEngine, SlotKey, Store};
 
 /// How long anything may take that must happen.
@@ -33,6 +36,8 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             resume_timeout: PATIENCE,
             ack_timeout: PATIENCE,
             unacked_max: 1_000,
+            outbox: delivery::OutboxLimits::default(),
+            limits: DeliveryLimits::default(),
         },
         archive: Archive {
             enabled: false,
@@ -55,6 +60,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             ping_timeout: Duration::from_secs(10),
         },
         bans: None,
+        commits: server::options::Commits::default(),
         web: Web::default(),
         chaos: false,
         debug_commit_delay: Duration::ZERO,

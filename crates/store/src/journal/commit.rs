@@ -1,10 +1,10 @@
 //! Group commit: turns a group of appends into one engine commit and their outcomes. Owns the order
-//! of things (fence, apply, positions, commit, then outcomes) and the recovery after a failed
-//! commit; which thread runs it is the journals' business.
+//! of things (fence, apply, positions, commit, then outcomes), the recovery after a failed commit,
+//! and what became of appends that were in doubt; which thread runs it is the journals' business.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::apply::{Txn, apply, decode_u64};
 use crate::doubt::InDoubt;
@@ -12,9 +12,8 @@ use crate::engine::{Engine, Reader, Space};
 use crate::error::StoreError;
 use crate::heads::Heads;
 use crate::journal::stats::Counters;
-use crate::journal::{Append, AppendFailure, Outcome, Position};
+use crate::journal::{Append, AppendFailure, Doubt, Outcome, Position, Tenure, Writer};
 use crate::keys;
-use crate::limits::APPEND_RECORDS_MAX;
 use crate::overlay::Overlay;
 use crate::record::Record;
 use crate::slot::{RANGES, RangeId, SlotKey};
@@ -37,14 +36,47 @@ impl Positions {
     }
 }
 
+/// The tenures that hold, readable and endable by everyone.
+pub(crate) struct Tenures([AtomicU32; RANGES as usize]);
+
+impl Tenures {
+    fn new() -> Tenures {
+        Tenures([const { AtomicU32::new(0) }; RANGES as usize])
+    }
+
+    pub(crate) fn take(&self, range: RangeId) -> Tenure {
+        let before = self.0[usize::from(range.index())].fetch_add(1, Ordering::AcqRel);
+        Tenure::new(before + 1)
+    }
+
+    fn holds(&self, append: &Append) -> bool {
+        let now = self.0[usize::from(append.range.index())].load(Ordering::Acquire);
+        append.tenure != Tenure::NONE && append.tenure == Tenure::new(now)
+    }
+}
+
+/// A group whose commit may have happened: it is one batch, so the position of any range that it
+/// moved tells.
+struct Doubtful {
+    range: RangeId,
+    /// Where that range stands if it did.
+    moved_to: Position,
+    /// Each with where it stands if it did.
+    appends: Vec<(Doubt, Position)>,
+}
+
 /// The one writer of a store.
 pub(crate) struct Committer {
     engine: Arc<dyn Engine>,
+    append_records_max: usize,
     slots: SlotKey,
     durability: Durability,
     positions: Arc<Positions>,
+    tenures: Arc<Tenures>,
     counters: Arc<Counters>,
     heads: Heads,
+    /// At most one: after it nothing is committed before it is resolved.
+    doubtful: Option<Doubtful>,
     in_doubt: Arc<InDoubt>,
     /// The last commit failed: nothing may be built on the engine before it was healed and read
     /// again.
@@ -57,15 +89,18 @@ struct Moved([Option<Position>; RANGES as usize]);
 
 impl Committer {
     /// Takes the store's only writer token and reads all positions.
-    pub(crate) fn new(store: &Store) -> Result<Committer, StoreError> {
+    pub(crate) fn new(store: &Store, append_records_max: usize) -> Result<Committer, StoreError> {
         let writer = store.writer()?;
         let committer = Committer {
             engine: store.engine(),
+            append_records_max,
             slots: store.slot_key(),
             durability: store.durability(),
             positions: Arc::new(Positions::new()),
+            tenures: Arc::new(Tenures::new()),
             counters: Arc::default(),
             heads: Heads::default(),
+            doubtful: None,
             in_doubt: store.in_doubt(),
             damaged: false,
             _writer: writer,
@@ -76,6 +111,10 @@ impl Committer {
 
     pub(crate) fn positions(&self) -> Arc<Positions> {
         Arc::clone(&self.positions)
+    }
+
+    pub(crate) fn tenures(&self) -> Arc<Tenures> {
+        Arc::clone(&self.tenures)
     }
 
     pub(crate) fn counters(&self) -> Arc<Counters> {
@@ -110,15 +149,46 @@ impl Committer {
         vec![Outcome::Failed(failure(&error)); group.len()]
     }
 
-    /// A commit failed. If the group may come to be all the same, its users are not read until that
-    /// is known, and a full disk is not the whole answer.
-    fn doubt(&self, group: &[Append], error: StoreError) -> StoreError {
-        if self.engine.is_settled() {
-            return error;
-        }
+    /// A commit failed after it may have been written: nobody reads its users, and nothing else is
+    /// committed, before it is known whether it survives.
+    fn doubt(&mut self, group: &[Append], moved: &Moved, outcomes: &mut [Outcome], why: &str) {
+        self.damaged = true;
+        self.counters.failed_commit();
         let records = group.iter().flat_map(|append| &append.records);
         self.in_doubt.add(records.map(Record::user));
-        StoreError::Poisoned(error.to_string())
+        let mut appends = Vec::new();
+        for outcome in outcomes {
+            if let Outcome::Committed(position) = *outcome {
+                let doubt = Doubt::open(why);
+                appends.push((doubt.clone(), position));
+                *outcome = Outcome::InDoubt(doubt);
+            }
+        }
+        let mut ranges = RangeId::all().zip(moved.0);
+        self.doubtful = ranges.find_map(|(range, moved_to)| {
+            Some(Doubtful {
+                range,
+                moved_to: moved_to?,
+                appends: std::mem::take(&mut appends),
+            })
+        });
+    }
+
+    /// The engine was healed: what was in doubt is there, or never will be.
+    fn resolve(&mut self) {
+        self.in_doubt.clear();
+        let Some(doubtful) = self.doubtful.take() else {
+            return;
+        };
+        let survived = self.positions.get(doubtful.range) >= doubtful.moved_to;
+        for (doubt, position) in doubtful.appends {
+            doubt.resolve(if survived {
+                Outcome::Committed(position)
+            } else {
+                let why = "a failed commit did not survive".to_owned();
+                Outcome::Failed(AppendFailure::Unavailable(why))
+            });
+        }
     }
 
     /// Whether the engine has to be healed before anything else.
@@ -138,9 +208,9 @@ impl Committer {
         }
         self.engine.heal()?;
         self.load_positions()?;
-        self.in_doubt.clear();
         self.damaged = false;
         self.counters.healed();
+        self.resolve();
         Ok(())
     }
 
@@ -152,12 +222,21 @@ impl Committer {
         let mut overlay = Overlay::new(&*engine).with_heads(heads);
         let mut moved = Moved([None; RANGES as usize]);
         let mut outcomes = Vec::with_capacity(group.len());
+        let mut broken = Vec::new();
         for append in group {
             let at = moved.0[usize::from(append.range.index())]
                 .unwrap_or_else(|| self.positions.get(append.range));
-            let outcome = self.try_append(append, at, &mut overlay)?;
-            if let Outcome::Committed(position) = outcome {
-                moved.0[usize::from(append.range.index())] = Some(position);
+            let outcome = if broken.contains(&append.writer) {
+                Outcome::Failed(AppendFailure::Follows)
+            } else {
+                self.try_append(append, at, &mut overlay)?
+            };
+            match outcome {
+                Outcome::Committed(position) => {
+                    moved.0[usize::from(append.range.index())] = Some(position);
+                }
+                _ if append.writer == Writer::NOBODY => {}
+                _ => broken.push(append.writer),
             }
             outcomes.push(outcome);
         }
@@ -170,9 +249,17 @@ impl Committer {
         let heads = overlay.take_heads();
         let batch = overlay.into_batch();
         if !batch.is_empty() {
-            self.counters
-                .time(|| self.engine.commit(batch, self.durability))
-                .map_err(|error| self.doubt(group, error))?;
+            let commit = || self.engine.commit(batch, self.durability);
+            let commit = || self.counters.time(commit);
+            match panic::catch_unwind(AssertUnwindSafe(commit)) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) if self.engine.is_settled() => return Err(error),
+                failed => {
+                    let error = failed.map_or_else(|_| "panic".to_owned(), error_text);
+                    self.doubt(group, &moved, &mut outcomes, &error);
+                    return Ok(outcomes);
+                }
+            }
         }
         self.heads = heads;
         for (range, position) in RangeId::all().zip(moved.0) {
@@ -190,10 +277,10 @@ impl Committer {
         at: Position,
         overlay: &mut Overlay<'_>,
     ) -> Result<Outcome, StoreError> {
-        if append.expected != at {
-            return Ok(Outcome::Fenced(at));
+        if !self.tenures.holds(append) {
+            return Ok(Outcome::Fenced);
         }
-        if let Err(why) = check(append, &self.slots) {
+        if let Err(why) = self.check(append) {
             return Ok(Outcome::Failed(AppendFailure::Invalid(why)));
         }
         for record in &append.records {
@@ -210,6 +297,19 @@ impl Committer {
         overlay.keep();
         Ok(Outcome::Committed(at.next()))
     }
+
+    fn check(&self, append: &Append) -> Result<(), String> {
+        if append.records.len() > self.append_records_max {
+            return Err(format!("{} records in one append", append.records.len()));
+        }
+        // Records check themselves when they are applied.
+        for record in &append.records {
+            if self.slots.slot(record.user()).range() != append.range {
+                return Err(format!("{} does not belong to the range", record.user()));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The applied position of a range.
@@ -220,27 +320,18 @@ pub(crate) fn read_position(reader: &dyn Reader, range: RangeId) -> Result<Posit
     }
 }
 
-fn check(append: &Append, slots: &SlotKey) -> Result<(), String> {
-    if append.records.len() > APPEND_RECORDS_MAX {
-        return Err(format!("{} records in one append", append.records.len()));
-    }
-    // Records check themselves when they are applied.
-    for record in &append.records {
-        if slots.slot(record.user()).range() != append.range {
-            return Err(format!("{} does not belong to the range", record.user()));
-        }
-    }
-    Ok(())
+fn error_text(failed: Result<(), StoreError>) -> String {
+    failed.map_or_else(|error| error.to_string(), |()| String::new())
 }
 
 fn failure(error: &StoreError) -> AppendFailure {
     match error {
         StoreError::Full => AppendFailure::Full,
         StoreError::Record(error) => AppendFailure::Invalid(error.to_string()),
+        StoreError::Corrupt(_) => AppendFailure::Invalid(error.to_string()),
         StoreError::Unavailable(_)
         | StoreError::Poisoned(_)
-        | StoreError::Corrupt(_)
         | StoreError::HasWriter
-        | StoreError::Io(_) => AppendFailure::Io(error.to_string()),
+        | StoreError::Io(_) => AppendFailure::Unavailable(error.to_string()),
     }
 }

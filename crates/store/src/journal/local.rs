@@ -8,11 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crate::error::StoreError;
-use crate::journal::commit::{Committer, Positions};
+use crate::journal::commit::{Committer, Positions, Tenures};
 use crate::journal::stats::{Counters, JournalStats};
-use crate::journal::{Append, Busy, Done, Journal, Outcome, Position};
-use crate::limits::{GROUP_BYTES_MAX, GROUP_RECORDS_MAX, HEAL_INTERVAL, JOURNAL_QUEUE_MAX};
-use crate::record::Record;
+use crate::journal::{Append, Busy, Done, Journal, JournalOptions, Outcome, Position, Tenure};
 use crate::slot::RangeId;
 use crate::store::Store;
 
@@ -26,25 +24,36 @@ pub struct LocalJournal {
     /// Taken on drop, which ends the thread.
     queue: Option<SyncSender<Job>>,
     positions: Arc<Positions>,
+    tenures: Arc<Tenures>,
     counters: Arc<Counters>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl LocalJournal {
-    /// Starts the writer thread of `store`.
+    /// Starts the writer thread of `store` with the default bounds.
     ///
     /// # Errors
     /// [`StoreError::HasWriter`] if the store has a writer already; any error of reading the
     /// positions or of starting a thread.
     pub fn start(store: &Store) -> Result<LocalJournal, StoreError> {
-        let committer = Committer::new(store)?;
+        LocalJournal::start_with(store, JournalOptions::default())
+    }
+
+    /// The same with bounds of its own.
+    ///
+    /// # Errors
+    /// As [`LocalJournal::start`].
+    pub fn start_with(store: &Store, options: JournalOptions) -> Result<LocalJournal, StoreError> {
+        let committer = Committer::new(store, options.append_records_max)?;
         let (positions, counters) = (committer.positions(), committer.counters());
-        let (queue, jobs) = sync_channel(JOURNAL_QUEUE_MAX);
+        let tenures = committer.tenures();
+        let (queue, jobs) = sync_channel(options.queue_max.max(1));
         let thread = Builder::new().name("journal".to_owned());
-        let thread = thread.spawn(move || write(committer, &jobs))?;
+        let thread = thread.spawn(move || write(committer, &jobs, &options))?;
         Ok(LocalJournal {
             queue: Some(queue),
             positions,
+            tenures,
             counters,
             thread: Some(thread),
         })
@@ -63,6 +72,10 @@ impl Journal for LocalJournal {
                 done: job.done,
             }
         })
+    }
+
+    fn take(&self, range: RangeId) -> Tenure {
+        self.tenures.take(range)
     }
 
     fn position(&self, range: RangeId) -> Position {
@@ -86,10 +99,10 @@ impl Drop for LocalJournal {
     }
 }
 
-fn write(mut committer: Committer, jobs: &Receiver<Job>) {
+fn write(mut committer: Committer, jobs: &Receiver<Job>, options: &JournalOptions) {
     let mut group = Vec::new();
     let mut waiting: Vec<(usize, Done)> = Vec::new();
-    while let Some(first) = next_job(&mut committer, jobs) {
+    while let Some(first) = next_job(&mut committer, jobs, options) {
         let (mut records, mut bytes) = (0, 0);
         let mut next = Some(first);
         while let Some(job) = next {
@@ -98,7 +111,7 @@ fn write(mut committer: Committer, jobs: &Receiver<Job>) {
             bytes += more_bytes;
             waiting.push((job.appends.len(), job.done));
             group.extend(job.appends);
-            let room = records < GROUP_RECORDS_MAX && bytes < GROUP_BYTES_MAX;
+            let room = records < options.group_records_max && bytes < options.group_bytes_max;
             next = if room { jobs.try_recv().ok() } else { None };
         }
         let mut outcomes = committer.decide(&group).into_iter();
@@ -111,12 +124,16 @@ fn write(mut committer: Committer, jobs: &Receiver<Job>) {
 
 /// Waits for the next job; `None` at the end. While the engine is closed nothing can be read
 /// either, so it is healed without anybody having to append.
-fn next_job(committer: &mut Committer, jobs: &Receiver<Job>) -> Option<Job> {
+fn next_job(
+    committer: &mut Committer,
+    jobs: &Receiver<Job>,
+    options: &JournalOptions,
+) -> Option<Job> {
     loop {
         if !committer.is_broken() {
             return jobs.recv().ok();
         }
-        match jobs.recv_timeout(HEAL_INTERVAL) {
+        match jobs.recv_timeout(options.heal_interval) {
             Ok(job) => return Some(job),
             Err(RecvTimeoutError::Timeout) => committer.try_to_heal(),
             Err(RecvTimeoutError::Disconnected) => return None,
@@ -126,17 +143,8 @@ fn next_job(committer: &mut Committer, jobs: &Receiver<Job>) -> Option<Job> {
 
 /// Records and about the bytes of some appends.
 fn weight(appends: &[Append]) -> (usize, usize) {
-    let mut total = (0, 0);
-    for record in appends.iter().flat_map(|append| &append.records) {
-        total.0 += 1;
-        total.1 += match record {
-            Record::LogAppend { entry, .. } => entry.frame.len() + 128,
-            Record::VCardPut { xml, .. } | Record::PrivatePut { xml, .. } => xml.len() + 128,
-            Record::RosterReplace { roster, .. } => roster.items.len() * 64 + 128,
-            _ => 256,
-        };
-    }
-    total
+    let records = appends.iter().map(|append| append.records.len()).sum();
+    (records, appends.iter().map(Append::bytes).sum())
 }
 
 fn answer(done: Done, outcomes: Vec<Outcome>) {
@@ -149,6 +157,7 @@ fn answer(done: Done, outcomes: Vec<Outcome>) {
 pub struct InlineJournal {
     committer: Mutex<Committer>,
     positions: Arc<Positions>,
+    tenures: Arc<Tenures>,
     counters: Arc<Counters>,
 }
 
@@ -158,11 +167,14 @@ impl InlineJournal {
     /// # Errors
     /// As [`LocalJournal::start`].
     pub fn new(store: &Store) -> Result<InlineJournal, StoreError> {
-        let committer = Committer::new(store)?;
+        let options = JournalOptions::default();
+        let committer = Committer::new(store, options.append_records_max)?;
         let (positions, counters) = (committer.positions(), committer.counters());
+        let tenures = committer.tenures();
         Ok(InlineJournal {
             committer: Mutex::new(committer),
             positions,
+            tenures,
             counters,
         })
     }
@@ -185,6 +197,10 @@ impl Journal for InlineJournal {
         let outcomes = self.committer().decide(&appends);
         answer(done, outcomes);
         Ok(())
+    }
+
+    fn take(&self, range: RangeId) -> Tenure {
+        self.tenures.take(range)
     }
 
     fn position(&self, range: RangeId) -> Position {

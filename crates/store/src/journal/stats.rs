@@ -73,8 +73,9 @@ impl Counters {
                     add(&self.committed, 1);
                     records += append.records.len() as u64;
                 }
-                Outcome::Fenced(_) => add(&self.fenced, 1),
-                Outcome::Failed(_) => add(&self.failed, 1),
+                Outcome::Fenced => add(&self.fenced, 1),
+                // Of one in doubt it counts that it was not acknowledged in time.
+                Outcome::Failed(_) | Outcome::InDoubt(_) => add(&self.failed, 1),
             }
         }
         add(&self.groups, 1);

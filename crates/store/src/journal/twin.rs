@@ -1,7 +1,7 @@
 //! The journal's twin: wraps another journal and delays, fences and fails by a seeded plan or by
 //! switches, as a replicated stream will one day. What it does to an append is what a cluster can
-//! do: a fence comes from another home's append, a failure leaves it in doubt whether the append
-//! survived.
+//! do: a fence comes from another home that takes the range, and a failure leaves it in doubt
+//! whether the append survived.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,9 @@ use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
 use crate::journal::stats::JournalStats;
-use crate::journal::{Append, AppendFailure, Busy, Done, Journal, Outcome, Position};
+use crate::journal::{
+    Append, AppendFailure, Busy, Done, Doubt, Journal, Outcome, Position, Tenure, Writer,
+};
 use crate::limits::JOURNAL_QUEUE_MAX;
 use crate::slot::RangeId;
 
@@ -21,11 +23,11 @@ use crate::slot::RangeId;
 pub struct Plan {
     /// Start of the pseudo-random sequence.
     pub seed: u64,
-    /// Another home appends first, so that this append is fenced.
+    /// Another home takes the range first, so that this append is fenced.
     pub fence_per_mille: u16,
-    /// The append fails and is lost.
+    /// The append is in doubt, and lost.
     pub lose_per_mille: u16,
-    /// The append fails although it is committed.
+    /// The append is in doubt, and committed.
     pub doubt_per_mille: u16,
 }
 
@@ -38,6 +40,7 @@ pub struct Switches {
     lose: AtomicU64,
     doubt: AtomicU64,
     full: AtomicBool,
+    stay_in_doubt: AtomicBool,
 }
 
 impl Switches {
@@ -57,14 +60,19 @@ impl Switches {
         self.fence.store(count, Ordering::SeqCst);
     }
 
-    /// The next `count` appends fail and are lost.
+    /// The next `count` appends are in doubt, and lost.
     pub fn lose(&self, count: u64) {
         self.lose.store(count, Ordering::SeqCst);
     }
 
-    /// The next `count` appends fail although they are committed.
+    /// The next `count` appends are in doubt, and committed.
     pub fn doubt(&self, count: u64) {
         self.doubt.store(count, Ordering::SeqCst);
+    }
+
+    /// While set, nobody learns what became of appends in doubt.
+    pub fn set_stay_in_doubt(&self, stay: bool) {
+        self.stay_in_doubt.store(stay, Ordering::SeqCst);
     }
 
     /// While set, every append fails because the disk is full.
@@ -86,6 +94,8 @@ enum Fault {
     Lose,
     Doubt,
     Full,
+    /// An earlier append of its writer met a fault.
+    Follow,
 }
 
 struct Job {
@@ -101,6 +111,8 @@ struct Core {
     switches: Arc<Switches>,
     random: AtomicU64,
     held: Mutex<VecDeque<Job>>,
+    /// In doubt for as long as the switch says so.
+    doubts: Arc<Mutex<Vec<(Doubt, Outcome)>>>,
 }
 
 /// Wraps a journal and misbehaves.
@@ -120,6 +132,7 @@ impl TwinJournal {
             switches: Arc::default(),
             random: AtomicU64::new(plan.seed),
             held: Mutex::default(),
+            doubts: Arc::default(),
         });
         TwinJournal {
             core,
@@ -147,6 +160,11 @@ impl TwinJournal {
         Arc::clone(&self.core.switches)
     }
 
+    /// Says what became of the appends in doubt, if the switch lets it.
+    pub fn settle(&self) {
+        settle(&mut lock(&self.core.doubts), &self.core.switches);
+    }
+
     /// Lets up to `count` held calls go on, oldest first; returns how many there were.
     pub fn release(&self, count: usize) -> usize {
         for released in 0..count {
@@ -161,7 +179,7 @@ impl TwinJournal {
 
 impl Core {
     fn held(&self) -> MutexGuard<'_, VecDeque<Job>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 
     fn run(&self, jobs: &Receiver<Job>) {
@@ -209,26 +227,37 @@ impl Core {
     fn forward(&self, job: Job) {
         let mut sent = Vec::with_capacity(job.appends.len());
         let mut faults = Vec::with_capacity(job.appends.len());
+        let mut broken: Vec<Writer> = Vec::new();
         for append in job.appends {
+            if append.writer != Writer::NOBODY && broken.contains(&append.writer) {
+                faults.push(Fault::Follow);
+                continue;
+            }
             let fault = self.choose();
-            faults.push(fault);
             match fault {
-                Fault::None | Fault::Doubt => sent.push(append),
-                Fault::Fence => {
-                    // Another home's append, which says nothing but moves the position.
-                    let (range, expected) = (append.range, append.expected);
-                    sent.push(Append {
-                        range,
-                        expected,
-                        records: Vec::new(),
-                    });
+                Fault::None => sent.push(append),
+                Fault::Doubt => {
+                    // What follows it is not sent: it would be committed, or not, with it.
+                    broken.push(append.writer);
                     sent.push(append);
                 }
-                Fault::Lose | Fault::Full => {}
+                Fault::Fence => {
+                    self.inner.take(append.range);
+                    sent.push(append);
+                }
+                Fault::Lose | Fault::Full | Fault::Follow => broken.push(append.writer),
             }
+            faults.push(fault);
         }
         let done = job.done;
-        let merge: Done = Box::new(move |outcomes| done(merge(&faults, outcomes)));
+        let (doubts, switches) = (Arc::clone(&self.doubts), Arc::clone(&self.switches));
+        let merge: Done = Box::new(move |outcomes| {
+            let mut open = Vec::new();
+            done(merge(&faults, outcomes, &mut open));
+            let mut all = lock(&doubts);
+            all.append(&mut open);
+            settle(&mut all, &switches);
+        });
         // A full inner queue is waited out: the caller was told that the appends were taken.
         let mut refused = self.inner.append(sent, merge);
         while let Err(Busy { appends, done }) = refused {
@@ -238,25 +267,42 @@ impl Core {
     }
 }
 
-fn merge(faults: &[Fault], outcomes: Vec<Outcome>) -> Vec<Outcome> {
+/// Says what became of appends in doubt, unless the switch keeps it.
+fn settle(doubts: &mut Vec<(Doubt, Outcome)>, switches: &Switches) {
+    if !switches.stay_in_doubt.load(Ordering::SeqCst) {
+        for (doubt, outcome) in doubts.drain(..) {
+            doubt.resolve(outcome);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the caller is told. Appends in doubt come to `open`, with what became of them.
+fn merge(
+    faults: &[Fault],
+    outcomes: Vec<Outcome>,
+    open: &mut Vec<(Doubt, Outcome)>,
+) -> Vec<Outcome> {
     let mut outcomes = outcomes.into_iter();
-    let mut next = || {
-        let missing = || Outcome::Failed(AppendFailure::Io("no outcome".to_owned()));
-        outcomes.next().unwrap_or_else(missing)
+    let unavailable = |why: &str| Outcome::Failed(AppendFailure::Unavailable(why.to_owned()));
+    let mut next = || outcomes.next().unwrap_or_else(|| unavailable("no outcome"));
+    let mut doubt = |outcome| {
+        let doubt = Doubt::open("injected");
+        open.push((doubt.clone(), outcome));
+        Outcome::InDoubt(doubt)
     };
-    let injected = || Outcome::Failed(AppendFailure::Io("injected".to_owned()));
     let mut merged = Vec::with_capacity(faults.len());
     for fault in faults {
         merged.push(match fault {
-            Fault::None => next(),
-            Fault::Fence => {
-                let _foreign = next();
-                next()
-            }
-            Fault::Lose => injected(),
+            Fault::None | Fault::Fence => next(),
+            Fault::Follow => Outcome::Failed(AppendFailure::Follows),
+            Fault::Lose => doubt(unavailable("injected")),
             Fault::Full => Outcome::Failed(AppendFailure::Full),
             Fault::Doubt => match next() {
-                Outcome::Committed(_) => injected(),
+                committed @ Outcome::Committed(_) => doubt(committed),
                 refused => refused,
             },
         });
@@ -298,6 +344,10 @@ impl Journal for TwinJournal {
             }
         }
         Ok(())
+    }
+
+    fn take(&self, range: RangeId) -> Tenure {
+        self.core.inner.take(range)
     }
 
     fn position(&self, range: RangeId) -> Position {

@@ -4,11 +4,13 @@
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
 
 use stdx::time::Timestamp;
 use store::{
     Account, Append, EntryFlags, Journal, LogEntry, Outcome, RangeId, Reader, Record, Roster,
-    RosterItem, ScramHash, ScramKeys, SlotKey, Space, Subscription,
+    RosterItem, ScramHash, ScramKeys, SlotKey, Space, Subscription, Tenure, Writer,
 };
 
 pub(crate) const KEY: SlotKey = SlotKey::new(*b"store test key 1");
@@ -87,15 +89,35 @@ pub(crate) fn append_all(journal: &dyn Journal, appends: Vec<Append>) -> Vec<Out
     receive.recv().unwrap()
 }
 
-/// Appends records of one user where the range stands now.
+/// Appends records of one user in a tenure of its own.
 pub(crate) fn append(journal: &dyn Journal, slots: SlotKey, records: Vec<Record>) -> Outcome {
     let range = range_of(slots, records[0].user());
-    let append = Append {
-        range,
-        expected: journal.position(range),
-        records,
-    };
+    let append = one(range, journal.take(range), records);
     append_all(journal, vec![append]).remove(0)
+}
+
+/// An append that depends on no other one.
+pub(crate) fn one(range: RangeId, tenure: Tenure, records: Vec<Record>) -> Append {
+    Append {
+        range,
+        tenure,
+        writer: Writer::NOBODY,
+        records,
+    }
+}
+
+/// Waits until the journal knows what became of an append in doubt.
+pub(crate) fn resolved(outcome: Outcome) -> Outcome {
+    let Outcome::InDoubt(doubt) = outcome else {
+        panic!("in no doubt: {outcome:?}");
+    };
+    for _ in 0..1_200 {
+        match doubt.resolved() {
+            Some(outcome) => return outcome,
+            None => thread::sleep(Duration::from_millis(25)),
+        }
+    }
+    panic!("in doubt for half a minute");
 }
 
 pub(crate) fn committed(outcome: &Outcome) -> bool {

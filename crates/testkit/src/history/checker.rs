@@ -260,7 +260,7 @@ fn a_session_gets_messages_in_order(view: &View<'_>) -> Vec<String> {
     for (number, chain) in view.chains() {
         let name = view.name(chain);
         let is_regular = |d: &&Delivery| {
-            let was_early = d.is_early || was_early(view, chain, d);
+            let was_early = d.is_early || was_early(view, chain, d) || was_hidden(view, chain, d);
             !was_early && !was_owed_to_another(view, chain.device, d)
         };
         let regular = || chain.deliveries.iter().filter(is_regular);
@@ -305,6 +305,14 @@ fn was_early(view: &View<'_>, chain: &Chain, delivery: &Delivery) -> bool {
     let is_own = delivery.way == Way::Carbon
         || message.to_device.is_some() && message.to_device == view.resource(chain);
     is_own && chain.shown_at.is_none_or(|shown| message.sent_at <= shown)
+}
+
+/// Whether a message was addressed to the session while its presence may have been lost with a
+/// change that failed: it was there for nobody else then, and what was for everybody waited.
+fn was_hidden(view: &View<'_>, chain: &Chain, delivery: &Delivery) -> bool {
+    let message = view.message(delivery.message);
+    let to = message.and_then(|message| message.to_device);
+    view.history.was_disk_bad && to.is_some() && to == view.resource(chain)
 }
 
 /// Whether another session of the user was owed the message and ended since: what it had not

@@ -443,7 +443,13 @@ impl Device {
     }
 
     fn bind(&mut self, shared: &mut Shared<'_>) {
+        let chain = self.session.as_ref().map(|session| session.chain);
         self.lose_session(shared);
+        if let Some(chain) = chain {
+            // The server ended it, at some time since its link was lost.
+            let chain = &mut shared.history.chains[chain];
+            chain.ended_at = Some(chain.deliveries.last().map_or(0, |last| last.at));
+        }
         self.phase = Phase::Binding;
         self.say(&format!(
             "<iq type='set' id='bind'><bind xmlns='{NS_BIND}'><resource>{}</resource></bind></iq>",

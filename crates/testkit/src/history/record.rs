@@ -140,6 +140,8 @@ pub(super) struct History {
     /// By user and message: the id that it was seen with.
     ids_of: HashMap<(usize, usize), String>,
     pub(super) kills: usize,
+    /// The disk was full or failed for a while.
+    pub(super) was_disk_bad: bool,
     /// Kills, and moments at which a disk failed or was good again: what the server knew and had
     /// not written is gone.
     pub(super) crashes: usize,
@@ -166,6 +168,7 @@ impl History {
             ids: HashMap::new(),
             ids_of: HashMap::new(),
             kills: 0,
+            was_disk_bad: false,
             crashes: 0,
             now: 0,
             violations: Vec::new(),

@@ -199,6 +199,7 @@ impl Rig {
             self.history.note("disk", format_args!("{mood:?}"));
             self.server.set_disk(mood)?;
             self.is_disk_bad = true;
+            self.history.was_disk_bad = true;
             self.history.crashes += 1;
         } else if step == from + DISK_FAULT_STEPS {
             self.history.note("disk", "good again");

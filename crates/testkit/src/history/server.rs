@@ -73,7 +73,6 @@ fn settings(plan: Option<&Plan>) -> Settings {
     let mut settings = Settings::from([
         ("auth.plain_without_tls".to_owned(), "true".to_owned()),
         ("auth.scram_iterations".to_owned(), "4096".to_owned()),
-        ("http.listen".to_owned(), "[]".to_owned()),
         ("archive.enabled".to_owned(), "true".to_owned()),
     ]);
     if let Some(plan) = plan {

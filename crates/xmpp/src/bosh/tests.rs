@@ -361,6 +361,20 @@ fn the_end_comes_with_the_streams_and_behind_what_it_wrote() {
 }
 
 #[test]
+fn nothing_is_taken_or_held_behind_the_end_that_a_client_asked_for() {
+    let mut play = Play::begun("wait='60' hold='1'");
+    play.asks(101, "type='terminate'", "", 1);
+    play.taken();
+    for (rid, ticket) in (102..200).zip(2..) {
+        play.asks(rid, "type='terminate'", M, ticket);
+        let refused = format!("{ticket}: <B type='terminate' condition='item-not-found'/>");
+        assert_eq!(play.taken(), [refused]);
+    }
+    play.writes("</stream:stream>");
+    assert_eq!(play.taken(), ["1: <B type='terminate'/>", "over"]);
+}
+
+#[test]
 fn an_error_of_the_stream_is_named() {
     let cases = [
         ("host-unknown", "host-unknown"),

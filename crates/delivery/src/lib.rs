@@ -1,0 +1,34 @@
+//! How an accepted message reaches its recipient's home, as a sans-IO machine: commands and answers
+//! in, decisions and effects out; time is an argument. It knows neither actors nor sockets nor the
+//! store, and no stanza. The contract that it keeps is `docs/delivery.md`.
+//!
+//! A user's log is read by consumers, each at its own pace. This crate has those that hand entries
+//! over: one [`Outbox`] for each sender, in which every *destination* (the home of a recipient) is
+//! a consumer, and [`Marks`] for each recipient, which recognise what was taken before.
+//!
+//! ```text
+//! sender's home                                                  recipient's home
+//!
+//! accept ─▶ log ─▶ append ─▶ committed ──▶ hand over ──────────▶ Marks::recognise ─▶ take
+//!                                │             ▲                        │             │
+//!                                │ lags        │ page                   │             │ commit
+//!                                ▼             │                        ▼             ▼
+//!                           destination ─▶ read the log       again, early, refused, taken
+//!                                ▲                                      │
+//!                                ├──── retry after a back-off ◀─────────┤ refused for now
+//!                                └──── return to the sender   ◀─────────┘ refused for good
+//! ```
+//!
+//! Every bound is a field of [`OutboxLimits`] or an argument, so that a test can make it 1, 2 or 4.
+
+mod limits;
+mod marks;
+mod outbox;
+mod place;
+
+pub use limits::OutboxLimits;
+pub use marks::{Marks, Recognised};
+pub use outbox::{
+    Accept, Changes, Effect, HandOver, Listed, Outbox, Page, ReadId, Reason, Refusal, Stuck, Waits,
+};
+pub use place::{Attempt, Place};

@@ -1,0 +1,92 @@
+//! Every bound of this crate, with its unit, its production value and what happens at it.
+
+use std::time::Duration;
+
+/// Bounds of one sender's [`crate::Outbox`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OutboxLimits {
+    /// Entries accepted and not settled; one more is not accepted ([`crate::Accept::Full`]). Each
+    /// costs its place in the log, and 48 bytes while it is in flight.
+    pub entries_max: u32,
+    /// Those of them for one destination that does not take what it is handed over; one more is not
+    /// accepted ([`crate::Accept::DestinationFull`]), so that it leaves room for others.
+    pub entries_per_destination_max: u32,
+    /// Entries in flight to destinations that keep up. At one more, the destination of the oldest
+    /// one is read from the log at its own pace.
+    pub window: usize,
+    /// Entries in flight to one destination that keeps up; at one more it is read from the log.
+    pub window_per_destination: usize,
+    /// Entries that one read of the log asks for.
+    pub page: u32,
+    /// Time that a destination may say nothing to what was handed over; then it is retried.
+    pub answer_timeout: Duration,
+    /// Pause before the first retry; each further pause is twice as long.
+    pub retry_min: Duration,
+    /// Longest pause between two retries.
+    pub retry_max: Duration,
+    /// Age at which an entry that its destination does not take comes back to its sender.
+    pub give_up_after: Duration,
+    /// Attempts in a row that must have failed before that, whatever a clock says.
+    pub give_up_attempts_min: u32,
+    /// Age from which an entry that may have been taken is not handed over again, because its
+    /// recipient may have forgotten it ([`crate::Marks`]); it comes back, with that said.
+    pub recognised_for: Duration,
+    /// Crashes of a recipient while it handled an entry; then the entry comes back first.
+    pub crashes_max: u8,
+}
+
+impl Default for OutboxLimits {
+    fn default() -> Self {
+        OutboxLimits {
+            entries_max: 10_000,
+            entries_per_destination_max: 1_000,
+            window: 1_024,
+            window_per_destination: 256,
+            page: 256,
+            answer_timeout: Duration::from_secs(5),
+            retry_min: Duration::from_millis(250),
+            retry_max: Duration::from_secs(15),
+            give_up_after: Duration::from_secs(3600),
+            give_up_attempts_min: 3,
+            recognised_for: Duration::from_secs(6 * 24 * 3600),
+            crashes_max: 2,
+        }
+    }
+}
+
+impl OutboxLimits {
+    /// Whether the bounds fit each other: each is at least 1, and a share is not larger than the
+    /// whole.
+    pub fn is_sound(&self) -> bool {
+        self.entries_per_destination_max >= 1
+            && self.entries_per_destination_max <= self.entries_max
+            && self.window_per_destination >= 1
+            && self.window_per_destination <= self.window
+            && self.page >= 1
+            && self.crashes_max >= 1
+            && self.retry_min <= self.retry_max
+            && self.give_up_after <= self.recognised_for
+    }
+
+    /// The pause before the next attempt after `failures` failed ones.
+    pub(crate) fn pause(&self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(31);
+        self.retry_min
+            .saturating_mul(1 << doublings)
+            .min(self.retry_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_their_bound() {
+        let limits = OutboxLimits::default();
+        assert!(limits.is_sound());
+        assert_eq!(limits.pause(1), limits.retry_min);
+        assert_eq!(limits.pause(3), limits.retry_min * 4);
+        assert_eq!(limits.pause(u32::MAX), limits.retry_max);
+    }
+}

@@ -1,0 +1,584 @@
+//! The sender's side: every destination of a user's accepted messages is a consumer of his log.
+//!
+//! Destinations that keep up share one consumer and one durable mark: an entry is handed over as it
+//! is committed, and a [`window::Window`] holds what is in flight. A destination that does not keep
+//! up, because it is slow, full, unreadable, quarantined or silent, *lags*: it gets a mark of its
+//! own and reads the log at its own pace ([`lagging::Lagging`]). Nobody else waits for it. When it
+//! has caught up, it shares the common mark again.
+//!
+//! # The life of one entry
+//!
+//! | state | event | next state | effect |
+//! |---|---|---|---|
+//! | accepted | commit, destination keeps up | in flight | hand over |
+//! | accepted | commit, destination lags | behind | read |
+//! | in flight | taken | settled | the mark moves |
+//! | in flight | refused for now, or silence | behind | read again after a back-off |
+//! | in flight | refused for good | returning | return |
+//! | in flight | its recipient crashed, for the last time allowed | returning | return |
+//! | behind | read | in flight | hand over |
+//! | behind | read, too old or dropped | returning | return |
+//! | returning | appended to the sender's log as an error | settled | the mark moves |
+//!
+//! The caller performs the effects ([`Outbox::poll_effect`]), calls [`Outbox::handle_timeout`] at
+//! [`Outbox::deadline`], and records [`Outbox::take_changes`] together with, or before, anything
+//! that says more. After an append that failed it makes a new one with [`Outbox::recover`].
+
+mod lagging;
+mod operate;
+mod types;
+mod window;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
+
+use stdx::time::{Moment, Timestamp};
+
+use crate::limits::OutboxLimits;
+use crate::place::{Attempt, Place};
+use lagging::{Lagging, Step};
+pub use types::{
+    Accept, Changes, Effect, HandOver, Listed, Page, ReadId, Reason, Refusal, Stuck, Waits,
+};
+use window::Window;
+
+/// How far the handing over of one sender's entries is. `D` names a destination, `E` is what a
+/// recipient says when it refuses for good.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Outbox<D: Ord, E> {
+    limits: OutboxLimits,
+    /// Every outgoing entry up to here is settled, but for those that a lagging destination's own
+    /// mark does not cover.
+    mark: Place,
+    /// Everything up to here was handed over by the common consumer, or left to a lagging one.
+    handed: Place,
+    /// The last outgoing entry that is committed.
+    tail: Place,
+    /// Entries up to here may have been handed over before this machine was made.
+    recovered: Place,
+    /// Entries accepted and not settled.
+    pending: u32,
+    window: Window<D>,
+    lagging: BTreeMap<D, Lagging>,
+    attempt: Attempt,
+    /// The read of the common consumer that is under way.
+    reading: Option<ReadId>,
+    /// A read of the common consumer failed: when it is tried again.
+    read_again: Option<Moment>,
+    last_read: ReadId,
+    /// What was recorded last.
+    recorded: Place,
+    lagging_changed: bool,
+    effects: VecDeque<Effect<D, E>>,
+}
+
+impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
+    /// Takes up what the store says: the durable mark, the last outgoing entry, the marks of
+    /// lagging destinations with the entries pending for each, and all that are pending. `attempt`
+    /// is larger than every attempt of before, or drawn so that none is met again.
+    pub fn recover(
+        limits: OutboxLimits,
+        attempt: Attempt,
+        (mark, tail): (Place, Place),
+        pending: u32,
+        lagging: impl IntoIterator<Item = (D, Place, u32)>,
+    ) -> Self {
+        let lagging = lagging
+            .into_iter()
+            .map(|(dest, mark, pending)| (dest, Lagging::recovered(mark, pending, tail)));
+        let mut outbox = Outbox {
+            limits,
+            mark,
+            handed: mark,
+            tail: tail.max(mark),
+            recovered: tail,
+            pending,
+            window: Window::default(),
+            lagging: lagging.collect(),
+            attempt,
+            reading: None,
+            read_again: None,
+            last_read: ReadId::default(),
+            recorded: mark,
+            lagging_changed: false,
+            effects: VecDeque::new(),
+        };
+        outbox.read_on();
+        let all: Vec<D> = outbox.lagging.keys().copied().collect();
+        for dest in all {
+            outbox.read_for(dest);
+        }
+        outbox
+    }
+
+    /// The last attempt, for the machine that follows this one.
+    pub fn last_attempt(&self) -> Attempt {
+        self.attempt
+    }
+
+    /// Whether nothing is pending.
+    pub fn is_at_rest(&self) -> bool {
+        self.pending == 0 && self.handed == self.tail && self.lagging.is_empty()
+    }
+
+    /// Entries accepted and not settled.
+    pub fn pending(&self) -> u32 {
+        self.pending
+    }
+
+    /// Whether the numbers stand to each other as they must: a bug here otherwise. For assertions
+    /// and explorations.
+    pub fn is_consistent(&self) -> bool {
+        let lagging = || self.lagging.values();
+        self.mark <= self.handed
+            && self.handed <= self.tail
+            && self.recorded <= self.mark
+            && self.window.len() <= self.limits.window
+            && self.window.first().is_none_or(|first| first > self.mark)
+            && lagging().all(|own| own.is_consistent(self.tail))
+            && lagging().map(|own| own.pending).sum::<u32>() <= self.pending
+    }
+
+    /// The bounds in force.
+    pub fn limits(&self) -> &OutboxLimits {
+        &self.limits
+    }
+
+    // ---- Commands ------------------------------------------------------------------------------
+
+    /// Whether one more entry for `dest` may be accepted. Those whose commit is under way count for
+    /// the sender, and for the destination once they are committed.
+    pub fn may_accept(&self, dest: D) -> Accept {
+        // One that takes what it is handed over may be sent a burst.
+        let stuck = self.lagging.get(&dest).filter(|own| own.failures > 0);
+        let own = stuck.map_or(0, |own| own.pending);
+        if self.pending >= self.limits.entries_max {
+            Accept::Full
+        } else if own >= self.limits.entries_per_destination_max {
+            Accept::DestinationFull
+        } else {
+            Accept::Yes
+        }
+    }
+
+    /// An entry was appended; its commit is under way.
+    pub fn accepted(&mut self) {
+        self.pending += 1;
+    }
+
+    /// An entry for `dest` is durable. Returns how it is handed over, or `None` if it is read from
+    /// the log when its turn comes. Entries are committed in the order of their places.
+    pub fn committed(&mut self, place: Place, dest: D, now: Moment) -> Option<HandOver> {
+        let is_behind = self.handed < self.tail;
+        let is_over = place <= self.tail;
+        self.tail = self.tail.max(place);
+        if is_behind || is_over {
+            return None; // It is read, or of an account that has gone.
+        }
+        self.pass(place, dest, now)
+    }
+
+    /// The common consumer comes to an entry: it is handed over, or left to its destination.
+    fn pass(&mut self, place: Place, dest: D, now: Moment) -> Option<HandOver> {
+        if self.window.count(dest) >= self.limits.window_per_destination {
+            self.lag(dest, now);
+        } else if self.window.len() >= self.limits.window
+            && !self.lagging.contains_key(&dest)
+            && let Some(slowest) = self.window.oldest()
+        {
+            // Whoever is slowest makes room for the others.
+            self.lag(slowest, now);
+        }
+        self.handed = place;
+        let hand_over = match self.lagging.get_mut(&dest) {
+            Some(lagging) => {
+                lagging.note(place);
+                self.wake(dest);
+                None
+            }
+            None => {
+                let attempt = self.attempt.next();
+                let after = self.window.put(place, dest, attempt, now);
+                Some(HandOver { after, attempt })
+            }
+        };
+        self.move_mark();
+        hand_over
+    }
+
+    /// The caller is about to append the error that returns an entry. False if that is not wanted
+    /// any more: it was taken meanwhile.
+    pub fn still_returns(&self, dest: D, place: Place) -> bool {
+        self.lagging
+            .get(&dest)
+            .is_some_and(|lagging| lagging.returns() == Some(place))
+    }
+
+    /// The error that returns an entry is appended, in one append with what
+    /// [`Outbox::take_changes`] says from now on. [`Outbox::return_committed`] follows.
+    pub fn returned(&mut self, dest: D, place: Place, now: Moment) {
+        if self.still_returns(dest, place)
+            && let Some(lagging) = self.lagging.get_mut(&dest)
+        {
+            let settled = lagging.settle(place, &self.limits, now);
+            lagging.close();
+            self.pending = self.pending.saturating_sub(settled);
+            self.lagging_changed = true;
+        }
+    }
+
+    /// The append of [`Outbox::returned`] is durable: what is behind the entry may be handed over.
+    pub fn return_committed(&mut self, dest: D) {
+        if let Some(lagging) = self.lagging.get_mut(&dest)
+            && lagging.closed()
+        {
+            self.wake(dest);
+        }
+    }
+
+    /// The entry that was to be returned could not be read: it is tried again later.
+    pub fn return_failed(&mut self, dest: D, place: Place, now: Moment) {
+        if self.still_returns(dest, place) {
+            self.retry(dest, Refusal::Unread, now);
+        }
+    }
+
+    // ---- Answers -------------------------------------------------------------------------------
+
+    /// A destination has an entry, durably. That is true whichever attempt it answers.
+    pub fn handle_taken(&mut self, dest: D, place: Place, now: Moment) {
+        if let Some(lagging) = self.lagging.get_mut(&dest) {
+            if lagging.take(place) {
+                self.settle_lagging(dest, place, now);
+            }
+        } else if self.window.take(place, dest) {
+            self.pending = self.pending.saturating_sub(self.window.settle());
+            self.move_mark();
+        }
+    }
+
+    /// A destination did not take an entry; `error` is what it says if that is for good.
+    pub fn handle_refused(
+        &mut self,
+        dest: D,
+        (place, attempt): (Place, Attempt),
+        why: Refusal,
+        error: Option<E>,
+        now: Moment,
+    ) {
+        let is_current = match self.lagging.get(&dest) {
+            Some(lagging) => lagging.is_in_flight(place, attempt),
+            None => self.window.is_in_flight(place, dest, attempt),
+        };
+        if !is_current {
+            return; // An answer to an earlier attempt: the latest one has its own.
+        }
+        self.lag(dest, now);
+        let crashes_max = self.limits.crashes_max;
+        let Some(lagging) = self.lagging.get_mut(&dest) else {
+            return;
+        };
+        lagging.refused(place, why);
+        let is_poison = why == Refusal::Crashed && lagging.crashed(place) >= crashes_max;
+        if lagging.first_in_flight() == Some(place) {
+            if let Some(error) = error {
+                return self.give_back(dest, place, Reason::Refused(error));
+            }
+            if is_poison {
+                return self.give_back(dest, place, Reason::Poison);
+            }
+        }
+        self.retry(dest, why, now);
+    }
+
+    /// Entries that were read for a consumer, or `None` if they could not be. Returns which of them
+    /// are handed over now, by their index in the page; `wall` says how old they are.
+    pub fn handle_page(
+        &mut self,
+        id: ReadId,
+        page: Option<&Page<D>>,
+        now: Moment,
+        wall: Timestamp,
+    ) -> Vec<(usize, HandOver)> {
+        if self.reading == Some(id) {
+            self.reading = None;
+            return match page {
+                Some(page) => self.common_page(page, now, wall),
+                None => {
+                    self.read_again = Some(now + self.limits.retry_min);
+                    Vec::new()
+                }
+            };
+        }
+        let mut readers = self.lagging.iter();
+        let reader = readers.find(|(_, lagging)| lagging.is_reading(id));
+        let Some(dest) = reader.map(|(dest, _)| *dest) else {
+            return Vec::new(); // Asked for before something else happened to the reader.
+        };
+        match page {
+            Some(page) => self.own_page(dest, page, now, wall),
+            None => {
+                self.retry(dest, Refusal::Unread, now);
+                Vec::new()
+            }
+        }
+    }
+
+    fn common_page(
+        &mut self,
+        page: &Page<D>,
+        now: Moment,
+        wall: Timestamp,
+    ) -> Vec<(usize, HandOver)> {
+        let mut over = Vec::new();
+        for (at, entry) in page.entries.iter().enumerate() {
+            if entry.place <= self.handed || entry.place > self.tail {
+                continue; // Passed before, or its own commit will say so.
+            }
+            if self.is_too_old(entry.at, wall) {
+                self.lag(entry.dest, now);
+            }
+            if let Some(hand_over) = self.pass(entry.place, entry.dest, now) {
+                over.push((at, hand_over));
+            }
+        }
+        self.handed = self.handed.max(page.through.min(self.tail));
+        self.move_mark();
+        self.read_on();
+        if self.handed == self.tail {
+            self.lagging_may_keep_up();
+        }
+        over
+    }
+
+    fn own_page(
+        &mut self,
+        dest: D,
+        page: &Page<D>,
+        now: Moment,
+        wall: Timestamp,
+    ) -> Vec<(usize, HandOver)> {
+        let tail = self.tail;
+        let Some(lagging) = self.lagging.get_mut(&dest) else {
+            return Vec::new();
+        };
+        match lagging.page(page, &self.limits, &mut self.attempt, (tail, now, wall)) {
+            Step::HandOver(over) => over,
+            Step::Return(place, reason) => {
+                self.give_back(dest, place, reason.into());
+                Vec::new()
+            }
+            Step::ReadOn => {
+                self.read_for(dest);
+                Vec::new()
+            }
+            Step::CaughtUp => {
+                self.lagging_changed = true;
+                if self.handed == self.tail {
+                    self.keeps_up(dest);
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    fn is_too_old(&self, at: Timestamp, wall: Timestamp) -> bool {
+        lagging::age(at, wall) >= self.limits.give_up_after
+    }
+
+    // ---- Time ----------------------------------------------------------------------------------
+
+    /// When [`Outbox::handle_timeout`] has something to do.
+    pub fn deadline(&self) -> Option<Moment> {
+        let silent = self.window.oldest_at();
+        let silent = silent.map(|at| at + self.limits.answer_timeout);
+        let lagging = self.lagging.values().filter_map(Lagging::deadline).min();
+        [silent, lagging, self.read_again]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Time has passed: silent destinations are given up for now, and others are tried again.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        if self.read_again.is_some_and(|at| at <= now) {
+            self.read_again = None;
+            self.read_on();
+        }
+        while let Some(silent) = self.window.overdue(now, self.limits.answer_timeout) {
+            self.lag(silent, now);
+            self.retry(silent, Refusal::Silent, now);
+        }
+        let due = |lagging: &Lagging| lagging.deadline().is_some_and(|at| at <= now);
+        let all: Vec<D> = self
+            .lagging
+            .iter()
+            .filter(|(_, lagging)| due(lagging))
+            .map(|(dest, _)| *dest)
+            .collect();
+        for dest in all {
+            if self.lagging.get(&dest).is_some_and(Lagging::waits) {
+                self.read_for(dest);
+            } else {
+                self.retry(dest, Refusal::Silent, now);
+            }
+        }
+    }
+
+    // ---- Output --------------------------------------------------------------------------------
+
+    /// The next thing to do.
+    pub fn poll_effect(&mut self) -> Option<Effect<D, E>> {
+        let effect = self.effects.pop_front();
+        if self.effects.is_empty() {
+            self.effects = VecDeque::new(); // Most are at rest, and then take no memory.
+        }
+        effect
+    }
+
+    /// Marks that moved since they were taken last.
+    pub fn take_changes(&mut self) -> Option<Changes<D>> {
+        let lagging = std::mem::take(&mut self.lagging_changed);
+        if self.recorded == self.mark && !lagging {
+            return None;
+        }
+        self.recorded = self.mark;
+        Some(Changes {
+            mark: self.mark,
+            lagging: lagging.then(|| {
+                let all = self.lagging.iter();
+                all.map(|(dest, lagging)| (*dest, lagging.mark)).collect()
+            }),
+        })
+    }
+
+    /// Whether [`Outbox::take_changes`] has any.
+    pub fn has_changes(&self) -> bool {
+        self.recorded != self.mark || self.lagging_changed
+    }
+
+    /// Every outgoing entry up to here is settled, but for those of lagging destinations, each of
+    /// which pins its own entries only.
+    pub fn mark(&self) -> Place {
+        self.mark
+    }
+
+    /// The last outgoing entry that is committed.
+    pub fn tail(&self) -> Place {
+        self.tail
+    }
+
+    /// Whether a destination lags.
+    pub fn lags(&self) -> bool {
+        !self.lagging.is_empty()
+    }
+
+    // ---- Consumers -----------------------------------------------------------------------------
+
+    /// From now on a destination has a mark of its own. What it was handed over stays in flight.
+    fn lag(&mut self, dest: D, now: Moment) {
+        if self.lagging.contains_key(&dest) {
+            return;
+        }
+        let (in_flight, settled) = self.window.remove(dest);
+        self.pending = self.pending.saturating_sub(settled);
+        let until = now + self.limits.answer_timeout;
+        let lagging = Lagging::new(self.handed, in_flight, until, self.recovered);
+        self.lagging.insert(dest, lagging);
+        self.lagging_changed = true;
+        self.move_mark();
+    }
+
+    /// A destination that has caught up shares the common mark again.
+    fn keeps_up(&mut self, dest: D) {
+        self.lagging.remove(&dest);
+        self.lagging_changed = true;
+    }
+
+    fn lagging_may_keep_up(&mut self) {
+        let caught_up: Vec<D> = self
+            .lagging
+            .iter()
+            .filter(|(_, lagging)| lagging.has_caught_up(self.tail))
+            .map(|(dest, _)| *dest)
+            .collect();
+        for dest in caught_up {
+            self.keeps_up(dest);
+        }
+    }
+
+    /// There is something new for a lagging destination.
+    fn wake(&mut self, dest: D) {
+        if self.lagging.get(&dest).is_some_and(Lagging::is_idle) {
+            self.read_for(dest);
+        }
+    }
+
+    /// What a destination was handed over and did not take is read again after a pause.
+    fn retry(&mut self, dest: D, why: Refusal, now: Moment) {
+        if let Some(lagging) = self.lagging.get_mut(&dest) {
+            lagging.retry(why, &self.limits, now);
+        }
+    }
+
+    fn give_back(&mut self, dest: D, place: Place, reason: Reason<E>) {
+        if let Some(lagging) = self.lagging.get_mut(&dest) {
+            lagging.give_back(place);
+            self.effects.push_back(Effect::Return {
+                dest,
+                place,
+                reason,
+            });
+        }
+    }
+
+    fn settle_lagging(&mut self, dest: D, place: Place, now: Moment) {
+        let limits = &self.limits;
+        let Some(lagging) = self.lagging.get_mut(&dest) else {
+            return;
+        };
+        let settled = lagging.settle(place, limits, now);
+        self.pending = self.pending.saturating_sub(settled);
+        self.lagging_changed = true;
+        self.wake(dest);
+    }
+
+    fn read_on(&mut self) {
+        if self.handed >= self.tail || self.reading.is_some() || self.read_again.is_some() {
+            return;
+        }
+        let id = self.last_read.next();
+        self.reading = Some(id);
+        self.effects.push_back(Effect::Read {
+            id,
+            dest: None,
+            after: self.handed,
+            limit: self.limits.page,
+        });
+    }
+
+    fn read_for(&mut self, dest: D) {
+        let Some(lagging) = self.lagging.get_mut(&dest) else {
+            return;
+        };
+        let id = self.last_read.next();
+        let (after, limit) = lagging.read(id, &self.limits);
+        self.effects.push_back(Effect::Read {
+            id,
+            dest: Some(dest),
+            after,
+            limit,
+        });
+    }
+
+    fn move_mark(&mut self) {
+        let first = self.window.first().map(Place::before);
+        let mark = first.unwrap_or(self.handed);
+        debug_assert!(
+            mark >= self.mark,
+            "the mark goes back from {} to {mark}",
+            self.mark
+        );
+        self.mark = mark.max(self.mark);
+    }
+}

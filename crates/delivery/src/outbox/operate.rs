@@ -1,0 +1,46 @@
+//! What operators may see and do of destinations that lag.
+
+use std::fmt::Debug;
+
+use stdx::time::Moment;
+
+use super::{Outbox, Stuck};
+
+impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
+    /// Destinations that lag.
+    pub fn stuck(&self, now: Moment) -> impl Iterator<Item = Stuck<D>> + '_ {
+        self.lagging.iter().map(move |(dest, lagging)| Stuck {
+            dest: *dest,
+            pending: lagging.pending,
+            mark: lagging.mark,
+            failures: lagging.failures,
+            last: lagging.last,
+            waits: lagging.waits_for(now),
+        })
+    }
+
+    /// Tries a destination at once. False if it does not wait for a retry.
+    pub fn retry_now(&mut self, dest: D) -> bool {
+        let waits = self
+            .lagging
+            .get_mut(&dest)
+            .is_some_and(|lagging| lagging.retry_now());
+        if waits {
+            self.read_for(dest);
+        }
+        waits
+    }
+
+    /// Returns to the sender what waits for a destination now. Returns how many entries that is; 0
+    /// if it does not lag.
+    pub fn drop_pending(&mut self, dest: D) -> u32 {
+        let tail = self.tail;
+        let Some(lagging) = self.lagging.get_mut(&dest) else {
+            return 0;
+        };
+        lagging.drop_through = tail;
+        let pending = lagging.pending;
+        self.retry_now(dest);
+        pending
+    }
+}

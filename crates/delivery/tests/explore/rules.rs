@@ -1,0 +1,154 @@
+//! What must hold after every step of a small world, and what must have happened in one of them.
+
+use delivery::{Place, Reason};
+use stateright::Model;
+
+use crate::world::{Dest, State, Stored, World};
+
+type Rule = fn(&World, &State) -> bool;
+
+/// After every step.
+pub(crate) const ALWAYS: &[(&str, Rule)] = &[
+    (
+        "what is settled was taken or has come back",
+        settled_is_done,
+    ),
+    (
+        "each recipient takes an entry once, and in order",
+        taken_in_order,
+    ),
+    ("an entry comes back once", returned_once),
+    (
+        "what came back was not taken, unless it says that it may have been",
+        not_both,
+    ),
+    ("marks stand in their order", marks_in_order),
+    ("the bounds hold", bounds_hold),
+    ("at rest, everything is done and nothing is kept", at_rest),
+];
+
+/// At least once.
+pub(crate) const SOMETIMES: &[(&str, Rule)] = &[
+    ("a destination lags", |_, state| state.seen.lagged),
+    ("a destination has caught up", |_, state| {
+        state.seen.caught_up
+    }),
+    ("the window is full", |_, state| state.seen.window_full),
+    ("an answer came too late", |_, state| state.seen.late_answer),
+    (
+        "an entry was refused because the one in front was missing",
+        |_, state| state.seen.early,
+    ),
+    (
+        "an entry was handed over again after a crash",
+        |_, state| state.seen.again,
+    ),
+    (
+        "a commit that was reported as failed had happened",
+        |_, state| state.seen.in_doubt,
+    ),
+    ("the sender's bound was reached", |_, state| {
+        state.seen.sender_full
+    }),
+    ("a destination's bound was reached", |_, state| {
+        state.seen.destination_full
+    }),
+    ("an entry came back refused", |_, state| {
+        returns(state, Reason::Refused(()))
+    }),
+    ("an entry came back as poison", |_, state| {
+        returns(state, Reason::Poison)
+    }),
+    ("an entry came back expired, not delivered", |_, state| {
+        returns(
+            state,
+            Reason::Expired {
+                may_be_delivered: false,
+            },
+        )
+    }),
+    (
+        "an entry came back, and may have been delivered",
+        |_, state| {
+            returns(
+                state,
+                Reason::Expired {
+                    may_be_delivered: true,
+                },
+            )
+        },
+    ),
+    ("an entry came back dropped", |_, state| {
+        returns(
+            state,
+            Reason::Dropped {
+                may_be_delivered: false,
+            },
+        )
+    }),
+];
+
+fn returns(state: &State, reason: Reason<()>) -> bool {
+    state.stored.returned.iter().any(|(_, why)| *why == reason)
+}
+
+/// Whether the durable marks say that an entry needs nothing any more.
+pub(crate) fn is_settled(stored: &Stored, (place, dest): &(Place, Dest)) -> bool {
+    let own = stored.lagging.iter().find(|(lagging, _)| lagging == dest);
+    *place <= own.map_or(stored.mark, |(_, mark)| *mark)
+}
+
+fn settled_is_done(_: &World, state: &State) -> bool {
+    let stored = &state.stored;
+    stored.entries.iter().all(|entry| {
+        let (place, dest) = entry;
+        !is_settled(stored, entry)
+            || state.recipients[usize::from(*dest)].taken.contains(place)
+            || stored
+                .returned
+                .iter()
+                .any(|(returned, _)| returned == place)
+    })
+}
+
+fn taken_in_order(_: &World, state: &State) -> bool {
+    let mut recipients = state.recipients.iter();
+    recipients.all(|to| to.taken.is_sorted_by(|a, b| a < b))
+}
+
+fn returned_once(_: &World, state: &State) -> bool {
+    let returned = &state.stored.returned;
+    let times = |place: &Place| returned.iter().filter(|(other, _)| other == place).count();
+    returned.iter().all(|(place, _)| times(place) == 1)
+}
+
+fn not_both(_: &World, state: &State) -> bool {
+    let returned = state.stored.returned.iter();
+    let clean = returned.filter(|(_, reason)| match reason {
+        Reason::Refused(()) | Reason::Poison => true,
+        Reason::Expired { may_be_delivered } | Reason::Dropped { may_be_delivered } => {
+            !may_be_delivered
+        }
+    });
+    let is_taken = |place: &Place| state.recipients.iter().any(|to| to.taken.contains(place));
+    clean.fold(true, |good, (place, _)| good && !is_taken(place))
+}
+
+fn marks_in_order(_: &World, state: &State) -> bool {
+    state.outbox.is_consistent()
+}
+
+fn bounds_hold(world: &World, state: &State) -> bool {
+    state.outbox.pending() <= world.limits.entries_max
+}
+
+fn at_rest(world: &World, state: &State) -> bool {
+    let mut steps = Vec::new();
+    world.actions(state, &mut steps);
+    let may_go_on = steps
+        .iter()
+        .any(|step| world.next_state(state, step.clone()).is_some());
+    let stored = &state.stored;
+    may_go_on
+        || state.outbox.is_at_rest() && stored.entries.iter().all(|entry| is_settled(stored, entry))
+}

@@ -1,0 +1,490 @@
+//! The same commands for the model and for real nodes, compared after each.
+//!
+//! Owns the nodes of one run and what is compared: every answer, and of every node its groups, its
+//! links, its names with their processes, and what its processes heard.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::test_runner::{Config, TestCaseError, TestError, TestRng, TestRunner};
+
+use super::bugs::Bug;
+use super::commands::{Kind, Raw, Step, raw};
+use super::state::{FREE, HIDDEN, N, NODES, PROCS, Proc, Said, State};
+use crate::command::{Answer, Command, Mode};
+use crate::process::{Event, Process, Scope};
+use crate::runtime::Options;
+use crate::sim::{Costs, World};
+use crate::types::{Body, Name, NodeName, Pid};
+
+/// Virtual time for everything that follows from a command: longer than two attempts at a link.
+const SETTLE: Duration = Duration::from_millis(1_500);
+
+/// Counts the messages that it is sent, and tells how many.
+struct Counter(u64);
+
+impl Process for Counter {
+    fn handle(&mut self, event: Event, cx: &mut Scope<'_, '_>) {
+        match event {
+            Event::Message { .. } => self.0 += 1,
+            Event::Request { from, .. } => {
+                let count = self.0.to_be_bytes().to_vec();
+                cx.reply(from, count).expect("room");
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Real {
+    world: World,
+    names: Vec<NodeName>,
+    pids: BTreeMap<Proc, Pid>,
+    bug: Option<Bug>,
+}
+
+fn group_name(group: u8) -> Name {
+    if group == FREE {
+        return "undefined".into();
+    }
+    format!("group{group}").into()
+}
+
+fn reg_name(name: u8) -> Name {
+    format!("name{name}").into()
+}
+
+impl Real {
+    fn new(seed: u64, bug: Option<Bug>, state: &State) -> Self {
+        let name = |n| NodeName::new(&format!("n{n:02}")).expect("a name");
+        let mut real = Real {
+            world: World::new(seed, Costs::default()),
+            names: (0..NODES).map(name).collect(),
+            pids: BTreeMap::new(),
+            bug,
+        };
+        for n in 0..NODES {
+            real.start(n, state.nodes[n].life);
+        }
+        real
+    }
+
+    fn start(&mut self, n: N, life: u64) {
+        let mut options = Options::new(self.names[n].as_str(), b"secret").without_attributes();
+        options = options.function("counter", |_: &Body| {
+            Box::new(Counter(0)) as Box<dyn Process>
+        });
+        if n >= HIDDEN {
+            options = options.hidden();
+        }
+        self.world.start(options.bug(self.bug)).expect("a node");
+        for which in 0..PROCS {
+            let command = Command::Spawn {
+                node: self.names[n].clone(),
+                function: "counter".into(),
+                args: Body::new(),
+                link: false,
+                monitor: None,
+                deadline: Duration::from_secs(1),
+            };
+            if let Some(Answer::Spawned(Ok(pid))) = self.world.ask(&self.names[n], command) {
+                self.pids.insert((n, life, which), pid);
+            }
+        }
+    }
+
+    fn ask(&mut self, n: N, command: Command) -> Answer {
+        let node = self.names[n].clone();
+        let asked = format!("{command:?}");
+        let answer = self.world.ask(&node, command);
+        answer.unwrap_or_else(|| panic!("{node} does not answer {asked}"))
+    }
+
+    fn numbers(&self, nodes: &[NodeName]) -> Vec<N> {
+        let number = |node| self.names.binary_search(node).expect("a node");
+        nodes.iter().map(number).collect()
+    }
+
+    fn proc_of(&self, pid: &Pid) -> Proc {
+        let known = self.pids.iter().find(|(_, other)| *other == pid);
+        *known.expect("a process that was spawned").0
+    }
+
+    fn said(&self, answer: Answer) -> Said {
+        match answer {
+            Answer::Done(Ok(())) => Said::Ok,
+            Answer::Group(Ok((_, nodes))) => Said::Nodes(self.numbers(&nodes)),
+            Answer::Whereis(pid) => Said::Pid(pid.map(|pid| self.proc_of(&pid))),
+            Answer::Sent(Ok(pid)) => Said::Pid(Some(self.proc_of(&pid))),
+            Answer::Done(Err(error)) | Answer::Group(Err(error)) | Answer::Sent(Err(error)) => {
+                let name = format!("{error:?}");
+                let known = ERRORS.iter().find(|known| name.starts_with(**known));
+                Said::Err(known.copied().unwrap_or("another error"))
+            }
+            other => panic!("an answer to another command: {other:?}"),
+        }
+    }
+}
+
+/// Errors that a command of the model may have.
+const ERRORS: [&str; 12] = [
+    "ReservedName",
+    "RemoteGroup",
+    "NameInUse",
+    "NotMember",
+    "CannotRemoveItself",
+    "CannotRegister",
+    "CannotReregister",
+    "CannotUnregister",
+    "AlreadyRegistered",
+    "PidRegistered",
+    "NotRegistered",
+    "Refused",
+];
+
+/// Does a command in the model; what it must answer, and what real node is to be asked.
+fn both(step: &Step, state: &mut State, real: &mut Real) -> (Said, Said) {
+    let Step {
+        at, group, name, ..
+    } = *step;
+    let nodes = step.nodes.iter().copied().collect();
+    let names: Vec<NodeName> = step.nodes.iter().map(|n| real.names[*n].clone()).collect();
+    let (gname, rname) = (group_name(group), reg_name(name));
+    let node = step.asks_node.then_some(step.node);
+    let node_name = node.map(|n| real.names[n].clone());
+    match step.kind {
+        Kind::NewGroup => {
+            let said = state.new_group(at, group, &nodes);
+            let (name, nodes) = (Some(gname), names);
+            (said, ask(real, at, Command::NewGroup { name, nodes }))
+        }
+        Kind::AddNodes => {
+            let said = state.add_nodes(at, group, &nodes);
+            let (group, nodes) = (gname, names);
+            (said, ask(real, at, Command::AddNodes { group, nodes }))
+        }
+        Kind::RemoveNodes => {
+            let said = state.remove_nodes(at, group, &nodes);
+            let (group, nodes) = (gname, names);
+            (said, ask(real, at, Command::RemoveNodes { group, nodes }))
+        }
+        Kind::DeleteGroup => {
+            let said = state.delete_group(at, group);
+            (said, ask(real, at, Command::DeleteGroup(gname)))
+        }
+        Kind::Register | Kind::Reregister => register(step, state, real),
+        Kind::Unregister => {
+            let said = state.unregister(at, group, name);
+            let (group, name) = (gname, rname);
+            (said, ask(real, at, Command::Unregister { group, name }))
+        }
+        Kind::Whereis => {
+            let said = Said::Pid(state.whereis(at, node, group, name));
+            let (node, group, name) = (node_name, gname, rname);
+            (said, ask(real, at, Command::Whereis { node, group, name }))
+        }
+        Kind::Send => {
+            let said = state.send(at, node, group, name);
+            let command = Command::Send {
+                node: node_name,
+                group: gname,
+                name: rname,
+                body: Body::from_static(b"hello"),
+            };
+            (said, ask(real, at, command))
+        }
+        Kind::Connect => {
+            let said = state.connect(at, step.node);
+            let to = real.names[step.node].clone();
+            (said, ask(real, at, Command::Connect(to)))
+        }
+        Kind::Kill | Kind::NodeDown | Kind::NodeUp | Kind::NodeDownUp => {
+            life(step, state, real);
+            (Said::Nothing, Said::Nothing)
+        }
+    }
+}
+
+fn ask(real: &mut Real, at: N, command: Command) -> Said {
+    let answer = real.ask(at, command);
+    real.said(answer)
+}
+
+fn register(step: &Step, state: &mut State, real: &mut Real) -> (Said, Said) {
+    let life = state.nodes[step.node].life;
+    let proc = (step.node, life, step.which);
+    let Some(pid) = real.pids.get(&proc).cloned() else {
+        // The node is down: there is no process of this life.
+        return (Said::Nothing, Said::Nothing);
+    };
+    let replace = matches!(step.kind, Kind::Reregister);
+    let said = state.register(step.at, step.group, step.name, proc, replace);
+    let command = Command::Register {
+        group: group_name(step.group),
+        name: reg_name(step.name),
+        pid,
+        mode: if replace { Mode::Replace } else { Mode::New },
+    };
+    (said, ask(real, step.at, command))
+}
+
+/// Commands that no node answers.
+fn life(step: &Step, state: &mut State, real: &mut Real) {
+    let at = step.at;
+    if matches!(step.kind, Kind::Kill) {
+        let proc = (step.node, state.nodes[step.node].life, step.which);
+        state.kill(proc);
+        if let Some(pid) = real.pids.get(&proc).cloned() {
+            real.ask(step.node, Command::Kill(pid));
+        }
+        return;
+    }
+    if matches!(step.kind, Kind::NodeDown | Kind::NodeDownUp) {
+        state.crash(at);
+        let name = real.names[at].clone();
+        real.world.crash(&name);
+        real.world.run_for(SETTLE);
+    }
+    if matches!(step.kind, Kind::NodeUp | Kind::NodeDownUp) {
+        state.start(at);
+        real.start(at, state.nodes[at].life);
+    }
+}
+
+/// What one node knows, as text that says where it differs.
+fn known_by_model(state: &State, n: N) -> String {
+    let node = &state.nodes[n];
+    let mut groups: Vec<_> = node
+        .views
+        .iter()
+        .map(|(gid, view)| (gid.name, &view.members))
+        .collect();
+    groups.sort();
+    let mut names: Vec<_> = state
+        .visible(n)
+        .map(|entry| {
+            (
+                entry.space.map_or(FREE, |gid| gid.name),
+                entry.name,
+                entry.proc,
+            )
+        })
+        .collect();
+    names.sort_unstable();
+    let heard: Vec<_> = node
+        .alive
+        .iter()
+        .map(|which| (*which, node.heard.get(which).copied().unwrap_or(0)))
+        .collect();
+    format!(
+        "groups {groups:?} links {:?} names {names:?} heard {heard:?}",
+        state.linked(n)
+    )
+}
+
+fn known_by_node(real: &mut Real, state: &State, n: N) -> String {
+    let number = |name: &Name| -> u8 {
+        let digits = name.trim_start_matches(char::is_alphabetic);
+        digits.parse().unwrap_or(FREE)
+    };
+    let Answer::OwnGroups(own) = real.ask(n, Command::OwnGroups) else {
+        panic!("no groups");
+    };
+    let mut groups: Vec<(u8, std::collections::BTreeSet<N>)> = Vec::new();
+    for (name, nodes) in own {
+        groups.push((number(&name), real.numbers(&nodes).into_iter().collect()));
+    }
+    groups.sort();
+    let Answer::Nodes(linked) = real.ask(n, Command::Linked) else {
+        panic!("no links");
+    };
+    let links = real.numbers(&linked);
+    let node = real.names[n].clone();
+    let Answer::Names(Ok(pairs)) = real.ask(n, Command::NamesAt(node.clone())) else {
+        panic!("no names");
+    };
+    let mut names = Vec::new();
+    for (group, name) in pairs {
+        let numbers = (number(&group), number(&name));
+        let node = Some(node.clone());
+        let found = real.ask(n, Command::Whereis { node, group, name });
+        if let Said::Pid(Some(proc)) = real.said(found) {
+            names.push((numbers.0, numbers.1, proc));
+        }
+    }
+    names.sort_unstable();
+    let life = state.nodes[n].life;
+    let mut heard = Vec::new();
+    for which in 0..PROCS {
+        let Some(to) = real.pids.get(&(n, life, which)).cloned() else {
+            continue;
+        };
+        let (body, deadline) = (Body::new(), Duration::from_secs(1));
+        if let Answer::Called(Ok(count)) = real.ask(n, Command::Call { to, body, deadline }) {
+            let bytes = count[..].try_into().expect("eight bytes");
+            heard.push((which, u64::from_be_bytes(bytes)));
+        }
+    }
+    format!("groups {groups:?} links {links:?} names {names:?} heard {heard:?}")
+}
+
+/// Plays commands; tells what differs first, and how many were played.
+fn play(raws: &[Raw], bug: Option<Bug>) -> Result<usize, String> {
+    let mut state = State::new();
+    let mut real = Real::new(7, bug, &state);
+    let mut played = Vec::new();
+    for raw in raws {
+        let Some(step) = raw.step(&state) else {
+            continue;
+        };
+        played.push(format!("{step:?}"));
+        let (expected, said) = both(&step, &mut state, &mut real);
+        let history = || played.join("\n  ");
+        if expected != said {
+            return Err(format!(
+                "expected {expected:?}, was told {said:?}\n  {}",
+                history()
+            ));
+        }
+        real.world.run_for(SETTLE);
+        check_partition(&state).map_err(|why| format!("{why}\n  {}", history()))?;
+        for n in 0..NODES {
+            if !state.nodes[n].up {
+                continue;
+            }
+            let (model, node) = (
+                known_by_model(&state, n),
+                known_by_node(&mut real, &state, n),
+            );
+            if model != node {
+                return Err(format!(
+                    "node {n}\n  model {model}\n  node  {node}\n  {}",
+                    history()
+                ));
+            }
+        }
+    }
+    Ok(played.len())
+}
+
+/// Every node is either in a group, or free, or free and hidden; links and names agree with that.
+fn check_partition(state: &State) -> Result<(), String> {
+    for n in 0..NODES {
+        let mut seen = std::collections::BTreeSet::new();
+        for entry in state.visible(n) {
+            if !seen.insert((entry.space, entry.name)) {
+                return Err(format!("node {n} sees a name twice: {entry:?}"));
+            }
+            if entry.space.is_none() && !state.nodes[n].is_free() {
+                return Err(format!("node {n} is in a group and sees {entry:?}"));
+            }
+        }
+        for (gid, view) in &state.nodes[n].views {
+            if !view.members.contains(&n) {
+                return Err(format!("node {n} has {gid:?} and is no member"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn runner(cases: u32, shrinks: u32) -> TestRunner {
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: shrinks,
+        ..Config::default()
+    };
+    let rng = TestRng::deterministic_rng(config.rng_algorithm);
+    TestRunner::new_with_rng(config, rng)
+}
+
+/// Plays random sequences until one goes wrong; that one, made as short as it goes.
+fn search(cases: u32, bug: Option<Bug>, count: &std::cell::Cell<usize>) -> Option<String> {
+    // A bug on purpose need not be shown in the fewest commands there are.
+    let shrinks = if bug.is_some() { 40 } else { 400 };
+    let result = runner(cases, shrinks).run(&vec(raw(), 1..40), |raws| match play(&raws, bug) {
+        Ok(played) => {
+            count.set(count.get() + played);
+            Ok(())
+        }
+        Err(why) => Err(TestCaseError::fail(why)),
+    });
+    match result {
+        Ok(()) => None,
+        Err(TestError::Fail(why, _)) => Some(why.to_string()),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// Sequences in `cargo test`; `GROUP_MODEL_CASES` asks for more.
+const CASES: u32 = 40;
+
+#[test]
+#[allow(clippy::print_stdout)] // how many commands a long run has played
+fn nodes_behave_like_the_model() {
+    let cases = std::env::var("GROUP_MODEL_CASES").ok();
+    let cases = cases.and_then(|text| text.parse().ok()).unwrap_or(CASES);
+    let count = std::cell::Cell::new(0);
+    if let Some(why) = search(cases, None, &count) {
+        panic!("{why}");
+    }
+    assert!(
+        count.get() > cases as usize * 5,
+        "too few commands: {count:?}"
+    );
+    println!("{} commands", count.get());
+}
+
+fn finds(bug: Bug) -> String {
+    let found = search(400, Some(bug), &std::cell::Cell::new(0));
+    found.unwrap_or_else(|| panic!("{bug:?} was not found"))
+}
+
+/// Found, and in fewer commands than were played.
+fn check_found(bug: Bug, least: usize) {
+    let found = finds(bug);
+    let steps = found.matches("Step {").count();
+    assert!((least..40).contains(&steps), "{bug:?}: {found}");
+}
+
+#[test]
+fn the_model_finds_a_second_group_of_one_name() {
+    check_found(Bug::NameTwice, 1);
+}
+
+#[test]
+fn the_model_finds_two_names_of_one_process() {
+    check_found(Bug::TwoNames, 1);
+}
+
+#[test]
+fn the_model_finds_names_of_dead_processes() {
+    check_found(Bug::DeadNames, 1);
+}
+
+#[test]
+fn the_model_finds_names_of_lost_nodes() {
+    check_found(Bug::KeepLost, 1);
+}
+
+#[test]
+fn the_model_finds_a_member_that_hears_of_no_change() {
+    check_found(Bug::ForgetOneMember, 1);
+}
+
+#[test]
+fn the_model_finds_links_that_outlive_their_reason() {
+    check_found(Bug::KeepLinks, 1);
+}
+
+#[test]
+fn the_model_finds_free_nodes_that_do_not_follow_links() {
+    check_found(Bug::NoFreePeers, 1);
+}
+
+#[test]
+fn the_model_finds_hidden_nodes_that_are_not() {
+    check_found(Bug::HiddenIsFree, 1);
+}

@@ -1,0 +1,5 @@
+//! Nodes over a simulated network, under virtual time.
+
+mod faults;
+mod functions;
+mod lab;

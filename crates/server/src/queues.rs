@@ -1,0 +1,204 @@
+//! Messages for destinations that do not keep up, as operators see them: which senders of a shard
+//! have some, where other threads find that, and what may be done about them. A user says so only
+//! when that changes; nothing of it is on the message path.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use actor::{AskError, Name};
+use serde::{Deserialize, Serialize};
+
+use crate::admin::{Admin, AdminAnswer, AdminCommand, Response, error, unreadable};
+use crate::limits::ADMIN_DEADLINE;
+use crate::message::UserMsg;
+use crate::modules::stanza_ids;
+
+/// The senders of one shard.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Published(Arc<Mutex<BTreeSet<Name>>>);
+
+impl Published {
+    /// Those that have some now.
+    pub(crate) fn read(&self) -> Vec<Name> {
+        let senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        senders.iter().cloned().collect()
+    }
+}
+
+/// What the shard itself knows of them, so that most calls take no lock.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    known: RefCell<BTreeSet<Name>>,
+    published: Published,
+}
+
+impl Queues {
+    pub(crate) fn new(published: Published) -> Self {
+        Queues {
+            known: RefCell::default(),
+            published,
+        }
+    }
+
+    /// Whether a sender has destinations that lag.
+    pub(crate) fn note(&self, sender: &Name, lags: bool) {
+        let mut known = self.known.borrow_mut();
+        let has_changed = match lags {
+            true => known.insert(Name::clone(sender)),
+            // Most of the time nobody lags.
+            false => !known.is_empty() && known.remove(sender),
+        };
+        if has_changed {
+            let published = &self.published.0;
+            let mut published = published.lock().unwrap_or_else(PoisonError::into_inner);
+            published.clone_from(&known);
+        }
+    }
+}
+
+/// Messages of one sender that wait for a destination that does not keep up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Who sent them.
+    pub sender: String,
+    /// Whom they are for.
+    pub recipient: String,
+    /// How many.
+    pub messages: u32,
+    /// When the oldest was accepted, in milliseconds since 1970.
+    pub oldest_ms: i64,
+    /// Its stanza-id in the sender's log, for `roost trace`.
+    pub oldest_id: String,
+    /// Attempts in a row that failed.
+    pub failures: u32,
+    /// Why the last one did, in a word; empty if none did.
+    pub why: String,
+    /// What comes next.
+    pub next: String,
+}
+
+/// A destination as its sender's actor knows it; the store knows its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    pub(crate) peer: u64,
+    pub(crate) mark: u64,
+    pub(crate) messages: u32,
+    pub(crate) failures: u32,
+    pub(crate) why: &'static str,
+    pub(crate) next: String,
+}
+
+impl Stuck {
+    pub(crate) fn of(stuck: &delivery::Stuck<u64>) -> Stuck {
+        Stuck {
+            peer: stuck.dest,
+            mark: stuck.mark.number(),
+            messages: stuck.pending,
+            failures: stuck.failures,
+            why: stuck.last.map_or("", delivery::Refusal::as_str),
+            next: match stuck.waits {
+                delivery::Waits::Retry(pause) => {
+                    format!("retried in {:.1} s", pause.as_secs_f64())
+                }
+                delivery::Waits::Read => "the log is read".to_owned(),
+                delivery::Waits::Answer => "an answer is awaited".to_owned(),
+                delivery::Waits::Return => "one comes back to its sender".to_owned(),
+                delivery::Waits::Nothing => "catches up with the others".to_owned(),
+            },
+        }
+    }
+}
+
+/// What an administrator does about the queues of one sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueCommand {
+    /// Tells about them.
+    List,
+    /// Tries one, or all of them, at once.
+    Retry(Option<u64>),
+    /// Returns what waits for one to the sender.
+    Drop(u64),
+}
+
+impl Admin {
+    /// Queues of one sender, or of all senders on this node.
+    pub(crate) fn queues(&self, sender: Option<&str>) -> Result<Vec<Queue>, Response> {
+        let senders = match sender {
+            Some(sender) => vec![Name::from(sender)],
+            None => self.queues.iter().flat_map(Published::read).collect(),
+        };
+        let mut queues = Vec::new();
+        for sender in senders {
+            // One that has gone since has nothing that waits.
+            let Ok(AdminAnswer::Stuck(all)) = self.ask(&sender, QueueCommand::List) else {
+                continue;
+            };
+            for stuck in all {
+                queues.extend(self.queue(&sender, stuck)?);
+            }
+        }
+        Ok(queues)
+    }
+
+    /// With what the store knows of it.
+    fn queue(&self, sender: &str, stuck: Stuck) -> Result<Option<Queue>, Response> {
+        let places = (stuck.mark, store::limits::SEQ_MAX);
+        let page = self.store.log_outgoing(sender, Some(stuck.peer), places, 1);
+        let (entries, _) = page.map_err(unreadable)?;
+        Ok(entries.into_iter().next().map(|oldest| Queue {
+            sender: sender.to_owned(),
+            recipient: oldest.peer.to_string(),
+            messages: stuck.messages,
+            oldest_ms: oldest.at.as_millis(),
+            oldest_id: stanza_ids::id_of(oldest.seq),
+            failures: stuck.failures,
+            why: stuck.why.to_owned(),
+            next: stuck.next,
+        }))
+    }
+
+    /// Tries queues at once: those of a sender, or of all, for a recipient, or for all. Returns how
+    /// many were waiting for their next attempt.
+    pub(crate) fn retry_queues(
+        &self,
+        sender: Option<&str>,
+        recipient: Option<&str>,
+    ) -> Result<u64, Response> {
+        let senders = match sender {
+            Some(sender) => vec![Name::from(sender)],
+            None => self.queues.iter().flat_map(Published::read).collect(),
+        };
+        let peer = recipient.map(|to| self.place.slots().peer(to));
+        let mut tried = 0;
+        for sender in senders {
+            if let Ok(AdminAnswer::Counted(count)) = self.ask(&sender, QueueCommand::Retry(peer)) {
+                tried += count;
+            }
+        }
+        Ok(tried)
+    }
+
+    /// Returns to a sender what waits for a recipient. Returns how many messages that is.
+    pub(crate) fn drop_queue(&self, sender: &str, recipient: &str) -> Result<u64, Response> {
+        let peer = self.place.slots().peer(recipient);
+        match self.ask(&Name::from(sender), QueueCommand::Drop(peer)) {
+            Ok(AdminAnswer::Counted(0)) => Err(error(
+                "no_such_queue",
+                &format!("no message of {sender} waits for {recipient}: see `roost queue list`"),
+            )),
+            Ok(AdminAnswer::Counted(count)) => Ok(count),
+            _ => Err(error("no_answer", &format!("{sender} did not answer"))),
+        }
+    }
+
+    fn ask(&self, sender: &Name, command: QueueCommand) -> Result<AdminAnswer, AskError> {
+        let question = |reply| UserMsg::Admin {
+            command: Box::new(AdminCommand::Queue(command)),
+            reply,
+        };
+        let shard = self.place.shard(sender);
+        self.handle
+            .ask_named(shard, sender, question, ADMIN_DEADLINE)
+    }
+}

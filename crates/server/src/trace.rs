@@ -1,0 +1,211 @@
+//! What became of one message, by its stanza-id (XEP-0359): read from the logs of its sender and
+//! its recipient as they are now. Owns the sentences; changes nothing.
+
+use store::{EntryFlags, LogEntry, StoreError, UserState};
+use xml::Frame;
+
+use crate::admin::{Admin, Response, error, unreadable};
+use crate::modules::stanza_ids;
+
+/// Entries of one log that are looked through for a message; further ones are not.
+const SCAN_MAX: usize = 1_000_000;
+
+/// Entries that are read at a time.
+const PAGE: usize = 1_000;
+
+/// Accounts that are looked at at a time.
+const ACCOUNTS: usize = 1_000;
+
+impl Admin {
+    /// Follows a message by the stanza-id that it has in the log of `by`, or in any log.
+    pub(crate) fn trace(&self, id: &str, by: Option<&str>) -> Result<Vec<String>, Response> {
+        let Some(seq) = stanza_ids::seq_of(id) else {
+            let message = format!("{id:?} is no stanza-id of this server: it has 16 digits");
+            return Err(error("bad_id", &message));
+        };
+        let mut lines = Vec::new();
+        match by {
+            Some(owner) => self.trace_in(owner, seq, &mut lines),
+            None => self.trace_everywhere(seq, &mut lines),
+        }
+        .map_err(unreadable)?;
+        if lines.is_empty() {
+            let message = format!("no log has {id}: it was trimmed, or never was there");
+            return Err(error("no_such_message", &message));
+        }
+        Ok(lines)
+    }
+
+    fn trace_everywhere(&self, seq: u64, lines: &mut Vec<String>) -> Result<(), StoreError> {
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.store.accounts(None, after.as_deref(), ACCOUNTS)?;
+            for owner in &page {
+                self.trace_in(owner, seq, lines)?;
+            }
+            match page.last() {
+                Some(last) if page.len() == ACCOUNTS => after = Some(last.clone()),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn trace_in(&self, owner: &str, seq: u64, lines: &mut Vec<String>) -> Result<(), StoreError> {
+        let Some(state) = self.store.load_user(owner)? else {
+            return Ok(());
+        };
+        // An entry that was trimmed may be kept for a destination that lags.
+        let (mut entries, _) =
+            self.store
+                .log_outgoing(owner, None, (seq.saturating_sub(1), seq), 1)?;
+        if entries.is_empty() {
+            entries = self.store.log_entries(owner, &[seq])?;
+        }
+        let Some(entry) = entries.into_iter().next() else {
+            return Ok(());
+        };
+        if entry.flags.has(EntryFlags::SENT) {
+            self.sent(owner, &state, &entry, lines)
+        } else {
+            self.received(owner, &state, &entry, lines)
+        }
+    }
+
+    /// From the sender's side on.
+    fn sent(
+        &self,
+        owner: &str,
+        state: &UserState,
+        entry: &LogEntry,
+        lines: &mut Vec<String>,
+    ) -> Result<(), StoreError> {
+        let (id, peer) = (stanza_ids::id_of(entry.seq), &entry.peer);
+        let at = entry.at.with_millis();
+        lines.push(format!("{at}  accepted from {owner} for {peer}, as {id}"));
+        let place = self.place.slots().peer(peer);
+        let windows = state.windows.as_deref();
+        let own = windows.and_then(|windows| windows.lagging.iter().find(|own| own.peer == place));
+        let mark = own.map_or(state.log.forwarded, |own| own.mark);
+        if let Some(taken) = self.taken_from(owner, entry)? {
+            let Some(theirs) = self.store.load_user(peer)? else {
+                return Ok(());
+            };
+            self.kept(peer, &theirs, &taken, lines);
+        } else if let Some(error) = self.returned(owner, entry)? {
+            let (at, id) = (error.at.with_millis(), stanza_ids::id_of(error.seq));
+            lines.push(format!("{at}  came back to {owner} as an error, {id}"));
+            self.kept(owner, state, &error, lines);
+        } else if entry.seq <= mark {
+            lines.push(format!(
+                "-  taken over by {peer}, whose log does not have it any more"
+            ));
+        } else {
+            let queues = self.queues(Some(owner)).unwrap_or_default();
+            let queue = queues.iter().find(|queue| *queue.recipient == **peer);
+            lines.push(match queue {
+                Some(queue) => format!(
+                    "-  waits for {peer}: {} failed attempts ({}), {}",
+                    queue.failures, queue.why, queue.next
+                ),
+                None => format!("-  is on its way to {peer}"),
+            });
+        }
+        Ok(())
+    }
+
+    /// From the recipient's side: its way begins at its sender's, if that is known.
+    fn received(
+        &self,
+        owner: &str,
+        state: &UserState,
+        entry: &LogEntry,
+        lines: &mut Vec<String>,
+    ) -> Result<(), StoreError> {
+        if entry.source != 0 {
+            let sent = self.store.log_entries(&entry.peer, &[entry.source])?;
+            for sent in sent {
+                let at = sent.at.with_millis();
+                let id = stanza_ids::id_of(sent.seq);
+                let from = &entry.peer;
+                lines.push(format!("{at}  accepted from {from} for {owner}, as {id}"));
+            }
+        }
+        self.kept(owner, state, entry, lines);
+        Ok(())
+    }
+
+    /// What became of an entry in the log of who receives it.
+    fn kept(&self, owner: &str, state: &UserState, entry: &LogEntry, lines: &mut Vec<String>) {
+        let (at, id) = (entry.at.with_millis(), stanza_ids::id_of(entry.seq));
+        lines.push(format!("{at}  in the log of {owner}, as {id}"));
+        for to in &entry.went_to {
+            let number = crate::user::session_number(to);
+            let record = state.sessions.find(number);
+            let cursor = state.windows.as_deref();
+            let cursor = cursor.and_then(|windows| windows.cursor(number));
+            lines.push(match (record, cursor) {
+                (Some(record), Some(cursor)) if cursor.acked >= entry.seq => {
+                    format!("-  acknowledged by {owner}/{}", record.resource)
+                }
+                (Some(record), _) => format!(
+                    "-  given to {owner}/{}, not acknowledged as far as is recorded",
+                    record.resource
+                ),
+                (None, _) => format!("-  given to session {number}, which has ended"),
+            });
+        }
+        let waits = entry.flags.has(EntryFlags::WAITING) && entry.seq > state.log.delivered_through;
+        let requeued = state.windows.as_deref();
+        let again = requeued.is_some_and(|windows| windows.requeued.contains(&entry.seq));
+        if waits || again {
+            lines.push(format!("-  waits for a session of {owner}"));
+        } else if entry.went_to.is_empty() {
+            lines.push(format!("-  given to sessions of {owner}"));
+        }
+    }
+
+    /// The entry that a recipient made of a message.
+    fn taken_from(&self, owner: &str, entry: &LogEntry) -> Result<Option<LogEntry>, StoreError> {
+        let is_it = |theirs: &LogEntry| theirs.source == entry.seq && *theirs.peer == *owner;
+        self.find(&entry.peer, 0, is_it)
+    }
+
+    /// The error that returned a message to its sender.
+    fn returned(&self, owner: &str, entry: &LogEntry) -> Result<Option<LogEntry>, StoreError> {
+        let id_of = |frame: &[u8]| {
+            let frame = Frame::parse(frame).ok()?;
+            let is_error = frame.attr("type").as_deref() == Some("error");
+            Some((is_error, frame.attr("id")?.into_owned()))
+        };
+        let Some((_, id)) = id_of(&entry.frame) else {
+            return Ok(None);
+        };
+        let is_it = |later: &LogEntry| {
+            !later.flags.has(EntryFlags::SENT)
+                && later.peer == entry.peer
+                && id_of(&later.frame) == Some((true, id.clone()))
+        };
+        self.find(owner, entry.seq, is_it)
+    }
+
+    /// The first entry of a log behind a place that is so.
+    fn find(
+        &self,
+        user: &str,
+        mut after: u64,
+        is_it: impl Fn(&LogEntry) -> bool,
+    ) -> Result<Option<LogEntry>, StoreError> {
+        for _ in 0..SCAN_MAX / PAGE {
+            let page = self.store.log_read(user, after, PAGE)?;
+            let is_last = page.len() < PAGE;
+            after = page.last().map_or(after, |last| last.seq);
+            if let Some(found) = page.into_iter().find(&is_it) {
+                return Ok(Some(found));
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(None)
+    }
+}

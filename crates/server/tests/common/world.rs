@@ -1,0 +1,295 @@
+//! A node in this process, under a clock and a journal that move when the test says so, and clients
+//! of it over real sockets.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use server::{Options, Sim};
+use stdx::time::VirtualClock;
+use store::{Plan, Switches};
+
+use super::{Disk, new_disk, sim_options, store_on};
+
+/// Changes that come of one that is refused.
+const ROUNDS_MAX: usize = 100;
+
+/// Milliseconds without a word before one that must come is given up.
+const IDLE_MAX: u32 = 20_000;
+
+/// Milliseconds without a word after which nothing comes by itself.
+const QUIET_MAX: u32 = 50;
+
+/// A session whose link is lost has ended after that.
+pub(crate) const RESUME_TIMEOUT: Duration = Duration::from_secs(10);
+
+const OPEN: &str = "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
+     xmlns:stream='http://etherx.jabber.org/streams'>";
+
+pub(crate) const SM: &str = "xmlns='urn:xmpp:sm:3'";
+
+/// A node in this process on a disk that survives it.
+pub(crate) struct World {
+    pub(crate) disk: Disk,
+    pub(crate) options: Options,
+    clock: VirtualClock,
+    sim: Option<Sim>,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World::with(|_| ())
+    }
+
+    /// With options of its own.
+    pub(crate) fn with(change: impl FnOnce(&mut Options)) -> World {
+        let mut options = sim_options(1, false);
+        options.delivery.resume_timeout = RESUME_TIMEOUT;
+        change(&mut options);
+        let mut world = World {
+            disk: new_disk(),
+            options,
+            clock: VirtualClock::new(),
+            sim: None,
+        };
+        let users = [
+            ("romeo@localhost", "secret"),
+            ("juliet@localhost", "secret"),
+        ];
+        Sim::provision(&store_on(&world.disk), &users, 1).expect("accounts");
+        world.start();
+        world
+    }
+
+    pub(crate) fn start(&mut self) {
+        let (options, clock, store) = (
+            self.options.clone(),
+            self.clock.clone(),
+            store_on(&self.disk),
+        );
+        let limits = net::Limits::default();
+        let sim = Sim::start(options, limits, store, clock, 1, Plan::default());
+        self.sim = Some(sim.expect("a node"));
+    }
+
+    /// The process is killed, and started again. What waits to be recorded never is.
+    pub(crate) fn crash(&mut self) {
+        self.switches().lose(u64::MAX);
+        self.sim = None;
+        self.disk.crash(0).expect("the disk is there");
+        self.start();
+    }
+
+    pub(crate) fn work(&mut self) {
+        self.sim.as_mut().expect("it runs").work().expect("work");
+    }
+
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.clock.advance(time);
+        self.work();
+    }
+
+    pub(crate) fn switches(&self) -> Arc<Switches> {
+        self.sim.as_ref().expect("it runs").journal().switches()
+    }
+
+    /// Whatever is to be recorded waits from here on.
+    pub(crate) fn hold(&mut self) {
+        self.switches().set_hold(true);
+    }
+
+    /// What waits happens.
+    pub(crate) fn let_go(&mut self) {
+        self.switches().set_hold(false);
+        self.sim
+            .as_ref()
+            .expect("it runs")
+            .journal()
+            .release(usize::MAX);
+    }
+
+    /// The first of what waits is decided.
+    pub(crate) fn release_one(&mut self) {
+        let sim = self.sim.as_ref().expect("it runs");
+        assert_eq!(sim.journal().release(1), 1);
+    }
+
+    /// The first of what waits happens.
+    pub(crate) fn let_one_go(&mut self) {
+        self.release_one();
+        self.work();
+    }
+
+    /// What waits is refused, and what comes of that, until nothing waits any more.
+    pub(crate) fn refuse(&mut self) {
+        self.work();
+        self.switches().set_full(true);
+        for _ in 0..ROUNDS_MAX {
+            let released = self.sim.as_ref().map(|sim| sim.journal().release(1));
+            if released != Some(1) {
+                self.switches().set_full(false);
+                self.switches().set_hold(false);
+                return;
+            }
+            self.work();
+        }
+        panic!("what is refused is tried again at once, for ever");
+    }
+
+    fn open(&mut self) -> Peer {
+        let address = self.sim.as_ref().expect("it runs").address();
+        let socket = TcpStream::connect(address).expect("it listens");
+        socket.set_nonblocking(true).expect("a socket");
+        // What is sent can be read at once.
+        socket.set_nodelay(true).expect("a socket");
+        let mut peer = Peer {
+            socket,
+            seen: String::new(),
+        };
+        peer.ask(self, OPEN, "</stream:features>");
+        peer
+    }
+
+    pub(crate) fn connect(&mut self, user: &str) -> Peer {
+        let mut peer = self.open();
+        let token = xmpp::sasl::encode(&format!("\0{user}\0secret"));
+        let sasl = "xmlns='urn:ietf:params:xml:ns:xmpp-sasl'";
+        let auth = format!("<auth {sasl} mechanism='PLAIN'>{token}</auth>");
+        peer.ask(self, &auth, "<success");
+        peer.ask(self, OPEN, "</stream:features>");
+        peer
+    }
+
+    /// Makes an account.
+    pub(crate) fn register(&mut self, user: &str) {
+        let sim = self.sim.as_ref().expect("it runs");
+        let made = sim.make_account(&format!("{user}@localhost"), "secret");
+        made.expect("a password");
+        self.work();
+    }
+
+    pub(crate) fn login(&mut self, user: &str, resource: &str) -> Peer {
+        let mut peer = self.connect(user);
+        peer.bind(self, resource);
+        peer
+    }
+
+    /// With stream management. Gives the session's name too.
+    pub(crate) fn login_managed(&mut self, user: &str, resource: &str) -> (Peer, String) {
+        let mut peer = self.login(user, resource);
+        let enabled = peer.ask(
+            self,
+            &format!("<enable {SM} resume='true'/>"),
+            "resume='true'",
+        );
+        let (_, token) = enabled.split_once("id='").expect("a name");
+        let (token, _) = token.split_once('\'').expect("its end");
+        (peer, token.to_owned())
+    }
+}
+
+/// A client.
+pub(crate) struct Peer {
+    socket: TcpStream,
+    pub(crate) seen: String,
+}
+
+impl Peer {
+    pub(crate) fn send(&mut self, text: &str) {
+        self.socket.write_all(text.as_bytes()).expect("written");
+    }
+
+    /// Lets the node work until `wanted` has come; gives everything up to its end.
+    pub(crate) fn expect(&mut self, world: &mut World, wanted: &str) -> String {
+        let mut idle = 0;
+        while !self.seen.contains(wanted) {
+            world.work();
+            if !self.read() {
+                idle += 1;
+                assert!(idle < IDLE_MAX, "no {wanted:?}; {:?}", self.seen);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let end = self.seen.find(wanted).expect("it is there") + wanted.len();
+        self.seen.drain(..end).collect()
+    }
+
+    pub(crate) fn ask(&mut self, world: &mut World, text: &str, wanted: &str) -> String {
+        self.send(text);
+        self.expect(world, wanted)
+    }
+
+    pub(crate) fn read(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        match self.socket.read(&mut buffer) {
+            Ok(0) => panic!("closed; seen {:?}", self.seen),
+            Ok(read) => {
+                let text = String::from_utf8_lossy(&buffer[..read]);
+                self.seen.push_str(&text);
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => panic!("{error}; seen {:?}", self.seen),
+        }
+    }
+
+    pub(crate) fn say(&mut self, to: &str, text: &str) {
+        self.send(&message(to, text));
+    }
+
+    /// What came up to the last question for what it has, if one came.
+    pub(crate) fn wait_for_question(&mut self, world: &mut World) -> Option<String> {
+        let question = format!("<r {SM}/>");
+        for _ in 0..QUIET_MAX {
+            world.work();
+            self.read();
+            if let Some(at) = self.seen.rfind(&question) {
+                return Some(self.seen.drain(..at + question.len()).collect());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// Everything that was sent is handled.
+    pub(crate) fn sync(&mut self, world: &mut World) -> String {
+        let ping = "<iq type='get' id='ping' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>";
+        self.ask(world, ping, "id='ping'")
+    }
+
+    pub(crate) fn bind(&mut self, world: &mut World, resource: &str) {
+        let bind = format!(
+            "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+             <resource>{resource}</resource></bind></iq>"
+        );
+        self.ask(world, &bind, "</bind></iq>");
+    }
+
+    pub(crate) fn resume(&mut self, token: &str, h: u32) {
+        self.send(&format!("<resume {SM} previd='{token}' h='{h}'/>"));
+    }
+}
+
+pub(crate) fn message(to: &str, text: impl std::fmt::Display) -> String {
+    format!("<message type='chat' to='{to}'><body>{text}</body></message>")
+}
+
+/// The bodies in what a client was sent, which are numbers here.
+pub(crate) fn bodies(seen: &str) -> Vec<usize> {
+    let parts = seen.split("<body>").skip(1);
+    let bodies = parts.filter_map(|part| part.split_once('<'));
+    bodies
+        .map(|(body, _)| body.parse().expect("a number"))
+        .collect()
+}
+
+/// Stanzas in what a client was sent.
+pub(crate) fn stanzas(seen: &str) -> u32 {
+    let count = |name: &str| seen.matches(name).count() as u32;
+    count("<message ") + count("<presence ") + count("<iq ")
+}
+
+/// A change of the roster.
+pub(crate) const ROSTER_SET: &str = "<iq type='set' id='roster'><query xmlns='jabber:iq:roster'>\
+     <item jid='nurse@localhost'/></query></iq>";

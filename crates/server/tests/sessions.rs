@@ -1,0 +1,488 @@
+//! Sessions that outlive their connection, where something else happens at the same time: under a
+//! clock and a journal that move when the test says so.
+
+mod common;
+
+use std::time::Duration;
+
+use common::world::{Peer, RESUME_TIMEOUT, ROSTER_SET, SM, World, bodies, stanzas};
+
+#[test]
+fn of_two_connections_that_resume_at_once_one_has_the_session() {
+    let mut world = World::new();
+    let (lost, token) = world.login_managed("juliet", "balcony");
+    drop(lost);
+    world.work();
+    let mut first = world.connect("juliet");
+    let mut second = world.connect("juliet");
+    // Something is recorded meanwhile, so that neither is answered at once.
+    let mut other = world.login("juliet", "hall");
+    world.hold();
+    other.send(ROSTER_SET);
+    world.work();
+    first.resume(&token, 0);
+    world.work();
+    second.resume(&token, 0);
+    world.work();
+    world.let_go();
+    second.expect(&mut world, "<resumed");
+    first.expect(&mut world, "<failed");
+    assert!(!first.seen.contains("<resumed"), "{}", first.seen);
+    // It may still have a session of its own.
+    first.bind(&mut world, "orchard");
+    let mut romeo = world.login("romeo", "orchard");
+    for peer in [&mut first, &mut second] {
+        peer.ask(&mut world, "<presence/>", "<presence");
+    }
+    romeo.say("juliet@localhost", "one");
+    for peer in [&mut first, &mut second] {
+        peer.expect(&mut world, "<body>one</body>");
+    }
+}
+
+/// The same while the first waits for its own change to be recorded: both heard that it goes on.
+#[test]
+fn a_connection_whose_resumption_is_overtaken_hears_so() {
+    let mut world = World::new();
+    let (mut lost, token) = world.login_managed("juliet", "balcony");
+    lost.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.say("juliet@localhost", "1");
+    lost.expect(&mut world, "<body>1</body>");
+    drop(lost);
+    world.crash();
+    let mut first = world.connect("juliet");
+    let mut second = world.connect("juliet");
+    world.hold();
+    first.resume(&token, 0);
+    // What it is owed was counted anew, and that is to be recorded.
+    world.work();
+    second.resume(&token, 0);
+    world.work();
+    world.let_go();
+    let seen = second.expect(&mut world, "<body>1</body>");
+    assert!(seen.contains("<resumed"), "{seen}");
+    first.expect(&mut world, "<failed");
+    assert!(!first.seen.contains("<resumed"), "{}", first.seen);
+}
+
+/// Its session was attached to a connection that was gone, for as long as nothing was sent to it.
+#[test]
+fn a_connection_that_goes_before_its_resumption_is_answered_holds_no_session() {
+    let mut world = World::with(|options| options.limits.login_timeout = RESUME_TIMEOUT / 2);
+    let (lost, token) = world.login_managed("juliet", "balcony");
+    drop(lost);
+    world.work();
+    let mut other = world.login("juliet", "hall");
+    let mut first = world.connect("juliet");
+    world.hold();
+    other.send(ROSTER_SET);
+    world.work();
+    first.resume(&token, 0);
+    world.work();
+    world.pass(RESUME_TIMEOUT / 2);
+    first.expect(&mut world, "<connection-timeout");
+    world.let_go();
+    world.work();
+    for _ in 0..2 {
+        world.pass(RESUME_TIMEOUT);
+    }
+    // It has expired.
+    let mut late = world.connect("juliet");
+    late.resume(&token, 0);
+    late.expect(&mut world, "<failed");
+}
+
+// ---- Pages of what waits -----------------------------------------------------------------------
+
+/// Messages that wait, more than two pages of them.
+const WAITING: usize = 120;
+
+/// Time that passes when nothing happens by itself.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Reads until `count` bodies have come, and acknowledges whatever it is asked for, at once. Gives
+/// the bodies, and the time that had to pass.
+fn follow(
+    world: &mut World,
+    peer: &mut Peer,
+    handled: &mut u32,
+    count: usize,
+) -> (Vec<usize>, Duration) {
+    let (mut got, mut passed) = (Vec::new(), Duration::ZERO);
+    while got.len() < count {
+        world.work();
+        let Some(text) = peer.wait_for_question(world) else {
+            // Nobody asks for what comes last.
+            if let Some(at) = peer.seen.rfind("</message>") {
+                let text: String = peer.seen.drain(..at + "</message>".len()).collect();
+                *handled += stanzas(&text);
+                got.extend(bodies(&text));
+                continue;
+            }
+            passed += STEP;
+            assert!(passed < Duration::from_secs(300), "{got:?}; {}", peer.seen);
+            world.pass(STEP);
+            continue;
+        };
+        *handled += stanzas(&text);
+        got.extend(bodies(&text));
+        peer.send(&format!("<a {SM} h='{handled}'/>"));
+    }
+    (got, passed)
+}
+
+/// A client that acknowledged at once got one page a second.
+#[test]
+fn the_next_page_follows_the_acknowledgement() {
+    for unacked_max in [1, 2, 4, 50, 1_000] {
+        let mut world = World::with(|options| {
+            options.delivery.unacked_max = unacked_max;
+            options.limits.offline_messages_max = 1_000;
+        });
+        let mut romeo = world.login("romeo", "orchard");
+        for number in 0..WAITING {
+            romeo.say("juliet@localhost", &number.to_string());
+        }
+        romeo.sync(&mut world);
+        let (mut juliet, _) = world.login_managed("juliet", "balcony");
+        juliet.send("<presence/>");
+        let (got, passed) = follow(&mut world, &mut juliet, &mut 0, WAITING);
+        assert_eq!(got, (0..WAITING).collect::<Vec<_>>());
+        assert!(passed <= STEP, "{unacked_max}: {passed:?}");
+    }
+}
+
+/// They stayed where they were until something else happened to the user.
+#[test]
+fn a_page_that_cannot_be_read_is_read_again_by_itself() {
+    let mut world = World::new();
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.say("juliet@localhost", "0");
+    romeo.sync(&mut world);
+    let mut juliet = world.login("juliet", "balcony");
+    juliet.sync(&mut world);
+    world.disk.faults().fail_reads(5);
+    juliet.send("<presence/>");
+    world.work();
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
+    juliet.expect(&mut world, "<body>0</body>");
+}
+
+/// The same for what was left to the log.
+#[test]
+fn a_page_of_a_session_that_was_behind_is_read_again_by_itself() {
+    let mut world = World::with(|options| options.delivery.unacked_max = 2);
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    for number in 0..6 {
+        romeo.say("juliet@localhost", &number.to_string());
+    }
+    romeo.sync(&mut world);
+    let seen = juliet.expect(&mut world, "<body>1</body>");
+    world.disk.faults().fail_reads(5);
+    let mut handled = 1 + stanzas(&seen);
+    juliet.send(&format!("<a {SM} h='{handled}'/>"));
+    world.work();
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
+    let (got, _) = follow(&mut world, &mut juliet, &mut handled, 4);
+    assert_eq!(got, [2, 3, 4, 5]);
+}
+
+// ---- A store that cannot be read ---------------------------------------------------------------
+
+/// More than there are attempts in a row.
+const MANY: u64 = 1_000_000;
+
+/// Nobody read such a user again while it had sessions: each of their stanzas got an error.
+#[test]
+fn a_user_that_cannot_be_read_for_long_comes_back() {
+    let mut world = World::new();
+    let (mut juliet, token) = world.login_managed("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    world.hold();
+    juliet.send(ROSTER_SET);
+    world.work();
+    world.disk.faults().fail_reads(MANY);
+    world.refuse();
+    for _ in 0..300 {
+        world.pass(Duration::from_secs(1));
+    }
+    juliet.expect(&mut world, "<internal-server-error");
+    world.disk.faults().fail_reads(0);
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.say("juliet@localhost", "1");
+    let mut juliet = world.connect("juliet");
+    juliet.bind(&mut world, "balcony");
+    juliet.ask(&mut world, "<presence/>", "<body>1</body>");
+    drop(token);
+}
+
+/// Its session waited for nobody when it could be read.
+#[test]
+fn a_session_is_resumed_when_its_user_can_be_read_again() {
+    let mut world = World::with(|options| options.delivery.resume_timeout = RESUME_TIMEOUT * 100);
+    let (mut juliet, token) = world.login_managed("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    world.hold();
+    juliet.send(ROSTER_SET);
+    world.work();
+    world.disk.faults().fail_reads(MANY);
+    world.refuse();
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
+    juliet.expect(&mut world, "<internal-server-error");
+    world.disk.faults().fail_reads(0);
+    romeo.say("juliet@localhost", "1");
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
+    let mut juliet = world.connect("juliet");
+    juliet.resume(&token, 0);
+    juliet.expect(&mut world, "<resumed");
+    juliet.expect(&mut world, "<body>1</body>");
+}
+
+/// A start wakes those who have something to hand over; nobody woke who could not be read then.
+#[test]
+fn what_is_to_be_handed_over_is_when_its_sender_can_be_read_again() {
+    let mut world = World::new();
+    let mut romeo = world.login("romeo", "orchard");
+    let mut juliet = world.login("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    world.hold();
+    romeo.say("juliet@localhost", "1");
+    world.work();
+    // It is in his log, and not in hers.
+    world.let_one_go();
+    world.crash();
+    world.disk.faults().fail_reads(MANY);
+    for _ in 0..100 {
+        world.pass(Duration::from_secs(1));
+    }
+    world.disk.faults().fail_reads(0);
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
+    let mut juliet = world.login("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<body>1</body>");
+}
+
+// ---- Accounts that are removed and made again --------------------------------------------------
+
+const REGISTER: &str = "xmlns='jabber:iq:register'";
+
+/// What is left of an account's last second was thought to be under way for ever: nothing was
+/// recorded any more, and nobody was asked what he has.
+#[test]
+fn an_account_that_is_removed_and_made_again_has_nothing_of_before() {
+    for seconds in [0, 5, 60] {
+        let mut world = World::with(|options| {
+            options.registration_enabled = true;
+            options.delivery.ack_timeout = Duration::from_secs(5);
+        });
+        let (mut juliet, token) = world.login_managed("juliet", "balcony");
+        juliet.ask(&mut world, "<presence/>", "<presence");
+        let mut romeo = world.login("romeo", "orchard");
+        romeo.say("juliet@localhost", "1");
+        juliet.expect(&mut world, "<body>1</body>");
+        let remove = format!("<iq type='set' id='gone'><query {REGISTER}><remove/></query></iq>");
+        juliet.ask(&mut world, &remove, "<not-authorized");
+        for _ in 0..seconds {
+            world.pass(Duration::from_secs(1));
+        }
+        world.register("juliet");
+        let mut old = world.connect("juliet");
+        old.resume(&token, 0);
+        let failed = old.expect(&mut world, "</failed>");
+        assert!(!failed.contains("h='"), "{failed}");
+
+        let (mut juliet, _) = world.login_managed("juliet", "balcony");
+        juliet.ask(&mut world, "<presence/>", "<presence");
+        romeo.say("juliet@localhost", "2");
+        let seen = juliet.expect(&mut world, "<body>2</body>");
+        assert!(!seen.contains("<body>1</body>"), "{seen}");
+        // She does not answer.
+        for _ in 0..20 {
+            world.pass(Duration::from_secs(1));
+        }
+        juliet.expect(&mut world, "<connection-timeout");
+    }
+}
+
+// ---- What sessions leave behind ----------------------------------------------------------------
+
+/// Messages for each of several sessions, of which each has two in memory and leaves three to the
+/// log.
+const SHARE: usize = 5;
+
+/// Sessions of Juliet that end while they are behind, each with messages of its own.
+fn leave_shares(world: &mut World, romeo: &mut Peer, sessions: usize) {
+    let mut all = Vec::new();
+    for at in 0..sessions {
+        let (mut juliet, _) = world.login_managed("juliet", &format!("old{at}"));
+        for number in at * SHARE..(at + 1) * SHARE {
+            romeo.say(&format!("juliet@localhost/old{at}"), &number.to_string());
+        }
+        romeo.sync(world);
+        juliet.sync(world);
+        all.push(juliet);
+    }
+    for mut juliet in all {
+        juliet.ask(world, "</stream:stream>", "</stream:stream>");
+    }
+}
+
+fn shares_come(world: &mut World, sessions: usize) {
+    let (mut juliet, _) = world.login_managed("juliet", "new");
+    juliet.send("<presence/>");
+    let (mut got, _) = follow(world, &mut juliet, &mut 0, sessions * SHARE);
+    for at in 0..sessions {
+        // In order among those of one session.
+        let share = at * SHARE..(at + 1) * SHARE;
+        let of_one: Vec<usize> = got.iter().copied().filter(|n| share.contains(n)).collect();
+        assert_eq!(of_one, share.collect::<Vec<_>>(), "{got:?}");
+    }
+    got.sort_unstable();
+    assert_eq!(got, (0..sessions * SHARE).collect::<Vec<_>>());
+}
+
+/// Of one more than there are records for, what was left to the log was only archived.
+#[test]
+fn what_many_ended_sessions_were_behind_with_comes_all_the_same() {
+    for (estates_max, sessions, is_killed) in [(1, 3, false), (2, 5, true), (1, 6, true)] {
+        let mut world = World::with(|options| {
+            options.delivery.unacked_max = 2;
+            options.delivery.limits.estates_max = estates_max;
+        });
+        let mut romeo = world.login("romeo", "orchard");
+        leave_shares(&mut world, &mut romeo, sessions);
+        if is_killed {
+            world.crash();
+        }
+        shares_come(&mut world, sessions);
+    }
+}
+
+/// Sessions that end while the estate of others is being given out are in it, too.
+#[test]
+fn a_session_that_ends_while_an_estate_is_given_out_leaves_its_own() {
+    let mut world = World::with(|options| {
+        options.delivery.unacked_max = 2;
+        options.delivery.limits.estates_max = 1;
+        options.delivery.limits.page_entries = 1;
+    });
+    let mut romeo = world.login("romeo", "orchard");
+    leave_shares(&mut world, &mut romeo, 2);
+    let (mut last, _) = world.login_managed("juliet", "last");
+    for number in 2 * SHARE..3 * SHARE {
+        romeo.say("juliet@localhost/last", &number.to_string());
+    }
+    romeo.sync(&mut world);
+    last.sync(&mut world);
+    let (mut juliet, _) = world.login_managed("juliet", "new");
+    juliet.send("<presence/>");
+    let mut handled = 0;
+    let (mut got, _) = follow(&mut world, &mut juliet, &mut handled, 6);
+    last.ask(&mut world, "</stream:stream>", "</stream:stream>");
+    got.extend(follow(&mut world, &mut juliet, &mut handled, 3 * SHARE - 6).0);
+    got.sort_unstable();
+    assert_eq!(got, (0..3 * SHARE).collect::<Vec<_>>());
+}
+
+/// Of a session that was forgotten nobody knew what it had: that came again.
+#[test]
+fn what_an_ended_session_had_does_not_come_again_from_what_others_left() {
+    let mut world = World::with(|options| {
+        options.delivery.unacked_max = 2;
+        options.delivery.limits.ended_max = 1;
+    });
+    let (mut phone, _) = world.login_managed("juliet", "phone");
+    phone.ask(&mut world, "<presence/>", "<presence");
+    let (mut desk, _) = world.login_managed("juliet", "desk");
+    desk.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    let mut handled = 1;
+    for number in 0..SHARE {
+        romeo.say("juliet@localhost", &number.to_string());
+        let (got, _) = follow(&mut world, &mut desk, &mut handled, 1);
+        assert_eq!(got, [number]);
+    }
+    desk.ask(&mut world, "</stream:stream>", "</stream:stream>");
+    phone.ask(&mut world, "</stream:stream>", "</stream:stream>");
+    let (mut juliet, _) = world.login_managed("juliet", "new");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    romeo.say("juliet@localhost", &SHARE.to_string());
+    let (got, _) = follow(&mut world, &mut juliet, &mut 0, 1);
+    assert_eq!(got, [SHARE]);
+}
+
+/// Each session that is managed has a place for what it may leave.
+#[test]
+fn no_session_is_managed_that_could_leave_more_than_is_kept() {
+    let mut world = World::with(|options| {
+        options.delivery.unacked_max = 2;
+        options.delivery.limits.estates_max = 1;
+        options.delivery.limits.joined_max = 1;
+    });
+    let mut romeo = world.login("romeo", "orchard");
+    leave_shares(&mut world, &mut romeo, 2);
+    let mut juliet = world.login("juliet", "new");
+    juliet.send(&format!("<enable {SM} resume='true'/>"));
+    let failed = juliet.expect(&mut world, "</failed>");
+    assert!(failed.contains("<resource-constraint"), "{failed}");
+    // Without it she gets what waits, and then there is room again.
+    juliet.send("<presence/>");
+    let mut got = Vec::new();
+    while got.len() < 2 * SHARE {
+        got.extend(bodies(&juliet.expect(&mut world, "</message>")));
+    }
+    got.sort_unstable();
+    assert_eq!(got, (0..2 * SHARE).collect::<Vec<_>>());
+    juliet.send(&format!("<enable {SM} resume='true'/>"));
+    juliet.expect(&mut world, "<enabled");
+}
+
+/// More than the list of what waits again has room for was only archived.
+#[test]
+fn all_that_sessions_did_not_acknowledge_waits_again() {
+    for (requeued_max, is_killed) in [(1, false), (2, true), (4, false)] {
+        let mut world = World::with(|options| {
+            options.delivery.unacked_max = SHARE as u32;
+            options.delivery.limits.requeued_max = requeued_max;
+            options.delivery.limits.page_entries = 2;
+        });
+        let mut romeo = world.login("romeo", "orchard");
+        leave_shares(&mut world, &mut romeo, 4);
+        if is_killed {
+            world.crash();
+        }
+        shares_come(&mut world, 4);
+    }
+}
+
+/// All streams of the user ended in a crash, whenever one of them changed what is recorded.
+#[test]
+fn a_session_with_which_too_much_would_be_recorded_ends_alone() {
+    let mut world = World::with(|options| options.delivery.limits.records_bytes_max = 2_000);
+    let (mut small, _) = world.login_managed("juliet", "small");
+    small.ask(&mut world, "<presence/>", "<presence");
+    let (mut large, _) = world.login_managed("juliet", "large");
+    let status = "x".repeat(2_000);
+    large.send(&format!("<presence><status>{status}</status></presence>"));
+    large.expect(&mut world, "<resource-constraint");
+    small.sync(&mut world);
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.say("juliet@localhost", "1");
+    small.expect(&mut world, "<body>1</body>");
+}

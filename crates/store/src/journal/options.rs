@@ -1,0 +1,36 @@
+//! Bounds of a journal, as values: production's by default, tiny in tests.
+
+use std::time::Duration;
+
+use crate::limits::{
+    APPEND_RECORDS_MAX, GROUP_BYTES_MAX, GROUP_RECORDS_MAX, HEAL_INTERVAL, JOURNAL_QUEUE_MAX,
+};
+
+/// Bounds of a [`crate::LocalJournal`] or [`crate::InlineJournal`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Calls that wait for the writer, at least 1; one more is handed back ([`crate::Busy`]).
+    /// Default [`JOURNAL_QUEUE_MAX`].
+    pub queue_max: usize,
+    /// Records in one append; an append with more is invalid. Default [`APPEND_RECORDS_MAX`].
+    pub append_records_max: usize,
+    /// Records at which the writer stops collecting a group. Default [`GROUP_RECORDS_MAX`].
+    pub group_records_max: usize,
+    /// Bytes at which it stops, by its own estimate. Default [`GROUP_BYTES_MAX`].
+    pub group_bytes_max: usize,
+    /// Pause between attempts to heal the engine after a failed commit, while nobody appends.
+    /// Default [`HEAL_INTERVAL`].
+    pub heal_interval: Duration,
+}
+
+impl Default for JournalOptions {
+    fn default() -> JournalOptions {
+        JournalOptions {
+            queue_max: JOURNAL_QUEUE_MAX,
+            append_records_max: APPEND_RECORDS_MAX,
+            group_records_max: GROUP_RECORDS_MAX,
+            group_bytes_max: GROUP_BYTES_MAX,
+            heal_interval: HEAL_INTERVAL,
+        }
+    }
+}
