@@ -34,7 +34,7 @@ AT_ONCE = 6
 # Below those that the system gives to clients. Each script gets ten.
 FIRST_PORT, LAST_PORT, PORTS, PORTS_EACH = 17_100, 32_000, 100, 10
 
-GOOD, MISSED_BUDGET = 0, 3
+GOOD, TOO_FEW, MISSED_BUDGET = 0, 2, 3
 
 
 class Run:
@@ -110,6 +110,8 @@ RUNS = {
     "durable": Run("durable --users 20 --rate 200 --seconds 3 --repeat 1 --no-profile", seconds=3),
     "restart": Run("restart --users 30 --repeat 1", seconds=12),
     "logins": Run("logins.sh 60 18 100", seconds=1, more="--messages 200", has_page=False),
+    "pairs": Run(f"pairs {ROOST} {ROOST} --pairs 1 --users 60 --rate 100", seconds=1,
+                 more="--messages 200", has_page=False),
     "largest": Run("largest --servers 2 --users 30 --hold 1 --spare 0"),
 }
 NEEDS = {"ledger": ("heaptrack", "zstdcat")}
@@ -171,6 +173,12 @@ def test_largest(run):
     [table] = run.tables()
     assert column(table, 0) == ["30", "60"]
     assert "60 logins, 0 failed checks. What stopped it: nothing" in run.text()
+
+
+def test_pairs(run):
+    # One pair is too few to say anything.
+    assert run.status == TOO_FEW, run.said
+    assert "| bytes per user |" in run.said
 
 
 def test_restart(run):

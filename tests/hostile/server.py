@@ -13,6 +13,8 @@ import subprocess
 import tempfile
 import time
 
+from weather import Weather
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Generous, because the machine may have much else to do.
 DEADLINE_S = 90
@@ -47,7 +49,9 @@ class Server:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 20_000), most))
         log = open(self.folder / "roost.log", "wb")
         command = [self.binary, "serve", "--config", str(self.config)]
-        self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        self.weather = Weather(self.folder, self.data)
+        self.process = subprocess.Popen(command, stdout=log, stderr=log,
+                                        env=self.weather.environment())
         self.port = self.wait_for("STARTTLS")
         self.tls_port = self.wait_for("direct TLS")
 

@@ -370,6 +370,7 @@ fn node_limits(config: &Config) -> server::options::Limits {
         offline_bytes_max: limits.offline_bytes_max,
         private_bytes_max: limits.private_bytes_max,
         private_total_bytes_max: limits.private_total_bytes_max,
+        domain_bytes_max: limits.domain_bytes_max,
         vcard_bytes_max: limits.vcard_bytes_max,
         login_timeout: limits.login_timeout,
         idle_ping: limits.idle_ping,

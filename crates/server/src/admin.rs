@@ -365,6 +365,8 @@ pub struct Admin {
     /// By shard.
     pub(crate) talkers: Vec<talkers::Published>,
     /// By shard.
+    pub(crate) braked: Vec<talkers::Published>,
+    /// By shard.
     pub(crate) queues: Vec<queues::Published>,
     /// If faults may be caused.
     pub(crate) chaos: Option<Chaos>,
@@ -428,7 +430,12 @@ impl Admin {
                 sample: Box::new(self.sample()),
             }),
             Request::UserInspect { jid } => {
-                self.tell(&self.own_address(&jid)?, AdminCommand::Inspect)
+                let jid = self.own_address(&jid)?;
+                let mut response = self.tell(&jid, AdminCommand::Inspect)?;
+                if let Response::User { user } = &mut response {
+                    user.stored_bytes = self.store.stored_by(&jid).map_err(unreadable)?;
+                }
+                Ok(response)
             }
             Request::Export { after, limit } => self.export(after.as_deref(), limit),
             Request::Import { lines } => self.import(&lines),

@@ -432,11 +432,18 @@ impl C2sService {
             Begin::Now => self.ask_for_keys(cx, conn, &user),
             Begin::After(time) => {
                 cx.mail().stats().count(Counter::LoginsPaced);
+                self.brake(conn.address, cx.now());
                 conn.attempt().delayed = Some(user);
                 cx.set_deadline(Some(cx.now() + time));
             }
             Begin::Refused => self.keys_unavailable(cx, conn),
         }
+    }
+
+    /// An address has reached a budget.
+    fn brake(&self, address: IpAddr, now: Moment) {
+        let who = address.to_canonical().to_string();
+        self.home.brake(&Name::from(&*who), now);
     }
 
     /// The client has waited.
@@ -490,8 +497,16 @@ impl C2sService {
         let per_hour = self.home.options.registrations_per_hour;
         let (addresses, key) = (&self.home.guard.addresses, AddressKey::of(conn.address));
         if !addresses.may_register(key, per_hour, cx.now()) {
+            self.brake(conn.address, cx.now());
             let error = StanzaError::new(Condition::ResourceConstraint)
                 .with_text("Too many registrations from this address; try again later.");
+            return conn.machine.registered(Err(error), cx.out());
+        }
+        if self.home.guard.shares.is_full(&user, self.home.limits().domain_bytes_max) {
+            cx.mail().stats().count(Counter::StorageRefused);
+            self.brake(conn.address, cx.now());
+            let error = StanzaError::new(Condition::ResourceConstraint)
+                .with_text("The server has no room for another account.");
             return conn.machine.registered(Err(error), cx.out());
         }
         let now = cx.mail().wall();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actor::{Actor, Context, Mail, Name, Pool, Reply, SendError};
-use stdx::time::Timestamp;
+use stdx::time::{Moment, Timestamp};
 use store::Store;
 use telemetry::Counter;
 use xml::Frame;
@@ -46,6 +46,8 @@ pub struct Home {
     limits: RefCell<Rc<Limits>>,
     /// Who is sent the most.
     pub(crate) talkers: RefCell<Talkers>,
+    /// Who reached a budget: accounts, and addresses of those who are none.
+    pub(crate) braked: RefCell<Talkers>,
     /// Lent to the user who handles a message.
     pub(crate) turn: Cell<Option<Box<Turn>>>,
     /// Who has messages for destinations that do not keep up.
@@ -79,6 +81,7 @@ impl Home {
         options: Arc<Options>,
         started: Timestamp,
         talkers: talkers::Published,
+        braked: talkers::Published,
         queues: queues::Published,
         guard: Arc<Guard>,
     ) -> Self {
@@ -94,6 +97,7 @@ impl Home {
             options,
             limits,
             talkers: RefCell::new(Talkers::new(talkers)),
+            braked: RefCell::new(Talkers::of_events(braked)),
             turn: Cell::default(),
             queues: Queues::new(queues),
             lives: Cell::default(),
@@ -107,6 +111,11 @@ impl Home {
     /// Bounds of delivery.
     pub(crate) fn bounds(&self) -> &DeliveryLimits {
         &self.options.delivery.limits
+    }
+
+    /// Somebody has reached a budget: for `roost top`.
+    pub(crate) fn brake(&self, who: &Name, now: Moment) {
+        self.braked.borrow_mut().note(who, 1, || now);
     }
 
     /// The bounds in force.

@@ -146,6 +146,13 @@ pub(crate) const KNOWN_DAYS: u32 = 30;
 /// Age at which a known address is noted anew: a login a day must not cost a record a day.
 pub(crate) const KNOWN_NOTED_DAYS: u32 = 7;
 
+/// Pause between two looks at what the domains have stored: what comes in meanwhile may go beyond
+/// their bound.
+pub(crate) const TOTALS_EVERY: Duration = Duration::from_secs(1);
+
+/// The pause is at least this many times what the look took: many domains take longer.
+pub(crate) const TOTALS_REST: u32 = 100;
+
 /// Failed logins of one address after which each of its further ones waits for [`PENALTY`].
 pub(crate) const PENALTY_FREE: u32 = 5;
 

@@ -19,7 +19,7 @@ use crate::admin::Admin;
 use crate::c2s::C2sService;
 use crate::chaos::Chaos;
 use crate::home::SetLimits;
-use crate::limits::{ADMIN_DEADLINE, SWEEP_EVERY, WAKE_PACE};
+use crate::limits::{ADMIN_DEADLINE, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE};
 use crate::options::{Limits, Options};
 use crate::sweep;
 use crate::wake::wake;
@@ -66,6 +66,8 @@ pub struct Node {
     /// Loads users of whom nobody has asked: those who are not done, and those whose messages have
     /// become too old.
     caretaker: JoinHandle<()>,
+    /// Reads what the domains have stored.
+    counter: JoinHandle<()>,
     network: Arc<net::Shared>,
     addresses: Vec<SocketAddr>,
     admin: Admin,
@@ -103,6 +105,7 @@ impl Node {
             place,
             store,
             talkers,
+            braked,
             queues,
             guard,
             ..
@@ -126,6 +129,7 @@ impl Node {
             started: clock.wall(),
             journal: Arc::clone(&journal),
             talkers,
+            braked,
             queues,
             chaos,
             guard,
@@ -166,9 +170,24 @@ impl Node {
                     thread::park_timeout(SWEEP_EVERY);
                 }
             })?;
+        let (store, guard) = (admin.store.clone(), Arc::clone(&admin.guard));
+        let network = Arc::clone(&shared);
+        let counter = thread::Builder::new()
+            .name("counter".to_owned())
+            .spawn(move || {
+                while !network.is_stopping() {
+                    let began = clock.now();
+                    if let Err(error) = guard.shares.learn(&store) {
+                        tracing::debug!(%error, "cannot read what the domains have stored");
+                    }
+                    let took = clock.now().saturating_since(began);
+                    thread::park_timeout(TOTALS_EVERY.max(took * TOTALS_REST));
+                }
+            })?;
         Ok(Node {
             threads,
             caretaker,
+            counter,
             network: shared,
             addresses,
             admin,
@@ -235,8 +254,9 @@ impl Node {
             thread::sleep(Duration::from_millis(20));
         }
         self.network.stop();
-        self.caretaker.thread().unpark();
-        for thread in self.threads.into_iter().chain([self.caretaker]) {
+        let others = [self.caretaker, self.counter];
+        others.iter().for_each(|thread| thread.thread().unpark());
+        for thread in self.threads.into_iter().chain(others) {
             // A shard that panicked has said so already.
             let _ = thread.join();
         }

@@ -383,6 +383,9 @@ pub struct Limits {
     pub private_total_bytes_max: u64,
     /// Bytes of one vCard (XEP-0054).
     pub vcard_bytes_max: u32,
+    /// Bytes that all accounts of a domain have stored. At that, accounts that have more than their
+    /// share of it store nothing more: `resource-constraint`.
+    pub domain_bytes_max: u64,
     /// Time to authenticate and bind; then the stream ends with `connection-timeout`.
     pub login_timeout: Duration,
     /// Silence after which the server pings a client (XEP-0199).

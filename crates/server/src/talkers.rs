@@ -1,4 +1,4 @@
-//! Who is sent the most bytes. One sample is taken for every [`SAMPLE_BYTES`] that a shard writes
+//! Who is sent the most bytes, and who reaches budgets most often. One sample is taken for every [`SAMPLE_BYTES`] that a shard writes
 //! and given to whom that write was for, so that counting costs a subtraction a write and memory
 //! for few users, and whoever gets a large share is found almost surely.
 
@@ -45,6 +45,8 @@ impl Published {
 /// Counts the writes of one shard.
 #[derive(Debug)]
 pub(crate) struct Talkers {
+    /// Bytes, or events, between two samples.
+    unit: u64,
     until_sample: u64,
     began: Moment,
     samples: Vec<(Name, u64)>,
@@ -53,8 +55,18 @@ pub(crate) struct Talkers {
 
 impl Talkers {
     pub(crate) fn new(published: Published) -> Self {
+        Talkers::every(SAMPLE_BYTES, published)
+    }
+
+    /// Counts events: each is a sample.
+    pub(crate) fn of_events(published: Published) -> Self {
+        Talkers::every(1, published)
+    }
+
+    fn every(unit: u64, published: Published) -> Self {
         Talkers {
-            until_sample: SAMPLE_BYTES,
+            unit,
+            until_sample: unit,
             began: Moment::default(),
             samples: Vec::new(),
             published,
@@ -72,8 +84,8 @@ impl Talkers {
             return;
         }
         let beyond = bytes - self.until_sample;
-        self.until_sample = SAMPLE_BYTES - beyond % SAMPLE_BYTES;
-        self.sample(name, 1 + beyond / SAMPLE_BYTES, now());
+        self.until_sample = self.unit - beyond % self.unit;
+        self.sample(name, 1 + beyond / self.unit, now());
     }
 
     #[cold]
@@ -97,7 +109,8 @@ impl Talkers {
         self.began = now;
         self.samples.sort_by_key(|(_, count)| u64::MAX - count);
         self.samples.truncate(TOP);
-        let rate = |count| (count as f64 * SAMPLE_BYTES as f64 / seconds) as u64;
+        let unit = self.unit;
+        let rate = |count| (count as f64 * unit as f64 / seconds).ceil() as u64;
         let top = self.samples.drain(..);
         let top = top.map(|(name, count)| (name, rate(count))).collect();
         let published = &self.published.0;

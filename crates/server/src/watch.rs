@@ -11,6 +11,8 @@ use store::{EngineStats, JournalStats};
 use telemetry::{Counter, Gauge, Rates, Snapshot};
 
 use crate::admin::Admin;
+pub use crate::guard::DomainSample;
+use crate::talkers::Published;
 
 /// One look at a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,6 +31,9 @@ pub struct Sample {
     pub journal: JournalStats,
     /// The storage engine.
     pub store: EngineStats,
+    /// What each domain has stored.
+    #[serde(default)]
+    pub domains: Vec<DomainSample>,
 }
 
 /// One shard.
@@ -48,6 +53,9 @@ pub struct ShardSample {
     pub top_cost: Vec<Top>,
     /// Users who are sent the most, in bytes a second.
     pub top_bytes: Vec<Top>,
+    /// Who reached a budget the most times a second: accounts, and addresses.
+    #[serde(default)]
+    pub top_budgets: Vec<Top>,
 }
 
 /// Averages that decay over 1, 10 and 100 seconds.
@@ -84,6 +92,9 @@ pub struct UserSample {
     pub pending_messages: u64,
     /// Their bytes.
     pub pending_bytes: u64,
+    /// All bytes that it has stored.
+    #[serde(default)]
+    pub stored_bytes: u64,
     /// Messages in its mailbox.
     pub mailbox: usize,
     /// Changes that are not durable yet.
@@ -120,6 +131,7 @@ impl Admin {
             shards: shards.map(|shard| self.shard_sample(shard)).collect(),
             journal: self.journal.stats(),
             store: self.store.stats(),
+            domains: self.guard.shares.sample(),
         }
     }
 
@@ -128,15 +140,20 @@ impl Admin {
         if let Some(net) = self.network.as_ref().and_then(|net| net.stats(shard)) {
             counted.merge(&net);
         }
-        let talkers = self.talkers.get(usize::from(shard.index()));
-        let talkers = talkers.map_or_else(Vec::new, |list| list.read(self.clock.now()));
-        let bytes = talkers.into_iter().map(|(name, value)| Top {
+        let mut sample = shard_sample(&self.handle, shard, &counted);
+        sample.top_bytes = self.top(&self.talkers, shard);
+        sample.top_budgets = self.top(&self.braked, shard);
+        sample
+    }
+
+    fn top(&self, lists: &[Published], shard: ShardId) -> Vec<Top> {
+        let list = lists.get(usize::from(shard.index()));
+        let list = list.map_or_else(Vec::new, |list| list.read(self.clock.now()));
+        let top = list.into_iter().map(|(name, value)| Top {
             who: name.to_string(),
             value,
         });
-        let mut sample = shard_sample(&self.handle, shard, &counted);
-        sample.top_bytes = bytes.collect();
-        sample
+        top.collect()
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Client, PANIC, PATIENCE, options, start, start_with};
+use common::{Client, PANIC, PATIENCE, Running, options, start, start_with};
 use server::admin::{Request, Response};
 use server::options::Limits;
 use stdx::time::{Clock, SystemClock};
@@ -489,4 +489,121 @@ fn a_flood_waits_at_its_source() {
     for reader in readers {
         reader.join().unwrap();
     }
+}
+
+fn set_card(client: &mut Client, id: &str, bytes: usize) {
+    let card = "x".repeat(bytes);
+    client.send(&format!(
+        "<iq type='set' id='{id}'><vCard xmlns='vcard-temp'><DESC>{card}</DESC></vCard></iq>"
+    ));
+    client.expect(&format!("id='{id}'"));
+}
+
+fn stored_bytes(running: &Running) -> u64 {
+    running.node.admin().sample().domains[0].stored_bytes
+}
+
+/// Waits until the node has looked at what is stored.
+fn wait_for_stored(running: &Running, is_there: impl Fn(u64) -> bool) {
+    let clock = SystemClock::new();
+    while !is_there(stored_bytes(running)) {
+        assert!(since(clock) < PATIENCE, "{}", stored_bytes(running));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_full_domain_takes_nothing_from_who_has_most_and_goes_on_for_the_others() {
+    let mut options = options(1, true);
+    options.archive.enabled = true;
+    options.limits.domain_bytes_max = 200_000;
+    let users = ["greedy", "modest", "absent"];
+    let running = start_with(options, net::Limits::default(), &users);
+    let mut greedy = Client::login(running.address, "greedy", "g");
+    let mut modest = Client::login(running.address, "modest", "m");
+    modest.send("<presence/>");
+    let body = "x".repeat(50_000);
+    let mut sent = 0;
+    while stored_bytes(&running) < 200_000 {
+        greedy.send(&format!(
+            "<message to='modest@localhost' type='chat' id='m{sent}'><body>{body}</body></message>"
+        ));
+        sent += 1;
+        ping(&mut greedy, "sent");
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(sent < 1_000, "the bound is not reached");
+    }
+    // He hears of it, whatever he wants to store, and is served otherwise.
+    greedy.send("<message to='absent@localhost' type='chat' id='more'><body>x</body></message>");
+    greedy.expect("id='more'");
+    greedy.expect("<resource-constraint ");
+    set_card(&mut greedy, "card", 1_000);
+    greedy.expect("<resource-constraint ");
+    roster_set(&mut greedy, "friend", "<item jid='friend@localhost'/>");
+    greedy.expect("<resource-constraint ");
+    greedy.send(
+        "<iq type='set' id='block'><block xmlns='urn:xmpp:blocking'>\
+         <item jid='x@example.org'/></block></iq>",
+    );
+    greedy.expect("id='block'");
+    greedy.expect("<resource-constraint ");
+    greedy.send(
+        "<iq type='set' id='own'><query xmlns='jabber:iq:private'>\
+         <e xmlns='urn:x'>x</e></query></iq>",
+    );
+    greedy.expect("id='own'");
+    greedy.expect("<resource-constraint ");
+    ping(&mut greedy, "served");
+    // Who is below his share goes on: messages, and everything else.
+    let mut absent = Client::login(running.address, "absent", "a");
+    set_card(&mut absent, "mine", 1_000);
+    let answer = ping(&mut absent, "done");
+    assert!(!answer.contains("error"), "{answer}");
+    absent.send("<message to='absent@localhost' type='chat' id='note'><body>x</body></message>");
+    let answer = ping(&mut absent, "noted");
+    assert!(!answer.contains("error"), "{answer}");
+
+    let sample = running.node.admin().sample();
+    let refused = telemetry::Counter::StorageRefused.name();
+    assert!(sample.shards[0].counters[refused] >= 5);
+    let Response::User { user } = running.node.admin().call(Request::UserInspect {
+        jid: "greedy@localhost".into(),
+    }) else {
+        panic!("no answer");
+    };
+    assert!(user.stored_bytes > 50_000);
+    // There is room again when something goes.
+    drop(greedy);
+    for jid in ["greedy@localhost", "modest@localhost"] {
+        let removed = running.node.admin().call(Request::UserDel { jid: jid.into() });
+        assert_eq!(removed, Response::Ok);
+    }
+    wait_for_stored(&running, |bytes| bytes < 200_000);
+    set_card(&mut absent, "again", 4_000);
+    let answer = ping(&mut absent, "room");
+    assert!(!answer.contains("error"), "{answer}");
+    running.node.drain(DEADLINE);
+}
+
+#[test]
+fn who_reaches_budgets_is_named() {
+    let mut options = options(1, true);
+    options.limits.domain_bytes_max = 1;
+    let running = start_with(options, net::Limits::default(), &["alice"]);
+    wait_for_stored(&running, |bytes| bytes > 0);
+    let mut alice = Client::login(running.address, "alice", "a");
+    let clock = SystemClock::new();
+    // The list is of the last second that ended.
+    loop {
+        set_card(&mut alice, "card", 10);
+        let sample = running.node.admin().sample();
+        if let Some(top) = sample.shards[0].top_budgets.first() {
+            assert_eq!(top.who, "alice@localhost");
+            assert!(top.value > 0);
+            break;
+        }
+        assert!(since(clock) < PATIENCE, "nobody is named");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running.node.drain(DEADLINE);
 }

@@ -12,6 +12,7 @@ use crate::slot::SlotKey;
 use crate::state::{
     BLOB_VERSION, HEAD_VERSION, Head, Profile, VALUE_VERSION, decode_profile, encode,
 };
+use crate::stored::{Stored, bytes_of};
 
 /// State as `apply` sees it: reads include the changes made so far.
 pub trait Txn {
@@ -73,9 +74,13 @@ pub fn apply(record: &Record, slots: &SlotKey, txn: &mut impl Txn) -> Result<(),
         key,
         head,
         tail,
+        is_resized: false,
     };
     if entity.head.live || matches!(record, Record::AccountPut { .. }) {
+        let is_new = entity.count_if_uncounted()?;
         entity.apply(record)?;
+        let is_due = is_new || entity.is_resized;
+        entity.settle(is_due)?;
     }
     let Entity {
         txn,
@@ -109,6 +114,8 @@ pub(crate) struct Entity<'a, T> {
     pub(crate) head: Head,
     /// The entries behind the last fold, as in [`LiveHead`].
     pub(crate) tail: Vec<TailEntry>,
+    /// [`Stored::rest`] has changed.
+    pub(crate) is_resized: bool,
 }
 
 impl<T: Txn> Entity<'_, T> {
@@ -147,8 +154,7 @@ impl<T: Txn> Entity<'_, T> {
             } => self.vcard_put(xml, photo_hash),
             Record::PrivatePut { ns, name, xml, .. } => {
                 let key = keys::private(self.slots, self.user, ns, name);
-                self.blob_put(key, xml);
-                Ok(())
+                self.blob_put(key, blob(xml))
             }
             Record::LogAppend { entry, .. } => self.log_append(entry),
             Record::LogTrim { through, .. } => self.log_trim(*through),
@@ -173,8 +179,7 @@ impl<T: Txn> Entity<'_, T> {
             }
             Record::KnownAddressesPut { known, .. } => {
                 let key = keys::known(self.slots, self.user);
-                self.txn.put(Space::Blob, key, encode(BLOB_VERSION, known));
-                Ok(())
+                self.blob_put(key, Some(encode(BLOB_VERSION, known)))
             }
             Record::ArchivePrefsPut { prefs, .. } => self.profile(|profile| {
                 profile.archive_prefs = Some(Box::new(prefs.clone()));
@@ -192,21 +197,23 @@ impl<T: Txn> Entity<'_, T> {
         );
     }
 
-    fn load_profile(&mut self) -> Result<Profile, StoreError> {
+    /// The profile, and the bytes that it takes.
+    fn load_profile(&mut self) -> Result<(Profile, u64), StoreError> {
         match self.txn.get(Space::State, &self.key)? {
-            Some(value) => decode_profile(&value, self.user),
-            None => Ok(Profile::default()),
+            Some(value) => {
+                let bytes = bytes_of(&self.key, Some(&value));
+                Ok((decode_profile(&value, self.user)?, bytes))
+            }
+            None => Ok((Profile::default(), 0)),
         }
     }
 
     fn profile(&mut self, change: impl FnOnce(&mut Profile)) -> Result<(), StoreError> {
-        let mut profile = self.load_profile()?;
+        let (mut profile, before) = self.load_profile()?;
         change(&mut profile);
-        self.txn.put(
-            Space::State,
-            self.key.clone(),
-            encode(VALUE_VERSION, &profile),
-        );
+        let value = encode(VALUE_VERSION, &profile);
+        self.resize(before, bytes_of(&self.key, Some(&value)));
+        self.txn.put(Space::State, self.key.clone(), value);
         Ok(())
     }
 
@@ -238,6 +245,7 @@ impl<T: Txn> Entity<'_, T> {
     fn account_put(&mut self, account: crate::record::Account) -> Result<(), StoreError> {
         if !self.head.live {
             self.head.live = true;
+            self.head.stored = Some(Stored::default());
             self.count(true)?;
             self.save_head();
         }
@@ -246,6 +254,7 @@ impl<T: Txn> Entity<'_, T> {
 
     fn account_remove(&mut self) -> Result<(), StoreError> {
         self.count(false)?;
+        self.uncount()?;
         self.txn.delete(Space::State, self.key.clone());
         let (start, end) = keys::owned_run(self.slots, self.user);
         for space in [Space::Log, Space::Blob] {
@@ -266,23 +275,34 @@ impl<T: Txn> Entity<'_, T> {
 
     fn vcard_put(&mut self, xml: &[u8], photo_hash: &str) -> Result<(), StoreError> {
         let key = keys::vcard(self.slots, self.user);
-        self.blob_put(key, xml);
-        if self.load_profile()?.photo_hash == photo_hash {
+        self.blob_put(key, blob(xml))?;
+        if self.load_profile()?.0.photo_hash == photo_hash {
             return Ok(());
         }
         self.profile(|profile| photo_hash.clone_into(&mut profile.photo_hash))
     }
 
-    /// Blobs are stored as they are, behind a version byte.
-    fn blob_put(&mut self, key: Vec<u8>, xml: &[u8]) {
-        if xml.is_empty() {
-            return self.txn.delete(Space::Blob, key);
+    fn blob_put(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), StoreError> {
+        let before = self.txn.get(Space::Blob, &key)?;
+        let before = bytes_of(&key, before.as_deref());
+        self.resize(before, bytes_of(&key, value.as_deref()));
+        match value {
+            Some(value) => self.txn.put(Space::Blob, key, value),
+            None => self.txn.delete(Space::Blob, key),
         }
-        let mut value = Vec::with_capacity(1 + xml.len());
-        value.push(BLOB_VERSION);
-        value.extend_from_slice(xml);
-        self.txn.put(Space::Blob, key, value);
+        Ok(())
     }
+}
+
+/// Blobs are stored as they are, behind a version byte; empty ones are not.
+fn blob(xml: &[u8]) -> Option<Vec<u8>> {
+    if xml.is_empty() {
+        return None;
+    }
+    let mut value = Vec::with_capacity(1 + xml.len());
+    value.push(BLOB_VERSION);
+    value.extend_from_slice(xml);
+    Some(value)
 }
 
 /// Numbers in `Meta` are eight bytes, big-endian.

@@ -6,6 +6,8 @@
 //!        "slot_key"                        16 bytes
 //!        "p" range:u16                     u64: applied position of the range
 //!        "n" range:u16 domain              u64: accounts of the domain in the range
+//!        "b" range:u16 domain              u64: bytes that the domain's accounts in the range
+//!                                          have stored
 //!        "epoch"                           u64: how often sequence numbers began anew
 //! Head   slot:u16 user                     Head, to which the entries behind it add
 //! State  slot:u16 user                     Profile
@@ -38,6 +40,7 @@ const RECOGNITION: u8 = 0xfe;
 const INDEX: u8 = 0xff;
 const POSITION: u8 = b'p';
 const COUNT: u8 = b'n';
+const STORED: u8 = b'b';
 const VCARD: u8 = b'v';
 const PRIVATE: u8 = b'p';
 const KNOWN: u8 = b'l';
@@ -180,8 +183,17 @@ pub(crate) fn position(range: RangeId) -> [u8; 3] {
 }
 
 pub(crate) fn count(range: RangeId, domain: &str) -> Vec<u8> {
+    of_domain(COUNT, range, domain)
+}
+
+/// What the domain's accounts in the range have stored.
+pub(crate) fn stored(range: RangeId, domain: &str) -> Vec<u8> {
+    of_domain(STORED, range, domain)
+}
+
+fn of_domain(tag: u8, range: RangeId, domain: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(3 + domain.len());
-    key.push(COUNT);
+    key.push(tag);
     key.extend_from_slice(&range.index().to_be_bytes());
     key.extend_from_slice(domain.as_bytes());
     key
@@ -189,6 +201,9 @@ pub(crate) fn count(range: RangeId, domain: &str) -> Vec<u8> {
 
 /// The run of keys of all account counts.
 pub(crate) const COUNT_RUN: (&[u8], &[u8]) = (&[COUNT], &[COUNT + 1]);
+
+/// The run of keys of what domains have stored.
+pub(crate) const STORED_RUN: (&[u8], &[u8]) = (&[STORED], &[STORED + 1]);
 
 /// The domain of a bare address: what follows the `@`, or all of it.
 pub(crate) fn domain_of(user: &str) -> &str {
@@ -203,6 +218,7 @@ pub(crate) enum Meta<'a> {
     Epoch,
     Position(RangeId),
     Count(RangeId, &'a str),
+    Stored(RangeId, &'a str),
 }
 
 pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
@@ -220,6 +236,7 @@ pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
     match (tag, rest) {
         (POSITION, []) => Some(Meta::Position(range)),
         (COUNT, domain) => Some(Meta::Count(range, std::str::from_utf8(domain).ok()?)),
+        (STORED, domain) => Some(Meta::Stored(range, std::str::from_utf8(domain).ok()?)),
         _ => None,
     }
 }

@@ -49,6 +49,7 @@ mod shared;
 mod slot;
 mod state;
 mod store;
+mod stored;
 mod verify;
 
 pub use apply::{Txn, apply};
@@ -80,4 +81,5 @@ pub use shared::SharedBytes;
 pub use slot::{RANGES, RangeId, SLOTS, Slot, SlotKey};
 pub use state::{LogHead, UserState};
 pub use store::{Durability, Options, Store};
+pub use stored::DomainTotals;
 pub use verify::{Report, verify};

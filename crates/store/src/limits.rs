@@ -51,6 +51,14 @@ pub const SEQ_EPOCH_SHIFT: u32 = 40;
 /// entries, and a load reads up to this many of them.
 pub const TAIL_ENTRIES_MAX: u32 = 64;
 
+/// Bytes that an account may have moved since its domain's total was last written, so that not
+/// every message writes it.
+pub const UNCOUNTED_BYTES_MAX: u64 = 16 * 1_024;
+
+/// Bytes that a log entry is counted with beside its frame: addresses, flags, its key and its place
+/// in the index.
+pub const ENTRY_OVERHEAD_BYTES: u64 = 96;
+
 /// Sessions of one user that can be resumed; one more is an invalid record.
 pub const SESSIONS_MAX: usize = 64;
 

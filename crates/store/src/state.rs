@@ -14,12 +14,17 @@ use crate::delivery::{
 use crate::error::StoreError;
 use crate::record::{Account, Roster, Seq, millis};
 use crate::schema;
+use crate::stored::Stored;
 
 /// The leading byte of every value. Another layout of values gets another byte.
 pub(crate) const VALUE_VERSION: u8 = 2;
 
-/// The leading byte of heads: those of [`VALUE_VERSION`] had no lagging destinations.
-pub(crate) const HEAD_VERSION: u8 = 3;
+/// The leading byte of heads: those of [`VALUE_VERSION`] had no lagging destinations, those of
+/// [`HEAD_VERSION_3`] no [`Head::stored`].
+pub(crate) const HEAD_VERSION: u8 = 4;
+
+/// See [`HEAD_VERSION`].
+const HEAD_VERSION_3: u8 = 3;
 
 /// Room for most values: a head, a profile without a roster.
 const ENCODED_BYTES: usize = 128;
@@ -131,6 +136,9 @@ pub(crate) struct Head {
     pub(crate) pinned: u32,
     /// Senders that [`Recognition`] has no room for have keys of their own.
     pub(crate) has_older_marks: bool,
+    /// `None` in a head of before this was counted, until the account next moves. The last field:
+    /// see [`decode_head`].
+    pub(crate) stored: Option<Stored>,
 }
 
 /// How far a sender was heard of that [`Recognition`] has no room for.
@@ -314,6 +322,12 @@ pub(crate) fn decode_profile(bytes: &[u8], user: &str) -> Result<Profile, StoreE
 pub(crate) fn decode_head(bytes: &[u8], user: &str) -> Result<Head, StoreError> {
     match bytes.first() {
         Some(&VALUE_VERSION) => decode::<HeadOf2>(bytes, user).map(Head::from),
+        Some(&HEAD_VERSION_3) => {
+            // The encoding of `None` is what it lacks.
+            let mut bytes = bytes.to_vec();
+            bytes.push(0);
+            decode_version(HEAD_VERSION_3, &bytes, user)
+        }
         _ => decode_version(HEAD_VERSION, bytes, user),
     }
 }

@@ -12,7 +12,7 @@ use crate::delivery::{EntryFlags, Recognition, SessionRecord};
 use crate::engine::{Reader, Space};
 use crate::error::{OpenError, StoreError};
 use crate::keys;
-use crate::limits::PROBLEMS_LISTED_MAX;
+use crate::limits::{PROBLEMS_LISTED_MAX, UNCOUNTED_BYTES_MAX};
 use crate::log::{derive_head, read_head};
 use crate::record::Seq;
 use crate::slot::{Slot, SlotKey};
@@ -20,6 +20,7 @@ use crate::state::{
     Head, OlderMark, StoredEntry, decode, decode_borrowed, decode_head, decode_profile,
 };
 use crate::store::{Options, Store, blob_body};
+use crate::stored::{bytes_of, count_rest};
 
 /// What a verification found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -159,6 +160,11 @@ impl Walk<'_> {
                     let count = decode_u64(value, "account count").map_err(|e| e.to_string())?;
                     counts.insert(key.to_vec(), count);
                 }
+                Some(keys::Meta::Stored(..)) => {
+                    let what = "stored bytes of a domain";
+                    let bytes = decode_u64(value, what).map_err(|e| e.to_string())?;
+                    counts.insert(key.to_vec(), bytes);
+                }
                 None => return Err(format!("unknown key in meta: {key:02x?}")),
             }
             Ok(())
@@ -189,7 +195,13 @@ impl Walk<'_> {
                 let count = keys::count(slot.range(), keys::domain_of(user));
                 *counted.entry(count).or_default() += 1;
                 match reader.get(Space::State, key) {
-                    Ok(Some(_)) => {}
+                    Ok(Some(profile)) => {
+                        if let Some(stored) = head.stored.filter(|stored| stored.counted > 0) {
+                            let total = keys::stored(slot.range(), keys::domain_of(user));
+                            *counted.entry(total).or_default() += stored.counted;
+                        }
+                        stored_is_right(reader, &slots, user, &head, bytes_of(key, Some(&profile)))?;
+                    }
                     Ok(None) => return Err(format!("{user}: the profile is missing")),
                     Err(error) => return Err(error.to_string()),
                 }
@@ -210,7 +222,9 @@ impl Walk<'_> {
         })?;
         if counts != counted {
             let (kept, real) = (counts.values().sum::<u64>(), counted.values().sum::<u64>());
-            let what = format!("account counts disagree: {kept} kept, {real} there");
+            let what = format!(
+                "account counts disagree, or totals of stored bytes: {kept} kept, {real} there"
+            );
             self.report.problem(what);
         }
         Ok(())
@@ -320,6 +334,32 @@ impl Walk<'_> {
             owner_is_live(reader, &slots, user)
         })
     }
+}
+
+/// What an account says that it has stored, against what is there.
+fn stored_is_right(
+    reader: &dyn Reader,
+    slots: &SlotKey,
+    user: &str,
+    head: &Head,
+    profile: u64,
+) -> Result<(), String> {
+    let Some(stored) = head.stored else {
+        return Ok(()); // Of before this was counted.
+    };
+    let rest = count_rest(slots, user, profile, |start, end, visit| {
+        reader.scan(Space::Blob, start, end, visit)
+    });
+    let rest = rest.map_err(|error| error.to_string())?;
+    let uncounted = head.stored_bytes().abs_diff(stored.counted);
+    if rest == stored.rest && uncounted < UNCOUNTED_BYTES_MAX {
+        return Ok(());
+    }
+    Err(format!(
+        "{user}: {rest} bytes are stored beside the log, the head says {}; {uncounted} bytes are \
+         in no total",
+        stored.rest
+    ))
 }
 
 /// What no head contradicts.

@@ -128,6 +128,7 @@ catalogue! {
         QuestionsPaused => "roost_questions_paused_total", "Times that a client had to read first";
         QuestionsRefused => "roost_questions_refused_total", "Requests refused: too many waited";
         BansApplied => "roost_bans_applied_total", "Connections closed: their address is banned";
+        StorageRefused => "roost_storage_refused_total", "Changes refused: the domain is full";
     }
 }
 

@@ -332,6 +332,10 @@ settings! {
         private_total_bytes_max: u64 = "1_048_576", integer(KIB, GIB, "bytes"), live;
         /// One vCard (XEP-0054); a larger one is refused with not-acceptable.
         vcard_bytes_max: u32 = "131_072", integer(KIB, 8 * MIB, "bytes"), live;
+        /// What all accounts of one domain have stored: messages, rosters, cards, private storage.
+        /// At the bound accounts that have more than their share of it (the bound, divided by the
+        /// accounts) store nothing more, resource-constraint, and nobody registers.
+        domain_bytes_max: u64 = "1_099_511_627_776", integer(64 * KIB, 1_024 * 1_024 * GIB, "bytes"), live;
         /// From the first byte until a client has logged in and bound a resource; then the stream
         /// ends with connection-timeout.
         login_timeout: Duration = r#""60s""#, time(SECOND, HOUR), live;

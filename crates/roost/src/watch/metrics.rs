@@ -1,6 +1,6 @@
 //! A look as text for Prometheus, exposition format 0.0.4. Owns the names beyond the catalogue;
 //! they stay what they are, because dashboards and alerts refer to them. No label has values that
-//! come from users, so the size of the page is bounded by the number of shards.
+//! come from users, so the size of the page is bounded by the numbers of shards and domains.
 
 use std::fmt::{Display, Write as _};
 
@@ -19,6 +19,7 @@ pub(crate) fn page(look: &Look) -> String {
     shards(&mut page, look);
     journal(&mut page, look);
     store(&mut page, look);
+    domains(&mut page, look);
     process(&mut page, look);
     machine(&mut page, look);
     alarms(&mut page, look);
@@ -117,6 +118,24 @@ fn store(page: &mut Page, look: &Look) {
         "Times the store was opened again after a failure",
         store.reopened,
     );
+}
+
+/// One series for each domain of the configuration.
+fn domains(page: &mut Page, look: &Look) {
+    let families = [
+        ("roost_domain_accounts", "Accounts of a domain"),
+        ("roost_domain_stored_bytes", "Bytes that they have stored"),
+    ];
+    for (name, help) in families {
+        page.family(name, "gauge", help);
+        for domain in &look.sample.domains {
+            let value = match name {
+                "roost_domain_accounts" => domain.accounts,
+                _ => domain.stored_bytes,
+            };
+            page.sample(name, &format!("domain=\"{}\"", domain.domain), value);
+        }
+    }
 }
 
 /// By the names that Prometheus' own client libraries give them, where they have one.

@@ -1,8 +1,10 @@
 //! What the linker made of the program: nothing that an attacker could count on. Reads the ELF
-//! headers of the binary under test, which is linked as a release is.
+//! headers of the binary under test, which is linked as a release is. And what the unit in
+//! `packaging` leaves a server that was taken over, as `systemd-analyze` judges it.
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 fn number(bytes: &[u8], at: usize, size: usize) -> u64 {
     let mut all = [0; 8];
@@ -42,4 +44,23 @@ fn the_program_is_position_independent_and_its_relocations_are_read_only() {
     let flags = entries.find(|at| number(&file, *at, 8) == FLAGS);
     let flags = flags.map_or(0, |at| number(&file, at + 8, 8));
     assert!(flags & BIND_NOW != 0, "all is bound before anything runs");
+}
+
+/// Where there is no systemd nothing is judged: the unit is for where there is.
+#[test]
+fn the_unit_leaves_little_to_a_server_that_was_taken_over() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/roost.service");
+    let judged = Command::new("systemd-analyze")
+        .args(["security", "--offline=true", "--threshold=15", "--no-pager"])
+        .arg(&unit)
+        .output();
+    let Ok(judged) = judged else { return };
+    let (out, err) = (
+        String::from_utf8_lossy(&judged.stdout),
+        String::from_utf8_lossy(&judged.stderr),
+    );
+    if !out.contains("Overall exposure level") {
+        return; // Of a version that cannot look at a file.
+    }
+    assert!(judged.status.success(), "above 1.5: {out}{err}");
 }

@@ -1,11 +1,12 @@
 //! What keeps strangers from taking more than their share: the one place of a node that counts
-//! logins and registrations by address, makes decoys of accounts that do not exist, and knows who
-//! is banned. Owns no connection and no account; whoever asks acts on the answer.
+//! logins and registrations by address, makes decoys of accounts that do not exist, knows who is
+//! banned and who may store more. Owns no connection and no account; whoever asks acts on the answer.
 
 mod addresses;
 mod bans;
 mod decoys;
 mod generations;
+mod shares;
 
 use std::path::PathBuf;
 
@@ -18,6 +19,8 @@ pub use bans::{BanError, Entry, List};
 pub(crate) use bans::{Bans, Lists};
 pub(crate) use decoys::Decoys;
 pub(crate) use generations::{Generation, Generations};
+pub use shares::DomainSample;
+pub(crate) use shares::Shares;
 
 /// What all shards of a node share. Nothing here is touched by a message of a bound session.
 pub(crate) struct Guard {
@@ -27,6 +30,8 @@ pub(crate) struct Guard {
     pub bans: Bans,
     /// Keys for names that nobody has.
     pub decoys: Decoys,
+    /// What the accounts of each domain have stored.
+    pub shares: Shares,
     secret: hmac::Key,
 }
 
@@ -38,6 +43,7 @@ impl Guard {
     /// The lists cannot be read: a server that forgets its bans does not start.
     pub(crate) fn new(
         store: &Store,
+        domains: &[String],
         bans: Option<PathBuf>,
         iterations: u32,
     ) -> Result<Guard, BanError> {
@@ -50,10 +56,15 @@ impl Guard {
         };
         let decoys = Decoys::new(secret(b"roost decoys"), iterations);
         decoys.learn(store);
+        let shares = Shares::new(domains);
+        if let Err(error) = shares.learn(store) {
+            tracing::warn!(%error, "cannot read what the domains have stored");
+        }
         Ok(Guard {
             addresses: Addresses::default(),
             bans: Bans::open(bans)?,
             decoys,
+            shares,
             secret: secret(b"roost addresses"),
         })
     }

@@ -11,7 +11,7 @@ use crate::address;
 use crate::iq::{Answer, Request};
 use crate::limits::BLOCKED_MAX;
 use crate::message::UserMsg;
-use crate::user::User;
+use crate::user::{User, storage};
 use crate::user::blocklist::Blocklist;
 use crate::user::managed::What;
 
@@ -72,6 +72,9 @@ fn block(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) 
         return StanzaError::new(Condition::ResourceConstraint)
             .with_text("The block list is full.")
             .into();
+    }
+    if !user.may_store(new.iter().map(String::len).sum(), cx) {
+        return storage::full().into();
     }
     let mut blocked: Vec<String> = user.blocklist.iter().map(str::to_owned).collect();
     blocked.extend(new.iter().cloned());

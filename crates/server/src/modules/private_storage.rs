@@ -9,7 +9,7 @@ use xmpp::error::{Condition, StanzaError};
 use super::{Module, Xep};
 use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
-use crate::user::User;
+use crate::user::{User, storage};
 
 const NS: &str = "jabber:iq:private";
 
@@ -70,7 +70,7 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
         return Answer::error(Condition::Forbidden);
     };
     if user.storage().is_known() {
-        return set_known(user, request.frame);
+        return set_known(user, request.frame, cx);
     }
     // Whether there is room has to be read first.
     let debt = request.take_debt();
@@ -82,7 +82,7 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
 }
 
 /// Stores the elements of a set, now that it is known what there is.
-pub(crate) fn set_known(user: &mut User, set: &Frame) -> Answer {
+pub(crate) fn set_known(user: &mut User, set: &Frame, cx: &mut Context<'_, UserMsg>) -> Answer {
     let limits = user.home.limits();
     let elements: Vec<_> = crate::iq::payload(set)
         .iter()
@@ -104,6 +104,10 @@ pub(crate) fn set_known(user: &mut User, set: &Frame) -> Answer {
     }
     if !user.storage().is_known() {
         return Answer::error(Condition::InternalServerError);
+    }
+    let bytes = elements.iter().map(|element| element.as_bytes().len()).sum();
+    if !user.may_store(bytes, cx) {
+        return storage::full().into();
     }
     let sizes = elements.iter().map(|element| {
         let key = (element.ns().to_owned(), element.name().to_owned());

@@ -11,7 +11,7 @@ use crate::address;
 use crate::iq::{Answer, Request};
 use crate::limits::{ROSTER_GROUP_BYTES_MAX, ROSTER_GROUPS_MAX, ROSTER_NAME_BYTES_MAX};
 use crate::message::{Delivery, UserMsg};
-use crate::user::User;
+use crate::user::{User, storage};
 use crate::user::managed::What;
 use crate::user::presence::presence_of;
 use crate::user::roster::{Item, Subscription, SubscriptionState};
@@ -81,6 +81,9 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
         return StanzaError::new(Condition::ResourceConstraint)
             .with_text("The roster is full.")
             .into();
+    }
+    if !takes_room && !user.may_store(change.jid.len(), cx) {
+        return storage::full().into();
     }
     let old = known.unwrap_or_else(|| Item::new(&change.jid));
     let item = Item {

@@ -10,7 +10,7 @@ use xmpp::error::{Condition, StanzaError};
 use super::{Module, Xep};
 use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
-use crate::user::User;
+use crate::user::{User, storage};
 
 pub(super) const NS: &str = "vcard-temp";
 const NS_UPDATE: &str = "vcard-temp:x:update";
@@ -39,7 +39,7 @@ pub(super) const MODULE: Module = Module {
 
 fn vcard(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
     if request.is_set {
-        set(user, request)
+        set(user, request, cx)
     } else {
         get(user, request, cx)
     }
@@ -57,7 +57,7 @@ fn get(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
     })
 }
 
-fn set(user: &mut User, request: &Request<'_>) -> Answer {
+fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
     if !request.asker.is_owner() {
         return Answer::error(Condition::Forbidden);
     }
@@ -76,6 +76,9 @@ fn set(user: &mut User, request: &Request<'_>) -> Answer {
         Some(Ok(hash)) => hash,
         None => String::new(),
     };
+    if !user.may_store(xml.len(), cx) {
+        return storage::full().into();
+    }
     user.keep_photo_hash(photo_hash.clone());
     user.record(Record::VCardPut {
         user: String::from(&*user.name),

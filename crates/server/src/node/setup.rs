@@ -67,7 +67,7 @@ impl Layout {
         }
         let options = Arc::new(options);
         let iterations = options.scram_iterations;
-        let guard = Guard::new(&store, options.bans.clone(), iterations)
+        let guard = Guard::new(&store, &options.domains, options.bans.clone(), iterations)
             .map_err(|error| StartError::Options(error.to_string()))?;
         let guard = Arc::new(guard);
         let config = Arc::new(stream_config(&options, tls.is_some(), &guard)?);
@@ -97,6 +97,7 @@ impl Layout {
             exempt,
             guard,
             talkers: (0..options.shards).map(|_| Default::default()).collect(),
+            braked: (0..options.shards).map(|_| Default::default()).collect(),
             queues: (0..options.shards).map(|_| Default::default()).collect(),
             options,
         };
@@ -118,6 +119,8 @@ pub(super) struct Setup {
     pub handle: Handle,
     /// By shard.
     pub talkers: Vec<talkers::Published>,
+    /// Who reached a budget, by shard.
+    pub braked: Vec<talkers::Published>,
     /// Senders with messages for destinations that do not keep up, by shard.
     pub queues: Vec<queues::Published>,
     pub guard: Arc<Guard>,
@@ -162,6 +165,7 @@ impl Setup {
             self.options,
             self.clock.wall(),
             self.talkers[usize::from(shard.id().index())].clone(),
+            self.braked[usize::from(shard.id().index())].clone(),
             self.queues[usize::from(shard.id().index())].clone(),
             Arc::clone(&self.guard),
         );

@@ -164,6 +164,9 @@ impl User {
             return Err(StanzaError::new(Condition::ResourceConstraint)
                 .with_text("The recipient's inbox is full; try again later."));
         }
+        if !must_keep && !self.may_store(frame.as_bytes().len(), cx) {
+            return Err(super::storage::full());
+        }
         let mut flags = EntryFlags::default();
         if is_archived {
             flags = flags.and(EntryFlags::ARCHIVED);

@@ -169,6 +169,11 @@ impl Log {
         }
     }
 
+    /// Bytes of the log in the store, as the store counts them.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        self.head.bytes + self.head.count * store::limits::ENTRY_OVERHEAD_BYTES
+    }
+
     /// Whether messages wait for a session.
     pub(super) fn has_waiting(&self) -> bool {
         self.head.waiting_count > 0 || !self.estates.is_empty()

@@ -99,6 +99,7 @@ impl User {
         let verdict = self.login.gate.get_or_insert_default().ask(conn, from);
         if verdict.let_in.is_empty() {
             cx.stats().count(Counter::LoginsPaced);
+            self.home.brake(&self.name, cx.now());
         }
         self.follow_gate(verdict, was_waiting, cx);
     }

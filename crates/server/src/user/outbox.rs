@@ -126,6 +126,9 @@ impl User {
             cx.stats().count(Counter::MessagesRefused);
             return self.reply_error(conn, &frame, &error, cx);
         }
+        if !self.may_store(frame.as_bytes().len(), cx) {
+            return self.reply_error(conn, &frame, &super::storage::full(), cx);
+        }
         cx.stats().count(Counter::MessagesAccepted);
         let mut flags = EntryFlags::SENT.and(EntryFlags::OUTGOING);
         if is_archived {

@@ -87,6 +87,7 @@ impl User {
         };
         if queue.len() >= max {
             cx.stats().count(Counter::QuestionsRefused);
+            self.home.brake(&self.name, cx.now());
             let error = StanzaError::new(Condition::ResourceConstraint);
             return self.late_answer(question.refused(error), cx);
         }
@@ -143,6 +144,7 @@ impl User {
         if next.is_none() && has_own && requests.under_way == 0 && !requests.is_paused {
             // Their clients do not read what they were answered already.
             cx.stats().count(Counter::QuestionsPaused);
+            self.home.brake(&self.name, cx.now());
             requests.is_paused = true;
             cx.send_after(QUESTION_PAUSE, UserMsg::AskAgain);
         }

@@ -3,10 +3,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use actor::Context;
+use actor::{Context, Mail};
 use net::ConnRef;
 use store::StoreError;
+use telemetry::Counter;
 use xml::Frame;
+use xmpp::error::{Condition, StanzaError};
 
 use super::User;
 use super::requests::Debt;
@@ -22,6 +24,12 @@ pub(crate) struct Storage {
     sizes: Option<HashMap<Key, u64>>,
     total: u64,
     waiting: VecDeque<(Frame, ConnRef, Option<Debt>)>,
+}
+
+/// What is told to whoever wants to store more than [`User::may_store`] allows.
+pub(crate) fn full() -> StanzaError {
+    StanzaError::new(Condition::ResourceConstraint)
+        .with_text("The server has no room for more of this account.")
 }
 
 /// Sizes as they were read.
@@ -75,6 +83,19 @@ impl Storage {
 }
 
 impl User {
+    /// Whether `bytes` more may be stored for this account. If not, that was counted.
+    pub(crate) fn may_store(&self, bytes: usize, cx: &mut Context<'_, UserMsg>) -> bool {
+        let own = self.log.as_ref().map_or(0, |log| log.stored_bytes());
+        let max = self.home.limits().domain_bytes_max;
+        let shares = &self.home.guard.shares;
+        if shares.may_store(&self.name, own, bytes as u64, max) {
+            return true;
+        }
+        cx.stats().count(Counter::StorageRefused);
+        self.home.brake(&self.name, cx.now());
+        false
+    }
+
     /// What is known of the private storage.
     pub(crate) fn storage(&mut self) -> &mut Storage {
         &mut self.requests.get_or_insert_default().storage
@@ -123,7 +144,7 @@ impl User {
         }
         for (set, conn, debt) in waiting {
             let answer = match self.is_registered() {
-                true => crate::modules::private_storage::set_known(self, &set),
+                true => crate::modules::private_storage::set_known(self, &set, cx),
                 false => continue,
             };
             if let Some(reply) = crate::iq::reply_of(&set, answer) {

@@ -51,6 +51,9 @@ impl User {
                 StanzaError::new(Condition::ResourceConstraint).with_text("The roster is full.");
             return self.reply_error(conn, frame, &error, cx);
         }
+        if item.takes_room() && !old.takes_room() && !self.may_store(to.len(), cx) {
+            return self.reply_error(conn, frame, &super::storage::full(), cx);
+        }
         self.change_item(&old, item, cx);
         if outbound.route {
             // Section 3: a subscription stanza goes from bare address to bare address.

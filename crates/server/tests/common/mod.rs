@@ -54,6 +54,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             offline_bytes_max: 1 << 20,
             private_bytes_max: 4096,
             private_total_bytes_max: 16_384,
+            domain_bytes_max: u64::MAX,
             vcard_bytes_max: 4096,
             login_timeout: PATIENCE,
             idle_ping: Duration::from_secs(60),

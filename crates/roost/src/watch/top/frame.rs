@@ -49,10 +49,11 @@ pub(super) enum By {
     Rate,
     Cost,
     Bytes,
+    Budgets,
 }
 
 impl By {
-    pub(super) const ALL: [By; 4] = [By::Queue, By::Rate, By::Cost, By::Bytes];
+    pub(super) const ALL: [By; 5] = [By::Queue, By::Rate, By::Cost, By::Bytes, By::Budgets];
 
     fn title(self) -> &'static str {
         match self {
@@ -60,6 +61,7 @@ impl By {
             By::Rate => "messages a second",
             By::Cost => "cost a second",
             By::Bytes => "bytes sent to a second",
+            By::Budgets => "budgets reached a second",
         }
     }
 
@@ -69,6 +71,7 @@ impl By {
             By::Rate => &shard.top_rate,
             By::Cost => &shard.top_cost,
             By::Bytes => &shard.top_bytes,
+            By::Budgets => &shard.top_budgets,
         }
     }
 
@@ -379,7 +382,8 @@ pub(super) fn user(jid: &str, user: Result<&UserSample, &str>) -> Frame {
                     .figure(false, "in", &roster)
                     .figure(false, "blocked", &user.blocked.to_string())
                     .figure(false, "messages kept", &user.pending_messages.to_string())
-                    .figure(false, "in", &bytes(user.pending_bytes)),
+                    .figure(false, "in", &bytes(user.pending_bytes))
+                    .figure(false, "stored", &bytes(user.stored_bytes)),
             );
             lines.push(Line::default());
             lines.push(Line::head(format!(
