@@ -317,9 +317,9 @@ mod tests {
     const SNMP: &str = "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm MaxConn InSegs OutSegs \
                         RetransSegs\nTcp: 1 -1 74692846 74687219 17679\n";
     const DEV: &str = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame \
-                       compressed multicast|bytes packets errs drop fifo colls carrier compressed\n    \
-                       lo: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n  eth0: 800 70 0 3 0 0 0 0 600 50 0 4 0 0 \
-                       0 0\n  eth1: 1 1 0 0 0 0 0 0 1 2 0 0 0 0 0 0\n";
+                       compressed multicast|bytes packets errs drop fifo colls carrier \
+                       compressed\n    lo: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n  eth0: 800 70 0 3 0 0 \
+                       0 0 600 50 0 4 0 0 0 0\n  eth1: 1 1 0 0 0 0 0 0 1 2 0 0 0 0 0 0\n";
     const MACHINE: &str = "cpu  100 0 50 9000 7 30 12 0 0 0\ncpu0 1 1 1 1 1 1 1\nintr 55 1 2\n\
                            ctxt 4711\nbtime 3\n";
     const NETSTAT: &str = "TcpExt: TW ListenOverflows ListenDrops\nTcpExt: 5 175 17757\n\
