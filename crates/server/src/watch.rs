@@ -3,6 +3,7 @@
 //! the catalogue in `telemetry` and stay what they are.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use actor::{Handle, Report, ShardId, TopActor};
 use serde::{Deserialize, Serialize};
@@ -106,6 +107,12 @@ pub struct SessionSample {
 }
 
 impl Admin {
+    /// Whether every shard takes a turn within a time. For threads of their own.
+    pub fn is_turning(&self, within: Duration) -> bool {
+        let mut shards = (0..self.handle.shards()).map(ShardId::new);
+        shards.all(|shard| self.handle.is_turning(shard, within))
+    }
+
     /// A sample of now.
     pub fn sample(&self) -> Sample {
         let shards = (0..self.handle.shards()).map(ShardId::new);
