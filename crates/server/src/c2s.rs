@@ -502,7 +502,12 @@ impl C2sService {
                 .with_text("Too many registrations from this address; try again later.");
             return conn.machine.registered(Err(error), cx.out());
         }
-        if self.home.guard.shares.is_full(&user, self.home.limits().domain_bytes_max) {
+        if self
+            .home
+            .guard
+            .shares
+            .is_full(&user, self.home.limits().domain_bytes_max)
+        {
             cx.mail().stats().count(Counter::StorageRefused);
             self.brake(conn.address, cx.now());
             let error = StanzaError::new(Condition::ResourceConstraint)

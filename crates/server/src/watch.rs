@@ -3,6 +3,7 @@
 //! the catalogue in `telemetry` and stay what they are.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use actor::{Handle, Report, ShardId, TopActor};
 use serde::{Deserialize, Serialize};
@@ -117,6 +118,12 @@ pub struct SessionSample {
 }
 
 impl Admin {
+    /// Whether every shard takes a turn within a time. For threads of their own.
+    pub fn is_turning(&self, within: Duration) -> bool {
+        let mut shards = (0..self.handle.shards()).map(ShardId::new);
+        shards.all(|shard| self.handle.is_turning(shard, within))
+    }
+
     /// A sample of now.
     pub fn sample(&self) -> Sample {
         let shards = (0..self.handle.shards()).map(ShardId::new);
@@ -173,6 +180,7 @@ fn shard_sample(handle: &Handle, shard: ShardId, counted: &Snapshot) -> ShardSam
         top_rate: tops(&report.top_rate),
         top_cost: tops(&report.top_cost),
         top_bytes: Vec::new(),
+        top_budgets: Vec::new(),
     }
 }
 

@@ -575,7 +575,10 @@ fn a_full_domain_takes_nothing_from_who_has_most_and_goes_on_for_the_others() {
     // There is room again when something goes.
     drop(greedy);
     for jid in ["greedy@localhost", "modest@localhost"] {
-        let removed = running.node.admin().call(Request::UserDel { jid: jid.into() });
+        let removed = running
+            .node
+            .admin()
+            .call(Request::UserDel { jid: jid.into() });
         assert_eq!(removed, Response::Ok);
     }
     wait_for_stored(&running, |bytes| bytes < 200_000);

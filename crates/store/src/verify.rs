@@ -200,7 +200,13 @@ impl Walk<'_> {
                             let total = keys::stored(slot.range(), keys::domain_of(user));
                             *counted.entry(total).or_default() += stored.counted;
                         }
-                        stored_is_right(reader, &slots, user, &head, bytes_of(key, Some(&profile)))?;
+                        stored_is_right(
+                            reader,
+                            &slots,
+                            user,
+                            &head,
+                            bytes_of(key, Some(&profile)),
+                        )?;
                     }
                     Ok(None) => return Err(format!("{user}: the profile is missing")),
                     Err(error) => return Err(error.to_string()),

@@ -26,7 +26,12 @@ fn card(user: &str, bytes: usize) -> Record {
 }
 
 fn totals(store: &Store, domain: &str) -> DomainTotals {
-    store.totals().unwrap().get(domain).copied().unwrap_or_default()
+    store
+        .totals()
+        .unwrap()
+        .get(domain)
+        .copied()
+        .unwrap_or_default()
 }
 
 /// Verification counts everything anew and compares.
@@ -49,7 +54,11 @@ fn every_change_is_counted_and_a_removal_gives_it_back() {
     let with_card = totals(&kept, "localhost").stored_bytes;
     assert!(with_card >= empty.stored_bytes + 5_000);
     kept.bulk([card(ROMEO, 5_000)]).unwrap();
-    assert_eq!(totals(&kept, "localhost").stored_bytes, with_card, "replaced");
+    assert_eq!(
+        totals(&kept, "localhost").stored_bytes,
+        with_card,
+        "replaced"
+    );
     let private = |xml: &[u8]| Record::PrivatePut {
         user: ROMEO.into(),
         ns: "urn:x".into(),
@@ -59,7 +68,11 @@ fn every_change_is_counted_and_a_removal_gives_it_back() {
     kept.bulk([private(&[b'x'; 1_000])]).unwrap();
     assert!(totals(&kept, "localhost").stored_bytes >= with_card + 1_000);
     kept.bulk([private(b"")]).unwrap();
-    assert_eq!(totals(&kept, "localhost").stored_bytes, with_card, "removed");
+    assert_eq!(
+        totals(&kept, "localhost").stored_bytes,
+        with_card,
+        "removed"
+    );
     let contact = Record::RosterPut {
         user: ROMEO.into(),
         version: 2,
@@ -70,7 +83,8 @@ fn every_change_is_counted_and_a_removal_gives_it_back() {
     let other = totals(&kept, "capulet.lit");
     check(&kept);
 
-    kept.bulk([Record::AccountRemove { user: ROMEO.into() }]).unwrap();
+    kept.bulk([Record::AccountRemove { user: ROMEO.into() }])
+        .unwrap();
     assert_eq!(totals(&kept, "localhost"), DomainTotals::default());
     assert_eq!(totals(&kept, "capulet.lit"), other);
     assert_eq!(kept.stored_by(ROMEO).unwrap(), 0);

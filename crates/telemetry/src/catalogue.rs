@@ -122,6 +122,7 @@ catalogue! {
         SessionsSpilled => "roost_sessions_spilled_total", "Sessions that fell behind and stayed";
         StanzasResent => "roost_stanzas_resent_total", "Stanzas sent again at a resumption";
         LinksSilent => "roost_links_silent_total", "Connections given up: no acknowledgement came";
+        ShardLongTurns => "roost_shard_long_turns_total", "Stretches of work of 10 ms and more";
         LoginsPaced => "roost_logins_paced_total", "Logins that had to wait for their turn";
         LoginsRefused => "roost_logins_refused_total", "Logins refused for now: too many waited";
         LoginsOutdated => "roost_logins_outdated_total", "Logins ended: their account changed";

@@ -11,9 +11,9 @@ use crate::address;
 use crate::iq::{Answer, Request};
 use crate::limits::BLOCKED_MAX;
 use crate::message::UserMsg;
-use crate::user::{User, storage};
 use crate::user::blocklist::Blocklist;
 use crate::user::managed::What;
+use crate::user::{User, storage};
 
 const NS: &str = "urn:xmpp:blocking";
 

@@ -105,7 +105,10 @@ pub(crate) fn set_known(user: &mut User, set: &Frame, cx: &mut Context<'_, UserM
     if !user.storage().is_known() {
         return Answer::error(Condition::InternalServerError);
     }
-    let bytes = elements.iter().map(|element| element.as_bytes().len()).sum();
+    let bytes = elements
+        .iter()
+        .map(|element| element.as_bytes().len())
+        .sum();
     if !user.may_store(bytes, cx) {
         return storage::full().into();
     }

@@ -11,11 +11,11 @@ use crate::address;
 use crate::iq::{Answer, Request};
 use crate::limits::{ROSTER_GROUP_BYTES_MAX, ROSTER_GROUPS_MAX, ROSTER_NAME_BYTES_MAX};
 use crate::message::{Delivery, UserMsg};
-use crate::user::{User, storage};
 use crate::user::managed::What;
 use crate::user::presence::presence_of;
 use crate::user::roster::{Item, Subscription, SubscriptionState};
 use crate::user::subscription::Action;
+use crate::user::{User, storage};
 
 const NS: &str = "jabber:iq:roster";
 

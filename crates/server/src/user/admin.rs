@@ -72,6 +72,8 @@ impl User {
             blocked: self.blocklist.len(),
             pending_messages,
             pending_bytes,
+            // Whoever asks adds it: the store knows.
+            stored_bytes: 0,
             mailbox: cx.waiting(),
             commits_waiting: self.barrier.len(),
         }

@@ -236,6 +236,15 @@ impl Overview<'_> {
                 &number(Some(interval.gauge(Gauge::ActorRunQueue))),
             )
             .figure(panics > Some(0.0), "crashes/s", &number(panics));
+        let longest = interval.longest().map(|mailbox| {
+            let delay = mailbox.delay.map(format::wait);
+            stage("mailbox")
+                .figure(false, "longest", mailbox.who)
+                .figure(false, "waiting", &mailbox.length.to_string())
+                .figure(false, "gains/s", &signed(mailbox.fills))
+                .figure(false, "delay", delay.as_deref().unwrap_or("-"))
+                .figure(false, "gone in", &mailbox.drain.to_string())
+        });
         let failed = interval.rate(Counter::ChangesFailed);
         let micros = |q: f64| interval.commit_us(q).map_or("-".to_owned(), format::micros);
         let journal = stage("journal")
@@ -256,7 +265,12 @@ impl Overview<'_> {
             .figure(false, "write buffers", &size(store.write_buffer_bytes))
             .figure(false, "cache", &size(store.cache_bytes))
             .figure(false, "accounts read/s", &self.rate(Counter::UsersLoaded));
-        vec![net, actors, journal, store]
+        let rest = [journal, store];
+        [net, actors]
+            .into_iter()
+            .chain(longest)
+            .chain(rest)
+            .collect()
     }
 
     fn shards(&self) -> Vec<Line> {
@@ -409,6 +423,12 @@ pub(super) fn user(jid: &str, user: Result<&UserSample, &str>) -> Frame {
 
 fn number(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), format::number)
+}
+
+/// A figure that may be below zero.
+fn signed(value: Option<f64>) -> String {
+    let sign = if value < Some(0.0) { "-" } else { "" };
+    format!("{sign}{}", number(value.map(f64::abs)))
 }
 
 fn is_near(used: u64, max: u64) -> bool {
