@@ -64,7 +64,7 @@ class Server:
         done = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, text=True)
         if check and done.returncode:
             raise RuntimeError(f"{words}: {done.stdout}{done.stderr}")
-        return done.stdout
+        return done.stdout if check else done.stdout + done.stderr
 
     def log(self):
         return (self.folder / "roost.log").read_text(errors="replace")

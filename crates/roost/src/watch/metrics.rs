@@ -126,6 +126,9 @@ fn domains(page: &mut Page, look: &Look) {
         ("roost_domain_accounts", "Accounts of a domain"),
         ("roost_domain_stored_bytes", "Bytes that they have stored"),
     ];
+    if look.sample.domains.is_empty() {
+        return;
+    }
     for (name, help) in families {
         page.family(name, "gauge", help);
         for domain in &look.sample.domains {

@@ -195,6 +195,7 @@ mod tests {
         look.sample.shards = vec![ShardSample {
             top_queue: vec![top("Port (PortMsg)", 30), top("a@b", 20), top("c@d", 10)],
             top_bytes: vec![top("e@f", 9)],
+            top_budgets: vec![top("g@h", 3)],
             ..ShardSample::default()
         }];
         look
@@ -217,7 +218,7 @@ mod tests {
         }
         assert_eq!(screen.chosen, Some((By::Queue, 2)), "not past the end");
         screen.press(Key::Left);
-        assert_eq!(screen.chosen, Some((By::Bytes, 0)));
+        assert_eq!(screen.chosen, Some((By::Budgets, 0)));
         screen.press(Key::Right);
         screen.press(Key::Up);
         assert_eq!(screen.chosen, Some((By::Queue, 0)));

@@ -286,7 +286,7 @@ pub(crate) fn streams() -> Vec<Case> {
             some(&foreign),
         ),
         (
-            "elements before a session",
+            "elements before a session; a registration that succeeds begins anew",
             At::LoggedIn,
             vec![
                 "<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
@@ -448,8 +448,12 @@ pub(crate) const ELSEWHERE: &[(&str, &str)] = &[
         "tests/scripts/stream_ends_at_a_stanza_that_is_too_large.xmpp",
     ),
     (
-        "bytes before a session",
+        "bytes before a session; likewise",
         "tests/scripts/stream_before_login_is_bounded.xmpp",
+    ),
+    (
+        "`<enable/>` or `<resume/>` before there may be one",
+        "tests/scripts/sm_before_a_login_is_refused.xmpp",
     ),
     (
         "what was sent in the clear behind STARTTLS",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use server::watch::{Sample, ShardSample};
+use server::watch::{DomainSample, Sample, ShardSample};
 use store::{EngineStats, JournalStats};
 
 use super::*;
@@ -142,6 +142,11 @@ fn look() -> Look {
                 disk_bytes: 7,
                 ..EngineStats::default()
             },
+            domains: vec![DomainSample {
+                domain: "example.org".to_owned(),
+                accounts: 3,
+                stored_bytes: 4_000,
+            }],
             ..Sample::default()
         },
         process,
@@ -179,6 +184,8 @@ fn the_page_is_strictly_well_formed_and_complete() {
         at(sync, "roost_journal_commit_seconds_sum", None),
         9.000_021
     );
+    let stored = "roost_domain_stored_bytes";
+    assert_eq!(at(stored, stored, Some(("domain", "example.org"))), 4_000.0);
     let alarm = |name: &str| at("roost_alarm", "roost_alarm", Some(("name", name)));
     assert_eq!((alarm("disk"), alarm("memory")), (1.0, 0.0));
     assert_eq!(
