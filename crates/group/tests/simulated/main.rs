@@ -1,5 +1,6 @@
 //! Nodes over a simulated network, under virtual time.
 
+mod ends;
 mod faults;
 mod functions;
 mod lab;
