@@ -51,7 +51,11 @@ fn last_words_are_heard() {
         assert_eq!(lab.call("a", &last, word).unwrap(), word, "at {node}");
         lab.world.run_for(SECOND);
         assert_eq!(lab.heard.load(Ordering::Relaxed), 1, "at {node}: {word}");
-        assert_eq!(lab.whereis("b", "g", "heir"), Some(heir), "at {node}: {word}");
+        assert_eq!(
+            lab.whereis("b", "g", "heir"),
+            Some(heir),
+            "at {node}: {word}"
+        );
         assert_eq!(lab.noted().len(), 2, "the end is heard of: {node} {word}");
         assert_eq!(lab.call("a", &last, word), Err(CallError::NoProcess));
     }
