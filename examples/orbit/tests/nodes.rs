@@ -9,7 +9,7 @@ use group::{Node, NodeName, Options};
 use orbit::generator::Fib;
 use orbit::nodes::{self, Job};
 use orbit::worker::Conf;
-use processes::{free_name, kill_one_of_three};
+use processes::{Process, free_name, kill_one_of_three};
 
 /// Generous: a test machine may have much else to do.
 const WITHIN: Duration = Duration::from_secs(300);
@@ -111,4 +111,39 @@ fn three_processes_of_which_one_is_killed_find_the_orbit() {
 #[test]
 fn groups_of_three_processes_of_which_one_is_killed_find_the_orbit() {
     one_of_three_is_killed(&["groups=2", "gateways=2"]);
+}
+
+/// One of three nodes is in another network; then a rule wants what none has.
+#[test]
+fn work_goes_to_nodes_that_are_near_and_have_what_it_needs() {
+    let program = env!("CARGO_BIN_EXE_orbit");
+    let names: Vec<String> = (0..3).map(free_name).collect();
+    let start = |name: &String| Process::start(program, &["node", name]);
+    let mut others: Vec<Process> = names[1..].iter().map(start).collect();
+    for other in &mut others {
+        assert_eq!(other.line().as_deref(), Some("listening"));
+    }
+    let map = format!(
+        "[[network]]\nnodes = [{:?}, {:?}]\n[[network]]\nnodes = [{:?}]\n",
+        names[0], names[1], names[2]
+    );
+    let file = std::env::temp_dir().join(format!("orbit-network-{}", std::process::id()));
+    std::fs::write(&file, map).unwrap();
+    let network = format!("network={}", file.display());
+    let mut rules = vec!["need=cores>=1", "need=distance<=0.5"];
+    for (more, workers) in [
+        (None, Some("workers 4")),
+        (Some("need=cores>1000000"), None),
+    ] {
+        rules.extend(more);
+        let fixed = [
+            "dist", &names[0], "g12345", "10000", "2", &names[0], &names[1], &names[2],
+        ];
+        let words = [&fixed[..], &[&network, "groups=1"], &rules].concat();
+        let said = Process::start(program, &words).rest();
+        let line = said.iter().find(|line| line.starts_with("workers "));
+        assert_eq!(line.map(String::as_str), workers, "{said:?}");
+        assert_eq!(said.contains(&"size 9123".to_string()), workers.is_some());
+    }
+    let _ = std::fs::remove_file(&file);
 }

@@ -4,3 +4,4 @@ mod ends;
 mod faults;
 mod functions;
 mod lab;
+mod shapes;
