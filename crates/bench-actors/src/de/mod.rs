@@ -1,10 +1,10 @@
 //! Commands between nodes, after DE-Bench: `bench-actors de NODES WORKERS SECONDS FOLDER [GROUPS]`.
 //!
 //! Owns nodes, groups, and files of figures with the published columns: `summary.csv`,
-//! `COMMAND_latencies.csv` in microseconds, `errors.csv`. The nodes are linked over TCP on addresses
-//! of this machine; with GROUPS they are cut into so many groups, and names are registered in those
-//! instead of in one group of all. Deliberately not here: the commands ([`worker`]), and a simulated
-//! network.
+//! `COMMAND_latencies.csv` in microseconds, `errors.csv`. The nodes are linked over TCP on
+//! addresses of this machine; with GROUPS they are cut into so many groups, and names are
+//! registered in those instead of in one group of all. Deliberately not here: the commands
+//! ([`worker`]), and a simulated network.
 
 mod worker;
 
