@@ -20,16 +20,20 @@ def test_every_part_of_workloads_finds_its_place(tmp_path):
                           capture_output=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     text = pathlib.Path(page).read_text()
-    for part, row in {"suite": "| bang |", "orbit": "| one loop |", "aco": "| wt40.001 | 913 |",
-                      "nodes": "| groups of two |"}.items():
+    rows = {"suite": "| bang |", "tables": "| set, lookup |", "shards": "| roost |",
+            "orbit": "| one loop |", "aco": "| wt40.001 | 913 |",
+            "nodes": "| groups of two |", "de": "| spawning |"}
+    for part, row in rows.items():
         first, last = (f"<!-- workloads {part}: {word} -->"
                        for word in (f"written by bench/workloads {part}, not by hand", "end"))
         assert row in text.split(first)[1].split(last)[0], text
-    for drawing in ("suite", "orbit-workers", "orbit-nodes"):
+    for drawing in ("suite", "tables", "shards-timers", "shards-cross", "orbit-workers",
+                    "orbit-nodes"):
         assert (tmp_path / f"{drawing}.svg").read_text().startswith("<svg ")
 
 
 def test_a_part_that_is_not_known_is_refused():
     done = subprocess.run([ROOT / "bench/workloads", "--only", "nothing"], text=True,
                           capture_output=True)
-    assert done.returncode == 1 and "known are suite, orbit, nodes, aco" in done.stderr
+    known = "known are suite, tables, shards, orbit, nodes, de, aco"
+    assert done.returncode == 1 and known in done.stderr

@@ -114,17 +114,18 @@ impl Map {
         Ok(Map { root, paths })
     }
 
-    fn path(&self, node: &NodeName) -> Option<&[usize]> {
+    /// Where a node is, for an order in which those of one network stand side by side.
+    pub(crate) fn place(&self, node: &NodeName) -> Option<(&[usize], &NodeName)> {
         let at = self
             .paths
             .binary_search_by(|(name, _)| name.cmp(node))
             .ok()?;
-        Some(&self.paths[at].1)
+        Some((&self.paths[at].1, &self.paths[at].0))
     }
 
     /// The distance of two nodes; nothing, if either is unknown.
     pub fn distance(&self, one: &NodeName, other: &NodeName) -> Option<f64> {
-        let (a, b) = (self.path(one)?, self.path(other)?);
+        let (a, b) = (self.place(one)?.0, self.place(other)?.0);
         if one == other {
             return Some(0.0);
         }

@@ -47,6 +47,8 @@ pub(crate) enum NodeMsg {
         addr: Addr<Mailed>,
         is_new: bool,
     },
+    /// A process ended; behind all that it had asked for.
+    Ended(ActorId, actor::Reason),
     /// An event was not taken on another shard.
     NotTaken {
         to: u64,
@@ -120,6 +122,8 @@ pub(crate) struct NodeActor {
     /// Why a process was told to end, until it has.
     killed: FxHashMap<u64, Reason>,
     answers: FxHashMap<u64, AnswerTo>,
+    /// Ends for which the queue had no room yet; at most one for each process.
+    late_ends: VecDeque<NodeMsg>,
     next_token: u64,
     armed: Option<(Moment, TimerKey)>,
     handled: u32,
@@ -141,6 +145,7 @@ impl NodeActor {
             actors: FxHashMap::default(),
             killed: FxHashMap::default(),
             answers: FxHashMap::default(),
+            late_ends: VecDeque::new(),
             next_token: 0,
             armed: None,
             handled: 0,
@@ -282,6 +287,20 @@ impl NodeActor {
         });
     }
 
+    /// Lines ends up behind what waits in the queue. The signal of an end overtakes the last
+    /// messages of its process, which wait there; without this a reply in its last event would come
+    /// after the asker was told that there is none.
+    fn line_up_ends(&mut self, cx: &mut Context<'_, NodeMsg>) {
+        let node = cx.myself();
+        while let Some(end) = self.late_ends.pop_front() {
+            if let Err(SendError::Full(end)) = cx.send(node, end) {
+                // What fills the queue makes room when it is handled, and this is tried again.
+                self.late_ends.push_front(end);
+                return;
+            }
+        }
+    }
+
     fn ended(&mut self, who: ActorId, reason: &actor::Reason) {
         let Some((id, _)) = self.actors.remove(&who) else {
             return;
@@ -308,6 +327,7 @@ impl NodeActor {
                 }
                 self.running(id, addr, cx);
             }
+            NodeMsg::Ended(who, reason) => self.ended(who, &reason),
             NodeMsg::NotTaken { to, event, full } => self.machine.not_taken(to, event, full),
             NodeMsg::Command(command, reply) => {
                 self.next_token += 1;
@@ -383,6 +403,7 @@ impl Actor for NodeActor {
         let now = cx.now();
         self.machine.tick(now);
         self.take(msg, cx);
+        self.line_up_ends(cx);
         self.handled = self.handled.wrapping_add(1);
         let writes = cx.waiting() == 0 || self.handled.is_multiple_of(SETTLE_INTERVAL);
         self.settle(writes, cx);
@@ -390,10 +411,8 @@ impl Actor for NodeActor {
 
     fn signal(&mut self, signal: Signal, cx: &mut Context<'_, NodeMsg>) {
         if let Signal::Down { who, reason, .. } = signal {
-            let now = cx.now();
-            self.machine.tick(now);
-            self.ended(who, &reason);
-            self.settle(true, cx);
+            self.late_ends.push_back(NodeMsg::Ended(who, reason));
+            self.line_up_ends(cx);
         }
     }
 }

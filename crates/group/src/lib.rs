@@ -58,6 +58,7 @@ pub mod fuzz;
 mod host;
 mod limits;
 mod node;
+pub mod placement;
 mod process;
 mod runtime;
 pub mod sim;

@@ -29,6 +29,7 @@ pub struct Limits {
     /// Messages in the mailbox of one process; one more is refused to its sender.
     pub mailbox_max: usize,
     /// Commands and sends of this node's own processes that wait for the node; one more comes back.
+    /// At least 1.
     pub queue_max: usize,
     /// Groups that one node may be in; one more invitation is declined.
     pub groups_max: usize,

@@ -318,7 +318,7 @@ impl Node {
         let (for_actor, for_clock) = (Arc::clone(&hub), Arc::clone(&clock));
         let threads = run_threads(seeds, clock, move |shard| {
             shard.set_mailbox_max::<Mailed>(limits.mailbox_max);
-            shard.set_mailbox_max::<NodeMsg>(limits.queue_max);
+            shard.set_mailbox_max::<NodeMsg>(limits.queue_max.max(1));
             if shard.id() != ShardId::new(0) {
                 return;
             }

@@ -283,7 +283,7 @@ impl World {
         };
         let mut shard = seed.build(Arc::new(self.clock.clone()), Arc::new(NoWaker));
         shard.set_mailbox_max::<Mailed>(limits.mailbox_max);
-        shard.set_mailbox_max::<NodeMsg>(limits.queue_max);
+        shard.set_mailbox_max::<NodeMsg>(limits.queue_max.max(1));
         let machine = Machine::new(settings, self.clock.now());
         let transport = Box::new(SimTransport(Rc::clone(&node.outbox)));
         let witness = Box::new(SimWitness(Rc::clone(&node.kept)));

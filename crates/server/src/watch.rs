@@ -150,6 +150,16 @@ impl Admin {
         let mut sample = shard_sample(&self.handle, shard, &counted);
         sample.top_bytes = self.top(&self.talkers, shard);
         sample.top_budgets = self.top(&self.braked, shard);
+        if let Some(queues) = self.queues.get(usize::from(shard.index())) {
+            let (senders, messages) = queues.totals();
+            let found = [
+                (Gauge::QueueSenders, senders),
+                (Gauge::QueueMessages, messages),
+            ];
+            let found = found.into_iter().filter(|(_, value)| *value > 0);
+            let named = found.map(|(gauge, value)| (gauge.name().to_owned(), value));
+            sample.gauges.extend(named);
+        }
         sample
     }
 

@@ -149,6 +149,8 @@ catalogue! {
         Sessions => "roost_sessions", "Sessions with a resource bound";
         JournalWaiting => "roost_journal_waiting", "Appends of this shard not committed yet";
         ManagedSessions => "roost_sessions_managed", "Sessions with stream management";
+        QueueSenders => "roost_queue_senders", "Senders with messages for who does not keep up";
+        QueueMessages => "roost_queue_messages", "Messages that wait for who does not keep up";
     }
 }
 

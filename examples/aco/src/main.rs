@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use aco::instance::Instance;
 use aco::local::{self, LocalOptions, Report};
@@ -11,6 +12,7 @@ use aco::nodes::{self, Job};
 use aco::options::{Output, Seed, USAGE, Variant, Words};
 use aco::params::Dice;
 use aco::plan::Plan;
+use group::placement::Placement;
 use group::{Node, NodeName, Options};
 use stdx::time::{Clock, SystemClock};
 
@@ -144,6 +146,9 @@ fn over_nodes(
     })
 }
 
+/// How long nodes may take to tell their attributes.
+const TELL: Duration = Duration::from_secs(10);
+
 /// The master's node and the names of all, if the run is over nodes.
 fn nodes_of(words: &Words, shards: u16) -> Result<Option<Nodes>, Box<dyn Error>> {
     let (Some(file), Some(me)) = (&words.nodes, &words.me) else {
@@ -151,12 +156,16 @@ fn nodes_of(words: &Words, shards: u16) -> Result<Option<Nodes>, Box<dyn Error>>
     };
     let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
     let names: Result<Vec<NodeName>, _> = text.split_whitespace().map(NodeName::new).collect();
-    let mut names = names?;
+    let network = words.network.as_ref().map(std::fs::read_to_string);
+    let network = network.transpose()?;
+    let placement = Placement::new(network.as_deref(), &words.needs)?;
+    let node = start(me, &words.cookie, shards)?;
+    let (mut names, _) = placement.choose(&node, &names?, TELL)?;
     names.truncate(words.places.map_or(usize::MAX, |places| places as usize));
     if names.is_empty() {
-        return Err(format!("{file}: no names of nodes").into());
+        return Err(format!("{file}: no names of nodes that fit").into());
     }
-    Ok(Some((start(me, &words.cookie, shards)?, names)))
+    Ok(Some((node, names)))
 }
 
 fn print(words: &Words, instance: &Instance, report: &Report) {

@@ -40,6 +40,8 @@ INPUT has 3N+1 integers: N, N durations, N weights, N due dates. GLOBAL rounds o
  monkey=MS     gr, sr: on each shard or node a random member is killed so often
  nodes=FILE    gr, sr: over these nodes instead of shards, n of them
  me=NAME       nodes: what the master's node is called (NAME@HOST:PORT); it may be one of them
+ need=RULE     nodes: only those with such attributes, as cores>=2, or so near, as distance<=0.5
+ network=FILE  nodes: which are near each other; places are given to the nearest first
  cookie=TEXT   nodes: those of the same cookie link with each other (default aco)
  stop          end when no round can be better: at cost 0
 ";
@@ -113,6 +115,10 @@ pub struct Words {
     pub nodes: Option<String>,
     /// What the master's node is called.
     pub me: Option<String>,
+    /// What the nodes must be, as [`group::placement`] reads it.
+    pub needs: Vec<String>,
+    /// The file with the description of the network.
+    pub network: Option<String>,
     /// The secret that nodes share.
     pub cookie: String,
     /// All else. Its dice are a placeholder until the seed is known.
@@ -183,6 +189,8 @@ impl Words {
             monkey: None,
             nodes: None,
             me: None,
+            needs: Vec::new(),
+            network: None,
             cookie: "aco".into(),
             params: Params::default(),
         };
@@ -200,6 +208,9 @@ impl Words {
         }
         if found.nodes.is_some() != found.me.is_some() || found.nodes.is_some() && !has_names {
             return bad("nodes= and me= go together, with gr and sr");
+        }
+        if found.nodes.is_none() && (found.network.is_some() || !found.needs.is_empty()) {
+            return bad("need= and network= choose among nodes=");
         }
         if variant == Variant::Sr && found.nodes.is_none() {
             return bad("sr needs nodes= and me=");
@@ -264,6 +275,8 @@ impl Words {
             }
             "nodes" => self.nodes = Some(value.into()),
             "me" => self.me = Some(value.into()),
+            "need" => self.needs.push(value.into()),
+            "network" => self.network = Some(value.into()),
             "cookie" => self.cookie = value.into(),
             "a" => params.alpha = real(key, value, 0.0, 100.0)?,
             "b" => params.beta = real(key, value, 0.0, 100.0)?,
@@ -306,6 +319,10 @@ mod tests {
         assert_eq!(params.heuristic, Heuristic::Mixed);
         assert_eq!(params.search, Search::InsertionInterchange);
         assert!(!params.evaporates);
+        let words =
+            parse("gr nodes=x me=y need=cores>=2 need=ssd network=z file 2 1 1 2 3").unwrap();
+        assert_eq!(words.needs, ["cores>=2", "ssd"]);
+        assert_eq!(words.network.as_deref(), Some("z"));
         let words = parse("tl auto cyclic sched edd o1 time file 1 2 3").unwrap();
         assert_eq!((words.shards, words.seed), (None, Seed::Cyclic));
         assert_eq!(words.output, Output::Time);
@@ -327,6 +344,7 @@ mod tests {
             "sr file 2 1 1 1 1",
             "gr nodes=x file 2 1 1 1 1",
             "ml nodes=x me=y file 2 1 1 1 1",
+            "gr need=ssd file 2 1 1 1 1",
             "ml file 1 1 1 1 1",
             "ml file 2 1 2000 1 1",
         ] {

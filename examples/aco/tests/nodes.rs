@@ -1,8 +1,8 @@
 //! Runs over nodes give the same result as a run over shards, with groups, kills and a lost node.
 
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+#[path = "../../tests/processes.rs"]
+mod processes;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,13 +13,7 @@ use aco::nodes::{self, Job, Report};
 use aco::params::{Params, Search};
 use aco::plan::Plan;
 use group::{Node, Options};
-
-/// A port that is free now, as the name of a node there.
-fn free_name(number: usize) -> String {
-    let host = format!("127.0.0.{}", number + 1);
-    let listener = TcpListener::bind((host.as_str(), 0)).unwrap();
-    format!("n{number}@{}", listener.local_addr().unwrap())
-}
+use processes::{free_name, kill_one_of_three};
 
 /// Nodes, and how many members have started on them.
 fn start(count: usize) -> (Vec<Node>, Arc<AtomicUsize>) {
@@ -91,53 +85,20 @@ fn monkeys_on_every_node_change_nothing() {
     }
 }
 
-/// A process that is ended with the test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Process {
-    fn start(words: &[&str]) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_aco"))
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        Process(child.unwrap())
-    }
-
-    fn lines(&mut self) -> impl Iterator<Item = String> + use<> {
-        let out = self.0.stdout.take().unwrap();
-        BufReader::new(out).lines().map(Result::unwrap)
-    }
-}
-
 /// Three processes on addresses of their own, one of which is killed as soon as it works.
 fn one_of_three_is_killed(variant: &str) {
-    let free: Vec<String> = (0..3).map(free_name).collect();
-    let mut others: Vec<Process> = free[1..]
-        .iter()
-        .map(|name| Process::start(&["node", name]))
-        .collect();
-    let mut lines: Vec<_> = others.iter_mut().map(Process::lines).collect();
-    for lines in &mut lines {
-        assert_eq!(lines.next().as_deref(), Some("listening"));
-    }
     let file = std::env::temp_dir().join(format!("aco-{variant}-{}", std::process::id()));
-    std::fs::write(&file, free.join("\n")).unwrap();
-    let path = file.to_str().unwrap();
-    let (nodes, me) = (format!("nodes={path}"), format!("me={}", free[0]));
-    let input = concat!(env!("CARGO_MANIFEST_DIR"), "/instances/wt40.001");
-    let words = [variant, &nodes, &me, "o2", input, "2", "1", "5", "200", "5"];
-    let mut master = Process::start(&words);
-    assert_eq!(lines[1].next().as_deref(), Some("working"));
-    others[1].0.kill().unwrap();
-    let said: Vec<String> = master.lines().collect();
+    let words = |names: &[String]| {
+        std::fs::write(&file, names.join("\n")).unwrap();
+        let (nodes, me) = (
+            format!("nodes={}", file.display()),
+            format!("me={}", names[0]),
+        );
+        let input = concat!(env!("CARGO_MANIFEST_DIR"), "/instances/wt40.001");
+        let words = [variant, &nodes, &me, "o2", input, "2", "1", "5", "200", "5"];
+        words.into_iter().map(String::from).collect()
+    };
+    let said = kill_one_of_three(env!("CARGO_BIN_EXE_aco"), words);
     let _ = std::fs::remove_file(&file);
     let calm = local::run(plan(3, 2, 200), LocalOptions::default(), |_, _| {}).unwrap();
     let cost = format!("Best cost = {}", calm.best.cost);

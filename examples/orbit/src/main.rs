@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use group::placement::Placement;
 use group::{Node, NodeName, Options};
 use orbit::generator::{Fib, SIZE_MAX};
 use orbit::nodes::{self, Job};
@@ -31,6 +32,8 @@ node until its input ends. Nodes are called NAME@HOST:PORT, which is where they 
   groups=N      dist: so many groups of nodes instead of all to all
   gateways=N    dist: gateways of each group (default 1)
   separate      dist: the first node of a group has no workers
+  need=RULE     dist: only nodes with such attributes, as cores>=2, or so near, as distance<=0.5
+  network=FILE  dist: which nodes are near each other; groups are cut along the networks
   cookie=TEXT   nodes of the same cookie link with each other (default orbit)
 ";
 
@@ -49,7 +52,12 @@ enum Task {
 struct Settings {
     shards: u16,
     cookie: String,
+    needs: Vec<String>,
+    network: Option<String>,
 }
+
+/// How long nodes may take to tell their attributes.
+const TELL: Duration = Duration::from_secs(10);
 
 fn number<N: std::str::FromStr>(text: Option<&str>, what: &str) -> Result<N, String> {
     text.and_then(|text| text.parse().ok())
@@ -95,6 +103,8 @@ fn parse(words: &[String]) -> Result<(Task, Settings), String> {
     let mut settings = Settings {
         shards: 1,
         cookie: "orbit".into(),
+        needs: Vec::new(),
+        network: None,
     };
     for word in words {
         option(word, &mut task, &mut settings)?;
@@ -116,6 +126,8 @@ fn option(word: &str, task: &mut Task, settings: &mut Settings) -> Result<(), St
                     "groups" => job.groups = number(Some(value), key)?,
                     "gateways" => job.gateways = number(Some(value), key)?,
                     "separate" => job.separate = true,
+                    "need" => settings.needs.push(value.into()),
+                    "network" => settings.network = Some(value.into()),
                     _ => return setting(word, key, value, &mut job.conf),
                 }
                 return Ok(());
@@ -154,6 +166,13 @@ fn start(me: &NodeName, settings: &Settings) -> Result<Node, String> {
     Node::start(options).map_err(|error| error.to_string())
 }
 
+fn placement(settings: &Settings) -> Result<Placement, String> {
+    let read =
+        |file: &String| std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"));
+    let network = settings.network.as_ref().map(read).transpose()?;
+    Placement::new(network.as_deref(), &settings.needs).map_err(|error| error.to_string())
+}
+
 fn run(task: Task, settings: &Settings) -> Result<(), String> {
     let outcome = match task {
         Task::Sequential(conf) => sequential::run(&conf, &SystemClock::new()),
@@ -161,8 +180,11 @@ fn run(task: Task, settings: &Settings) -> Result<(), String> {
             let outcome = local::run(&conf, settings.shards, workers, WITHIN);
             outcome.map_err(|error| error.to_string())?
         }
-        Task::Over(me, job) => {
+        Task::Over(me, mut job) => {
+            let placement = placement(settings)?;
             let node = start(&me, settings)?;
+            let chosen = placement.choose(&node, &job.nodes, TELL);
+            job.nodes = chosen.map_err(|error| error.to_string())?.0;
             let outcome = nodes::run(&node, &job, WITHIN);
             node.stop();
             outcome.map_err(|error| error.to_string())?

@@ -1,24 +1,18 @@
 //! Orbits over nodes: all to all and in groups, and with a node that is killed while it works.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+#[path = "../../tests/processes.rs"]
+mod processes;
+
 use std::time::Duration;
 
 use group::{Node, NodeName, Options};
 use orbit::generator::Fib;
 use orbit::nodes::{self, Job};
 use orbit::worker::Conf;
+use processes::{Process, free_name, kill_one_of_three};
 
 /// Generous: a test machine may have much else to do.
 const WITHIN: Duration = Duration::from_secs(300);
-
-/// A port that is free now, as the name of a node there.
-fn free_name(number: usize) -> String {
-    let host = format!("127.0.0.{}", number + 1);
-    let listener = TcpListener::bind((host.as_str(), 0)).unwrap();
-    format!("n{number}@{}", listener.local_addr().unwrap())
-}
 
 fn start(count: usize) -> Vec<Node> {
     let node = |number| {
@@ -94,58 +88,19 @@ fn a_job_without_workers_is_refused() {
     );
 }
 
-/// A process that is ended with the test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Process {
-    fn start(words: &[&str]) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_orbit"))
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        Process(child.unwrap())
-    }
-
-    fn lines(&mut self) -> impl Iterator<Item = String> + use<> {
-        let out = self.0.stdout.take().unwrap();
-        BufReader::new(out).lines().map(Result::unwrap)
-    }
-}
-
 /// Three processes on addresses of their own, one of which is killed as soon as it works.
 fn one_of_three_is_killed(more: &[&str]) {
-    let free: Vec<String> = (0..3).map(free_name).collect();
-    let mut others: Vec<Process> = free[1..]
-        .iter()
-        .map(|name| Process::start(&["node", name]))
-        .collect();
-    let mut lines: Vec<_> = others.iter_mut().map(Process::lines).collect();
-    for lines in &mut lines {
-        assert_eq!(lines.next().as_deref(), Some("listening"));
-    }
-    let mut words = vec!["dist", &free[0], "g12345", "10000", "2"];
-    words.extend(free.iter().map(String::as_str));
-    words.extend(more);
-    let mut master = Process::start(&words);
-    assert_eq!(lines[1].next().as_deref(), Some("working"));
-    others[1].0.kill().unwrap();
-    let said: Vec<String> = master.lines().collect();
+    let words = |names: &[String]| {
+        let fixed = ["dist", &names[0], "g12345", "10000", "2"];
+        let all = fixed.into_iter().chain(names.iter().map(String::as_str));
+        all.chain(more.iter().copied()).map(String::from).collect()
+    };
+    let said = kill_one_of_three(env!("CARGO_BIN_EXE_orbit"), words);
     assert!(said.contains(&"size 9123".to_string()), "{said:?}");
     assert!(said.contains(&"workers 4".to_string()), "{said:?}");
     // It may have seen the loss more than once, but it has seen it.
     let restarts = said.iter().find_map(|line| line.strip_prefix("restarts "));
     assert!(restarts.is_some_and(|count| count != "0"), "{said:?}");
-    // The node that is left ends with its input.
-    others[0].0.stdin.take().unwrap().flush().unwrap();
-    assert!(others[0].0.wait().unwrap().success());
 }
 
 #[test]
@@ -156,4 +111,39 @@ fn three_processes_of_which_one_is_killed_find_the_orbit() {
 #[test]
 fn groups_of_three_processes_of_which_one_is_killed_find_the_orbit() {
     one_of_three_is_killed(&["groups=2", "gateways=2"]);
+}
+
+/// One of three nodes is in another network; then a rule wants what none has.
+#[test]
+fn work_goes_to_nodes_that_are_near_and_have_what_it_needs() {
+    let program = env!("CARGO_BIN_EXE_orbit");
+    let names: Vec<String> = (0..3).map(free_name).collect();
+    let start = |name: &String| Process::start(program, &["node", name]);
+    let mut others: Vec<Process> = names[1..].iter().map(start).collect();
+    for other in &mut others {
+        assert_eq!(other.line().as_deref(), Some("listening"));
+    }
+    let map = format!(
+        "[[network]]\nnodes = [{:?}, {:?}]\n[[network]]\nnodes = [{:?}]\n",
+        names[0], names[1], names[2]
+    );
+    let file = std::env::temp_dir().join(format!("orbit-network-{}", std::process::id()));
+    std::fs::write(&file, map).unwrap();
+    let network = format!("network={}", file.display());
+    let mut rules = vec!["need=cores>=1", "need=distance<=0.5"];
+    for (more, workers) in [
+        (None, Some("workers 4")),
+        (Some("need=cores>1000000"), None),
+    ] {
+        rules.extend(more);
+        let fixed = [
+            "dist", &names[0], "g12345", "10000", "2", &names[0], &names[1], &names[2],
+        ];
+        let words = [&fixed[..], &[&network, "groups=1"], &rules].concat();
+        let said = Process::start(program, &words).rest();
+        let line = said.iter().find(|line| line.starts_with("workers "));
+        assert_eq!(line.map(String::as_str), workers, "{said:?}");
+        assert_eq!(said.contains(&"size 9123".to_string()), workers.is_some());
+    }
+    let _ = std::fs::remove_file(&file);
 }

@@ -64,6 +64,18 @@ pub(crate) struct Lab {
     noted: Heard,
 }
 
+/// The process that the argument of a function names.
+pub(crate) fn parse(args: &Body) -> Pid {
+    let text = String::from_utf8(args.to_vec()).expect("text");
+    let mut parts = text.split(' ');
+    let mut next = || parts.next().expect("a part").to_owned();
+    Pid {
+        node: name(&next()),
+        life: next().parse().expect("a number"),
+        id: next().parse().expect("a number"),
+    }
+}
+
 pub(crate) fn name(text: &str) -> NodeName {
     NodeName::new(text).expect("a name")
 }
@@ -79,16 +91,6 @@ impl Lab {
 
     pub(crate) fn options(&self, node: &str) -> Options {
         let (heard, noted) = (Arc::clone(&self.heard), Arc::clone(&self.noted));
-        let parse = |args: &Body| -> Pid {
-            let text = String::from_utf8(args.to_vec()).expect("text");
-            let mut parts = text.split(' ');
-            let mut next = || parts.next().expect("a part").to_owned();
-            Pid {
-                node: name(&next()),
-                life: next().parse().expect("a number"),
-                id: next().parse().expect("a number"),
-            }
-        };
         Options::new(node, b"secret")
             .function("worker", move |_: &Body| {
                 let heard = Arc::clone(&heard);

@@ -5,7 +5,7 @@
 //! The path of a message takes no lock shared by shards; a table is for applications whose shards
 //! must see the same rows at once, as `ets` is in Erlang.
 //!
-//! - One row is read and changed atomically. [`Set::insert_all`] and its like change many rows as
+//! - One row is read and changed atomically. [`Table::insert_all`] and its like change many rows as
 //!   one: no other call sees some of them. Partitions are locked in one order, so calls on one
 //!   table never wait for each other in a circle.
 //! - [`OrderedSet::range`] sees all partitions at one moment and merges them in order, a page at a
@@ -24,12 +24,15 @@
 
 mod ordered;
 mod partitions;
+mod rows;
 mod set;
+mod shared;
 #[cfg(test)]
 mod tests;
 
 pub use ordered::OrderedSet;
 pub use set::Set;
+pub use shared::Table;
 
 use std::fmt;
 

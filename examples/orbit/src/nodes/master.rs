@@ -310,7 +310,6 @@ impl Run {
             | ToMaster::Ready(number)
             | ToMaster::Return(number, _)
             | ToMaster::Results(number, _) => *number,
-            ToMaster::End => return Ok(()),
         };
         let team = self.teams.iter_mut().find(|team| team.number == number);
         let team = team.ok_or("a team that is not there")?;
@@ -356,7 +355,6 @@ impl Run {
                 }
                 Ok(())
             }
-            ToMaster::End => Ok(()),
         }
     }
 
@@ -376,10 +374,7 @@ impl Run {
         if let Some(reply) = self.reply.take() {
             let _ = cx.reply(reply, encode(&outcome));
         }
-        let me = cx.me().clone();
-        if cx.send(&me, encode(&ToMaster::End)).is_err() {
-            cx.stop(Reason::Normal);
-        }
+        cx.stop(Reason::Normal);
     }
 
     /// Ends what is left of an attempt and begins the next.

@@ -258,10 +258,6 @@ impl Team {
                 }
                 lost
             }
-            ToTeam::End => {
-                cx.stop(Reason::Normal);
-                None
-            }
             ToTeam::Result(stats) => self.collect(*stats, cx),
         }
     }
@@ -300,7 +296,9 @@ impl Team {
             let name = group_name(args.number, args.attempt);
             let _ = cx.command(Command::DeleteGroup(name), CLEANING);
         }
-        let me = cx.me().clone();
-        lost.or_else(|| sent(cx.send(&me, encode(&ToTeam::End))))
+        if lost.is_none() {
+            cx.stop(Reason::Normal);
+        }
+        lost
     }
 }

@@ -81,8 +81,6 @@ pub(crate) enum ToWorker {
     /// Go on; from itself.
     Work,
     Finish,
-    /// End; from itself, after everything that it sent before.
-    End,
 }
 
 /// Something on its way through gateways.
@@ -104,8 +102,6 @@ pub(crate) enum ToTeam {
     Returned,
     Finish,
     Result(Box<WorkerStats>),
-    /// End; from itself, after everything that it sent before.
-    End,
 }
 
 /// Messages to the master.
@@ -117,8 +113,6 @@ pub(crate) enum ToMaster {
     Ready(u32),
     Return(u32, Credit),
     Results(u32, Vec<WorkerStats>),
-    /// End; from itself, after everything that it sent before.
-    End,
 }
 
 /// The bytes of a message.

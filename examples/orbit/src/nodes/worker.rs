@@ -73,10 +73,6 @@ impl Inner {
                 ToWorker::Returned => self.machine.handle_returned(),
                 ToWorker::Work => self.is_working = false,
                 ToWorker::Finish => return self.finish(cx),
-                ToWorker::End => {
-                    cx.stop(Reason::Normal);
-                    return Some(());
-                }
             },
             Event::Timer(idleness) if idleness == self.idleness => self.machine.return_credit(),
             Event::Refused { .. } => return None,
@@ -147,8 +143,7 @@ impl Inner {
         let stats = Box::new(self.machine.finish());
         cx.send(&self.args.team, encode(&ToTeam::Result(stats)))
             .ok()?;
-        // A node hears of an end before it takes what was sent last: this goes behind it.
-        let me = cx.me().clone();
-        cx.send(&me, encode(&ToWorker::End)).ok()
+        cx.stop(Reason::Normal);
+        Some(())
     }
 }

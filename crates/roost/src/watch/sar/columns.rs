@@ -134,6 +134,10 @@ columns! {
             "presence stanzas to clients a second";
         "iqin" 5 false Number Figure::Value(|i| i.rate(Counter::IqsIn)),
             "IQ stanzas from clients a second";
+        "stuck" 5 false Number Figure::Value(|i| Some(i.gauge(Gauge::QueueMessages))),
+            "messages that wait for recipients that do not keep up (`roost queue list`)";
+        "back" 5 false Number Figure::Value(|i| i.rate(Counter::MessagesReturned)),
+            "accepted messages that came back to their senders a second";
         "bounce" 6 false Number Figure::Value(|i| i.rate(Counter::StanzasBounced)),
             "stanzas answered with an error a second";
     }

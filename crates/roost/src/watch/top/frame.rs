@@ -258,6 +258,19 @@ impl Overview<'_> {
             .figure(false, "median", &micros(0.5))
             .figure(false, "p99", &micros(0.99))
             .figure(failed > Some(0.0), "failed/s", &number(failed));
+        let stuck = look.gauge(Gauge::QueueMessages);
+        let queues = (stuck > 0).then(|| {
+            let back = interval.rate(Counter::MessagesReturned);
+            let senders = look.gauge(Gauge::QueueSenders);
+            stage("queues")
+                .figure(
+                    true,
+                    "messages for who does not keep up",
+                    &stuck.to_string(),
+                )
+                .figure(false, "senders", &senders.to_string())
+                .figure(back > Some(0.0), "came back/s", &number(back))
+        });
         let store = &look.sample.store;
         let size = |bytes: u64| format::bytes(bytes as f64);
         let store = stage("store")
@@ -265,12 +278,9 @@ impl Overview<'_> {
             .figure(false, "write buffers", &size(store.write_buffer_bytes))
             .figure(false, "cache", &size(store.cache_bytes))
             .figure(false, "accounts read/s", &self.rate(Counter::UsersLoaded));
-        let rest = [journal, store];
-        [net, actors]
-            .into_iter()
-            .chain(longest)
-            .chain(rest)
-            .collect()
+        let before = [net, actors].into_iter().chain(longest);
+        let all = before.chain([journal]).chain(queues).chain([store]);
+        all.collect()
     }
 
     fn shards(&self) -> Vec<Line> {

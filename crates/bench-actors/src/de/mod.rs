@@ -1,41 +1,31 @@
 //! Commands between nodes, after DE-Bench: `bench-actors de NODES WORKERS SECONDS FOLDER [GROUPS]`.
 //!
-//! Owns ten commands, the threads that give them, and files of figures with the published columns:
-//! `summary.csv`, `COMMAND_latencies.csv` in microseconds, `errors.csv`. The nodes are linked over
-//! TCP on addresses of this machine; with GROUPS they are cut into so many groups, and names are
-//! registered in those instead of in one group of all. Deliberately not here: a simulated network.
+//! Owns nodes, groups, and files of figures with the published columns: `summary.csv`,
+//! `COMMAND_latencies.csv` in microseconds, `errors.csv`. The nodes are linked over TCP on
+//! addresses of this machine; with GROUPS they are cut into so many groups, and names are
+//! registered in those instead of in one group of all. Deliberately not here: the commands
+//! ([`worker`]), and a simulated network.
+
+mod worker;
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use group::{Body, Event, Node, NodeHandle, NodeName, Options, Pid, Process, Scope};
-use stdx::rand::Rng;
+use group::{Name, Node, NodeName, Options};
 use stdx::time::{Clock, Moment, SystemClock};
+use worker::{COMMANDS, Figure, Plan, Target, WITHIN};
 
-/// How long a command may take.
-const WITHIN: Duration = Duration::from_secs(60);
 /// How often a line is written.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Figures that wait for the thread that writes; a worker whose figure finds no room waits.
 const FIGURES_MAX: usize = 65_536;
-/// The commands. A name that is registered is looked up and taken back before the next command.
-const COMMANDS: [&str; 10] = [
-    "spawning",
-    "remote_call",
-    "gen_server_call",
-    "fsm_server_call",
-    "global_register",
-    "global_whereis",
-    "global_unregister",
-    "local_register",
-    "local_whereis",
-    "local_unregister",
-];
+/// Nodes and workers of one, at most.
+const NUMBERS_MAX: usize = 256;
 
 /// What is asked for on the command line.
 pub(crate) struct Bench {
@@ -46,46 +36,6 @@ pub(crate) struct Bench {
     pub(crate) groups: usize,
 }
 
-/// Answers what it is asked.
-struct Server;
-
-impl Process for Server {
-    fn handle(&mut self, event: Event, cx: &mut Scope<'_, '_>) {
-        if let Event::Request { from, body } = event {
-            // A node that is too busy drops the question, which its asker hears of.
-            let _ = cx.reply(from, body);
-        }
-    }
-}
-
-/// Has two states, and answers with the one that it leaves.
-struct Machine {
-    is_open: bool,
-}
-
-impl Process for Machine {
-    fn handle(&mut self, event: Event, cx: &mut Scope<'_, '_>) {
-        if let Event::Request { from, .. } = event {
-            self.is_open = !self.is_open;
-            let _ = cx.reply(from, vec![u8::from(!self.is_open)]);
-        }
-    }
-}
-
-/// Ends as soon as it has begun.
-struct Brief;
-
-impl Process for Brief {
-    fn started(&mut self, cx: &mut Scope<'_, '_>) {
-        cx.stop(group::Reason::Normal);
-    }
-
-    fn handle(&mut self, _: Event, _: &mut Scope<'_, '_>) {}
-}
-
-/// One figure: which command, how long it took, whether it succeeded.
-type Figure = (usize, Duration, bool);
-
 fn free_name(number: usize) -> Result<String, String> {
     // Many nodes have many addresses, so that none runs out of ports.
     let host = format!("127.0.{}.{}", number / 200, number % 200 + 1);
@@ -94,105 +44,9 @@ fn free_name(number: usize) -> Result<String, String> {
     Ok(format!("n{number}@{address}"))
 }
 
-fn start(number: usize) -> Result<Node, String> {
-    let options = Options::new(&free_name(number)?, b"de")
-        .function("server", |_: &Body| Box::new(Server) as Box<dyn Process>)
-        .function("brief", |_: &Body| Box::new(Brief) as Box<dyn Process>)
-        .function("machine", |_: &Body| {
-            Box::new(Machine { is_open: false }) as Box<dyn Process>
-        });
+fn start(number: usize, plan: &Arc<Plan>) -> Result<Node, String> {
+    let options = worker::offer(Options::new(&free_name(number)?, b"de"), plan);
     Node::start(options).map_err(|error| error.to_string())
-}
-
-/// What a worker needs to know of a node.
-#[derive(Clone)]
-struct Target {
-    name: NodeName,
-    handle: NodeHandle,
-    server: Pid,
-    machine: Pid,
-    group: String,
-}
-
-/// One thread that gives commands.
-struct Worker {
-    number: usize,
-    targets: Vec<Target>,
-    own: usize,
-    rng: Rng,
-    clock: SystemClock,
-    figures: SyncSender<Figure>,
-    names: u64,
-}
-
-impl Worker {
-    fn time<T, E>(&mut self, command: usize, what: impl FnOnce(&mut Self) -> Result<T, E>) -> bool {
-        let began = self.clock.now();
-        let is_done = what(self).is_ok();
-        let took = self.clock.now().saturating_since(began);
-        let _ = self.figures.send((command, took, is_done));
-        is_done
-    }
-
-    /// A node other than the own one.
-    fn remote(&mut self) -> Target {
-        let step = 1 + self.rng.usize(..self.targets.len() - 1);
-        let at = (self.own + step) % self.targets.len();
-        self.targets[at].clone()
-    }
-
-    /// Registers a name, looks it up, takes it back.
-    fn name(&mut self, first: usize, group: &str) {
-        self.names += 1;
-        let name = format!("{}-{}-{}", self.number, self.own, self.names);
-        let own = self.targets[self.own].clone();
-        // Each name has a process of its own: one may have but one name in a group.
-        let Ok(pid) = own.handle.spawn(&own.name, "server", Vec::new(), WITHIN) else {
-            return;
-        };
-        if self.time(first, |_| own.handle.register_name(group, &name, &pid)) {
-            self.time(first + 1, |_| match own.handle.whereis_name(group, &name) {
-                Ok(Some(found)) if found == pid => Ok(()),
-                other => Err(format!("{other:?}")),
-            });
-            self.time(first + 2, |_| own.handle.unregister_name(group, &name));
-        }
-        let _ = own.handle.kill(&pid);
-    }
-
-    fn step(&mut self) {
-        let own = self.targets[self.own].handle.clone();
-        let target = self.remote();
-        match self.rng.usize(..6) {
-            0 => {
-                self.time(0, |_| own.spawn(&target.name, "brief", Vec::new(), WITHIN));
-            }
-            1 => {
-                // A process for the call alone, which is asked once.
-                self.time(1, |_| -> Result<Body, String> {
-                    let pid = own.spawn(&target.name, "server", Vec::new(), WITHIN);
-                    let pid = pid.map_err(|error| error.to_string())?;
-                    let answer = own.call(&pid, vec![7; 64], WITHIN);
-                    let _ = own.kill(&pid);
-                    answer.map_err(|error| error.to_string())
-                });
-            }
-            2 => {
-                self.time(2, |_| own.call(&target.server, vec![7; 64], WITHIN));
-            }
-            3 => {
-                self.time(3, |_| own.call(&target.machine, vec![7; 64], WITHIN));
-            }
-            4 => {
-                let group = self.targets[self.own].group.clone();
-                self.name(4, &group);
-            }
-            _ => {
-                let group = format!("local-{}", self.own);
-                self.name(7, &group);
-            }
-        }
-    }
 }
 
 /// Latencies of one command in one window, in microseconds.
@@ -279,46 +133,36 @@ impl Bench {
     /// Runs it; one line for each command: how many a second, median and 99th of a hundred in
     /// microseconds, errors.
     pub(crate) fn run(&self) -> Result<String, String> {
-        if self.nodes < 2 || self.workers == 0 || self.groups > self.nodes {
-            return Err(
-                "there are two nodes at least, workers, and no more groups than nodes".into(),
-            );
+        let is_small = self.nodes <= NUMBERS_MAX && self.workers <= NUMBERS_MAX;
+        if self.nodes < 2 || self.workers == 0 || self.groups > self.nodes || !is_small {
+            return Err(format!(
+                "there are two nodes at least, workers, no more groups than nodes, and no more \
+                 than {NUMBERS_MAX} of any"
+            ));
         }
-        let nodes: Result<Vec<Node>, String> = (0..self.nodes).map(start).collect();
-        let nodes = nodes?;
-        let targets = self.targets(&nodes)?;
-        let clock = SystemClock::new();
-        let stop = AtomicBool::new(false);
-        let began = clock.now();
-        let files = thread::scope(|scope| {
-            let (to, figures) = sync_channel::<Figure>(FIGURES_MAX);
-            for own in 0..self.nodes {
-                for number in 0..self.workers {
-                    let mut worker = Worker {
-                        number,
-                        targets: targets.clone(),
-                        own,
-                        rng: Rng::with_seed((own * self.workers + number) as u64),
-                        clock,
-                        figures: to.clone(),
-                        names: 0,
-                    };
-                    let stop = &stop;
-                    scope.spawn(move || {
-                        while !stop.load(Ordering::Relaxed) {
-                            worker.step();
-                        }
-                    });
-                }
-            }
-            drop(to);
-            let end = began + Duration::from_secs(self.seconds);
-            collect(&figures, clock, began, end, &stop)
+        let (to, figures) = sync_channel::<Figure>(FIGURES_MAX);
+        let plan = Arc::new(Plan {
+            targets: OnceLock::new(),
+            figures: to,
+            stop: AtomicBool::new(false),
+            clock: SystemClock::new(),
         });
-        files
-            .write(&self.folder)
-            .map_err(|error| error.to_string())?;
+        let nodes: Result<Vec<Node>, String> = (0..self.nodes).map(|at| start(at, &plan)).collect();
+        let nodes = nodes?;
+        let _ = plan.targets.set(self.targets(&nodes)?);
+        for (at, node) in nodes.iter().enumerate() {
+            for number in 0..self.workers {
+                let args = vec![at as u8, number as u8];
+                let spawned = node.spawn(node.name(), "worker", args, WITHIN);
+                spawned.map_err(|error| error.to_string())?;
+            }
+        }
+        let files = collect(&figures, &plan, Duration::from_secs(self.seconds));
+        // Whoever waits for room for a figure is let go before its node is stopped.
+        drop(figures);
         nodes.into_iter().for_each(Node::stop);
+        let written = files.write(&self.folder);
+        written.map_err(|error| error.to_string())?;
         Ok(self.report(files))
     }
 
@@ -357,37 +201,34 @@ impl Bench {
         let mut targets = Vec::new();
         for (at, node) in nodes.iter().enumerate() {
             let own = [names[at].clone()];
-            let local = node.new_group(&format!("local-{at}"), &own);
-            local.map_err(|error| error.to_string())?;
+            let alone = Name::from(format!("local-{at}"));
+            let joined = node.new_group(&alone, &own);
+            joined.map_err(|error| error.to_string())?;
             let spawn = |function| {
                 let pid = node.spawn(&names[at], function, Vec::new(), WITHIN);
                 pid.map_err(|error| error.to_string())
             };
             targets.push(Target {
                 name: names[at].clone(),
-                handle: node.handle(),
                 server: spawn("server")?,
                 machine: spawn("machine")?,
-                group: format!("g{}", at % groups),
+                caller: spawn("caller")?,
+                group: Name::from(format!("g{}", at % groups)),
+                alone,
             });
         }
         Ok(targets)
     }
 }
 
-/// Writes windows until the end, then has the workers stop and takes what is left.
-fn collect(
-    figures: &std::sync::mpsc::Receiver<Figure>,
-    clock: SystemClock,
-    began: Moment,
-    end: Moment,
-    stop: &AtomicBool,
-) -> Files {
-    let mut files = Files::new();
+/// Writes windows until the end, then has the workers stop.
+fn collect(figures: &Receiver<Figure>, plan: &Plan, time: Duration) -> Files {
+    let (mut files, clock) = (Files::new(), plan.clock);
     let mut window: Vec<Latencies> = COMMANDS.iter().map(|_| Latencies::default()).collect();
-    let mut opened = began;
+    let began: Moment = clock.now();
+    let (end, mut opened) = (began + time, began);
     while clock.now() < end {
-        let left = (opened + WINDOW).saturating_since(clock.now());
+        let left = (opened + WINDOW).min(end).saturating_since(clock.now());
         if let Ok((command, took, is_good)) = figures.recv_timeout(left) {
             match is_good {
                 true => window[command].good.push(took.as_micros() as u64),
@@ -401,9 +242,7 @@ fn collect(
             opened = now;
         }
     }
-    stop.store(true, Ordering::Relaxed);
-    // Workers may wait for room; what they say now is after the end.
-    while figures.recv().is_ok() {}
+    plan.stop.store(true, Ordering::Relaxed);
     files
 }
 
