@@ -24,10 +24,18 @@ class Witness:
 
     def __init__(self, server):
         self.server = server
-        self.reader = Client(server.port).login(READER, "w", presence=True)
-        self.reader.ping()
-        self.sender = Client(server.port).login(SENDER, "w")
         self.sent = 0
+        self.begin()
+
+    def begin(self):
+        self.reader = Client(self.server.port).login(READER, "w", presence=True)
+        self.reader.ping()
+        self.sender = Client(self.server.port).login(SENDER, "w")
+
+    def begin_again(self):
+        """While the disk fails the streams of those end who had something to store."""
+        self.close()
+        self.begin()
 
     def watch(self, seconds):
         """Watches for a while: times of messages and of logins, and what went wrong."""

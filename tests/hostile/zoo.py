@@ -103,6 +103,7 @@ def meet(name, run, watched, idle, witness, seconds):
         if time.monotonic() > until + 120:
             break
     if is_alone:
+        witness.begin_again()
         until = time.monotonic() + min(seconds, 2)
     while time.monotonic() < until or process.is_alive() and verdict.empty():
         part = witness.watch(min(0.5, seconds))
