@@ -197,15 +197,11 @@ impl User {
 
     /// Whether reading the state again is not enough: nobody knows whether an append survived, or
     /// it moved deliveries while a session is to get some from the log: it remembers which. Nor is
-    /// it while the storage fails, or where an append before it failed: the error that a client
-    /// would be told is in no log, so that a kill could lose it although the stanza counts as
-    /// handled.
+    /// it while the storage fails: the error that a client would be told is in no log, so that a
+    /// kill could lose it although the stanza counts as handled.
     fn must_start_over(&self, error: AppendError, moves_deliveries: bool) -> bool {
         let is_spilled = || self.sessions.iter().any(Session::is_spilled);
-        let is_failing = matches!(
-            error,
-            AppendError::Failed | AppendError::Unavailable | AppendError::Fenced
-        );
+        let is_failing = matches!(error, AppendError::Failed | AppendError::Unavailable);
         let is_doubtful = is_failing || moves_deliveries && is_spilled();
         self.log.is_some() && is_doubtful
     }
