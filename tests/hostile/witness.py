@@ -40,6 +40,11 @@ class Witness:
     def watch(self, seconds):
         """Watches for a while: times of messages and of logins, and what went wrong."""
         self.messages, self.logins, self.wrong = [], [], []
+        try:
+            # Who only reads would be asked whether he is there, and would not answer.
+            self.reader.ping()
+        except (OSError, Closed) as error:
+            self.wrong.append(f"the reader was logged out: {error!r}")
         until = time.monotonic() + seconds
         parts = [threading.Thread(target=part, args=(until,)) for part in (self.talk, self.visit)]
         for part in parts:
