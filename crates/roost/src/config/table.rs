@@ -158,6 +158,7 @@ const CENTURY: Duration = Duration::from_secs(36_500 * 86_400);
 const KIB: u64 = 1_024;
 const MIB: u64 = 1_024 * 1_024;
 const GIB: u64 = 1_024 * 1_024 * 1_024;
+const PIB: u64 = 1_024 * 1_024 * GIB;
 
 /// SASL mechanisms, strongest first.
 pub(crate) const MECHANISMS: &[&str] = &[
@@ -335,7 +336,7 @@ settings! {
         /// What all accounts of one domain have stored: messages, rosters, cards, private storage.
         /// At the bound accounts that have more than their share of it (the bound, divided by the
         /// accounts) store nothing more, resource-constraint, and nobody registers.
-        domain_bytes_max: u64 = "1_099_511_627_776", integer(64 * KIB, 1_024 * 1_024 * GIB, "bytes"), live;
+        domain_bytes_max: u64 = "1_099_511_627_776", integer(64 * KIB, PIB, "bytes"), live;
         /// From the first byte until a client has logged in and bound a resource; then the stream
         /// ends with connection-timeout.
         login_timeout: Duration = r#""60s""#, time(SECOND, HOUR), live;

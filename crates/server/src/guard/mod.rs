@@ -1,6 +1,7 @@
 //! What keeps strangers from taking more than their share: the one place of a node that counts
 //! logins and registrations by address, makes decoys of accounts that do not exist, knows who is
-//! banned and who may store more. Owns no connection and no account; whoever asks acts on the answer.
+//! banned and who may store more. Owns no connection and no account; whoever asks acts on the
+//! answer.
 
 mod addresses;
 mod bans;
