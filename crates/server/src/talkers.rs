@@ -1,7 +1,7 @@
 //! Who is sent the most bytes, and who reaches budgets most often. One sample is taken for every
-//! [`SAMPLE_BYTES`] that a shard writes and given to whom that write was for, so that counting costs
-//! a subtraction a write and memory for few users, and whoever gets a large share is found almost
-//! surely. Of events each is a sample.
+//! [`SAMPLE_BYTES`] that a shard writes and given to whom that write was for, so that counting
+//! costs a subtraction a write and memory for few users, and whoever gets a large share is found
+//! almost surely. Of events each is a sample.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
