@@ -97,6 +97,9 @@ struct Queue {
     imports: import::Imports,
     /// Appends of each range that are not decided.
     undecided: FxHashMap<RangeId, u32>,
+    /// Actors that were sent word of failed appends and have not heard all of it: how many words
+    /// are on their way. What they append meanwhile is built on state that never came to be.
+    unheard: FxHashMap<Addr<UserMsg>, u32>,
     /// In which entities are loaded. Absent from the end of one until the next entity is.
     tenures: FxHashMap<RangeId, Tenure>,
     /// A `Flush` is on its way or a batch is under way: nothing needs to be sent.
@@ -125,6 +128,7 @@ impl Port {
             in_doubt: FxHashMap::default(),
             imports: import::Imports::default(),
             undecided: FxHashMap::default(),
+            unheard: FxHashMap::default(),
             tenures: FxHashMap::default(),
             is_scheduled: false,
         }));
@@ -158,13 +162,37 @@ impl Port {
         if queue.tenures.get(&range) != Some(&tenure) {
             return Err(AppendError::Fenced);
         }
+        let me = cx.myself();
+        if let Some(words) = queue.unheard.get_mut(&me) {
+            // In its place behind the words that are on their way.
+            let result = Err(AppendError::Fenced);
+            let word = cx.send_priority(me, UserMsg::Decided { ticket, result });
+            *words += u32::from(word.is_ok());
+            return word.map_err(|_| AppendError::Fenced);
+        }
         if !queue.has_room() {
             return Err(AppendError::Busy);
         }
-        queue.push(Who::User(cx.myself(), ticket), range, tenure, records);
+        queue.push(Who::User(me, ticket), range, tenure, records);
         cx.stats().raise(Gauge::JournalWaiting);
         queue.schedule(cx);
         Ok(())
+    }
+
+    /// An actor has heard that an append of its failed.
+    pub fn heard(&self, actor: Addr<UserMsg>) {
+        let mut queue = self.queue.borrow_mut();
+        if let Some(words) = queue.unheard.get_mut(&actor) {
+            *words -= 1;
+            if *words == 0 {
+                queue.unheard.remove(&actor);
+            }
+        }
+    }
+
+    /// An actor has ended: it hears and appends nothing any more.
+    pub fn forget(&self, actor: Addr<UserMsg>) {
+        self.queue.borrow_mut().unheard.remove(&actor);
     }
 
     /// Tells the actor by [`UserMsg::Decided`] once everything is decided that was appended to a

@@ -81,8 +81,10 @@ impl Journal for Moody {
 
 type Told = Arc<Mutex<Vec<(u32, Result<(), AppendError>)>>>;
 
-/// Appends a record for each `Wake` it gets, and asks when all is settled at `Aged`.
+/// Appends a record for each `Wake` it gets, and asks when all is settled at `Aged`. After `Idle` it
+/// has one more message in front of the next bad word, at which it appends.
 struct Writer {
+    is_ahead: bool,
     user: &'static str,
     port: Port,
     range: RangeId,
@@ -100,20 +102,20 @@ impl Actor for Writer {
 
     fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
         match msg {
-            UserMsg::Wake => {
-                self.next += 1;
-                let records = vec![account(self.user, self.next)];
-                let (range, tenure, ticket) = (self.range, self.tenure, Ticket(self.next));
-                if let Err(error) = self.port.append(cx, range, tenure, records, ticket) {
-                    self.tell(self.next, Err(error));
-                }
-            }
+            UserMsg::Wake => self.append(cx),
+            UserMsg::Idle => self.is_ahead = true,
             UserMsg::Aged => {
                 self.next += 1;
                 let ticket = Ticket(self.next);
                 self.port.await_settled(cx, self.range, ticket);
             }
             UserMsg::Decided { ticket, result } => {
+                if result.is_err() {
+                    if std::mem::take(&mut self.is_ahead) {
+                        self.append(cx);
+                    }
+                    self.port.heard(cx.myself());
+                }
                 self.tell(ticket.0, result);
             }
             _ => {}
@@ -122,6 +124,15 @@ impl Actor for Writer {
 }
 
 impl Writer {
+    fn append(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.next += 1;
+        let records = vec![account(self.user, self.next)];
+        let (range, tenure, ticket) = (self.range, self.tenure, Ticket(self.next));
+        if let Err(error) = self.port.append(cx, range, tenure, records, ticket) {
+            self.tell(self.next, Err(error));
+        }
+    }
+
     fn tell(&mut self, ticket: u32, result: Result<(), AppendError>) {
         if result.is_err() {
             // It reads its state again.
@@ -183,6 +194,7 @@ impl World {
     fn writer(&mut self, user: &'static str) -> (Addr<UserMsg>, Told) {
         let told = Told::default();
         let writer = Writer {
+            is_ahead: false,
             user,
             port: self.port.clone(),
             range: self.range(user),
@@ -422,6 +434,24 @@ fn outcomes_behind_a_doubt_come_in_order() {
     assert_eq!(told(&heard), [(1, OK), (2, Err(AppendError::Fenced))]);
     assert_eq!(told(&neighbour_heard), [(1, OK)]);
     assert_eq!(world.last(USERS[0]), 1);
+}
+
+/// An actor that has not heard yet of a failure appends something: it was built on what never came
+/// to be, although the port has fenced by then what it knew of.
+#[test]
+fn who_has_not_heard_of_a_failure_appends_nothing() {
+    let mut world = World::new(Commits::default());
+    let (writer, heard) = world.writer(USERS[0]);
+    world.send(writer, UserMsg::Idle);
+    world.switches.lose(1);
+    world.append(writer, 1);
+    world.twin.settle();
+    world.pass(Duration::from_secs(1));
+    let (failed, fenced) = (Err(AppendError::Unavailable), Err(AppendError::Fenced));
+    assert_eq!(told(&heard), [(1, failed), (2, fenced)]);
+    assert_eq!(world.last(USERS[0]), 0);
+    world.append(writer, 1);
+    assert_eq!(told(&heard), [(3, OK)], "it has heard everything");
 }
 
 /// Another home takes the range: what waits is fenced, and whoever was loaded before appends

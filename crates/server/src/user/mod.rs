@@ -462,6 +462,7 @@ impl Actor for User {
             let _ = cx.send_named(shard, &name, UserMsg::Wake);
         }
         self.home.queues.note(&self.name, None);
+        self.home.journal.forget(cx.myself());
         if let Some((to, source)) = self.turn.as_mut().and_then(|turn| turn.taking.take()) {
             // It was being taken: its sender's home counts how often that happens.
             let answer = Box::new(NotTaken {

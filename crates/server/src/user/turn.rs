@@ -123,6 +123,9 @@ impl User {
         result: Result<(), AppendError>,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        if result.is_err() {
+            self.home.journal.heard(cx.myself());
+        }
         let was_full = self.has_full_barrier();
         let Some(decided) = self.barrier.decide(ticket, result.is_ok()) else {
             return;
@@ -201,7 +204,13 @@ impl User {
     /// kill could lose it although the stanza counts as handled.
     fn must_start_over(&self, error: AppendError, moves_deliveries: bool) -> bool {
         let is_spilled = || self.sessions.iter().any(Session::is_spilled);
-        let is_failing = matches!(error, AppendError::Failed | AppendError::Unavailable);
+        let is_failing = match error {
+            AppendError::Failed | AppendError::Unavailable => true,
+            // It follows one that was in doubt, or another home has the range. One that follows a
+            // refused one is refused like it.
+            AppendError::Fenced => !self.stale,
+            AppendError::Busy | AppendError::Full | AppendError::Invalid => false,
+        };
         let is_doubtful = is_failing || moves_deliveries && is_spilled();
         self.log.is_some() && is_doubtful
     }
