@@ -35,7 +35,8 @@ peer(Number, Names, Groups, Schedulers) ->
         name => "de" ++ integer_to_list(Number), host => "127.0.0.1", longnames => true,
         connection => standard_io, wait_boot => ?WITHIN,
         args => ["-setcookie", "de", "+S", Threads ++ ":" ++ Threads,
-                 "-pa", filename:dirname(code:which(?MODULE)), "-kernel", "logger_level", "none" | groups(Names, Groups)]
+                 "-pa", filename:dirname(code:which(?MODULE)),
+                 "-kernel", "logger_level", "none" | groups(Names, Groups)]
     }),
     Peer.
 
