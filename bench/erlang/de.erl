@@ -1,7 +1,7 @@
 %% DE-Bench's ten commands between nodes of Erlang/OTP, as `bench-actors de` gives them:
-%% `de:main([Nodes, Workers, Seconds, Groups])` starts so many nodes with one scheduler each, which
-%% are linked all with all, or cut into global groups, and prints one line for each command: how
-%% many a second, median and 99th of a hundred in microseconds, errors.
+%% `de:main([Nodes, Workers, Seconds, Groups, Schedulers])` starts so many nodes, linked all with
+%% all or cut into global groups, and prints one line for each command: how many a second, median
+%% and 99th of a hundred in microseconds, errors.
 -module(de).
 -export([main/1, start/1, work/3, brief/0, echo/1]).
 -export([init/1, handle_call/3, handle_cast/2, callback_mode/0, flip/3]).
@@ -14,9 +14,10 @@ commands() ->
      local_register, local_whereis, local_unregister].
 
 main(Words) ->
-    [Count, Workers, Seconds, Groups] = [list_to_integer(Word) || Word <- Words],
-    Names = [list_to_atom("de" ++ integer_to_list(N) ++ "@127.0.0.1") || N <- lists:seq(0, Count - 1)],
-    Peers = [peer(N, Names, Groups) || N <- lists:seq(0, Count - 1)],
+    [Count, Workers, Seconds, Groups, Schedulers] = [list_to_integer(Word) || Word <- Words],
+    Numbers = lists:seq(0, Count - 1),
+    Names = [list_to_atom("de" ++ integer_to_list(N) ++ "@127.0.0.1") || N <- Numbers],
+    Peers = [peer(N, Names, Groups, Schedulers) || N <- Numbers],
     [true = peer:call(Peer, de, start, [Names], ?WITHIN) || Peer <- Peers],
     Me = self(),
     [spawn_link(fun() ->
@@ -28,11 +29,13 @@ main(Words) ->
     [peer:stop(Peer) || Peer <- Peers],
     halt(0).
 
-peer(Number, Names, Groups) ->
+peer(Number, Names, Groups, Schedulers) ->
+    Threads = integer_to_list(Schedulers),
     {ok, Peer, _} = peer:start_link(#{
         name => "de" ++ integer_to_list(Number), host => "127.0.0.1", longnames => true,
         connection => standard_io, wait_boot => ?WITHIN,
-        args => ["-setcookie", "de", "+S", "1:1", "-pa", filename:dirname(code:which(?MODULE)),
+        args => ["-setcookie", "de", "+S", Threads ++ ":" ++ Threads,
+                 "-pa", filename:dirname(code:which(?MODULE)),
                  "-kernel", "logger_level", "none" | groups(Names, Groups)]
     }),
     Peer.
@@ -40,8 +43,8 @@ peer(Number, Names, Groups) ->
 groups(_, 0) -> [];
 groups(Names, Groups) ->
     Numbered = lists:zip(lists:seq(0, length(Names) - 1), Names),
-    Term = [{list_to_atom("g" ++ integer_to_list(G)), [Name || {N, Name} <- Numbered, N rem Groups =:= G]}
-            || G <- lists:seq(0, Groups - 1)],
+    Members = fun(G) -> [Name || {N, Name} <- Numbered, N rem Groups =:= G] end,
+    Term = [{list_to_atom("g" ++ integer_to_list(G)), Members(G)} || G <- lists:seq(0, Groups - 1)],
     ["-kernel", "global_groups", lists:flatten(io_lib:format("~w", [Term]))].
 
 line(Command, All, Seconds) ->
@@ -98,8 +101,12 @@ step(Others, Number, Step) ->
     case rand:uniform(6) of
         1 -> [time(spawning, fun() -> spawn(Node, de, brief, []) end)];
         2 -> [time(remote_call, fun() -> Body = rpc:call(Node, de, echo, [Body], ?WITHIN) end)];
-        3 -> [time(gen_server_call, fun() -> Body = gen_server:call({server, Node}, Body, ?WITHIN) end)];
-        4 -> [time(fsm_server_call, fun() -> true = is_boolean(gen_statem:call({machine, Node}, Body, ?WITHIN)) end)];
+        3 -> [time(gen_server_call, fun() ->
+                 Body = gen_server:call({server, Node}, Body, ?WITHIN)
+             end)];
+        4 -> [time(fsm_server_call, fun() ->
+                 true = is_boolean(gen_statem:call({machine, Node}, Body, ?WITHIN))
+             end)];
         5 ->
             Name = {node(), Number, Step},
             with_pid(fun(Pid) -> [

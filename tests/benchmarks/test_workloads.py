@@ -20,9 +20,9 @@ def test_every_part_of_workloads_finds_its_place(tmp_path):
                           capture_output=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     text = pathlib.Path(page).read_text()
-    rows = {"suite": "| bang |", "tables": "| set, lookup |", "shards": "| roost |",
-            "orbit": "| one loop |", "aco": "| wt40.001 | 913 |",
-            "nodes": "| groups of two |", "de": "| spawning |"}
+    rows = {"suite": "| bang |", "crashes": "| crash to next answer |",
+            "tables": "| set, lookup |", "shards": "| roost |", "orbit": "| one loop |",
+            "aco": "| wt40.001 | 913 |", "nodes": "| groups of two |", "de": "| spawning |"}
     for part, row in rows.items():
         first, last = (f"<!-- workloads {part}: {word} -->"
                        for word in (f"written by bench/workloads {part}, not by hand", "end"))
@@ -35,5 +35,5 @@ def test_every_part_of_workloads_finds_its_place(tmp_path):
 def test_a_part_that_is_not_known_is_refused():
     done = subprocess.run([ROOT / "bench/workloads", "--only", "nothing"], text=True,
                           capture_output=True)
-    known = "known are suite, tables, shards, orbit, nodes, de, aco"
+    known = "known are suite, crashes, tables, shards, orbit, nodes, de, aco"
     assert done.returncode == 1 and known in done.stderr

@@ -18,7 +18,7 @@ use work::Args;
 const USAGE: &str = "\
 usage: bench-actors [option]...            every workload, by everyone
        bench-actors run WORKLOAD SHARDS NUMBER...   one workload, here: prints its figure
-       bench-actors de NODES WORKERS SECONDS FOLDER [GROUPS]   commands between nodes
+       bench-actors de NODES WORKERS SECONDS FOLDER [GROUPS [SHARDS]]   commands between nodes
 
   --only=A,B        these workloads alone
   --sizes=S         tiny, short (default) or long
@@ -63,6 +63,7 @@ fn run(words: &[String]) -> Result<(), String> {
                 seconds: number(3).ok_or(USAGE)? as u64,
                 folder: words.get(4).ok_or(USAGE)?.into(),
                 groups: number(5).unwrap_or(0),
+                shards: number(6).map_or(1, |shards| shards.clamp(1, 256) as u16),
             };
             print!("{}", bench.run()?);
             Ok(())

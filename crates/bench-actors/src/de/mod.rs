@@ -1,4 +1,4 @@
-//! Commands between nodes, after DE-Bench: `bench-actors de NODES WORKERS SECONDS FOLDER [GROUPS]`.
+//! Commands between nodes, after DE-Bench: `bench-actors de NODES WORKERS SECONDS FOLDER …`.
 //!
 //! Owns nodes, groups, and files of figures with the published columns: `summary.csv`,
 //! `COMMAND_latencies.csv` in microseconds, `errors.csv`. The nodes are linked over TCP on
@@ -33,7 +33,10 @@ pub(crate) struct Bench {
     pub(crate) workers: usize,
     pub(crate) seconds: u64,
     pub(crate) folder: PathBuf,
+    /// So many groups, or 0 for one of all.
     pub(crate) groups: usize,
+    /// Threads of each node.
+    pub(crate) shards: u16,
 }
 
 fn free_name(number: usize) -> Result<String, String> {
@@ -44,8 +47,9 @@ fn free_name(number: usize) -> Result<String, String> {
     Ok(format!("n{number}@{address}"))
 }
 
-fn start(number: usize, plan: &Arc<Plan>) -> Result<Node, String> {
-    let options = worker::offer(Options::new(&free_name(number)?, b"de"), plan);
+fn start(number: usize, shards: u16, plan: &Arc<Plan>) -> Result<Node, String> {
+    let options = Options::new(&free_name(number)?, b"de").shards(shards);
+    let options = worker::offer(options, plan);
     Node::start(options).map_err(|error| error.to_string())
 }
 
@@ -147,7 +151,9 @@ impl Bench {
             stop: AtomicBool::new(false),
             clock: SystemClock::new(),
         });
-        let nodes: Result<Vec<Node>, String> = (0..self.nodes).map(|at| start(at, &plan)).collect();
+        let nodes: Result<Vec<Node>, String> = (0..self.nodes)
+            .map(|at| start(at, self.shards, &plan))
+            .collect();
         let nodes = nodes?;
         let _ = plan.targets.set(self.targets(&nodes)?);
         for (at, node) in nodes.iter().enumerate() {
@@ -252,7 +258,7 @@ mod tests {
 
     #[test]
     fn every_command_succeeds_among_all_and_in_groups() {
-        for groups in [0, 2] {
+        for (groups, shards) in [(0, 1), (2, 2)] {
             let folder = std::env::temp_dir().join(format!("de-{groups}-{}", std::process::id()));
             let bench = Bench {
                 nodes: 4,
@@ -260,6 +266,7 @@ mod tests {
                 seconds: 2,
                 folder: folder.clone(),
                 groups,
+                shards,
             };
             let report = bench.run().unwrap();
             for command in COMMANDS {

@@ -267,6 +267,10 @@ impl Process for Worker {
         };
         if given.is_none() {
             self.done(false);
+            if let Some(pid) = self.named.take() {
+                // Without room for this either it stays until its node stops.
+                let _ = cx.exit(&pid, Reason::Killed);
+            }
             cx.timer(RETRY, 0);
         }
     }
