@@ -127,10 +127,12 @@ schedules: ## The same clients on a node inside the test, under a virtual clock:
 explore: ## Every interleaving of small worlds of delivery: minutes, and gigabytes of memory.
 	$(CARGO) test --release --package delivery --test explore -- --include-ignored --nocapture
 
-bugs: ## Whether the history checker finds each bug that is put in on purpose.
+bugs: ## Whether the history checker and the exploration find each bug that is put in on purpose.
 	$(CARGO) build --package roost --features bugs --target-dir $(TARGET)/bugs
 	ROOST_BIN=$(TARGET)/bugs/debug/roost $(HISTORY) --bugs --seeds 50 \
 	  --faults kills,cuts,stops,amnesia,unsynced
+	$(CARGO) test --package delivery --features bugs --target-dir $(TARGET)/bugs \
+	  --test explore -- --nocapture each_bug_is_found
 
 model: ## A long run of the model of groups: SEEDS random histories of up to 40 commands.
 	GROUP_MODEL_CASES=$(SEEDS) $(CARGO) test --release --package group --lib \

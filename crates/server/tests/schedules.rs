@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Disk, new_disk, sim_options, store_on};
+use delivery::OutboxLimits;
 use server::options::{Delivery, DeliveryLimits};
 use server::{Options, Sim};
 use stdx::rand::Rng;
@@ -25,6 +26,25 @@ const SCHEDULES: u64 = 1_000;
 
 /// Time passes in steps of at most so much, so that timers fire in their order.
 const STEP: Duration = Duration::from_millis(20);
+
+/// The same for what is handed over. Its bounds of entries stay: a sender who is refused is no
+/// accident.
+fn draw_outbox(rng: &mut Rng) -> OutboxLimits {
+    let usual = OutboxLimits::default();
+    let window = [1, 2, 4, usual.window][rng.usize(..4)];
+    let any =
+        |millis: &[u64], rng: &mut Rng| Duration::from_millis(millis[rng.usize(..millis.len())]);
+    let retry_min = any(&[1, 20, 250], rng);
+    OutboxLimits {
+        window,
+        window_per_destination: [1, 2, 4, 256][rng.usize(..4)].min(window),
+        page: [1, 2, 4, 256][rng.usize(..4)],
+        answer_timeout: any(&[1, 20, 200, 5_000], rng),
+        retry_min,
+        retry_max: any(&[1, 200, 15_000], rng).max(retry_min),
+        ..usual
+    }
+}
 
 /// A node in this process on a disk that survives it.
 struct Inside {
@@ -70,6 +90,7 @@ fn draw_limits(delivery: &mut Delivery, seed: u64, rng: &mut Rng) {
         ..usual
     };
     delivery.limits = limits;
+    delivery.outbox = draw_outbox(rng);
 }
 
 impl Inside {

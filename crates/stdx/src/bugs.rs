@@ -32,6 +32,55 @@ pub const ALL: [(&str, &str); 8] = [
     ),
 ];
 
+/// Bugs that show only at a bound of what is handed over. The exploration of `crates/delivery` must
+/// find each of them.
+pub const AT_BOUNDS: [(&str, &str); 11] = [
+    (
+        "window_full_is_settled",
+        "what a destination was handed over when it begins to lag counts as settled",
+    ),
+    (
+        "page_full_is_all",
+        "behind a full page of a destination that lags, nothing more is read",
+    ),
+    (
+        "common_page_is_all",
+        "behind the first page after a restart, nothing more is read",
+    ),
+    (
+        "answers_have_no_attempt",
+        "a late answer to an earlier attempt counts for the latest",
+    ),
+    (
+        "order_is_not_checked",
+        "an entry is taken although the one in front of it was not",
+    ),
+    (
+        "return_is_not_awaited",
+        "what is behind a returned entry is handed over before the error is durable",
+    ),
+    (
+        "lagging_is_not_recorded",
+        "the marks of destinations that lag are not recorded",
+    ),
+    (
+        "silence_is_no_doubt",
+        "after an answer that did not come in time, nothing may have been delivered",
+    ),
+    (
+        "outbox_takes_one_more",
+        "a sender has one entry more than its bound",
+    ),
+    (
+        "settled_counts_on",
+        "what a destination that lags has taken still counts against the bound",
+    ),
+    (
+        "no_retry_timer",
+        "a destination that lags is not tried again by itself",
+    ),
+];
+
 /// Whether this bug is in force: the one that `ROOST_BUG` names at the start.
 #[cfg(feature = "bugs")]
 pub fn is(name: &str) -> bool {
@@ -39,7 +88,8 @@ pub fn is(name: &str) -> bool {
 
     static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
     let chosen = CHOSEN.get_or_init(|| std::env::var("ROOST_BUG").ok());
-    debug_assert!(ALL.iter().any(|(known, _)| *known == name), "{name}");
+    let mut known = ALL.iter().chain(&AT_BOUNDS);
+    debug_assert!(known.any(|(known, _)| *known == name), "{name}");
     chosen.as_deref() == Some(name)
 }
 

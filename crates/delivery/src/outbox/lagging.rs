@@ -19,6 +19,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use stdx::bugs;
 use stdx::time::{Moment, Timestamp};
 
 use super::types::{HandOver, Page, ReadId, Reason, Refusal, Waits};
@@ -212,6 +213,7 @@ impl Lagging {
 
     pub(super) fn deadline(&self) -> Option<Moment> {
         match &self.state {
+            State::Waiting { .. } if bugs::is("no_retry_timer") => None,
             State::Waiting { until } | State::Handed { until, .. } => Some(*until),
             State::Idle | State::Reading(_) | State::Returning(_) | State::Returned => None,
         }
@@ -268,6 +270,9 @@ impl Lagging {
             });
             self.read_through = entry.place;
             after = entry.place;
+        }
+        if over.len() == limits.page as usize && bugs::is("page_full_is_all") {
+            self.read_through = tail;
         }
         if !over.is_empty() {
             let until = now + limits.answer_timeout;
@@ -344,6 +349,7 @@ impl Lagging {
     /// What was handed over and not taken is read again after a pause.
     pub(super) fn retry(&mut self, why: Refusal, limits: &OutboxLimits, now: Moment) {
         if why == Refusal::Silent
+            && !bugs::is("silence_is_no_doubt")
             && let Some(last) = self.flights().last()
         {
             self.doubt_through = self.doubt_through.max(last.place);

@@ -1,9 +1,9 @@
-//! What must hold after every step of a small world, and what must have happened in one of them.
+//! What must hold after every step of a small world.
 
 use delivery::{Place, Reason};
 use stateright::Model;
 
-use crate::world::{Dest, State, Stored, World};
+use super::world::{Dest, State, Stored, World};
 
 type Rule = fn(&World, &State) -> bool;
 
@@ -26,71 +26,6 @@ pub(crate) const ALWAYS: &[(&str, Rule)] = &[
     ("the bounds hold", bounds_hold),
     ("at rest, everything is done and nothing is kept", at_rest),
 ];
-
-/// At least once.
-pub(crate) const SOMETIMES: &[(&str, Rule)] = &[
-    ("a destination lags", |_, state| state.seen.lagged),
-    ("a destination has caught up", |_, state| {
-        state.seen.caught_up
-    }),
-    ("the window is full", |_, state| state.seen.window_full),
-    ("an answer came too late", |_, state| state.seen.late_answer),
-    (
-        "an entry was refused because the one in front was missing",
-        |_, state| state.seen.early,
-    ),
-    (
-        "an entry was handed over again after a crash",
-        |_, state| state.seen.again,
-    ),
-    (
-        "a commit that was reported as failed had happened",
-        |_, state| state.seen.in_doubt,
-    ),
-    ("the sender's bound was reached", |_, state| {
-        state.seen.sender_full
-    }),
-    ("a destination's bound was reached", |_, state| {
-        state.seen.destination_full
-    }),
-    ("an entry came back refused", |_, state| {
-        returns(state, Reason::Refused(()))
-    }),
-    ("an entry came back as poison", |_, state| {
-        returns(state, Reason::Poison)
-    }),
-    ("an entry came back expired, not delivered", |_, state| {
-        returns(
-            state,
-            Reason::Expired {
-                may_be_delivered: false,
-            },
-        )
-    }),
-    (
-        "an entry came back, and may have been delivered",
-        |_, state| {
-            returns(
-                state,
-                Reason::Expired {
-                    may_be_delivered: true,
-                },
-            )
-        },
-    ),
-    ("an entry came back dropped", |_, state| {
-        returns(
-            state,
-            Reason::Dropped {
-                may_be_delivered: false,
-            },
-        )
-    }),
-];
-
-fn returns(state: &State, reason: Reason<()>) -> bool {
-    state.stored.returned.iter().any(|(_, why)| *why == reason)
-}
 
 /// Whether the durable marks say that an entry needs nothing any more.
 pub(crate) fn is_settled(stored: &Stored, (place, dest): &(Place, Dest)) -> bool {
