@@ -20,7 +20,11 @@ pub(crate) const NS_ADMIN: &str = "http://jabber.org/protocol/muc#admin";
 
 /// One item of a request.
 enum Change {
-    Role { target: Key, role: Role, reason: Option<String> },
+    Role {
+        target: Key,
+        role: Role,
+        reason: Option<String>,
+    },
     Affiliation(Box<Affiliated>),
 }
 
@@ -28,7 +32,10 @@ impl Room {
     /// `<query xmlns='…muc#admin'/>`.
     pub(crate) fn administer(&mut self, frame: &Frame, is_set: bool, from: &str, now: Timestamp) {
         let items: Vec<Frame> = match frame.children().next() {
-            Some(query) => query.children().filter(|child| child.name() == "item").collect(),
+            Some(query) => query
+                .children()
+                .filter(|child| child.name() == "item")
+                .collect(),
             None => Vec::new(),
         };
         if items.is_empty() {
@@ -48,13 +55,16 @@ impl Room {
 
     fn role_of(&self, from: &str) -> Role {
         let key = self.occupants.by_address(from);
-        key.and_then(|key| self.occupants.get(key)).map_or(Role::None, |occupant| occupant.role)
+        key.and_then(|key| self.occupants.get(key))
+            .map_or(Role::None, |occupant| occupant.role)
     }
 
     // === lists ===
 
     fn list(&mut self, frame: &Frame, from: &str, item: &Frame) -> Result<(), Condition> {
-        let role = item.attr("role").map(|role| Role::parse(&role).ok_or(Condition::BadRequest));
+        let role = item
+            .attr("role")
+            .map(|role| Role::parse(&role).ok_or(Condition::BadRequest));
         let affiliation = item.attr("affiliation");
         let affiliation =
             affiliation.map(|name| Affiliation::parse(&name).ok_or(Condition::BadRequest));
@@ -83,8 +93,12 @@ impl Room {
         let mut writer = Writer::new(out);
         writer.open("query").attr("xmlns", NS_ADMIN);
         for (_, occupant) in self.occupants.iter().filter(|(_, o)| o.role == role) {
-            writer.open("item").attr("affiliation", occupant.affiliation.as_str());
-            writer.attr("role", role.as_str()).attr("nick", &occupant.nick);
+            writer
+                .open("item")
+                .attr("affiliation", occupant.affiliation.as_str());
+            writer
+                .attr("role", role.as_str())
+                .attr("nick", &occupant.nick);
             if with_address {
                 writer.attr("jid", &occupant.sessions[0].address);
             }
@@ -102,7 +116,9 @@ impl Room {
         affiliation: Affiliation,
         out: &mut Vec<u8>,
     ) -> Result<(), Condition> {
-        let Some(state) = &self.state else { return Err(Condition::ItemNotFound) };
+        let Some(state) = &self.state else {
+            return Err(Condition::ItemNotFound);
+        };
         let role = self.role_of(from);
         let is_admin = self.affiliation_of(from) >= Affiliation::Admin;
         let is_open = affiliation >= Affiliation::Member
@@ -118,7 +134,9 @@ impl Room {
         let mut writer = Writer::new(out);
         writer.open("query").attr("xmlns", NS_ADMIN);
         for one in state.list(affiliation) {
-            writer.open("item").attr("affiliation", affiliation.as_str());
+            writer
+                .open("item")
+                .attr("affiliation", affiliation.as_str());
             writer.attr("jid", &one.address);
             if let Some(nick) = &one.nick {
                 writer.attr("nick", nick);
@@ -141,20 +159,29 @@ impl Room {
         items: &[Frame],
         now: Timestamp,
     ) -> Result<(), Condition> {
-        let changes: Vec<Change> =
-            items.iter().map(|item| self.parse_change(from, item)).collect::<Result<_, _>>()?;
+        let changes: Vec<Change> = items
+            .iter()
+            .map(|item| self.parse_change(from, item))
+            .collect::<Result<_, _>>()?;
         self.check_sum(&changes)?;
         let mut records = Vec::new();
         let mut roles = Vec::new();
         for change in changes {
             match change {
-                Change::Role { target, role, reason } => roles.push((target, role, reason)),
+                Change::Role {
+                    target,
+                    role,
+                    reason,
+                } => roles.push((target, role, reason)),
                 Change::Affiliation(new) => records.push(Record::Affiliated(*new)),
             }
         }
         let actor = self.sender(from).map(|(_, nick)| nick.to_string());
         let request = frame.clone();
-        let before: Vec<Affiliation> = records.iter().map(|r| self.present_affiliation(r)).collect();
+        let before: Vec<Affiliation> = records
+            .iter()
+            .map(|r| self.present_affiliation(r))
+            .collect();
         let affiliated: Vec<Affiliated> = records.iter().filter_map(affiliated_of).collect();
         let then = move |room: &mut Room, _| {
             for (target, role, reason) in roles {
@@ -175,8 +202,12 @@ impl Room {
     }
 
     fn present_affiliation(&self, record: &Record) -> Affiliation {
-        let Record::Affiliated(new) = record else { return Affiliation::None };
-        self.state.as_ref().map_or(Affiliation::None, |state| state.affiliation(&new.address))
+        let Record::Affiliated(new) = record else {
+            return Affiliation::None;
+        };
+        self.state
+            .as_ref()
+            .map_or(Affiliation::None, |state| state.affiliation(&new.address))
     }
 
     fn parse_change(&self, from: &str, item: &Frame) -> Result<Change, Condition> {
@@ -195,7 +226,10 @@ impl Room {
                 #[cfg(test)]
                 let may = self.overlook(crate::bugs::Bug::AnybodyGivesRoles, may);
                 may?;
-                let target = self.occupants.by_nick(&nick).ok_or(Condition::ItemNotFound)?;
+                let target = self
+                    .occupants
+                    .by_nick(&nick)
+                    .ok_or(Condition::ItemNotFound)?;
                 let Some(occupant) = self.occupants.get(target) else {
                     return Err(Condition::ItemNotFound);
                 };
@@ -204,7 +238,11 @@ impl Room {
                 #[cfg(test)]
                 let checked = self.overlook(crate::bugs::Bug::AnybodyGivesRoles, checked);
                 checked?;
-                Ok(Change::Role { target, role, reason })
+                Ok(Change::Role {
+                    target,
+                    role,
+                    reason,
+                })
             }
             (None, Some(affiliation)) => {
                 let affiliation = Affiliation::parse(&affiliation).ok_or(Condition::BadRequest)?;
@@ -222,7 +260,9 @@ impl Room {
         affiliation: Affiliation,
         reason: Option<String>,
     ) -> Result<Affiliated, Condition> {
-        let Some(state) = &self.state else { return Err(Condition::ItemNotFound) };
+        let Some(state) = &self.state else {
+            return Err(Condition::ItemNotFound);
+        };
         let own = self.affiliation_of(from);
         if own < Affiliation::Admin {
             return Err(Condition::Forbidden);
@@ -236,7 +276,10 @@ impl Room {
             // By nick alone an occupant is meant, whose address the actor may not know.
             None => {
                 let nick = nick.as_deref().ok_or(Condition::BadRequest)?;
-                let key = self.occupants.by_nick(nick).ok_or(Condition::ItemNotFound)?;
+                let key = self
+                    .occupants
+                    .by_nick(nick)
+                    .ok_or(Condition::ItemNotFound)?;
                 let occupant = self.occupants.get(key).ok_or(Condition::ItemNotFound)?;
                 occupant.bare().to_owned()
             }
@@ -250,7 +293,12 @@ impl Room {
             (Some(_), Some(nick)) => Some(self.reserve(&address, &nick)?),
             _ => state.reserved_nick(&address).map(str::to_owned),
         };
-        Ok(Affiliated { address, affiliation, nick: reserved, reason })
+        Ok(Affiliated {
+            address,
+            affiliation,
+            nick: reserved,
+            reason,
+        })
     }
 
     /// The nick in its form, if the address may reserve it.
@@ -258,7 +306,10 @@ impl Room {
         let nick = nick::prepare(wanted, self.options.limits.nick_bytes_max);
         let nick = nick.ok_or(Condition::NotAcceptable)?.into_owned();
         let state = self.state.as_ref().ok_or(Condition::ItemNotFound)?;
-        if state.reserved_by(&nick).is_some_and(|other| other != address) {
+        if state
+            .reserved_by(&nick)
+            .is_some_and(|other| other != address)
+        {
             return Err(Condition::Conflict);
         }
         Ok(nick)
@@ -267,12 +318,16 @@ impl Room {
     /// What all changes together must not do: leave the room without an owner (section 10.4),
     /// exceed the number of affiliations, or name an address or a nick twice.
     fn check_sum(&self, changes: &[Change]) -> Result<(), Condition> {
-        let Some(state) = &self.state else { return Err(Condition::ItemNotFound) };
+        let Some(state) = &self.state else {
+            return Err(Condition::ItemNotFound);
+        };
         let (mut owners, mut count) = (state.owners() as i64, state.affiliations() as i64);
         let mut seen: Vec<&str> = Vec::new();
         let mut nicks: Vec<&str> = Vec::new();
         for change in changes {
-            let Change::Affiliation(new) = change else { continue };
+            let Change::Affiliation(new) = change else {
+                continue;
+            };
             if seen.contains(&new.address.as_str()) {
                 return Err(Condition::BadRequest);
             }
@@ -303,15 +358,33 @@ impl Room {
     }
 
     fn give_role(&mut self, target: Key, role: Role, actor: Option<&str>, reason: Option<String>) {
-        let Some(occupant) = self.occupants.get(target) else { return };
+        let Some(occupant) = self.occupants.get(target) else {
+            return;
+        };
         let affiliation = occupant.affiliation;
         let actor = actor.map(str::to_owned);
         if role == Role::None {
             let codes = vec![307];
-            return self.remove(target, &Tell { codes, actor, reason, ..Tell::default() });
+            return self.remove(
+                target,
+                &Tell {
+                    codes,
+                    actor,
+                    reason,
+                    ..Tell::default()
+                },
+            );
         }
         if occupant.role != role {
-            self.set_role(target, (role, affiliation), &Tell { actor, reason, ..Tell::default() });
+            self.set_role(
+                target,
+                (role, affiliation),
+                &Tell {
+                    actor,
+                    reason,
+                    ..Tell::default()
+                },
+            );
         }
     }
 
@@ -329,7 +402,9 @@ impl Room {
             return self.tell_of_absent(new);
         }
         for key in present {
-            let Some(occupant) = self.occupants.get(key) else { continue };
+            let Some(occupant) = self.occupants.get(key) else {
+                continue;
+            };
             // A ban of a domain is weaker than what an address of it has of its own.
             let bare = occupant.bare().to_owned();
             let now = self.affiliation_of(&bare);
@@ -340,9 +415,23 @@ impl Room {
                 ..Tell::default()
             };
             if now == Affiliation::Outcast {
-                self.eject(key, now, Tell { codes: vec![301], ..tell });
+                self.eject(
+                    key,
+                    now,
+                    Tell {
+                        codes: vec![301],
+                        ..tell
+                    },
+                );
             } else if members_only && now < Affiliation::Member {
-                self.eject(key, now, Tell { codes: vec![321], ..tell });
+                self.eject(
+                    key,
+                    now,
+                    Tell {
+                        codes: vec![321],
+                        ..tell
+                    },
+                );
             } else if (role, now) != (occupant.role, occupant.affiliation) {
                 self.set_role(key, (role, now), &tell);
             }
@@ -368,8 +457,13 @@ impl Room {
         let mut writer = Writer::new(&mut bytes);
         writer.open("message").attr("from", &self.address);
         writer.open("x").attr("xmlns", NS_USER);
-        writer.open("item").attr("affiliation", new.affiliation.as_str());
-        writer.attr("jid", &new.address).attr("role", "none").close();
+        writer
+            .open("item")
+            .attr("affiliation", new.affiliation.as_str());
+        writer
+            .attr("jid", &new.address)
+            .attr("role", "none")
+            .close();
         writer.open("status").attr("code", "101").close();
         writer.close().close();
         let to = self.seers();

@@ -67,7 +67,12 @@ pub enum Role {
 
 impl Role {
     /// Every role.
-    pub const ALL: [Role; 4] = [Role::None, Role::Visitor, Role::Participant, Role::Moderator];
+    pub const ALL: [Role; 4] = [
+        Role::None,
+        Role::Visitor,
+        Role::Participant,
+        Role::Moderator,
+    ];
 
     /// Its name on the wire.
     pub fn as_str(self) -> &'static str {
@@ -97,7 +102,12 @@ pub(crate) fn default_role(affiliation: Affiliation, is_moderated: bool) -> Role
 
 /// The role of an occupant whose affiliation changes while he is there. It follows the affiliation
 /// up, and down where it was a privilege of the affiliation; what a moderator granted stays.
-pub(crate) fn role_after(role: Role, old: Affiliation, new: Affiliation, is_moderated: bool) -> Role {
+pub(crate) fn role_after(
+    role: Role,
+    old: Affiliation,
+    new: Affiliation,
+    is_moderated: bool,
+) -> Role {
     let default = default_role(new, is_moderated);
     match new {
         Affiliation::Outcast => Role::None,
@@ -206,19 +216,79 @@ mod tests {
         use Condition::{Forbidden, NotAllowed};
         use Role::{Moderator, None, Participant, Visitor};
         for (actor, target, new, expected) in [
-            ((Participant, A::None), (Visitor, A::None), Participant, Err(Forbidden)),
-            ((Participant, A::Member), (Visitor, A::None), None, Err(Forbidden)),
-            ((Moderator, A::None), (Visitor, A::None), Participant, Ok(())),
-            ((Moderator, A::None), (Participant, A::None), Visitor, Ok(())),
+            (
+                (Participant, A::None),
+                (Visitor, A::None),
+                Participant,
+                Err(Forbidden),
+            ),
+            (
+                (Participant, A::Member),
+                (Visitor, A::None),
+                None,
+                Err(Forbidden),
+            ),
+            (
+                (Moderator, A::None),
+                (Visitor, A::None),
+                Participant,
+                Ok(()),
+            ),
+            (
+                (Moderator, A::None),
+                (Participant, A::None),
+                Visitor,
+                Ok(()),
+            ),
             ((Moderator, A::None), (Participant, A::None), None, Ok(())),
-            ((Moderator, A::None), (Participant, A::Member), None, Err(NotAllowed)),
-            ((Moderator, A::Member), (Participant, A::None), Moderator, Err(Forbidden)),
-            ((Moderator, A::Member), (Moderator, A::Member), Participant, Err(Forbidden)),
-            ((Moderator, A::Admin), (Participant, A::None), Moderator, Ok(())),
-            ((Moderator, A::Admin), (Moderator, A::Member), Participant, Ok(())),
-            ((Moderator, A::Admin), (Moderator, A::Admin), Participant, Err(NotAllowed)),
-            ((Moderator, A::Owner), (Moderator, A::Admin), Visitor, Err(NotAllowed)),
-            ((Moderator, A::Admin), (Moderator, A::Owner), None, Err(NotAllowed)),
+            (
+                (Moderator, A::None),
+                (Participant, A::Member),
+                None,
+                Err(NotAllowed),
+            ),
+            (
+                (Moderator, A::Member),
+                (Participant, A::None),
+                Moderator,
+                Err(Forbidden),
+            ),
+            (
+                (Moderator, A::Member),
+                (Moderator, A::Member),
+                Participant,
+                Err(Forbidden),
+            ),
+            (
+                (Moderator, A::Admin),
+                (Participant, A::None),
+                Moderator,
+                Ok(()),
+            ),
+            (
+                (Moderator, A::Admin),
+                (Moderator, A::Member),
+                Participant,
+                Ok(()),
+            ),
+            (
+                (Moderator, A::Admin),
+                (Moderator, A::Admin),
+                Participant,
+                Err(NotAllowed),
+            ),
+            (
+                (Moderator, A::Owner),
+                (Moderator, A::Admin),
+                Visitor,
+                Err(NotAllowed),
+            ),
+            (
+                (Moderator, A::Admin),
+                (Moderator, A::Owner),
+                None,
+                Err(NotAllowed),
+            ),
             ((Moderator, A::Owner), (Moderator, A::Admin), None, Ok(())),
         ] {
             let found = may_give_role(actor, target, new);

@@ -47,7 +47,11 @@ pub(crate) struct Tell {
 pub(crate) fn write_occupant_id(out: &mut Vec<u8>, id: &[u8; 16]) {
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut writer = Writer::new(out);
-    writer.open("occupant-id").attr("xmlns", NS_OCCUPANT_ID).attr("id", &hex).close();
+    writer
+        .open("occupant-id")
+        .attr("xmlns", NS_OCCUPANT_ID)
+        .attr("id", &hex)
+        .close();
 }
 
 /// Whether a child is one that only the room may add.
@@ -58,7 +62,10 @@ pub(crate) fn is_of_the_room(child: &xml::Child<'_>) -> bool {
 impl Room {
     /// Whether an occupant of a role is shown real addresses.
     pub(crate) fn sees_addresses(&self, role: Role) -> bool {
-        let whois = self.state.as_ref().map_or(Whois::Nobody, |state| state.config.whois);
+        let whois = self
+            .state
+            .as_ref()
+            .map_or(Whois::Nobody, |state| state.config.whois);
         #[cfg(test)]
         if self.has_bug(crate::bugs::Bug::AddressesForAll) {
             return true;
@@ -83,7 +90,10 @@ impl Room {
 
     /// The occupant's id: the same in every visit of his account, and of no use in another room.
     pub(crate) fn occupant_id(&self, bare: &str) -> [u8; 16] {
-        let secret = self.state.as_ref().map_or(self.secret, |state| state.secret);
+        let secret = self
+            .state
+            .as_ref()
+            .map_or(self.secret, |state| state.secret);
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret);
         let tag = ring::hmac::sign(&key, bare.as_bytes());
         let mut id = [0; 16];
@@ -109,7 +119,9 @@ impl Room {
             () if is_gone => (occupant.affiliation, Role::None),
             () => (occupant.affiliation, occupant.role),
         };
-        writer.open("item").attr("affiliation", affiliation.as_str());
+        writer
+            .open("item")
+            .attr("affiliation", affiliation.as_str());
         writer.attr("role", role.as_str());
         if with_address || is_own {
             writer.attr("jid", &occupant.sessions[0].address);
@@ -128,10 +140,17 @@ impl Room {
         let own: &[u16] = if is_own { &[110] } else { &[] };
         let own_codes: &[u16] = if is_own { &tell.own_codes } else { &[] };
         for code in own.iter().chain(&tell.codes).chain(own_codes) {
-            writer.open("status").attr("code", &code.to_string()).close();
+            writer
+                .open("status")
+                .attr("code", &code.to_string())
+                .close();
         }
         writer.close();
-        let kept = if tell.is_unavailable { &self.empty } else { occupant.presence() };
+        let kept = if tell.is_unavailable {
+            &self.empty
+        } else {
+            occupant.presence()
+        };
         let mut edit = tell.presence.as_ref().unwrap_or(kept).edit();
         edit = edit.set_attr("from", &format!("{}/{}", self.address, occupant.nick));
         if tell.is_unavailable {
@@ -149,10 +168,15 @@ impl Room {
     /// Tells others of an occupant, as far as they see him, and then himself. `was_shown` is what
     /// they saw before.
     pub(crate) fn tell(&mut self, key: Key, tell: &Tell, was_shown: bool) {
-        let Some(occupant) = self.occupants.get(key) else { return };
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
         let is_shown = self.is_shown(occupant);
         if !tell.is_unavailable && was_shown && !is_shown {
-            let hides = Tell { is_unavailable: true, ..Tell::default() };
+            let hides = Tell {
+                is_unavailable: true,
+                ..Tell::default()
+            };
             self.tell_others(key, &hides);
         } else if (tell.is_unavailable && was_shown) || (!tell.is_unavailable && is_shown) {
             self.tell_others(key, tell);
@@ -162,7 +186,9 @@ impl Room {
 
     /// Tells an occupant's own sessions of him.
     pub(crate) fn tell_himself(&mut self, key: Key, tell: &Tell) {
-        let Some(occupant) = self.occupants.get(key) else { return };
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
         let frame = self.presence(occupant, tell, (true, true), None);
         let to = occupant.audience();
         self.send(frame, to);
@@ -170,7 +196,9 @@ impl Room {
 
     /// Tells one of an occupant's sessions of him.
     pub(crate) fn tell_session(&mut self, key: Key, full: &str, tell: &Tell) {
-        let Some(occupant) = self.occupants.get(key) else { return };
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
         let frame = self.presence(occupant, tell, (true, true), Some(full));
         self.effects.push(Effect::Deliver(frame));
     }
@@ -189,18 +217,25 @@ impl Room {
             let addresses = occupant.sessions.iter();
             list.extend(addresses.map(|session| std::sync::Arc::clone(&session.address)));
         }
-        let Some(occupant) = self.occupants.get(key) else { return };
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
         for (list, with_address) in [(seers, true), (others, false)] {
             if !list.is_empty() {
                 let frame = self.presence(occupant, tell, (with_address, false), None);
-                self.effects.push(Effect::Send { frame, to: list.into() });
+                self.effects.push(Effect::Send {
+                    frame,
+                    to: list.into(),
+                });
             }
         }
     }
 
     /// Sends a session the presence of every other occupant whom it may see.
     pub(crate) fn send_list(&mut self, key: Key, full: &str) {
-        let Some(role) = self.occupants.get(key).map(|occupant| occupant.role) else { return };
+        let Some(role) = self.occupants.get(key).map(|occupant| occupant.role) else {
+            return;
+        };
         let with_address = self.sees_addresses(role);
         let tell = Tell::default();
         let others = self.occupants.iter().filter(|(other, _)| *other != key);
@@ -214,10 +249,19 @@ impl Room {
 
     /// Sends a session of one occupant the presence of another.
     pub(crate) fn send_one(&mut self, of: Key, to: Key, full: &str) {
-        let Some(reader) = self.occupants.get(to) else { return };
+        let Some(reader) = self.occupants.get(to) else {
+            return;
+        };
         let with_address = self.sees_addresses(reader.role);
-        let Some(occupant) = self.occupants.get(of) else { return };
-        let frame = self.presence(occupant, &Tell::default(), (with_address, false), Some(full));
+        let Some(occupant) = self.occupants.get(of) else {
+            return;
+        };
+        let frame = self.presence(
+            occupant,
+            &Tell::default(),
+            (with_address, false),
+            Some(full),
+        );
         self.effects.push(Effect::Deliver(frame));
     }
 
@@ -238,7 +282,9 @@ impl Room {
         (role, affiliation): (Role, Affiliation),
         tell: &Tell,
     ) {
-        let Some(occupant) = self.occupants.get(key) else { return };
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
         let was_shown = self.is_shown(occupant);
         let saw = self.sees_addresses(occupant.role);
         if let Some(occupant) = self.occupants.get_mut(key) {
@@ -248,7 +294,9 @@ impl Room {
         self.announce(key, false);
         self.tell(key, tell, was_shown);
         if !saw && self.sees_addresses(role) {
-            let Some(occupant) = self.occupants.get(key) else { return };
+            let Some(occupant) = self.occupants.get(key) else {
+                return;
+            };
             for to in occupant.audience().iter() {
                 self.send_list(key, to);
             }
@@ -257,11 +305,20 @@ impl Room {
 
     /// Removes an occupant with all sessions, and tells of it.
     pub(crate) fn remove(&mut self, key: Key, tell: &Tell) {
-        let Some(occupant) = self.occupants.get(key) else { return };
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
         let was_shown = self.is_shown(occupant);
         #[cfg(test)]
         let was_shown = was_shown && !self.has_bug(crate::bugs::Bug::LeavesSilently);
-        self.tell(key, &Tell { is_unavailable: true, ..tell.clone() }, was_shown);
+        self.tell(
+            key,
+            &Tell {
+                is_unavailable: true,
+                ..tell.clone()
+            },
+            was_shown,
+        );
         self.occupants.remove(key);
     }
 
@@ -269,10 +326,16 @@ impl Room {
     pub(crate) fn send_status(&mut self, codes: &[u16]) {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
-        writer.open("message").attr("from", &self.address).attr("type", "groupchat");
+        writer
+            .open("message")
+            .attr("from", &self.address)
+            .attr("type", "groupchat");
         writer.open("x").attr("xmlns", NS_USER);
         for code in codes {
-            writer.open("status").attr("code", &code.to_string()).close();
+            writer
+                .open("status")
+                .attr("code", &code.to_string())
+                .close();
         }
         writer.close().close();
         let to = self.occupants.everyone();
@@ -283,8 +346,13 @@ impl Room {
 
     /// Everybody who sees real addresses, and everybody.
     pub(crate) fn seers(&self) -> Audience {
-        let seers = self.occupants.iter().filter(|(_, o)| self.sees_addresses(o.role));
+        let seers = self
+            .occupants
+            .iter()
+            .filter(|(_, o)| self.sees_addresses(o.role));
         let sessions = seers.flat_map(|(_, o)| &o.sessions);
-        sessions.map(|session| std::sync::Arc::clone(&session.address)).collect()
+        sessions
+            .map(|session| std::sync::Arc::clone(&session.address))
+            .collect()
     }
 }

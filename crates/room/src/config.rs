@@ -173,7 +173,10 @@ const WHOIS: [(&str, &str); 3] = [
 
 fn roles(set: Roles) -> Vec<&'static str> {
     let all = [Role::Moderator, Role::Participant, Role::Visitor];
-    all.into_iter().filter(|role| set.has(*role)).map(Role::as_str).collect()
+    all.into_iter()
+        .filter(|role| set.has(*role))
+        .map(Role::as_str)
+        .collect()
 }
 
 impl AllowPm {
@@ -226,18 +229,38 @@ impl Config {
         self.write_texts(&mut form, occupants_max);
         self.write_flags(&mut form);
         let one = "list-single";
-        let pm = ("muc#roomconfig_allowpm", one, "Who may send private messages");
+        let pm = (
+            "muc#roomconfig_allowpm",
+            one,
+            "Who may send private messages",
+        );
         form.field(pm, &[self.allow_pm.as_str()], &PMS);
         let whois = ("muc#roomconfig_whois", one, "Who sees real addresses");
         form.field(whois, &[self.whois.as_str()], &WHOIS);
         let many = "list-multi";
-        let presence = ("muc#roomconfig_presencebroadcast", many, "Roles whose presence is told");
+        let presence = (
+            "muc#roomconfig_presencebroadcast",
+            many,
+            "Roles whose presence is told",
+        );
         form.field(presence, &roles(self.presence_of), &ROLES);
-        let lists = ("muc#roomconfig_getmemberlist", many, "Roles that may ask for member lists");
+        let lists = (
+            "muc#roomconfig_getmemberlist",
+            many,
+            "Roles that may ask for member lists",
+        );
         form.field(lists, &roles(self.lists_for), &ROLES);
         let addresses = "jid-multi";
-        form.field(("muc#roomconfig_roomadmins", addresses, "Admins"), admins, &[]);
-        form.field(("muc#roomconfig_roomowners", addresses, "Owners"), owners, &[]);
+        form.field(
+            ("muc#roomconfig_roomadmins", addresses, "Admins"),
+            admins,
+            &[],
+        );
+        form.field(
+            ("muc#roomconfig_roomowners", addresses, "Owners"),
+            owners,
+            &[],
+        );
         form.close();
     }
 
@@ -254,26 +277,73 @@ impl Config {
         }
         let password = ("muc#roomconfig_roomsecret", "text-private", "Password");
         form.field(password, &[&self.password], &[]);
-        let history = ("muc#maxhistoryfetch", single, "Messages for those who enter");
-        form.field(history, &[number(&mut text, u32::from(self.history_length))], &[]);
-        let steps = [10, 20, 30, 50, 100, 200, 500, 1_000, 5_000, 20_000, self.max_users];
-        let mut steps: Vec<u32> = steps.into_iter().filter(|n| (1..=occupants_max).contains(n)).collect();
+        let history = (
+            "muc#maxhistoryfetch",
+            single,
+            "Messages for those who enter",
+        );
+        form.field(
+            history,
+            &[number(&mut text, u32::from(self.history_length))],
+            &[],
+        );
+        let steps = [
+            10,
+            20,
+            30,
+            50,
+            100,
+            200,
+            500,
+            1_000,
+            5_000,
+            20_000,
+            self.max_users,
+        ];
+        let mut steps: Vec<u32> = steps
+            .into_iter()
+            .filter(|n| (1..=occupants_max).contains(n))
+            .collect();
         steps.sort_unstable();
         steps.dedup();
         let steps: Vec<String> = steps.iter().map(u32::to_string).collect();
         let steps = steps.iter().map(|n| (n.as_str(), n.as_str()));
         let steps: Vec<_> = steps.chain([("As the service allows", "none")]).collect();
-        let value = if self.max_users == 0 { "none" } else { number(&mut text, self.max_users) };
-        let users = ("muc#roomconfig_maxusers", "list-single", "Occupants at most");
+        let value = if self.max_users == 0 {
+            "none"
+        } else {
+            number(&mut text, self.max_users)
+        };
+        let users = (
+            "muc#roomconfig_maxusers",
+            "list-single",
+            "Occupants at most",
+        );
         form.field(users, &[value], &steps);
     }
 
     fn write_flags(&self, form: &mut FormWriter<'_, '_>) {
         for (name, label, value) in [
-            ("muc#roomconfig_publicroom", "Listed publicly", self.is_public),
-            ("muc#roomconfig_persistentroom", "Persistent", self.is_persistent),
-            ("muc#roomconfig_moderatedroom", "Moderated", self.is_moderated),
-            ("muc#roomconfig_membersonly", "Members only", self.is_members_only),
+            (
+                "muc#roomconfig_publicroom",
+                "Listed publicly",
+                self.is_public,
+            ),
+            (
+                "muc#roomconfig_persistentroom",
+                "Persistent",
+                self.is_persistent,
+            ),
+            (
+                "muc#roomconfig_moderatedroom",
+                "Moderated",
+                self.is_moderated,
+            ),
+            (
+                "muc#roomconfig_membersonly",
+                "Members only",
+                self.is_members_only,
+            ),
             (
                 "muc#roomconfig_passwordprotectedroom",
                 "A password is needed",
@@ -284,17 +354,37 @@ impl Config {
                 "Occupants may change the subject",
                 self.may_change_subject,
             ),
-            ("muc#roomconfig_allowinvites", "Occupants may invite", self.may_invite),
+            (
+                "muc#roomconfig_allowinvites",
+                "Occupants may invite",
+                self.may_invite,
+            ),
             (
                 "muc#roomconfig_allowvoicerequests",
                 "Visitors may ask for voice",
                 self.may_request_voice,
             ),
-            ("muc#roomconfig_allowregister", "Anybody may register", self.may_register),
-            ("muc#roomconfig_locknicks", "Registered nicks only", self.locks_nicks),
-            ("muc#roomconfig_enablelogging", "Logged publicly", self.is_logged),
+            (
+                "muc#roomconfig_allowregister",
+                "Anybody may register",
+                self.may_register,
+            ),
+            (
+                "muc#roomconfig_locknicks",
+                "Registered nicks only",
+                self.locks_nicks,
+            ),
+            (
+                "muc#roomconfig_enablelogging",
+                "Logged publicly",
+                self.is_logged,
+            ),
         ] {
-            form.field((name, "boolean", label), &[if value { "1" } else { "0" }], &[]);
+            form.field(
+                (name, "boolean", label),
+                &[if value { "1" } else { "0" }],
+                &[],
+            );
         }
     }
 
@@ -308,10 +398,16 @@ impl Config {
         submission: &Submission,
         limits: &RoomLimits,
     ) -> Result<Submitted, Condition> {
-        let mut submitted = Submitted { config: self.clone(), admins: None, owners: None };
+        let mut submitted = Submitted {
+            config: self.clone(),
+            admins: None,
+            owners: None,
+        };
         let mut is_protected = None;
         for (name, values) in submission.fields() {
-            let Some(name) = name.strip_prefix("muc#") else { continue };
+            let Some(name) = name.strip_prefix("muc#") else {
+                continue;
+            };
             let first = values.first().map_or("", String::as_str);
             match name.strip_prefix("roomconfig_").unwrap_or(name) {
                 "passwordprotectedroom" => is_protected = Some(boolean(first)?),
@@ -441,7 +537,9 @@ mod tests {
         }
         form.close();
         let frame = Frame::parse(bytes).unwrap();
-        let Ok(Form::Submitted(form)) = Form::parse(&frame, FORM_TYPE) else { panic!() };
+        let Ok(Form::Submitted(form)) = Form::parse(&frame, FORM_TYPE) else {
+            panic!()
+        };
         Config::default().with(&form, &RoomLimits::default())
     }
 
@@ -475,9 +573,17 @@ mod tests {
             let mut bytes = Vec::new();
             wanted.write_form(&mut Writer::new(&mut bytes), &["a@b"], &["c@d"], 1_000);
             // A client that changes nothing submits what it was shown.
-            let form = Frame::parse(bytes).unwrap().edit().set_attr("type", "submit").finish();
-            let Ok(Form::Submitted(form)) = Form::parse(&form, FORM_TYPE) else { panic!() };
-            let found = Config::default().with(&form, &RoomLimits::default()).unwrap();
+            let form = Frame::parse(bytes)
+                .unwrap()
+                .edit()
+                .set_attr("type", "submit")
+                .finish();
+            let Ok(Form::Submitted(form)) = Form::parse(&form, FORM_TYPE) else {
+                panic!()
+            };
+            let found = Config::default()
+                .with(&form, &RoomLimits::default())
+                .unwrap();
             assert_eq!(found.config, wanted);
             assert_eq!(found.admins, Some(vec!["a@b".to_owned()]));
             assert_eq!(found.owners, Some(vec!["c@d".to_owned()]));

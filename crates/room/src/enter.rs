@@ -42,7 +42,9 @@ impl Wish {
                     wish.stanzas_max = number("maxstanzas").map(|n: u32| n as usize);
                     let seconds = number("seconds").map(|n: u32| i64::from(n) * 1_000);
                     let latest = seconds.map(|ms| Timestamp(now.as_millis() - ms));
-                    let since = child.attr("since").and_then(|since| since.trim().parse().ok());
+                    let since = child
+                        .attr("since")
+                        .and_then(|since| since.trim().parse().ok());
                     wish.since = since.max(latest);
                 }
                 _ => {}
@@ -78,7 +80,9 @@ impl Room {
         if addr::split(from).resource.is_none() {
             return self.refuse(frame, Condition::BadRequest);
         }
-        let Some(wanted) = nick else { return self.refuse(frame, Condition::JidMalformed) };
+        let Some(wanted) = nick else {
+            return self.refuse(frame, Condition::JidMalformed);
+        };
         let Some(nick) = nick::prepare(wanted, limits.nick_bytes_max) else {
             return self.refuse(frame, Condition::NotAcceptable);
         };
@@ -88,7 +92,11 @@ impl Room {
             // Section 7.2.1: only the element says that somebody wants to enter. Without it this
             // is a change of one who believes to be here.
             let is_there = self.state.is_some();
-            let condition = if is_there { Condition::NotAcceptable } else { Condition::ItemNotFound };
+            let condition = if is_there {
+                Condition::NotAcceptable
+            } else {
+                Condition::ItemNotFound
+            };
             return self.refuse(frame, condition);
         }
         let presence = stripped(frame);
@@ -98,7 +106,11 @@ impl Room {
         let presence = self.shared(presence);
         let entry = Entry {
             from,
-            codes: if *nick == *wanted { Vec::new() } else { vec![210] },
+            codes: if *nick == *wanted {
+                Vec::new()
+            } else {
+                vec![210]
+            },
             nick,
             presence,
             id: frame.attr("id").map(Cow::into_owned),
@@ -115,7 +127,9 @@ impl Room {
     }
 
     fn has_nick(&self, key: Key, nick: &str) -> bool {
-        self.occupants.get(key).is_some_and(|occupant| *occupant.nick == *nick)
+        self.occupants
+            .get(key)
+            .is_some_and(|occupant| *occupant.nick == *nick)
     }
 
     /// Section 10.1.1: whoever enters a room that is not there makes it and owns it.
@@ -141,19 +155,37 @@ impl Room {
             records.push(Record::Unlocked);
         }
         let (from, nick) = (entry.from.to_owned(), entry.nick.into_owned());
-        let Entry { presence, id, wish, mut codes, .. } = entry;
+        let Entry {
+            presence,
+            id,
+            wish,
+            mut codes,
+            ..
+        } = entry;
         codes.push(201);
         let request = frame.clone();
         self.commit(records, frame, now, move |room, _| {
             let nick = Cow::Owned(nick);
-            room.enter(&request, Entry { from: &from, nick, presence, id, wish, codes });
+            room.enter(
+                &request,
+                Entry {
+                    from: &from,
+                    nick,
+                    presence,
+                    id,
+                    wish,
+                    codes,
+                },
+            );
         });
     }
 
     /// Whether somebody may enter under a nick, in the order of what he may learn (section 7.2).
     fn may_enter(&self, entry: &Entry<'_>) -> Result<Affiliation, StanzaError> {
         let not = |condition| Err(StanzaError::new(condition));
-        let Some(state) = &self.state else { return not(Condition::ItemNotFound) };
+        let Some(state) = &self.state else {
+            return not(Condition::ItemNotFound);
+        };
         let bare = addr::bare_part(entry.from);
         let affiliation = state.affiliation(bare);
         let config = &state.config;
@@ -170,7 +202,10 @@ impl Room {
         if !config.password.is_empty() && !has_password {
             return not(Condition::NotAuthorized);
         }
-        if state.reserved_by(&entry.nick).is_some_and(|owner| owner != bare) {
+        if state
+            .reserved_by(&entry.nick)
+            .is_some_and(|owner| owner != bare)
+        {
             return not(Condition::Conflict);
         }
         let Some(holder) = self.occupants.by_nick(&entry.nick) else {
@@ -193,10 +228,21 @@ impl Room {
     /// Section 7.2.9.
     fn has_room_for(&self, affiliation: Affiliation) -> Result<(), StanzaError> {
         let limits = &self.options.limits;
-        let own = self.state.as_ref().map_or(0, |state| state.config.max_users);
-        let max = if own == 0 { limits.occupants_max } else { own.min(limits.occupants_max) };
+        let own = self
+            .state
+            .as_ref()
+            .map_or(0, |state| state.config.max_users);
+        let max = if own == 0 {
+            limits.occupants_max
+        } else {
+            own.min(limits.occupants_max)
+        };
         let is_privileged = affiliation >= Affiliation::Admin;
-        let over = if is_privileged { limits.occupants_over_max } else { 0 };
+        let over = if is_privileged {
+            limits.occupants_over_max
+        } else {
+            0
+        };
         if self.occupants.len() < max.saturating_add(over) as usize {
             return Ok(());
         }
@@ -220,7 +266,9 @@ impl Room {
                 return self.end_if_empty();
             }
         };
-        let session = self.occupants.session(entry.from.into(), entry.presence.clone());
+        let session = self
+            .occupants
+            .session(entry.from.into(), entry.presence.clone());
         let holder = self.occupants.by_nick(&entry.nick);
         let key = match holder {
             Some(key) => {
@@ -242,7 +290,11 @@ impl Room {
         self.send_list(key, entry.from);
         if holder.is_none() {
             self.announce(key, false);
-            if self.occupants.get(key).is_some_and(|occupant| self.is_shown(occupant)) {
+            if self
+                .occupants
+                .get(key)
+                .is_some_and(|occupant| self.is_shown(occupant))
+            {
                 self.tell_others(key, &Tell::default());
             }
         }
@@ -253,10 +305,22 @@ impl Room {
     fn welcome(&mut self, key: Key, entry: &Entry<'_>) {
         let mut own_codes = entry.codes.clone();
         if let Some(state) = &self.state {
-            let warned = [(100, state.config.whois == Whois::Anyone), (170, state.config.is_logged)];
-            own_codes.extend(warned.iter().filter(|(_, holds)| *holds).map(|(code, _)| *code));
+            let warned = [
+                (100, state.config.whois == Whois::Anyone),
+                (170, state.config.is_logged),
+            ];
+            own_codes.extend(
+                warned
+                    .iter()
+                    .filter(|(_, holds)| *holds)
+                    .map(|(code, _)| *code),
+            );
         }
-        let tell = Tell { own_codes, id: entry.id.clone(), ..Tell::default() };
+        let tell = Tell {
+            own_codes,
+            id: entry.id.clone(),
+            ..Tell::default()
+        };
         self.tell_session(key, entry.from, &tell);
         self.send_history(entry);
         self.send_subject(entry.from);
@@ -270,7 +334,10 @@ impl Room {
         let count = wish.stanzas_max.unwrap_or(usize::MAX);
         let mut found = Vec::new();
         for kept in state.history.iter().rev().take(count) {
-            if wish.since.is_some_and(|since| kept.message.at < since.as_millis()) {
+            if wish
+                .since
+                .is_some_and(|since| kept.message.at < since.as_millis())
+            {
                 break;
             }
             let frame = kept.frame.edit().set_attr("to", entry.from).finish();
@@ -287,33 +354,57 @@ impl Room {
     fn send_subject(&mut self, to: &str) {
         let subject = self.state.as_ref().and_then(|state| state.subject.as_ref());
         let known = subject.and_then(|s| crate::state::delayed(&s.xml, s.at, &self.address));
-        let frame = known.map(|frame| frame.edit().set_attr("to", to).finish()).or_else(|| {
-            let mut bytes = Vec::new();
-            let mut writer = Writer::new(&mut bytes);
-            writer.open("message").attr("from", &self.address).attr("to", to);
-            writer.attr("type", "groupchat").open("subject").close().close();
-            Frame::parse(bytes).ok()
-        });
+        let frame = known
+            .map(|frame| frame.edit().set_attr("to", to).finish())
+            .or_else(|| {
+                let mut bytes = Vec::new();
+                let mut writer = Writer::new(&mut bytes);
+                writer
+                    .open("message")
+                    .attr("from", &self.address)
+                    .attr("to", to);
+                writer
+                    .attr("type", "groupchat")
+                    .open("subject")
+                    .close()
+                    .close();
+                Frame::parse(bytes).ok()
+            });
         self.effects.extend(frame.map(Effect::Deliver));
     }
 
     /// Section 7.7; with `<x/>` it comes from a client that lost track, and is sent everything
     /// once more (section 7.2.1).
     fn update(&mut self, key: Key, entry: Entry<'_>, has_lost_track: bool) {
-        let Some(occupant) = self.occupants.get_mut(key) else { return };
+        let Some(occupant) = self.occupants.get_mut(key) else {
+            return;
+        };
         let sessions = &mut occupant.sessions;
-        let Some(at) = sessions.iter().position(|one| &*one.address == entry.from) else { return };
+        let Some(at) = sessions.iter().position(|one| &*one.address == entry.from) else {
+            return;
+        };
         let changes = at > 0 || sessions[0].presence != entry.presence;
         sessions[at].presence = entry.presence.clone();
         // What was sent last is what others see.
         sessions[..=at].rotate_right(1);
-        let was_shown = self.occupants.get(key).is_some_and(|occupant| self.is_shown(occupant));
+        let was_shown = self
+            .occupants
+            .get(key)
+            .is_some_and(|occupant| self.is_shown(occupant));
         self.announce(key, false);
         if !has_lost_track {
-            let tell = Tell { id: entry.id.clone(), ..Tell::default() };
+            let tell = Tell {
+                id: entry.id.clone(),
+                ..Tell::default()
+            };
             return self.tell(key, &tell, was_shown);
         }
-        if changes && self.occupants.get(key).is_some_and(|occupant| self.is_shown(occupant)) {
+        if (changes || !was_shown)
+            && self
+                .occupants
+                .get(key)
+                .is_some_and(|occupant| self.is_shown(occupant))
+        {
             self.tell_others(key, &Tell::default());
         }
         self.send_list(key, entry.from);
@@ -322,11 +413,18 @@ impl Room {
 
     /// Section 7.6. Of several sessions only the one that asks changes.
     fn change_nick(&mut self, frame: &Frame, key: Key, entry: Entry<'_>) {
-        let (Some(state), Some(occupant)) = (&self.state, self.occupants.get(key)) else { return };
+        let (Some(state), Some(occupant)) = (&self.state, self.occupants.get(key)) else {
+            return;
+        };
         let bare = occupant.bare();
-        let is_reserved = state.reserved_by(&entry.nick).is_some_and(|owner| owner != bare);
+        let is_reserved = state
+            .reserved_by(&entry.nick)
+            .is_some_and(|owner| owner != bare);
         let is_own_nick = state.reserved_nick(bare) == Some(&*entry.nick);
-        let target = self.occupants.by_nick(&entry.nick).filter(|other| *other != key);
+        let target = self
+            .occupants
+            .by_nick(&entry.nick)
+            .filter(|other| *other != key);
         let holder = target.and_then(|key| self.occupants.get(key));
         let is_taken = holder.is_some_and(|holder| holder.bare() != bare);
         if state.config.locks_nicks && !is_own_nick {
@@ -341,10 +439,11 @@ impl Room {
             return self.refuse(frame, Condition::ResourceConstraint);
         }
         let is_alone = occupant.sessions.len() == 1;
-        if !is_alone && target.is_none() {
-            if let Err(error) = self.has_room_for(occupant.affiliation) {
-                return self.refuse_with(frame, &error);
-            }
+        if !is_alone
+            && target.is_none()
+            && let Err(error) = self.has_room_for(occupant.affiliation)
+        {
+            return self.refuse_with(frame, &error);
         }
         let gone = Tell {
             is_unavailable: true,
@@ -362,7 +461,11 @@ impl Room {
                     session.presence = entry.presence;
                 }
                 self.announce(key, false);
-                let tell = Tell { own_codes: entry.codes, id: entry.id, ..Tell::default() };
+                let tell = Tell {
+                    own_codes: entry.codes,
+                    id: entry.id,
+                    ..Tell::default()
+                };
                 self.tell(key, &tell, false);
             }
             _ => self.move_session(key, target, &gone, entry),
@@ -372,7 +475,9 @@ impl Room {
     /// A session goes from one nick of its account to another: to one that another session has, or
     /// away from one that another session keeps.
     fn move_session(&mut self, key: Key, target: Option<Key>, gone: &Tell, entry: Entry<'_>) {
-        let Some(occupant) = self.occupants.get(key) else { return };
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
         let (role, affiliation, id) = (occupant.role, occupant.affiliation, occupant.id);
         let was_shown = self.is_shown(occupant);
         let was_first = &*occupant.sessions[0].address == entry.from;
@@ -396,10 +501,21 @@ impl Room {
                 let nick: Arc<str> = (&*entry.nick).into();
                 let sessions = [session].into_iter().collect();
                 let is_announced = false;
-                self.occupants.insert(Occupant { nick, sessions, id, role, affiliation, is_announced })
+                self.occupants.insert(Occupant {
+                    nick,
+                    sessions,
+                    id,
+                    role,
+                    affiliation,
+                    is_announced,
+                })
             }
         };
-        let tell = Tell { own_codes: entry.codes, id: entry.id, ..Tell::default() };
+        let tell = Tell {
+            own_codes: entry.codes,
+            id: entry.id,
+            ..Tell::default()
+        };
         if target.is_none() {
             self.announce(new, false);
             self.tell(new, &tell, false);
@@ -418,24 +534,43 @@ impl Room {
 
     /// Unavailable presence: leaves (section 7.14). It may carry a last word.
     pub(crate) fn unavailable(&mut self, frame: &Frame, from: &str) {
-        let Some(key) = self.occupants.by_address(from) else { return };
+        let Some(key) = self.occupants.by_address(from) else {
+            return;
+        };
         let presence = Some(stripped(frame));
         let fits = |p: &Frame| p.as_bytes().len() <= self.options.limits.presence_bytes_max;
         let presence = presence.filter(fits);
         let id = frame.attr("id").map(Cow::into_owned);
-        self.leave(key, from, &Tell { presence, id, ..Tell::default() });
+        self.leave(
+            key,
+            from,
+            &Tell {
+                presence,
+                id,
+                ..Tell::default()
+            },
+        );
     }
 
     /// One session goes, and its occupant with the last one.
     pub(crate) fn leave(&mut self, key: Key, full: &str, tell: &Tell) {
-        let Some(occupant) = self.occupants.get(key) else { return };
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
         if occupant.sessions.len() == 1 {
             self.remove(key, tell);
             return self.end_if_empty();
         }
         let was_shown = self.is_shown(occupant);
         let was_first = &*occupant.sessions[0].address == full;
-        self.tell_session(key, full, &Tell { is_unavailable: true, ..tell.clone() });
+        self.tell_session(
+            key,
+            full,
+            &Tell {
+                is_unavailable: true,
+                ..tell.clone()
+            },
+        );
         self.occupants.remove_session(key, full);
         if was_first {
             self.tell(key, &Tell::default(), was_shown);
@@ -450,5 +585,6 @@ fn stripped(frame: &Frame) -> Frame {
     for name in ["from", "to", "id", "type"] {
         edit = edit.remove_attr(name);
     }
-    edit.remove_children(|child| child.ns() == NS_MUC || is_of_the_room(child)).finish()
+    edit.remove_children(|child| child.ns() == NS_MUC || is_of_the_room(child))
+        .finish()
 }

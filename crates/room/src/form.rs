@@ -39,7 +39,7 @@ impl Form {
             if fields.iter().any(|(known, _)| *known == name) {
                 return Err(Condition::BadRequest);
             }
-            let values = field.children().into_iter().filter(|v| v.name() == "value");
+            let values = field.children().filter(|v| v.name() == "value");
             let values = values.map(|v| v.text().map(std::borrow::Cow::into_owned));
             let values: Option<Vec<String>> = values.collect();
             fields.push((name, values.ok_or(Condition::BadRequest)?));
@@ -86,8 +86,14 @@ pub(crate) struct FormWriter<'a, 'b> {
 impl<'a, 'b> FormWriter<'a, 'b> {
     /// Opens `<x/>` of a kind (`form`, `result`, `submit`) and names its form type.
     pub(crate) fn new(writer: &'a mut Writer<'b>, kind: &str, form_type: &str) -> Self {
-        writer.open("x").attr("xmlns", DATA_FORMS).attr("type", kind);
-        writer.open("field").attr("var", "FORM_TYPE").attr("type", "hidden");
+        writer
+            .open("x")
+            .attr("xmlns", DATA_FORMS)
+            .attr("type", kind);
+        writer
+            .open("field")
+            .attr("var", "FORM_TYPE")
+            .attr("type", "hidden");
         writer.open("value").text(form_type).close();
         writer.close();
         FormWriter { writer }
@@ -100,7 +106,10 @@ impl<'a, 'b> FormWriter<'a, 'b> {
         values: &[&str],
         options: &[(&str, &str)],
     ) -> &mut Self {
-        self.writer.open("field").attr("var", name).attr("type", kind);
+        self.writer
+            .open("field")
+            .attr("var", name)
+            .attr("type", kind);
         if !label.is_empty() {
             self.writer.attr("label", label);
         }
@@ -137,8 +146,13 @@ mod tests {
             "type='submit'><field var='FORM_TYPE'><value>urn:f</value></field>\
              <field var='a'><value>1</value><value>2</value></field><field var='b'/>",
         );
-        let Ok(Form::Submitted(form)) = form else { panic!("not submitted") };
-        assert_eq!((form.one("a"), form.one("b"), form.one("c")), (Some("1"), None, None));
+        let Ok(Form::Submitted(form)) = form else {
+            panic!("not submitted")
+        };
+        assert_eq!(
+            (form.one("a"), form.one("b"), form.one("c")),
+            (Some("1"), None, None)
+        );
         assert_eq!(form.fields().count(), 3);
         assert!(matches!(parse("type='cancel'>"), Ok(Form::Cancelled)));
         assert!(matches!(parse("type='submit'>"), Ok(Form::Submitted(_))));

@@ -45,7 +45,11 @@ pub(crate) fn type_features(config: &Config) -> [&'static str; 6] {
             Whois::Moderators => "muc_semianonymous",
             Whois::Nobody => "muc_fullyanonymous",
         },
-        pick(!config.password.is_empty(), "muc_passwordprotected", "muc_unsecured"),
+        pick(
+            !config.password.is_empty(),
+            "muc_passwordprotected",
+            "muc_unsecured",
+        ),
         pick(config.is_persistent, "muc_persistent", "muc_temporary"),
     ]
 }
@@ -98,7 +102,10 @@ impl Room {
             None => {}
         }
         let config = &state.config;
-        writer.open("identity").attr("category", "conference").attr("type", "text");
+        writer
+            .open("identity")
+            .attr("category", "conference")
+            .attr("type", "text");
         writer.attr("name", &config.name).close();
         for feature in FEATURES.iter().chain(&type_features(config)) {
             writer.open("feature").attr("var", feature).close();
@@ -110,18 +117,34 @@ impl Room {
         let single = "text-single";
         let mut form = FormWriter::new(&mut writer, "result", FORM_TYPE);
         for (name, label, value) in [
-            ("muc#roominfo_description", "Description", config.description.as_str()),
+            (
+                "muc#roominfo_description",
+                "Description",
+                config.description.as_str(),
+            ),
             ("muc#roominfo_subject", "Subject", subject.as_str()),
             ("muc#roominfo_occupants", "Occupants", occupants.as_str()),
             ("muc#roominfo_lang", "Language", config.lang.as_str()),
-            ("muc#roomconfig_pubsub", "Associated node", config.pubsub.as_str()),
-            ("muc#maxhistoryfetch", "Messages for those who enter", history.as_str()),
+            (
+                "muc#roomconfig_pubsub",
+                "Associated node",
+                config.pubsub.as_str(),
+            ),
+            (
+                "muc#maxhistoryfetch",
+                "Messages for those who enter",
+                history.as_str(),
+            ),
         ] {
             if !value.is_empty() {
                 form.field((name, single, label), &[value], &[]);
             }
         }
-        let subject = ("muc#roominfo_subjectmod", "boolean", "Occupants may change the subject");
+        let subject = (
+            "muc#roominfo_subjectmod",
+            "boolean",
+            "Occupants may change the subject",
+        );
         form.field(subject, &[flag(config.may_change_subject)], &[]);
         let name = ("muc#roomconfig_roomname", single, "Name");
         form.field(name, &[&config.name], &[]);
@@ -133,8 +156,13 @@ impl Room {
     fn subject_text(&self) -> String {
         let subject = self.state.as_ref().and_then(|state| state.subject.as_ref());
         let frame = subject.and_then(|subject| Frame::parse(subject.xml.clone()).ok());
-        let child = frame.as_ref().and_then(|frame| frame.child("subject", xml::NS_CONTENT));
-        child.and_then(|child| child.text()).unwrap_or_default().into_owned()
+        let child = frame
+            .as_ref()
+            .and_then(|frame| frame.child("subject", xml::NS_CONTENT));
+        child
+            .and_then(|child| child.text())
+            .unwrap_or_default()
+            .into_owned()
     }
 
     /// Section 6.5: who is there is told to those who are.

@@ -31,7 +31,13 @@ impl Room {
     pub(crate) fn mediate(&mut self, frame: &Frame, from: &str, now: Timestamp) {
         if let Some(x) = frame.child("x", NS_USER) {
             let children: Vec<Frame> = x.children().collect();
-            let named = |name: &str| children.iter().filter(|c| c.name() == name).cloned().collect();
+            let named = |name: &str| {
+                children
+                    .iter()
+                    .filter(|c| c.name() == name)
+                    .cloned()
+                    .collect()
+            };
             let invites: Vec<Frame> = named("invite");
             if !invites.is_empty() {
                 return self.invite(frame, from, &invites, now);
@@ -40,7 +46,10 @@ impl Room {
                 return self.decline(frame, from, decline, now);
             }
         }
-        if let Some(x) = frame.child("x", DATA_FORMS).and_then(|x| Frame::parse(x.to_xml()).ok()) {
+        if let Some(x) = frame
+            .child("x", DATA_FORMS)
+            .and_then(|x| Frame::parse(x.to_xml()).ok())
+        {
             return match Form::parse(&x, VOICE_FORM) {
                 Ok(Form::Submitted(form)) => self.voice_form(frame, from, &form, now),
                 Ok(Form::Cancelled) => {}
@@ -48,7 +57,14 @@ impl Room {
             };
         }
         let is_here = self.occupants.by_address(from).is_some();
-        self.refuse(frame, if is_here { Condition::BadRequest } else { Condition::NotAcceptable });
+        self.refuse(
+            frame,
+            if is_here {
+                Condition::BadRequest
+            } else {
+                Condition::NotAcceptable
+            },
+        );
     }
 
     /// Whether this occupant may invite (section 7.8.2).
@@ -66,7 +82,11 @@ impl Room {
                 Role::Visitor | Role::None => false,
             }
         };
-        if may { Ok(()) } else { Err(Condition::Forbidden) }
+        if may {
+            Ok(())
+        } else {
+            Err(Condition::Forbidden)
+        }
     }
 
     fn invite(&mut self, frame: &Frame, from: &str, invites: &[Frame], now: Timestamp) {
@@ -78,14 +98,20 @@ impl Room {
             if invites.len() > limits.invitations_per_message_max {
                 return Err(Condition::NotAcceptable);
             }
-            invites.iter().map(|one| parse_invite(one, limits.subject_bytes_max)).collect()
+            invites
+                .iter()
+                .map(|one| parse_invite(one, limits.subject_bytes_max))
+                .collect()
         });
         let found: Vec<Invite> = match found {
             Ok(found) => found,
             Err(condition) => return self.refuse(frame, condition),
         };
         for _ in &found {
-            if !self.invitations.take(now, limits.invitations_per_minute_max) {
+            if !self
+                .invitations
+                .take(now, limits.invitations_per_minute_max)
+            {
                 return self.refuse(frame, Condition::ResourceConstraint);
             }
         }
@@ -118,7 +144,9 @@ impl Room {
     }
 
     fn send_invites(&mut self, invites: &[Invite], from: &str, id: Option<&str>) {
-        let (Some(state), Some((_, nick))) = (&self.state, self.sender(from)) else { return };
+        let (Some(state), Some((_, nick))) = (&self.state, self.sender(from)) else {
+            return;
+        };
         // In a room that hides addresses the inviter's stays hidden too.
         let inviter = match state.config.whois {
             Whois::Anyone => addr::bare_part(from).to_owned(),
@@ -128,7 +156,10 @@ impl Room {
         for invite in invites {
             let mut bytes = Vec::new();
             let mut writer = Writer::new(&mut bytes);
-            writer.open("message").attr("from", &self.address).attr("to", &invite.to);
+            writer
+                .open("message")
+                .attr("from", &self.address)
+                .attr("to", &invite.to);
             if let Some(id) = id {
                 writer.attr("id", id);
             }
@@ -156,7 +187,9 @@ impl Room {
 
     /// The invitation was refused: who made it is told, if still there.
     fn decline(&mut self, frame: &Frame, from: &str, decline: &Frame, now: Timestamp) {
-        let Some(to) = decline.attr("to").and_then(|to| addr::normalize(&to).ok().map(|to| to.into_owned()))
+        let Some(to) = decline
+            .attr("to")
+            .and_then(|to| addr::normalize(&to).ok().map(|to| to.into_owned()))
         else {
             return self.refuse(frame, Condition::JidMalformed);
         };
@@ -164,14 +197,19 @@ impl Room {
             return self.refuse(frame, Condition::Forbidden);
         }
         let target = match addr::bare_part(&to) == &*self.address {
-            true => addr::split(&to).resource.and_then(|nick| self.occupants.by_nick(nick)),
+            true => addr::split(&to)
+                .resource
+                .and_then(|nick| self.occupants.by_nick(nick)),
             false => self.occupants.of(addr::bare_part(&to)).first().copied(),
         };
         let Some(target) = target.and_then(|key| self.occupants.get(key)) else {
             return self.refuse(frame, Condition::ItemNotFound);
         };
         let audience = target.audience();
-        if !self.declines.take(now, self.options.limits.invitations_per_minute_max) {
+        if !self
+            .declines
+            .take(now, self.options.limits.invitations_per_minute_max)
+        {
             return self.refuse(frame, Condition::ResourceConstraint);
         }
         let mut bytes = Vec::new();
@@ -180,7 +218,9 @@ impl Room {
         writer.open("x").attr("xmlns", NS_USER);
         // An occupant who declines is known by his nick; others have only their address, which
         // they send to somebody who has invited it.
-        let own = self.sender(from).map(|(_, nick)| format!("{}/{nick}", self.address));
+        let own = self
+            .sender(from)
+            .map(|(_, nick)| format!("{}/{nick}", self.address));
         let own = own.unwrap_or_else(|| addr::bare_part(from).to_owned());
         writer.open("decline").attr("from", &own);
         if let Some(reason) = reason_of(decline, self.options.limits.subject_bytes_max) {
@@ -199,7 +239,9 @@ impl Room {
         let Some((key, nick)) = self.sender(from) else {
             return self.refuse(frame, Condition::NotAcceptable);
         };
-        let Some(role) = self.occupants.get(key).map(|occupant| occupant.role) else { return };
+        let Some(role) = self.occupants.get(key).map(|occupant| occupant.role) else {
+            return;
+        };
         let Some(allow) = form.one("muc#request_allow") else {
             return self.request_voice(frame, key, &nick, role, now);
         };
@@ -208,8 +250,12 @@ impl Room {
         }
         let wanted = form.one("muc#roomnick");
         let target = wanted.and_then(|nick| self.occupants.by_nick(nick));
-        let Some(target) = target else { return self.refuse(frame, Condition::ItemNotFound) };
-        let Some(occupant) = self.occupants.get(target) else { return };
+        let Some(target) = target else {
+            return self.refuse(frame, Condition::ItemNotFound);
+        };
+        let Some(occupant) = self.occupants.get(target) else {
+            return;
+        };
         let (role, affiliation) = (occupant.role, occupant.affiliation);
         // One who has voice already keeps what he has.
         if flag(allow) == Some(true) && role == Role::Visitor {
@@ -218,34 +264,55 @@ impl Room {
     }
 
     fn request_voice(&mut self, frame: &Frame, key: Key, nick: &str, role: Role, now: Timestamp) {
-        let allows = self.state.as_ref().is_some_and(|state| state.config.may_request_voice);
+        let allows = self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.config.may_request_voice);
         if !allows {
             return self.refuse(frame, Condition::Forbidden);
         }
         if role != Role::Visitor {
             return self.refuse(frame, Condition::BadRequest);
         }
-        if !self.voice.take(now, self.options.limits.invitations_per_minute_max) {
+        if !self
+            .voice
+            .take(now, self.options.limits.invitations_per_minute_max)
+        {
             return self.refuse(frame, Condition::ResourceConstraint);
         }
-        let Some(occupant) = self.occupants.get(key) else { return };
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
         let shows_address = self.sees_addresses(Role::Moderator);
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
         writer.open("message").attr("from", &self.address);
         let mut form = FormWriter::new(&mut writer, "form", VOICE_FORM);
-        form.field(("muc#role", "list-single", "Requested role"), &["participant"], &[]);
+        form.field(
+            ("muc#role", "list-single", "Requested role"),
+            &["participant"],
+            &[],
+        );
         if shows_address {
             let address = &*occupant.sessions[0].address;
             form.field(("muc#jid", "jid-single", "User"), &[address], &[]);
         }
         form.field(("muc#roomnick", "text-single", "Nick"), &[nick], &[]);
-        form.field(("muc#request_allow", "boolean", "Grant voice?"), &["false"], &[]);
+        form.field(
+            ("muc#request_allow", "boolean", "Grant voice?"),
+            &["false"],
+            &[],
+        );
         form.close();
         writer.close();
-        let moderators = self.occupants.iter().filter(|(_, o)| o.role == Role::Moderator);
+        let moderators = self
+            .occupants
+            .iter()
+            .filter(|(_, o)| o.role == Role::Moderator);
         let to = moderators.flat_map(|(_, o)| &o.sessions);
-        let to = to.map(|session| std::sync::Arc::clone(&session.address)).collect();
+        let to = to
+            .map(|session| std::sync::Arc::clone(&session.address))
+            .collect();
         if let Ok(frame) = Frame::parse(bytes) {
             self.send(frame, to);
         }

@@ -15,7 +15,14 @@ use crate::record::{Message, Record, Subject};
 use crate::room::Room;
 
 /// Children that are worth keeping for those who enter later.
-const KEPT: &[&str] = &["body", "apply-to", "retract", "reactions", "encrypted", "openpgp"];
+const KEPT: &[&str] = &[
+    "body",
+    "apply-to",
+    "retract",
+    "reactions",
+    "encrypted",
+    "openpgp",
+];
 
 /// The id of a message of the room's log.
 pub fn stanza_id(seq: u64) -> String {
@@ -43,7 +50,9 @@ impl Room {
     }
 
     fn say(&mut self, frame: &Frame, key: Key, from: &str, now: Timestamp) {
-        let Some(occupant) = self.occupants.get(key) else { return };
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
         let may_speak = occupant.role >= Role::Participant;
         #[cfg(test)]
         let may_speak = may_speak || self.has_bug(crate::bugs::Bug::VisitorsSpeak);
@@ -51,7 +60,7 @@ impl Room {
             return self.refuse(frame, Condition::Forbidden);
         }
         let is_kept = frame.children().any(|child| KEPT.contains(&child.name()));
-        let seq = is_kept.then(|| self.next_seq);
+        let seq = is_kept.then_some(self.next_seq);
         let stamped = self.stamped(frame, occupant, seq);
         let record = seq.map(|seq| {
             self.next_seq += 1;
@@ -71,13 +80,17 @@ impl Room {
 
     /// In a large room, whoever speaks is announced first.
     fn introduce(&mut self, key: Key) {
-        let Some(occupant) = self.occupants.get(key) else { return };
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
         if occupant.is_announced {
             return;
         }
         let was_shown = self.is_shown(occupant);
         self.announce(key, true);
-        let Some(occupant) = self.occupants.get(key) else { return };
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
         if !was_shown && self.is_shown(occupant) {
             self.tell_others(key, &Tell::default());
         }
@@ -117,7 +130,9 @@ impl Room {
 
     /// Section 8.1.
     fn set_subject(&mut self, frame: &Frame, key: Key, now: Timestamp) {
-        let (Some(occupant), Some(state)) = (self.occupants.get(key), &self.state) else { return };
+        let (Some(occupant), Some(state)) = (self.occupants.get(key), &self.state) else {
+            return;
+        };
         let may = match occupant.role {
             Role::Moderator => true,
             Role::Participant => state.config.may_change_subject,
@@ -130,11 +145,19 @@ impl Room {
         if stamped.as_bytes().len() > self.options.limits.subject_bytes_max {
             return self.refuse(frame, Condition::NotAcceptable);
         }
-        let subject = Subject { xml: stamped.as_bytes().to_vec(), at: now.as_millis() };
-        self.commit(vec![Record::Subject(subject)], frame, now, move |room, _| {
-            room.introduce(key);
-            let everyone = room.occupants.everyone();
-            room.send(stamped, everyone);
-        });
+        let subject = Subject {
+            xml: stamped.as_bytes().to_vec(),
+            at: now.as_millis(),
+        };
+        self.commit(
+            vec![Record::Subject(subject)],
+            frame,
+            now,
+            move |room, _| {
+                room.introduce(key);
+                let everyone = room.occupants.everyone();
+                room.send(stamped, everyone);
+            },
+        );
     }
 }

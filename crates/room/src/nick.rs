@@ -47,7 +47,10 @@ mod tests {
     #[test]
     fn white_space_is_trimmed_and_folded() {
         assert_eq!(prepare("third witch", 64).as_deref(), Some("third witch"));
-        assert_eq!(prepare("  third \u{a0} witch ", 64).as_deref(), Some("third witch"));
+        assert_eq!(
+            prepare("  third \u{a0} witch ", 64).as_deref(),
+            Some("third witch")
+        );
         for empty in ["", " ", "\u{a0}\u{2003}"] {
             assert_eq!(prepare(empty, 64), None, "{empty:?}");
         }
@@ -68,6 +71,10 @@ mod tests {
     fn case_makes_no_difference() {
         assert_eq!(key("FirstWitch"), key("firstwitch"));
         assert_eq!(key("ΣΊΣΥΦΟΣ"), "σίσυφος");
-        assert_ne!(key("a"), key("а"), "look-alikes are different, as in addresses");
+        assert_ne!(
+            key("a"),
+            key("а"),
+            "look-alikes are different, as in addresses"
+        );
     }
 }

@@ -55,7 +55,10 @@ impl Occupant {
 
     /// Where all his sessions are.
     pub(crate) fn audience(&self) -> Audience {
-        self.sessions.iter().map(|session| Arc::clone(&session.address)).collect()
+        self.sessions
+            .iter()
+            .map(|session| Arc::clone(&session.address))
+            .collect()
     }
 }
 
@@ -114,7 +117,10 @@ impl Occupants {
             range.map(|(_, key)| *key).collect()
         } else {
             let is_of = |o: &Occupant| addr::split(o.bare()).domain == bare;
-            self.iter().filter(|(_, o)| is_of(o)).map(|(key, _)| key).collect()
+            self.iter()
+                .filter(|(_, o)| is_of(o))
+                .map(|(key, _)| key)
+                .collect()
         };
         keys.sort_unstable();
         keys.dedup();
@@ -140,7 +146,11 @@ impl Occupants {
     /// A session with a number of its own.
     pub(crate) fn session(&mut self, address: Arc<str>, presence: Frame) -> Session {
         self.next_number = self.next_number.wrapping_add(1);
-        Session { address, presence, number: self.next_number }
+        Session {
+            address,
+            presence,
+            number: self.next_number,
+        }
     }
 
     /// Adds a session to an occupant, behind those that he has.
@@ -156,8 +166,14 @@ impl Occupants {
     /// Takes one of several sessions from an occupant.
     pub(crate) fn remove_session(&mut self, key: Key, full: &str) -> Option<Session> {
         let occupant = self.get_mut(key)?;
-        let at = occupant.sessions.iter().position(|session| &*session.address == full)?;
-        debug_assert!(occupant.sessions.len() > 1, "the last session goes with its occupant");
+        let at = occupant
+            .sessions
+            .iter()
+            .position(|session| &*session.address == full)?;
+        debug_assert!(
+            occupant.sessions.len() > 1,
+            "the last session goes with its occupant"
+        );
         let session = occupant.sessions.remove(at);
         self.by_address.remove(full);
         self.everyone = None;
@@ -179,7 +195,9 @@ impl Occupants {
     /// Gives an occupant another nick, which nobody has.
     pub(crate) fn rename(&mut self, key: Key, nick: &str) {
         let new: Arc<str> = nick.into();
-        let Some(occupant) = self.get_mut(key) else { return };
+        let Some(occupant) = self.get_mut(key) else {
+            return;
+        };
         let old = std::mem::replace(&mut occupant.nick, Arc::clone(&new));
         self.by_nick.remove(&*nick::key(&old));
         self.by_nick.insert(nick_key(&new), key);
@@ -190,8 +208,14 @@ impl Occupants {
         if let Some(everyone) = &self.everyone {
             return Arc::clone(everyone);
         }
-        let sessions = self.slots.iter().flatten().flat_map(|occupant| &occupant.sessions);
-        let everyone: Audience = sessions.map(|session| Arc::clone(&session.address)).collect();
+        let sessions = self
+            .slots
+            .iter()
+            .flatten()
+            .flat_map(|occupant| &occupant.sessions);
+        let everyone: Audience = sessions
+            .map(|session| Arc::clone(&session.address))
+            .collect();
         self.everyone = Some(Arc::clone(&everyone));
         everyone
     }
@@ -228,16 +252,29 @@ mod tests {
         let a = occupant(&mut all, "First", "a@x/1");
         let b = occupant(&mut all, "second", "ab@x/1");
         assert_eq!(all.by_nick("fIRST"), Some(a));
-        assert_eq!((all.of("a@x"), all.of("x"), all.of("@")), (vec![a], vec![a, b], vec![]));
+        assert_eq!(
+            (all.of("a@x"), all.of("x"), all.of("@")),
+            (vec![a], vec![a, b], vec![])
+        );
         let session = all.session("a@x/2".into(), Frame::parse("<presence/>").unwrap());
         all.add_session(a, session);
         assert_eq!((all.len(), all.sessions(), all.everyone().len()), (2, 3, 3));
         all.remove_session(a, "a@x/1");
         all.rename(a, "Third");
-        assert_eq!((all.by_nick("first"), all.by_nick("third")), (None, Some(a)));
-        assert_eq!((all.by_address("a@x/1"), all.by_address("a@x/2")), (None, Some(a)));
+        assert_eq!(
+            (all.by_nick("first"), all.by_nick("third")),
+            (None, Some(a))
+        );
+        assert_eq!(
+            (all.by_address("a@x/1"), all.by_address("a@x/2")),
+            (None, Some(a))
+        );
         all.remove(a);
         assert_eq!((all.len(), all.sessions(), all.of("a@x")), (1, 1, vec![]));
-        assert_eq!(occupant(&mut all, "fourth", "d@x/1"), a, "places are used again");
+        assert_eq!(
+            occupant(&mut all, "fourth", "d@x/1"),
+            a,
+            "places are used again"
+        );
     }
 }

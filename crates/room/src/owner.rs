@@ -24,7 +24,10 @@ impl Room {
         if self.affiliation_of(from) != Affiliation::Owner {
             return self.refuse(frame, Condition::Forbidden);
         }
-        let child = frame.children().next().and_then(|query| query.children().next());
+        let child = frame
+            .children()
+            .next()
+            .and_then(|query| query.children().next());
         match (is_set, child) {
             (false, _) => self.send_form(frame),
             (true, Some(x)) if x.name() == "x" && x.ns() == DATA_FORMS => {
@@ -39,7 +42,12 @@ impl Room {
 
     fn send_form(&mut self, frame: &Frame) {
         let Some(state) = &self.state else { return };
-        let list = |a| state.list(a).map(|one| one.address).collect::<Vec<String>>();
+        let list = |a| {
+            state
+                .list(a)
+                .map(|one| one.address)
+                .collect::<Vec<String>>()
+        };
         let (admins, owners) = (list(Affiliation::Admin), list(Affiliation::Owner));
         let admins: Vec<&str> = admins.iter().map(String::as_str).collect();
         let owners: Vec<&str> = owners.iter().map(String::as_str).collect();
@@ -72,8 +80,10 @@ impl Room {
             Ok(planned) => planned,
             Err(condition) => return self.refuse(frame, condition),
         };
-        let before: Vec<Affiliation> =
-            changes.iter().map(|new| state.affiliation(&new.address)).collect();
+        let before: Vec<Affiliation> = changes
+            .iter()
+            .map(|new| state.affiliation(&new.address))
+            .collect();
         let old = state.config.clone();
         let mut records = Vec::new();
         if state.is_locked {
@@ -101,8 +111,15 @@ impl Room {
 
     /// What the lists of admins and owners in a form change.
     fn changes_of(&self, actor: &str, form: &Submitted) -> Result<Vec<Affiliated>, Condition> {
-        let Some(state) = &self.state else { return Err(Condition::ItemNotFound) };
-        let list = |a| state.list(a).map(|one| one.address).collect::<Vec<String>>();
+        let Some(state) = &self.state else {
+            return Err(Condition::ItemNotFound);
+        };
+        let list = |a| {
+            state
+                .list(a)
+                .map(|one| one.address)
+                .collect::<Vec<String>>()
+        };
         let (old_admins, old_owners) = (list(Affiliation::Admin), list(Affiliation::Owner));
         let owners = form.owners.as_ref().unwrap_or(&old_owners);
         let admins = form.admins.as_ref().unwrap_or(&old_admins);
@@ -114,8 +131,10 @@ impl Room {
             () if admins.contains(address) => Affiliation::Admin,
             () => Affiliation::None,
         };
-        let mut all: Vec<&String> =
-            [&old_admins, &old_owners, admins, owners].into_iter().flatten().collect();
+        let mut all: Vec<&String> = [&old_admins, &old_owners, admins, owners]
+            .into_iter()
+            .flatten()
+            .collect();
         all.sort_unstable();
         all.dedup();
         let mut changes = Vec::new();
@@ -130,7 +149,12 @@ impl Room {
                 return Err(Condition::Conflict);
             }
             let nick = old.nick.filter(|_| affiliation != Affiliation::None);
-            changes.push(Affiliated { address: address.clone(), affiliation, nick, reason: None });
+            changes.push(Affiliated {
+                address: address.clone(),
+                affiliation,
+                nick,
+                reason: None,
+            });
         }
         if state.affiliations() + changes.len() > self.options.limits.affiliations_max {
             return Err(Condition::ResourceConstraint);
@@ -145,10 +169,19 @@ impl Room {
         if new.is_members_only && !old.is_members_only {
             let keys: Vec<_> = self.occupants.iter().map(|(key, _)| key).collect();
             for key in keys {
-                let Some(occupant) = self.occupants.get(key) else { continue };
+                let Some(occupant) = self.occupants.get(key) else {
+                    continue;
+                };
                 if occupant.affiliation < Affiliation::Member {
                     let affiliation = occupant.affiliation;
-                    self.eject(key, affiliation, Tell { codes: vec![322], ..Tell::default() });
+                    self.eject(
+                        key,
+                        affiliation,
+                        Tell {
+                            codes: vec![322],
+                            ..Tell::default()
+                        },
+                    );
                 }
             }
         }
@@ -168,7 +201,13 @@ impl Room {
         let changed = all.filter(|(_, o)| was(o) != self.is_shown(o));
         let changed: Vec<_> = changed.map(|(key, o)| (key, was(o))).collect();
         for (key, was_shown) in changed {
-            self.tell_others(key, &Tell { is_unavailable: was_shown, ..Tell::default() });
+            self.tell_others(
+                key,
+                &Tell {
+                    is_unavailable: was_shown,
+                    ..Tell::default()
+                },
+            );
         }
     }
 
@@ -178,7 +217,10 @@ impl Room {
     fn abandon(&mut self, frame: &Frame, now: Timestamp) {
         let request = frame.clone();
         self.commit(vec![Record::Destroyed], frame, now, move |room, _| {
-            let tell = Tell { codes: vec![], ..Tell::default() };
+            let tell = Tell {
+                codes: vec![],
+                ..Tell::default()
+            };
             room.answer(&request, &[]);
             room.clear(&tell);
         });
@@ -187,7 +229,10 @@ impl Room {
     /// Section 10.9.
     fn destroy(&mut self, frame: &Frame, destroy: &Frame, now: Timestamp) {
         let bytes_max = self.options.limits.subject_bytes_max;
-        let venue = match destroy.attr("jid").map(|jid| addr::normalize(&jid).map(|j| j.into_owned())) {
+        let venue = match destroy
+            .attr("jid")
+            .map(|jid| addr::normalize(&jid).map(|j| j.into_owned()))
+        {
             None => None,
             Some(Ok(venue)) => Some(venue),
             Some(Err(_)) => return self.refuse(frame, Condition::JidMalformed),
@@ -210,7 +255,10 @@ impl Room {
         writer.close();
         let request = frame.clone();
         self.commit(vec![Record::Destroyed], frame, now, move |room, _| {
-            room.clear(&Tell { destroy: element, ..Tell::default() });
+            room.clear(&Tell {
+                destroy: element,
+                ..Tell::default()
+            });
             room.answer(&request, &[]);
         });
     }
@@ -220,7 +268,13 @@ impl Room {
     fn clear(&mut self, tell: &Tell) {
         let keys: Vec<_> = self.occupants.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.tell_himself(key, &Tell { is_unavailable: true, ..tell.clone() });
+            self.tell_himself(
+                key,
+                &Tell {
+                    is_unavailable: true,
+                    ..tell.clone()
+                },
+            );
             self.occupants.remove(key);
         }
         if self.state.is_none() {
@@ -230,7 +284,10 @@ impl Room {
 
     /// The service ends (status 332). What is durable stays.
     pub(crate) fn shut_down(&mut self) {
-        self.clear(&Tell { codes: vec![332], ..Tell::default() });
+        self.clear(&Tell {
+            codes: vec![332],
+            ..Tell::default()
+        });
         self.end_if_empty();
     }
 }

@@ -35,7 +35,10 @@ impl Room {
         let Some(state) = &self.state else {
             return self.refuse(frame, Condition::ItemNotFound);
         };
-        let Some(sender) = self.occupants.by_address(from).and_then(|key| self.occupants.get(key))
+        let Some(sender) = self
+            .occupants
+            .by_address(from)
+            .and_then(|key| self.occupants.get(key))
         else {
             return self.refuse(frame, Condition::NotAcceptable);
         };
@@ -45,12 +48,20 @@ impl Room {
         if !state.config.allow_pm.allows(sender.role) {
             return self.refuse(frame, Condition::Forbidden);
         }
-        let target = self.occupants.by_nick(nick).and_then(|key| self.occupants.get(key));
-        let Some(target) = target else { return self.refuse(frame, Condition::ItemNotFound) };
+        let target = self
+            .occupants
+            .by_nick(nick)
+            .and_then(|key| self.occupants.get(key));
+        let Some(target) = target else {
+            return self.refuse(frame, Condition::ItemNotFound);
+        };
         let mut added = Vec::new();
         write_occupant_id(&mut added, &sender.id);
         // Section 7.5: so that the recipient's other clients know what this is (XEP-0280).
-        Writer::new(&mut added).open("x").attr("xmlns", NS_USER).close();
+        Writer::new(&mut added)
+            .open("x")
+            .attr("xmlns", NS_USER)
+            .close();
         let stamped = frame
             .edit()
             .set_attr("from", &format!("{}/{}", self.address, sender.nick))
@@ -64,24 +75,37 @@ impl Room {
 
     /// An error that came back for something that the room sent.
     pub(crate) fn bounced(&mut self, frame: &Frame, from: &str) {
-        let Some((key, nick)) = self.sender(from) else { return };
+        let Some((key, nick)) = self.sender(from) else {
+            return;
+        };
         let condition = condition_of(frame);
         let to = frame.attr("to").unwrap_or_default().into_owned();
         if frame.name() == "message" {
-            let other = addr::split(&to).resource.and_then(|nick| self.occupants.by_nick(nick));
+            let other = addr::split(&to)
+                .resource
+                .and_then(|nick| self.occupants.by_nick(nick));
             // The sender of a private message learns its fate; the room's own words are dropped.
             if let Some(other) = other.filter(|other| *other != key) {
                 self.forward_error(frame, condition, &nick, other);
             }
         }
         if GONE.contains(&condition) {
-            self.leave(key, from, &Tell { codes: vec![333], ..Tell::default() });
+            self.leave(
+                key,
+                from,
+                &Tell {
+                    codes: vec![333],
+                    ..Tell::default()
+                },
+            );
         }
     }
 
     /// Only the condition goes on: texts and addresses in an error could name who is behind a nick.
     fn forward_error(&mut self, frame: &Frame, condition: Condition, nick: &str, to: Key) {
-        let Some(target) = self.occupants.get(to) else { return };
+        let Some(target) = self.occupants.get(to) else {
+            return;
+        };
         let mut body = Vec::new();
         StanzaError::new(condition).write(&mut body);
         let mut bytes = Vec::new();
@@ -108,7 +132,11 @@ impl Room {
         let Some(asker) = self.occupants.by_address(from) else {
             // Section 6.6 for discovery; the others as for messages.
             let is_disco = is(ns::DISCO_INFO) || is(ns::DISCO_ITEMS);
-            let refusal = if is_disco { Condition::BadRequest } else { Condition::NotAcceptable };
+            let refusal = if is_disco {
+                Condition::BadRequest
+            } else {
+                Condition::NotAcceptable
+            };
             return self.refuse(frame, refusal);
         };
         let Some(target) = self.occupants.by_nick(nick) else {
@@ -122,11 +150,17 @@ impl Room {
             return;
         };
         let mut sessions = asker.sessions.iter();
-        let Some(own) = sessions.find(|session| &*session.address == from) else { return };
+        let Some(own) = sessions.find(|session| &*session.address == from) else {
+            return;
+        };
         let asked = &target.sessions[0];
         let id = frame.attr("id").unwrap_or_default();
         // A vCard is its account's, and its server answers for it.
-        let to = if is(ns::VCARD) { target.bare() } else { &*asked.address };
+        let to = if is(ns::VCARD) {
+            target.bare()
+        } else {
+            &*asked.address
+        };
         let relayed = frame
             .edit()
             .set_attr("from", &format!("{}/{}", self.address, asker.nick))
@@ -138,14 +172,20 @@ impl Room {
 
     /// The answer to a request that was relayed. One that names no such pair is dropped.
     pub(crate) fn relay_answer(&mut self, frame: &Frame, from: &str, nick: &str) {
-        let Some((to, asked_nick, id)) = self.asker_of(frame, from, nick) else { return };
+        let Some((to, asked_nick, id)) = self.asker_of(frame, from, nick) else {
+            return;
+        };
         let from = format!("{}/{asked_nick}", self.address);
         let answer = if frame.attr_raw("type") == Some("error") {
             let mut body = Vec::new();
             StanzaError::new(condition_of(frame)).write(&mut body);
             let mut bytes = Vec::new();
             let mut writer = Writer::new(&mut bytes);
-            writer.open("iq").attr("type", "error").attr("from", &from).attr("to", &to);
+            writer
+                .open("iq")
+                .attr("type", "error")
+                .attr("from", &from)
+                .attr("to", &to);
             writer.attr("id", &id).raw(&body).close();
             Frame::parse(bytes).ok()
         } else {
@@ -167,19 +207,27 @@ impl Room {
         let (asked, id) = rest.split_once('.')?;
         let (own, asked): (u32, u32) = (own.parse().ok()?, asked.parse().ok()?);
         let asker = self.occupants.get(self.occupants.by_nick(nick)?)?;
-        let asker = asker.sessions.iter().find(|session| session.number == own)?;
+        let asker = asker
+            .sessions
+            .iter()
+            .find(|session| session.number == own)?;
         // A full address answers for itself, a bare one for its account.
         let is_bare = addr::split(from).resource.is_none();
         let candidates = match is_bare {
             true => self.occupants.of(from),
             false => self.occupants.by_address(from).into_iter().collect(),
         };
-        let mut candidates = candidates.into_iter().filter_map(|key| self.occupants.get(key));
-        let is_asked = |s: &crate::occupants::Session| {
-            s.number == asked && (is_bare || &*s.address == from)
-        };
+        let mut candidates = candidates
+            .into_iter()
+            .filter_map(|key| self.occupants.get(key));
+        let is_asked =
+            |s: &crate::occupants::Session| s.number == asked && (is_bare || &*s.address == from);
         let asked = candidates.find(|occupant| occupant.sessions.iter().any(is_asked))?;
-        Some((Arc::clone(&asker.address), Arc::clone(&asked.nick), id.to_owned()))
+        Some((
+            Arc::clone(&asker.address),
+            Arc::clone(&asked.nick),
+            id.to_owned(),
+        ))
     }
 }
 
@@ -190,7 +238,8 @@ fn condition_of(frame: &Frame) -> Condition {
     let mut named = children.filter(|child| child.ns() == ns::STANZA_ERRORS);
     let found = named.find_map(|child| {
         let mut all = Condition::ALL.iter();
-        all.find(|condition| condition.as_str() == child.name()).copied()
+        all.find(|condition| condition.as_str() == child.name())
+            .copied()
     });
     found.unwrap_or(Condition::UndefinedCondition)
 }

@@ -111,7 +111,11 @@ mod tests {
     #[test]
     fn records_are_read_back() {
         for record in [
-            Record::Created { at: -1, secret: [7; 16], first: 9 },
+            Record::Created {
+                at: -1,
+                secret: [7; 16],
+                first: 9,
+            },
             Record::Configured(Box::default()),
             Record::Unlocked,
             Record::Affiliated(Affiliated {
@@ -121,7 +125,10 @@ mod tests {
                 reason: None,
             }),
             Record::Subject(Subject::default()),
-            Record::Message(Message { seq: 3, ..Message::default() }),
+            Record::Message(Message {
+                seq: 3,
+                ..Message::default()
+            }),
             Record::Destroyed,
         ] {
             assert_eq!(Record::decode(&record.encode()), Ok(record));
@@ -132,7 +139,10 @@ mod tests {
     fn what_is_no_record_is_refused() {
         assert_eq!(Record::decode(&[2, 0]), Err(RecordError::Version(2)));
         for bytes in [&[][..], &[0], &[1], &[1, 200]] {
-            assert!(matches!(Record::decode(bytes), Err(RecordError::Encoding(_))));
+            assert!(matches!(
+                Record::decode(bytes),
+                Err(RecordError::Encoding(_))
+            ));
         }
     }
 }

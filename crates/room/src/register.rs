@@ -26,12 +26,16 @@ impl Room {
         if !is_set {
             return self.send_registration(frame, &bare);
         }
-        let Some(query) = frame.children().next() else { return };
+        let Some(query) = frame.children().next() else {
+            return;
+        };
         let children: Vec<Frame> = query.children().collect();
         if children.iter().any(|child| child.name() == "remove") {
             return self.unregister(frame, &bare, now);
         }
-        let form = children.iter().find(|child| child.name() == "x" && child.ns() == DATA_FORMS);
+        let form = children
+            .iter()
+            .find(|child| child.name() == "x" && child.ns() == DATA_FORMS);
         let wanted = match form.map(|form| Form::parse(form, FORM_TYPE)) {
             Some(Ok(Form::Submitted(form))) => form.one(NICK.0).map(str::to_owned),
             Some(Ok(Form::Cancelled)) => return self.answer(frame, &[]),
@@ -65,7 +69,10 @@ impl Room {
         let state = self.state.as_ref().ok_or(Condition::ItemNotFound)?;
         let nick = self.reserve(bare, wanted)?;
         // A nick that somebody else uses at the moment is taken too.
-        let holder = self.occupants.by_nick(&nick).and_then(|key| self.occupants.get(key));
+        let holder = self
+            .occupants
+            .by_nick(&nick)
+            .and_then(|key| self.occupants.get(key));
         if holder.is_some_and(|holder| holder.bare() != bare) {
             return Err(Condition::Conflict);
         }
@@ -75,11 +82,19 @@ impl Room {
         }
         let affiliation = state.affiliation(bare).max(Affiliation::Member);
         let reason = old.and_then(|old| old.reason);
-        Ok(Affiliated { address: bare.to_owned(), affiliation, nick: Some(nick), reason })
+        Ok(Affiliated {
+            address: bare.to_owned(),
+            affiliation,
+            nick: Some(nick),
+            reason,
+        })
     }
 
     fn send_registration(&mut self, frame: &Frame, bare: &str) {
-        let nick = self.state.as_ref().and_then(|state| state.reserved_nick(bare));
+        let nick = self
+            .state
+            .as_ref()
+            .and_then(|state| state.reserved_nick(bare));
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         writer.open("query").attr("xmlns", REGISTER);
@@ -98,12 +113,18 @@ impl Room {
     /// XEP-0077 section 3.2: a member is none any more; one who is more keeps that.
     fn unregister(&mut self, frame: &Frame, bare: &str, now: Timestamp) {
         let old = self.state.as_ref().and_then(|state| state.affiliated(bare));
-        let Some(old) = old else { return self.refuse(frame, Condition::RegistrationRequired) };
+        let Some(old) = old else {
+            return self.refuse(frame, Condition::RegistrationRequired);
+        };
         let affiliation = match old.affiliation {
             Affiliation::Member => Affiliation::None,
             other => other,
         };
-        let new = Affiliated { affiliation, nick: None, ..old };
+        let new = Affiliated {
+            affiliation,
+            nick: None,
+            ..old
+        };
         self.affiliate_self(frame, new, now);
     }
 
@@ -111,12 +132,17 @@ impl Room {
         let state = self.state.as_ref();
         let old = state.map_or(Affiliation::None, |state| state.affiliation(&new.address));
         let request = frame.clone();
-        self.commit(vec![Record::Affiliated(new.clone())], frame, now, move |room, _| {
-            room.answer(&request, &[]);
-            if old != new.affiliation {
-                room.affiliation_changed(&new, old, None);
-            }
-            room.end_if_empty();
-        });
+        self.commit(
+            vec![Record::Affiliated(new.clone())],
+            frame,
+            now,
+            move |room, _| {
+                room.answer(&request, &[]);
+                if old != new.affiliation {
+                    room.affiliation_changed(&new, old, None);
+                }
+                room.end_if_empty();
+            },
+        );
     }
 }

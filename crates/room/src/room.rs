@@ -293,7 +293,10 @@ impl Room {
         now: Timestamp,
         then: impl FnOnce(&mut Room, Timestamp) + Send + 'static,
     ) {
-        let is_durable = self.state.as_ref().is_some_and(|state| state.config.is_persistent);
+        let is_durable = self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.config.is_persistent);
         let waits = !self.pending.is_empty() || (is_durable && record.is_some());
         let records: Vec<Record> = record.into_iter().collect();
         if !waits {
@@ -315,10 +318,16 @@ impl Room {
     /// persistent one, everything for one that becomes persistent, and its end for one that
     /// no longer is.
     fn durable(&self, records: Vec<Record>) -> (Vec<Record>, Vec<Record>) {
-        let was = self.state.as_ref().is_some_and(|state| state.config.is_persistent);
+        let was = self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.config.is_persistent);
         let mut after = self.state.clone();
         let is_plain = |r: &Record| {
-            matches!(r, Record::Affiliated(_) | Record::Subject(_) | Record::Message(_))
+            matches!(
+                r,
+                Record::Affiliated(_) | Record::Subject(_) | Record::Message(_)
+            )
         };
         if records.iter().all(is_plain) {
             let durable = if was { records.clone() } else { Vec::new() };
@@ -344,7 +353,9 @@ impl Room {
     }
 
     fn decided(&mut self, is_committed: bool, now: Timestamp) {
-        let Some(first) = self.pending.pop_front() else { return };
+        let Some(first) = self.pending.pop_front() else {
+            return;
+        };
         if is_committed {
             self.apply(first.records);
             (first.then)(self, now);
@@ -375,7 +386,8 @@ impl Room {
     pub(crate) fn refuse_with(&mut self, frame: &Frame, error: &StanzaError) {
         // The room's own decisions have no sender.
         if frame.attr_raw("from").is_some() {
-            self.effects.extend(error::reply(frame, error).map(Effect::Deliver));
+            self.effects
+                .extend(error::reply(frame, error).map(Effect::Deliver));
         }
     }
 
@@ -390,7 +402,8 @@ impl Room {
             }
         }
         writer.raw(payload).close();
-        self.effects.extend(Frame::parse(bytes).ok().map(Effect::Deliver));
+        self.effects
+            .extend(Frame::parse(bytes).ok().map(Effect::Deliver));
     }
 
     /// Adds a frame for several sessions.
@@ -405,7 +418,9 @@ impl Room {
     /// The affiliation of the bare address of `from`.
     pub(crate) fn affiliation_of(&self, from: &str) -> Affiliation {
         let state = self.state.as_ref();
-        state.map_or(Affiliation::None, |state| state.affiliation(addr::bare_part(from)))
+        state.map_or(Affiliation::None, |state| {
+            state.affiliation(addr::bare_part(from))
+        })
     }
 
     /// The occupant and the nick of a session.

@@ -93,7 +93,11 @@ impl State {
             None => {
                 let domain = self.affiliations.get(addr::split(bare).domain);
                 let is_banned = domain.is_some_and(|e| e.affiliation == Affiliation::Outcast);
-                if is_banned { Affiliation::Outcast } else { Affiliation::None }
+                if is_banned {
+                    Affiliation::Outcast
+                } else {
+                    Affiliation::None
+                }
             }
         }
     }
@@ -133,9 +137,16 @@ impl State {
 
     /// The records that make this state out of nothing.
     pub fn snapshot(&self) -> Vec<Record> {
-        let first = self.history.front().map_or(self.next_seq, |kept| kept.message.seq);
+        let first = self
+            .history
+            .front()
+            .map_or(self.next_seq, |kept| kept.message.seq);
         let mut records = vec![
-            Record::Created { at: self.created.as_millis(), secret: self.secret, first },
+            Record::Created {
+                at: self.created.as_millis(),
+                secret: self.secret,
+                first,
+            },
             Record::Configured(Box::new(self.config.clone())),
         ];
         if !self.is_locked {
@@ -144,13 +155,21 @@ impl State {
         let all = self.affiliations.iter();
         records.extend(all.map(|(address, entry)| Record::Affiliated(affiliated(address, entry))));
         records.extend(self.subject.clone().map(Record::Subject));
-        let history = self.history.iter().map(|kept| Record::Message(kept.message.clone()));
+        let history = self
+            .history
+            .iter()
+            .map(|kept| Record::Message(kept.message.clone()));
         records.extend(history);
         records
     }
 
     fn affiliate(&mut self, new: Affiliated) {
-        let Affiliated { address, affiliation, nick, reason } = new;
+        let Affiliated {
+            address,
+            affiliation,
+            nick,
+            reason,
+        } = new;
         if let Some(old) = self.affiliations.remove(&address) {
             self.owners -= usize::from(old.affiliation == Affiliation::Owner);
             if let Some(nick) = old.nick {
@@ -162,9 +181,17 @@ impl State {
         }
         self.owners += usize::from(affiliation == Affiliation::Owner);
         if let Some(nick) = &nick {
-            self.reserved.insert(nick::key(nick).into_owned(), address.clone());
+            self.reserved
+                .insert(nick::key(nick).into_owned(), address.clone());
         }
-        self.affiliations.insert(address, Entry { affiliation, nick, reason });
+        self.affiliations.insert(
+            address,
+            Entry {
+                affiliation,
+                nick,
+                reason,
+            },
+        );
     }
 
     fn keep(&mut self, message: Message, room: &str, limits: &RoomLimits) {

@@ -5,6 +5,7 @@ mod admin;
 mod bounds;
 mod durable;
 mod enter;
+mod hostile;
 mod large;
 mod owner;
 mod talk;
@@ -36,11 +37,17 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> World {
-        World::with(Options { locks_new: false, ..Options::default() })
+        World::with(Options {
+            locks_new: false,
+            ..Options::default()
+        })
     }
 
     pub(crate) fn limited(change: impl FnOnce(&mut RoomLimits)) -> World {
-        let mut options = Options { locks_new: false, ..Options::default() };
+        let mut options = Options {
+            locks_new: false,
+            ..Options::default()
+        };
         change(&mut options.limits);
         World::with(options)
     }
@@ -73,7 +80,9 @@ impl World {
             match effect {
                 Effect::Append(records) => {
                     self.appends += 1;
-                    let Some(is_committed) = self.decides else { continue };
+                    let Some(is_committed) = self.decides else {
+                        continue;
+                    };
                     if is_committed {
                         self.journal.extend(records);
                     }
@@ -103,10 +112,24 @@ impl World {
 
     /// A stanza of a real address to the room (`""`) or a nick.
     pub(crate) fn send(&mut self, from: &str, nick: &str, stanza: &str) {
-        let to = if nick.is_empty() { ROOM.to_owned() } else { format!("{ROOM}/{nick}") };
+        let to = if nick.is_empty() {
+            ROOM.to_owned()
+        } else {
+            format!("{ROOM}/{nick}")
+        };
         let frame = Frame::parse(stanza).unwrap();
-        let frame = frame.edit().set_attr("from", from).set_attr("to", &to).finish();
-        assert!(self.event(Event::Stanza { frame, may_create: true }), "the room is busy");
+        let frame = frame
+            .edit()
+            .set_attr("from", from)
+            .set_attr("to", &to)
+            .finish();
+        assert!(
+            self.event(Event::Stanza {
+                frame,
+                may_create: true
+            }),
+            "the room is busy"
+        );
     }
 
     /// What an address was sent since it looked last.
@@ -127,7 +150,11 @@ impl World {
     }
 
     pub(crate) fn join(&mut self, who: &str, nick: &str) {
-        self.send(who, nick, "<presence><x xmlns='http://jabber.org/protocol/muc'/></presence>");
+        self.send(
+            who,
+            nick,
+            "<presence><x xmlns='http://jabber.org/protocol/muc'/></presence>",
+        );
     }
 
     /// The condition of the one error that an address is sent for a stanza.
@@ -143,8 +170,12 @@ impl World {
     pub(crate) fn ask(&mut self, who: &str, kind: &str, payload: &str) -> Result<String, String> {
         self.send(who, "", &format!("<iq type='{kind}' id='q'>{payload}</iq>"));
         let mail = self.mail.get_mut(who).expect("an answer");
-        let at = mail.iter().position(|one| one.starts_with("<iq")).expect("an answer");
+        let at = mail
+            .iter()
+            .position(|one| one.starts_with("<iq"))
+            .expect("an answer");
         let answer = mail.remove(at);
+        self.mail.retain(|_, mail| !mail.is_empty());
         match condition(&answer) {
             Some(condition) => Err(condition),
             None => Ok(answer),
@@ -164,7 +195,11 @@ impl World {
     }
 
     #[track_caller]
-    pub(crate) fn configure(&mut self, who: &str, fields: &[(&str, &str)]) -> Result<String, String> {
+    pub(crate) fn configure(
+        &mut self,
+        who: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<String, String> {
         let fields: String = fields
             .iter()
             .map(|(name, value)| {

@@ -13,13 +13,21 @@ fn a_full_room_takes_admins_only_and_not_all_of_them() {
     });
     world.join(CRONE, "crone");
     for who in ["hecate@example.org", "wiccarocks@example.org"] {
-        world.admin(CRONE, &format!("<item jid='{who}' affiliation='admin'/>")).unwrap();
+        world
+            .admin(CRONE, &format!("<item jid='{who}' affiliation='admin'/>"))
+            .unwrap();
     }
     world.join(HAG, "hag");
-    assert_eq!(world.refused("x@example.org/x", "x", JOIN), "service-unavailable/wait");
+    assert_eq!(
+        world.refused("x@example.org/x", "x", JOIN),
+        "service-unavailable/wait"
+    );
     world.join(HECATE, "hecate");
     assert!(world.room.has_session(HECATE));
-    assert_eq!(world.refused(WICCA, "wicca", JOIN), "service-unavailable/wait");
+    assert_eq!(
+        world.refused(WICCA, "wicca", JOIN),
+        "service-unavailable/wait"
+    );
     // A further session of one who is there is no further occupant, a nick of its own is one.
     world.join("hag66@example.org/phone", "hag");
     assert!(world.room.has_session("hag66@example.org/phone"));
@@ -31,7 +39,10 @@ fn a_full_room_takes_admins_only_and_not_all_of_them() {
 fn a_room_of_its_own_limit_is_full_earlier() {
     let mut world = World::coven();
     world.configure(CRONE, &[("maxusers", "3")]).unwrap();
-    assert_eq!(world.refused(HECATE, "hecate", JOIN), "service-unavailable/wait");
+    assert_eq!(
+        world.refused(HECATE, "hecate", JOIN),
+        "service-unavailable/wait"
+    );
 }
 
 #[test]
@@ -66,7 +77,9 @@ fn nicks_and_presences_are_bounded() {
 fn affiliations_are_bounded_wherever_they_come_from() {
     let mut world = World::limited(|limits| limits.affiliations_max = 2);
     world.join(CRONE, "crone");
-    world.admin(CRONE, "<item jid='a@b' affiliation='member'/>").unwrap();
+    world
+        .admin(CRONE, "<item jid='a@b' affiliation='member'/>")
+        .unwrap();
     let one_more = world.admin(CRONE, "<item jid='c@d' affiliation='outcast'/>");
     assert_eq!(one_more.unwrap_err(), "resource-constraint/wait");
     let owners = "crone1@example.org c@d";
@@ -75,12 +88,22 @@ fn affiliations_are_bounded_wherever_they_come_from() {
     let register = "<query xmlns='jabber:iq:register'><x xmlns='jabber:x:data' type='submit'>\
         <field var='FORM_TYPE'><value>http://jabber.org/protocol/muc#register</value></field>\
         <field var='muc#register_roomnick'><value>hag</value></field></x></query>";
-    assert_eq!(world.ask(HAG, "set", register).unwrap_err(), "resource-constraint/wait");
+    assert_eq!(
+        world.ask(HAG, "set", register).unwrap_err(),
+        "resource-constraint/wait"
+    );
     world.configure(CRONE, &[("membersonly", "1")]).unwrap();
     let invite = format!("<message><x xmlns='{NS_USER}'><invite to='c@d'/></x></message>");
-    assert_eq!(world.refused(CRONE, "", &invite), "resource-constraint/wait");
-    world.admin(CRONE, "<item jid='a@b' affiliation='none'/>").unwrap();
-    world.admin(CRONE, "<item jid='c@d' affiliation='outcast'/>").unwrap();
+    assert_eq!(
+        world.refused(CRONE, "", &invite),
+        "resource-constraint/wait"
+    );
+    world
+        .admin(CRONE, "<item jid='a@b' affiliation='none'/>")
+        .unwrap();
+    world
+        .admin(CRONE, "<item jid='c@d' affiliation='outcast'/>")
+        .unwrap();
 }
 
 #[test]
@@ -88,7 +111,10 @@ fn items_of_a_request_are_bounded() {
     let mut world = World::limited(|limits| limits.items_max = 1);
     world.join(CRONE, "crone");
     let two = "<item jid='a@b' affiliation='member'/><item jid='c@d' affiliation='member'/>";
-    assert_eq!(world.admin(CRONE, two).unwrap_err(), "not-acceptable/modify");
+    assert_eq!(
+        world.admin(CRONE, two).unwrap_err(),
+        "not-acceptable/modify"
+    );
 }
 
 #[test]
@@ -101,7 +127,10 @@ fn history_is_bounded_in_messages_and_bytes() {
     }
     let kept = |world: &World| {
         let history = &world.room.state().unwrap().history;
-        history.iter().map(|kept| kept.message.seq).collect::<Vec<u64>>()
+        history
+            .iter()
+            .map(|kept| kept.message.seq)
+            .collect::<Vec<u64>>()
     };
     assert_eq!(kept(&world), [2, 3]);
     world.configure(CRONE, &[("maxhistoryfetch", "1")]).unwrap();
@@ -113,7 +142,14 @@ fn history_is_bounded_in_messages_and_bytes() {
         assert!(kept(&world).len() <= 1);
     }
     assert_eq!(kept(&world), Vec::<u64>::new());
-    assert_eq!(world.read(CRONE).iter().filter(|one| one.contains("<body>")).count(), 3);
+    assert_eq!(
+        world
+            .read(CRONE)
+            .iter()
+            .filter(|one| one.contains("<body>"))
+            .count(),
+        3
+    );
 }
 
 #[test]
@@ -148,8 +184,14 @@ fn what_the_room_passes_on_has_a_budget() {
         world.send(CRONE, "", &invite);
         world.send(HECATE, "", &decline);
     }
-    assert_eq!(world.refused(CRONE, "", &invite), "resource-constraint/wait");
-    assert_eq!(world.refused(HECATE, "", &decline), "resource-constraint/wait");
+    assert_eq!(
+        world.refused(CRONE, "", &invite),
+        "resource-constraint/wait"
+    );
+    assert_eq!(
+        world.refused(HECATE, "", &decline),
+        "resource-constraint/wait"
+    );
     world.now = world.now + std::time::Duration::from_secs(60);
     world.forget_mail();
     world.send(CRONE, "", &invite);

@@ -26,7 +26,9 @@ fn same_as_journal(world: &World) {
 fn a_temporary_room_appends_nothing() {
     let mut world = World::coven();
     world.send(HAG, "", HI);
-    world.admin(CRONE, "<item jid='a@b' affiliation='member'/>").unwrap();
+    world
+        .admin(CRONE, "<item jid='a@b' affiliation='member'/>")
+        .unwrap();
     world.configure(CRONE, &[("roomname", "New")]).unwrap();
     assert_eq!(world.appends, 0);
 }
@@ -35,16 +37,35 @@ fn a_temporary_room_appends_nothing() {
 fn a_room_that_becomes_persistent_takes_everything_along() {
     let mut world = World::coven();
     world.send(HAG, "", HI);
-    world.admin(CRONE, "<item jid='a@b' affiliation='member' nick='A'/>").unwrap();
-    world.send(CRONE, "", "<message type='groupchat'><subject>s</subject></message>");
+    world
+        .admin(CRONE, "<item jid='a@b' affiliation='member' nick='A'/>")
+        .unwrap();
+    world.send(
+        CRONE,
+        "",
+        "<message type='groupchat'><subject>s</subject></message>",
+    );
     world.configure(CRONE, &[("persistentroom", "1")]).unwrap();
     same_as_journal(&world);
     world.send(HAG, "", HI);
-    world.send(CRONE, "", "<message type='groupchat'><subject>t</subject></message>");
-    world.admin(CRONE, "<item jid='a@b' affiliation='outcast'/>").unwrap();
+    world.send(
+        CRONE,
+        "",
+        "<message type='groupchat'><subject>t</subject></message>",
+    );
+    world
+        .admin(CRONE, "<item jid='a@b' affiliation='outcast'/>")
+        .unwrap();
     world.configure(CRONE, &[("roomname", "New")]).unwrap();
     same_as_journal(&world);
-    assert_eq!(world.journal.iter().filter(|r| matches!(r, Record::Created { .. })).count(), 1);
+    assert_eq!(
+        world
+            .journal
+            .iter()
+            .filter(|r| matches!(r, Record::Created { .. }))
+            .count(),
+        1
+    );
     world.configure(CRONE, &[("persistentroom", "0")]).unwrap();
     assert_eq!(world.journal.last(), Some(&Record::Destroyed));
     assert!(world.room.state().is_some());
@@ -54,7 +75,12 @@ fn a_room_that_becomes_persistent_takes_everything_along() {
 fn a_persistent_room_is_there_without_occupants_and_after_a_restart() {
     let mut world = persistent();
     world.send(HAG, "", HI);
-    world.admin(CRONE, "<item jid='wiccarocks@example.org' affiliation='member'/>").unwrap();
+    world
+        .admin(
+            CRONE,
+            "<item jid='wiccarocks@example.org' affiliation='member'/>",
+        )
+        .unwrap();
     for (who, nick) in [(CRONE, "crone"), (HAG, "hag"), (WICCA, "wicca")] {
         world.send(who, nick, "<presence type='unavailable'/>");
     }
@@ -85,9 +111,16 @@ fn nothing_leaves_before_it_is_committed() {
     let leave = Frame::parse(format!(
         "<presence type='unavailable' from='{HAG}' to='{ROOM}/hag'/>"
     ));
-    let leave = Event::Stanza { frame: leave.unwrap(), may_create: true };
+    let leave = Event::Stanza {
+        frame: leave.unwrap(),
+        may_create: true,
+    };
     assert!(!world.event(leave.clone()));
-    assert!(!world.event(Event::Gone { address: HAG.into() }) && !world.event(Event::Shutdown));
+    assert!(
+        !world.event(Event::Gone {
+            address: HAG.into()
+        }) && !world.event(Event::Shutdown)
+    );
     assert!(world.event(Event::Decided { is_committed: true }));
     assert_eq!(world.read(CRONE).len(), 1);
     assert!(world.event(Event::Decided { is_committed: true }));
@@ -104,13 +137,23 @@ fn an_append_that_fails_has_changed_nothing() {
     let before = world.room.state().unwrap().snapshot();
     world.decides = Some(false);
     assert_eq!(world.refused(HAG, "", HI), "resource-constraint/wait");
-    let failed = world.admin(CRONE, "<item jid='hag66@example.org' affiliation='outcast'/>");
+    let failed = world.admin(
+        CRONE,
+        "<item jid='hag66@example.org' affiliation='outcast'/>",
+    );
     assert_eq!(failed.unwrap_err(), "resource-constraint/wait");
     let failed = world.configure(CRONE, &[("membersonly", "1")]);
     assert_eq!(failed.unwrap_err(), "resource-constraint/wait");
     let destroy = "<query xmlns='http://jabber.org/protocol/muc#owner'><destroy/></query>";
-    assert_eq!(world.ask(CRONE, "set", destroy).unwrap_err(), "resource-constraint/wait");
-    assert!(world.mail.is_empty(), "nobody else has heard: {:?}", world.mail);
+    assert_eq!(
+        world.ask(CRONE, "set", destroy).unwrap_err(),
+        "resource-constraint/wait"
+    );
+    assert!(
+        world.mail.is_empty(),
+        "nobody else has heard: {:?}",
+        world.mail
+    );
     assert_eq!(world.room.state().unwrap().snapshot(), before);
     assert!(world.room.has_session(HAG));
     world.decides = Some(true);
@@ -125,8 +168,18 @@ fn messages_that_wait_are_bounded() {
     world.join(CRONE, "crone");
     world.configure(CRONE, &[("persistentroom", "1")]).unwrap();
     world.decides = None;
-    let hi = Frame::parse(HI).unwrap().edit().set_attr("from", CRONE).set_attr("to", ROOM).finish();
-    let mut say = || world.event(Event::Stanza { frame: hi.clone(), may_create: true });
+    let hi = Frame::parse(HI)
+        .unwrap()
+        .edit()
+        .set_attr("from", CRONE)
+        .set_attr("to", ROOM)
+        .finish();
+    let mut say = || {
+        world.event(Event::Stanza {
+            frame: hi.clone(),
+            may_create: true,
+        })
+    };
     assert_eq!([say(), say(), say()], [true, true, false]);
 }
 
@@ -138,7 +191,10 @@ fn a_destroyed_room_starts_anew_with_numbers_that_were_never_given_out() {
     world.ask(CRONE, "set", destroy).unwrap();
     assert_eq!(world.journal.last(), Some(&Record::Destroyed));
     world.join(HAG, "hag");
-    assert_eq!(world.room.state().unwrap().affiliation("hag66@example.org"), Affiliation::Owner);
+    assert_eq!(
+        world.room.state().unwrap().affiliation("hag66@example.org"),
+        Affiliation::Owner
+    );
     world.forget_mail();
     world.send(HAG, "", HI);
     has(&world.read_one(HAG), &["0000000000000002"]);
@@ -147,7 +203,11 @@ fn a_destroyed_room_starts_anew_with_numbers_that_were_never_given_out() {
 #[test]
 fn records_for_a_room_that_is_not_there_change_nothing() {
     let limits = RoomLimits::default();
-    for record in [Record::Unlocked, Record::Configured(Box::default()), Record::Destroyed] {
+    for record in [
+        Record::Unlocked,
+        Record::Configured(Box::default()),
+        Record::Destroyed,
+    ] {
         assert!(State::of([record], ROOM, &limits).is_none());
     }
 }
