@@ -110,6 +110,7 @@ RUNS = {
     "durable": Run("durable --users 20 --rate 200 --seconds 3 --repeat 1 --no-profile", seconds=3),
     "restart": Run("restart --users 30 --repeat 1", seconds=12),
     "logins": Run("logins.sh 60 18 100", seconds=1, more="--messages 200", has_page=False),
+    "headroom": Run("headroom --users 60 --seconds 2 --steps 2", seconds=2),
     "largest": Run("largest --servers 2 --users 30 --hold 1 --spare 0"),
 }
 NEEDS = {"ledger": ("heaptrack", "zstdcat")}
@@ -171,6 +172,16 @@ def test_largest(run):
     [table] = run.tables()
     assert column(table, 0) == ["30", "60"]
     assert "60 logins, 0 failed checks. What stopped it: nothing" in run.text()
+
+
+def test_headroom(run):
+    assert run.status == GOOD, run.said
+    assert run.loads() == 2
+    event, steps = run.tables()
+    assert column(event, 1) == ["44", "60", "60"]
+    assert column(steps, 0) == ["1 times the peak", "1.35 times the peak"]
+    assert column(event, 7) + column(steps, 7) == ["0"] * 5
+    assert "Headroom: " in run.text()
 
 
 def test_restart(run):
@@ -253,8 +264,8 @@ def test_logins(run):
     assert "ratio to the floor" in run.said
 
 
-@pytest.mark.parametrize("script", ["compare", "curves", "durable", "largest", "ledger", "panels",
-                                    "pressure", "restart"])
+@pytest.mark.parametrize("script", ["compare", "curves", "durable", "headroom", "largest", "ledger",
+                                    "panels", "pressure", "restart"])
 def test_help_is_given(script):
     done = subprocess.run([ROOT / "bench" / script, "--help"], capture_output=True, text=True)
     assert done.returncode == 0 and "--port" in done.stdout, done.stderr

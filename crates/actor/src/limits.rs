@@ -99,6 +99,9 @@ pub const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
 /// The window over which the busiest actors are found.
 pub const TOP_WINDOW: Duration = Duration::from_secs(1);
 
+/// Work without a look at the sockets that is counted as long: others wait for it.
+pub const LONG_TURN: Duration = Duration::from_millis(10);
+
 /// Actors in each list of the busiest.
 pub const TOP: usize = 8;
 

@@ -11,7 +11,7 @@ use stdx::time::Moment;
 use telemetry::{Counter, Gauge, Rate, Rates};
 
 use crate::core::Core;
-use crate::limits::{PUBLISH_INTERVAL, TOP, TOP_WINDOW};
+use crate::limits::{LONG_TURN, PUBLISH_INTERVAL, TOP, TOP_WINDOW};
 use crate::types::{ActorId, Name};
 
 /// What a driver was doing; see [`crate::Shard::note_time`].
@@ -173,6 +173,9 @@ impl Core {
         };
         self.stats
             .add(counter, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        if stage == Stage::Working && time >= LONG_TURN {
+            self.stats.add(Counter::ShardLongTurns, 1);
+        }
     }
 
     /// When the next report is due, if anything happened since the last.

@@ -161,6 +161,12 @@ impl Handle {
         })
     }
 
+    /// Whether a shard takes a turn within a time. For threads of their own, never for a shard.
+    pub fn is_turning(&self, shard: ShardId, within: Duration) -> bool {
+        let turn = |reply: Reply<()>| self.run_on(shard, move |core| reply.send(core, ()));
+        wait(within, turn).is_ok()
+    }
+
     /// Asks an actor and waits for the answer. For threads of their own, never for a shard.
     ///
     /// # Errors

@@ -79,6 +79,21 @@ fn shards_wake_each_other_and_answers_reach_waiting_threads() {
     assert_eq!(handle.ask(one, fly, SOON), Err(AskError::Dropped));
 }
 
+#[test]
+fn a_shard_that_is_held_up_is_not_turning() {
+    let (handle, threads) = start(2);
+    let (one, two) = (ShardId::new(0), ShardId::new(1));
+    let (free, held) = sync_channel::<()>(1);
+    assert!(handle.run_on(two, move |_| held.recv().unwrap()));
+    assert!(handle.is_turning(one, SOON));
+    assert!(!handle.is_turning(two, Duration::from_millis(20)));
+    free.send(()).unwrap();
+    assert!(handle.is_turning(two, SOON));
+    handle.shut_down();
+    threads.join();
+    assert!(!handle.is_turning(one, SOON));
+}
+
 struct Slow {
     busy: Arc<AtomicU32>,
     total: u32,

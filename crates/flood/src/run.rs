@@ -335,7 +335,8 @@ impl Conductor<'_> {
         let after = sample::take(&self.options.pids);
         let parts = self.collect(number, reporter, report)?;
         let mut result = self.draw_up(phase, start, parts, (before, after));
-        let active = hold_end.saturating_sub(hold_start) as f64 / SECOND as f64;
+        let active_start = if phase.meanwhile { start } else { hold_start };
+        let active = hold_end.saturating_sub(active_start) as f64 / SECOND as f64;
         result.messages_per_second = per_second(result.counts.messages_received, active);
         let load_after: u64 = self.load_cpu.iter().sum();
         result.load_cpu_seconds = (load_after - load_before) as f64 / 1e9;

@@ -21,6 +21,7 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("idle", include_str!("../scenarios/idle.toml")),
     ("chat", include_str!("../scenarios/chat.toml")),
     ("storm", include_str!("../scenarios/storm.toml")),
+    ("event", include_str!("../scenarios/event.toml")),
     ("ejabberd-2m", include_str!("../scenarios/ejabberd-2m.toml")),
     ("mobile", include_str!("../scenarios/mobile.toml")),
     ("pingpong", include_str!("../scenarios/pingpong.toml")),
@@ -214,6 +215,11 @@ pub struct Phase {
     /// Links that are cut, and how.
     #[serde(default)]
     pub storm: Option<Storm>,
+    /// Whoever is online is active while others arrive, leave or are cut off, instead of waiting
+    /// for the end of that. What is on its way to a link that is cut is lost without stream
+    /// management.
+    #[serde(default)]
+    pub meanwhile: bool,
     /// Length of the phase once arrivals are done, in seconds.
     #[serde(default)]
     pub seconds: f64,

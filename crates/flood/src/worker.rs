@@ -353,10 +353,12 @@ impl Worker {
                 self.core.step = step;
                 self.core.phase = self.core.plan.scenario.phases[phase].clone();
                 self.begin(at);
+                if self.core.phase.meanwhile {
+                    self.hold(at);
+                }
             }
             Down::Hold { at, step } => {
                 self.core.step = step;
-                self.core.active = true;
                 self.hold(at);
             }
             Down::Calm { step } => {
@@ -433,8 +435,12 @@ impl Worker {
         who
     }
 
-    /// Begins the activity of the phase for everyone who is online.
+    /// Begins the activity of the phase for everyone who is online, unless it has begun. Who comes
+    /// online later begins then.
     fn hold(&mut self, at: u64) {
+        if std::mem::replace(&mut self.core.active, true) {
+            return;
+        }
         if let Some(messages) = &self.core.phase.messages
             && messages.rate.is_some()
         {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use flood::{Amount, Options, Report, Reporter, Scenario, Second, WorkerCommand};
+use flood::{Amount, Arrive, Options, Report, Reporter, Scenario, Second, WorkerCommand};
 
 /// A time that passes only in a failing test, however busy the machine is.
 const LONG_SECONDS: f64 = 300.0;
@@ -227,6 +227,27 @@ fn partners_come_together() {
     assert!(report.is_good(), "{}", report.table());
     assert_eq!(report.phases[1].online, 10);
     assert!(report.totals.messages_received > 0);
+}
+
+/// Goal: at an event whoever is online writes while others arrive.
+#[test]
+fn activity_goes_on_while_others_arrive() {
+    let floor = Floor::start();
+    let mut scenario = scenario(floor.address, 50);
+    let phases = &mut scenario.phases;
+    phases[0].arrive.as_mut().unwrap().users = Amount::Users(20);
+    phases.truncate(2);
+    phases[1].meanwhile = true;
+    phases[1].seconds = 0.0;
+    phases[1].arrive = Some(Arrive {
+        users: Amount::Share(1.0),
+        rate: Some(30.0),
+    });
+    let report = run(&scenario);
+    // Who has no partner yet writes to nobody: the floor keeps nothing.
+    assert_eq!(report.error, None);
+    assert_eq!(report.phases[1].online, 50);
+    assert!(report.phases[1].counts.messages_received > 0);
 }
 
 /// Goal: a server that dies in the middle ends the run with a report of what was done until then.

@@ -118,6 +118,11 @@ impl Running {
         self.node.admin().call(request)
     }
 
+    /// The administrator's door.
+    pub(crate) fn admin(&self) -> Admin {
+        self.node.admin()
+    }
+
     /// The node as the control socket sees it.
     pub(crate) fn operator(&self, observer: Arc<Observer>) -> NodeOperator {
         NodeOperator {

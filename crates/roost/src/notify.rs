@@ -1,83 +1,61 @@
-//! Tells systemd how the process is (sd_notify(3)): one datagram to the socket that it names in the
-//! environment. Owns the messages; without systemd it does nothing.
+//! Tells systemd how the process is (sd_notify(3)), and shows its watchdog that every shard still
+//! turns. Owns what is said and when; without systemd nothing is.
 
-use std::ffi::OsString;
 use std::io;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::thread;
+use std::time::Duration;
 
-/// The way to the supervisor, if there is one.
-#[derive(Debug, Default)]
-pub(crate) struct Supervisor {
-    socket: Option<OsString>,
+use sd_notify::NotifyState;
+
+/// The server takes clients.
+pub(crate) fn ready(status: &str) {
+    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-impl Supervisor {
-    /// The supervisor that the environment names.
-    pub(crate) fn from_environment() -> Supervisor {
-        Supervisor {
-            socket: std::env::var_os("NOTIFY_SOCKET"),
-        }
-    }
-
-    /// The server takes clients.
-    pub(crate) fn ready(&self, status: &str) {
-        self.send(&format!("READY=1\nSTATUS={status}"));
-    }
-
-    /// The server is reading its configuration again; [`Supervisor::ready`] ends it.
-    pub(crate) fn reloading(&self) {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let microseconds = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
-        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
-    }
-
-    /// The server closes its streams.
-    pub(crate) fn stopping(&self) {
-        self.send("STOPPING=1\nSTATUS=closing streams");
-    }
-
-    fn send(&self, message: &str) {
-        let Some(socket) = &self.socket else { return };
-        if let Err(error) = send_to(socket.as_bytes(), message) {
-            tracing::warn!(%error, "the supervisor behind NOTIFY_SOCKET cannot be told");
-        }
+/// The server is reading its configuration again; [`ready`] ends it.
+pub(crate) fn reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        // Without the time, newer versions of systemd would take it for a failure.
+        Err(error) => tracing::warn!(%error, "the clock cannot be read"),
     }
 }
 
-fn send_to(socket: &[u8], message: &str) -> io::Result<()> {
-    let address = match socket.strip_prefix(b"@") {
-        Some(name) => SocketAddr::from_abstract_name(name)?,
-        None => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(socket))?,
+/// The server closes its streams.
+pub(crate) fn stopping() {
+    tell(&[
+        NotifyState::Stopping,
+        NotifyState::Status("closing streams"),
+    ]);
+}
+
+/// Shows the watchdog, if there is one, three times in its interval that all is well. It is not
+/// if a shard does not turn within a third of the interval: unless that passes, systemd ends the
+/// server and starts it again.
+///
+/// # Errors
+/// There is no thread to do so.
+pub(crate) fn watch(is_turning: impl Fn(Duration) -> bool + Send + 'static) -> io::Result<()> {
+    let Some(interval) = sd_notify::watchdog_enabled() else {
+        return Ok(());
     };
-    UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address)?;
-    Ok(())
+    let third = interval / 3;
+    let show = move || {
+        loop {
+            if is_turning(third) {
+                tell(&[NotifyState::Watchdog]);
+                thread::sleep(third);
+            } else {
+                tracing::error!("a shard took no turn for {third:?}: the watchdog is not told");
+            }
+        }
+    };
+    let thread = thread::Builder::new().name("watchdog".to_owned());
+    thread.spawn(show).map(drop)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_reach_the_supervisor() {
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("notify");
-        let socket = UnixDatagram::bind(&path).expect("socket");
-        let supervisor = Supervisor {
-            socket: Some(path.into_os_string()),
-        };
-        let receive = || {
-            let mut buffer = [0; 256];
-            let length = socket.recv(&mut buffer).expect("datagram");
-            String::from_utf8_lossy(&buffer[..length]).into_owned()
-        };
-        supervisor.ready("2 addresses");
-        assert_eq!(receive(), "READY=1\nSTATUS=2 addresses");
-        supervisor.reloading();
-        assert!(receive().starts_with("RELOADING=1\nMONOTONIC_USEC="));
-        supervisor.stopping();
-        assert!(receive().starts_with("STOPPING=1\n"));
-        Supervisor::default().ready("nobody listens");
+fn tell(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "the supervisor behind NOTIFY_SOCKET cannot be told");
     }
 }

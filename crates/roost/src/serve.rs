@@ -25,7 +25,7 @@ use crate::heap::Trimmer;
 use crate::http::{self, Figures, Health, Stage};
 use crate::logs::LogControl;
 use crate::node::{self, Running};
-use crate::notify::Supervisor;
+use crate::notify;
 use crate::pages::{self, Pages};
 use crate::watch::metrics;
 
@@ -52,7 +52,6 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     crate::logs::log_panics();
     let (sender, events) = sync_channel(EVENTS_MAX);
     watch_signals(sender.clone())?;
-    let supervisor = Supervisor::from_environment();
     let health = Health::default();
     let figures = Figures::new(metrics::CONTENT_TYPE);
     let web = start_web(&config, &health, &figures)?;
@@ -67,17 +66,19 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     observer
         .watch()
         .map_err(|error| Failure::Failed(format!("alarms: {error}")))?;
+    let admin = running.admin();
+    notify::watch(move |within| admin.is_turning(within))
+        .map_err(|error| Failure::Failed(format!("watchdog: {error}")))?;
     let operator = Arc::new(running.operator(observer));
     let control = control::Server::start(&config.settings.node.data, operator)
         .map_err(|error| Failure::Failed(format!("control socket: {error}")))?;
     announce(&config, &running);
     tracing::info!("ready");
-    supervisor.ready(&status(&running));
+    notify::ready(&status(&running));
     let process = Process {
         place: place.clone(),
         config,
         logs,
-        supervisor,
         health,
         control,
         sender,
@@ -243,7 +244,6 @@ struct Process {
     place: Place,
     config: Config,
     logs: LogControl,
-    supervisor: Supervisor,
     health: Health,
     control: control::Server,
     sender: SyncSender<Event>,
@@ -300,7 +300,7 @@ impl Process {
             seconds = deadline.as_secs(),
             "stopping: closing streams"
         );
-        self.supervisor.stopping();
+        notify::stopping();
         self.health.set(Stage::Draining);
         self.control.stop();
         let sender = self.sender.clone();
@@ -318,12 +318,12 @@ impl Process {
     /// Applies what can be applied. Anything wrong leaves everything as it was.
     fn reload(&mut self, running: &Running) {
         tracing::info!("reloading");
-        self.supervisor.reloading();
+        notify::reloading();
         match self.try_reload(running) {
             Ok(()) => tracing::info!("reloaded"),
             Err(message) => tracing::error!("not reloaded, everything stays as it was: {message}"),
         }
-        self.supervisor.ready(&status(running));
+        notify::ready(&status(running));
     }
 
     fn try_reload(&mut self, running: &Running) -> Result<(), String> {

@@ -7,6 +7,7 @@ mod drain;
 mod format;
 mod interval;
 mod look;
+mod mailbox;
 pub(crate) mod metrics;
 mod observer;
 mod process;

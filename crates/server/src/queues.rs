@@ -3,8 +3,8 @@
 //! when that changes; nothing of it is on the message path.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use actor::{AskError, Name};
 use serde::{Deserialize, Serialize};
@@ -14,22 +14,35 @@ use crate::limits::ADMIN_DEADLINE;
 use crate::message::UserMsg;
 use crate::modules::stanza_ids;
 
-/// The senders of one shard.
+/// The senders of one shard that have some, with how many.
+type Senders = BTreeMap<Name, u32>;
+
+/// What other threads see of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Published(Arc<Mutex<BTreeSet<Name>>>);
+pub(crate) struct Published(Arc<Mutex<Senders>>);
 
 impl Published {
+    fn lock(&self) -> MutexGuard<'_, Senders> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Those that have some now.
     pub(crate) fn read(&self) -> Vec<Name> {
-        let senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        senders.iter().cloned().collect()
+        self.lock().keys().cloned().collect()
+    }
+
+    /// How many senders have some, and how many messages those are.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        let senders = self.lock();
+        let messages = senders.values().map(|messages| u64::from(*messages)).sum();
+        (senders.len() as u64, messages)
     }
 }
 
 /// What the shard itself knows of them, so that most calls take no lock.
 #[derive(Debug)]
 pub(crate) struct Queues {
-    known: RefCell<BTreeSet<Name>>,
+    known: RefCell<Senders>,
     published: Published,
 }
 
@@ -41,18 +54,16 @@ impl Queues {
         }
     }
 
-    /// Whether a sender has destinations that lag.
-    pub(crate) fn note(&self, sender: &Name, lags: bool) {
+    /// How many messages of a sender wait for destinations that lag; `None` if none does.
+    pub(crate) fn note(&self, sender: &Name, waiting: Option<u32>) {
         let mut known = self.known.borrow_mut();
-        let has_changed = match lags {
-            true => known.insert(Name::clone(sender)),
+        let has_changed = match waiting {
+            Some(waiting) => known.insert(Name::clone(sender), waiting) != Some(waiting),
             // Most of the time nobody lags.
-            false => !known.is_empty() && known.remove(sender),
+            None => !known.is_empty() && known.remove(sender).is_some(),
         };
         if has_changed {
-            let published = &self.published.0;
-            let mut published = published.lock().unwrap_or_else(PoisonError::into_inner);
-            published.clone_from(&known);
+            self.published.lock().clone_from(&known);
         }
     }
 }

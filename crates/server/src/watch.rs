@@ -3,6 +3,7 @@
 //! the catalogue in `telemetry` and stay what they are.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use actor::{Handle, Report, ShardId, TopActor};
 use serde::{Deserialize, Serialize};
@@ -106,6 +107,12 @@ pub struct SessionSample {
 }
 
 impl Admin {
+    /// Whether every shard takes a turn within a time. For threads of their own.
+    pub fn is_turning(&self, within: Duration) -> bool {
+        let mut shards = (0..self.handle.shards()).map(ShardId::new);
+        shards.all(|shard| self.handle.is_turning(shard, within))
+    }
+
     /// A sample of now.
     pub fn sample(&self) -> Sample {
         let shards = (0..self.handle.shards()).map(ShardId::new);
@@ -136,6 +143,16 @@ impl Admin {
         });
         let mut sample = shard_sample(&self.handle, shard, &counted);
         sample.top_bytes = bytes.collect();
+        if let Some(queues) = self.queues.get(usize::from(shard.index())) {
+            let (senders, messages) = queues.totals();
+            let found = [
+                (Gauge::QueueSenders, senders),
+                (Gauge::QueueMessages, messages),
+            ];
+            let found = found.into_iter().filter(|(_, value)| *value > 0);
+            let named = found.map(|(gauge, value)| (gauge.name().to_owned(), value));
+            sample.gauges.extend(named);
+        }
         sample
     }
 }

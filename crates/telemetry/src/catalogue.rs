@@ -122,6 +122,7 @@ catalogue! {
         SessionsSpilled => "roost_sessions_spilled_total", "Sessions that fell behind and stayed";
         StanzasResent => "roost_stanzas_resent_total", "Stanzas sent again at a resumption";
         LinksSilent => "roost_links_silent_total", "Connections given up: no acknowledgement came";
+        ShardLongTurns => "roost_shard_long_turns_total", "Stretches of work of 10 ms and more";
     }
 }
 
@@ -141,6 +142,8 @@ catalogue! {
         Sessions => "roost_sessions", "Sessions with a resource bound";
         JournalWaiting => "roost_journal_waiting", "Appends of this shard not committed yet";
         ManagedSessions => "roost_sessions_managed", "Sessions with stream management";
+        QueueSenders => "roost_queue_senders", "Senders with messages for who does not keep up";
+        QueueMessages => "roost_queue_messages", "Messages that wait for who does not keep up";
     }
 }
 

@@ -52,9 +52,14 @@ impl Machine {
         }
     }
 
+    /// Bytes of memory of the whole machine.
+    pub(super) fn physical_bytes(&self) -> Option<u64> {
+        self.memory_info("MemTotal:")
+    }
+
     /// Bytes of memory: the machine's, or those that its control group may use.
     pub(super) fn memory_bytes(&self) -> Option<u64> {
-        let physical = self.memory_info("MemTotal:")?;
+        let physical = self.physical_bytes()?;
         Some(
             self.group_bytes()
                 .map_or(physical, |group| group.min(physical)),
@@ -103,4 +108,96 @@ impl Machine {
         let all = self.text(&format!("{folder}/available_clocksource"))?;
         Some((current, all.split_whitespace().map(str::to_owned).collect()))
     }
+
+    /// The processors that the process may run on, and those that are there.
+    pub(super) fn processors(&self) -> Option<(Vec<u32>, Vec<u32>)> {
+        let status = self.text(&format!("proc/{}/status", self.process))?;
+        let key = "Cpus_allowed_list:";
+        let allowed = status.lines().find_map(|line| line.strip_prefix(key))?;
+        let online = self.text("sys/devices/system/cpu/online")?;
+        Some((ranges(allowed.trim())?, ranges(&online)?))
+    }
+
+    /// Packets that a processor dropped because its backlog was full, since the start.
+    pub(super) fn backlog_drops(&self) -> Option<u64> {
+        let text = self.text("proc/net/softnet_stat")?;
+        let drops = text.lines().map(|line| {
+            let word = line.split_whitespace().nth(1)?;
+            u64::from_str_radix(word, 16).ok()
+        });
+        drops.sum()
+    }
+
+    /// The cards that have a device: not the loopback, bridges and the like.
+    pub(super) fn cards(&self) -> Option<Vec<Card>> {
+        let mut names = self.names("sys/class/net")?;
+        names.retain(|name| self.exists(&format!("sys/class/net/{name}/device")));
+        names.sort();
+        Some(names.into_iter().map(|name| self.card(name)).collect())
+    }
+
+    fn card(&self, name: String) -> Card {
+        let folder = format!("sys/class/net/{name}");
+        let queues = self.names(&format!("{folder}/queues")).unwrap_or_default();
+        let receiving = queues.iter().filter(|queue| queue.starts_with("rx-"));
+        let is_steered = receiving.clone().count() > 0
+            && receiving.clone().all(|queue| {
+                let mask = self.text(&format!("{folder}/queues/{queue}/rps_cpus"));
+                mask.is_some_and(|mask| mask.chars().any(|digit| !matches!(digit, '0' | ',')))
+            });
+        let mut processors: Vec<u32> = Vec::new();
+        for place in ["device/msi_irqs", "device/../msi_irqs"] {
+            for irq in self.names(&format!("{folder}/{place}")).unwrap_or_default() {
+                let list = self.text(&format!("proc/irq/{irq}/effective_affinity_list"));
+                processors.extend(list.and_then(|list| ranges(&list)).unwrap_or_default());
+            }
+        }
+        processors.sort_unstable();
+        processors.dedup();
+        Card {
+            queues: receiving.count(),
+            name,
+            is_steered,
+            processors,
+        }
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.root.join(path).exists()
+    }
+
+    fn names(&self, path: &str) -> Option<Vec<String>> {
+        let entries = fs::read_dir(self.root.join(path)).ok()?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        Some(names.collect())
+    }
+}
+
+/// A network card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Card {
+    pub(super) name: String,
+    /// Queues that it receives into.
+    pub(super) queues: usize,
+    /// The kernel passes what it receives on to other processors (RPS).
+    pub(super) is_steered: bool,
+    /// Processors that its interrupts go to.
+    pub(super) processors: Vec<u32>,
+}
+
+/// Highest number of a processor that is believed.
+const PROCESSOR_MAX: u32 = 65_535;
+
+/// The numbers of a list such as `0-3,8`.
+fn ranges(list: &str) -> Option<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if last > PROCESSOR_MAX {
+            return None;
+        }
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
 }

@@ -31,6 +31,29 @@ const GOOD: &[(&str, &str)] = &[
         "always [madvise] never\n",
     ),
     ("proc/sys/vm/swappiness", "60\n"),
+    ("proc/sys/vm/min_free_kbytes", "67584\n"),
+    (
+        "proc/self/status",
+        "Name:\troost\nCpus_allowed_list:\t0-1\n",
+    ),
+    ("sys/devices/system/cpu/online", "0-1\n"),
+    ("proc/sys/net/core/netdev_max_backlog", "1000\n"),
+    (
+        "proc/net/softnet_stat",
+        "00456ece 00000000 00000005\n0048b91b 00000000 00000002\n",
+    ),
+    ("proc/sys/net/core/rmem_max", "212992\n"),
+    ("proc/sys/net/core/wmem_max", "212992\n"),
+    ("proc/sys/net/ipv4/tcp_ehash_entries", "262144\n"),
+    ("proc/sys/net/ipv4/tcp_max_tw_buckets", "131072\n"),
+    ("sys/class/net/lo/queues/rx-0/rps_cpus", "0\n"),
+    ("sys/class/net/eth0/device/vendor", "0x1af4\n"),
+    ("sys/class/net/eth0/device/msi_irqs/41", "msix\n"),
+    ("sys/class/net/eth0/device/msi_irqs/42", "msix\n"),
+    ("sys/class/net/eth0/queues/rx-0/rps_cpus", "0\n"),
+    ("sys/class/net/eth0/queues/rx-1/rps_cpus", "0\n"),
+    ("proc/irq/41/effective_affinity_list", "0\n"),
+    ("proc/irq/42/effective_affinity_list", "1\n"),
     (
         "sys/devices/system/clocksource/clocksource0/current_clocksource",
         "tsc\n",
@@ -158,6 +181,42 @@ fn what_costs_speed_or_memory_is_told_with_the_command() {
             "vm.swappiness=10",
         ),
         (&[(clock, "hpet")], "echo tsc >"),
+        (
+            &[("proc/sys/net/core/netdev_max_backlog", "300")],
+            "netdev_max_backlog=1000",
+        ),
+        (
+            &[("proc/net/softnet_stat", "00456ece 0000000a 00000005\n")],
+            "netdev_max_backlog=2000",
+        ),
+        (
+            &[("proc/sys/net/core/wmem_max", "33554432")],
+            "wmem_max=3686400",
+        ),
+        (
+            &[("proc/sys/net/ipv4/tcp_ehash_entries", "32768")],
+            "thash_entries=131072",
+        ),
+        (
+            &[("proc/sys/net/ipv4/tcp_max_tw_buckets", "65536")],
+            "tcp_max_tw_buckets=100000",
+        ),
+        (
+            &[("proc/sys/vm/min_free_kbytes", "8192")],
+            "vm.min_free_kbytes=16384",
+        ),
+        (
+            &[("sys/devices/system/cpu/online", "0-3")],
+            "taskset -c 0,1,2,3 roost",
+        ),
+        (
+            &[("sys/class/net/eth1/device/vendor", "0x1af4")],
+            "ethtool -L eth1 combined 2",
+        ),
+        (
+            &[("proc/irq/42/effective_affinity_list", "0")],
+            "irqbalance",
+        ),
     ] {
         let (text, is_able) = said(changes, 100_000);
         assert!(is_able, "{changes:?}: {text}");
@@ -165,6 +224,22 @@ fn what_costs_speed_or_memory_is_told_with_the_command() {
         assert!(text.contains(command), "{command}: {text}");
         assert!(!text.contains("MUST"), "{changes:?}: {text}");
     }
+}
+
+#[test]
+fn packets_that_the_kernel_passes_on_need_no_queues() {
+    let steered = [
+        ("sys/class/net/eth1/device/vendor", "0x1af4"),
+        (
+            "sys/class/net/eth1/queues/rx-0/rps_cpus",
+            "00000000,00000003\n",
+        ),
+    ];
+    let (text, _) = said(&steered, 100_000);
+    assert!(text.contains("eth0, eth1"), "{text}");
+    assert!(text.contains("Nothing to change."), "{text}");
+    let (text, _) = said(&[("sys/devices/system/cpu/online", "0-99999999")], 100_000);
+    assert!(text.contains("unknown"), "{text}");
 }
 
 #[test]

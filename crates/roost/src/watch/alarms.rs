@@ -18,6 +18,9 @@ const NEAR: (f64, f64) = (0.90, 0.80);
 /// Messages in all mailboxes and on their way between shards, at which there is a backlog.
 const BACKLOG_MESSAGES: u64 = 10_000;
 
+/// Messages that wait for recipients that do not keep up.
+const QUEUED_MESSAGES: u64 = 1_000;
+
 /// Messages in one mailbox at which there is a backlog: three quarters of what most take.
 const BACKLOG_MAILBOX: u64 = 768;
 
@@ -49,10 +52,11 @@ pub(crate) enum Kind {
     Descriptors,
     Disk,
     Memory,
+    Queues,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 7] = [
+    pub(crate) const ALL: [Kind; 8] = [
         Kind::Backlog,
         Kind::Changes,
         Kind::Connections,
@@ -60,6 +64,7 @@ impl Kind {
         Kind::Descriptors,
         Kind::Disk,
         Kind::Memory,
+        Kind::Queues,
     ];
 
     /// The word that operators and programs know it by.
@@ -72,6 +77,7 @@ impl Kind {
             Kind::Descriptors => "descriptors",
             Kind::Disk => "disk",
             Kind::Memory => "memory",
+            Kind::Queues => "queues",
         }
     }
 }
@@ -207,6 +213,7 @@ impl Alarms {
                 process.descriptors_max?,
                 |used, max| format!("{used} descriptors are open of at most {max}"),
             ),
+            Kind::Queues => Some(queues(look)),
             Kind::Memory => near(
                 process.resident_bytes?,
                 process.memory_max_bytes?,
@@ -290,6 +297,21 @@ pub(crate) fn waiting(look: &Look) -> u64 {
         Gauge::ActorOutgoing,
     ];
     gauges.iter().map(|gauge| look.gauge(*gauge)).sum()
+}
+
+fn queues(look: &Look) -> Measure {
+    let (messages, senders) = (
+        look.gauge(Gauge::QueueMessages),
+        look.gauge(Gauge::QueueSenders),
+    );
+    Measure {
+        level: messages as f64 / QUEUED_MESSAGES as f64,
+        clear: 0.5,
+        message: format!(
+            "{messages} messages of {senders} senders wait for recipients that do not keep up: see \
+             `roost queue list`"
+        ),
+    }
 }
 
 fn failures(look: &Look) -> u64 {
@@ -447,6 +469,7 @@ mod tests {
             (gauge(Gauge::ActorQueueTotal, 10_000), Kind::Backlog),
             (gauge(Gauge::ActorQueueMax, 768), Kind::Backlog),
             (gauge(Gauge::NetConnections, 90), Kind::Connections),
+            (gauge(Gauge::QueueMessages, 1_000), Kind::Queues),
             (disk, Kind::Disk),
             (memory, Kind::Memory),
         ];

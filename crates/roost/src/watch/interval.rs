@@ -4,6 +4,7 @@
 use telemetry::{Counter, Gauge};
 
 use super::look::{Look, counted};
+use super::mailbox::Mailbox;
 
 /// Two looks at the same server, the later one last.
 #[derive(Clone, Copy)]
@@ -103,12 +104,12 @@ impl Interval<'_> {
         quantile_of(&counts.collect::<Vec<_>>(), quantile)
     }
 
-    /// The longest mailbox and whose it is.
-    pub(crate) fn longest(&self) -> Option<(&str, u64)> {
-        let shards = self.now.sample.shards.iter();
-        let tops = shards.flat_map(|shard| &shard.top_queue);
-        let longest = tops.max_by_key(|top| top.value)?;
-        Some((&longest.who, longest.value))
+    /// The longest mailbox, if one had 8 messages or more.
+    pub(crate) fn longest(&self) -> Option<Mailbox<'_>> {
+        let shards = self.now.sample.shards.iter().enumerate();
+        let tops = shards.flat_map(|(n, shard)| shard.top_queue.iter().map(move |top| (n, top)));
+        let (shard, longest) = tops.max_by_key(|(_, top)| top.value)?;
+        Some(Mailbox::between(self, shard, longest))
     }
 }
 
@@ -175,7 +176,8 @@ mod tests {
         assert_eq!(interval.share(Counter::ShardWorkingNanos), Some(0.75));
         let shard = interval.share_of_shard(1, Counter::ShardIdleNanos);
         assert_eq!(shard, Some(0.25));
-        assert_eq!(interval.longest(), Some(("c@d", 9)));
+        let longest = interval.longest().expect("a mailbox");
+        assert_eq!((longest.who, longest.length), ("c@d", 9));
         assert_eq!(interval.cpu(), None);
         assert_eq!(interval.commit_us(0.5), None);
         assert!(!interval.is_restart());

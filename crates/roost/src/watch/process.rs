@@ -32,6 +32,30 @@ pub(crate) struct ProcessSample {
     /// CPU time of all threads since the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_us: Option<u64>,
+    /// The part of it outside of the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user_us: Option<u64>,
+    /// The part of it in the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) system_us: Option<u64>,
+    /// Page faults, whether the disk was needed or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) page_faults: Option<u64>,
+    /// Time of all processors in interrupts, of the whole machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) interrupt_us: Option<u64>,
+    /// Context switches of the whole machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) context_switches: Option<u64>,
+    /// Packets that the network cards received, without the loopback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) packets_in: Option<u64>,
+    /// Packets that they sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) packets_out: Option<u64>,
+    /// Packets that they dropped, either way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) packets_dropped: Option<u64>,
     /// Threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<u64>,
@@ -90,8 +114,15 @@ impl ProcessReader {
 
     /// Reads everything that there is; takes some ten system calls, whatever the server is doing.
     pub(crate) fn read(&self) -> ProcessSample {
-        let page = page_bytes(&read_bytes(&self.proc.join("self/auxv")));
+        let auxv = read_bytes(&self.proc.join("self/auxv"));
+        let page = told(&auxv, PAGE_SIZE);
         let pages = |pages: u64| Some(pages.saturating_mul(page?));
+        let ticks_a_second = told(&auxv, CLOCK_TICKS);
+        let ticks = |ticks: u64| ticks.saturating_mul(1_000_000).checked_div(ticks_a_second?);
+        let stat = self.text("self/stat");
+        let machine = self.text("stat");
+        let cards = cards(&self.text("net/dev"));
+        let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
         let memory = self.text("self/statm");
         let netstat = self.text("net/netstat");
         let snmp = self.text("net/snmp");
@@ -103,7 +134,16 @@ impl ProcessReader {
             virtual_bytes: word(&memory, 0).and_then(pages),
             memory_max_bytes: self.memory_max(),
             cpu_us: cpu_us(),
-            threads: threads(&self.text("self/stat")),
+            user_us: stat_word(&stat, 11).and_then(ticks),
+            system_us: stat_word(&stat, 12).and_then(ticks),
+            page_faults: both(stat_word(&stat, 7), stat_word(&stat, 9)),
+            interrupt_us: both(labelled(&machine, "cpu ", 5), labelled(&machine, "cpu ", 6))
+                .and_then(ticks),
+            context_switches: labelled(&machine, "ctxt ", 0),
+            packets_in: cards.map(|cards| cards[0]),
+            packets_out: cards.map(|cards| cards[1]),
+            packets_dropped: cards.map(|cards| cards[2]),
+            threads: stat_word(&stat, 17),
             descriptors: self.descriptors(),
             descriptors_max: getrlimit(Resource::Nofile).current,
             tcp_memory_bytes: value_after(&sockets, "TCP:", "mem").and_then(pages),
@@ -158,15 +198,18 @@ fn read_bytes(path: &Path) -> Vec<u8> {
     }
 }
 
-/// The size of a page, from what the kernel told the process at its start: pairs of words, of which
-/// the first says what the second is.
-fn page_bytes(auxv: &[u8]) -> Option<u64> {
+/// Keys of what the kernel tells a process at its start.
+const PAGE_SIZE: usize = 6;
+const CLOCK_TICKS: usize = 17;
+
+/// What the kernel told the process at its start: pairs of words, of which the first says what the
+/// second is.
+fn told(auxv: &[u8], key: usize) -> Option<u64> {
     const WORD: usize = size_of::<usize>();
-    const PAGE_SIZE: usize = 6;
     let word = |bytes: &[u8]| bytes.try_into().map(usize::from_ne_bytes).ok();
     let mut pairs = auxv.chunks_exact(2 * WORD);
-    let pair = pairs.find(|pair| word(&pair[..WORD]) == Some(PAGE_SIZE))?;
-    word(&pair[WORD..]).map(|bytes| bytes as u64)
+    let pair = pairs.find(|pair| word(&pair[..WORD]) == Some(key))?;
+    word(&pair[WORD..]).map(|value| value as u64)
 }
 
 fn cpu_us() -> Option<u64> {
@@ -175,11 +218,43 @@ fn cpu_us() -> Option<u64> {
     Some(seconds * 1_000_000 + u64::try_from(spent.tv_nsec).ok()? / 1_000)
 }
 
-/// Threads, from `/proc/self/stat`: its second field is the name of the process in brackets, and
-/// may itself have brackets and spaces.
-fn threads(stat: &str) -> Option<u64> {
+/// A word of `/proc/self/stat` behind its second field, which is the name of the process in
+/// brackets and may itself have brackets and spaces.
+fn stat_word(stat: &str, index: usize) -> Option<u64> {
     let (_, behind_name) = stat.rsplit_once(')')?;
-    word(behind_name, 17)
+    word(behind_name, index)
+}
+
+/// A number of the line that begins with a label.
+fn labelled(text: &str, label: &str, index: usize) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(label))?;
+    word(line, index)
+}
+
+/// Packets received, sent and dropped by all network cards but the loopback, from
+/// `/proc/net/dev`: sixteen numbers behind each name.
+fn cards(dev: &str) -> Option<[u64; 3]> {
+    let mut sums = None;
+    for line in dev.lines() {
+        let Some((name, numbers)) = line.split_once(':') else {
+            continue;
+        };
+        if name.trim() == "lo" {
+            continue;
+        }
+        let numbers: Option<Vec<u64>> = numbers
+            .split_ascii_whitespace()
+            .map(|n| n.parse().ok())
+            .collect();
+        let numbers = numbers.filter(|numbers| numbers.len() >= 12)?;
+        let [received, sent, dropped] = sums.unwrap_or_default();
+        sums = Some([
+            received + numbers[1],
+            sent + numbers[9],
+            dropped + numbers[3] + numbers[11],
+        ]);
+    }
+    sums
 }
 
 /// The number at a position of a line of words.
@@ -241,6 +316,12 @@ mod tests {
                             53\nUDP: inuse 0 mem 7\n";
     const SNMP: &str = "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm MaxConn InSegs OutSegs \
                         RetransSegs\nTcp: 1 -1 74692846 74687219 17679\n";
+    const DEV: &str = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame \
+                       compressed multicast|bytes packets errs drop fifo colls carrier \
+                       compressed\n    lo: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n  eth0: 800 70 0 3 0 0 \
+                       0 0 600 50 0 4 0 0 0 0\n  eth1: 1 1 0 0 0 0 0 0 1 2 0 0 0 0 0 0\n";
+    const MACHINE: &str = "cpu  100 0 50 9000 7 30 12 0 0 0\ncpu0 1 1 1 1 1 1 1\nintr 55 1 2\n\
+                           ctxt 4711\nbtime 3\n";
     const NETSTAT: &str = "TcpExt: TW ListenOverflows ListenDrops\nTcpExt: 5 175 17757\n\
                            MPTcpExt: ListenDrops\nMPTcpExt: 3\n";
 
@@ -263,7 +344,7 @@ mod tests {
     #[test]
     fn saved_texts_are_read() {
         let page: u64 = 16_384;
-        let auxv = [3_usize, 5, 6, page as usize, 0, 0].map(usize::to_ne_bytes);
+        let auxv = [3_usize, 5, 6, page as usize, 17, 100, 0, 0].map(usize::to_ne_bytes);
         let auxv = String::from_utf8(auxv.concat()).expect("small numbers");
         let (_folder, reader) = saved(&[
             ("proc/self/auxv", &auxv),
@@ -271,6 +352,8 @@ mod tests {
             ("proc/self/statm", "765 442 414 5 0 123 0\n"),
             ("proc/self/cgroup", "4:memory:/x\n0::/a/b\n"),
             ("proc/net/sockstat", SOCKSTAT),
+            ("proc/net/dev", DEV),
+            ("proc/stat", MACHINE),
             ("proc/net/snmp", SNMP),
             ("proc/net/netstat", NETSTAT),
             ("groups/a/b/memory.max", "max\n"),
@@ -285,6 +368,14 @@ mod tests {
         assert_eq!(sample.virtual_bytes, Some(765 * page));
         assert_eq!(sample.memory_max_bytes, Some(1_048_576));
         assert_eq!(sample.threads, Some(6));
+        assert_eq!(sample.user_us, Some(70_000));
+        assert_eq!(sample.system_us, Some(90_000));
+        assert_eq!(sample.page_faults, Some(101));
+        assert_eq!(sample.interrupt_us, Some(420_000));
+        assert_eq!(sample.context_switches, Some(4_711));
+        assert_eq!(sample.packets_in, Some(71));
+        assert_eq!(sample.packets_out, Some(52));
+        assert_eq!(sample.packets_dropped, Some(7));
         assert_eq!(sample.tcp_memory_bytes, Some(53 * page));
         assert_eq!(sample.tcp_sockets, Some(21_808));
         assert_eq!(sample.listen_overflows, Some(175));
@@ -303,6 +394,8 @@ mod tests {
             ("proc/net/sockstat", "TCP: inuse\nTCP: mem 1"),
             ("proc/net/snmp", "Tcp: InSegs OutSegs\nTcp: 1"),
             ("proc/net/netstat", "TcpExt: ListenDrops"),
+            ("proc/net/dev", "eth0: 1 2 3\n"),
+            ("proc/stat", "cpu  1 2 3\nctxt\n"),
         ];
         for files in [&[][..], &broken[..]] {
             let (_folder, reader) = saved(files);
@@ -320,15 +413,25 @@ mod tests {
 
     #[test]
     fn texts_cut_off_anywhere_are_no_trouble() {
-        for text in [STAT, SOCKSTAT, SNMP, NETSTAT, "0::/a/b\n4:memory:/x"] {
+        for text in [
+            STAT,
+            SOCKSTAT,
+            SNMP,
+            NETSTAT,
+            DEV,
+            MACHINE,
+            "0::/a/b\n4:memory:/x",
+        ] {
             for end in 0..text.len() {
                 let text = &text[..end];
-                threads(text);
+                stat_word(text, 17);
+                labelled(text, "ctxt ", 0);
+                cards(text);
                 value_after(text, "TCP:", "mem");
                 column(text, "Tcp:", "RetransSegs");
                 column(text, "TcpExt:", "ListenDrops");
                 limit_files(text);
-                page_bytes(text.as_bytes());
+                told(text.as_bytes(), PAGE_SIZE);
             }
         }
     }

@@ -129,6 +129,25 @@ fn a_supervisor_and_a_balancer_are_told_how_the_server_is() {
     assert_eq!(code, 0, "{log}");
 }
 
+#[test]
+fn a_watchdog_is_shown_that_the_shards_turn() {
+    let place = Place::new();
+    let path = place.path("notify");
+    let supervisor = UnixDatagram::bind(&path).expect("a socket");
+    let mut command = place.server();
+    command.env("NOTIFY_SOCKET", &path);
+    // Long, so that a busy machine is no trouble: it is shown each second.
+    command.env("WATCHDOG_USEC", "3000000");
+    let server = Server::start(command);
+    let mut shown = 0;
+    while shown < 3 {
+        let mut buffer = [0; 1024];
+        let length = supervisor.recv(&mut buffer).expect("a datagram");
+        shown += u32::from(&buffer[..length] == b"WATCHDOG=1\n");
+    }
+    server.kill();
+}
+
 /// Sets certificate and key.
 fn use_certificate(place: &mut Place, name: &str) {
     for (key, ending) in [("tls.certificate", "pem"), ("tls.key", "key")] {

@@ -65,6 +65,11 @@ fn a_recipient_that_is_set_aside_gets_everything_and_delays_nobody() {
     );
     let id = list.split("the oldest ").nth(1).expect("an id");
     let id = &id[..16];
+    let (_, metrics) = server.page("/metrics");
+    for gauge in ["roost_queue_senders", "roost_queue_messages"] {
+        let line = format!("{gauge}{{shard=\"0\"}} 1\n");
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
     let trace = place.must(&["trace", id, "--by", "alice@localhost"]);
     assert!(trace.contains("waits for bob@localhost"), "{trace}");
     // More for others goes on meanwhile, in order.

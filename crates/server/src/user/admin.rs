@@ -178,7 +178,7 @@ impl User {
         self.photo_hash = None;
         self.archive_prefs = None;
         self.end_all_sessions(Abort::AccountRemoved, cx);
-        self.home.queues.note(&self.name, false);
+        self.home.queues.note(&self.name, None);
         self.phase = Phase::Absent;
         // Pages that are being read are of this account and not of the next one of its name.
         self.failures += 1;

@@ -427,7 +427,7 @@ impl Actor for User {
             let (shard, name) = (cx.shard(), Name::clone(&self.name));
             let _ = cx.send_named(shard, &name, UserMsg::Wake);
         }
-        self.home.queues.note(&self.name, false);
+        self.home.queues.note(&self.name, None);
         if let Some((to, source)) = self.turn.as_mut().and_then(|turn| turn.taking.take()) {
             // It was being taken: its sender's home counts how often that happens.
             let answer = Box::new(NotTaken {

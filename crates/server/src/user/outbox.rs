@@ -254,9 +254,11 @@ impl User {
             // Behind the commits that are under way: only then the store has it all.
             self.emit(Effect::Outbox(Box::new(read)), cx);
         }
-        let lags = self.log().outbox.lags();
-        self.home.queues.note(&self.name, lags);
         let now = cx.now();
+        let outbox = &self.log().outbox;
+        let waiting = || outbox.stuck(now).map(|stuck| stuck.pending).sum();
+        let waiting = outbox.lags().then(waiting);
+        self.home.queues.note(&self.name, waiting);
         if self.log().outbox.has_changes() {
             self.progress_is_due(cx);
         }

@@ -29,6 +29,8 @@ pub(crate) struct Column {
 #[derive(Clone, Copy)]
 enum Unit {
     Number,
+    /// One that may be below zero.
+    Signed,
     Bytes,
     Micros,
     Percent,
@@ -37,7 +39,7 @@ enum Unit {
 #[derive(Clone, Copy)]
 enum Figure {
     Value(fn(&Interval<'_>) -> Option<f64>),
-    Owner,
+    Text(fn(&Interval<'_>) -> Option<String>),
     Drain,
 }
 
@@ -46,8 +48,8 @@ impl Column {
     pub(crate) fn text(&self, interval: &Interval<'_>, drain: Drain) -> String {
         match self.figure {
             Figure::Value(value) => self.written(value(interval)),
-            Figure::Owner => match interval.longest() {
-                Some((who, _)) => format::fit(who, self.width),
+            Figure::Text(text) => match text(interval) {
+                Some(text) => format::fit(&text, self.width),
                 None => "-".to_owned(),
             },
             Figure::Drain => drain.to_string(),
@@ -58,7 +60,7 @@ impl Column {
     pub(crate) fn value(&self, interval: &Interval<'_>) -> Option<f64> {
         match self.figure {
             Figure::Value(value) => value(interval),
-            Figure::Owner | Figure::Drain => None,
+            Figure::Text(_) | Figure::Drain => None,
         }
     }
 
@@ -74,6 +76,8 @@ impl Column {
         };
         match self.unit {
             Unit::Number => format::number(value),
+            Unit::Signed if value < 0.0 => format!("-{}", format::number(-value)),
+            Unit::Signed => format::number(value),
             Unit::Bytes => format::bytes(value),
             Unit::Micros => format::micros(value),
             Unit::Percent => format::percent(value),
@@ -130,6 +134,10 @@ columns! {
             "presence stanzas to clients a second";
         "iqin" 5 false Number Figure::Value(|i| i.rate(Counter::IqsIn)),
             "IQ stanzas from clients a second";
+        "stuck" 5 false Number Figure::Value(|i| Some(i.gauge(Gauge::QueueMessages))),
+            "messages that wait for recipients that do not keep up (`roost queue list`)";
+        "back" 5 false Number Figure::Value(|i| i.rate(Counter::MessagesReturned)),
+            "accepted messages that came back to their senders a second";
         "bounce" 6 false Number Figure::Value(|i| i.rate(Counter::StanzasBounced)),
             "stanzas answered with an error a second";
     }
@@ -150,8 +158,16 @@ columns! {
             "when they will be gone if it goes on like this";
         "long" 5 true Number Figure::Value(|i| Some(i.gauge(Gauge::ActorQueueMax))),
             "messages in the longest mailbox";
-        "owner" 14 true Number Figure::Owner,
+        "owner" 14 true Number Figure::Text(|i| Some(i.longest()?.who.to_owned())),
             "whose it is, if it had 8 or more";
+        "fill" 5 false Signed Figure::Value(|i| i.longest()?.fills),
+            "messages a second that it gains; below zero while it drains";
+        "delay" 5 false Micros Figure::Value(|i| Some(i.longest()?.delay? * 1e6)),
+            "time until its last message is handled, at the rate of the last second";
+        "ldrain" 6 false Number Figure::Text(|i| Some(i.longest()?.drain.to_string())),
+            "when it will be empty if it goes on like this";
+        "boxes" 5 false Number Figure::Value(|i| Some(i.gauge(Gauge::ActorQueueNonEmpty))),
+            "mailboxes that are not empty";
         "runq" 5 true Number Figure::Value(|i| Some(i.gauge(Gauge::ActorRunQueue))),
             "actors that wait to run";
         "actors" 6 false Number Figure::Value(|i| Some(i.gauge(Gauge::ActorsAlive))),
@@ -160,6 +176,8 @@ columns! {
             "messages handled by actors a second";
         "panic" 5 false Number Figure::Value(|i| i.rate(Counter::ActorPanics)),
             "crashes of actors a second";
+        "slow" 4 false Number Figure::Value(|i| i.rate(Counter::ShardLongTurns)),
+            "stretches of work of 10 ms and more a second, in which nobody else is served";
     }
     "shards %" {
         "work" 4 true Percent Figure::Value(|i| i.share(Counter::ShardWorkingNanos)),
@@ -186,6 +204,12 @@ columns! {
     "process" {
         "cpu" 4 true Percent Figure::Value(|i| i.cpu()),
             "CPU time, percent of one core";
+        "usr" 4 false Percent Figure::Value(|i| of_one(i, |look| look.process.user_us)),
+            "the part of it outside of the kernel";
+        "sys" 4 false Percent Figure::Value(|i| of_one(i, |look| look.process.system_us)),
+            "the part of it in the kernel";
+        "flt" 5 false Number Figure::Value(|i| i.per_second_of(|look| look.process.page_faults)),
+            "page faults a second";
         "rss" 5 true Bytes Figure::Value(|i| known(i.now.process.resident_bytes)),
             "memory in RAM";
         "fds" 5 false Number Figure::Value(|i| known(i.now.process.descriptors)),
@@ -208,6 +232,18 @@ columns! {
             "TCP segments received a second";
         "segout" 6 false Number Figure::Value(|i| i.per_second_of(segments_out)),
             "TCP segments sent a second";
+        "irq" 4 false Percent Figure::Value(|i| of_one(i, |look| look.process.interrupt_us)),
+            "time in interrupts, whole machine, percent of one core";
+        "cs" 5 false Number
+            Figure::Value(|i| i.per_second_of(|look| look.process.context_switches)),
+            "context switches a second, whole machine";
+        "pktin" 5 false Number Figure::Value(|i| i.per_second_of(|look| look.process.packets_in)),
+            "packets that network cards received a second";
+        "pktout" 6 false Number Figure::Value(|i| i.per_second_of(|look| look.process.packets_out)),
+            "packets that they sent a second";
+        "pktdrp" 6 false Number
+            Figure::Value(|i| i.per_second_of(|look| look.process.packets_dropped)),
+            "packets that they dropped a second";
     }
 }
 
@@ -235,6 +271,11 @@ pub(crate) fn choose(names: Option<&str>) -> Result<Vec<&'static Column>, String
 
 fn known(value: Option<u64>) -> Option<f64> {
     value.map(|value| value as f64)
+}
+
+/// The share of one core that grew in the interval.
+fn of_one(interval: &Interval<'_>, micros: fn(&Look) -> Option<u64>) -> Option<f64> {
+    interval.per_second_of(micros).map(|us| us / 1e6)
 }
 
 fn overflows(look: &Look) -> Option<u64> {

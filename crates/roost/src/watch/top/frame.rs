@@ -233,6 +233,15 @@ impl Overview<'_> {
                 &number(Some(interval.gauge(Gauge::ActorRunQueue))),
             )
             .figure(panics > Some(0.0), "crashes/s", &number(panics));
+        let longest = interval.longest().map(|mailbox| {
+            let delay = mailbox.delay.map(format::wait);
+            stage("mailbox")
+                .figure(false, "longest", mailbox.who)
+                .figure(false, "waiting", &mailbox.length.to_string())
+                .figure(false, "gains/s", &signed(mailbox.fills))
+                .figure(false, "delay", delay.as_deref().unwrap_or("-"))
+                .figure(false, "gone in", &mailbox.drain.to_string())
+        });
         let failed = interval.rate(Counter::ChangesFailed);
         let micros = |q: f64| interval.commit_us(q).map_or("-".to_owned(), format::micros);
         let journal = stage("journal")
@@ -246,6 +255,19 @@ impl Overview<'_> {
             .figure(false, "median", &micros(0.5))
             .figure(false, "p99", &micros(0.99))
             .figure(failed > Some(0.0), "failed/s", &number(failed));
+        let stuck = look.gauge(Gauge::QueueMessages);
+        let queues = (stuck > 0).then(|| {
+            let back = interval.rate(Counter::MessagesReturned);
+            let senders = look.gauge(Gauge::QueueSenders);
+            stage("queues")
+                .figure(
+                    true,
+                    "messages for who does not keep up",
+                    &stuck.to_string(),
+                )
+                .figure(false, "senders", &senders.to_string())
+                .figure(back > Some(0.0), "came back/s", &number(back))
+        });
         let store = &look.sample.store;
         let size = |bytes: u64| format::bytes(bytes as f64);
         let store = stage("store")
@@ -253,7 +275,9 @@ impl Overview<'_> {
             .figure(false, "write buffers", &size(store.write_buffer_bytes))
             .figure(false, "cache", &size(store.cache_bytes))
             .figure(false, "accounts read/s", &self.rate(Counter::UsersLoaded));
-        vec![net, actors, journal, store]
+        let before = [net, actors].into_iter().chain(longest);
+        let all = before.chain([journal]).chain(queues).chain([store]);
+        all.collect()
     }
 
     fn shards(&self) -> Vec<Line> {
@@ -405,6 +429,12 @@ pub(super) fn user(jid: &str, user: Result<&UserSample, &str>) -> Frame {
 
 fn number(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), format::number)
+}
+
+/// A figure that may be below zero.
+fn signed(value: Option<f64>) -> String {
+    let sign = if value < Some(0.0) { "-" } else { "" };
+    format!("{sign}{}", number(value.map(f64::abs)))
 }
 
 fn is_near(used: u64, max: u64) -> bool {
