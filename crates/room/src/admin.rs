@@ -211,7 +211,7 @@ impl Room {
     }
 
     fn parse_change(&self, from: &str, item: &Frame) -> Result<Change, Condition> {
-        let reason = reason_of(item, self.options.limits.subject_bytes_max);
+        let reason = reason_of(item, self.options.limits.reason_bytes_max);
         let (role, affiliation) = (item.attr("role"), item.attr("affiliation"));
         let by_nick = item.attr("nick");
         match (role, affiliation) {
@@ -323,7 +323,7 @@ impl Room {
         };
         let (mut owners, mut count) = (state.owners() as i64, state.affiliations() as i64);
         let mut seen: Vec<&str> = Vec::new();
-        let mut nicks: Vec<&str> = Vec::new();
+        let mut nicks: Vec<String> = Vec::new();
         for change in changes {
             let Change::Affiliation(new) = change else {
                 continue;
@@ -333,10 +333,11 @@ impl Room {
             }
             seen.push(&new.address);
             if let Some(nick) = &new.nick {
-                if nicks.contains(&nick.as_str()) {
+                let key = nick::key(nick).into_owned();
+                if nicks.contains(&key) {
                     return Err(Condition::Conflict);
                 }
-                nicks.push(nick);
+                nicks.push(key);
             }
             let old = state.affiliated(&new.address).map(|old| old.affiliation);
             let is = |one: Affiliation| i64::from(one == Affiliation::Owner);

@@ -428,7 +428,8 @@ impl Room {
         let holder = target.and_then(|key| self.occupants.get(key));
         let is_taken = holder.is_some_and(|holder| holder.bare() != bare);
         if state.config.locks_nicks && !is_own_nick {
-            return self.refuse(frame, Condition::NotAcceptable);
+            let error = StanzaError::new(Condition::NotAcceptable).with_kind("cancel");
+            return self.refuse_with(frame, &error);
         }
         #[cfg(test)]
         let is_reserved = is_reserved && !self.has_bug(crate::bugs::Bug::ReservedNickTaken);

@@ -110,8 +110,14 @@ impl Room {
         for feature in FEATURES.iter().chain(&type_features(config)) {
             writer.open("feature").attr("var", feature).close();
         }
-        let subject = self.subject_text();
-        let occupants = self.occupants.len().to_string();
+        // What goes on in a closed room is for those who may enter.
+        let is_closed = config.is_members_only || !config.password.is_empty();
+        let is_in = self.occupants.by_address(from).is_some();
+        let is_told = is_in || !is_closed || self.affiliation_of(from) >= Affiliation::Member;
+        let (subject, occupants) = match is_told {
+            true => (self.subject_text(), self.occupants.len().to_string()),
+            false => (String::new(), String::new()),
+        };
         let history = config.history_length.to_string();
         let flag = |holds: bool| if holds { "1" } else { "0" };
         let single = "text-single";

@@ -100,7 +100,7 @@ impl Room {
             }
             invites
                 .iter()
-                .map(|one| parse_invite(one, limits.subject_bytes_max))
+                .map(|one| parse_invite(one, limits.reason_bytes_max))
                 .collect()
         });
         let found: Vec<Invite> = match found {
@@ -120,7 +120,10 @@ impl Room {
         for invite in &found {
             let bare = addr::bare_part(&invite.to);
             match state.affiliation(bare) {
-                Affiliation::Outcast => return self.refuse(frame, Condition::Forbidden),
+                // An admin lifts a ban before inviting. Others do not learn who is banned.
+                Affiliation::Outcast if state.config.is_members_only => {
+                    return self.refuse(frame, Condition::Forbidden);
+                }
                 Affiliation::None if state.config.is_members_only => {
                     records.push(Record::Affiliated(Affiliated {
                         address: bare.to_owned(),
@@ -196,22 +199,23 @@ impl Room {
         if self.affiliation_of(from) == Affiliation::Outcast {
             return self.refuse(frame, Condition::Forbidden);
         }
-        let target = match addr::bare_part(&to) == &*self.address {
-            true => addr::split(&to)
-                .resource
-                .and_then(|nick| self.occupants.by_nick(nick)),
-            false => self.occupants.of(addr::bare_part(&to)).first().copied(),
-        };
-        let Some(target) = target.and_then(|key| self.occupants.get(key)) else {
-            return self.refuse(frame, Condition::ItemNotFound);
-        };
-        let audience = target.audience();
         if !self
             .declines
             .take(now, self.options.limits.invitations_per_minute_max)
         {
             return self.refuse(frame, Condition::ResourceConstraint);
         }
+        let target = match addr::bare_part(&to) == &*self.address {
+            true => addr::split(&to)
+                .resource
+                .and_then(|nick| self.occupants.by_nick(nick)),
+            false => self.occupants.of(addr::bare_part(&to)).first().copied(),
+        };
+        // Nobody learns from an error whose address is in the room.
+        let Some(target) = target.and_then(|key| self.occupants.get(key)) else {
+            return;
+        };
+        let audience = target.audience();
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
         writer.open("message").attr("from", &self.address);
@@ -223,7 +227,7 @@ impl Room {
             .map(|(_, nick)| format!("{}/{nick}", self.address));
         let own = own.unwrap_or_else(|| addr::bare_part(from).to_owned());
         writer.open("decline").attr("from", &own);
-        if let Some(reason) = reason_of(decline, self.options.limits.subject_bytes_max) {
+        if let Some(reason) = reason_of(decline, self.options.limits.reason_bytes_max) {
             writer.open("reason").text(&reason).close();
         }
         writer.close().close().close();

@@ -20,13 +20,15 @@ pub struct RoomLimits {
     pub items_max: usize,
     /// Messages that a room keeps for those who enter; the oldest makes way.
     pub history_max: u16,
-    /// Bytes of them; the oldest makes way.
+    /// Bytes of them; the oldest makes way. Memory holds each twice: as it is in the log, and as it
+    /// is sent.
     pub history_bytes_max: usize,
     /// Bytes of one text of the configuration; a longer one is `not-acceptable`.
     pub text_bytes_max: usize,
-    /// Bytes of a subject or of a reason; a longer subject is `not-acceptable`, a longer reason is
-    /// left out.
+    /// Bytes of a message that sets a subject; a longer one is `not-acceptable`.
     pub subject_bytes_max: usize,
+    /// Bytes of a reason; a longer one is left out.
+    pub reason_bytes_max: usize,
     /// Invitations, declined ones and requests for voice that a room passes on in a minute, each
     /// kind for itself; one more is `resource-constraint`.
     pub invitations_per_minute_max: u16,
@@ -52,6 +54,7 @@ impl Default for RoomLimits {
             history_bytes_max: 256 * 1024,
             text_bytes_max: 2_048,
             subject_bytes_max: 4_096,
+            reason_bytes_max: 512,
             invitations_per_minute_max: 30,
             invitations_per_message_max: 10,
             pending_max: 64,

@@ -138,12 +138,17 @@ impl Room {
         all.sort_unstable();
         all.dedup();
         let mut changes = Vec::new();
+        let mut count = state.affiliations();
         for address in all {
             let affiliation = wanted(address);
-            let old = state.affiliated(address).unwrap_or_default();
+            let known = state.affiliated(address);
+            let is_new = known.is_none();
+            let old = known.unwrap_or_default();
             if old.affiliation == affiliation {
                 continue;
             }
+            count += usize::from(is_new);
+            count -= usize::from(affiliation == Affiliation::None);
             // Who configures the room does not lock himself out of it by a list without him.
             if address == actor && affiliation < Affiliation::Admin {
                 return Err(Condition::Conflict);
@@ -156,7 +161,8 @@ impl Room {
                 reason: None,
             });
         }
-        if state.affiliations() + changes.len() > self.options.limits.affiliations_max {
+        let grows = count > state.affiliations();
+        if grows && count > self.options.limits.affiliations_max {
             return Err(Condition::ResourceConstraint);
         }
         Ok(changes)
@@ -228,7 +234,7 @@ impl Room {
 
     /// Section 10.9.
     fn destroy(&mut self, frame: &Frame, destroy: &Frame, now: Timestamp) {
-        let bytes_max = self.options.limits.subject_bytes_max;
+        let bytes_max = self.options.limits.reason_bytes_max;
         let venue = match destroy
             .attr("jid")
             .map(|jid| addr::normalize(&jid).map(|j| j.into_owned()))
@@ -305,15 +311,9 @@ fn status_codes(old: &Config, new: &Config) -> Vec<u16> {
             Whois::Nobody => 174,
         });
     }
-    if old.presence_of != new.presence_of {
-        // Whether absent members are shown; here: whether all who are there are.
-        let all = crate::config::Roles::ALL;
-        codes.push(if new.presence_of == all { 102 } else { 103 });
-    }
     let rest = Config {
         is_logged: old.is_logged,
         whois: old.whois,
-        presence_of: old.presence_of,
         ..new.clone()
     };
     if rest != *old {

@@ -375,10 +375,8 @@ impl Model {
             false => role == Role::Moderator || (role == Role::Participant && !self.no_invites),
         };
         unless(!may, "forbidden")?;
-        unless(
-            self.affiliation(target) == Affiliation::Outcast,
-            "forbidden",
-        )?;
+        let is_banned = self.affiliation(target) == Affiliation::Outcast;
+        unless(self.is_members_only && is_banned, "forbidden")?;
         if self.is_members_only && self.affiliation(target) == Affiliation::None {
             self.set(target, Affiliation::Member);
         }

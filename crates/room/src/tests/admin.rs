@@ -293,6 +293,6 @@ fn a_request_that_means_nothing_changes_nothing() {
     );
     assert!(world.room.has_session(HAG));
     let nicks = "<item jid='x@y' affiliation='member' nick='n'/>\
-                 <item jid='z@y' affiliation='member' nick='n'/>";
+                 <item jid='z@y' affiliation='member' nick='N'/>";
     assert_eq!(world.admin(CRONE, nicks).unwrap_err(), "conflict/cancel");
 }

@@ -154,7 +154,10 @@ fn history_is_bounded_in_messages_and_bytes() {
 
 #[test]
 fn subjects_and_reasons_are_bounded() {
-    let mut world = World::limited(|limits| limits.subject_bytes_max = 300);
+    let mut world = World::limited(|limits| {
+        limits.subject_bytes_max = 300;
+        limits.reason_bytes_max = 300;
+    });
     world.join(CRONE, "crone");
     world.join(HAG, "hag");
     let long = "x".repeat(301);

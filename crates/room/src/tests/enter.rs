@@ -364,7 +364,7 @@ fn locked_nicks_are_given_and_kept() {
     world.configure(CRONE, &[("locknicks", "1")]).unwrap();
     assert_eq!(
         world.refused(HAG, "Queen", "<presence/>"),
-        "not-acceptable/modify"
+        "not-acceptable/cancel"
     );
     world.join(HECATE, "hecate");
     has(
@@ -373,7 +373,7 @@ fn locked_nicks_are_given_and_kept() {
     );
     assert_eq!(
         world.refused(HECATE, "other", "<presence/>"),
-        "not-acceptable/modify"
+        "not-acceptable/cancel"
     );
 }
 

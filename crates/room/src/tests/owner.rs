@@ -43,8 +43,7 @@ fn those_present_are_told_what_changed() {
         ("whois", "anyone", "172"),
         ("whois", "moderators", "173"),
         ("whois", "none", "174"),
-        ("presencebroadcast", "moderator participant", "103"),
-        ("presencebroadcast", "moderator participant visitor", "102"),
+        ("presencebroadcast", "moderator participant", "104"),
         ("roomname", "New", "104"),
     ] {
         world.forget_mail();
