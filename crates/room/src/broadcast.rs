@@ -238,7 +238,8 @@ impl Room {
         };
         let with_address = self.sees_addresses(role);
         let tell = Tell::default();
-        let others = self.occupants.iter().filter(|(other, _)| *other != key);
+        let announced = self.occupants.announced();
+        let others = announced.filter(|(other, _)| *other != key);
         let shown = others.filter(|(_, occupant)| self.is_shown(occupant));
         let frames: Vec<Effect> = shown
             .map(|(_, occupant)| self.presence(occupant, &tell, (with_address, false), Some(full)))
@@ -268,9 +269,11 @@ impl Room {
     /// Announces an occupant if he is one of whom everybody is told now.
     pub(crate) fn announce(&mut self, key: Key, has_spoken: bool) {
         let is_small = self.is_small();
-        if let Some(occupant) = self.occupants.get_mut(key) {
-            let announces = is_small || has_spoken || occupant.role == Role::Moderator;
-            occupant.is_announced |= announces;
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
+        if is_small || has_spoken || occupant.role == Role::Moderator {
+            self.occupants.announce(key);
         }
     }
 

@@ -340,7 +340,10 @@ impl Room {
             {
                 break;
             }
-            let frame = kept.frame.edit().set_attr("to", entry.from).finish();
+            let Some(frame) = kept.frame(&self.address) else {
+                continue;
+            };
+            let frame = frame.edit().set_attr("to", entry.from).finish();
             match chars.checked_sub(frame.as_bytes().len()) {
                 Some(left) => chars = left,
                 None => break,

@@ -45,7 +45,7 @@ pub use config::{AllowPm, Config, Roles, Whois};
 pub use info::FEATURES;
 pub use limits::RoomLimits;
 pub use message::stanza_id;
-pub use occupants::Audience;
+pub use occupants::{Audience, write_copy};
 pub use record::{Affiliated, Message, RECORD_VERSION, Record, RecordError, Subject};
 pub use room::{Effect, Event, Options, Room};
 pub use state::{Kept, State};

@@ -1,7 +1,7 @@
 //! Who is in the room: occupants by nick, their sessions by real address. Owns the indexes, and no
 //! rule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -69,6 +69,9 @@ pub(crate) struct Occupants {
     free: Vec<Key>,
     by_address: BTreeMap<Arc<str>, Key>,
     by_nick: BTreeMap<Arc<str>, Key>,
+    /// Those who are announced: whoever enters a large room is sent these, and nobody looks at the
+    /// others.
+    announced: BTreeSet<Key>,
     next_number: u32,
     everyone: Option<Audience>,
 }
@@ -96,6 +99,20 @@ impl Occupants {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &Occupant)> {
         let all = self.slots.iter().enumerate();
         all.filter_map(|(key, slot)| Some((key as Key, slot.as_ref()?)))
+    }
+
+    /// Those who are announced.
+    pub(crate) fn announced(&self) -> impl Iterator<Item = (Key, &Occupant)> {
+        let all = self.announced.iter();
+        all.filter_map(|key| Some((*key, self.get(*key)?)))
+    }
+
+    /// From now on others are told of an occupant.
+    pub(crate) fn announce(&mut self, key: Key) {
+        if let Some(occupant) = self.get_mut(key) {
+            occupant.is_announced = true;
+            self.announced.insert(key);
+        }
     }
 
     /// Who has this session.
@@ -130,6 +147,9 @@ impl Occupants {
     /// Adds an occupant with one session.
     pub(crate) fn insert(&mut self, occupant: Occupant) -> Key {
         let key = self.free.pop().unwrap_or(self.slots.len() as Key);
+        if occupant.is_announced {
+            self.announced.insert(key);
+        }
         self.by_nick.insert(nick_key(&occupant.nick), key);
         for session in &occupant.sessions {
             self.by_address.insert(Arc::clone(&session.address), key);
@@ -184,6 +204,7 @@ impl Occupants {
     pub(crate) fn remove(&mut self, key: Key) -> Option<Occupant> {
         let occupant = self.slots.get_mut(key as usize)?.take()?;
         self.free.push(key);
+        self.announced.remove(&key);
         self.by_nick.remove(&*nick::key(&occupant.nick));
         for session in &occupant.sessions {
             self.by_address.remove(&session.address);
@@ -221,6 +242,20 @@ impl Occupants {
     }
 }
 
+/// Appends the copy of a frame without `to` that goes to `to`: one splice behind the element's
+/// name, which looks at nothing else.
+pub fn write_copy(frame: &Frame, to: &str, out: &mut Vec<u8>) {
+    let bytes = frame.as_bytes();
+    let is_end = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>');
+    let name = bytes.iter().position(is_end).unwrap_or(bytes.len());
+    out.reserve(bytes.len() + to.len() + 8);
+    out.extend_from_slice(&bytes[..name]);
+    out.extend_from_slice(b" to='");
+    xml::escape::attr(out, to);
+    out.push(b'\'');
+    out.extend_from_slice(&bytes[name..]);
+}
+
 /// A nick that is its own key is kept once.
 fn nick_key(nick: &Arc<str>) -> Arc<str> {
     match nick::key(nick) {
@@ -244,6 +279,24 @@ mod tests {
             affiliation: Affiliation::None,
             is_announced: true,
         })
+    }
+
+    #[test]
+    fn a_copy_is_the_frame_with_its_address() {
+        for text in [
+            "<a/>",
+            "<a b='c'/>",
+            "<a>t</a>",
+            "<p:a xmlns:p='urn:p'\n><b/></p:a>",
+        ] {
+            let frame = Frame::parse(text).unwrap();
+            let mut copy = Vec::new();
+            write_copy(&frame, "a&'<@x/y", &mut copy);
+            let copy = Frame::parse(copy).unwrap();
+            assert_eq!(copy.attr("to").as_deref(), Some("a&'<@x/y"));
+            assert_eq!(copy.children().count(), frame.children().count());
+            assert_eq!((copy.name(), copy.ns()), (frame.name(), frame.ns()));
+        }
     }
 
     #[test]
@@ -271,6 +324,7 @@ mod tests {
         );
         all.remove(a);
         assert_eq!((all.len(), all.sessions(), all.of("a@x")), (1, 1, vec![]));
+        assert_eq!(all.announced().map(|(key, _)| key).collect::<Vec<_>>(), [b]);
         assert_eq!(
             occupant(&mut all, "fourth", "d@x/1"),
             a,

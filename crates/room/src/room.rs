@@ -334,7 +334,7 @@ impl Room {
             return (records, durable);
         }
         for record in records.iter().cloned() {
-            apply(&mut after, record, &self.address, &self.options.limits);
+            apply(&mut after, record, &self.options.limits);
         }
         let after = after.filter(|state| state.config.is_persistent);
         let durable = match (was, after) {
@@ -348,7 +348,7 @@ impl Room {
 
     fn apply(&mut self, records: Vec<Record>) {
         for record in records {
-            apply(&mut self.state, record, &self.address, &self.options.limits);
+            apply(&mut self.state, record, &self.options.limits);
         }
     }
 

@@ -2,6 +2,7 @@
 //! knows nobody who is there.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::OnceLock;
 
 use stdx::Timestamp;
 use xml::Frame;
@@ -52,20 +53,25 @@ struct Entry {
 pub struct Kept {
     /// As it is in the log.
     pub message: Message,
-    /// As they are sent it, with its time, without `to`.
-    pub frame: Frame,
+    /// As they are sent it; made for the first of them.
+    frame: OnceLock<Option<Frame>>,
+}
+
+impl Kept {
+    /// As those who enter are sent it, with its time, without `to`. `None` if the stored message is
+    /// damaged.
+    pub(crate) fn frame(&self, room: &str) -> Option<&Frame> {
+        let make = || delayed(&self.message.xml, self.message.at, room);
+        self.frame.get_or_init(make).as_ref()
+    }
 }
 
 impl State {
     /// The state that records make, in their order; `None` if there is no room.
-    pub fn of(
-        records: impl IntoIterator<Item = Record>,
-        room: &str,
-        limits: &RoomLimits,
-    ) -> Option<State> {
+    pub fn of(records: impl IntoIterator<Item = Record>, limits: &RoomLimits) -> Option<State> {
         let mut state = None;
         for record in records {
-            apply(&mut state, record, room, limits);
+            apply(&mut state, record, limits);
         }
         state
     }
@@ -194,12 +200,13 @@ impl State {
         );
     }
 
-    fn keep(&mut self, message: Message, room: &str, limits: &RoomLimits) {
+    fn keep(&mut self, message: Message, limits: &RoomLimits) {
         self.next_seq = self.next_seq.max(message.seq + 1);
-        if let Some(frame) = delayed(&message.xml, message.at, room) {
-            self.history_bytes += message.xml.len();
-            self.history.push_back(Kept { message, frame });
-        }
+        self.history_bytes += message.xml.len();
+        self.history.push_back(Kept {
+            message,
+            frame: OnceLock::new(),
+        });
         self.trim(limits);
     }
 
@@ -224,7 +231,7 @@ fn affiliated(address: &str, entry: &Entry) -> Affiliated {
 }
 
 /// What a record makes of a room. One that concerns a room that is not there changes nothing.
-pub(crate) fn apply(state: &mut Option<State>, record: Record, room: &str, limits: &RoomLimits) {
+pub(crate) fn apply(state: &mut Option<State>, record: Record, limits: &RoomLimits) {
     match (record, state.as_mut()) {
         (Record::Created { at, secret, first }, _) => *state = Some(State::new(at, secret, first)),
         (Record::Destroyed, _) => *state = None,
@@ -236,7 +243,7 @@ pub(crate) fn apply(state: &mut Option<State>, record: Record, room: &str, limit
         (Record::Unlocked, Some(state)) => state.is_locked = false,
         (Record::Affiliated(new), Some(state)) => state.affiliate(new),
         (Record::Subject(subject), Some(state)) => state.subject = Some(subject),
-        (Record::Message(message), Some(state)) => state.keep(message, room, limits),
+        (Record::Message(message), Some(state)) => state.keep(message, limits),
     }
 }
 

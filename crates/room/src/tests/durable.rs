@@ -16,7 +16,7 @@ fn persistent() -> World {
 #[track_caller]
 fn same_as_journal(world: &World) {
     let limits = RoomLimits::default();
-    let loaded = State::of(world.journal.clone(), ROOM, &limits).expect("a room");
+    let loaded = State::of(world.journal.clone(), &limits).expect("a room");
     let state = world.room.state().expect("a room");
     assert_eq!(loaded.snapshot(), state.snapshot());
     assert_eq!(loaded.next_seq, state.next_seq);
@@ -86,7 +86,7 @@ fn a_persistent_room_is_there_without_occupants_and_after_a_restart() {
     }
     assert!(world.room.is_idle() && !world.has_ended && world.room.state().is_some());
     let options = Arc::new(Options::default());
-    let state = State::of(world.journal.clone(), ROOM, &options.limits);
+    let state = State::of(world.journal.clone(), &options.limits);
     world.room = Room::new(ROOM, state, options, [9; 16], 1);
     world.forget_mail();
     world.join(WICCA, "wicca");
@@ -208,6 +208,6 @@ fn records_for_a_room_that_is_not_there_change_nothing() {
         Record::Configured(Box::default()),
         Record::Destroyed,
     ] {
-        assert!(State::of([record], ROOM, &limits).is_none());
+        assert!(State::of([record], &limits).is_none());
     }
 }
