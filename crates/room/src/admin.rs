@@ -1,0 +1,491 @@
+//! Requests of moderators and admins: kick, voice, ban, and the lists of roles and affiliations
+//! (XEP-0045 sections 8 and 9). A request is done whole or not at all.
+
+use stdx::Timestamp;
+use xml::Frame;
+use xml::build::Writer;
+use xmpp::addr;
+use xmpp::error::Condition;
+
+use crate::affiliation::{Affiliation, Role, may_affiliate, may_give_role, role_after};
+use crate::broadcast::{NS_USER, Tell};
+use crate::config::Whois;
+use crate::invite::reason_of;
+use crate::nick;
+use crate::occupants::Key;
+use crate::record::{Affiliated, Record};
+use crate::room::{Effect, Room};
+
+pub(crate) const NS_ADMIN: &str = "http://jabber.org/protocol/muc#admin";
+
+/// One item of a request.
+enum Change {
+    Role {
+        target: Key,
+        role: Role,
+        reason: Option<String>,
+    },
+    Affiliation(Box<Affiliated>),
+}
+
+impl Room {
+    /// `<query xmlns='…muc#admin'/>`.
+    pub(crate) fn administer(&mut self, frame: &Frame, is_set: bool, from: &str, now: Timestamp) {
+        let items: Vec<Frame> = match frame.children().next() {
+            Some(query) => query
+                .children()
+                .filter(|child| child.name() == "item")
+                .collect(),
+            None => Vec::new(),
+        };
+        if items.is_empty() {
+            return self.refuse(frame, Condition::BadRequest);
+        }
+        if items.len() > self.options.limits.items_max {
+            return self.refuse(frame, Condition::NotAcceptable);
+        }
+        let result = match is_set {
+            true => self.change(frame, from, &items, now),
+            false => self.list(frame, from, &items[0]),
+        };
+        if let Err(condition) = result {
+            self.refuse(frame, condition);
+        }
+    }
+
+    fn role_of(&self, from: &str) -> Role {
+        let key = self.occupants.by_address(from);
+        key.and_then(|key| self.occupants.get(key))
+            .map_or(Role::None, |occupant| occupant.role)
+    }
+
+    // === lists ===
+
+    fn list(&mut self, frame: &Frame, from: &str, item: &Frame) -> Result<(), Condition> {
+        let role = item
+            .attr("role")
+            .map(|role| Role::parse(&role).ok_or(Condition::BadRequest));
+        let affiliation = item.attr("affiliation");
+        let affiliation =
+            affiliation.map(|name| Affiliation::parse(&name).ok_or(Condition::BadRequest));
+        let mut out = Vec::new();
+        match (role.transpose()?, affiliation.transpose()?) {
+            (Some(role), None) => self.list_role(from, role, &mut out)?,
+            (None, Some(affiliation)) => self.list_affiliation(from, affiliation, &mut out)?,
+            _ => return Err(Condition::BadRequest),
+        }
+        self.answer(frame, &out);
+        Ok(())
+    }
+
+    /// Section 8.5 for voice, 9.8 for moderators.
+    fn list_role(&self, from: &str, role: Role, out: &mut Vec<u8>) -> Result<(), Condition> {
+        let own = self.role_of(from);
+        let may = match role {
+            Role::None => return Err(Condition::BadRequest),
+            Role::Moderator => self.affiliation_of(from) >= Affiliation::Admin,
+            Role::Visitor | Role::Participant => own == Role::Moderator,
+        };
+        if !may {
+            return Err(Condition::Forbidden);
+        }
+        let with_address = self.sees_addresses(own);
+        let mut writer = Writer::new(out);
+        writer.open("query").attr("xmlns", NS_ADMIN);
+        for (_, occupant) in self.occupants.iter().filter(|(_, o)| o.role == role) {
+            writer
+                .open("item")
+                .attr("affiliation", occupant.affiliation.as_str());
+            writer
+                .attr("role", role.as_str())
+                .attr("nick", &occupant.nick);
+            if with_address {
+                writer.attr("jid", &occupant.sessions[0].address);
+            }
+            writer.close();
+        }
+        writer.close();
+        Ok(())
+    }
+
+    /// Sections 9.2, 9.5, 10.5 and 10.8. Admins see all lists; others those that the configuration
+    /// leaves to their role, if the room shows them real addresses at all.
+    fn list_affiliation(
+        &self,
+        from: &str,
+        affiliation: Affiliation,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Condition> {
+        let Some(state) = &self.state else {
+            return Err(Condition::ItemNotFound);
+        };
+        let role = self.role_of(from);
+        let is_admin = self.affiliation_of(from) >= Affiliation::Admin;
+        let is_open = affiliation >= Affiliation::Member
+            && role != Role::None
+            && state.config.lists_for.has(role)
+            && self.sees_addresses(role);
+        if affiliation == Affiliation::None {
+            return Err(Condition::BadRequest);
+        }
+        if !is_admin && !is_open {
+            return Err(Condition::Forbidden);
+        }
+        let mut writer = Writer::new(out);
+        writer.open("query").attr("xmlns", NS_ADMIN);
+        for one in state.list(affiliation) {
+            writer
+                .open("item")
+                .attr("affiliation", affiliation.as_str());
+            writer.attr("jid", &one.address);
+            if let Some(nick) = &one.nick {
+                writer.attr("nick", nick);
+            }
+            if let Some(reason) = one.reason.as_ref().filter(|_| is_admin) {
+                writer.open("reason").text(reason).close();
+            }
+            writer.close();
+        }
+        writer.close();
+        Ok(())
+    }
+
+    // === changes ===
+
+    fn change(
+        &mut self,
+        frame: &Frame,
+        from: &str,
+        items: &[Frame],
+        now: Timestamp,
+    ) -> Result<(), Condition> {
+        let changes: Vec<Change> = items
+            .iter()
+            .map(|item| self.parse_change(from, item))
+            .collect::<Result<_, _>>()?;
+        self.check_sum(&changes)?;
+        let mut records = Vec::new();
+        let mut roles = Vec::new();
+        for change in changes {
+            match change {
+                Change::Role {
+                    target,
+                    role,
+                    reason,
+                } => roles.push((target, role, reason)),
+                Change::Affiliation(new) => records.push(Record::Affiliated(*new)),
+            }
+        }
+        let actor = self.sender(from).map(|(_, nick)| nick.to_string());
+        let request = frame.clone();
+        let before: Vec<Affiliation> = records
+            .iter()
+            .map(|r| self.present_affiliation(r))
+            .collect();
+        let affiliated: Vec<Affiliated> = records.iter().filter_map(affiliated_of).collect();
+        let then = move |room: &mut Room, _| {
+            for (target, role, reason) in roles {
+                room.give_role(target, role, actor.as_deref(), reason);
+            }
+            for (new, old) in affiliated.into_iter().zip(before) {
+                room.affiliation_changed(&new, old, actor.as_deref());
+            }
+            room.answer(&request, &[]);
+            room.end_if_empty();
+        };
+        if records.is_empty() {
+            then(self, now);
+        } else {
+            self.commit(records, frame, now, then);
+        }
+        Ok(())
+    }
+
+    fn present_affiliation(&self, record: &Record) -> Affiliation {
+        let Record::Affiliated(new) = record else {
+            return Affiliation::None;
+        };
+        self.state
+            .as_ref()
+            .map_or(Affiliation::None, |state| state.affiliation(&new.address))
+    }
+
+    fn parse_change(&self, from: &str, item: &Frame) -> Result<Change, Condition> {
+        let reason = reason_of(item, self.options.limits.reason_bytes_max);
+        let (role, affiliation) = (item.attr("role"), item.attr("affiliation"));
+        let by_nick = item.attr("nick");
+        match (role, affiliation) {
+            (Some(role), None) => {
+                let role = Role::parse(&role).ok_or(Condition::BadRequest)?;
+                let nick = by_nick.ok_or(Condition::BadRequest)?;
+                // Who may not change roles does not learn who is there either.
+                let may = match self.role_of(from) {
+                    Role::Moderator => Ok(()),
+                    _ => Err(Condition::Forbidden),
+                };
+                #[cfg(test)]
+                let may = self.overlook(crate::bugs::Bug::AnybodyGivesRoles, may);
+                may?;
+                let target = self
+                    .occupants
+                    .by_nick(&nick)
+                    .ok_or(Condition::ItemNotFound)?;
+                let Some(occupant) = self.occupants.get(target) else {
+                    return Err(Condition::ItemNotFound);
+                };
+                let actor = (self.role_of(from), self.affiliation_of(from));
+                let checked = may_give_role(actor, (occupant.role, occupant.affiliation), role);
+                #[cfg(test)]
+                let checked = self.overlook(crate::bugs::Bug::AnybodyGivesRoles, checked);
+                checked?;
+                Ok(Change::Role {
+                    target,
+                    role,
+                    reason,
+                })
+            }
+            (None, Some(affiliation)) => {
+                let affiliation = Affiliation::parse(&affiliation).ok_or(Condition::BadRequest)?;
+                let new = self.parse_affiliated(from, item, affiliation, reason)?;
+                Ok(Change::Affiliation(Box::new(new)))
+            }
+            _ => Err(Condition::BadRequest),
+        }
+    }
+
+    fn parse_affiliated(
+        &self,
+        from: &str,
+        item: &Frame,
+        affiliation: Affiliation,
+        reason: Option<String>,
+    ) -> Result<Affiliated, Condition> {
+        let Some(state) = &self.state else {
+            return Err(Condition::ItemNotFound);
+        };
+        let own = self.affiliation_of(from);
+        if own < Affiliation::Admin {
+            return Err(Condition::Forbidden);
+        }
+        let nick = item.attr("nick");
+        let address = match item.attr("jid") {
+            Some(jid) => {
+                let full = addr::normalize(&jid).map_err(|_| Condition::JidMalformed)?;
+                addr::bare_part(&full).to_owned()
+            }
+            // By nick alone an occupant is meant, whose address the actor may not know.
+            None => {
+                let nick = nick.as_deref().ok_or(Condition::BadRequest)?;
+                let key = self
+                    .occupants
+                    .by_nick(nick)
+                    .ok_or(Condition::ItemNotFound)?;
+                let occupant = self.occupants.get(key).ok_or(Condition::ItemNotFound)?;
+                occupant.bare().to_owned()
+            }
+        };
+        if affiliation == Affiliation::Outcast && address == addr::bare_part(from) {
+            return Err(Condition::Conflict);
+        }
+        may_affiliate(own, state.affiliation(&address), affiliation)?;
+        let reserved = match (item.attr("jid"), nick) {
+            _ if affiliation < Affiliation::Member => None,
+            (Some(_), Some(nick)) => Some(self.reserve(&address, &nick)?),
+            _ => state.reserved_nick(&address).map(str::to_owned),
+        };
+        Ok(Affiliated {
+            address,
+            affiliation,
+            nick: reserved,
+            reason,
+        })
+    }
+
+    /// The nick in its form, if the address may reserve it.
+    pub(crate) fn reserve(&self, address: &str, wanted: &str) -> Result<String, Condition> {
+        let nick = nick::prepare(wanted, self.options.limits.nick_bytes_max);
+        let nick = nick.ok_or(Condition::NotAcceptable)?.into_owned();
+        let state = self.state.as_ref().ok_or(Condition::ItemNotFound)?;
+        if state
+            .reserved_by(&nick)
+            .is_some_and(|other| other != address)
+        {
+            return Err(Condition::Conflict);
+        }
+        Ok(nick)
+    }
+
+    /// What all changes together must not do: leave the room without an owner (section 10.4),
+    /// exceed the number of affiliations, or name an address or a nick twice.
+    fn check_sum(&self, changes: &[Change]) -> Result<(), Condition> {
+        let Some(state) = &self.state else {
+            return Err(Condition::ItemNotFound);
+        };
+        let (mut owners, mut count) = (state.owners() as i64, state.affiliations() as i64);
+        let mut seen: Vec<&str> = Vec::new();
+        let mut nicks: Vec<String> = Vec::new();
+        for change in changes {
+            let Change::Affiliation(new) = change else {
+                continue;
+            };
+            if seen.contains(&new.address.as_str()) {
+                return Err(Condition::BadRequest);
+            }
+            seen.push(&new.address);
+            if let Some(nick) = &new.nick {
+                let key = nick::key(nick).into_owned();
+                if nicks.contains(&key) {
+                    return Err(Condition::Conflict);
+                }
+                nicks.push(key);
+            }
+            let old = state.affiliated(&new.address).map(|old| old.affiliation);
+            let is = |one: Affiliation| i64::from(one == Affiliation::Owner);
+            owners += is(new.affiliation) - old.map_or(0, is);
+            count += i64::from(new.affiliation != Affiliation::None) - i64::from(old.is_some());
+        }
+        #[cfg(test)]
+        if self.has_bug(crate::bugs::Bug::LastOwnerGoes) {
+            owners = 1;
+        }
+        if owners == 0 {
+            return Err(Condition::Conflict);
+        }
+        let grows = count > state.affiliations() as i64;
+        if grows && count > self.options.limits.affiliations_max as i64 {
+            return Err(Condition::ResourceConstraint);
+        }
+        Ok(())
+    }
+
+    fn give_role(&mut self, target: Key, role: Role, actor: Option<&str>, reason: Option<String>) {
+        let Some(occupant) = self.occupants.get(target) else {
+            return;
+        };
+        let affiliation = occupant.affiliation;
+        let actor = actor.map(str::to_owned);
+        if role == Role::None {
+            let codes = vec![307];
+            return self.remove(
+                target,
+                &Tell {
+                    codes,
+                    actor,
+                    reason,
+                    ..Tell::default()
+                },
+            );
+        }
+        if occupant.role != role {
+            self.set_role(
+                target,
+                (role, affiliation),
+                &Tell {
+                    actor,
+                    reason,
+                    ..Tell::default()
+                },
+            );
+        }
+    }
+
+    /// What a changed affiliation means for those present: their role, or their place.
+    pub(crate) fn affiliation_changed(
+        &mut self,
+        new: &Affiliated,
+        old: Affiliation,
+        actor: Option<&str>,
+    ) {
+        let Some(state) = &self.state else { return };
+        let (moderated, members_only) = (state.config.is_moderated, state.config.is_members_only);
+        let present = self.occupants.of(&new.address);
+        if present.is_empty() {
+            return self.tell_of_absent(new);
+        }
+        for key in present {
+            let Some(occupant) = self.occupants.get(key) else {
+                continue;
+            };
+            // A ban of a domain is weaker than what an address of it has of its own.
+            let bare = occupant.bare().to_owned();
+            let now = self.affiliation_of(&bare);
+            let role = role_after(occupant.role, old, now, moderated);
+            let tell = Tell {
+                actor: actor.map(str::to_owned),
+                reason: new.reason.clone(),
+                ..Tell::default()
+            };
+            if now == Affiliation::Outcast {
+                self.eject(
+                    key,
+                    now,
+                    Tell {
+                        codes: vec![301],
+                        ..tell
+                    },
+                );
+            } else if members_only && now < Affiliation::Member {
+                self.eject(
+                    key,
+                    now,
+                    Tell {
+                        codes: vec![321],
+                        ..tell
+                    },
+                );
+            } else if (role, now) != (occupant.role, occupant.affiliation) {
+                self.set_role(key, (role, now), &tell);
+            }
+        }
+    }
+
+    /// Removes an occupant because of an affiliation that he has now.
+    pub(crate) fn eject(&mut self, key: Key, affiliation: Affiliation, tell: Tell) {
+        if let Some(occupant) = self.occupants.get_mut(key) {
+            occupant.affiliation = affiliation;
+            self.remove(key, &tell);
+        }
+    }
+
+    /// Somebody who is not there has another affiliation (status 101): those who may see real
+    /// addresses are told.
+    fn tell_of_absent(&mut self, new: &Affiliated) {
+        let Some(state) = &self.state else { return };
+        if state.config.whois == Whois::Nobody {
+            return;
+        }
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes);
+        writer.open("message").attr("from", &self.address);
+        writer.open("x").attr("xmlns", NS_USER);
+        writer
+            .open("item")
+            .attr("affiliation", new.affiliation.as_str());
+        writer
+            .attr("jid", &new.address)
+            .attr("role", "none")
+            .close();
+        writer.open("status").attr("code", "101").close();
+        writer.close().close();
+        let to = self.seers();
+        if let (Ok(frame), false) = (Frame::parse(bytes), to.is_empty()) {
+            self.effects.push(Effect::Send { frame, to });
+        }
+    }
+
+    #[cfg(test)]
+    fn overlook(
+        &self,
+        bug: crate::bugs::Bug,
+        checked: Result<(), Condition>,
+    ) -> Result<(), Condition> {
+        if self.has_bug(bug) { Ok(()) } else { checked }
+    }
+}
+
+fn affiliated_of(record: &Record) -> Option<Affiliated> {
+    match record {
+        Record::Affiliated(new) => Some(new.clone()),
+        _ => None,
+    }
+}

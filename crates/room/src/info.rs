@@ -1,0 +1,191 @@
+//! Requests to the room that change nothing, and the table of all requests: discovery (XEP-0045
+//! sections 6.4, 6.5 and 7.12, XEP-0030, XEP-0128) and ping (XEP-0199).
+
+use stdx::Timestamp;
+use xml::Frame;
+use xml::build::Writer;
+use xmpp::error::Condition;
+use xmpp::{addr, ns};
+
+use crate::admin::NS_ADMIN;
+use crate::affiliation::Affiliation;
+use crate::config::{Config, Whois};
+use crate::enter::NS_MUC;
+use crate::form::FormWriter;
+use crate::owner::NS_OWNER;
+use crate::room::Room;
+
+const NODE_NICK: &str = "x-roomuser_item";
+const FORM_TYPE: &str = "http://jabber.org/protocol/muc#roominfo";
+
+/// What a room can do, beside its type.
+pub const FEATURES: &[&str] = &[
+    ns::DISCO_INFO,
+    ns::DISCO_ITEMS,
+    NS_MUC,
+    "http://jabber.org/protocol/muc#request",
+    "http://jabber.org/protocol/muc#self-ping-optimization",
+    "http://jabber.org/protocol/muc#stable_id",
+    "jabber:iq:register",
+    "jabber:x:conference",
+    "urn:xmpp:occupant-id:0",
+    "urn:xmpp:ping",
+    "urn:xmpp:sid:0",
+];
+
+/// The features that name the type of a room (section 15.2).
+pub(crate) fn type_features(config: &Config) -> [&'static str; 6] {
+    let pick = |holds: bool, yes, no| if holds { yes } else { no };
+    [
+        pick(config.is_public, "muc_public", "muc_hidden"),
+        pick(config.is_members_only, "muc_membersonly", "muc_open"),
+        pick(config.is_moderated, "muc_moderated", "muc_unmoderated"),
+        match config.whois {
+            Whois::Anyone => "muc_nonanonymous",
+            Whois::Moderators => "muc_semianonymous",
+            Whois::Nobody => "muc_fullyanonymous",
+        },
+        pick(
+            !config.password.is_empty(),
+            "muc_passwordprotected",
+            "muc_unsecured",
+        ),
+        pick(config.is_persistent, "muc_persistent", "muc_temporary"),
+    ]
+}
+
+impl Room {
+    /// A request to the room itself.
+    pub(crate) fn iq(&mut self, frame: &Frame, is_set: bool, from: &str, now: Timestamp) {
+        let Some(payload) = frame.children().next() else {
+            return self.refuse(frame, Condition::BadRequest);
+        };
+        let Some(state) = &self.state else {
+            return self.refuse(frame, Condition::ItemNotFound);
+        };
+        let (name, ns) = (payload.name().to_owned(), payload.ns().to_owned());
+        // To others a room that is not configured yet is not there.
+        if state.is_locked && self.affiliation_of(from) != Affiliation::Owner {
+            return self.refuse(frame, Condition::ItemNotFound);
+        }
+        match (name.as_str(), ns.as_str()) {
+            ("query", NS_ADMIN) => self.administer(frame, is_set, from, now),
+            ("query", NS_OWNER) => self.own(frame, is_set, from, now),
+            ("query", ns::REGISTER) => self.register(frame, is_set, from, now),
+            ("query", ns::DISCO_INFO | ns::DISCO_ITEMS) | ("ping", ns::PING) if is_set => {
+                self.refuse(frame, Condition::NotAllowed);
+            }
+            ("query", ns::DISCO_INFO) => self.disco_info(frame, &payload, from),
+            ("query", ns::DISCO_ITEMS) => self.disco_items(frame, &payload, from),
+            ("ping", ns::PING) => self.answer(frame, &[]),
+            _ => self.refuse(frame, Condition::ServiceUnavailable),
+        }
+    }
+
+    fn disco_info(&mut self, frame: &Frame, query: &xml::Child<'_>, from: &str) {
+        let Some(state) = &self.state else { return };
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        writer.open("query").attr("xmlns", ns::DISCO_INFO);
+        match query.attr("node").as_deref() {
+            Some(NODE_NICK) => {
+                // Section 7.12: without a reserved nick the answer is empty.
+                writer.attr("node", NODE_NICK);
+                if let Some(nick) = state.reserved_nick(addr::bare_part(from)) {
+                    writer.open("identity").attr("category", "conference");
+                    writer.attr("type", "text").attr("name", nick).close();
+                }
+                writer.close();
+                return self.answer(frame, &out);
+            }
+            Some(_) => return self.refuse(frame, Condition::ItemNotFound),
+            None => {}
+        }
+        let config = &state.config;
+        writer
+            .open("identity")
+            .attr("category", "conference")
+            .attr("type", "text");
+        writer.attr("name", &config.name).close();
+        for feature in FEATURES.iter().chain(&type_features(config)) {
+            writer.open("feature").attr("var", feature).close();
+        }
+        // What goes on in a closed room is for those who may enter.
+        let is_closed = config.is_members_only || !config.password.is_empty();
+        let is_in = self.occupants.by_address(from).is_some();
+        let is_told = is_in || !is_closed || self.affiliation_of(from) >= Affiliation::Member;
+        let (subject, occupants) = match is_told {
+            true => (self.subject_text(), self.occupants.len().to_string()),
+            false => (String::new(), String::new()),
+        };
+        let history = config.history_length.to_string();
+        let flag = |holds: bool| if holds { "1" } else { "0" };
+        let single = "text-single";
+        let mut form = FormWriter::new(&mut writer, "result", FORM_TYPE);
+        for (name, label, value) in [
+            (
+                "muc#roominfo_description",
+                "Description",
+                config.description.as_str(),
+            ),
+            ("muc#roominfo_subject", "Subject", subject.as_str()),
+            ("muc#roominfo_occupants", "Occupants", occupants.as_str()),
+            ("muc#roominfo_lang", "Language", config.lang.as_str()),
+            (
+                "muc#roomconfig_pubsub",
+                "Associated node",
+                config.pubsub.as_str(),
+            ),
+            (
+                "muc#maxhistoryfetch",
+                "Messages for those who enter",
+                history.as_str(),
+            ),
+        ] {
+            if !value.is_empty() {
+                form.field((name, single, label), &[value], &[]);
+            }
+        }
+        let subject = (
+            "muc#roominfo_subjectmod",
+            "boolean",
+            "Occupants may change the subject",
+        );
+        form.field(subject, &[flag(config.may_change_subject)], &[]);
+        let name = ("muc#roomconfig_roomname", single, "Name");
+        form.field(name, &[&config.name], &[]);
+        form.close();
+        writer.close();
+        self.answer(frame, &out);
+    }
+
+    fn subject_text(&self) -> String {
+        let subject = self.state.as_ref().and_then(|state| state.subject.as_ref());
+        let frame = subject.and_then(|subject| Frame::parse(subject.xml.clone()).ok());
+        let child = frame
+            .as_ref()
+            .and_then(|frame| frame.child("subject", xml::NS_CONTENT));
+        child
+            .and_then(|child| child.text())
+            .unwrap_or_default()
+            .into_owned()
+    }
+
+    /// Section 6.5: who is there is told to those who are.
+    fn disco_items(&mut self, frame: &Frame, query: &xml::Child<'_>, from: &str) {
+        if query.attr("node").is_some() {
+            return self.refuse(frame, Condition::ItemNotFound);
+        }
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        writer.open("query").attr("xmlns", ns::DISCO_ITEMS);
+        if self.occupants.by_address(from).is_some() {
+            for (_, occupant) in self.occupants.iter().filter(|(_, o)| self.is_shown(o)) {
+                let address = format!("{}/{}", self.address, occupant.nick);
+                writer.open("item").attr("jid", &address).close();
+            }
+        }
+        writer.close();
+        self.answer(frame, &out);
+    }
+}

@@ -1,0 +1,51 @@
+//! One chat room (XEP-0045) as a sans-IO machine: events in, effects out; time and randomness are
+//! arguments. It knows neither actors nor sockets nor the store.
+//!
+//! ```text
+//! stanza, session gone, decided ──▶ Room::handle ──▶ Append ──▶ (journal) ──▶ Decided
+//!                                        │
+//!                                        ├──▶ Send      one frame to many, each copy with its `to`
+//!                                        ├──▶ Deliver   one stanza
+//!                                        └──▶ Ended     nobody is there, nothing is left
+//! ```
+//!
+//! What a persistent room is made of is records ([`Record`]); [`State`] is what they make, and
+//! changes only when they are committed. So a change that fails has changed nothing, and what
+//! depends on it has not left. Who is there is not durable.
+//!
+//! Every bound is a field of [`RoomLimits`], so that a test can make it 1, 2 or 4.
+
+mod admin;
+mod affiliation;
+mod broadcast;
+#[cfg(test)]
+mod bugs;
+mod config;
+mod enter;
+mod form;
+mod info;
+mod invite;
+mod limits;
+mod message;
+#[cfg(test)]
+mod model;
+mod nick;
+mod occupants;
+mod owner;
+mod private;
+mod record;
+mod register;
+mod room;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use affiliation::{Affiliation, Role};
+pub use config::{AllowPm, Config, Roles, Whois};
+pub use info::FEATURES;
+pub use limits::RoomLimits;
+pub use message::stanza_id;
+pub use occupants::{Audience, write_copy};
+pub use record::{Affiliated, Message, RECORD_VERSION, Record, RecordError, Subject};
+pub use room::{Effect, Event, Options, Room};
+pub use state::{Kept, State};

@@ -1,0 +1,84 @@
+//! Every bound of this crate, with its unit, its production value and what happens at it.
+
+/// Bounds of one room. All of them are values, so that a test can make them 1, 2 or 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoomLimits {
+    /// Occupants (nicks). One more is answered `service-unavailable` of type `wait`, unless he is
+    /// an admin or an owner (XEP-0045 section 7.2.9). A room's own limit may be lower.
+    pub occupants_max: u32,
+    /// Occupants that admins and owners may add beyond it; behind them they are refused too.
+    pub occupants_over_max: u32,
+    /// Sessions of one nick; one more is answered `resource-constraint`.
+    pub sessions_per_nick_max: u16,
+    /// Bytes of a nick; a longer one is `not-acceptable`.
+    pub nick_bytes_max: usize,
+    /// Bytes of what an occupant's presence says besides; more is `not-acceptable`.
+    pub presence_bytes_max: usize,
+    /// Addresses with an affiliation; one more is `resource-constraint`.
+    pub affiliations_max: usize,
+    /// Items of one request of an admin, and addresses of one field; more is `not-acceptable`.
+    pub items_max: usize,
+    /// Messages that a room keeps for those who enter; the oldest makes way.
+    pub history_max: u16,
+    /// Bytes of them; the oldest makes way. Memory holds each twice: as it is in the log, and as it
+    /// is sent.
+    pub history_bytes_max: usize,
+    /// Bytes of one text of the configuration; a longer one is `not-acceptable`.
+    pub text_bytes_max: usize,
+    /// Bytes of a message that sets a subject; a longer one is `not-acceptable`.
+    pub subject_bytes_max: usize,
+    /// Bytes of a reason; a longer one is left out.
+    pub reason_bytes_max: usize,
+    /// Invitations, declined ones and requests for voice that a room passes on in a minute, each
+    /// kind for itself; one more is `resource-constraint`.
+    pub invitations_per_minute_max: u16,
+    /// Addresses that one message invites; more is `not-acceptable`.
+    pub invitations_per_message_max: usize,
+    /// Messages that wait for their record; with one more the room is busy and takes nothing.
+    pub pending_max: usize,
+    /// Occupants from which on presence is told only of moderators and of those who have spoken.
+    pub large_from: u32,
+}
+
+impl Default for RoomLimits {
+    fn default() -> Self {
+        RoomLimits {
+            occupants_max: 20_000,
+            occupants_over_max: 100,
+            sessions_per_nick_max: 16,
+            nick_bytes_max: 128,
+            presence_bytes_max: 2_048,
+            affiliations_max: 5_000,
+            items_max: 200,
+            history_max: 100,
+            history_bytes_max: 256 * 1024,
+            text_bytes_max: 2_048,
+            subject_bytes_max: 4_096,
+            reason_bytes_max: 512,
+            invitations_per_minute_max: 30,
+            invitations_per_message_max: 10,
+            pending_max: 64,
+            large_from: 256,
+        }
+    }
+}
+
+/// How much of one thing may be passed on in a minute.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Budget {
+    minute: i64,
+    used: u16,
+}
+
+impl Budget {
+    /// Takes one; false if the minute has none left.
+    pub(crate) fn take(&mut self, now: stdx::Timestamp, per_minute_max: u16) -> bool {
+        let minute = now.as_millis().div_euclid(60_000);
+        if self.minute != minute {
+            *self = Budget { minute, used: 0 };
+        }
+        let has_left = self.used < per_minute_max;
+        self.used += u16::from(has_left);
+        has_left
+    }
+}

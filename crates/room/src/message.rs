@@ -1,0 +1,163 @@
+//! Messages to all and the subject (XEP-0045 sections 7.4 and 8.1), with ids that last (XEP-0359)
+//! and the occupant's id (XEP-0421). One splice makes the frame that everybody is sent.
+
+use stdx::Timestamp;
+use xml::Frame;
+use xml::build::Writer;
+use xmpp::error::Condition;
+use xmpp::ns;
+use xmpp::stanza::MessageType;
+
+use crate::affiliation::Role;
+use crate::broadcast::{Tell, is_of_the_room, write_occupant_id};
+use crate::occupants::{Key, Occupant};
+use crate::record::{Message, Record, Subject};
+use crate::room::Room;
+
+/// Children that are worth keeping for those who enter later.
+const KEPT: &[&str] = &[
+    "body",
+    "apply-to",
+    "retract",
+    "reactions",
+    "encrypted",
+    "openpgp",
+];
+
+/// The id of a message of the room's log.
+pub fn stanza_id(seq: u64) -> String {
+    format!("{seq:016x}")
+}
+
+impl Room {
+    /// A message to the room itself.
+    pub(crate) fn message(&mut self, frame: &Frame, kind: MessageType, from: &str, now: Timestamp) {
+        if self.state.is_none() {
+            return self.refuse(frame, Condition::ItemNotFound);
+        }
+        if kind != MessageType::Groupchat {
+            return self.mediate(frame, from, now);
+        }
+        let Some((key, _)) = self.sender(from) else {
+            return self.refuse(frame, Condition::NotAcceptable);
+        };
+        let has = |name| frame.child(name, xml::NS_CONTENT).is_some();
+        if has("subject") && !has("body") && !has("thread") {
+            self.set_subject(frame, key, now);
+        } else {
+            self.say(frame, key, from, now);
+        }
+    }
+
+    fn say(&mut self, frame: &Frame, key: Key, from: &str, now: Timestamp) {
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
+        let may_speak = occupant.role >= Role::Participant;
+        #[cfg(test)]
+        let may_speak = may_speak || self.has_bug(crate::bugs::Bug::VisitorsSpeak);
+        if !may_speak {
+            return self.refuse(frame, Condition::Forbidden);
+        }
+        let is_kept = frame.children().any(|child| KEPT.contains(&child.name()));
+        let seq = is_kept.then_some(self.next_seq);
+        let stamped = self.stamped(frame, occupant, seq);
+        let record = seq.map(|seq| {
+            self.next_seq += 1;
+            Record::Message(Message {
+                seq,
+                at: now.as_millis(),
+                sender: xmpp::addr::bare_part(from).to_owned(),
+                xml: stamped.as_bytes().to_vec(),
+            })
+        });
+        self.commit_message(record, frame, now, move |room, _| {
+            room.introduce(key);
+            let everyone = room.occupants.everyone();
+            room.send(stamped, everyone);
+        });
+    }
+
+    /// In a large room, whoever speaks is announced first.
+    fn introduce(&mut self, key: Key) {
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
+        if occupant.is_announced {
+            return;
+        }
+        let was_shown = self.is_shown(occupant);
+        self.announce(key, true);
+        let Some(occupant) = self.occupants.get(key) else {
+            return;
+        };
+        if !was_shown && self.is_shown(occupant) {
+            self.tell_others(key, &Tell::default());
+        }
+    }
+
+    /// The message as everybody is sent it: from the occupant, without `to`, without what only the
+    /// room may say.
+    fn stamped(&self, frame: &Frame, occupant: &Occupant, seq: Option<u64>) -> Frame {
+        let mut added = Vec::with_capacity(192);
+        if let Some(seq) = seq {
+            Writer::new(&mut added)
+                .open("stanza-id")
+                .attr("xmlns", ns::STANZA_ID)
+                .attr("by", &self.address)
+                .attr("id", &stanza_id(seq))
+                .close();
+        }
+        write_occupant_id(&mut added, &occupant.id);
+        let room = &*self.address;
+        let is_forged = |child: &xml::Child<'_>| match child.name() {
+            "stanza-id" => child.ns() == ns::STANZA_ID && child.attr("by").as_deref() == Some(room),
+            "delay" => {
+                let from = child.attr("from");
+                child.ns() == ns::DELAY
+                    && from.is_some_and(|from| xmpp::addr::bare_part(&from) == room)
+            }
+            _ => is_of_the_room(child),
+        };
+        frame
+            .edit()
+            .set_attr("from", &format!("{room}/{}", occupant.nick))
+            .remove_attr("to")
+            .remove_children(is_forged)
+            .append_child(&added)
+            .finish()
+    }
+
+    /// Section 8.1.
+    fn set_subject(&mut self, frame: &Frame, key: Key, now: Timestamp) {
+        let (Some(occupant), Some(state)) = (self.occupants.get(key), &self.state) else {
+            return;
+        };
+        let may = match occupant.role {
+            Role::Moderator => true,
+            Role::Participant => state.config.may_change_subject,
+            Role::Visitor | Role::None => false,
+        };
+        if !may {
+            return self.refuse(frame, Condition::Forbidden);
+        }
+        let stamped = self.stamped(frame, occupant, None);
+        if stamped.as_bytes().len() > self.options.limits.subject_bytes_max {
+            return self.refuse(frame, Condition::NotAcceptable);
+        }
+        let subject = Subject {
+            xml: stamped.as_bytes().to_vec(),
+            at: now.as_millis(),
+        };
+        self.commit(
+            vec![Record::Subject(subject)],
+            frame,
+            now,
+            move |room, _| {
+                room.introduce(key);
+                let everyone = room.occupants.everyone();
+                room.send(stamped, everyone);
+            },
+        );
+    }
+}

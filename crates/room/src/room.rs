@@ -1,0 +1,476 @@
+//! The machine: what comes in, what goes out, and the order of both. What each stanza means is in
+//! the files named after the part of XEP-0045 that they implement.
+//!
+//! | state | event | what happens |
+//! |---|---|---|
+//! | nothing pending | anything | decided at once; a change of what is durable is *pending* |
+//! | messages pending | message to all | decided, pending behind them |
+//! | anything pending | anything else | the event is given back: the room is busy |
+//! | pending | decided | the change is applied, and what depends on it leaves, in order |
+//! | pending | refused | nothing has changed; its sender gets an error |
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use stdx::Timestamp;
+use xml::Frame;
+use xmpp::addr;
+use xmpp::error::{self, Condition, StanzaError};
+use xmpp::stanza::{IqType, Kind, MessageType, PresenceType, parse_kind};
+
+use crate::affiliation::Affiliation;
+use crate::config::Config;
+use crate::limits::{Budget, RoomLimits};
+use crate::occupants::{Audience, Key, Occupants};
+use crate::record::Record;
+use crate::state::{State, apply};
+
+/// Something that happens to a room.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A stanza to the room or to an occupant, `from` a real address and `to` in normal form.
+    Stanza {
+        /// The stanza.
+        frame: Frame,
+        /// Its sender may make a room at this address if there is none.
+        may_create: bool,
+    },
+    /// A session is gone without having said so.
+    Gone {
+        /// The real full address.
+        address: Arc<str>,
+    },
+    /// The first append that was not decided yet has been.
+    Decided {
+        /// It is durable. Otherwise it is certain that it never will be.
+        is_committed: bool,
+    },
+    /// The service ends: everybody is told (status 332).
+    Shutdown,
+}
+
+/// What a room wants to be done, in this order.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Make these records durable together, and answer with [`Event::Decided`].
+    Append(Vec<Record>),
+    /// Write one frame to many: it has no `to`, each copy gets its own.
+    Send {
+        /// The frame.
+        frame: Frame,
+        /// Who gets it.
+        to: Audience,
+    },
+    /// Deliver a stanza that has its `to`.
+    Deliver(Frame),
+    /// Nobody is there and nothing is left of the room.
+    Ended,
+}
+
+/// What a room is made with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Every bound.
+    pub limits: RoomLimits,
+    /// The configuration of a new room.
+    pub defaults: Config,
+    /// New rooms are closed to others until their creator has configured them.
+    pub locks_new: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            limits: RoomLimits::default(),
+            defaults: Config::default(),
+            locks_new: true,
+        }
+    }
+}
+
+type Then = Box<dyn FnOnce(&mut Room, Timestamp) + Send>;
+
+/// A decision whose effects wait.
+struct Pending {
+    /// Empty for what needs no record but may not overtake.
+    records: Vec<Record>,
+    /// Whom to tell if the append fails.
+    request: Frame,
+    is_message: bool,
+    then: Then,
+}
+
+/// One room.
+pub struct Room {
+    pub(crate) address: Arc<str>,
+    pub(crate) options: Arc<Options>,
+    pub(crate) state: Option<State>,
+    pub(crate) occupants: Occupants,
+    /// What the next room at this address is made with.
+    pub(crate) secret: [u8; 16],
+    pub(crate) next_seq: u64,
+    pending: VecDeque<Pending>,
+    pub(crate) invitations: Budget,
+    pub(crate) declines: Budget,
+    pub(crate) voice: Budget,
+    pub(crate) empty: Frame,
+    /// Presences that many have are kept once: those seen last.
+    recent: VecDeque<Frame>,
+    pub(crate) effects: Vec<Effect>,
+    #[cfg(test)]
+    pub(crate) bug: Option<crate::bugs::Bug>,
+}
+
+/// Presences that are compared with a new one.
+const RECENT_MAX: usize = 16;
+
+impl Room {
+    /// The room at a bare address, as the store has it: `None` if there is none. Nobody is there.
+    /// `secret` is random; a room that is made anew makes occupant ids with it. `first` is above
+    /// every number that messages at this address ever had.
+    pub fn new(
+        address: &str,
+        state: Option<State>,
+        options: Arc<Options>,
+        secret: [u8; 16],
+        first: u64,
+    ) -> Room {
+        let next_seq = state.as_ref().map_or(first.max(1), |state| state.next_seq);
+        Room {
+            address: address.into(),
+            options,
+            state,
+            occupants: Occupants::default(),
+            secret,
+            next_seq,
+            pending: VecDeque::new(),
+            invitations: Budget::default(),
+            declines: Budget::default(),
+            voice: Budget::default(),
+            // Invariant: a constant that is well-formed.
+            empty: Frame::parse("<presence/>").expect("an empty element parses"),
+            recent: VecDeque::new(),
+            effects: Vec::new(),
+            #[cfg(test)]
+            bug: None,
+        }
+    }
+
+    /// Takes an event and returns what is to be done.
+    ///
+    /// # Errors
+    /// The event comes back if the room is busy: give it again after the next
+    /// [`Event::Decided`], in front of everything that came later.
+    pub fn handle(&mut self, event: Event, now: Timestamp) -> Result<Vec<Effect>, Event> {
+        if !self.takes(&event) {
+            return Err(event);
+        }
+        match event {
+            Event::Stanza { frame, may_create } => self.stanza(&frame, may_create, now),
+            Event::Gone { address } => self.gone(&address),
+            Event::Decided { is_committed } => self.decided(is_committed, now),
+            Event::Shutdown => self.shut_down(),
+        }
+        Ok(std::mem::take(&mut self.effects))
+    }
+
+    fn takes(&self, event: &Event) -> bool {
+        if self.pending.is_empty() {
+            return true;
+        }
+        match event {
+            Event::Decided { .. } => true,
+            Event::Stanza { frame, .. } => {
+                self.pending.len() < self.options.limits.pending_max
+                    && is_plain_message(frame)
+                    && self.pending.iter().all(|pending| pending.is_message)
+            }
+            Event::Gone { .. } | Event::Shutdown => false,
+        }
+    }
+
+    /// The room's bare address.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its durable state; `None` while there is no room.
+    pub fn state(&self) -> Option<&State> {
+        self.state.as_ref()
+    }
+
+    /// Occupants, each nick once.
+    pub fn occupants(&self) -> usize {
+        self.occupants.len()
+    }
+
+    /// Sessions of all occupants.
+    pub fn sessions(&self) -> usize {
+        self.occupants.sessions()
+    }
+
+    /// Nobody is there and nothing waits for a decision: it can be evicted and loaded again.
+    pub fn is_idle(&self) -> bool {
+        self.occupants.len() == 0 && self.pending.is_empty()
+    }
+
+    /// Whether the session is an occupant.
+    pub fn has_session(&self, full: &str) -> bool {
+        self.occupants.by_address(full).is_some()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_bug(&self, bug: crate::bugs::Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    // === dispatch ===
+
+    fn stanza(&mut self, frame: &Frame, may_create: bool, now: Timestamp) {
+        let from = frame.attr("from").unwrap_or_default();
+        let to = frame.attr("to").unwrap_or_default();
+        let nick = addr::split(&to).resource;
+        let kind = match parse_kind(frame) {
+            Ok(kind) => kind,
+            Err(condition) => return self.refuse(frame, condition),
+        };
+        match (kind, nick) {
+            (Kind::Presence(PresenceType::Available), nick) => {
+                self.available(frame, &from, nick, may_create, now);
+            }
+            (Kind::Presence(PresenceType::Unavailable), _) => self.unavailable(frame, &from),
+            (Kind::Presence(PresenceType::Error), _) => self.bounced(frame, &from),
+            // A room has no roster, and tells its presence to nobody (section 17.3).
+            (Kind::Presence(_), _) => {}
+            (Kind::Message(MessageType::Error), _) => self.bounced(frame, &from),
+            (Kind::Message(kind), None) => self.message(frame, kind, &from, now),
+            (Kind::Message(kind), Some(nick)) => self.private(frame, kind, &from, nick),
+            (Kind::Iq(IqType::Result | IqType::Error), Some(nick)) => {
+                self.relay_answer(frame, &from, nick);
+            }
+            (Kind::Iq(IqType::Result | IqType::Error), None) => {}
+            (Kind::Iq(_), Some(nick)) => self.relay_request(frame, &from, nick),
+            (Kind::Iq(kind), None) => self.iq(frame, kind == IqType::Set, &from, now),
+        }
+    }
+
+    fn gone(&mut self, address: &str) {
+        if let Some(key) = self.occupants.by_address(address) {
+            self.leave(key, address, &crate::broadcast::Tell::default());
+        }
+    }
+
+    // === what waits ===
+
+    /// Makes a change: at once in a room that is not durable, else when it is committed. `then`
+    /// runs once the change is in force.
+    pub(crate) fn commit(
+        &mut self,
+        records: Vec<Record>,
+        request: &Frame,
+        now: Timestamp,
+        then: impl FnOnce(&mut Room, Timestamp) + Send + 'static,
+    ) {
+        let (records, durable) = self.durable(records);
+        if durable.is_empty() {
+            self.apply(records);
+            return then(self, now);
+        }
+        self.effects.push(Effect::Append(durable));
+        self.pending.push_back(Pending {
+            records,
+            request: request.clone(),
+            is_message: false,
+            then: Box::new(then),
+        });
+    }
+
+    /// The same for a message to all; without records it only keeps its place in the order.
+    pub(crate) fn commit_message(
+        &mut self,
+        record: Option<Record>,
+        request: &Frame,
+        now: Timestamp,
+        then: impl FnOnce(&mut Room, Timestamp) + Send + 'static,
+    ) {
+        let is_durable = self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.config.is_persistent);
+        let waits = !self.pending.is_empty() || (is_durable && record.is_some());
+        let records: Vec<Record> = record.into_iter().collect();
+        if !waits {
+            self.apply(records);
+            return then(self, now);
+        }
+        if is_durable && !records.is_empty() {
+            self.effects.push(Effect::Append(records.clone()));
+        }
+        self.pending.push_back(Pending {
+            records,
+            request: request.clone(),
+            is_message: true,
+            then: Box::new(then),
+        });
+    }
+
+    /// Which records have to be appended for a change: none for a temporary room, all for a
+    /// persistent one, everything for one that becomes persistent, and its end for one that
+    /// no longer is.
+    fn durable(&self, records: Vec<Record>) -> (Vec<Record>, Vec<Record>) {
+        let was = self
+            .state
+            .as_ref()
+            .is_some_and(|state| state.config.is_persistent);
+        let mut after = self.state.clone();
+        let is_plain = |r: &Record| {
+            matches!(
+                r,
+                Record::Affiliated(_) | Record::Subject(_) | Record::Message(_)
+            )
+        };
+        if records.iter().all(is_plain) {
+            let durable = if was { records.clone() } else { Vec::new() };
+            return (records, durable);
+        }
+        for record in records.iter().cloned() {
+            apply(&mut after, record, &self.options.limits);
+        }
+        let after = after.filter(|state| state.config.is_persistent);
+        let durable = match (was, after) {
+            (true, Some(_)) => records.clone(),
+            (false, Some(after)) => after.snapshot(),
+            (true, None) => vec![Record::Destroyed],
+            (false, None) => Vec::new(),
+        };
+        (records, durable)
+    }
+
+    fn apply(&mut self, records: Vec<Record>) {
+        for record in records {
+            apply(&mut self.state, record, &self.options.limits);
+        }
+    }
+
+    fn decided(&mut self, is_committed: bool, now: Timestamp) {
+        let Some(first) = self.pending.pop_front() else {
+            return;
+        };
+        if is_committed {
+            self.apply(first.records);
+            (first.then)(self, now);
+        } else {
+            let error = StanzaError::new(Condition::ResourceConstraint)
+                .with_text("The room could not keep this; try again.");
+            self.refuse_with(&first.request, &error);
+            self.end_if_empty();
+        }
+        while let Some(next) = self.pending.front() {
+            if !next.records.is_empty() {
+                break;
+            }
+            if let Some(next) = self.pending.pop_front() {
+                (next.then)(self, now);
+            }
+        }
+    }
+
+    // === answers ===
+
+    /// Answers with an error, if the stanza may be answered with one.
+    pub(crate) fn refuse(&mut self, frame: &Frame, condition: Condition) {
+        self.refuse_with(frame, &StanzaError::new(condition));
+    }
+
+    /// The same with more than a condition.
+    pub(crate) fn refuse_with(&mut self, frame: &Frame, error: &StanzaError) {
+        // The room's own decisions have no sender.
+        if frame.attr_raw("from").is_some() {
+            self.effects
+                .extend(error::reply(frame, error).map(Effect::Deliver));
+        }
+    }
+
+    /// Answers a request with a result.
+    pub(crate) fn answer(&mut self, request: &Frame, payload: &[u8]) {
+        let mut bytes = Vec::with_capacity(payload.len() + 128);
+        let mut writer = xml::build::Writer::new(&mut bytes);
+        writer.open("iq").attr("type", "result");
+        for (theirs, ours) in [("id", "id"), ("from", "to"), ("to", "from")] {
+            if let Some(value) = request.attr(theirs) {
+                writer.attr(ours, &value);
+            }
+        }
+        writer.raw(payload).close();
+        self.effects
+            .extend(Frame::parse(bytes).ok().map(Effect::Deliver));
+    }
+
+    /// Adds a frame for several sessions.
+    pub(crate) fn send(&mut self, frame: Frame, to: Audience) {
+        if !to.is_empty() {
+            self.effects.push(Effect::Send { frame, to });
+        }
+    }
+
+    // === what many parts ask ===
+
+    /// The affiliation of the bare address of `from`.
+    pub(crate) fn affiliation_of(&self, from: &str) -> Affiliation {
+        let state = self.state.as_ref();
+        state.map_or(Affiliation::None, |state| {
+            state.affiliation(addr::bare_part(from))
+        })
+    }
+
+    /// The occupant and the nick of a session.
+    pub(crate) fn sender(&self, from: &str) -> Option<(Key, Arc<str>)> {
+        let key = self.occupants.by_address(from)?;
+        Some((key, Arc::clone(&self.occupants.get(key)?.nick)))
+    }
+
+    /// A presence without addresses, kept once for all who have the same.
+    pub(crate) fn shared(&mut self, presence: Frame) -> Frame {
+        if let Some(known) = self.recent.iter().find(|known| **known == presence) {
+            return known.clone();
+        }
+        if self.recent.len() >= RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(presence.clone());
+        presence
+    }
+
+    /// A room that nobody is in ends, unless it is persistent (section 7.14). One that was never
+    /// configured ends too.
+    pub(crate) fn end_if_empty(&mut self) {
+        let Some(state) = &self.state else { return };
+        if self.occupants.len() > 0 || !self.pending.is_empty() {
+            return;
+        }
+        let is_durable = state.config.is_persistent;
+        if is_durable && !state.is_locked {
+            return;
+        }
+        self.next_seq = self.next_seq.max(state.next_seq);
+        self.state = None;
+        if is_durable {
+            self.effects.push(Effect::Append(vec![Record::Destroyed]));
+            self.pending.push_back(Pending {
+                records: vec![Record::Destroyed],
+                request: self.empty.clone(),
+                is_message: false,
+                then: Box::new(|room, _| room.effects.push(Effect::Ended)),
+            });
+        } else {
+            self.effects.push(Effect::Ended);
+        }
+    }
+}
+
+/// Whether a stanza is a message to all that changes nothing but the log.
+fn is_plain_message(frame: &Frame) -> bool {
+    frame.name() == "message"
+        && frame.attr_raw("type") == Some("groupchat")
+        && !frame.children().any(|child| child.name() == "subject")
+}

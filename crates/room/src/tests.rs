@@ -1,0 +1,261 @@
+//! Tests by the sections of XEP-0045. Owns the small world that they play in: a room whose appends
+//! are committed at once, and everybody's mail.
+
+mod admin;
+mod bounds;
+mod durable;
+mod enter;
+mod hostile;
+mod large;
+mod owner;
+mod talk;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stdx::Timestamp;
+use xml::Frame;
+
+use crate::{Effect, Event, Options, Record, Room, RoomLimits};
+
+pub(crate) const ROOM: &str = "coven@chat.example";
+const START: Timestamp = Timestamp::from_millis(1_000_000_000_000);
+
+/// A room and everybody's mail.
+pub(crate) struct World {
+    pub(crate) room: Room,
+    pub(crate) now: Timestamp,
+    /// What each address was sent and has not read.
+    pub(crate) mail: BTreeMap<String, Vec<String>>,
+    /// Everything that was committed.
+    pub(crate) journal: Vec<Record>,
+    /// Whether appends are decided at once, and how.
+    pub(crate) decides: Option<bool>,
+    pub(crate) appends: usize,
+    pub(crate) has_ended: bool,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World::with(Options {
+            locks_new: false,
+            ..Options::default()
+        })
+    }
+
+    pub(crate) fn limited(change: impl FnOnce(&mut RoomLimits)) -> World {
+        let mut options = Options {
+            locks_new: false,
+            ..Options::default()
+        };
+        change(&mut options.limits);
+        World::with(options)
+    }
+
+    pub(crate) fn with(options: Options) -> World {
+        World {
+            room: Room::new(ROOM, None, Arc::new(options), [7; 16], 1),
+            now: START,
+            mail: BTreeMap::new(),
+            journal: Vec::new(),
+            decides: Some(true),
+            appends: 0,
+            has_ended: false,
+        }
+    }
+
+    /// Gives an event and performs what comes of it.
+    pub(crate) fn event(&mut self, event: Event) -> bool {
+        match self.room.handle(event, self.now) {
+            Ok(effects) => {
+                self.perform(effects);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Append(records) => {
+                    self.appends += 1;
+                    let Some(is_committed) = self.decides else {
+                        continue;
+                    };
+                    if is_committed {
+                        self.journal.extend(records);
+                    }
+                    assert!(self.event(Event::Decided { is_committed }));
+                }
+                Effect::Send { frame, to } => {
+                    assert!(frame.attr("to").is_none(), "{frame:?}");
+                    for to in to.iter() {
+                        self.deliver(to, &frame.edit().set_attr("to", to).finish());
+                    }
+                }
+                Effect::Deliver(frame) => {
+                    let to = frame.attr("to").expect("an address").into_owned();
+                    self.deliver(&to, &frame);
+                }
+                Effect::Ended => self.has_ended = true,
+            }
+        }
+    }
+
+    fn deliver(&mut self, to: &str, frame: &Frame) {
+        let from = frame.attr("from").expect("a sender");
+        assert!(xmpp::addr::bare_part(&from) == ROOM, "{frame:?}");
+        let text = String::from_utf8(frame.as_bytes().to_vec()).unwrap();
+        self.mail.entry(to.to_owned()).or_default().push(text);
+    }
+
+    /// A stanza of a real address to the room (`""`) or a nick.
+    pub(crate) fn send(&mut self, from: &str, nick: &str, stanza: &str) {
+        let to = if nick.is_empty() {
+            ROOM.to_owned()
+        } else {
+            format!("{ROOM}/{nick}")
+        };
+        let frame = Frame::parse(stanza).unwrap();
+        let frame = frame
+            .edit()
+            .set_attr("from", from)
+            .set_attr("to", &to)
+            .finish();
+        assert!(
+            self.event(Event::Stanza {
+                frame,
+                may_create: true
+            }),
+            "the room is busy"
+        );
+    }
+
+    /// What an address was sent since it looked last.
+    pub(crate) fn read(&mut self, who: &str) -> Vec<String> {
+        self.mail.remove(who).unwrap_or_default()
+    }
+
+    /// The one stanza that an address was sent.
+    #[track_caller]
+    pub(crate) fn read_one(&mut self, who: &str) -> String {
+        let mut mail = self.read(who);
+        assert_eq!(mail.len(), 1, "{mail:#?}");
+        mail.remove(0)
+    }
+
+    pub(crate) fn forget_mail(&mut self) {
+        self.mail.clear();
+    }
+
+    pub(crate) fn join(&mut self, who: &str, nick: &str) {
+        self.send(
+            who,
+            nick,
+            "<presence><x xmlns='http://jabber.org/protocol/muc'/></presence>",
+        );
+    }
+
+    /// The condition of the one error that an address is sent for a stanza.
+    #[track_caller]
+    pub(crate) fn refused(&mut self, who: &str, nick: &str, stanza: &str) -> String {
+        self.read(who);
+        self.send(who, nick, stanza);
+        condition(&self.read_one(who)).expect("an error")
+    }
+
+    /// A request to the room; the payload of its result, or the condition of its error.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, who: &str, kind: &str, payload: &str) -> Result<String, String> {
+        self.send(who, "", &format!("<iq type='{kind}' id='q'>{payload}</iq>"));
+        let mail = self.mail.get_mut(who).expect("an answer");
+        let at = mail
+            .iter()
+            .position(|one| one.starts_with("<iq"))
+            .expect("an answer");
+        let answer = mail.remove(at);
+        self.mail.retain(|_, mail| !mail.is_empty());
+        match condition(&answer) {
+            Some(condition) => Err(condition),
+            None => Ok(answer),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn admin(&mut self, who: &str, item: &str) -> Result<String, String> {
+        let query = format!("<query xmlns='http://jabber.org/protocol/muc#admin'>{item}</query>");
+        self.ask(who, "set", &query)
+    }
+
+    #[track_caller]
+    pub(crate) fn list(&mut self, who: &str, item: &str) -> Result<String, String> {
+        let query = format!("<query xmlns='http://jabber.org/protocol/muc#admin'>{item}</query>");
+        self.ask(who, "get", &query)
+    }
+
+    #[track_caller]
+    pub(crate) fn configure(
+        &mut self,
+        who: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<String, String> {
+        let fields: String = fields
+            .iter()
+            .map(|(name, value)| {
+                let name = match *name {
+                    "maxhistoryfetch" => "muc#maxhistoryfetch".to_owned(),
+                    name => format!("muc#roomconfig_{name}"),
+                };
+                let values = value.split(' ').map(|v| format!("<value>{v}</value>"));
+                format!("<field var='{name}'>{}</field>", values.collect::<String>())
+            })
+            .collect();
+        let query = format!(
+            "<query xmlns='http://jabber.org/protocol/muc#owner'>\
+             <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+             <value>http://jabber.org/protocol/muc#roomconfig</value></field>{fields}</x></query>"
+        );
+        self.ask(who, "set", &query)
+    }
+
+    /// A room with an owner, a member of no affiliation and another one, and no mail.
+    pub(crate) fn coven() -> World {
+        let mut world = World::new();
+        for (who, nick) in [(CRONE, "crone"), (WICCA, "wicca"), (HAG, "hag")] {
+            world.join(who, nick);
+        }
+        world.forget_mail();
+        world
+    }
+}
+
+/// The owner of [`World::coven`].
+pub(crate) const CRONE: &str = "crone1@example.org/desktop";
+pub(crate) const WICCA: &str = "wiccarocks@example.org/laptop";
+pub(crate) const HAG: &str = "hag66@example.org/pda";
+pub(crate) const HECATE: &str = "hecate@example.org/broom";
+
+/// The condition of an error stanza.
+pub(crate) fn condition(stanza: &str) -> Option<String> {
+    let (_, rest) = stanza.split_once("<error type='")?;
+    let (kind, rest) = rest.split_once("'><")?;
+    let (condition, _) = rest.split_once(' ')?;
+    Some(format!("{condition}/{kind}"))
+}
+
+/// Everything of `parts` is in the text.
+#[track_caller]
+pub(crate) fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+}
+
+/// Nothing of `parts` is in the text.
+#[track_caller]
+pub(crate) fn lacks(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(!text.contains(part), "{part} in {text}");
+    }
+}

@@ -1,0 +1,298 @@
+//! Sections 8 and 9: kick, voice, ban, members, moderators, lists.
+
+use super::*;
+
+#[test]
+fn a_kick_is_seen_with_its_reason() {
+    let mut world = World::coven();
+    let kick = "<item nick='hag' role='none'><reason>Avaunt!</reason></item>";
+    assert_eq!(world.admin(WICCA, kick).unwrap_err(), "forbidden/auth");
+    assert_eq!(world.admin(HECATE, kick).unwrap_err(), "forbidden/auth");
+    world.admin(CRONE, kick).unwrap();
+    let own = world.read_one(HAG);
+    has(
+        &own,
+        &[
+            "unavailable",
+            "role='none'",
+            "code='307'",
+            "code='110'",
+            "Avaunt!",
+        ],
+    );
+    has(&own, &["<actor nick='crone'/>"]);
+    lacks(&own, &["crone1"]);
+    has(
+        &world.read_one(WICCA),
+        &["/hag'", "code='307'", "affiliation='none'"],
+    );
+    assert_eq!(
+        world.admin(CRONE, kick).unwrap_err(),
+        "item-not-found/cancel"
+    );
+    world.join(HAG, "hag");
+    assert!(world.room.has_session(HAG), "a kick is not a ban");
+}
+
+#[test]
+fn voice_and_moderators_are_made_by_those_who_may() {
+    let mut world = World::coven();
+    world
+        .admin(CRONE, "<item nick='wicca' role='moderator'/>")
+        .unwrap();
+    has(&world.read_one(HAG), &["/wicca'", "role='moderator'"]);
+    // A new moderator of a semi-anonymous room learns who is who.
+    let mail = world.read(WICCA);
+    has(&mail[0], &["code='110'", "role='moderator'"]);
+    has(&mail[2], &["/hag'", "jid='hag66@example.org/pda'"]);
+    world
+        .admin(WICCA, "<item nick='hag' role='visitor'/>")
+        .unwrap();
+    world
+        .admin(WICCA, "<item nick='hag' role='participant'/>")
+        .unwrap();
+    let moderator = "<item nick='hag' role='moderator'/>";
+    assert_eq!(world.admin(WICCA, moderator).unwrap_err(), "forbidden/auth");
+    let crone = "<item nick='crone' role='none'/>";
+    assert_eq!(world.admin(WICCA, crone).unwrap_err(), "not-allowed/cancel");
+    let voice = "<item nick='crone' role='visitor'/>";
+    assert_eq!(world.admin(WICCA, voice).unwrap_err(), "forbidden/auth");
+    assert_eq!(world.admin(CRONE, voice).unwrap_err(), "not-allowed/cancel");
+    world
+        .admin(CRONE, "<item nick='wicca' role='participant'/>")
+        .unwrap();
+    assert_eq!(world.admin(WICCA, moderator).unwrap_err(), "forbidden/auth");
+}
+
+#[test]
+fn a_ban_removes_and_keeps_out_every_session() {
+    let mut world = World::coven();
+    world.join("hag66@example.org/phone", "hagphone");
+    world.forget_mail();
+    let ban =
+        "<item jid='hag66@example.org/any' affiliation='outcast'><reason>Treason</reason></item>";
+    assert_eq!(world.admin(WICCA, ban).unwrap_err(), "forbidden/auth");
+    world.admin(CRONE, ban).unwrap();
+    has(
+        &world.read(HAG)[0],
+        &[
+            "code='301'",
+            "affiliation='outcast'",
+            "role='none'",
+            "Treason",
+        ],
+    );
+    has(
+        &world.read("hag66@example.org/phone")[1],
+        &["code='301'", "code='110'"],
+    );
+    assert_eq!(world.read(WICCA).len(), 2);
+    let list = world.list(CRONE, "<item affiliation='outcast'/>").unwrap();
+    has(&list, &["jid='hag66@example.org'", "Treason"]);
+    let owner = "<item jid='crone1@example.org' affiliation='outcast'/>";
+    assert_eq!(world.admin(CRONE, owner).unwrap_err(), "conflict/cancel");
+    world
+        .admin(
+            CRONE,
+            "<item jid='wiccarocks@example.org' affiliation='admin'/>",
+        )
+        .unwrap();
+    assert_eq!(world.admin(WICCA, owner).unwrap_err(), "not-allowed/cancel");
+    let own = "<item jid='wiccarocks@example.org' affiliation='outcast'/>";
+    assert_eq!(world.admin(WICCA, own).unwrap_err(), "conflict/cancel");
+    world
+        .admin(WICCA, "<item jid='hag66@example.org' affiliation='none'/>")
+        .unwrap();
+    world.join(HAG, "hag");
+    assert!(world.room.has_session(HAG));
+}
+
+#[test]
+fn a_ban_may_name_a_nick_whose_address_nobody_knows() {
+    let mut world = World::coven();
+    world
+        .admin(CRONE, "<item nick='hag' affiliation='outcast'/>")
+        .unwrap();
+    has(&world.read_one(HAG), &["code='301'"]);
+    let unknown = "<item nick='hagg' affiliation='outcast'/>";
+    assert_eq!(
+        world.admin(CRONE, unknown).unwrap_err(),
+        "item-not-found/cancel"
+    );
+}
+
+#[test]
+fn members_come_and_go() {
+    let mut world = World::coven();
+    let member = "<item jid='hag66@example.org' affiliation='member'><reason>r</reason></item>";
+    world.admin(CRONE, member).unwrap();
+    has(
+        &world.read_one(HAG),
+        &["affiliation='member'", "role='participant'", "<reason>r"],
+    );
+    world
+        .admin(
+            CRONE,
+            "<item jid='wiccarocks@example.org' affiliation='member'/>",
+        )
+        .unwrap();
+    world.configure(CRONE, &[("membersonly", "1")]).unwrap();
+    world.forget_mail();
+    world
+        .admin(CRONE, "<item jid='hag66@example.org' affiliation='none'/>")
+        .unwrap();
+    has(
+        &world.read_one(HAG),
+        &["code='321'", "unavailable", "affiliation='none'"],
+    );
+    has(&world.read_one(WICCA), &["/hag'", "code='321'"]);
+    // Of one who is not there only those learn who see addresses.
+    world.forget_mail();
+    world
+        .admin(
+            CRONE,
+            "<item jid='hecate@example.org' affiliation='member'/>",
+        )
+        .unwrap();
+    has(
+        &world.read_one(CRONE),
+        &["code='101'", "jid='hecate@example.org'", "role='none'"],
+    );
+    assert!(world.mail.is_empty(), "{:?}", world.mail);
+}
+
+#[test]
+fn owners_and_admins_are_made_by_owners_and_one_stays() {
+    let mut world = World::coven();
+    world
+        .admin(
+            CRONE,
+            "<item jid='wiccarocks@example.org' affiliation='admin'/>",
+        )
+        .unwrap();
+    has(
+        &world.read_one(HAG),
+        &["/wicca'", "affiliation='admin'", "role='moderator'"],
+    );
+    for affiliation in ["owner", "admin"] {
+        let item = format!("<item jid='hag66@example.org' affiliation='{affiliation}'/>");
+        assert_eq!(world.admin(WICCA, &item).unwrap_err(), "forbidden/auth");
+    }
+    let last = "<item jid='crone1@example.org' affiliation='admin'/>";
+    assert_eq!(world.admin(CRONE, last).unwrap_err(), "conflict/cancel");
+    // Both at once is not possible without an owner in between either.
+    let both = format!("{last}<item jid='hag66@example.org' affiliation='owner'/>");
+    world.admin(CRONE, &both).unwrap();
+    let own = world
+        .read(HAG)
+        .into_iter()
+        .find(|one| one.contains("code='110'"))
+        .unwrap();
+    has(&own, &["affiliation='owner'", "role='moderator'"]);
+    assert_eq!(world.admin(CRONE, &both).unwrap_err(), "forbidden/auth");
+}
+
+#[test]
+fn lists_are_for_those_who_may_see_them() {
+    let mut world = World::coven();
+    world
+        .admin(
+            CRONE,
+            "<item jid='hecate@example.org' affiliation='member'/>",
+        )
+        .unwrap();
+    let owners = "<item affiliation='owner'/>";
+    has(
+        &world.list(CRONE, owners).unwrap(),
+        &["jid='crone1@example.org'"],
+    );
+    for item in [
+        owners,
+        "<item affiliation='member'/>",
+        "<item affiliation='outcast'/>",
+        "<item role='participant'/>",
+        "<item role='moderator'/>",
+    ] {
+        assert_eq!(
+            world.list(WICCA, item).unwrap_err(),
+            "forbidden/auth",
+            "{item}"
+        );
+        assert_eq!(
+            world.list(HECATE, item).unwrap_err(),
+            "forbidden/auth",
+            "{item}"
+        );
+    }
+    let voices = world.list(CRONE, "<item role='participant'/>").unwrap();
+    has(
+        &voices,
+        &["nick='hag'", "jid='hag66@example.org/pda'", "nick='wicca'"],
+    );
+    has(
+        &world.list(CRONE, "<item role='moderator'/>").unwrap(),
+        &["nick='crone'"],
+    );
+    // A non-anonymous room shows lists to occupants, as far as it is configured to.
+    world.configure(CRONE, &[("whois", "anyone")]).unwrap();
+    has(&world.list(WICCA, owners).unwrap(), &["crone1@example.org"]);
+    assert_eq!(world.list(HECATE, owners).unwrap_err(), "forbidden/auth");
+    assert_eq!(
+        world
+            .list(WICCA, "<item affiliation='outcast'/>")
+            .unwrap_err(),
+        "forbidden/auth"
+    );
+    world
+        .configure(CRONE, &[("getmemberlist", "moderator")])
+        .unwrap();
+    assert_eq!(world.list(WICCA, owners).unwrap_err(), "forbidden/auth");
+}
+
+#[test]
+fn a_request_that_means_nothing_changes_nothing() {
+    let mut world = World::coven();
+    for item in [
+        "",
+        "<item/>",
+        "<item nick='hag'/>",
+        "<item role='none'/>",
+        "<item nick='hag' role='god'/>",
+        "<item jid='x@y' affiliation='god'/>",
+        "<item nick='hag' role='none' affiliation='outcast'/>",
+        "<item affiliation='member'/>",
+        "<item jid='x@y' affiliation='member'/><item jid='x@y' affiliation='admin'/>",
+    ] {
+        assert_eq!(
+            world.admin(CRONE, item).unwrap_err(),
+            "bad-request/modify",
+            "{item}"
+        );
+    }
+    let malformed = "<item jid='a@b@c' affiliation='member'/>";
+    assert_eq!(
+        world.admin(CRONE, malformed).unwrap_err(),
+        "jid-malformed/modify"
+    );
+    for item in [
+        "<item affiliation='none'/>",
+        "<item role='none'/>",
+        "<item role='x'/>",
+    ] {
+        assert_eq!(
+            world.list(CRONE, item).unwrap_err(),
+            "bad-request/modify",
+            "{item}"
+        );
+    }
+    // One bad item keeps all the others from being done.
+    let mixed = "<item nick='hag' role='none'/><item nick='nobody' role='none'/>";
+    assert_eq!(
+        world.admin(CRONE, mixed).unwrap_err(),
+        "item-not-found/cancel"
+    );
+    assert!(world.room.has_session(HAG));
+    let nicks = "<item jid='x@y' affiliation='member' nick='n'/>\
+                 <item jid='z@y' affiliation='member' nick='N'/>";
+    assert_eq!(world.admin(CRONE, nicks).unwrap_err(), "conflict/cancel");
+}
