@@ -88,16 +88,7 @@ impl Room {
         let mut writer = Writer::new(&mut out);
         writer.open("query").attr("xmlns", ns::DISCO_INFO);
         match query.attr("node").as_deref() {
-            Some(NODE_NICK) => {
-                // Section 7.12: without a reserved nick the answer is empty.
-                writer.attr("node", NODE_NICK);
-                if let Some(nick) = state.reserved_nick(addr::bare_part(from)) {
-                    writer.open("identity").attr("category", "conference");
-                    writer.attr("type", "text").attr("name", nick).close();
-                }
-                writer.close();
-                return self.answer(frame, &out);
-            }
+            Some(NODE_NICK) => return self.reserved_nick_info(frame, from),
             Some(_) => return self.refuse(frame, Condition::ItemNotFound),
             None => {}
         }
@@ -155,6 +146,21 @@ impl Room {
         let name = ("muc#roomconfig_roomname", single, "Name");
         form.field(name, &[&config.name], &[]);
         form.close();
+        writer.close();
+        self.answer(frame, &out);
+    }
+
+    /// Section 7.12: without a reserved nick the answer is empty.
+    fn reserved_nick_info(&mut self, frame: &Frame, from: &str) {
+        let Some(state) = &self.state else { return };
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        writer.open("query").attr("xmlns", ns::DISCO_INFO);
+        writer.attr("node", NODE_NICK);
+        if let Some(nick) = state.reserved_nick(addr::bare_part(from)) {
+            writer.open("identity").attr("category", "conference");
+            writer.attr("type", "text").attr("name", nick).close();
+        }
         writer.close();
         self.answer(frame, &out);
     }

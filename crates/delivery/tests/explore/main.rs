@@ -31,7 +31,7 @@ where
 {
     let mut checker = world.checker().threads(2);
     // For work on the machines: `make explore` and CI set no bound.
-    if let Some(seconds) = std::env::var("EXPLORE_SECONDS").ok() {
+    if let Ok(seconds) = std::env::var("EXPLORE_SECONDS") {
         let seconds = seconds.parse().expect("a number");
         checker = checker.timeout(Duration::from_secs(seconds));
     }

@@ -81,8 +81,8 @@ impl Journal for Moody {
 
 type Told = Arc<Mutex<Vec<(u32, Result<(), AppendError>)>>>;
 
-/// Appends a record for each `Wake` it gets, and asks when all is settled at `Aged`. After `Idle` it
-/// has one more message in front of the next bad word, at which it appends.
+/// Appends a record for each `Wake` it gets, and asks when all is settled at `Aged`. After `Idle`
+/// it has one more message in front of the next bad word, at which it appends.
 struct Writer {
     is_ahead: bool,
     user: &'static str,
