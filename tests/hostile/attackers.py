@@ -1,8 +1,9 @@
 """The attackers. Each is a function with a name, a sentence, and the section of docs/security.md
 that it tries; it runs for a while and returns what it was able to do that nobody may.
 
-Victims are u5 to u9, attackers who have accounts u10 and above. Attackers come from 127.0.1.1 and
-up, each victim's owner from 127.0.2.x.
+Victims are u5 to u9, attackers who have accounts u10 and above. Each attacker comes from addresses
+of its own, 127.1.x.1 and up: what an address has done is remembered, and would be held against the
+next one. Each victim's owner comes from 127.0.2.x.
 """
 
 import itertools
@@ -15,9 +16,10 @@ import time
 from wire import OPEN, Client, Closed, tls_context
 
 ALL = {}
-ATTACKER = "127.0.1.1"
 OWNER = "127.0.2.1"
 VICTIM = "u5"
+# A full mailbox is empty again after so long.
+MAILBOX_BACK_S = 10
 
 
 def attacker(section):
@@ -31,17 +33,22 @@ def attacker(section):
 class Field:
     """Where an attacker runs: a server, and a time."""
 
-    def __init__(self, server, seconds):
+    def __init__(self, server, seconds, name):
         self.server, self.seconds = server, seconds
+        self.number = 1 + list(ALL).index(name)
         self.until = time.monotonic() + seconds
         self.clients = []
 
     def goes_on(self):
         return time.monotonic() < self.until
 
-    def client(self, source=ATTACKER, tls=False, **more):
+    def source(self, number=0):
+        """One of the attacker's addresses."""
+        return f"127.1.{self.number}.{1 + number}"
+
+    def client(self, source=None, tls=False, **more):
         port = self.server.tls_port if tls else self.server.port
-        client = Client(port, source, tls, **more)
+        client = Client(port, source or self.source(), tls, **more)
         self.clients.append(client)
         return client
 
@@ -49,7 +56,7 @@ class Field:
         """Sessions of `count` accounts, `each` of one."""
         crowd = []
         for n in range(count * each):
-            source = f"127.0.1.{1 + n % sources}"
+            source = self.source(n % sources)
             client = self.client(source, **more)
             user = f"u{first + n // each}"
             crowd.append(client.login(user, f"r{n % each}", presence=presence))
@@ -109,7 +116,7 @@ def challenges_first(field):
     begun = time.monotonic()
     clients = []
     for n in range(60):
-        client = field.client(f"127.0.1.{1 + n % 4}").open()
+        client = field.client(field.source(n % 4)).open()
         client.scram_begin(VICTIM)
         clients.append(client)
     answered = 0
@@ -126,7 +133,7 @@ def challenges_first(field):
 def plain_in_parallel(field):
     """100 connections guess at one account at the same time by PLAIN."""
     begun = time.monotonic()
-    clients = [field.client(f"127.0.1.{1 + n % 4}").open() for n in range(100)]
+    clients = [field.client(field.source(n % 4)).open() for n in range(100)]
     for client in clients:
         client.send(b"<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>"
                     b"AHU2AHdyb25n</auth>")
@@ -158,7 +165,7 @@ def held_challenges(field):
     held = []
 
     def hold(n):
-        client = field.client(f"127.0.1.{1 + n % 8}").open()
+        client = field.client(field.source(n % 8)).open()
         client.scram_begin("u7")
         held.append(client)
         time.sleep(0.01)
@@ -185,7 +192,7 @@ def crowd_at_the_gate(field):
     wrong = []
 
     def crowd(n):
-        client = field.client(f"127.0.1.{1 + n % 2}").open()
+        client = field.client(field.source(n % 2)).open()
         client.scram_begin("u8")
         if len(field.clients) > 22:
             field.clients.pop(0).close()
@@ -295,7 +302,7 @@ def takes_over_a_name(field):
 def login_flood(field):
     """Logs in and out of its own account as fast as it can, by PLAIN."""
     def login(n):
-        with Client(field.server.port, ATTACKER) as client:
+        with Client(field.server.port, field.source()) as client:
             client.login(f"u{30 + n % 5}", "x")
     field.repeat(login)
 
@@ -304,7 +311,7 @@ def login_flood(field):
 def scram_flood(field):
     """The same by SCRAM."""
     def login(n):
-        with Client(field.server.port, ATTACKER) as client:
+        with Client(field.server.port, field.source()) as client:
             client.open().scram_begin(f"u{30 + n % 5}")
             client.scram_finish("pw")
     field.repeat(login)
@@ -332,7 +339,7 @@ def registrations(field):
 @attacker("connections")
 def connection_flood(field):
     """Opens connections and closes them at once."""
-    field.repeat(lambda n: Client(field.server.port, f"127.0.1.{1 + n % 9}").close())
+    field.repeat(lambda n: Client(field.server.port, field.source(n % 9)).close())
 
 
 @attacker("connections")
@@ -340,7 +347,7 @@ def silent_connections(field):
     """Opens hundreds of connections and says nothing."""
     def hold(n):
         if n < 600:
-            field.client(f"127.0.1.{1 + n % 9}")
+            field.client(field.source(n % 9))
         else:
             time.sleep(0.05)
     field.repeat(hold)
@@ -363,7 +370,7 @@ def slow_writers(field):
 def endless_header(field):
     """A stream header that never ends."""
     def header(n):
-        with Client(field.server.port, ATTACKER) as client:
+        with Client(field.server.port, field.source()) as client:
             client.send(b"<stream:stream " + b"a" * 60_000)
             client.send(b"b" * 400_000)
             client.skim(0.05)
@@ -374,7 +381,7 @@ def endless_header(field):
 def tls_hellos(field):
     """Begins TLS handshakes and goes away."""
     def hello(n):
-        with Client(field.server.tls_port, f"127.0.1.{1 + n % 9}") as client:
+        with Client(field.server.tls_port, field.source(n % 9)) as client:
             incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
             tls = tls_context().wrap_bio(incoming, outgoing)
             try:
@@ -387,14 +394,14 @@ def tls_hellos(field):
 @attacker("connections")
 def tls_handshakes(field):
     """Completes TLS handshakes and goes away."""
-    field.repeat(lambda n: Client(field.server.tls_port, ATTACKER, tls=True).close())
+    field.repeat(lambda n: Client(field.server.tls_port, field.source(), tls=True).close())
 
 
 @attacker("connections")
 def tls_garbage(field):
     """Sends what is no TLS to the TLS port, and half records."""
     def garbage(n):
-        with Client(field.server.tls_port, ATTACKER) as client:
+        with Client(field.server.tls_port, field.source()) as client:
             client.send(b"\x16\x03\x01\x40\x00" + random.randbytes(n % 9_000))
             client.skim(0.01)
     field.repeat(garbage)
@@ -404,7 +411,7 @@ def tls_garbage(field):
 def starttls_twice(field):
     """Pipelines plaintext behind STARTTLS and asks for it again."""
     def twice(n):
-        with Client(field.server.port, ATTACKER) as client:
+        with Client(field.server.port, field.source()) as client:
             client.open()
             client.send(b"<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>" * 3 + OPEN)
             client.skim(0.02)
@@ -415,7 +422,7 @@ def starttls_twice(field):
 def proxy_headers(field):
     """Claims another address with PROXY headers on a port that takes none."""
     def claim(n):
-        with Client(field.server.port, ATTACKER) as client:
+        with Client(field.server.port, field.source()) as client:
             header = (b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n",
                       b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\0\0\x01\x7f\0\0\x01\0\x01\0\x02")
             client.send(header[n % 2] + OPEN)
@@ -431,7 +438,7 @@ def proxy_headers(field):
 def http_on_the_xmpp_port(field):
     """Speaks HTTP to the wrong port."""
     def get(n):
-        with Client(field.server.port, ATTACKER) as client:
+        with Client(field.server.port, field.source()) as client:
             client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
             client.skim(0.02)
     field.repeat(get)
@@ -441,7 +448,7 @@ def http_on_the_xmpp_port(field):
 def thousand_domains(field):
     """Asks for a thousand domains that are not served."""
     def ask(n):
-        with Client(field.server.port, ATTACKER) as client:
+        with Client(field.server.port, field.source()) as client:
             client.send(OPEN.replace(b"localhost", f"d{n % 1000}.example".encode()))
             client.expect(b"host-unknown")
     field.repeat(ask)
@@ -466,7 +473,7 @@ def entity_bombs(field):
                        for n in range(8)) + b"]>")
 
     def send(n):
-        with Client(field.server.port, ATTACKER) as client:
+        with Client(field.server.port, field.source()) as client:
             client.send(bomb + OPEN + b"<a>&i;</a>")
             client.skim(0.02)
     field.repeat(send)
@@ -503,12 +510,25 @@ def subscription_flood(field):
     field.flood(crowd, lambda n: f"<presence to='{VICTIM}@localhost' type='{kinds[n % 2]}'>"
                                  f"<status>{'x' * 2000}</status></presence>".encode())
     field.close_all()
-    with Client(field.server.port, OWNER) as owner:
-        owner.login(VICTIM, "owner")
-        owner.send(iq(1, "<query xmlns='jabber:iq:roster'><item jid='friend@localhost'/></query>",
-                      "set"))
-        answer = owner.expect(b"id='x1'", b"</iq>")
-        return ["no room for a friend"] if b"type='error'" in answer else []
+
+    def befriend():
+        with Client(field.server.port, OWNER) as owner:
+            owner.login(VICTIM, "owner")
+            owner.send(iq(1, "<query xmlns='jabber:iq:roster'><item jid='friend@localhost'/>"
+                             "</query>", "set"))
+            return owner.expect(b"id='x1'", b"</iq>")
+    # What fills the victim's mailbox is worked off first (docs/security.md, "What is not defended").
+    end = time.monotonic() + MAILBOX_BACK_S
+    while True:
+        try:
+            answer = befriend()
+            if b"try again later" not in answer:
+                return ["no room for a friend"] if b"type='error'" in answer else []
+        except Closed:
+            pass
+        if time.monotonic() > end:
+            return ["the victim's mailbox stays full"]
+        time.sleep(0.1)
 
 
 @attacker("stanzas")

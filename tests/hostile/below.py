@@ -56,7 +56,7 @@ def clock_runs_wild(field):
     def jump(n):
         field.server.weather.clock((n * 7919) % (2 * HOUR) - HOUR)
         if n % 20 == 0:
-            with Client(field.server.port, "127.0.1.9") as client:
+            with Client(field.server.port, field.source()) as client:
                 client.open().plain("u97", "wrong")
         time.sleep(0.01)
     try:

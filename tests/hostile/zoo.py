@@ -36,7 +36,7 @@ SHORT_S = 0.4
 def attack(run, server, seconds, verdict):
     """In a process of its own: one attacker."""
     try:
-        verdict.put(run(attackers.Field(server, seconds)) or [])
+        verdict.put(run(attackers.Field(server, seconds, run.__name__)) or [])
     except Exception:  # An attacker that breaks has shown nothing.
         verdict.put([f"the attacker broke: {traceback.format_exc()}"])
 
