@@ -517,7 +517,7 @@ def subscription_flood(field):
             owner.send(iq(1, "<query xmlns='jabber:iq:roster'><item jid='friend@localhost'/>"
                              "</query>", "set"))
             return owner.expect(b"id='x1'", b"</iq>")
-    # What fills the victim's mailbox is worked off first (docs/security.md, "What is not defended").
+    # What fills the mailbox is worked off first (docs/security.md, "What is not defended").
     end = time.monotonic() + MAILBOX_BACK_S
     while True:
         try:
