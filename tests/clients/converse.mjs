@@ -32,8 +32,11 @@ class Screen {
     return this.page.waitForSelector("#converse-roster, converse-rosterview");
   }
 
+  // Has a session again. It is connected some moments before, when what is sent is lost.
   isBack() {
-    return this.page.waitForFunction(() => globalThis.converseApi.connection.connected());
+    return this.page.waitForFunction(
+      () => globalThis.reconnections > 0 && globalThis.converseApi.connection.connected(),
+    );
   }
 
   async openChat(jid) {
@@ -89,6 +92,8 @@ function tap() {
     globalThis.converse.plugins.add("tap", {
       initialize() {
         globalThis.converseApi = this._converse.api;
+        globalThis.reconnections = 0;
+        this._converse.api.listen.on("reconnected", () => globalThis.reconnections++);
       },
     });
     const { initialize } = globalThis.converse;
