@@ -241,8 +241,11 @@ impl PortActor {
             Who::Waiter(addr, ticket) => (addr, ticket, Ok(())),
             Who::Import(number) => return queue.imports.decided(number, result, cx),
         };
+        drop(queue);
         match cx.send_priority(addr, UserMsg::Decided { ticket, result }) {
-            Ok(()) if result.is_err() => *queue.unheard.entry(addr).or_insert(0) += 1,
+            Ok(()) if result.is_err() => {
+                *self.queue.borrow_mut().unheard.entry(addr).or_insert(0) += 1;
+            }
             // An actor that is gone has nobody left to tell: its clients were told when it ended.
             Ok(()) | Err(actor::SendError::Gone(_)) => {}
             // It would wait for ever: its next life reads what is there.
