@@ -135,15 +135,25 @@ def meet(name, run, watched, idle, witness, seconds):
     return row
 
 
-HEAD = """| attacker | defence | login p99, ms | message p99, ms | MB above | MB left | outcome |
-|---|---|---|---|---|---|---|"""
+HEAD = """| attacker | defence | login p99, ms | message p99, ms | MB above | MB left | outcome | before |
+|---|---|---|---|---|---|---|---|"""
+TABLE = re.compile(r"(<!-- zoo: begin -->\n)(.*?)(<!-- zoo: end -->)", re.DOTALL)
 
 
 def write(path, rows):
+    """Puts the table into a document, whose last column (an older version) and whose rows of
+    attackers that did not come this time stay."""
     text = path.read_text()
-    table = "\n".join([HEAD, *(row.markdown() for row in rows)])
-    pattern = r"(<!-- zoo: begin -->\n).*?(<!-- zoo: end -->)"
-    path.write_text(re.sub(pattern, lambda m: m[1] + table + "\n" + m[2], text, flags=re.DOTALL))
+    found = TABLE.search(text)
+    if not found:
+        raise SystemExit(f"{path}: no <!-- zoo: begin --> and <!-- zoo: end --> to write between")
+    table = {line.split("|")[1].strip(" `"): line for line in found[2].splitlines()[2:]}
+    for row in rows:
+        before = table.get(row.name, "||").split("|")[-2].strip()
+        table[row.name] = f"{row.markdown()} {before} |"
+    order = {name: place for place, name in enumerate(attackers.ALL)}
+    lines = [table[name] for name in sorted(table.keys() & order.keys(), key=order.get)]
+    path.write_text(TABLE.sub(lambda m: m[1] + "\n".join([HEAD, *lines]) + "\n" + m[3], text))
 
 
 def main():
