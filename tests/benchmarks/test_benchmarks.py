@@ -108,6 +108,8 @@ RUNS = {
     "slow_store": Run("pressure --only store --repeat 1", seconds=2, more="--rate 200"),
     "curves": Run("curves --quick --repeat 1", seconds=1),
     "durable": Run("durable --users 20 --rate 200 --seconds 3 --repeat 1 --no-profile", seconds=3),
+    "durable_beside": Run(f"durable --beside {ROOST} --users 20 --rate 200 --seconds 3 --repeat 1",
+                          seconds=3),
     "restart": Run("restart --users 30 --repeat 1", seconds=12),
     "logins": Run("logins.sh 60 18 100", seconds=1, more="--messages 200", has_page=False),
     "pairs": Run(f"pairs {ROOST} {ROOST} --pairs 1 --users 60 --rate 100", seconds=1,
@@ -225,6 +227,12 @@ def test_durable(run):
     for steady, highest in zip(of_journal[:4], of_journal[4:]):
         assert {*steady[2:4], *highest[2:4]} != {"–"}, run.text()
     assert "Messages lost: 0; failed checks: 0." in run.text()
+
+
+def test_durable_beside(run):
+    assert run.status == TOO_FEW, run.said
+    assert run.loads() == 2
+    assert "| CPU per message at the rate, us |" in run.said
 
 
 def test_pressure(run):
