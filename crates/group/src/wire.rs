@@ -160,8 +160,15 @@ pub(crate) enum Change {
 /// A change that the coordinator has decided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Apply {
-    Put { entry: Entry, replace: bool },
-    Take { name: Name },
+    Put {
+        entry: Entry,
+        replace: bool,
+    },
+    /// The name is nobody's any more; with `pid`, if it is that process's.
+    Take {
+        name: Name,
+        pid: Option<Pid>,
+    },
     View(View),
 }
 

@@ -277,9 +277,12 @@ impl Machine {
                 (Outcome::Done, Some(Apply::Put { entry, replace }))
             }
             Change::Unregister { name, pid } => {
-                let held = self.names(space).and_then(|names| names.get(&name));
-                let is_it = held.is_some_and(|entry| pid.is_none_or(|pid| pid == entry.pid));
-                (Outcome::Done, is_it.then_some(Apply::Take { name }))
+                // Of a process that has ended a member may hold a name that this one does not.
+                let is_held = self
+                    .names(space)
+                    .is_some_and(|names| names.get(&name).is_some());
+                let take = is_held || pid.is_some();
+                (Outcome::Done, take.then_some(Apply::Take { name, pid }))
             }
             Change::Add(nodes) => self.decide_view(space, |members| members.extend(nodes)),
             Change::Remove(nodes) => self.decide_view(space, |members| {
@@ -356,7 +359,13 @@ impl Machine {
         match apply {
             Apply::View(view) => self.install(view),
             Apply::Put { entry, replace } => self.put(space, entry, replace),
-            Apply::Take { name } => self.take(space, &name),
+            Apply::Take { name, pid } => {
+                let names = self.names(space);
+                let held = names.and_then(|names| names.get(&name));
+                if held.is_some_and(|held| pid.is_none_or(|pid| pid == held.pid)) {
+                    self.take(space, &name);
+                }
+            }
         }
     }
 }

@@ -239,6 +239,13 @@ impl Machine {
             peer.is_joining = status.is_joining;
         }
         self.refresh(node, false);
+        let peer = self.peers.get_mut(node);
+        let has_tried = peer.is_some_and(|peer| {
+            std::mem::take(&mut peer.is_tried) && peer.is_up() && peer.shared.is_empty()
+        });
+        if has_tried {
+            self.disconnect(node, Refusal::Left);
+        }
     }
 
     pub(super) fn view_wanted(&mut self, node: &NodeName, id: &GroupId) {

@@ -67,8 +67,13 @@ pub(crate) struct Peer {
     pub(crate) shared: BTreeSet<Space>,
     /// The spaces whose names it has told since they are in common.
     pub(crate) told_names: BTreeSet<Space>,
+    /// The spaces whose names it asked for before this node knew that both are in them, and which
+    /// it must be told again. At most as many as a node has groups; it is not told of others.
+    pub(crate) asked_early: BTreeSet<Space>,
     /// Whether the last attempt at a link failed, or the last link broke.
     pub(crate) failed: bool,
+    /// The link is made only to see whether both are free.
+    pub(crate) is_tried: bool,
     /// Who asked for the link and waits for it.
     waiters: Vec<Caller>,
     /// Processes that are held until the link has drained.
@@ -206,15 +211,22 @@ impl Machine {
         }
     }
 
-    /// Dials a member of a group, if it is one still.
+    /// Dials a member of a group, if it is one still. A node that has become free meanwhile tries once
+    /// all the same whether the other is free too: if that has lost its links, nobody else finds it.
     pub(super) fn dial_due(&mut self, node: &NodeName) {
         if let Some(peer) = self.peers.get_mut(node) {
             if let Some((_, pause)) = peer.redial {
                 // Keeps the pause, so that the next one is longer.
                 peer.redial = Some(((Moment::ZERO, 0), pause));
             }
-            if !peer.is_up() && self.is_wanted(node) {
-                self.reach(node);
+            let (is_up, is_wanted) = (peer.is_up(), self.is_wanted(node));
+            let is_tried = !is_wanted && self.is_free();
+            if !is_up
+                && (is_wanted || is_tried)
+                && self.reach(node)
+                && let Some(peer) = self.peers.get_mut(node)
+            {
+                peer.is_tried = is_tried;
             }
         }
     }
@@ -276,6 +288,7 @@ impl Machine {
         (peer.up, peer.dialing) = (Some(id), None);
         peer.groups.clear();
         peer.told_names.clear();
+        peer.asked_early.clear();
         (peer.has_status, peer.failed) = (false, false);
         let pending = std::mem::take(&mut peer.pending);
         let keys = [peer.awaited.take(), peer.redial.take().map(|(key, _)| key)];

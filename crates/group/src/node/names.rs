@@ -51,6 +51,26 @@ impl Names {
         self.all().filter(move |entry| entry.keeper == *keeper)
     }
 
+    /// Those whose processes this node watches: what it keeps, but for processes that have ended.
+    fn watched(&self) -> impl Iterator<Item = &Entry> {
+        let kept = self.by_name.values();
+        kept.filter(|kept| kept.monitor.is_some())
+            .map(|kept| &kept.entry)
+    }
+
+    /// The process of a name has ended, and with it the monitor.
+    fn unwatched(&mut self, name: &str) {
+        if let Some(kept) = self.by_name.get_mut(name) {
+            kept.monitor = None;
+        }
+    }
+
+    /// Whether the process of a name that `keeper` keeps has ended.
+    fn has_ended(&self, name: &str, keeper: &NodeName) -> bool {
+        let kept = self.by_name.get(name);
+        kept.is_some_and(|kept| kept.entry.keeper == *keeper && kept.monitor.is_none())
+    }
+
     fn insert(&mut self, entry: Entry, monitor: Option<u64>) {
         let names = self.by_pid.entry(entry.pid.clone()).or_default();
         names.insert(Name::clone(&entry.name));
@@ -167,7 +187,11 @@ impl Machine {
 
     /// Registers a name as the coordinator has decided, or as its keeper says.
     pub(super) fn put(&mut self, space: &Space, entry: Entry, replace: bool) {
-        let Some(names) = self.names_mut(space) else {
+        if entry.keeper != self.me && self.is_dead(&entry.pid) {
+            // Its keeper, who watches it, is about to hear of that.
+            return;
+        }
+        let Some(names) = self.names(space) else {
             return;
         };
         if let Some(old) = names.get(&entry.name) {
@@ -177,7 +201,9 @@ impl Machine {
             // Everybody who sees both decides alike: the smaller address stays, and of two keepers
             // of one process the smaller name.
             let old_stays = (&old.pid, &old.keeper) < (&entry.pid, &entry.keeper);
-            let is_clash = old.pid != entry.pid && !replace;
+            // Nor does the name of a process that this node knows to have ended stand in the way.
+            let is_clash =
+                old.pid != entry.pid && !replace && !names.has_ended(&entry.name, &self.me);
             if old.pid == entry.pid && old_stays && !replace {
                 return;
             }
@@ -200,21 +226,20 @@ impl Machine {
         {
             return;
         }
-        let mut monitor = None;
-        if entry.keeper == self.me {
-            monitor = Some(self.watch_named(space, &entry.name, &entry.pid));
-        }
-        // A process that is gone already was reported before the name is there: the keeper looks
-        // again after it has put it in.
-        let is_gone =
-            entry.keeper == self.me && self.is_mine(&entry.pid) && !self.is_alive(&entry.pid);
         let (name, pid) = (Name::clone(&entry.name), entry.pid.clone());
+        let monitor = (entry.keeper == self.me).then(|| self.new_monitor());
         if let Some(names) = self.names_mut(space) {
             names.insert(entry, monitor);
         }
-        if is_gone {
-            self.named_ended(space, &name, &pid);
+        // Last, for a process that is gone already is reported at once.
+        if let Some(monitor) = monitor {
+            self.watch_named(space, &name, monitor, &pid);
         }
+    }
+
+    /// Whether this is a process of this node that has ended.
+    fn is_dead(&self, pid: &Pid) -> bool {
+        self.is_mine(pid) && !self.is_alive(pid)
     }
 
     /// Two processes have one name. Who has to give way ends, if this node keeps its name.
@@ -272,6 +297,11 @@ impl Machine {
         #[cfg(test)]
         let is_it = is_it && !self.has(crate::model::bugs::Bug::DeadNames);
         if is_it {
+            // Members hear of it by the coordinator. Whoever is met meanwhile is not told of it: the
+            // name of a process that is gone could win against that of a living one.
+            if let Some(names) = self.names_mut(space) {
+                names.unwatched(name);
+            }
             let change = Change::Unregister {
                 name: Name::clone(name),
                 pid: Some(who.clone()),
@@ -287,7 +317,7 @@ impl Machine {
         let Some(names) = self.names(space) else {
             return;
         };
-        let entries = names.kept_by(&self.me).cloned().collect();
+        let entries = names.watched().cloned().collect();
         let frame = Frame::Keep {
             space: space.clone(),
             entries,
@@ -315,15 +345,21 @@ impl Machine {
         entries: Vec<Entry>,
         want: bool,
     ) {
-        let peer = self.peers.get_mut(node);
-        if !peer
-            .as_ref()
-            .is_some_and(|peer| peer.shared.contains(space))
-        {
+        let early_max = self.limits.groups_max;
+        let Some(peer) = self.peers.get_mut(node) else {
+            return;
+        };
+        if !peer.shared.contains(space) {
+            // It knows already that both are in the space, this node not yet: once that has asked in
+            // turn and reads the answer, it owes one itself.
+            if want && peer.asked_early.len() < early_max {
+                peer.asked_early.insert(space.clone());
+            }
             return;
         }
-        // An answer to what we told: the other side has read it.
-        if let Some(peer) = peer.filter(|_| !want) {
+        let owes = peer.asked_early.remove(space) || want;
+        if !want {
+            // An answer to what we told: the other side has read it.
             peer.told_names.insert(space.clone());
         }
         let told: BTreeSet<&Name> = entries.iter().map(|entry| &entry.name).collect();
@@ -342,7 +378,7 @@ impl Machine {
                 self.put(space, entry, false);
             }
         }
-        if want {
+        if owes {
             self.send_keep(node, space, false);
         }
     }

@@ -452,15 +452,14 @@ impl Machine {
         }
     }
 
-    /// Has this node watch a process whose name it keeps. Returns the number of the monitor.
-    pub(super) fn watch_named(&mut self, space: &Space, name: &Name, who: &Pid) -> u64 {
-        let monitor = self.shared.new_monitor().0;
-        self.monitor(
-            Watcher::Keeper(space.clone(), Name::clone(name)),
-            monitor,
-            who,
-        );
-        monitor
+    pub(super) fn new_monitor(&mut self) -> u64 {
+        self.shared.new_monitor().0
+    }
+
+    /// Has this node watch a process whose name it keeps.
+    pub(super) fn watch_named(&mut self, space: &Space, name: &Name, monitor: u64, who: &Pid) {
+        let watcher = Watcher::Keeper(space.clone(), Name::clone(name));
+        self.monitor(watcher, monitor, who);
     }
 
     pub(super) fn unwatch(&mut self, monitor: u64, who: &Pid) {

@@ -331,11 +331,18 @@ fn known_by_node(real: &mut Real, state: &State, n: N) -> String {
 
 /// Plays commands; tells what differs first, and how many were played.
 fn play(raws: &[Raw], bug: Option<Bug>) -> Result<usize, String> {
+    play_steps(raws.iter().map(|raw| |state: &State| raw.step(state)), bug)
+}
+
+fn play_steps(
+    steps: impl Iterator<Item = impl Fn(&State) -> Option<Step>>,
+    bug: Option<Bug>,
+) -> Result<usize, String> {
     let mut state = State::new();
     let mut real = Real::new(7, bug, &state);
     let mut played = Vec::new();
-    for raw in raws {
-        let Some(step) = raw.step(&state) else {
+    for step in steps {
+        let Some(step) = step(&state) else {
             continue;
         };
         played.push(format!("{step:?}"));
@@ -435,6 +442,56 @@ fn nodes_behave_like_the_model() {
         "too few commands: {count:?}"
     );
     println!("{} commands", count.get());
+}
+
+/// A command on nodes of the first life; others of its numbers are 0.
+fn step(kind: Kind, at: N, group: u8, node: N) -> Step {
+    Step {
+        kind,
+        at,
+        group,
+        name: 0,
+        node,
+        which: 0,
+        asks_node: true,
+        nodes: Vec::new(),
+    }
+}
+
+fn play_all(steps: impl IntoIterator<Item = Step>) -> Result<usize, String> {
+    let steps = steps.into_iter();
+    play_steps(steps.map(|step| move |_: &State| Some(step.clone())), None)
+}
+
+/// Found by a long run: one half did not know yet that both were free when the other asked for its
+/// names, and was never asked again.
+#[test]
+fn free_nodes_that_meet_by_a_link_from_before_agree_on_names() {
+    let nodes = vec![0, 2, 3];
+    let group = Step {
+        nodes,
+        ..step(Kind::NewGroup, 0, 0, 0)
+    };
+    let played = play_all([
+        group,
+        step(Kind::Whereis, 4, FREE, 0),
+        step(Kind::DeleteGroup, 2, 0, 0),
+        step(Kind::Register, 2, FREE, 0),
+    ]);
+    assert_eq!(played, Ok(4));
+}
+
+/// Found by a long run: the name of a dead process, given in another half, won against that of a
+/// living one before the keeper knew that it was dead.
+#[test]
+fn the_name_of_a_dead_process_wins_against_nobody() {
+    let living = Step {
+        which: 2,
+        ..step(Kind::Register, 0, FREE, 9)
+    };
+    let dead = step(Kind::Register, 10, FREE, 9);
+    let played = play_all([living, step(Kind::Kill, 0, FREE, 9), dead]);
+    assert_eq!(played, Ok(3));
 }
 
 fn finds(bug: Bug) -> String {
