@@ -227,6 +227,11 @@ impl Inbox {
         !self.queue.is_empty() || self.has_overflow.load(Ordering::SeqCst)
     }
 
+    /// Whether the shard sleeps, or is about to.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.sleeps.load(Ordering::Acquire)
+    }
+
     /// Announces that the shard is about to sleep; false if something has come meanwhile.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.sleeps.store(true, Ordering::SeqCst);
