@@ -170,7 +170,7 @@ impl User {
         self.phase = Phase::Loading;
         cx.hold();
         self.stale = true;
-        let ticket = self.barrier.next_ticket();
+        let ticket = self.home.journal.next_ticket();
         self.barrier.push(Append {
             ticket,
             ..Append::default()

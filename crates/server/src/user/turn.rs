@@ -79,7 +79,7 @@ impl User {
         }
         let effects = mem::take(&mut turn.effects);
         self.home.turn.set(Some(turn));
-        let ticket = self.barrier.next_ticket();
+        let ticket = self.home.journal.next_ticket();
         let range = self.range();
         let moves_deliveries = records.iter().any(spill::moves_deliveries);
         let journal = &self.home.journal;
