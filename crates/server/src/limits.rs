@@ -105,6 +105,10 @@ pub(crate) const PORT_RESTART: Duration = Duration::from_millis(100);
 /// with `resource-constraint`.
 pub(crate) const MAILBOX_MIN: usize = 1_024;
 
+/// Further places of a user's mailbox for what its own sessions, logins and outbox are told, however
+/// much others send it.
+pub(crate) const MAILBOX_RESERVE: usize = 1_024;
+
 /// Appends of one user that are not decided; at that, new stanzas wait in the mailbox. Below the
 /// bound of its priority lane, in which their outcomes arrive.
 pub(crate) const BARRIER_APPENDS_MAX: usize = 1_024;
