@@ -156,7 +156,7 @@ def guesses_at_many(field):
 
 
 def ask_for_challenges(field, user, sources, each):
-    """Opens challenges of an account whose owner was there before, and does something after each."""
+    """Opens challenges of an account whose owner was there before; `each` follows each."""
     with Client(field.server.port, OWNER) as owner:
         owner.login(user, "before")
 
@@ -520,7 +520,7 @@ def subscription_flood(field):
 
 @attacker("stanzas")
 def crowd_at_a_mailbox(field):
-    """100 sessions of strangers fill one account's mailbox; its owner comes and gets his messages."""
+    """100 sessions of strangers fill a mailbox; its owner comes and gets his messages."""
     crowd = field.crowd(25, sources=4, each=4)
     kinds = ("subscribe", "unsubscribe")
     field.flood(crowd, lambda n: f"<presence to='u6@localhost' type='{kinds[n % 2]}'>"
@@ -530,7 +530,8 @@ def crowd_at_a_mailbox(field):
         with Client(field.server.port, OWNER) as owner, Client(field.server.port, OWNER) as friend:
             owner.login("u6", "owner", presence=True)
             friend.login("u9", "friend")
-            friend.send("<message to='u6@localhost' type='chat'><body>from a friend</body></message>")
+            friend.send("<message to='u6@localhost' type='chat'><body>from a friend</body>"
+                        "</message>")
             owner.expect(b"<body>from a friend</body>")
     except (Closed, TimeoutError) as error:
         return [f"the owner was refused: {error!r}"]

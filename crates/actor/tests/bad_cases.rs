@@ -8,10 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use actor::sim::Sim;
-use actor::{
-    Actor, Alarm, AskError, Context, Core, EntityClass, Mail, Name, Pool, Reason, Refused, Reply,
-    SendError, ShardId, limits,
-};
+use actor::{Actor, Alarm, AskError, Context, Mail, Name, Pool, Reason, Reply, SendError, limits};
 use common::{Do, Doer, Doers, HERE, Journal, THERE, gone};
 use telemetry::Counter;
 
@@ -68,65 +65,6 @@ fn full_mailbox_hands_the_message_back_and_keeps_the_rest_in_order() {
             .all(|line| line == "a !")
     );
     assert_eq!(seen[limits::PRIORITY_MAX + 1..], ["a 0", "a 1", "a 2"]);
-}
-
-/// Of a mailbox of five, three are for what says so; everybody may have the rest.
-struct Reserving(Journal);
-
-impl EntityClass for Reserving {
-    type Msg = Do;
-    type Actor = Doer;
-
-    fn mailbox_max(&self) -> usize {
-        5
-    }
-
-    fn mailbox_reserve(&self) -> usize {
-        3
-    }
-
-    fn may_use_reserve(msg: &Do) -> bool {
-        matches!(msg, Do::Note(text) if text.starts_with("own"))
-    }
-
-    fn activate(&mut self, name: &Name, _: ShardId) -> Doer {
-        Doer::new(name, &self.0)
-    }
-
-    fn refused(&mut self, _: &Name, msg: Do, _: Refused, _: &mut Core) {
-        if let Do::Note(text) = msg {
-            self.0.note(format!("refused {text}"));
-        }
-    }
-}
-
-#[test]
-fn others_leave_room_in_a_mailbox_for_what_has_a_reserve() {
-    for sender in [HERE, THERE] {
-        let (mut sim, journal) = sim();
-        let class = Reserving(journal.clone());
-        sim.shard(HERE).set_class(class);
-        let class = Reserving(journal.clone());
-        sim.shard(THERE).set_class(class);
-        let name = Name::from("x");
-        for text in ["a", "b", "c", "own 1", "d", "own 2", "own 3", "own 4"] {
-            let sent = sim.shard(sender).send_named(HERE, &name, Do::note(text));
-            if let Err(SendError::Full(Do::Note(text))) = sent {
-                journal.note(format!("refused {text}"));
-            }
-        }
-        sim.run_until_idle();
-        let seen = journal.take();
-        let refused = seen.iter().filter_map(|line| line.strip_prefix("refused "));
-        assert_eq!(
-            refused.collect::<Vec<_>>(),
-            ["c", "d", "own 4"],
-            "{sender:?}"
-        );
-        let handled = seen.iter().filter_map(|line| line.strip_prefix("x "));
-        let handled: Vec<_> = handled.filter(|line| *line != "started").collect();
-        assert_eq!(handled, ["a", "b", "own 1", "own 2", "own 3"], "{sender:?}");
-    }
 }
 
 #[test]
@@ -923,7 +861,7 @@ fn same_seed_same_run() {
         let (mut sim, journal) = (Sim::new(3, seed), Journal::default());
         let mut peers = Vec::new();
         for n in 0..9u16 {
-            let shard = ShardId::new(n % 3);
+            let shard = actor::ShardId::new(n % 3);
             peers.push((
                 shard,
                 sim.shard(shard)

@@ -619,6 +619,36 @@ fn a_full_domain_takes_nothing_from_who_has_most_and_goes_on_for_the_others() {
 }
 
 #[test]
+fn an_address_that_reaches_its_budget_is_named() {
+    let mut options = options(1, true);
+    options.limits.answer_bytes_per_address_max = 0;
+    let network = net::Limits {
+        exempt: Vec::new(),
+        ..net::Limits::default()
+    };
+    let running = start_with(options, network, &["alice"]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    alice.send("<iq type='get' id='never'><vCard xmlns='vcard-temp'/></iq>");
+    let clock = SystemClock::new();
+    loop {
+        let sample = running.node.admin().sample();
+        let shard = &sample.shards[0];
+        let paused = "roost_questions_of_address_paused_total";
+        if let Some(top) = shard.top_budgets.first() {
+            assert_eq!(top.who, "127.0.0.1");
+            assert!(shard.counters.get(paused).is_some_and(|times| *times > 0));
+            break;
+        }
+        assert!(since(clock) < PATIENCE, "nobody is named");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // It waits, and what needs no store goes on.
+    assert!(!ping(&mut alice, "on").contains("never"));
+    drop(alice);
+    running.node.drain(DEADLINE);
+}
+
+#[test]
 fn who_reaches_budgets_is_named() {
     let mut options = options(1, true);
     options.limits.domain_bytes_max = 1;

@@ -1,5 +1,5 @@
-//! The port's words to an actor whose priority lane is full: it is killed before it appends anything
-//! that is built on what it was not told, or hears at once that it may not.
+//! The port's words to an actor whose priority lane is full: it is killed before it appends
+//! anything that is built on what it was not told, or hears at once that it may not.
 
 use actor::limits::PRIORITY_MAX;
 use actor::{Actor, Addr, Context, Mail as _, ShardId};

@@ -168,7 +168,7 @@ impl PortActor {
         let mut queue = self.queue.borrow_mut();
         let waiting = queue.in_doubt.get_mut(&range)?;
         // All of a range or nothing: the journal resolves the doubts of a commit one by one, and
-        // whoever hears of the first has its later appends fenced, behind the outcome of the others.
+        // whoever hears of the first has its later appends fenced, behind the outcome of others.
         let is_known = |outcome: &Outcome| match outcome {
             Outcome::InDoubt(doubt) => doubt.resolved().is_some(),
             _ => true,

@@ -475,7 +475,7 @@ fn who_has_not_heard_of_a_failure_appends_nothing() {
 #[test]
 fn no_word_about_one_life_is_one_about_the_next() {
     let world = World::new(Commits::default());
-    let lives = [world.port.clone(), world.port.clone()];
+    let lives = [&world.port, &world.port.clone()];
     let mut tickets: Vec<u32> = (0..100).map(|n| lives[n % 2].next_ticket().0).collect();
     tickets.dedup();
     tickets.sort_unstable();

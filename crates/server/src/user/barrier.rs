@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use actor::{Name, Reply};
 use delivery::Refusal;
 use net::ConnRef;
-use store::Tenure;
+use store::{Seq, Tenure};
 use xml::Frame;
 
 use super::managed::What;
@@ -61,6 +61,8 @@ pub(crate) enum Effect {
     Answer(Reply<AdminAnswer>, AdminAnswer),
     /// Room in a connection's window for one more stanza.
     Credit(ConnRef),
+    /// The same once the message of this place has been taken.
+    CreditWhenTaken(ConnRef, Seq),
     /// The store is asked on behalf of a request.
     Ask(Box<Question>),
     /// The next page of waiting messages is read.
@@ -165,6 +167,13 @@ impl Effect {
             Effect::Nonza(conn, bytes) => Some(Effect::Nonza(conn, bytes)),
             Effect::Control(conn, control) => Some(Effect::Control(conn, control)),
             Effect::Ask(question) => Some(Effect::Ask(question)),
+            Effect::Forward { delivery, .. } => {
+                // The credit comes back by the [`Origin`].
+                if let Some(debt) = delivery.debt {
+                    debt.forgive();
+                }
+                None
+            }
             _ => None,
         }
     }
