@@ -155,6 +155,8 @@ impl Core {
     pub(crate) fn set_class<C: EntityClass>(&mut self, class: C) {
         let (_, realm) = self.realm::<C::Msg>();
         realm.mailbox_max = class.mailbox_max();
+        realm.mailbox_shared = realm.mailbox_max.saturating_sub(class.mailbox_reserve());
+        realm.may_use_reserve = C::may_use_reserve;
         realm.class = Some(Box::new(ClassHolder(class)));
         realm.has_class = true;
     }

@@ -198,6 +198,10 @@ pub(crate) struct Realm<M> {
     pub(crate) slots: Slab<Slot<M>>,
     pub(crate) arena: Arena<M>,
     pub(crate) mailbox_max: usize,
+    /// Places that any message may take.
+    pub(crate) mailbox_shared: usize,
+    /// Whether a message may take one of the others.
+    pub(crate) may_use_reserve: fn(&M) -> bool,
     pub(crate) names: Names,
     /// Absent also while it is being called; `has_class` tells the difference.
     pub(crate) class: Option<Box<dyn AnyClass<M>>>,
@@ -215,6 +219,8 @@ impl<M> Realm<M> {
             slots: Slab::new(),
             arena: Arena::new(),
             mailbox_max: MAILBOX_MAX,
+            mailbox_shared: MAILBOX_MAX,
+            may_use_reserve: |_| false,
             names: Names {
                 table: HashTable::new(),
                 keys,

@@ -62,7 +62,9 @@ impl Core {
         let is_full = if priority {
             usize::from(slot.priority_count) >= PRIORITY_MAX
         } else {
-            slot.normal.len() >= realm.mailbox_max
+            let len = slot.normal.len();
+            len >= realm.mailbox_shared
+                && (len >= realm.mailbox_max || !(realm.may_use_reserve)(&msg))
         };
         if is_full {
             self.refused = true;

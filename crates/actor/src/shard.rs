@@ -82,7 +82,7 @@ impl Shard {
     /// [`crate::limits::MAILBOX_MAX`].
     pub fn set_mailbox_max<M: Send + 'static>(&mut self, max: usize) {
         let (_, realm) = self.core.realm::<M>();
-        realm.mailbox_max = max;
+        (realm.mailbox_max, realm.mailbox_shared) = (max, max);
     }
 
     /// Says who hears of crashes, quarantines and supervisors that give up.

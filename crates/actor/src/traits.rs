@@ -47,6 +47,20 @@ pub trait EntityClass: 'static {
         crate::limits::MAILBOX_MAX
     }
 
+    /// How many of those places are kept for messages that [`EntityClass::may_use_reserve`], so
+    /// that others cannot keep them out.
+    fn mailbox_reserve(&self) -> usize {
+        0
+    }
+
+    /// Whether a message may take a place of the reserve. Asked only when nothing else is left.
+    fn may_use_reserve(_msg: &Self::Msg) -> bool
+    where
+        Self: Sized,
+    {
+        false
+    }
+
     /// Makes the actor for a name that something was sent to. Its `started` runs right after.
     fn activate(&mut self, name: &Name, shard: ShardId) -> Self::Actor;
 

@@ -128,6 +128,20 @@ impl AddressKey {
     }
 }
 
+/// The address, or the /64.
+impl fmt::Display for AddressKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 >> 32 == 0xffff {
+            return Ipv4Addr::from_bits(self.0 as u32).fmt(f);
+        }
+        // The mark took the place of the first bit, which global addresses do not have and those
+        // of a link or a site do, with the second.
+        let first = (self.0 & 1 << 62) << 1;
+        let bits = (self.0 & !(1 << 63)) | first;
+        write!(f, "{}/64", Ipv6Addr::from_bits(u128::from(bits) << 64))
+    }
+}
+
 const STRIPES: usize = 64;
 
 /// Connections per address of the whole node. Touched at accept and close only, never by a message,
@@ -187,6 +201,20 @@ impl AddressTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_shown_as_addresses() {
+        for (address, shown) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+            ("fe80::1", "fe80::/64"),
+            ("::1", "::/64"),
+        ] {
+            let key = AddressKey::of(address.parse().unwrap());
+            assert_eq!(key.to_string(), shown);
+        }
+    }
 
     #[test]
     fn networks_contain_what_they_say() {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use actor::{Handle, Mail};
 
+use crate::address::AddressKey;
 use crate::core::{Core, IoError};
 use crate::link::Opening;
 use crate::network::Ports;
@@ -127,6 +128,16 @@ impl<S: Service> Io<S> {
         }
         let link = core.links.get(conn.id)?;
         Some(link.busy.as_ref().map_or(0, |busy| busy.backlog()))
+    }
+
+    /// What a connection of this shard is counted by; `None` for others, and if it is not counted.
+    pub fn address(&self, conn: ConnRef) -> Option<AddressKey> {
+        let core = self.core.borrow();
+        if conn.shard != core.shard {
+            return None;
+        }
+        let address = core.links.get(conn.id)?.address;
+        (address != AddressKey::EXEMPT).then_some(address)
     }
 
     fn apply(&self, conn: ConnRef, operation: Operation<S::Control>) -> Result<(), IoError> {

@@ -330,6 +330,7 @@ fn options(config: &Config) -> server::Options {
         commits: server::options::Commits::default(),
         chaos: settings.chaos.enabled,
         debug_commit_delay: settings.debug.commit_delay,
+        debug_extensions: &[],
         debug_panic_hook: settings.debug.panic_hook.clone(),
     }
 }
@@ -377,6 +378,8 @@ fn node_limits(config: &Config) -> server::options::Limits {
         private_total_bytes_max: limits.private_total_bytes_max,
         domain_bytes_max: limits.domain_bytes_max,
         vcard_bytes_max: limits.vcard_bytes_max,
+        questions_per_address_max: limits.questions_per_address_max,
+        answer_bytes_per_address_max: limits.answer_bytes_per_address_max,
         login_timeout: limits.login_timeout,
         idle_ping: limits.idle_ping,
         ping_timeout: limits.ping_timeout,

@@ -22,7 +22,7 @@ use crate::place::Place;
 use crate::queues::{self, Queues};
 use crate::repeats::Repeats;
 use crate::talkers::{self, Talkers};
-use crate::user::Turn;
+use crate::user::{Debt, Turn};
 
 /// The surroundings of the actors of one shard.
 pub struct Home {
@@ -50,6 +50,9 @@ pub struct Home {
     pub(crate) braked: RefCell<Talkers>,
     /// Lent to the user who handles a message.
     pub(crate) turn: Cell<Option<Box<Turn>>>,
+    /// Lent to stanzas that are passed on.
+    #[expect(clippy::vec_box, reason = "it is the boxes that are used again")]
+    pub(crate) debts: RefCell<Vec<Box<Debt>>>,
     /// Who has messages for destinations that do not keep up.
     pub(crate) queues: Queues,
     /// How many outboxes there were on this shard.
@@ -99,6 +102,7 @@ impl Home {
             talkers: RefCell::new(Talkers::new(talkers)),
             braked: RefCell::new(Talkers::of_events(braked)),
             turn: Cell::default(),
+            debts: RefCell::default(),
             queues: Queues::new(queues),
             lives: Cell::default(),
             failed_changes: RefCell::default(),

@@ -4,11 +4,12 @@
 use std::cell::RefCell;
 
 use actor::Context;
-use net::ConnRef;
+use net::{AddressKey, ConnRef};
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
 
+use crate::guard::Charge;
 use crate::message::UserMsg;
 use crate::modules;
 use crate::user::managed::What;
@@ -119,6 +120,8 @@ pub struct LateAnswer {
     pub answer: Result<Vec<u8>, StanzaError>,
     /// The credit of the request, which comes back with the answer.
     pub(crate) debt: Option<Debt>,
+    /// What its client's address is charged for it.
+    pub(crate) charge: Option<Charge>,
 }
 
 /// Stanzas that go before an answer, and its payload.
@@ -147,6 +150,7 @@ pub(crate) struct About {
     frame: Frame,
     conn: Option<ConnRef>,
     debt: Option<Debt>,
+    charge: Option<Charge>,
 }
 
 impl About {
@@ -162,11 +166,23 @@ impl About {
             leading,
             answer,
             debt: self.debt,
+            charge: self.charge,
         }
     }
 }
 
 impl Question {
+    /// Where the client is that asks, if it is counted.
+    pub(crate) fn from(&self) -> Option<AddressKey> {
+        self.about.debt.as_ref().and_then(Debt::from)
+    }
+
+    /// What the client's address is charged for it until its answer has been taken.
+    pub(crate) fn charged(mut self, charge: Charge) -> Question {
+        self.about.charge = Some(charge);
+        self
+    }
+
     /// The owner's session that asks.
     pub(crate) fn conn(&self) -> Option<ConnRef> {
         self.about.conn
@@ -257,12 +273,19 @@ impl User {
             Asker::Other {
                 is_subscriber: false,
             } => modules::for_stranger(payload.name(), payload.ns()),
-            _ => modules::for_account(payload.name(), payload.ns()),
+            _ => modules::for_account(payload.name(), payload.ns()).or_else(|| {
+                let more = self.home.options.debug_extensions;
+                modules::handler_among(more, payload.name(), payload.ns())
+            }),
         };
         let Some(handler) = handler else {
             return (Answer::error(Condition::ServiceUnavailable), false);
         };
-        let debt = asker.conn().and_then(|conn| self.debt(conn));
+        let is_owner = asker.is_owner();
+        let debt = match asker.conn() {
+            Some(conn) => self.debt(conn),
+            None => self.take_asked().map(|debt| *debt),
+        };
         let had_debt = debt.is_some();
         let request = Request {
             frame,
@@ -273,8 +296,13 @@ impl User {
         };
         let answer = handler(self, &request, cx);
         match request.take_debt() {
-            Some(debt) => {
+            Some(debt) if is_owner => {
                 debt.forgive();
+                (answer, false)
+            }
+            // It was answered, or has no answer to wait for.
+            Some(mut debt) => {
+                debt.repay(&self.home, cx);
                 (answer, false)
             }
             None => (answer, had_debt),
@@ -294,13 +322,17 @@ impl User {
                     self.write(conn, What::Other, cx, |out| out.extend_from_slice(stanza));
                 }
                 self.write_frame(conn, &reply, cx);
+                if let Some(charge) = late.charge {
+                    let leading: usize = late.leading.iter().map(Vec::len).sum();
+                    self.note_untaken(conn, charge, leading + reply.as_bytes().len());
+                }
             }
             None => self.return_to_sender(&late.frame, reply, cx),
         }
     }
 
     /// Asks the store on behalf of a request; the answer leaves when it has come.
-    pub(crate) fn ask_store(
+    pub fn ask_store(
         &mut self,
         request: &Request<'_>,
         cx: &mut Context<'_, UserMsg>,
@@ -323,6 +355,7 @@ impl User {
                 frame: request.frame.clone(),
                 conn: request.asker.conn(),
                 debt: request.take_debt(),
+                charge: None,
             },
             job: Job(Box::new(job)),
         };

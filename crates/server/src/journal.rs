@@ -4,6 +4,8 @@
 
 mod import;
 mod keeper;
+#[cfg(test)]
+mod lane_tests;
 mod port;
 #[cfg(test)]
 mod tests;
@@ -27,7 +29,9 @@ pub(crate) use port::PortMsg;
 /// The name of a shard's port, by which an administrator's thread finds it.
 pub(crate) const PORT: &str = "(journal)";
 
-/// Identifies one append of one actor, which chooses it, among those that are not decided.
+/// Identifies one append of a shard's actors, or one question of [`Port::await_settled`]. Not given
+/// out again while the word about it may be under way: what an actor left in its mailbox goes to
+/// its next life, which must not take it for a word about an append of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Ticket(pub u32);
 
@@ -97,6 +101,8 @@ struct Queue {
     imports: import::Imports,
     /// Appends of each range that are not decided.
     undecided: FxHashMap<RangeId, u32>,
+    /// The last that was given out.
+    last_ticket: Ticket,
     /// Actors that were sent word of failed appends and have not heard all of it: how many words
     /// are on their way. What they append meanwhile is built on state that never came to be.
     unheard: FxHashMap<Addr<UserMsg>, u32>,
@@ -128,6 +134,7 @@ impl Port {
             in_doubt: FxHashMap::default(),
             imports: import::Imports::default(),
             undecided: FxHashMap::default(),
+            last_ticket: Ticket::default(),
             unheard: FxHashMap::default(),
             tenures: FxHashMap::default(),
             is_scheduled: false,
@@ -142,6 +149,13 @@ impl Port {
     /// state is read.
     pub fn tenure(&self, range: RangeId) -> Tenure {
         self.queue.borrow_mut().tenure(range)
+    }
+
+    /// The ticket of the next append, or of the next question when all is settled.
+    pub fn next_ticket(&self) -> Ticket {
+        let mut queue = self.queue.borrow_mut();
+        queue.last_ticket = Ticket(queue.last_ticket.0.wrapping_add(1));
+        queue.last_ticket
     }
 
     /// Hands `records` over as one atomic append of an entity that was loaded in `tenure`. The
@@ -164,7 +178,7 @@ impl Port {
         }
         let me = cx.myself();
         if let Some(words) = queue.unheard.get_mut(&me) {
-            // In its place behind the words that are on their way.
+            // Behind the words that are on their way: nothing else of the actor is undecided.
             let result = Err(AppendError::Fenced);
             let word = cx.send_priority(me, UserMsg::Decided { ticket, result });
             *words += u32::from(word.is_ok());
@@ -193,6 +207,12 @@ impl Port {
     /// An actor has ended: it hears and appends nothing any more.
     pub fn forget(&self, actor: Addr<UserMsg>) {
         self.queue.borrow_mut().unheard.remove(&actor);
+    }
+
+    /// Actors that have not heard all they were sent of failed appends.
+    #[cfg(test)]
+    fn unheard(&self) -> usize {
+        self.queue.borrow().unheard.len()
     }
 
     /// Tells the actor by [`UserMsg::Decided`] once everything is decided that was appended to a

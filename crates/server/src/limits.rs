@@ -101,9 +101,16 @@ pub(crate) const BUSY_RETRY: Duration = Duration::from_millis(5);
 /// Pause before a port to the journal that crashed is started again.
 pub(crate) const PORT_RESTART: Duration = Duration::from_millis(100);
 
+/// Credits of stanzas that are not under way, kept by a shard for the next ones.
+pub(crate) const DEBTS_KEPT: usize = 256;
+
 /// Messages that may wait for one user at least; more if rosters may be large. One more is refused
 /// with `resource-constraint`.
 pub(crate) const MAILBOX_MIN: usize = 1_024;
+
+/// Further places of a user's mailbox for what its own sessions, logins and outbox are told,
+/// however much others send it.
+pub(crate) const MAILBOX_RESERVE: usize = 1_024;
 
 /// Appends of one user that are not decided; at that, new stanzas wait in the mailbox. Below the
 /// bound of its priority lane, in which their outcomes arrive.

@@ -187,7 +187,7 @@ pub enum UserMsg {
 }
 
 /// A stanza on its way to a user. Its frame carries the sender's full address in `from`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Delivery {
     /// The resource it is addressed to; `None` for the bare address.
     pub resource: Option<Box<str>>,
@@ -195,6 +195,21 @@ pub struct Delivery {
     pub frame: Frame,
     /// Where it is in its sender's log, if it is handed over from there.
     pub source: Source,
+    /// The credit of the stanza that was passed on, if it is in no log: it comes back when the
+    /// recipient's home has taken the stanza, wherever that ends.
+    pub debt: Option<Box<crate::user::Debt>>,
+}
+
+/// The same stanza once more. Its credit comes back once.
+impl Clone for Delivery {
+    fn clone(&self) -> Self {
+        Delivery {
+            resource: self.resource.clone(),
+            frame: self.frame.clone(),
+            source: self.source,
+            debt: None,
+        }
+    }
 }
 
 impl Delivery {
@@ -204,6 +219,7 @@ impl Delivery {
             resource,
             frame,
             source: Source::default(),
+            debt: None,
         }
     }
 }

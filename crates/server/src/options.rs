@@ -50,6 +50,9 @@ pub struct Options {
     pub chaos: bool,
     /// Time between a commit's arrival and its execution, for tests of the barrier.
     pub debug_commit_delay: Duration,
+    /// Extensions that answer for accounts beside [`crate::modules::MODULES`], for tests of what
+    /// bounds each of them.
+    pub debug_extensions: &'static [&'static crate::modules::Module],
     /// A secret that makes the handler of a user panic who sends a message with it, for tests of
     /// isolation.
     pub debug_panic_hook: Option<String>,
@@ -386,6 +389,11 @@ pub struct Limits {
     /// Bytes that all accounts of a domain have stored. At that, accounts that have more than their
     /// share of it store nothing more: `resource-constraint`.
     pub domain_bytes_max: u64,
+    /// Questions that the store is asked for clients of one address at a time; further ones wait.
+    pub questions_per_address_max: u32,
+    /// Bytes of answers that clients of one address have not taken, at which none of them has a
+    /// further question asked. A question under way counts as 256 KiB.
+    pub answer_bytes_per_address_max: u64,
     /// Time to authenticate and bind; then the stream ends with `connection-timeout`.
     pub login_timeout: Duration,
     /// Silence after which the server pings a client (XEP-0199).

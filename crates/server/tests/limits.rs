@@ -349,12 +349,15 @@ fn who_never_reads_is_cut_off_alone() {
 }
 
 /// Commits that are slow fill the queue of what waits for them, then the mailbox of the user; what
-/// finds no room there goes back to its sender.
+/// finds no room there goes back to its sender. The room that is left is the owner's: he logs in
+/// and gets his messages, each sender's in order.
 #[test]
-fn what_finds_no_room_goes_back_to_its_sender() {
-    const SENT_MAX: usize = 100_000;
+fn a_crowd_that_fills_a_mailbox_does_not_keep_its_owner_out() {
+    const SESSIONS: usize = 40;
+    const EACH: usize = 80;
     let limits = Limits {
         roster_items_max: 100,
+        sessions_per_user: 20,
         offline_messages_max: 1_000_000,
         offline_bytes_max: 1 << 30,
         ..options(2, true).limits
@@ -365,41 +368,60 @@ fn what_finds_no_room_goes_back_to_its_sender() {
         ..options(2, true)
     };
     // On two shards whatever the names hash to: one sender at least is far from bob.
-    let running = start_with(options, net::Limits::default(), &["alice", "bob"]);
-    let mut alice = Client::login(running.address, "alice", "a");
-    // As many as may wait behind commits and then in the mailbox find room; the next ones do not.
-    let mut sent = 0;
-    let mut found_none = false;
-    while !found_none {
-        assert!(sent < SENT_MAX, "everything found room");
-        for _ in 0..64 {
-            alice.send(&format!(
-                "<message to='bob@localhost' type='chat' id='m{sent}'>\
-                 <body>{sent}.</body></message>"
-            ));
-            sent += 1;
-        }
-        found_none = ping(&mut alice, &format!("p{sent}")).contains("<resource-constraint ");
+    let running = start_with(options, net::Limits::default(), &["alice", "carol", "bob"]);
+    let mut crowd: Vec<Client> = (0..SESSIONS)
+        .map(|n| {
+            let user = ["alice", "carol"][n % 2];
+            Client::login(running.address, user, &format!("r{n}"))
+        })
+        .collect();
+    let mut bob = Client::authenticate(running.address, "bob");
+    // A window of each finds room behind commits and then in the mailbox, but for the last ones.
+    for (n, client) in crowd.iter_mut().enumerate() {
+        let burst: String = (0..EACH)
+            .map(|m| {
+                format!(
+                    "<message to='bob@localhost' type='chat' id='m{m}'>\
+                     <body>{n}.{m}</body></message>"
+                )
+            })
+            .collect();
+        client.send(&burst);
     }
-    // A login waits in the same mailbox: there is no room for it either, until commits have ended.
-    let mut bob = loop {
-        let mut bob = Client::connect(running.address);
-        bob.open();
-        bob.authenticate_with("bob", "secret");
-        if !bob.expect("/>").contains("<failure") {
-            break bob;
-        }
-        bob.expect("</failure>");
-        std::thread::sleep(Duration::from_millis(20));
+    let short = Some(Duration::from_millis(20));
+    for client in &crowd {
+        client.socket.set_read_timeout(short).unwrap();
+    }
+    let clock = SystemClock::new();
+    let is_refused = |client: &mut Client| {
+        let _ = client.read_some();
+        client.seen.contains("<resource-constraint ")
     };
-    bob.open();
+    while !crowd.iter_mut().any(is_refused) {
+        assert!(since(clock) < PATIENCE, "everything found room");
+    }
+    // Bind, and what follows it, have room of their own; and so has a login.
     bob.bind("b");
+    let mut other = Client::connect(running.address);
+    other.open();
+    other.authenticate_with("bob", "secret");
+    other.expect("<success");
     bob.expect("</bind></iq>");
     bob.send("<presence/>");
-    // The first page; each one waits for a commit.
-    for n in 0..50 {
-        bob.expect(&format!("<body>{n}.</body>"));
+    let mut last = [None; SESSIONS];
+    for _ in 0..50 {
+        bob.expect("<body>");
+        let body = bob.expect("</body>");
+        let (session, number) = body.trim_end_matches("</body>").split_once('.').unwrap();
+        let (session, number): (usize, usize) = (session.parse().unwrap(), number.parse().unwrap());
+        assert!(
+            last[session] < Some(number),
+            "{session}: {number} behind {:?}",
+            last[session]
+        );
+        last[session] = Some(number);
     }
+    drop((crowd, other));
     running.node.drain(PATIENCE);
 }
 
@@ -593,6 +615,36 @@ fn a_full_domain_takes_nothing_from_who_has_most_and_goes_on_for_the_others() {
     set_card(&mut absent, "again", 4_000);
     let answer = ping(&mut absent, "room");
     assert!(!answer.contains("error"), "{answer}");
+    running.node.drain(DEADLINE);
+}
+
+#[test]
+fn an_address_that_reaches_its_budget_is_named() {
+    let mut options = options(1, true);
+    options.limits.answer_bytes_per_address_max = 0;
+    let network = net::Limits {
+        exempt: Vec::new(),
+        ..net::Limits::default()
+    };
+    let running = start_with(options, network, &["alice"]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    alice.send("<iq type='get' id='never'><vCard xmlns='vcard-temp'/></iq>");
+    let clock = SystemClock::new();
+    loop {
+        let sample = running.node.admin().sample();
+        let shard = &sample.shards[0];
+        let paused = "roost_questions_of_address_paused_total";
+        if let Some(top) = shard.top_budgets.first() {
+            assert_eq!(top.who, "127.0.0.1");
+            assert!(shard.counters.get(paused).is_some_and(|times| *times > 0));
+            break;
+        }
+        assert!(since(clock) < PATIENCE, "nobody is named");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // It waits, and what needs no store goes on.
+    assert!(!ping(&mut alice, "on").contains("never"));
+    drop(alice);
     running.node.drain(DEADLINE);
 }
 

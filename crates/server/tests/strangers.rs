@@ -10,13 +10,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::{Client, options, start_with};
+use server::modules::MODULES;
 
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Online, away, blocking the asker, and nobody.
 const SUBJECTS: [&str; 4] = ["here", "away", "shy", "nobody"];
 
-const IQS: [(&str, &str, &str); 16] = [
+const IQS: [(&str, &str, &str); 27] = [
     (
         "get",
         "service discovery, what it is",
@@ -57,11 +58,48 @@ const IQS: [(&str, &str, &str); 16] = [
         "<query xmlns='jabber:iq:private'><x xmlns='urn:x'/></query>",
     ),
     (
+        "set",
+        "private storage",
+        "<query xmlns='jabber:iq:private'><x xmlns='urn:x'/></query>",
+    ),
+    (
         "get",
         "block list",
         "<blocklist xmlns='urn:xmpp:blocking'/>",
     ),
+    (
+        "set",
+        "block list, one more",
+        "<block xmlns='urn:xmpp:blocking'><item jid='a@b'/></block>",
+    ),
+    (
+        "set",
+        "block list, one less",
+        "<unblock xmlns='urn:xmpp:blocking'><item jid='a@b'/></unblock>",
+    ),
+    ("set", "copies on", "<enable xmlns='urn:xmpp:carbons:2'/>"),
+    ("set", "copies off", "<disable xmlns='urn:xmpp:carbons:2'/>"),
+    (
+        "set",
+        "session",
+        "<session xmlns='urn:ietf:params:xml:ns:xmpp-session'/>",
+    ),
     ("set", "archive", "<query xmlns='urn:xmpp:mam:2'/>"),
+    (
+        "get",
+        "what the archive can be asked",
+        "<query xmlns='urn:xmpp:mam:2'/>",
+    ),
+    (
+        "get",
+        "where the archive begins and ends",
+        "<metadata xmlns='urn:xmpp:mam:2'/>",
+    ),
+    (
+        "set",
+        "archive preferences",
+        "<prefs xmlns='urn:xmpp:mam:2' default='never'/>",
+    ),
     (
         "get",
         "archive preferences",
@@ -69,13 +107,24 @@ const IQS: [(&str, &str, &str); 16] = [
     ),
     ("get", "registration", "<query xmlns='jabber:iq:register'/>"),
     (
+        "set",
+        "registration: another password",
+        "<query xmlns='jabber:iq:register'><username>here</username>\
+         <password>x</password></query>",
+    ),
+    (
+        "set",
+        "registration: remove",
+        "<query xmlns='jabber:iq:register'><remove/></query>",
+    ),
+    (
         "get",
         "anything that nobody knows",
         "<query xmlns='urn:example'/>",
     ),
 ];
 
-const OTHERS: [(&str, &str); 9] = [
+const OTHERS: [(&str, &str); 16] = [
     (
         "chat message",
         "<message id='ID' to='TO' type='chat'><body>x</body></message>",
@@ -101,11 +150,39 @@ const OTHERS: [(&str, &str); 9] = [
         "normal message to a resource that is not there",
         "<message id='ID' to='TO/none'><body>x</body></message>",
     ),
+    (
+        "chat message to a resource that is not there",
+        "<message id='ID' to='TO/none' type='chat'><body>x</body></message>",
+    ),
+    (
+        "error",
+        "<message id='ID' to='TO' type='error'><body>x</body></message>",
+    ),
+    (
+        "ping of a resource that is not there",
+        "<iq type='get' id='ID' to='TO/none'><ping xmlns='urn:xmpp:ping'/></iq>",
+    ),
     ("presence", "<presence id='ID' to='TO'/>"),
+    (
+        "end of presence",
+        "<presence id='ID' to='TO' type='unavailable'/>",
+    ),
     ("probe", "<presence id='ID' to='TO' type='probe'/>"),
     (
         "subscription request",
         "<presence id='ID' to='TO' type='subscribe'/>",
+    ),
+    (
+        "leave to see presence that nobody asked for",
+        "<presence id='ID' to='TO' type='subscribed'/>",
+    ),
+    (
+        "end of a subscription that there is not",
+        "<presence id='ID' to='TO' type='unsubscribe'/>",
+    ),
+    (
+        "end of leave that nobody has",
+        "<presence id='ID' to='TO' type='unsubscribed'/>",
     ),
 ];
 
@@ -259,6 +336,23 @@ fn table() -> String {
     login_rows(&mut out, running.address);
     running.node.drain(DEADLINE);
     out
+}
+
+/// Nothing that some module answers for an account is left out.
+#[test]
+fn everything_that_accounts_answer_is_asked() {
+    let all = MODULES.iter().flat_map(|module| module.account);
+    for (name, ns, _) in all {
+        let begin = [
+            format!("<{name} xmlns='{ns}'"),
+            format!("<{name} xmlns=\"{ns}\""),
+        ];
+        let is_asked = |payload: &str| begin.iter().any(|begin| payload.starts_with(&**begin));
+        assert!(
+            IQS.iter().any(|(_, _, payload)| is_asked(payload)),
+            "{name} of {ns} is not asked of strangers"
+        );
+    }
 }
 
 #[test]

@@ -127,6 +127,7 @@ catalogue! {
         LoginsRefused => "roost_logins_refused_total", "Logins refused for now: too many waited";
         LoginsOutdated => "roost_logins_outdated_total", "Logins ended: their account changed";
         QuestionsPaused => "roost_questions_paused_total", "Times that a client had to read first";
+        QuestionsOfAddressPaused => "roost_questions_of_address_paused_total", "An address waited";
         QuestionsRefused => "roost_questions_refused_total", "Requests refused: too many waited";
         BansApplied => "roost_bans_applied_total", "Connections closed: their address is banned";
         StorageRefused => "roost_storage_refused_total", "Changes refused: the domain is full";

@@ -337,6 +337,13 @@ settings! {
         /// At the bound accounts that have more than their share of it (the bound, divided by the
         /// accounts) store nothing more, resource-constraint, and nobody registers.
         domain_bytes_max: u64 = "1_099_511_627_776", integer(64 * KIB, PIB, "bytes"), live;
+        /// Questions that the store is asked for clients of one address (IPv6: /64) at a time, such
+        /// as pages of the archive; further ones wait. Addresses in `exempt_addresses` are not
+        /// counted.
+        questions_per_address_max: u32 = "64", integer(1, 65_536, "questions"), live;
+        /// Bytes of answers to such questions that clients of one address have not read; at the
+        /// bound none of them is asked for more. A question under way counts as 256 KiB.
+        answer_bytes_per_address_max: u64 = "33_554_432", integer(MIB, PIB, "bytes"), live;
         /// From the first byte until a client has logged in and bound a resource; then the stream
         /// ends with connection-timeout.
         login_timeout: Duration = r#""60s""#, time(SECOND, HOUR), live;

@@ -1,15 +1,17 @@
 //! What keeps strangers from taking more than their share: the one place of a node that counts
-//! logins and registrations by address, makes decoys of accounts that do not exist, knows who is
-//! banned and who may store more. Owns no connection and no account; whoever asks acts on the
-//! answer.
+//! logins, registrations and questions by address, makes decoys of accounts that do not exist,
+//! knows who is banned and who may store more. Owns no connection and no account; whoever asks acts
+//! on the answer.
 
 mod addresses;
 mod bans;
+mod budgets;
 mod decoys;
 mod generations;
 mod shares;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use net::AddressKey;
 use ring::hmac;
@@ -18,6 +20,7 @@ use store::Store;
 pub(crate) use addresses::{Addresses, Begin};
 pub use bans::{BanError, Entry, List};
 pub(crate) use bans::{Bans, Lists};
+pub(crate) use budgets::{Budgets, Charge};
 pub(crate) use decoys::Decoys;
 pub(crate) use generations::{Generation, Generations};
 pub use shares::DomainSample;
@@ -27,6 +30,8 @@ pub(crate) use shares::Shares;
 pub(crate) struct Guard {
     /// Logins under way, failures and registrations by address.
     pub addresses: Addresses,
+    /// Questions under way and answers not taken by address.
+    pub budgets: Arc<Budgets>,
     /// Who may not be here.
     pub bans: Bans,
     /// Keys for names that nobody has.
@@ -63,6 +68,7 @@ impl Guard {
         }
         Ok(Guard {
             addresses: Addresses::default(),
+            budgets: Arc::default(),
             bans: Bans::open(bans)?,
             decoys,
             shares,

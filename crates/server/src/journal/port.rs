@@ -162,28 +162,34 @@ impl PortActor {
         self.flush(cx);
     }
 
-    /// Takes the first append of a range that waited for a doubt and need not any more. The range
-    /// goes on after the last one.
+    /// Takes the first append of a range in which nothing is in doubt any more. The range goes on
+    /// after the last one.
     fn next_resolved(&self, range: RangeId) -> Option<(Owner, Outcome)> {
         let mut queue = self.queue.borrow_mut();
         let waiting = queue.in_doubt.get_mut(&range)?;
+        // All of a range or nothing: the journal resolves the doubts of a commit one by one, and
+        // whoever hears of the first has its later appends fenced, behind the outcome of others.
+        let is_known = |outcome: &Outcome| match outcome {
+            Outcome::InDoubt(doubt) => doubt.resolved().is_some(),
+            _ => true,
+        };
+        if !waiting.iter().all(|(_, outcome)| is_known(outcome)) {
+            return None;
+        }
         let Some((owner, outcome)) = waiting.pop_front() else {
             queue.in_doubt.remove(&range);
             return None;
         };
-        if let Outcome::InDoubt(doubt) = &outcome {
-            let Some(known) = doubt.resolved() else {
-                waiting.push_front((owner, outcome));
-                return None;
-            };
-            let is_committed = matches!(known, Outcome::Committed(_));
-            tracing::warn!(
-                is_committed,
-                "the journal knows what became of a commit in doubt"
-            );
-            return Some((owner, known));
-        }
-        Some((owner, outcome))
+        let Outcome::InDoubt(doubt) = &outcome else {
+            return Some((owner, outcome));
+        };
+        let known = doubt.resolved()?;
+        let is_committed = matches!(known, Outcome::Committed(_));
+        tracing::warn!(
+            is_committed,
+            "the journal knows what became of a commit in doubt"
+        );
+        Some((owner, known))
     }
 
     fn conclude(

@@ -8,8 +8,8 @@ use actor::sim::Sim;
 use actor::{Actor, Addr, Context, Mail, ShardId};
 use stdx::time::Timestamp;
 use store::{
-    Account, Append, Busy, Done, InlineJournal, Journal, JournalStats, Plan, Position, RangeId,
-    Record, Store, Switches, Tenure, TwinJournal,
+    Account, Append, AppendFailure, Busy, Done, Doubt, InlineJournal, Journal, JournalStats,
+    Outcome, Plan, Position, RangeId, Record, Store, Switches, Tenure, TwinJournal,
 };
 
 use super::{Port, Ticket};
@@ -17,8 +17,8 @@ use crate::message::{AppendError, UserMsg};
 use crate::options::Commits;
 
 /// What a journal does to the next calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mood {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Mood {
     /// Panics before it takes anything.
     Panics,
     /// Panics after it was committed.
@@ -29,6 +29,8 @@ enum Mood {
     Miscounts,
     /// Has no room.
     Busy,
+    /// Has these in doubt.
+    Doubts(Vec<Doubt>),
 }
 
 struct Moody {
@@ -63,6 +65,10 @@ impl Journal for Moody {
                 }),
             ),
             Some(Mood::Busy) => Err(Busy { appends, done }),
+            Some(Mood::Doubts(doubts)) => {
+                done(doubts.into_iter().map(Outcome::InDoubt).collect());
+                Ok(())
+            }
         }
     }
 
@@ -79,7 +85,7 @@ impl Journal for Moody {
     }
 }
 
-type Told = Arc<Mutex<Vec<(u32, Result<(), AppendError>)>>>;
+pub(super) type Told = Arc<Mutex<Vec<(u32, Result<(), AppendError>)>>>;
 
 /// Appends a record for each `Wake` it gets, and asks when all is settled at `Aged`. After `Idle`
 /// it has one more message in front of the next bad word, at which it appends.
@@ -104,6 +110,10 @@ impl Actor for Writer {
         match msg {
             UserMsg::Wake => self.append(cx),
             UserMsg::Idle => self.is_ahead = true,
+            UserMsg::AskAgain => {
+                self.append(cx);
+                self.append(cx);
+            }
             UserMsg::Aged => {
                 self.next += 1;
                 let ticket = Ticket(self.next);
@@ -120,6 +130,10 @@ impl Actor for Writer {
             }
             _ => {}
         }
+    }
+
+    fn stopped(&mut self, _reason: &actor::Reason, cx: &mut Context<'_, UserMsg>) {
+        self.port.forget(cx.myself());
     }
 }
 
@@ -154,17 +168,17 @@ fn account(user: &str, number: u32) -> Record {
     }
 }
 
-struct World {
-    sim: Sim,
+pub(super) struct World {
+    pub(super) sim: Sim,
     store: Store,
     journal: Arc<Moody>,
-    switches: Arc<Switches>,
-    twin: Arc<TwinJournal>,
-    port: Port,
+    pub(super) switches: Arc<Switches>,
+    pub(super) twin: Arc<TwinJournal>,
+    pub(super) port: Port,
 }
 
 impl World {
-    fn new(commits: Commits) -> World {
+    pub(super) fn new(commits: Commits) -> World {
         let mut sim = Sim::new(1, 1);
         let store = Store::in_memory();
         let inline = Arc::new(InlineJournal::new(&store).expect("a journal"));
@@ -191,7 +205,7 @@ impl World {
     }
 
     /// An actor that has loaded this user.
-    fn writer(&mut self, user: &'static str) -> (Addr<UserMsg>, Told) {
+    pub(super) fn writer(&mut self, user: &'static str) -> (Addr<UserMsg>, Told) {
         let told = Told::default();
         let writer = Writer {
             is_ahead: false,
@@ -207,32 +221,32 @@ impl World {
         (addr, told)
     }
 
-    fn send(&mut self, to: Addr<UserMsg>, msg: UserMsg) {
+    pub(super) fn send(&mut self, to: Addr<UserMsg>, msg: UserMsg) {
         let sent = self.sim.shard(ShardId::new(0)).send(to, msg);
         assert!(sent.is_ok());
     }
 
     /// Appends so often and lets everything happen that can at this time.
-    fn append(&mut self, to: Addr<UserMsg>, count: usize) {
+    pub(super) fn append(&mut self, to: Addr<UserMsg>, count: usize) {
         for _ in 0..count {
             self.send(to, UserMsg::Wake);
         }
         self.sim.run_until_idle();
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(super) fn pass(&mut self, time: Duration) {
         self.sim.advance(time);
         self.sim.run_until_idle();
     }
 
     /// The number of the last append of a user that is there.
-    fn last(&self, user: &str) -> i64 {
+    pub(super) fn last(&self, user: &str) -> i64 {
         let state = self.store.load_user(user).expect("readable");
         state.map_or(0, |state| state.account.created.as_millis())
     }
 }
 
-fn told(told: &Told) -> Vec<(u32, Result<(), AppendError>)> {
+pub(super) fn told(told: &Told) -> Vec<(u32, Result<(), AppendError>)> {
     std::mem::take(&mut *told.lock().expect("told"))
 }
 
@@ -244,10 +258,10 @@ fn tiny(appends: usize, bytes: usize) -> Commits {
     }
 }
 
-const OK: Result<(), AppendError> = Ok(());
+pub(super) const OK: Result<(), AppendError> = Ok(());
 
 /// Three users, the first two of the same range.
-const USERS: [&str; 3] = ["u1@x", "u192@x", "u2@x"];
+pub(super) const USERS: [&str; 3] = ["u1@x", "u192@x", "u2@x"];
 
 #[test]
 fn the_users_are_where_they_should_be() {
@@ -273,7 +287,7 @@ fn a_lost_answer_is_told_once_all_is_decided() {
         let (writer, heard) = world.writer(USERS[0]);
         world.append(writer, 1);
         assert_eq!(told(&heard), [(1, OK)]);
-        *world.journal.moods.lock().expect("moods") = vec![mood];
+        *world.journal.moods.lock().expect("moods") = vec![mood.clone()];
         world.append(writer, 2);
         world.pass(Duration::from_secs(1));
         let failed = Err(AppendError::Failed);
@@ -295,7 +309,8 @@ fn a_lost_answer_waits_for_a_journal_that_answers() {
     let mut world = World::new(Commits::default());
     let (writer, heard) = world.writer(USERS[0]);
     let forgets = Mood::Forgets { commits: true };
-    *world.journal.moods.lock().expect("moods") = vec![Mood::Busy, forgets, Mood::Busy, forgets];
+    *world.journal.moods.lock().expect("moods") =
+        vec![Mood::Busy, forgets.clone(), Mood::Busy, forgets];
     world.append(writer, 1);
     world.switches.set_full(true);
     world.pass(Duration::from_secs(10));
@@ -452,6 +467,42 @@ fn who_has_not_heard_of_a_failure_appends_nothing() {
     assert_eq!(world.last(USERS[0]), 0);
     world.append(writer, 1);
     assert_eq!(told(&heard), [(3, OK)], "it has heard everything");
+}
+
+/// What an actor was told and did not handle before it ended is handed to its next life. Both
+/// counted from one, so that a commit of the first was taken for one of the second, whose effects
+/// left before they were durable.
+#[test]
+fn no_word_about_one_life_is_one_about_the_next() {
+    let world = World::new(Commits::default());
+    let lives = [&world.port, &world.port.clone()];
+    let mut tickets: Vec<u32> = (0..100).map(|n| lives[n % 2].next_ticket().0).collect();
+    tickets.dedup();
+    tickets.sort_unstable();
+    tickets.dedup();
+    assert_eq!(tickets.len(), 100);
+}
+
+/// The journal says what became of the appends of one commit one after the other: whoever looks in
+/// between knows of the first alone. What follows them was fenced before the second was told, and
+/// its actor, which expects its outcomes in order, waited for ever.
+#[test]
+fn outcomes_come_in_order_although_doubts_are_resolved_one_by_one() {
+    let mut world = World::new(Commits::default());
+    let (writer, heard) = world.writer(USERS[0]);
+    let doubts = vec![Doubt::open("first"), Doubt::open("second")];
+    *world.journal.moods.lock().expect("moods") = vec![Mood::Doubts(doubts.clone())];
+    world.append(writer, 2);
+    world.append(writer, 1);
+    let lost = || Outcome::Failed(AppendFailure::Unavailable("lost".to_owned()));
+    doubts[0].resolve(lost());
+    world.pass(Duration::from_secs(1));
+    doubts[1].resolve(lost());
+    world.pass(Duration::from_secs(1));
+    let (failed, fenced) = (Err(AppendError::Unavailable), Err(AppendError::Fenced));
+    assert_eq!(told(&heard), [(1, failed), (2, failed), (3, fenced)]);
+    world.append(writer, 1);
+    assert_eq!(told(&heard), [(4, OK)]);
 }
 
 /// Another home takes the range: what waits is fenced, and whoever was loaded before appends

@@ -22,10 +22,10 @@ pub mod version;
 
 use actor::Context;
 
-use crate::host::HostRequest;
-use crate::iq::{Answer, Request};
-use crate::message::UserMsg;
-use crate::user::User;
+pub use crate::host::HostRequest;
+pub use crate::iq::{Answer, Request};
+pub use crate::message::UserMsg;
+pub use crate::user::User;
 
 /// An extension as `docs/xeps.md` lists it.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,7 @@ pub type AccountHandler = fn(&mut User, &Request<'_>, &mut Context<'_, UserMsg>)
 pub type HostHandler = fn(&HostRequest<'_>) -> Answer;
 
 /// What one file declares.
+#[derive(Debug)]
 pub struct Module {
     /// The extensions that it implements.
     pub xeps: &'static [Xep],
@@ -122,7 +123,12 @@ pub const BELOW: &[Xep] = &[
 
 /// The handler of an IQ to an account.
 pub fn for_account(name: &str, ns: &str) -> Option<AccountHandler> {
-    let mut entries = MODULES.iter().flat_map(|module| module.account);
+    handler_among(MODULES, name, ns)
+}
+
+/// The same of some modules.
+pub(crate) fn handler_among(modules: &[&Module], name: &str, ns: &str) -> Option<AccountHandler> {
+    let mut entries = modules.iter().flat_map(|module| module.account);
     entries
         .find(|entry| entry.0 == name && entry.1 == ns)
         .map(|entry| entry.2)

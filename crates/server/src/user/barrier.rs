@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use actor::{Name, Reply};
 use delivery::Refusal;
 use net::ConnRef;
-use store::Tenure;
+use store::{Seq, Tenure};
 use xml::Frame;
 
 use super::managed::What;
@@ -61,6 +61,8 @@ pub(crate) enum Effect {
     Answer(Reply<AdminAnswer>, AdminAnswer),
     /// Room in a connection's window for one more stanza.
     Credit(ConnRef),
+    /// The same once the message of this place has been taken.
+    CreditWhenTaken(ConnRef, Seq),
     /// The store is asked on behalf of a request.
     Ask(Box<Question>),
     /// The next page of waiting messages is read.
@@ -165,6 +167,13 @@ impl Effect {
             Effect::Nonza(conn, bytes) => Some(Effect::Nonza(conn, bytes)),
             Effect::Control(conn, control) => Some(Effect::Control(conn, control)),
             Effect::Ask(question) => Some(Effect::Ask(question)),
+            Effect::Forward { delivery, .. } => {
+                // The credit comes back by the [`Origin`].
+                if let Some(debt) = delivery.debt {
+                    debt.forgive();
+                }
+                None
+            }
             _ => None,
         }
     }
@@ -251,7 +260,6 @@ struct Queue {
 pub(super) struct Barrier {
     /// Absent while there is none: most of the time that a user is online, nothing is recorded.
     waiting: Option<Box<Queue>>,
-    last: Ticket,
     /// In which the state was read that appends build on.
     pub(super) tenure: Tenure,
 }
@@ -282,12 +290,6 @@ impl Barrier {
         self.waiting
             .as_ref()
             .map_or(0, |waiting| waiting.appends.len())
-    }
-
-    /// The number that the next append gets.
-    pub(super) fn next_ticket(&mut self) -> Ticket {
-        self.last = Ticket(self.last.0.wrapping_add(1));
-        self.last
     }
 
     /// Puts an append behind those that wait already.
@@ -374,9 +376,9 @@ mod tests {
     fn effects_leave_in_order_with_their_commit() {
         let mut barrier = Barrier::default();
         assert!(barrier.is_open());
-        let first = barrier.next_ticket();
+        let first = Ticket(1);
         barrier.push(append(first, some()));
-        let second = barrier.next_ticket();
+        let second = Ticket(2);
         barrier.push(append(second, some()));
         barrier.follow(&mut some());
         assert_eq!(effects_of(barrier.decide(first, true)), 1);
@@ -388,7 +390,7 @@ mod tests {
     #[test]
     fn a_failed_append_takes_its_own_effects_with_it_and_no_others() {
         let mut barrier = Barrier::default();
-        let ticket = barrier.next_ticket();
+        let ticket = Ticket(3);
         barrier.push(append(ticket, vec![Effect::ReadPage, Effect::ReadPage]));
         barrier.follow(&mut some());
         assert_eq!(effects_of(barrier.decide(ticket, false)), 1);
@@ -397,7 +399,7 @@ mod tests {
     #[test]
     fn an_unknown_ticket_changes_nothing() {
         let mut barrier = Barrier::default();
-        let ticket = barrier.next_ticket();
+        let ticket = Ticket(4);
         barrier.push(append(ticket, some()));
         assert!(barrier.decide(Ticket(99), true).is_none());
         assert_eq!(barrier.len(), 1);
@@ -417,7 +419,7 @@ mod tests {
         const MANY: usize = usize::MAX;
         let mut barrier = Barrier::default();
         assert!(!barrier.is_full(&bounds(1, 1, 1)), "nothing waits");
-        let first = barrier.next_ticket();
+        let first = Ticket(5);
         barrier.push(append(first, Vec::new()));
         assert!(barrier.is_full(&bounds(1, MANY, MANY)));
         assert!(!barrier.is_full(&bounds(2, 1, 1)), "no effects yet");

@@ -13,7 +13,7 @@ use super::User;
 use crate::address;
 use crate::c2s::{Abort, Control, Keys};
 use crate::home::Home;
-use crate::limits::MAILBOX_MIN;
+use crate::limits::{MAILBOX_MIN, MAILBOX_RESERVE};
 use crate::message::{AppendError, NotTaken, UserMsg};
 
 /// Makes users.
@@ -40,7 +40,17 @@ impl EntityClass for Users {
     /// When everybody comes back at once, each contact announces itself and answers a probe, and
     /// what presence finds no room is lost: a whole roster of both fits twice.
     fn mailbox_max(&self) -> usize {
-        MAILBOX_MIN.max(4 * self.home.limits().roster_items_max as usize)
+        let shared = MAILBOX_MIN.max(4 * self.home.limits().roster_items_max as usize);
+        shared + MAILBOX_RESERVE
+    }
+
+    fn mailbox_reserve(&self) -> usize {
+        MAILBOX_RESERVE
+    }
+
+    /// What others send must not keep the owner out, nor what he does unanswered.
+    fn may_use_reserve(msg: &UserMsg) -> bool {
+        !matches!(msg, UserMsg::Deliver(_) | UserMsg::Probe { .. })
     }
 
     fn activate(&mut self, name: &Name, _shard: ShardId) -> User {

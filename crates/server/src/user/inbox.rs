@@ -108,6 +108,7 @@ impl User {
             resource,
             frame,
             source,
+            ..
         } = delivery;
         let addressed = resource
             .and_then(|resource| self.session_of(&resource))

@@ -19,6 +19,7 @@ use xml::Frame;
 
 use super::User;
 use super::outbox::{self, Outbox};
+use super::owed::Owed;
 use super::spill::{Estate, Holders};
 use crate::limits::{MARKS_FORGET_EVERY, MARKS_KEPT, ORIGIN_WINDOW};
 use crate::message::{Delivery, UserMsg};
@@ -30,6 +31,8 @@ pub(super) struct Log {
     pub windows: Windows,
     /// What is handed over to other homes.
     pub outbox: Outbox,
+    /// Credit for messages that are handed over.
+    pub owed: Owed,
     /// When [`UserMsg::OutboxDue`] comes next, as far as is known.
     pub outbox_due: Option<Moment>,
     /// What other homes handed over.
@@ -118,6 +121,7 @@ impl Log {
             marks: Marks::new(seen, SEEN_MAX, windows.has_older_marks),
             windows,
             outbox,
+            owed: Owed::default(),
             outbox_due: None,
             parked: Vec::new(),
             marks_forgotten: None,
@@ -145,6 +149,7 @@ impl Log {
         self.next_session = before.next_session;
         self.timer = before.timer;
         self.outbox_due = before.outbox_due;
+        self.owed = before.owed;
         self.will_read_again = before.will_read_again;
     }
 

@@ -18,6 +18,7 @@ mod login;
 pub(crate) mod managed;
 mod outbound;
 pub(crate) mod outbox;
+mod owed;
 pub(crate) mod presence;
 pub(crate) mod recover;
 mod requests;
@@ -170,7 +171,7 @@ impl User {
         self.phase = Phase::Loading;
         cx.hold();
         self.stale = true;
-        let ticket = self.barrier.next_ticket();
+        let ticket = self.home.journal.next_ticket();
         self.barrier.push(Append {
             ticket,
             ..Append::default()
@@ -379,9 +380,17 @@ impl Actor for User {
         match msg {
             UserMsg::Stanza { conn, frame } => self.stanza(conn, frame, cx),
             UserMsg::Refused { conn, answer } => self.stanza_refused(conn, answer, cx),
-            UserMsg::Deliver(delivery) => {
+            UserMsg::Deliver(mut delivery) => {
                 self.comes_from(Origin::Other(delivery.frame.clone()));
+                let debt = delivery.debt.take();
+                let has_credit = debt.is_some();
+                if has_credit {
+                    self.turn().asked = debt;
+                }
                 self.deliver(delivery, cx);
+                if let Some(debt) = has_credit.then(|| self.take_asked()).flatten() {
+                    debt.settle(&self.home, cx);
+                }
             }
             UserMsg::Probe { from } => self.probed(&from, cx),
             UserMsg::Credentials { conn, from } => self.credentials_wanted(conn, from, cx),

@@ -56,19 +56,14 @@ impl User {
             Kind::Presence(_) => Counter::PresencesIn,
             Kind::Iq(_) => Counter::IqsIn,
         });
-        let is_owed = match kind {
-            Kind::Message(_) => {
-                self.message_from_session(conn, frame, cx);
-                false
-            }
+        self.turn().link = Some(link);
+        match kind {
+            Kind::Message(_) => self.message_from_session(conn, frame, cx),
             Kind::Iq(kind) => self.iq_from_session(conn, frame, kind, cx),
-            Kind::Presence(kind) => {
-                self.presence_from_session(at, frame, kind, cx);
-                false
-            }
-        };
-        // What is answered later gives the credit back then.
-        if !is_owed {
+            Kind::Presence(kind) => self.presence_from_session(at, frame, kind, cx),
+        }
+        // What is answered later or was passed on gives the credit back then.
+        if let Some(link) = self.turn().link.take() {
             self.emit(Effect::Credit(link), cx);
         }
     }
@@ -100,20 +95,24 @@ impl User {
         self.route(conn, &to, frame, cx);
     }
 
-    /// True if the credit of the request comes back with its answer.
     fn iq_from_session(
         &mut self,
         conn: ConnRef,
         frame: Frame,
         kind: IqType,
         cx: &mut Context<'_, UserMsg>,
-    ) -> bool {
+    ) {
         let to = frame.attr("to").map(|to| to.into_owned());
         let own = to.as_deref().is_none_or(|to| to == &*self.name);
         // XEP-0077 section 3.2: a client that is logged in may ask the domain about its account.
         let own = own || self.is_about_account(to.as_deref(), &frame);
         match kind {
-            IqType::Get | IqType::Set if own => return self.answer_own_iq(conn, &frame, cx),
+            IqType::Get | IqType::Set if own => {
+                let link = self.turn().link.take();
+                if !self.answer_own_iq(conn, &frame, cx) {
+                    self.turn().link = link;
+                }
+            }
             // Answers to what the server asked: pings and roster pushes need no more than to come.
             IqType::Result | IqType::Error if own => {}
             _ => {
@@ -122,7 +121,6 @@ impl User {
                 }
             }
         }
-        false
     }
 
     fn is_about_account(&self, to: Option<&str>, frame: &Frame) -> bool {

@@ -175,8 +175,12 @@ impl User {
                 seq,
                 ..Source::default()
             },
+            debt: None,
         };
         self.emit(Effect::HandOver { to: peer, delivery }, cx);
+        if let Some(link) = self.turn().link.take() {
+            self.emit(Effect::CreditWhenTaken(link, seq), cx);
+        }
     }
 
     /// What recognises a message that is sent again (XEP-0359); 0 without an origin-id.
@@ -257,6 +261,7 @@ impl User {
             // Behind the commits that are under way: only then the store has it all.
             self.emit(Effect::Outbox(Box::new(read)), cx);
         }
+        self.repay_settled(cx);
         let now = cx.now();
         let outbox = &self.log().outbox;
         let waiting = || outbox.stuck(now).map(|stuck| stuck.pending).sum();
@@ -381,10 +386,34 @@ impl User {
                 resource,
                 frame,
                 source,
+                debt: None,
             };
             self.hand_over(&entry.peer, delivery, over, cx);
         }
         self.work_on_outbox(cx);
+    }
+
+    // ---- Credit --------------------------------------------------------------------------------
+
+    /// A message of a session is durable. Its credit comes back once its recipient's home has it,
+    /// or it is left to the log, where it counts as one that waits.
+    pub(super) fn credit_when_taken(
+        &mut self,
+        link: ConnRef,
+        seq: Seq,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        self.log().owed.owe(link, seq);
+        self.repay_settled(cx);
+    }
+
+    fn repay_settled(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let log = self.log();
+        let mark = log.outbox.mark().number();
+        while let Some((link, stanzas)) = self.log().owed.settle(mark) {
+            // A connection that is gone needs no credit.
+            let _ = self.home.io.credit(cx, link, stanzas);
+        }
     }
 
     // ---- Answers -------------------------------------------------------------------------------

@@ -1,22 +1,27 @@
 //! Requests to an account that the store answers: how many are read at a time, whose turn it is,
-//! and that nobody reads what its connection cannot be sent yet. The credit of a request comes back
-//! when its answer leaves, or when it is given up, whoever forgets it. Knows no extension.
+//! that nobody reads what its connection cannot be sent yet, and that addresses keep to their
+//! budgets. The credit of a request comes back when its answer leaves, or when it is given up,
+//! whoever forgets it; that of a stanza that is passed on when it was handled. Knows no extension.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use actor::{Context, Mail};
-use net::{ConnRef, RemoteIo};
+use actor::{Context, Mail, Name};
+use net::{AddressKey, ConnRef, IoError, RemoteIo};
 use telemetry::Counter;
+use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::User;
 use super::storage::Storage;
 use crate::c2s::C2sService;
+use crate::guard::Charge;
+use crate::home::Home;
 use crate::iq::{LateAnswer, Question};
 use crate::limits::{
-    QUESTION_PAUSE, QUESTIONS_AT_ONCE, QUESTIONS_BACKLOG_PAUSE, QUESTIONS_OF_OTHERS, QUESTIONS_OWN,
+    DEBTS_KEPT, QUESTION_PAUSE, QUESTIONS_AT_ONCE, QUESTIONS_BACKLOG_PAUSE, QUESTIONS_OF_OTHERS,
+    QUESTIONS_OWN,
 };
 use crate::message::UserMsg;
 
@@ -25,12 +30,72 @@ use crate::message::UserMsg;
 pub struct Debt {
     remote: RemoteIo<C2sService>,
     link: Option<ConnRef>,
+    /// Where its client is.
+    from: Option<AddressKey>,
 }
 
 impl Debt {
-    /// The request was answered at once; its credit comes back as that of any stanza.
+    /// That of a stanza which came by a connection.
+    pub(super) fn of(home: &Home, link: ConnRef) -> Debt {
+        Debt {
+            remote: home.remote.clone(),
+            link: Some(link),
+            from: home.io.address(link),
+        }
+    }
+
+    /// Somebody else gives the credit back.
     pub(crate) fn forgive(mut self) {
         self.link = None;
+    }
+
+    /// That of a stanza which is passed on. Takes no memory for each: what was given back lately is
+    /// used again.
+    pub(super) fn passed_on(home: &Home, link: ConnRef, frame: &Frame) -> Box<Debt> {
+        let mut debt = home.debts.borrow_mut().pop().unwrap_or_else(|| {
+            Box::new(Debt {
+                remote: home.remote.clone(),
+                link: None,
+                from: None,
+            })
+        });
+        debt.link = Some(link);
+        // Of what may become a question.
+        debt.from = match frame.name() {
+            "iq" => home.io.address(link),
+            _ => None,
+        };
+        debt
+    }
+
+    /// Gives the credit back, by the shorter way.
+    pub(crate) fn repay(&mut self, home: &Home, mail: &mut impl Mail) {
+        let Some(link) = self.link else { return };
+        // The longer way has room for what finds none here. A connection that is gone needs no
+        // credit.
+        if home.io.credit(mail, link, 1) != Err(IoError::Full) {
+            self.link = None;
+        }
+    }
+
+    /// The same, and keeps the memory for the next one.
+    pub(super) fn settle(mut self: Box<Self>, home: &Home, mail: &mut impl Mail) {
+        self.repay(home, mail);
+        let mut debts = home.debts.borrow_mut();
+        if debts.len() < DEBTS_KEPT && self.link.is_none() {
+            debts.push(self);
+        }
+    }
+
+    /// Where the client is whose stanza it is, if it is counted.
+    pub(crate) fn from(&self) -> Option<AddressKey> {
+        self.from
+    }
+}
+
+impl std::fmt::Debug for Debt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Debt({:?})", self.link)
     }
 }
 
@@ -51,8 +116,10 @@ pub(crate) struct Requests {
     /// The last one that was read was the owner's.
     was_own: bool,
     under_way: u32,
-    /// A timer is set after which reading goes on.
-    is_paused: bool,
+    /// Answers that connections may not have taken, the oldest first: what they are charged.
+    untaken: Vec<(ConnRef, Charge)>,
+    /// A timer is set after which it is looked again who may be asked for.
+    is_timed: bool,
     /// What is known of the owner's private storage.
     pub(super) storage: Storage,
 }
@@ -62,7 +129,8 @@ impl Requests {
         self.own.is_empty()
             && self.of_others.is_empty()
             && self.under_way == 0
-            && !self.is_paused
+            && self.untaken.is_empty()
+            && !self.is_timed
             && self.storage.is_unknown()
     }
 }
@@ -71,10 +139,7 @@ impl User {
     /// The credit of a stanza that came by the session `conn`, to be given back with its answer.
     pub(crate) fn debt(&self, conn: ConnRef) -> Option<Debt> {
         let session = self.sessions.iter().find(|session| session.conn == conn)?;
-        Some(Debt {
-            remote: self.home.remote.clone(),
-            link: Some(session.link()?),
-        })
+        Some(Debt::of(&self.home, session.link()?))
     }
 
     /// A question for the store. It is asked when it is its turn; with too many before it, it is
@@ -109,7 +174,7 @@ impl User {
     /// The pause is over.
     pub(super) fn ask_again(&mut self, cx: &mut Context<'_, UserMsg>) {
         if let Some(requests) = &mut self.requests {
-            requests.is_paused = false;
+            requests.is_timed = false;
         }
         self.ask_next(cx);
     }
@@ -126,31 +191,106 @@ impl User {
         let mut requests = self.requests.take()?;
         // Questions end with the session that asked them.
         requests.own.retain(|question| self.is_asking(question));
-        let next = if requests.under_way >= QUESTIONS_AT_ONCE {
-            None
-        } else {
-            let ready = requests
-                .own
-                .iter()
-                .position(|question| self.takes_answer(question));
-            let is_own = ready.is_some() && (!requests.was_own || requests.of_others.is_empty());
-            requests.was_own = is_own;
-            match ready.filter(|_| is_own) {
-                Some(at) => requests.own.remove(at),
-                None => requests.of_others.pop_front(),
-            }
+        self.forget_taken(&mut requests.untaken);
+        let mut at_budget = None;
+        let next = match requests.under_way < QUESTIONS_AT_ONCE {
+            true => self.pick(&mut requests, &mut at_budget),
+            false => None,
         };
-        let has_own = !requests.own.is_empty();
-        if next.is_none() && has_own && requests.under_way == 0 && !requests.is_paused {
-            // Their clients do not read what they were answered already.
-            cx.stats().count(Counter::QuestionsPaused);
-            self.home.brake(&self.name, cx.now());
-            requests.is_paused = true;
-            cx.send_after(QUESTION_PAUSE, UserMsg::AskAgain);
-        }
         requests.under_way += u32::from(next.is_some());
+        let has_more = !(requests.own.is_empty() && requests.of_others.is_empty());
+        let is_held_up = has_more && requests.under_way == 0;
+        if !requests.is_timed && (is_held_up || !requests.untaken.is_empty()) {
+            requests.is_timed = true;
+            cx.send_after(QUESTION_PAUSE, UserMsg::AskAgain);
+            match at_budget {
+                _ if !is_held_up => {}
+                Some(address) => {
+                    cx.stats().count(Counter::QuestionsOfAddressPaused);
+                    self.home
+                        .brake(&Name::from(&*address.to_string()), cx.now());
+                }
+                // Their clients do not read what they were answered already.
+                None => {
+                    cx.stats().count(Counter::QuestionsPaused);
+                    self.home.brake(&self.name, cx.now());
+                }
+            }
+        }
         self.requests = Some(requests);
         next
+    }
+
+    /// Takes out the question whose turn it is, those of others and the owner's by turns. Notes an
+    /// address that has to wait for its budget.
+    fn pick(
+        &self,
+        requests: &mut Requests,
+        at_budget: &mut Option<AddressKey>,
+    ) -> Option<Question> {
+        let own_first = !requests.was_own || requests.of_others.is_empty();
+        for is_own in [own_first, !own_first] {
+            let queue = match is_own {
+                true => &mut requests.own,
+                false => &mut requests.of_others,
+            };
+            let mut charge = None;
+            let ready = queue.iter().position(|question| {
+                let may = !is_own || self.takes_answer(question);
+                charge = may.then(|| self.charge(question, at_budget)).flatten();
+                charge.is_some()
+            });
+            let question = ready.and_then(|at| queue.remove(at));
+            if let (Some(question), Some(charge)) = (question, charge) {
+                requests.was_own = is_own;
+                return Some(question.charged(charge));
+            }
+        }
+        None
+    }
+
+    fn charge(&self, question: &Question, at_budget: &mut Option<AddressKey>) -> Option<Charge> {
+        let from = question.from();
+        if from.is_some() && from == *at_budget {
+            return None;
+        }
+        let limits = self.home.limits();
+        let max = (
+            limits.questions_per_address_max,
+            limits.answer_bytes_per_address_max,
+        );
+        let charge = self.home.guard.budgets.ask(from, max);
+        if charge.is_none() {
+            *at_budget = from;
+        }
+        charge
+    }
+
+    /// An answer of so many bytes was written to a session: its address is charged with them until
+    /// its connection has taken them.
+    pub(crate) fn note_untaken(&mut self, conn: ConnRef, mut charge: Charge, bytes: usize) {
+        let mut sessions = self.sessions.iter();
+        let session = sessions.find(|session| session.conn == conn);
+        if let Some(link) = session.and_then(|session| session.link()) {
+            charge.answered(bytes as u64);
+            let requests = self.requests.get_or_insert_default();
+            requests.untaken.push((link, charge));
+        }
+    }
+
+    /// Gives back what connections have taken meanwhile. Each takes its answers in order.
+    fn forget_taken(&self, untaken: &mut Vec<(ConnRef, Charge)>) {
+        let mut left: Vec<(ConnRef, u64)> = Vec::new();
+        for (link, charge) in untaken.iter_mut().rev() {
+            let at = left.iter().position(|(known, _)| known == link);
+            let at = at.unwrap_or_else(|| {
+                let backlog = self.home.io.backlog(*link).unwrap_or_default();
+                left.push((*link, backlog as u64));
+                left.len() - 1
+            });
+            left[at].1 -= charge.left(left[at].1);
+        }
+        untaken.retain(|(_, charge)| charge.is_owed());
     }
 
     fn is_asking(&self, question: &Question) -> bool {

@@ -6,10 +6,10 @@ use net::ConnRef;
 use telemetry::Counter;
 use xml::Frame;
 
-use super::User;
 use super::barrier::Effect;
 use super::managed::What;
 use super::session::Session;
+use super::{Debt, User};
 use crate::message::{AppendError, Delivery, UserMsg};
 
 impl User {
@@ -87,6 +87,7 @@ impl User {
             Effect::Credit(conn) => {
                 let _ = self.home.io.credit(cx, conn, 1);
             }
+            Effect::CreditWhenTaken(link, seq) => self.credit_when_taken(link, seq, cx),
             Effect::Ask(question) => self.ask_now(*question, cx),
             Effect::ReadPage => self.read_page(cx),
             Effect::ReadSpill(read) => self.read_spill(read, cx),
@@ -286,10 +287,16 @@ impl User {
     pub(super) fn forward_to(
         &mut self,
         to: Name,
-        delivery: Delivery,
+        mut delivery: Delivery,
         activate: bool,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        // The stanza of a session that is being handled is passed on, to the first of those it is
+        // for: its credit goes along.
+        let turn = self.turn.as_mut();
+        if let Some(link) = turn.and_then(|turn| turn.link.take()) {
+            delivery.debt = Some(Debt::passed_on(&self.home, link, &delivery.frame));
+        }
         if self.may_leave() {
             self.send_on(&to, delivery, activate, cx);
         } else {

@@ -8,11 +8,11 @@ use net::ConnRef;
 use store::Record;
 use telemetry::Counter;
 
-use super::User;
 use super::barrier::{Append, Decided, Effect, Origin};
 use super::managed::What;
 use super::session::Session;
 use super::spill;
+use super::{Debt, User};
 use crate::message::{AppendError, Source, UserMsg};
 
 /// What comes of one message while it is handled.
@@ -24,6 +24,11 @@ pub(crate) struct Turn {
     pub(super) effects: Vec<Effect>,
     /// Whose stanza it is.
     pub(super) origin: Origin,
+    /// The connection of the session whose stanza is handled, while its credit is neither given
+    /// back nor on its way with what is passed on.
+    pub(super) link: Option<ConnRef>,
+    /// The credit of somebody else's stanza that is handled, until an answer takes it along.
+    pub(super) asked: Option<Box<Debt>>,
     /// A message that is being taken from another home: its sender, and where it is in his log.
     pub(super) taking: Option<(Name, Source)>,
 }
@@ -52,6 +57,11 @@ impl User {
             .get_or_insert_with(|| home.turn.take().unwrap_or_default())
     }
 
+    /// The credit of somebody else's stanza, for whoever answers it later.
+    pub(crate) fn take_asked(&mut self) -> Option<Box<Debt>> {
+        self.turn.as_mut().and_then(|turn| turn.asked.take())
+    }
+
     pub(super) fn has_records(&self) -> bool {
         let turn = self.turn.as_ref();
         turn.is_some_and(|turn| !turn.records.is_empty())
@@ -69,6 +79,8 @@ impl User {
         };
         let origin = mem::take(&mut turn.origin);
         turn.taking = None;
+        turn.link = None;
+        turn.asked = None;
         let records = mem::take(&mut turn.records);
         if records.is_empty() {
             if !turn.effects.is_empty() {
@@ -79,7 +91,7 @@ impl User {
         }
         let effects = mem::take(&mut turn.effects);
         self.home.turn.set(Some(turn));
-        let ticket = self.barrier.next_ticket();
+        let ticket = self.home.journal.next_ticket();
         let range = self.range();
         let moves_deliveries = records.iter().any(spill::moves_deliveries);
         let journal = &self.home.journal;

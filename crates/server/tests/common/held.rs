@@ -31,6 +31,11 @@ pub(crate) const USERS: [&str; 3] = ["romeo", "juliet", "nurse"];
 impl World {
     /// A node with options of its own.
     pub(crate) fn new(set: impl FnOnce(&mut Options)) -> World {
+        World::with_network(net::Limits::default(), set)
+    }
+
+    /// The same with bounds of its connections.
+    pub(crate) fn with_network(limits: net::Limits, set: impl FnOnce(&mut Options)) -> World {
         let disk = new_disk();
         let mut options = sim_options(1, false);
         // Clients here answer no pings.
@@ -39,7 +44,7 @@ impl World {
         let users = USERS.map(|user| format!("{user}@localhost"));
         let users: Vec<_> = users.iter().map(|user| (&**user, "secret")).collect();
         Sim::provision(&store_on(&disk), &users, 1).expect("accounts");
-        let (limits, clock) = (net::Limits::default(), VirtualClock::new());
+        let clock = VirtualClock::new();
         let store = store_on(&disk);
         let sim = Sim::start(options, limits, store, clock.clone(), 1, Plan::default());
         World {
@@ -64,6 +69,21 @@ impl World {
             left -= step;
             self.work();
         }
+    }
+
+    /// Time passes at once: nobody acts on what lies in between.
+    pub(crate) fn leap(&mut self, time: Duration) {
+        self.clock.advance(time);
+        self.work();
+    }
+
+    /// Makes an account.
+    pub(crate) fn register(&mut self, user: &str) {
+        let made = self
+            .sim
+            .make_account(&format!("{user}@localhost"), "secret");
+        made.expect("a password");
+        self.work();
     }
 
     pub(crate) fn journal(&self) -> &TwinJournal {

@@ -56,6 +56,8 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             private_total_bytes_max: 16_384,
             domain_bytes_max: u64::MAX,
             vcard_bytes_max: 4096,
+            questions_per_address_max: 64,
+            answer_bytes_per_address_max: 32 << 20,
             login_timeout: PATIENCE,
             idle_ping: Duration::from_secs(60),
             ping_timeout: Duration::from_secs(10),
@@ -65,6 +67,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
         web: Web::default(),
         chaos: false,
         debug_commit_delay: Duration::ZERO,
+        debug_extensions: &[],
         debug_panic_hook: Some(PANIC.into()),
     }
 }

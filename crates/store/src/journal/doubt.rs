@@ -16,8 +16,8 @@ struct Inner {
 }
 
 impl Doubt {
-    /// A doubt that is open.
-    pub(crate) fn open(why: &str) -> Doubt {
+    /// A doubt that is open, for whoever implements [`crate::Journal`].
+    pub fn open(why: &str) -> Doubt {
         Doubt(Arc::new(Inner {
             why: why.to_owned(),
             outcome: OnceLock::new(),
@@ -36,7 +36,7 @@ impl Doubt {
     }
 
     /// Says what became of the append. The first word counts.
-    pub(crate) fn resolve(&self, outcome: Outcome) {
+    pub fn resolve(&self, outcome: Outcome) {
         let _ = self.0.outcome.set(outcome);
     }
 }

@@ -1,0 +1,157 @@
+//! When the credit of a stanza comes back that is passed on to another account, and what happens
+//! to who reaches the budget of an address.
+
+mod common;
+
+use std::time::Duration;
+
+use common::held::{Peer, World, bodies};
+
+/// Stanzas of a client that may be under way; the 65th is not read.
+const WINDOW: u32 = 64;
+
+const ROSTER_SET: &str = "<iq type='set' id='roster'><query xmlns='jabber:iq:roster'>\
+     <item jid='nurse@localhost'/></query></iq>";
+
+const PING: &str = "<iq type='get' id='ping'><ping xmlns='urn:xmpp:ping'/></iq>";
+
+/// Romeo, and Juliet whose home takes nothing until [`let_go`].
+fn held() -> (World, Peer, Peer) {
+    let mut world = World::new(|options| options.commits.barrier_appends_max = 1);
+    let romeo = world.login("romeo");
+    let mut juliet = world.online("juliet");
+    world.switches().set_stay_in_doubt(true);
+    world.switches().doubt(1);
+    juliet.send(ROSTER_SET);
+    world.work();
+    (world, romeo, juliet)
+}
+
+fn let_go(world: &mut World) {
+    world.switches().set_stay_in_doubt(false);
+    world.journal().settle();
+    world.pass(Duration::from_secs(1));
+}
+
+/// Everything that can happen: with one change at a time that is more than a few turns.
+fn work_long(world: &mut World) {
+    for _ in 0..100 {
+        world.work();
+    }
+}
+
+#[test]
+fn the_credit_of_a_message_comes_back_when_its_recipients_home_has_it() {
+    let (mut world, mut romeo, mut juliet) = held();
+    for number in 0..2 * WINDOW {
+        romeo.say("juliet", number);
+    }
+    romeo.send(PING);
+    work_long(&mut world);
+    assert_eq!(romeo.read(&mut world), "", "his window is full");
+    let_go(&mut world);
+    work_long(&mut world);
+    romeo.expect(&mut world, "id='ping'");
+    let all: Vec<u32> = (0..2 * WINDOW).collect();
+    assert_eq!(bodies(&juliet.read(&mut world)), all);
+}
+
+/// A recipient's home that says nothing for long does not keep the sender from others: what it is
+/// to have is left to the sender's log, and counts as what waits there.
+#[test]
+fn the_credit_comes_back_when_a_message_is_left_to_the_log() {
+    let (mut world, mut romeo, mut juliet) = held();
+    for number in 0..WINDOW {
+        romeo.say("juliet", number);
+    }
+    romeo.send(PING);
+    work_long(&mut world);
+    world.pass(Duration::from_secs(4));
+    assert_eq!(romeo.read(&mut world), "");
+    world.pass(Duration::from_secs(2));
+    romeo.expect(&mut world, "id='ping'");
+    let_go(&mut world);
+    world.pass(Duration::from_secs(30));
+    work_long(&mut world);
+    let all: Vec<u32> = (0..WINDOW).collect();
+    assert_eq!(bodies(&juliet.read(&mut world)), all);
+}
+
+/// Whatever is in no log takes its credit along: headlines, presence, questions.
+#[test]
+fn the_credit_of_what_is_in_no_log_comes_back_when_it_is_handled() {
+    for stanza in [
+        "<message type='headline' to='juliet@localhost'><body>7</body></message>",
+        "<presence to='juliet@localhost'/>",
+        "<presence type='subscribe' to='juliet@localhost'/>",
+        "<iq type='get' id='v' to='juliet@localhost'><vCard xmlns='vcard-temp'/></iq>",
+        "<iq type='get' id='v' to='juliet@localhost/none'><ping xmlns='urn:xmpp:ping'/></iq>",
+    ] {
+        let (mut world, mut romeo, juliet) = held();
+        for _ in 0..2 * WINDOW {
+            romeo.send(stanza);
+        }
+        romeo.send(PING);
+        work_long(&mut world);
+        let seen = romeo.read(&mut world);
+        assert!(!seen.contains("id='ping'"), "{stanza}: {seen}");
+        let_go(&mut world);
+        work_long(&mut world);
+        romeo.expect(&mut world, "id='ping'");
+        drop(juliet);
+    }
+}
+
+/// A change that is refused gives the credit back once, whatever else became of it.
+#[test]
+fn the_credit_of_what_is_refused_comes_back() {
+    let mut world = World::new(|_| {});
+    let mut romeo = world.login("romeo");
+    world.switches().set_full(true);
+    for number in 0..2 * WINDOW {
+        romeo.say("juliet", number);
+    }
+    world.pass(Duration::from_secs(5));
+    let seen = romeo.read(&mut world);
+    let refused = seen.matches("type='error'").count();
+    world.switches().set_full(false);
+    world.pass(Duration::from_secs(5));
+    romeo.ask(&mut world, PING, "id='ping'");
+    assert_eq!(refused, 2 * WINDOW as usize, "{seen}");
+}
+
+/// Nurse and Romeo share an address. He does not read what he asked for.
+#[test]
+fn an_address_that_does_not_read_is_asked_for_nothing_more() {
+    let network = net::Limits {
+        exempt: Vec::new(),
+        ..net::Limits::default()
+    };
+    let mut world = World::with_network(network, |options| {
+        options.limits.answer_bytes_per_address_max = 1;
+    });
+    let mut romeo = world.login("romeo");
+    let mut nurse = world.login("nurse");
+    let body = "x".repeat(20_000);
+    for number in 0..30 {
+        romeo.say("juliet", format!("{number}{body}"));
+        world.work();
+    }
+    let card = "<iq type='get' id='card'><vCard xmlns='vcard-temp'/></iq>";
+    nurse.ask(&mut world, card, "id='card'");
+    world.pass(Duration::from_secs(1));
+    for _ in 0..4 {
+        romeo.send("<iq type='set' id='q'><query xmlns='urn:xmpp:mam:2'/></iq>");
+        world.work();
+    }
+    nurse.send(card);
+    world.pass(Duration::from_secs(5));
+    assert_eq!(nurse.read(&mut world), "", "she waits for him");
+    let mut seen = String::new();
+    for _ in 0..200 {
+        seen += &romeo.read(&mut world);
+        world.pass(Duration::from_millis(100));
+    }
+    assert_eq!(seen.matches("<fin ").count(), 4, "{}", seen.len());
+    nurse.expect(&mut world, "id='card'");
+}
