@@ -35,7 +35,7 @@ fn draw_outbox(rng: &mut Rng) -> OutboxLimits {
     let any =
         |millis: &[u64], rng: &mut Rng| Duration::from_millis(millis[rng.usize(..millis.len())]);
     let retry_min = any(&[1, 20, 250], rng);
-    let drawn = OutboxLimits {
+    OutboxLimits {
         window,
         window_per_destination: [1, 2, 4, 256][rng.usize(..4)].min(window),
         page: [1, 2, 4, 256][rng.usize(..4)],
@@ -43,13 +43,6 @@ fn draw_outbox(rng: &mut Rng) -> OutboxLimits {
         retry_min,
         retry_max: any(&[1, 200, 15_000], rng).max(retry_min),
         ..usual
-    };
-    // Where each answer is late, as one within a step is, each message waits for a pause: with long
-    // ones a schedule ends before all of it has come.
-    let is_slow = drawn.retry_max > 10 * STEP;
-    OutboxLimits {
-        answer_timeout: drawn.answer_timeout.max(STEP * 2 * u32::from(is_slow)),
-        ..drawn
     }
 }
 

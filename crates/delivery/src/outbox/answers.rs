@@ -35,7 +35,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         now: Moment,
     ) {
         let is_current = match self.lagging.get(&dest) {
-            Some(lagging) => lagging.is_in_flight(place, attempt),
+            Some(lagging) => lagging.is_in_flight(place, attempt, error.is_some()),
             None => self.window.is_in_flight(place, dest, attempt),
         };
         if !is_current && !bugs::is("answers_have_no_attempt") {

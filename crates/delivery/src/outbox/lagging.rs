@@ -15,6 +15,9 @@
 //!                   │         committed       │
 //!                   └─────────────────────────┘
 //! ```
+//!
+//! What is taken while it waits is settled as if it had come in time, and nothing waits for the rest
+//! of the pause once all of it is.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -52,8 +55,12 @@ pub(super) struct Lagging {
 enum State {
     /// Nothing is asked for.
     Idle,
-    /// An attempt failed: the next one follows.
-    Waiting { until: Moment },
+    /// An attempt failed: the next one follows. What was handed over may be answered all the same,
+    /// by a destination that always takes longer than the time-out.
+    Waiting {
+        in_flight: VecDeque<Flight>,
+        until: Moment,
+    },
     /// A page was asked for.
     Reading(ReadId),
     /// A page was handed over.
@@ -99,6 +106,17 @@ impl<E> From<OwnReason> for Reason<E> {
             OwnReason::Dropped { may_be_delivered } => Reason::Dropped { may_be_delivered },
         }
     }
+}
+
+/// Takes what is settled from the front of what was handed over, and moves the mark over it; returns
+/// how many entries that were.
+fn settle_front(in_flight: &mut VecDeque<Flight>, mark: &mut Place) -> u32 {
+    let mut settled = 0;
+    while let Some(flight) = in_flight.pop_front_if(|flight| flight.is_taken) {
+        *mark = flight.place;
+        settled += 1;
+    }
+    settled
 }
 
 /// How long ago something was.
@@ -163,9 +181,14 @@ impl Lagging {
     /// See [`super::Outbox::is_consistent`].
     pub(super) fn is_consistent(&self, tail: Place) -> bool {
         let mut flights = self.flights();
+        let through = if self.waits() {
+            tail
+        } else {
+            self.read_through
+        };
         self.mark <= self.read_through
             && self.read_through <= tail
-            && flights.all(|flight| self.mark < flight.place && flight.place <= self.read_through)
+            && flights.all(|flight| self.mark < flight.place && flight.place <= through)
     }
 
     // ---- State ---------------------------------------------------------------------------------
@@ -194,9 +217,13 @@ impl Lagging {
         self.is_idle() && self.read_through >= tail
     }
 
-    pub(super) fn is_in_flight(&self, place: Place, attempt: Attempt) -> bool {
-        self.flights()
-            .any(|flight| flight.place == place && flight.attempt == attempt && !flight.is_taken)
+    /// Whether this is the latest attempt at an entry. Once it has failed, only an answer that is for
+    /// good (`is_final`) counts: the others have led to the pause.
+    pub(super) fn is_in_flight(&self, place: Place, attempt: Attempt, is_final: bool) -> bool {
+        (is_final || !self.waits())
+            && self.flights().any(|flight| {
+                flight.place == place && flight.attempt == attempt && !flight.is_taken
+            })
     }
 
     pub(super) fn first_in_flight(&self) -> Option<Place> {
@@ -205,7 +232,7 @@ impl Lagging {
 
     fn flights(&self) -> impl Iterator<Item = &Flight> {
         let in_flight = match &self.state {
-            State::Handed { in_flight, .. } => Some(in_flight),
+            State::Handed { in_flight, .. } | State::Waiting { in_flight, .. } => Some(in_flight),
             _ => None,
         };
         in_flight.into_iter().flatten()
@@ -214,7 +241,7 @@ impl Lagging {
     pub(super) fn deadline(&self) -> Option<Moment> {
         match &self.state {
             State::Waiting { .. } if bugs::is("no_retry_timer") => None,
-            State::Waiting { until } | State::Handed { until, .. } => Some(*until),
+            State::Waiting { until, .. } | State::Handed { until, .. } => Some(*until),
             State::Idle | State::Reading(_) | State::Returning(_) | State::Returned => None,
         }
     }
@@ -222,7 +249,7 @@ impl Lagging {
     pub(super) fn waits_for(&self, now: Moment) -> Waits {
         match &self.state {
             State::Idle => Waits::Nothing,
-            State::Waiting { until } => Waits::Retry(until.saturating_since(now)),
+            State::Waiting { until, .. } => Waits::Retry(until.saturating_since(now)),
             State::Reading(_) => Waits::Read,
             State::Handed { .. } => Waits::Answer,
             State::Returning(_) | State::Returned => Waits::Return,
@@ -306,7 +333,7 @@ impl Lagging {
     /// without them. True if something is settled by that.
     pub(super) fn take(&mut self, place: Place) -> bool {
         match &mut self.state {
-            State::Handed { in_flight, .. } => {
+            State::Handed { in_flight, .. } | State::Waiting { in_flight, .. } => {
                 for flight in in_flight.iter_mut().filter(|flight| flight.place <= place) {
                     flight.is_taken = true;
                 }
@@ -314,7 +341,7 @@ impl Lagging {
             }
             // It was given up, and taken after all.
             State::Returning(returning) => *returning == place,
-            State::Idle | State::Waiting { .. } | State::Reading(_) | State::Returned => false,
+            State::Idle | State::Reading(_) | State::Returned => false,
         }
     }
 
@@ -323,13 +350,19 @@ impl Lagging {
         let mut settled = 0;
         match &mut self.state {
             State::Handed { in_flight, until } => {
-                while let Some(flight) = in_flight.pop_front_if(|flight| flight.is_taken) {
-                    self.mark = flight.place;
-                    settled += 1;
-                }
+                settled = settle_front(in_flight, &mut self.mark);
                 *until = now + limits.answer_timeout;
                 (self.failures, self.last) = (0, None);
                 if in_flight.is_empty() {
+                    self.state = State::Idle;
+                }
+            }
+            // What is left of it is read again after the pause.
+            State::Waiting { in_flight, .. } => {
+                settled = settle_front(in_flight, &mut self.mark);
+                self.read_through = self.mark;
+                if in_flight.is_empty() {
+                    (self.failures, self.last) = (0, None);
                     self.state = State::Idle;
                 }
             }
@@ -339,7 +372,7 @@ impl Lagging {
                 settled = 1;
                 self.state = State::Idle;
             }
-            State::Idle | State::Waiting { .. } | State::Reading(_) | State::Returned => {}
+            State::Idle | State::Reading(_) | State::Returned => {}
         }
         self.crashes = self.crashes.filter(|(at, _)| *at > self.mark);
         self.pending = self.pending.saturating_sub(settled);
@@ -358,7 +391,11 @@ impl Lagging {
         self.last = Some(why);
         self.read_through = self.mark;
         let until = now + limits.pause(self.failures);
-        self.state = State::Waiting { until };
+        let in_flight = match std::mem::replace(&mut self.state, State::Idle) {
+            State::Handed { in_flight, .. } | State::Waiting { in_flight, .. } => in_flight,
+            _ => VecDeque::new(),
+        };
+        self.state = State::Waiting { in_flight, until };
     }
 
     /// The next attempt follows at once.
