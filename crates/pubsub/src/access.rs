@@ -253,7 +253,10 @@ mod tests {
         for model in AccessModel::ALL {
             for banned in [Outcast, PublishOnly] {
                 let found = enter("best@x", banned, *model).unwrap_err();
-                assert_eq!((found.condition, found.app), (Condition::Forbidden, Option::None));
+                assert_eq!(
+                    (found.condition, found.app),
+                    (Condition::Forbidden, Option::None)
+                );
             }
             for known in [Member, Publisher, Owner] {
                 assert_eq!(enter("stranger@x", known, *model), Ok(()));
@@ -263,7 +266,11 @@ mod tests {
             ("stranger@x", AccessModel::Open, Ok(())),
             ("stranger@x", AccessModel::Authorize, Ok(())),
             ("friend@x", AccessModel::Presence, Ok(())),
-            ("stranger@x", AccessModel::Presence, Err("presence-subscription-required")),
+            (
+                "stranger@x",
+                AccessModel::Presence,
+                Err("presence-subscription-required"),
+            ),
             ("best@x", AccessModel::Roster, Ok(())),
             ("friend@x", AccessModel::Roster, Err("not-in-roster-group")),
             ("seen@x", AccessModel::Roster, Err("not-in-roster-group")),
@@ -315,8 +322,16 @@ mod tests {
         ] {
             let may = |model, is_subscribed| may_publish(affiliation, model, is_subscribed);
             assert_eq!(may(PublishModel::Publishers, true), own, "{affiliation:?}");
-            assert_eq!(may(PublishModel::Subscribers, true), subscribers, "{affiliation:?}");
-            assert_eq!(may(PublishModel::Subscribers, false), own, "{affiliation:?}");
+            assert_eq!(
+                may(PublishModel::Subscribers, true),
+                subscribers,
+                "{affiliation:?}"
+            );
+            assert_eq!(
+                may(PublishModel::Subscribers, false),
+                own,
+                "{affiliation:?}"
+            );
             assert_eq!(may(PublishModel::Open, false), open, "{affiliation:?}");
             assert_eq!(may_retract(affiliation, false), other, "{affiliation:?}");
             assert_eq!(may_retract(affiliation, true), affiliation != Outcast);

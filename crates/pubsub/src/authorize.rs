@@ -35,11 +35,18 @@ impl Service {
         let id = self.draw();
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
-        writer.open("message").attr("from", &self.address).attr("id", &id);
+        writer
+            .open("message")
+            .attr("from", &self.address)
+            .attr("id", &id);
         let mut form = FormWriter::new(&mut writer, "form", FORM_TYPE);
         let label = "Address that wants to subscribe";
         form.field(("pubsub#node", "text-single", "Node"), &[name], &[]);
-        form.field(("pubsub#subscriber_jid", "jid-single", label), &[address], &[]);
+        form.field(
+            ("pubsub#subscriber_jid", "jid-single", label),
+            &[address],
+            &[],
+        );
         form.field(("pubsub#allow", "boolean", "May it?"), &["0"], &[]);
         form.close();
         writer.close();
@@ -66,9 +73,14 @@ impl Service {
 
     fn decide(&mut self, ask: &Ask<'_>, form: &Submission) -> Result<(), Refusal> {
         let name = form.one("pubsub#node").ok_or(Condition::BadRequest)?;
-        let address = form.one("pubsub#subscriber_jid").ok_or(Condition::BadRequest)?;
+        let address = form
+            .one("pubsub#subscriber_jid")
+            .ok_or(Condition::BadRequest)?;
         let address = xmpp::addr::normalize(address).map_err(|_| Condition::JidMalformed)?;
-        let allow = form.one("pubsub#allow").and_then(flag).ok_or(Condition::BadRequest)?;
+        let allow = form
+            .one("pubsub#allow")
+            .and_then(flag)
+            .ok_or(Condition::BadRequest)?;
         let (name, node) = self.owned(ask, name)?;
         let waiting = node.subscription(&address, ask.now.at);
         let waiting = waiting.filter(|one| one.state == SubscriptionState::Pending);
@@ -84,13 +96,18 @@ impl Service {
             address: address.to_string(),
             subscription,
         };
-        self.commit(vec![record], Some(ask.frame), ask.now, move |service, now| {
-            service.tell_of_subscription(&name, &address, subscription.state, true);
-            if allow {
-                let who = crate::state::bare(&address).to_owned();
-                service.send_last_to_new(&name, &address, &who, now);
-            }
-        });
+        self.commit(
+            vec![record],
+            Some(ask.frame),
+            ask.now,
+            move |service, now| {
+                service.tell_of_subscription(&name, &address, subscription.state, true);
+                if allow {
+                    let who = crate::state::bare(&address).to_owned();
+                    service.send_last_to_new(&name, &address, &who, now);
+                }
+            },
+        );
         Ok(())
     }
 
@@ -110,7 +127,9 @@ impl Service {
             self.answer_command(ask, &session, "canceled", &[]);
             return Ok(());
         }
-        let x = parts.iter().find(|one| one.name() == "x" && one.ns() == DATA_FORMS);
+        let x = parts
+            .iter()
+            .find(|one| one.name() == "x" && one.ns() == DATA_FORMS);
         let form = match x.map(|x| Form::parse(x, FORM_TYPE)).transpose()? {
             None => return self.command_form(ask, &session),
             Some(Form::Cancelled) => {
@@ -122,9 +141,8 @@ impl Service {
         let name = form.one("pubsub#node").ok_or(Condition::BadRequest)?;
         let (name, node) = self.owned(ask, name)?;
         let waiting = node.subscriptions.iter();
-        let waiting = waiting.filter(|(_, one)| {
-            one.state == SubscriptionState::Pending && one.is_alive(ask.now.at)
-        });
+        let waiting = waiting
+            .filter(|(_, one)| one.state == SubscriptionState::Pending && one.is_alive(ask.now.at));
         let waiting = waiting.map(|(address, _)| Arc::clone(address));
         // So many at once; who has answered them asks again.
         let waiting = waiting.take(self.options.limits.entries_max);

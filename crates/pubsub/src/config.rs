@@ -150,14 +150,33 @@ impl Config {
             0 => "max".to_owned(),
             seconds => seconds.to_string(),
         };
-        let (items, bytes) = (self.items_max.to_string(), self.payload_bytes_max.to_string());
+        let (items, bytes) = (
+            self.items_max.to_string(),
+            self.payload_bytes_max.to_string(),
+        );
         field("pubsub#max_items", SINGLE, "Items to keep", &[&items], &[]);
-        field("pubsub#item_expire", SINGLE, "Seconds to keep them", &[&expire], &[]);
+        field(
+            "pubsub#item_expire",
+            SINGLE,
+            "Seconds to keep them",
+            &[&expire],
+            &[],
+        );
         let most = "Bytes of a payload; 0 for what the service allows";
         field("pubsub#max_payload_size", SINGLE, most, &[&bytes], &[]);
-        let access = if has_roster { ACCESS } else { &[ACCESS[0], ACCESS[1], ACCESS[4]] };
+        let access = if has_roster {
+            ACCESS
+        } else {
+            &[ACCESS[0], ACCESS[1], ACCESS[4]]
+        };
         let who = "Who may subscribe and retrieve";
-        field("pubsub#access_model", LIST, who, &[self.access.as_str()], access);
+        field(
+            "pubsub#access_model",
+            LIST,
+            who,
+            &[self.access.as_str()],
+            access,
+        );
         let several = |names: &[String]| names.to_vec();
         if has_roster {
             let groups = several(&self.groups);
@@ -168,29 +187,83 @@ impl Config {
         let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
         field("pubsub#contact", "jid-multi", "Whom to ask", &contacts, &[]);
         let publish = [self.publish.as_str()];
-        field("pubsub#publish_model", LIST, "Who may publish", &publish, PUBLISH);
+        field(
+            "pubsub#publish_model",
+            LIST,
+            "Who may publish",
+            &publish,
+            PUBLISH,
+        );
         let last = [self.send_last.as_str()];
         let name = "pubsub#send_last_published_item";
         field(name, LIST, "When the last item is sent", &last, LAST);
-        let kind = if self.is_headline { "headline" } else { "normal" };
+        let kind = if self.is_headline {
+            "headline"
+        } else {
+            "normal"
+        };
         let name = "pubsub#notification_type";
         field(name, LIST, "Type of notifications", &[kind], KINDS);
-        let reply = if self.names_publisher { "publisher" } else { "owner" };
-        field("pubsub#itemreply", LIST, "Who is named by an item", &[reply], REPLIES);
-        field("pubsub#node_type", LIST, "Type of the node", &["leaf"], &[("Leaf", "leaf")]);
+        let reply = if self.names_publisher {
+            "publisher"
+        } else {
+            "owner"
+        };
+        field(
+            "pubsub#itemreply",
+            LIST,
+            "Who is named by an item",
+            &[reply],
+            REPLIES,
+        );
+        field(
+            "pubsub#node_type",
+            LIST,
+            "Type of the node",
+            &["leaf"],
+            &[("Leaf", "leaf")],
+        );
         form.close();
     }
 
     fn flags(&self) -> [(&'static str, &'static str, bool); 8] {
         [
-            ("pubsub#deliver_notifications", "Subscribers are notified", self.notifies),
-            ("pubsub#deliver_payloads", "With payloads", self.delivers_payloads),
-            ("pubsub#notify_config", "Of a new configuration too", self.notifies_config),
-            ("pubsub#notify_delete", "Of the node's deletion too", self.notifies_delete),
-            ("pubsub#notify_retract", "Of items that are removed too", self.notifies_retract),
-            ("pubsub#notify_sub", "Owners hear of subscriptions", self.notifies_sub),
+            (
+                "pubsub#deliver_notifications",
+                "Subscribers are notified",
+                self.notifies,
+            ),
+            (
+                "pubsub#deliver_payloads",
+                "With payloads",
+                self.delivers_payloads,
+            ),
+            (
+                "pubsub#notify_config",
+                "Of a new configuration too",
+                self.notifies_config,
+            ),
+            (
+                "pubsub#notify_delete",
+                "Of the node's deletion too",
+                self.notifies_delete,
+            ),
+            (
+                "pubsub#notify_retract",
+                "Of items that are removed too",
+                self.notifies_retract,
+            ),
+            (
+                "pubsub#notify_sub",
+                "Owners hear of subscriptions",
+                self.notifies_sub,
+            ),
             ("pubsub#persist_items", "Items are kept", self.keeps_items),
-            ("pubsub#subscribe", "It can be subscribed to", self.takes_subscriptions),
+            (
+                "pubsub#subscribe",
+                "It can be subscribed to",
+                self.takes_subscriptions,
+            ),
         ]
     }
 
@@ -308,10 +381,9 @@ fn items_max(value: &str, limits: &PubsubLimits) -> Result<u32, Refusal> {
     }
     match number(value)? {
         0 => Err(Condition::NotAcceptable.into()),
-        count if count > limits.items_per_node_max => Err(Refusal::of(
-            Condition::NotAcceptable,
-            "max-items-exceeded",
-        )),
+        count if count > limits.items_per_node_max => {
+            Err(Refusal::of(Condition::NotAcceptable, "max-items-exceeded"))
+        }
         count => Ok(count),
     }
 }
@@ -386,7 +458,10 @@ mod tests {
             let Ok(Form::Submitted(form)) = form else {
                 panic!("not submitted")
             };
-            assert_eq!(Config::default().with(&form, OFFERS, true), Ok(config.clone()));
+            assert_eq!(
+                Config::default().with(&form, OFFERS, true),
+                Ok(config.clone())
+            );
         }
     }
 
@@ -432,7 +507,10 @@ mod tests {
             let mut out = Vec::new();
             Config::default().write(&mut Writer::new(&mut out), "form", false);
             let text = String::from_utf8(out).unwrap();
-            assert_eq!(text.contains(&format!("<value>{model}</value>")), is_offered);
+            assert_eq!(
+                text.contains(&format!("<value>{model}</value>")),
+                is_offered
+            );
         }
     }
 

@@ -15,8 +15,9 @@ use xmpp::ns;
 
 use crate::access::Affiliation;
 use crate::error::{NS, Refusal};
+use crate::options::Owner;
 use crate::rsm;
-use crate::service::{Ask, Now, Owner, Service};
+use crate::service::{Ask, Now, Service};
 use crate::state::Node;
 
 const FORM_TYPE: &str = "http://jabber.org/protocol/pubsub#meta-data";
@@ -72,7 +73,11 @@ const OF_ACCOUNTS: &[&str] = &[
 /// some have follows from how it is made.
 pub fn features(owner: Owner, auto_creates: bool) -> Vec<String> {
     let mut features = vec![NS.to_owned()];
-    let more = if owner == Owner::Account { OF_ACCOUNTS } else { &[] };
+    let more = if owner == Owner::Account {
+        OF_ACCOUNTS
+    } else {
+        &[]
+    };
     features.extend(COMMON.iter().chain(more).map(|name| format!("{NS}#{name}")));
     if auto_creates {
         features.push(format!("{NS}#auto-create"));
@@ -108,7 +113,10 @@ impl Service {
         let mut writer = Writer::new(&mut out);
         writer.open("query").attr("xmlns", ns::DISCO_INFO);
         let identity = |writer: &mut Writer<'_>, kind: &str, name: &str| {
-            writer.open("identity").attr("category", "pubsub").attr("type", kind);
+            writer
+                .open("identity")
+                .attr("category", "pubsub")
+                .attr("type", kind);
             if !name.is_empty() {
                 writer.attr("name", name);
             }
@@ -126,7 +134,12 @@ impl Service {
             let kind = if self.is_account() { "pep" } else { "service" };
             identity(&mut writer, kind, "");
             let own = features(self.options.owner, self.options.auto_creates);
-            let more = [ns::DISCO_INFO, ns::DISCO_ITEMS, rsm::NS, crate::authorize::NS_COMMANDS];
+            let more = [
+                ns::DISCO_INFO,
+                ns::DISCO_ITEMS,
+                rsm::NS,
+                crate::authorize::NS_COMMANDS,
+            ];
             for feature in own.iter().map(String::as_str).chain(more) {
                 writer.open("feature").attr("var", feature).close();
             }
@@ -142,7 +155,9 @@ impl Service {
         let names_max = self.options.limits.names_max;
         let of = |wanted: Affiliation| {
             let all = node.affiliations().filter(move |(_, what)| *what == wanted);
-            all.map(|(who, _)| who).take(names_max).collect::<Vec<&str>>()
+            all.map(|(who, _)| who)
+                .take(names_max)
+                .collect::<Vec<&str>>()
         };
         let created = node.created.to_string();
         let subscribers = node.subscribers().to_string();
@@ -150,13 +165,38 @@ impl Service {
         let mut form = FormWriter::new(writer, "result", FORM_TYPE);
         let one = "text-single";
         for (name, kind, label, value) in [
-            ("pubsub#type", one, "Namespace of payloads", &*config.payload_type),
-            ("pubsub#creator", "jid-single", "Who made it", &*node.creator),
+            (
+                "pubsub#type",
+                one,
+                "Namespace of payloads",
+                &*config.payload_type,
+            ),
+            (
+                "pubsub#creator",
+                "jid-single",
+                "Who made it",
+                &*node.creator,
+            ),
             ("pubsub#creation_date", one, "When", &created),
             ("pubsub#title", one, "Name", &config.title),
-            ("pubsub#description", one, "Description", &config.description),
-            ("pubsub#language", "list-single", "Language", &config.language),
-            ("pubsub#access_model", "list-single", "Who may see it", config.access.as_str()),
+            (
+                "pubsub#description",
+                one,
+                "Description",
+                &config.description,
+            ),
+            (
+                "pubsub#language",
+                "list-single",
+                "Language",
+                &config.language,
+            ),
+            (
+                "pubsub#access_model",
+                "list-single",
+                "Who may see it",
+                config.access.as_str(),
+            ),
             ("pubsub#num_subscribers", one, "Subscribers", &subscribers),
         ] {
             if !value.is_empty() {
@@ -192,7 +232,12 @@ impl Service {
             self.may_retrieve(node, ask)?;
             writer.attr("node", &name);
             let all: Vec<&str> = node.items(ask.now.at).map(|item| &*item.id).collect();
-            let page = rsm::page((all.len(), |at: usize| all[at]), set.as_ref(), bounds, |_| 0)?;
+            let page = rsm::page(
+                (all.len(), |at: usize| all[at]),
+                set.as_ref(),
+                bounds,
+                |_| 0,
+            )?;
             for id in &all[page.range.clone()] {
                 writer.open("item").attr("jid", &self.address);
                 writer.attr("name", id).close();
@@ -205,7 +250,10 @@ impl Service {
             let keys = (all.len(), |at: usize| &**all[at].0);
             let page = rsm::page(keys, set.as_ref(), bounds, |_| 0)?;
             for (name, node) in &all[page.range.clone()] {
-                writer.open("item").attr("jid", &self.address).attr("node", name);
+                writer
+                    .open("item")
+                    .attr("jid", &self.address)
+                    .attr("node", name);
                 if !node.config.title.is_empty() {
                     writer.attr("name", &node.config.title);
                 }

@@ -103,7 +103,9 @@ pub(crate) fn reply(frame: &Frame, refusal: &Refusal) -> Option<Frame> {
     let plain = xmpp::error::reply(frame, &StanzaError::new(refusal.condition))?;
     let mut content = refusal.entries.clone();
     refusal.write(&mut content);
-    let edit = plain.edit().remove_children(|child| child.name() == "error");
+    let edit = plain
+        .edit()
+        .remove_children(|child| child.name() == "error");
     Some(edit.append_child(&content).finish())
 }
 
@@ -119,7 +121,10 @@ mod tests {
             String::from_utf8(frame.as_bytes().to_vec()).unwrap()
         };
         let found = text(&Refusal::unsupported("collections"));
-        assert!(found.contains("<error type='cancel'><feature-not-implemented"), "{found}");
+        assert!(
+            found.contains("<error type='cancel'><feature-not-implemented"),
+            "{found}"
+        );
         let app = format!("<unsupported xmlns='{NS_ERRORS}' feature='collections'/>");
         assert!(found.contains(&app), "{found}");
         let found = text(&Refusal::gone("xmpp:p?;node=<n"));

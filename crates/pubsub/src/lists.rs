@@ -50,9 +50,8 @@ impl Service {
         let name = node_of(action)?;
         let (name, node) = self.owned(ask, &name)?;
         let all = node.subscriptions.iter();
-        let all = all.filter(|(_, one)| {
-            one.is_alive(ask.now.at) && one.state > SubscriptionState::Pending
-        });
+        let all = all
+            .filter(|(_, one)| one.is_alive(ask.now.at) && one.state > SubscriptionState::Pending);
         let all = all.map(|(who, one)| (&**who, one.state.as_str()));
         let out = self.list(&name, &LISTS[1], &all.collect::<Vec<_>>(), rest)?;
         self.answer(ask.frame, &out);
@@ -97,6 +96,7 @@ impl Service {
         let entries = self.entries(action, &LISTS[0])?;
         let mut failed: Failed = Vec::new();
         let mut wanted: BTreeMap<String, Affiliation> = BTreeMap::new();
+        let mut seen: BTreeSet<String> = BTreeSet::new();
         let mut owners = node.owners();
         let mut count = node.affiliations().count();
         for (raw, address, value) in entries {
@@ -104,7 +104,7 @@ impl Service {
                 failed.push((raw, Affiliation::None.as_str()));
                 continue;
             };
-            if wanted.contains_key(&address) {
+            if !seen.insert(address.clone()) {
                 return Err(Condition::BadRequest.into());
             }
             let old = self.affiliation(node, &address);
@@ -307,7 +307,10 @@ fn subscribed(name: &str, node: &Node, (address, state): &Changed) -> Record {
     Record::Subscribed {
         node: name.to_owned(),
         address: address.to_string(),
-        subscription: Subscription { state: *state, ..old },
+        subscription: Subscription {
+            state: *state,
+            ..old
+        },
     }
 }
 

@@ -184,15 +184,24 @@ struct Check {
 impl Check {
     fn new(is_account: bool, bug: Option<Bug>) -> Check {
         let options = Options {
-            owner: if is_account { Owner::Account } else { Owner::Nobody },
+            owner: if is_account {
+                Owner::Account
+            } else {
+                Owner::Nobody
+            },
             limits: PubsubLimits {
                 items_per_node_max: 3,
                 ..PubsubLimits::SERVICE
             },
             defaults: account_defaults(),
             auto_creates: is_account,
+            shared: Vec::new(),
         };
-        let address = if is_account { bare(0) } else { "pubsub.x.example".to_owned() };
+        let address = if is_account {
+            bare(0)
+        } else {
+            "pubsub.x.example".to_owned()
+        };
         let mut world = World::with(&address, options);
         world.service.bug = bug;
         Check {
@@ -230,14 +239,26 @@ impl Check {
         let own_ns = format!("{NS}#owner");
         let (set, own) = (|c| iq("set", NS, c), |c| iq("set", &own_ns, c));
         let (user, stanza) = match *command {
-            Command::Create { user, node: n, access } => {
+            Command::Create {
+                user,
+                node: n,
+                access,
+            } => {
                 let fields = with_groups(access);
                 let form = form("node_config", &fields);
                 let content = format!("<create node='{}'/><configure>{form}</configure>", node(n));
                 (user, set(content))
             }
-            Command::Configure { user, node: n, change } => {
-                let count = if let Change::ItemsMax(count) = change { count } else { 0 };
+            Command::Configure {
+                user,
+                node: n,
+                change,
+            } => {
+                let count = if let Change::ItemsMax(count) = change {
+                    count
+                } else {
+                    0
+                };
                 let count = count.to_string();
                 let fields = match change {
                     Change::Access(access) => with_groups(access),
@@ -245,13 +266,21 @@ impl Check {
                     Change::ItemsMax(_) => vec![("max_items", count.as_str())],
                 };
                 let form = form("node_config", &fields);
-                (user, own(format!("<configure node='{}'>{form}</configure>", node(n))))
+                (
+                    user,
+                    own(format!("<configure node='{}'>{form}</configure>", node(n))),
+                )
             }
             Command::Delete { user, node: n } => {
                 (user, own(format!("<delete node='{}'/>", node(n))))
             }
             Command::Purge { user, node: n } => (user, own(format!("<purge node='{}'/>", node(n)))),
-            Command::Publish { user, node: n, item: i, only_if } => {
+            Command::Publish {
+                user,
+                node: n,
+                item: i,
+                only_if,
+            } => {
                 let options = only_if.map(|access| publish_options(&with_groups(access)));
                 let content = format!(
                     "<publish node='{}'><item id='{}'><e xmlns='urn:e'/></item></publish>{}",
@@ -261,33 +290,77 @@ impl Check {
                 );
                 (user, set(content))
             }
-            Command::Retract { user, node: n, item: i } => {
+            Command::Retract {
+                user,
+                node: n,
+                item: i,
+            } => {
                 let (node, item) = (node(n), item(i));
-                let content = format!("<retract node='{node}' notify='1'><item id='{item}'/></retract>");
+                let content =
+                    format!("<retract node='{node}' notify='1'><item id='{item}'/></retract>");
                 (user, set(content))
             }
-            Command::Subscribe { user, node: n } => {
-                (user, set(format!("<subscribe node='{}' jid='{}'/>", node(n), bare(user))))
-            }
-            Command::Unsubscribe { user, node: n } => {
-                (user, set(format!("<unsubscribe node='{}' jid='{}'/>", node(n), bare(user))))
-            }
-            Command::Decide { user, node: n, target, allow } => {
+            Command::Subscribe { user, node: n } => (
+                user,
+                set(format!(
+                    "<subscribe node='{}' jid='{}'/>",
+                    node(n),
+                    bare(user)
+                )),
+            ),
+            Command::Unsubscribe { user, node: n } => (
+                user,
+                set(format!(
+                    "<unsubscribe node='{}' jid='{}'/>",
+                    node(n),
+                    bare(user)
+                )),
+            ),
+            Command::Decide {
+                user,
+                node: n,
+                target,
+                allow,
+            } => {
                 let (node, target) = (node(n), bare(target));
                 let allow = if allow { "1" } else { "0" };
-                let fields = [("node", &*node), ("subscriber_jid", &*target), ("allow", allow)];
+                let fields = [
+                    ("node", &*node),
+                    ("subscriber_jid", &*target),
+                    ("allow", allow),
+                ];
                 let form = form("subscribe_authorization", &fields);
                 (user, format!("<message id='q'>{form}</message>"))
             }
-            Command::Affiliate { user, node: n, target, affiliation } => {
+            Command::Affiliate {
+                user,
+                node: n,
+                target,
+                affiliation,
+            } => {
                 let (node, target, name) = (node(n), bare(target), affiliation.as_str());
                 let entry = format!("<affiliation jid='{target}' affiliation='{name}'/>");
-                (user, own(format!("<affiliations node='{node}'>{entry}</affiliations>")))
+                (
+                    user,
+                    own(format!(
+                        "<affiliations node='{node}'>{entry}</affiliations>"
+                    )),
+                )
             }
-            Command::SetSubscription { user, node: n, target, state } => {
+            Command::SetSubscription {
+                user,
+                node: n,
+                target,
+                state,
+            } => {
                 let (node, target, name) = (node(n), bare(target), state.as_str());
                 let entry = format!("<subscription jid='{target}' subscription='{name}'/>");
-                (user, own(format!("<subscriptions node='{node}'>{entry}</subscriptions>")))
+                (
+                    user,
+                    own(format!(
+                        "<subscriptions node='{node}'>{entry}</subscriptions>"
+                    )),
+                )
             }
             Command::Retrieve { user, node: n } => {
                 (user, iq("get", NS, format!("<items node='{}'/>", node(n))))
@@ -336,7 +409,9 @@ impl Check {
         match expected {
             Err(condition) if found == [condition.clone()] => Ok(rules::Told::default()),
             Ok(told) if found.is_empty() => Ok(told),
-            expected => Err(format!("{command:?}: expected {expected:?}, found {found:?}")),
+            expected => Err(format!(
+                "{command:?}: expected {expected:?}, found {found:?}"
+            )),
         }
     }
 
@@ -358,12 +433,19 @@ impl Check {
                 let should = (wanted.affiliation(user), wanted.subscription(user));
                 if is != should {
                     let node = node(number);
-                    return Err(format!("{} is {is:?} at {node}, not {should:?}", bare(user)));
+                    return Err(format!(
+                        "{} is {is:?} at {node}, not {should:?}",
+                        bare(user)
+                    ));
                 }
             }
             let items: Vec<String> = found.all_items().map(|item| item.id.to_string()).collect();
             let wanted: Vec<String> = wanted.items.iter().map(|(i, _)| item(*i)).collect();
-            let store = self.world.store.keys().filter(|(name, _)| *name == node(number));
+            let store = self
+                .world
+                .store
+                .keys()
+                .filter(|(name, _)| *name == node(number));
             if items != wanted || store.count() != wanted.len() {
                 return Err(format!("{} has {items:?}, not {wanted:?}", node(number)));
             }
@@ -378,20 +460,29 @@ impl Check {
         told: &rules::Told,
         mail: &BTreeMap<String, Vec<String>>,
     ) -> Result<(), String> {
-        let is_event = |one: &String| one.contains("pubsub#event'><items") && !one.contains("delay");
+        let is_event =
+            |one: &String| one.contains("pubsub#event'><items") && !one.contains("delay");
         let got = mail.iter();
         let got = got.filter(|(_, all)| all.iter().any(is_event));
         let got: BTreeSet<&String> = got.map(|(who, _)| who).collect();
         let wanted: BTreeSet<&String> = told.events.iter().collect();
-        let twice = mail.values().any(|all| all.iter().filter(|one| is_event(one)).count() > 1);
+        let twice = mail
+            .values()
+            .any(|all| all.iter().filter(|one| is_event(one)).count() > 1);
         if got != wanted || twice {
             return Err(format!("{command:?}: {got:?} were told and not {wanted:?}"));
         }
         if let Command::Retrieve { user, .. } | Command::List { user } = command {
-            let answer = mail.get(&full(*user)).map(|all| all.concat()).unwrap_or_default();
+            let answer = mail
+                .get(&full(*user))
+                .map(|all| all.concat())
+                .unwrap_or_default();
             let found = answer.matches("<item ").count();
             if found != told.entries {
-                return Err(format!("{command:?}: {found} entries, not {}", told.entries));
+                return Err(format!(
+                    "{command:?}: {found} entries, not {}",
+                    told.entries
+                ));
             }
         }
         Ok(())
@@ -435,7 +526,10 @@ fn explore(cases: u32, bug: Option<Bug>) -> Result<(), String> {
         Ok(()) => Ok(()),
         Err(TestError::Fail(why, (is_account, steps))) => {
             let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
-            Err(format!("{why}\nan account's: {is_account}\n{}", steps.join("\n")))
+            Err(format!(
+                "{why}\nan account's: {is_account}\n{}",
+                steps.join("\n")
+            ))
         }
         Err(other) => Err(other.to_string()),
     }
@@ -444,7 +538,9 @@ fn explore(cases: u32, bug: Option<Bug>) -> Result<(), String> {
 /// `PUBSUB_MODEL_CASES` sets how many sequences are tried.
 #[test]
 fn a_service_behaves_like_the_model() {
-    let cases = std::env::var("PUBSUB_MODEL_CASES").ok().and_then(|n| n.parse().ok());
+    let cases = std::env::var("PUBSUB_MODEL_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
     if let Err(why) = explore(cases.unwrap_or(400), None) {
         panic!("{why}");
     }

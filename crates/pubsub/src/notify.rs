@@ -10,8 +10,9 @@ use xmpp::ns;
 
 use crate::access::{SendLast, SubscriptionState};
 use crate::error::NS_EVENT;
+use crate::event::Audience;
 use crate::record::{Item, Record, Subscription};
-use crate::service::{Ask, Audience, Now, Service};
+use crate::service::{Ask, Now, Service};
 use crate::state::{Node, bare};
 
 impl Service {
@@ -67,7 +68,12 @@ impl Service {
     }
 
     /// A notification without `to`. Its id names the node, for errors that come back.
-    pub(crate) fn event(&mut self, number: u64, is_headline: bool, content: &[u8]) -> Option<Frame> {
+    pub(crate) fn event(
+        &mut self,
+        number: u64,
+        is_headline: bool,
+        content: &[u8],
+    ) -> Option<Frame> {
         let id = format!("{number:x}.{}", self.draw());
         let mut bytes = Vec::with_capacity(content.len() + 192);
         let mut writer = Writer::new(&mut bytes);
@@ -95,7 +101,12 @@ impl Service {
         let mut writer = Writer::new(&mut content);
         writer.open("items").attr("node", name);
         if let Some(item) = item {
-            write_item(&mut writer, item, config.names_publisher, config.delivers_payloads);
+            write_item(
+                &mut writer,
+                item,
+                config.names_publisher,
+                config.delivers_payloads,
+            );
         }
         writer.close();
         let frame = self.event(number, config.is_headline, &content);
@@ -161,7 +172,12 @@ impl Service {
             let mut content = Vec::new();
             let mut writer = Writer::new(&mut content);
             writer.open("items").attr("node", &name);
-            write_item(&mut writer, &item, config.names_publisher, config.delivers_payloads);
+            write_item(
+                &mut writer,
+                &item,
+                config.names_publisher,
+                config.delivers_payloads,
+            );
             writer.close();
             let mut delay = Vec::new();
             let stamp = stdx::Timestamp::from_millis(item.at).to_string();
@@ -187,7 +203,7 @@ impl Service {
             names.dedup();
         } else {
             let all = self.state.nodes().map(|(name, _)| name);
-            names.extend(all.cloned().take(self.options.limits.nodes_max));
+            names.extend(all.cloned());
         }
         let is_told = |name: &Arc<str>| {
             let Some(node) = self.state.node(name) else {
@@ -195,8 +211,12 @@ impl Service {
             };
             let config = &node.config;
             let subscribed = || {
-                let all = [node.subscription(who, now.at), node.subscription(session, now.at)];
-                all.into_iter().any(|one| self.is_told(node, who, one, now, false))
+                let all = [
+                    node.subscription(who, now.at),
+                    node.subscription(session, now.at),
+                ];
+                all.into_iter()
+                    .any(|one| self.is_told(node, who, one, now, false))
             };
             let visitor = self.visitor(node, who, now);
             let unasked =
@@ -219,7 +239,10 @@ impl Service {
         for (name, node) in self.state.nodes() {
             if self.may_enter(node, who, now).is_err() {
                 let all = node.subscriptions_of(who, now.at);
-                lost.extend(all.into_iter().map(|(address, _)| (Arc::clone(name), address)));
+                lost.extend(
+                    all.into_iter()
+                        .map(|(address, _)| (Arc::clone(name), address)),
+                );
             }
         }
         self.end_subscriptions(lost, None, now);
@@ -250,6 +273,9 @@ impl Service {
         let mut records = Vec::new();
         let mut over = Vec::new();
         for (name, node) in self.state.nodes() {
+            if self.is_busy(name) {
+                continue;
+            }
             let (leases, items) = node.lapsed(now.at, left);
             left -= leases.len() + items.len();
             for address in leases {
@@ -283,7 +309,9 @@ impl Service {
         let is_final = error.attr("type").as_deref() == Some("cancel")
             || error.children().any(|child| child.name() == "gone");
         let id = ask.frame.attr("id").unwrap_or_default();
-        let number = id.split_once('.').and_then(|(number, _)| u64::from_str_radix(number, 16).ok());
+        let number = id
+            .split_once('.')
+            .and_then(|(number, _)| u64::from_str_radix(number, 16).ok());
         let Some(number) = number.filter(|_| is_final) else {
             return;
         };

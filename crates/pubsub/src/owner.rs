@@ -39,7 +39,9 @@ impl Service {
         }
         self.check_creation(ask, &name)?;
         let mut config = self.defaults_of(&name);
-        let beside = rest.iter().find(|one| one.name() == "configure" && one.ns() == NS);
+        let beside = rest
+            .iter()
+            .find(|one| one.name() == "configure" && one.ns() == NS);
         if let Some(configure) = beside {
             if configure.attr_raw("node").is_some() {
                 return Err(Condition::BadRequest.into());
@@ -79,7 +81,10 @@ impl Service {
             _ => None,
         });
         let coming: Vec<&str> = coming.collect();
-        let own = self.state.nodes().filter(|(_, node)| *node.creator == *ask.bare);
+        let own = self
+            .state
+            .nodes()
+            .filter(|(_, node)| *node.creator == *ask.bare);
         let own = own.count() + coming.iter().filter(|who| **who == ask.bare).count();
         let all = self.state.len() + coming.len();
         if all >= limits.nodes_max || own >= limits.nodes_per_creator_max {
@@ -127,8 +132,13 @@ impl Service {
     pub(crate) fn default_config(&mut self, ask: &Ask<'_>) -> Result<(), Refusal> {
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
-        writer.open("pubsub").attr("xmlns", NS_OWNER).open("default");
-        self.options.defaults.write(&mut writer, "form", self.is_account());
+        writer
+            .open("pubsub")
+            .attr("xmlns", NS_OWNER)
+            .open("default");
+        self.options
+            .defaults
+            .write(&mut writer, "form", self.is_account());
         writer.close().close();
         self.answer(ask.frame, &out);
         Ok(())
@@ -174,7 +184,8 @@ impl Service {
             let mut writer = Writer::new(&mut content);
             writer.open("configuration").attr("node", &name);
             if node.config.delivers_payloads {
-                node.config.write(&mut writer, "result", service.is_account());
+                node.config
+                    .write(&mut writer, "result", service.is_account());
             }
             writer.close();
             let to = service.audience(&name, now, false);
@@ -237,16 +248,21 @@ impl Service {
             node: name.to_string(),
         };
         let request = ask.frame.clone();
-        self.commit(vec![record], Some(ask.frame), ask.now, move |service, now| {
-            service.answer(&request, &[]);
-            if is_told {
-                let mut content = Vec::new();
-                let mut writer = Writer::new(&mut content);
-                writer.open("purge").attr("node", &name).close();
-                let to = service.audience(&name, now, false);
-                service.tell(&name, &content, to);
-            }
-        });
+        self.commit(
+            vec![record],
+            Some(ask.frame),
+            ask.now,
+            move |service, now| {
+                service.answer(&request, &[]);
+                if is_told {
+                    let mut content = Vec::new();
+                    let mut writer = Writer::new(&mut content);
+                    writer.open("purge").attr("node", &name).close();
+                    let to = service.audience(&name, now, false);
+                    service.tell(&name, &content, to);
+                }
+            },
+        );
         Ok(())
     }
 }

@@ -83,7 +83,9 @@ impl Service {
     /// The item of a request, if there is one.
     fn publication(&self, action: &Frame) -> Result<Option<Publication>, Refusal> {
         let limits = &self.options.limits;
-        let mut items = action.children().filter(|child| child.name() == "item" && child.ns() == NS);
+        let mut items = action
+            .children()
+            .filter(|child| child.name() == "item" && child.ns() == NS);
         let Some(item) = items.next() else {
             return Ok(None);
         };
@@ -92,7 +94,10 @@ impl Service {
             return Err(Condition::BadRequest.into());
         }
         let id = item.attr("id").filter(|id| !id.is_empty());
-        if id.as_ref().is_some_and(|id| id.len() > limits.item_id_bytes_max) {
+        if id
+            .as_ref()
+            .is_some_and(|id| id.len() > limits.item_id_bytes_max)
+        {
             return Err(Condition::BadRequest.into());
         }
         let id = id.map(std::borrow::Cow::into_owned);
@@ -182,7 +187,11 @@ impl Service {
     }
 
     /// Section 7.1.3: whether an item is of the node's kind.
-    fn check_publication(&self, config: &Config, item: Option<&Publication>) -> Result<(), Refusal> {
+    fn check_publication(
+        &self,
+        config: &Config,
+        item: Option<&Publication>,
+    ) -> Result<(), Refusal> {
         let bad = |app| Err(Refusal::of(Condition::BadRequest, app));
         let Some(item) = item else {
             return match config.keeps_items || config.delivers_payloads {
@@ -213,34 +222,39 @@ impl Service {
 
     /// The records of an item that is kept, and of the oldest ones, which make way for it.
     fn kept(&self, name: &str, config: &Config, item: &Item) -> Result<Vec<Record>, Refusal> {
-        let old: Vec<(&str, u64)> = self.state.node(name).map_or_else(Vec::new, |node| {
-            let all = node.all_items().map(|old| (&*old.id, u64::from(old.bytes)));
-            all.filter(|(id, _)| *id != item.id).collect()
-        });
-        let gone = (old.len() + 1).saturating_sub(config.items_max as usize);
-        #[cfg(test)]
-        let gone = match self.has_bug(crate::bugs::Bug::ItemsPileUp) {
-            true => 0,
-            false => gone,
-        };
-        let replaced = self.state.node(name).map_or(0, |node| {
-            let all = node.all_items().filter(|old| *old.id == *item.id);
-            all.map(|old| u64::from(old.bytes)).sum()
-        });
-        let freed: u64 = old[..gone].iter().map(|(_, bytes)| bytes).sum::<u64>() + replaced;
+        let mut freed = 0_u64;
+        let mut makes_way: Vec<String> = Vec::new();
+        if let Some(node) = self.state.node(name) {
+            let replaced = node.all_items().find(|old| *old.id == *item.id);
+            freed += replaced.map_or(0, |old| u64::from(old.bytes));
+            let count = node.all_items().len() - usize::from(replaced.is_some());
+            let gone = (count + 1).saturating_sub(config.items_max as usize);
+            #[cfg(test)]
+            let gone = match self.has_bug(crate::bugs::Bug::ItemsPileUp) {
+                true => 0,
+                false => gone,
+            };
+            let oldest = node.all_items().filter(|old| *old.id != *item.id);
+            for old in oldest.take(gone) {
+                freed += u64::from(old.bytes);
+                makes_way.push(old.id.to_string());
+            }
+        }
+        let bytes = item.payload.len() as u64;
         let undecided = self.undecided().map(|record| match record {
             Record::Published { item, .. } => item.payload.len() as u64,
             _ => 0,
         });
-        let total = self.state.bytes() + undecided.sum::<u64>() + item.payload.len() as u64;
-        if total - freed.min(total) > self.options.limits.bytes_max {
+        let total = self.state.bytes() + undecided.sum::<u64>() + bytes;
+        // What takes no more room than before is always possible.
+        if bytes > freed && total - freed > self.options.limits.bytes_max {
             return Err(Condition::ResourceConstraint.into());
         }
         let mut records = Vec::new();
-        if gone > 0 {
+        if !makes_way.is_empty() {
             records.push(Record::Retracted {
                 node: name.to_owned(),
-                items: old[..gone].iter().map(|(id, _)| (*id).to_owned()).collect(),
+                items: makes_way,
             });
         }
         records.push(Record::Published {
@@ -255,8 +269,13 @@ impl Service {
         let name = node_of(action)?;
         let (name, node) = self.node(&name)?;
         let missing = || Refusal::of(Condition::BadRequest, "item-required");
-        let mut items = action.children().filter(|child| child.name() == "item" && child.ns() == NS);
-        let id = items.next().and_then(|item| item.attr("id")).ok_or_else(missing)?;
+        let mut items = action
+            .children()
+            .filter(|child| child.name() == "item" && child.ns() == NS);
+        let id = items
+            .next()
+            .and_then(|item| item.attr("id"))
+            .ok_or_else(missing)?;
         if id.is_empty() {
             return Err(missing());
         }
@@ -289,28 +308,37 @@ impl Service {
             items: vec![id.clone()],
         };
         let request = ask.frame.clone();
-        self.commit(vec![record], Some(ask.frame), ask.now, move |service, now| {
-            service.answer(&request, &[]);
-            if is_told {
-                let mut content = Vec::new();
-                let mut writer = Writer::new(&mut content);
-                writer.open("items").attr("node", &name);
-                writer.open("retract").attr("id", &id).close().close();
-                let to = service.audience(&name, now, false);
-                service.tell(&name, &content, to);
-            }
-        });
+        self.commit(
+            vec![record],
+            Some(ask.frame),
+            ask.now,
+            move |service, now| {
+                service.answer(&request, &[]);
+                if is_told {
+                    let mut content = Vec::new();
+                    let mut writer = Writer::new(&mut content);
+                    writer.open("items").attr("node", &name);
+                    writer.open("retract").attr("id", &id).close().close();
+                    let to = service.audience(&name, now, false);
+                    service.tell(&name, &content, to);
+                }
+            },
+        );
         Ok(())
     }
 }
 
 /// The options beside a publication.
 fn publish_options(rest: &[Frame]) -> Result<Option<Submission>, Refusal> {
-    let options = rest.iter().find(|one| one.name() == "publish-options" && one.ns() == NS);
+    let options = rest
+        .iter()
+        .find(|one| one.name() == "publish-options" && one.ns() == NS);
     let Some(options) = options else {
         return Ok(None);
     };
-    let form = options.child("x", DATA_FORMS).ok_or(Condition::BadRequest)?;
+    let form = options
+        .child("x", DATA_FORMS)
+        .ok_or(Condition::BadRequest)?;
     let form = Frame::parse(form.to_xml()).map_err(|_| Condition::BadRequest)?;
     match Form::parse(&form, OPTIONS_FORM_TYPE)? {
         Form::Submitted(options) => Ok(Some(options)),

@@ -1,6 +1,7 @@
 //! What anybody may ask for: items (XEP-0060 section 6.5), and one's own subscriptions and
 //! affiliations (sections 5.6 and 5.7).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use xml::Frame;
@@ -50,6 +51,7 @@ impl Service {
         let ids = action.children();
         let ids = ids.filter(|child| child.name() == "item" && child.ns() == NS);
         let ids: Vec<String> = ids
+            .take(limits.entries_max + 1)
             .map(|item| item.attr("id").map(std::borrow::Cow::into_owned))
             .collect::<Option<_>>()
             .ok_or(Condition::BadRequest)?;
@@ -60,10 +62,11 @@ impl Service {
             None => usize::MAX,
             Some(most) => most.trim().parse().map_err(|_| Condition::BadRequest)?,
         };
+        let wanted: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
         let kept = node.items(ask.now.at);
         let all: Vec<&Meta> = match ids.is_empty() {
             true => kept.collect(),
-            false => kept.filter(|item| ids.iter().any(|id| **id == *item.id)).collect(),
+            false => kept.filter(|item| wanted.contains(&*item.id)).collect(),
         };
         // The newest of them (section 6.5.7), the oldest first.
         let all = &all[all.len().saturating_sub(most)..];
@@ -75,23 +78,27 @@ impl Service {
         let wanted = wanted.iter().map(|item| (item.id.clone(), item.seq));
         let names_publisher = node.config.names_publisher;
         let request = ask.frame.clone();
-        self.fetch(&Arc::clone(&name), wanted.collect(), move |service, items| {
-            let Some(items) = items else {
-                return service.refuse(&request, &Condition::ResourceConstraint.into());
-            };
-            let bytes = items.iter().map(|item| item.payload.len() + 64);
-            let mut out = Vec::with_capacity(bytes.sum::<usize>() + 256);
-            let mut writer = Writer::new(&mut out);
-            writer.open("pubsub").attr("xmlns", NS);
-            writer.open("items").attr("node", &name);
-            for item in &items {
-                write_item(&mut writer, item, names_publisher, true);
-            }
-            writer.close();
-            page.write(&mut writer);
-            writer.close();
-            service.answer(&request, &out);
-        });
+        self.fetch(
+            &Arc::clone(&name),
+            wanted.collect(),
+            move |service, items| {
+                let Some(items) = items else {
+                    return service.refuse(&request, &Condition::ResourceConstraint.into());
+                };
+                let bytes = items.iter().map(|item| item.payload.len() + 64);
+                let mut out = Vec::with_capacity(bytes.sum::<usize>() + 256);
+                let mut writer = Writer::new(&mut out);
+                writer.open("pubsub").attr("xmlns", NS);
+                writer.open("items").attr("node", &name);
+                for item in &items {
+                    write_item(&mut writer, item, names_publisher, true);
+                }
+                writer.close();
+                page.write(&mut writer);
+                writer.close();
+                service.answer(&request, &out);
+            },
+        );
         Ok(())
     }
 

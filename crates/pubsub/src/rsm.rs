@@ -31,7 +31,9 @@ impl Set {
     /// # Errors
     /// `bad-request` if it has a number that is none.
     pub(crate) fn find(elements: &[Frame]) -> Result<Option<Set>, Condition> {
-        let set = elements.iter().find(|one| one.name() == "set" && one.ns() == NS);
+        let set = elements
+            .iter()
+            .find(|one| one.name() == "set" && one.ns() == NS);
         set.map(Set::parse).transpose()
     }
 
@@ -78,17 +80,30 @@ pub(crate) fn page<'a>(
         let found = (0..count).find(|at| key(*at) == id);
         found.ok_or(Condition::ItemNotFound)
     };
-    let max = set.and_then(|set| set.max).unwrap_or(usize::MAX).min(entries_max);
+    let max = set
+        .and_then(|set| set.max)
+        .unwrap_or(usize::MAX)
+        .min(entries_max);
     let all = match set.map(|set| &set.from) {
         None | Some(From::Start | From::End) => 0..count,
         Some(From::After(id)) => place(id)? + 1..count,
         Some(From::Before(id)) => 0..place(id)?,
         Some(From::Index(at)) => (*at).min(count)..count,
     };
-    let is_backward = matches!(set, Some(Set { from: From::Before(_) | From::End, .. }));
+    let is_backward = matches!(
+        set,
+        Some(Set {
+            from: From::Before(_) | From::End,
+            ..
+        })
+    );
     let (mut taken, mut sum) = (0, 0_u64);
     while taken < max.min(all.len()) {
-        let at = if is_backward { all.end - 1 - taken } else { all.start + taken };
+        let at = if is_backward {
+            all.end - 1 - taken
+        } else {
+            all.start + taken
+        };
         sum += bytes(at);
         if taken > 0 && sum > bytes_max {
             break;
@@ -117,7 +132,11 @@ impl Page {
         writer.open("set").attr("xmlns", NS);
         if let Some((first, last)) = &self.ends {
             let index = self.range.start.to_string();
-            writer.open("first").attr("index", &index).text(first).close();
+            writer
+                .open("first")
+                .attr("index", &index)
+                .text(first)
+                .close();
             writer.open("last").text(last).close();
         }
         writer.open("count").text(&self.count.to_string()).close();
@@ -158,8 +177,16 @@ mod tests {
             assert_eq!(cut(set, 9, everything).unwrap().0, expected, "{set}");
         }
         assert_eq!(cut("<after>x</after>", 9, 0), Err(Condition::ItemNotFound));
-        assert_eq!(cut("<before>x</before>", 9, 0), Err(Condition::ItemNotFound));
-        for bad in ["<max>x</max>", "<max>-1</max>", "<index/>", "<after><b/></after>"] {
+        assert_eq!(
+            cut("<before>x</before>", 9, 0),
+            Err(Condition::ItemNotFound)
+        );
+        for bad in [
+            "<max>x</max>",
+            "<max>-1</max>",
+            "<index/>",
+            "<after><b/></after>",
+        ] {
             assert_eq!(cut(bad, 9, 0), Err(Condition::BadRequest), "{bad}");
         }
     }

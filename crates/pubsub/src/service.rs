@@ -20,102 +20,12 @@ use xmpp::error::Condition;
 use xmpp::stanza::{IqType, Kind, MessageType, parse_kind};
 
 use crate::access::{Affiliation, Contacts, Visitor};
-use crate::config::{Config, Offers};
+use crate::config::Offers;
 use crate::error::{self, NS, NS_OWNER, Refusal};
-use crate::limits::PubsubLimits;
+use crate::event::{Audience, Effect, Event};
+use crate::options::{Options, Owner};
 use crate::record::{Item, Record};
 use crate::state::{Node, State};
-
-/// Something that happens to a service.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// A stanza to the service, `from` authenticated, `from` and `to` in normal form.
-    Stanza {
-        /// The stanza.
-        frame: Frame,
-        /// Its sender may make nodes. Of an account, only the account itself may anyway.
-        may_create: bool,
-    },
-    /// A session has become available with a priority that is not negative, or its verified
-    /// capabilities have become known, for the first time since it was unavailable.
-    Available {
-        /// Its full address.
-        session: Arc<str>,
-        /// The nodes of which they name `NODE+notify`. For a service that belongs to no account,
-        /// which has no capabilities, the session's subscriptions count instead.
-        interests: Vec<Box<str>>,
-    },
-    /// A contact's presence subscription or roster groups are no longer what they were.
-    Related {
-        /// The contact's bare address.
-        bare: Arc<str>,
-    },
-    /// Time has passed: leases that are over and items that are too old can go.
-    Sweep,
-    /// What [`Effect::Fetch`] asked for.
-    Fetched {
-        /// The number of the question.
-        ticket: u64,
-        /// The items that are there, in any order. `None` if they cannot be read now.
-        items: Option<Vec<Item>>,
-    },
-    /// The first append that was not decided yet has been.
-    Decided {
-        /// It is durable. Otherwise it is certain that it never will be.
-        is_committed: bool,
-    },
-}
-
-/// Full and bare addresses that one frame goes to.
-pub type Audience = Arc<[Arc<str>]>;
-
-/// What a service wants to be done, in this order.
-#[derive(Clone, Debug)]
-pub enum Effect {
-    /// Make these records durable together, and answer with [`Event::Decided`].
-    Append(Vec<Record>),
-    /// Write one frame to many: it has no `to`, each copy gets its own.
-    Send {
-        /// The frame.
-        frame: Frame,
-        /// Who gets it.
-        to: Audience,
-    },
-    /// Deliver a stanza that has its `to`.
-    Deliver(Frame),
-    /// Read these items of a node as they are committed, and answer with [`Event::Fetched`].
-    Fetch {
-        /// The number of the question.
-        ticket: u64,
-        /// The node.
-        node: Arc<str>,
-        /// Ids and places.
-        items: Vec<(Box<str>, u64)>,
-    },
-}
-
-/// Whom a service belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Owner {
-    /// Nobody: a service with an address of its own.
-    #[default]
-    Nobody,
-    /// The account whose bare address it has (XEP-0163): it owns every node.
-    Account,
-}
-
-/// What a service is made with.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Whom it belongs to.
-    pub owner: Owner,
-    /// Every bound.
-    pub limits: PubsubLimits,
-    /// The configuration of a new node that is not well known.
-    pub defaults: Config,
-    /// Publishing to a node that is not there makes it.
-    pub auto_creates: bool,
-}
 
 /// What time it is, and whom the host knows.
 #[derive(Clone, Copy)]
@@ -147,6 +57,13 @@ struct Pending {
     then: Then,
 }
 
+/// An answer that waits for items.
+struct Question {
+    node: Arc<str>,
+    items: Vec<(Box<str>, u64)>,
+    then: Fetched,
+}
+
 /// The nodes of one address.
 pub struct Service {
     pub(crate) address: Arc<str>,
@@ -156,7 +73,7 @@ pub struct Service {
     seed: [u64; 2],
     drawn: u64,
     pending: VecDeque<Pending>,
-    fetches: BTreeMap<u64, (Vec<(Box<str>, u64)>, Fetched)>,
+    fetches: BTreeMap<u64, Question>,
     tickets: u64,
     pub(crate) effects: Vec<Effect>,
     #[cfg(test)]
@@ -187,8 +104,7 @@ impl Service {
     ///
     /// # Errors
     /// The event comes back if what it concerns is busy: give it again after the next
-    /// [`Event::Decided`] or [`Event::Fetched`], in front of everything that came later from the
-    /// same sender.
+    /// [`Event::Decided`] or [`Event::Fetched`], in front of everything that came later.
     pub fn handle(
         &mut self,
         event: Event,
@@ -216,22 +132,23 @@ impl Service {
             self.pending.len() < limits.pending_max && self.fetches.len() < limits.fetches_max;
         match event {
             Event::Fetched { .. } | Event::Decided { .. } => true,
-            Event::Related { .. } | Event::Sweep => self.pending.is_empty(),
-            Event::Available { .. } => has_room && self.pending.is_empty(),
+            Event::Related { .. } => self.pending.is_empty(),
+            Event::Available { .. } | Event::Sweep => has_room,
             Event::Stanza { frame, .. } => {
-                let is_busy = |node: &str| {
-                    let mut records = self.pending.iter().flat_map(|pending| &pending.records);
-                    records.any(|record| record.node() == node)
-                };
                 has_room
                     && (self.pending.is_empty()
                         || match concerns(frame) {
-                            Concerned::Node(node) => !is_busy(&node),
+                            Concerned::Node(node) => !self.is_busy(&node),
                             Concerned::Nothing => true,
                             Concerned::Everything => false,
                         })
             }
         }
+    }
+
+    /// Whether a change of a node is not decided yet.
+    pub(crate) fn is_busy(&self, node: &str) -> bool {
+        self.undecided().any(|record| record.node() == node)
     }
 
     /// The address of the service.
@@ -361,7 +278,7 @@ impl Service {
         };
         if is_committed {
             for record in first.records {
-                self.state.apply(record, &self.options.limits);
+                self.state.apply(record, &self.options);
             }
             (first.then)(self, now);
         } else if let Some(request) = first.request {
@@ -387,30 +304,41 @@ impl Service {
             node: Arc::clone(node),
             items: items.clone(),
         });
-        self.fetches.insert(ticket, (items, Box::new(then)));
+        let question = Question {
+            node: Arc::clone(node),
+            items,
+            then: Box::new(then),
+        };
+        self.fetches.insert(ticket, question);
     }
 
     fn fetched(&mut self, ticket: u64, items: Option<Vec<Item>>) {
-        let Some((wanted, then)) = self.fetches.remove(&ticket) else {
+        let Some(question) = self.fetches.remove(&ticket) else {
             return;
         };
         let found = items.map(|items| {
-            let mut by_place: BTreeMap<u64, Item> =
-                items.into_iter().map(|item| (item.seq, item)).collect();
-            let wanted = wanted.iter();
-            // An id that was published anew meanwhile may be for fewer eyes.
-            let same = wanted.filter_map(|(id, seq)| {
+            let items = items.into_iter().map(|item| (item.seq, item));
+            let mut by_place: BTreeMap<u64, Item> = items.collect();
+            let node = self.state.node(&question.node);
+            // What was removed meanwhile is gone, and an id that was published anew may be for
+            // fewer eyes.
+            let wanted = question.items.iter();
+            let wanted = wanted.filter(|(id, seq)| node.is_some_and(|node| node.has(id, *seq)));
+            let found = wanted.filter_map(|(id, seq)| {
                 let item = by_place.remove(seq)?;
                 (*item.id == **id).then_some(item)
             });
-            same.collect()
+            found.collect()
         });
-        then(self, found);
+        (question.then)(self, found);
     }
 
     /// Answers that still wait for items may be as many more.
     pub(crate) fn fetches_left(&self) -> usize {
-        self.options.limits.fetches_max.saturating_sub(self.fetches.len())
+        self.options
+            .limits
+            .fetches_max
+            .saturating_sub(self.fetches.len())
     }
 
     // === answers ===
@@ -418,7 +346,8 @@ impl Service {
     /// Answers with an error, if the stanza may be answered with one.
     pub(crate) fn refuse(&mut self, frame: &Frame, refusal: &Refusal) {
         if frame.attr_raw("from").is_some() {
-            self.effects.extend(error::reply(frame, refusal).map(Effect::Deliver));
+            self.effects
+                .extend(error::reply(frame, refusal).map(Effect::Deliver));
         }
     }
 
@@ -433,7 +362,8 @@ impl Service {
             }
         }
         writer.raw(payload).close();
-        self.effects.extend(Frame::parse(bytes).ok().map(Effect::Deliver));
+        self.effects
+            .extend(Frame::parse(bytes).ok().map(Effect::Deliver));
     }
 
     /// Adds a frame for several addresses.
@@ -508,7 +438,11 @@ impl Service {
     pub(crate) fn draw(&mut self) -> String {
         self.drawn += 1;
         let [high, low] = self.seed;
-        format!("{:016x}{:016x}", mix(high, self.drawn), mix(low, self.drawn))
+        format!(
+            "{:016x}{:016x}",
+            mix(high, self.drawn),
+            mix(low, self.drawn)
+        )
     }
 }
 
@@ -551,7 +485,13 @@ fn concerns(frame: &Frame) -> Concerned {
         return Concerned::Nothing;
     };
     let own = payload.attr("node").map(std::borrow::Cow::into_owned);
-    let inner = || payload.children().next()?.attr("node").map(std::borrow::Cow::into_owned);
+    let inner = || {
+        payload
+            .children()
+            .next()?
+            .attr("node")
+            .map(std::borrow::Cow::into_owned)
+    };
     match (own, payload.ns()) {
         (Some(node), xmpp::ns::DISCO_INFO | xmpp::ns::DISCO_ITEMS) => Concerned::Node(node),
         (_, NS | NS_OWNER) => match inner() {

@@ -9,7 +9,7 @@ use xmpp::addr;
 
 use crate::access::{Affiliation, SubscriptionState};
 use crate::config::Config;
-use crate::limits::PubsubLimits;
+use crate::options::Options;
 use crate::record::{Record, Subscription};
 
 /// What is durable of a service.
@@ -40,11 +40,12 @@ pub struct Node {
     pub creator: Arc<str>,
     /// How it behaves.
     pub config: Arc<Config>,
-    affiliations: BTreeMap<Box<str>, Affiliation>,
+    /// By address.
+    affiliations: Vec<(Arc<str>, Affiliation)>,
     owners: usize,
     /// By address, bare or full.
     pub(crate) subscriptions: BTreeMap<Arc<str>, Subscription>,
-    /// The oldest first.
+    /// By place, the oldest first.
     items: VecDeque<Meta>,
 }
 
@@ -64,11 +65,11 @@ pub struct Meta {
 }
 
 impl State {
-    /// The state that records make, in their order.
-    pub fn of(records: impl IntoIterator<Item = Record>, limits: &PubsubLimits) -> State {
+    /// The state that records make, in their order; items of a node may come in any.
+    pub fn of(records: impl IntoIterator<Item = Record>, options: &Options) -> State {
         let mut state = State::default();
         for record in records {
-            state.apply(record, limits);
+            state.apply(record, options);
         }
         state
     }
@@ -108,11 +109,13 @@ impl State {
 
     /// The name of a node, shared.
     pub(crate) fn name(&self, node: &str) -> Option<Arc<str>> {
-        self.nodes.get_key_value(node).map(|(name, _)| Arc::clone(name))
+        self.nodes
+            .get_key_value(node)
+            .map(|(name, _)| Arc::clone(name))
     }
 
     /// What a record makes of it. One that concerns a node that is not there changes nothing.
-    pub(crate) fn apply(&mut self, record: Record, limits: &PubsubLimits) {
+    pub(crate) fn apply(&mut self, record: Record, options: &Options) {
         match record {
             Record::Created {
                 node,
@@ -120,10 +123,10 @@ impl State {
                 at,
                 creator,
                 config,
-            } => self.create(&node, (number, at), &creator, *config),
-            Record::Deleted { node, moved_to } => self.delete(&node, moved_to, limits),
+            } => self.create(&node, (number, at), &creator, *config, options),
+            Record::Deleted { node, moved_to } => self.delete(&node, moved_to, options),
             Record::Configured { node, config } => {
-                let config = self.share(*config);
+                let config = self.share(*config, options);
                 if let Some(node) = self.nodes.get_mut(&*node) {
                     node.config = config;
                 }
@@ -153,13 +156,17 @@ impl State {
                     let publisher = node.intern(&item.publisher);
                     self.bytes -= node.remove(&item.id);
                     self.bytes += u64::from(bytes);
-                    node.items.push_back(Meta {
+                    let at = node.items.partition_point(|old| old.seq < item.seq);
+                    let meta = Meta {
                         id: item.id.into(),
                         seq: item.seq,
                         at: item.at,
                         publisher,
                         bytes,
-                    });
+                    };
+                    // Most nodes have one, and pay for one.
+                    node.items.reserve_exact(usize::from(node.items.is_empty()));
+                    node.items.insert(at, meta);
                 }
             }
             Record::Retracted { node, items } => {
@@ -176,41 +183,56 @@ impl State {
         }
     }
 
-    fn create(&mut self, name: &str, (number, at): (u64, i64), creator: &str, config: Config) {
+    fn create(
+        &mut self,
+        name: &str,
+        (number, at): (u64, i64),
+        creator: &str,
+        config: Config,
+        options: &Options,
+    ) {
         self.next = self.next.max(number + 1);
         if let Some(old) = self.nodes.remove(name) {
             self.bytes -= old.bytes();
         }
         self.moved.retain(|(node, _)| node != name);
-        let config = self.share(config);
+        let config = self.share(config, options);
+        // An account's nodes all have the same creator.
+        let known = self.nodes.values().next_back();
+        let known = known.filter(|node| *node.creator == *creator);
+        let creator: Arc<str> = match known {
+            Some(node) => Arc::clone(&node.creator),
+            None => creator.into(),
+        };
         let mut node = Node {
             number,
             created: Timestamp::from_millis(at),
-            creator: creator.into(),
+            creator: Arc::clone(&creator),
             config,
-            affiliations: BTreeMap::new(),
+            affiliations: Vec::new(),
             owners: 0,
             subscriptions: BTreeMap::new(),
             items: VecDeque::new(),
         };
-        node.affiliate(creator, Affiliation::Owner);
+        node.affiliate(&creator, Affiliation::Owner);
         self.nodes.insert(name.into(), node);
     }
 
-    fn delete(&mut self, name: &str, moved_to: Option<String>, limits: &PubsubLimits) {
+    fn delete(&mut self, name: &str, moved_to: Option<String>, options: &Options) {
         let Some(old) = self.nodes.remove(name) else {
             return;
         };
         self.bytes -= old.bytes();
         let Some(uri) = moved_to else { return };
         self.moved.push_back((name.to_owned(), uri));
-        while self.moved.len() > limits.moved_max {
+        while self.moved.len() > options.limits.moved_max {
             self.moved.pop_front();
         }
     }
 
-    fn share(&mut self, config: Config) -> Arc<Config> {
-        if let Some(known) = self.shared.iter().find(|known| ***known == config) {
+    fn share(&mut self, config: Config, options: &Options) -> Arc<Config> {
+        let mut known = options.shared.iter().chain(&self.shared);
+        if let Some(known) = known.find(|known| ***known == config) {
             return Arc::clone(known);
         }
         let config = Arc::new(config);
@@ -225,7 +247,8 @@ impl State {
 impl Node {
     /// The affiliation of a bare address.
     pub fn affiliation(&self, bare: &str) -> Affiliation {
-        self.affiliations.get(bare).copied().unwrap_or_default()
+        let found = self.affiliated(bare);
+        found.map_or(Affiliation::None, |at| self.affiliations[at].1)
     }
 
     /// Everybody with an affiliation.
@@ -259,7 +282,8 @@ impl Node {
     /// Whether a bare address or one of its resources is subscribed.
     pub fn is_subscribed(&self, bare: &str, now: Timestamp) -> bool {
         let all = self.subscriptions_of(bare, now);
-        all.iter().any(|(_, s)| s.state == SubscriptionState::Subscribed)
+        all.iter()
+            .any(|(_, s)| s.state == SubscriptionState::Subscribed)
     }
 
     /// Items that are still kept at a moment, the oldest first.
@@ -287,6 +311,12 @@ impl Node {
         self.items(now).find(|item| &*item.id == id)
     }
 
+    /// Whether an item is at its place still.
+    pub(crate) fn has(&self, id: &str, seq: u64) -> bool {
+        let found = self.items.binary_search_by_key(&seq, |item| item.seq);
+        found.is_ok_and(|at| &*self.items[at].id == id)
+    }
+
     fn bytes(&self) -> u64 {
         self.items.iter().map(|item| u64::from(item.bytes)).sum()
     }
@@ -306,12 +336,31 @@ impl Node {
     }
 
     fn affiliate(&mut self, address: &str, affiliation: Affiliation) {
-        let old = self.affiliations.remove(address).unwrap_or_default();
+        let old = self.affiliation(address);
         self.owners -= usize::from(old == Affiliation::Owner);
         self.owners += usize::from(affiliation == Affiliation::Owner);
-        if affiliation != Affiliation::None {
-            self.affiliations.insert(address.into(), affiliation);
+        match (self.affiliated(address), affiliation) {
+            (Ok(at), Affiliation::None) => {
+                self.affiliations.remove(at);
+            }
+            (Ok(at), affiliation) => self.affiliations[at].1 = affiliation,
+            (Err(_), Affiliation::None) => {}
+            (Err(at), affiliation) => {
+                let address = match *self.creator == *address {
+                    true => Arc::clone(&self.creator),
+                    false => address.into(),
+                };
+                // Most nodes have one, and pay for one.
+                self.affiliations
+                    .reserve_exact(usize::from(self.affiliations.is_empty()));
+                self.affiliations.insert(at, (address, affiliation));
+            }
         }
+    }
+
+    fn affiliated(&self, bare: &str) -> Result<usize, usize> {
+        let all = &self.affiliations;
+        all.binary_search_by(|(address, _)| (**address).cmp(bare))
     }
 
     fn subscribe(&mut self, address: &str, subscription: Subscription) {
@@ -327,7 +376,8 @@ impl Node {
     /// How many addresses are subscribed, lapsed leases included.
     pub(crate) fn subscribers(&self) -> usize {
         let all = self.subscriptions.values();
-        all.filter(|s| s.state == SubscriptionState::Subscribed).count()
+        all.filter(|s| s.state == SubscriptionState::Subscribed)
+            .count()
     }
 
     pub(crate) fn owner_addresses(&self) -> impl Iterator<Item = &str> {

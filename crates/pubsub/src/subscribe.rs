@@ -46,7 +46,10 @@ impl Service {
         let known = node.subscription(&address, ask.now.at);
         let mut subscription = match known {
             Some(known) if known.state == SubscriptionState::Pending => {
-                return Err(Refusal::of(Condition::NotAuthorized, "pending-subscription"));
+                return Err(Refusal::of(
+                    Condition::NotAuthorized,
+                    "pending-subscription",
+                ));
             }
             Some(known) => known,
             None => self.new_subscription(node, affiliation, ask)?,
@@ -67,18 +70,23 @@ impl Service {
             subscription,
         };
         let (request, who) = (ask.frame.clone(), ask.bare.to_owned());
-        self.commit(vec![record], Some(ask.frame), ask.now, move |service, now| {
-            service.answer(&request, &out);
-            if known.is_some() {
-                return;
-            }
-            if subscription.state == SubscriptionState::Pending {
-                service.ask_owners(&name, &address);
-            } else {
-                service.send_last_to_new(&name, &address, &who, now);
-            }
-            service.tell_of_subscription(&name, &address, subscription.state, false);
-        });
+        self.commit(
+            vec![record],
+            Some(ask.frame),
+            ask.now,
+            move |service, now| {
+                service.answer(&request, &out);
+                if known.is_some() {
+                    return;
+                }
+                if subscription.state == SubscriptionState::Pending {
+                    service.ask_owners(&name, &address);
+                } else {
+                    service.send_last_to_new(&name, &address, &who, now);
+                }
+                service.tell_of_subscription(&name, &address, subscription.state, false);
+            },
+        );
         Ok(())
     }
 
@@ -161,7 +169,9 @@ impl Service {
             let refusal = Refusal::of(Condition::UnexpectedRequest, "not-subscribed");
             refusal.with_kind("cancel")
         };
-        let found = node.subscription(&address, ask.now.at).ok_or_else(missing)?;
+        let found = node
+            .subscription(&address, ask.now.at)
+            .ok_or_else(missing)?;
         Ok((name, address, found))
     }
 
@@ -174,7 +184,10 @@ impl Service {
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         writer.open("pubsub").attr("xmlns", NS);
-        writer.open("options").attr("node", &name).attr("jid", &address);
+        writer
+            .open("options")
+            .attr("node", &name)
+            .attr("jid", &address);
         write_options(&mut writer, "form", subscription);
         writer.close().close();
         self.answer(ask.frame, &out);
@@ -247,10 +260,8 @@ impl Service {
                     subscription.expires = Some(end.as_millis().min(last));
                 }
                 // What is not offered here may be declined, and not asked for.
-                "pubsub#digest" | "pubsub#include_body" => {
-                    if flag(first) != Some(false) {
-                        return Err(invalid());
-                    }
+                "pubsub#digest" | "pubsub#include_body" if flag(first) != Some(false) => {
+                    return Err(invalid());
                 }
                 "pubsub#subscription_type" if first != "items" => return Err(invalid()),
                 _ => {}
@@ -269,7 +280,9 @@ pub(crate) fn address_of(element: &Frame) -> Option<Arc<str>> {
 /// The submitted form in an element; `None` if it was put away.
 fn form_in(element: &Frame) -> Result<Option<Submission>, Refusal> {
     let invalid = || Refusal::of(Condition::BadRequest, "invalid-options");
-    let x = element.child("x", DATA_FORMS).ok_or(Condition::BadRequest)?;
+    let x = element
+        .child("x", DATA_FORMS)
+        .ok_or(Condition::BadRequest)?;
     let x = Frame::parse(x.to_xml()).map_err(|_| Condition::BadRequest)?;
     match Form::parse(&x, FORM_TYPE) {
         Ok(Form::Submitted(form)) => Ok(Some(form)),
@@ -280,7 +293,10 @@ fn form_in(element: &Frame) -> Result<Option<Submission>, Refusal> {
 
 /// Options beside a request to subscribe, which must not name a node or an address (section 6.3.7).
 fn options_beside(rest: &[Frame]) -> Result<Option<Submission>, Refusal> {
-    let Some(options) = rest.iter().find(|one| one.name() == "options" && one.ns() == NS) else {
+    let Some(options) = rest
+        .iter()
+        .find(|one| one.name() == "options" && one.ns() == NS)
+    else {
         return Ok(None);
     };
     if options.attr_raw("node").is_some() || options.attr_raw("jid").is_some() {
@@ -299,7 +315,9 @@ fn write_subscribed(
     let mut writer = Writer::new(out);
     writer.open("pubsub").attr("xmlns", NS);
     writer.open("subscription").attr("node", name);
-    writer.attr("jid", address).attr("subscription", subscription.state.as_str());
+    writer
+        .attr("jid", address)
+        .attr("subscription", subscription.state.as_str());
     writer.open("subscribe-options");
     if subscription.state == SubscriptionState::Unconfigured {
         writer.open("required").close();
@@ -319,7 +337,9 @@ fn write_options(writer: &mut Writer<'_>, kind: &str, subscription: Subscription
     let deliver = if subscription.is_silent { "0" } else { "1" };
     let field = ("pubsub#deliver", "boolean", label("Send notifications"));
     form.field(field, &[deliver], &[]);
-    let end = subscription.expires.map(|end| Timestamp::from_millis(end).to_string());
+    let end = subscription
+        .expires
+        .map(|end| Timestamp::from_millis(end).to_string());
     let end: Vec<&str> = end.iter().map(String::as_str).collect();
     let field = ("pubsub#expire", "text-single", label("When it ends"));
     form.field(field, &end, &[]);

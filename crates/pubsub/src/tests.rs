@@ -17,10 +17,7 @@ use std::sync::Arc;
 use stdx::Timestamp;
 use xml::Frame;
 
-use crate::{
-    Contacts, Effect, Event, Item, Options, Owner, PubsubLimits, Record, Service, State,
-    account_defaults,
-};
+use crate::{Contacts, Effect, Event, Item, Options, PubsubLimits, Record, Service, State};
 
 pub(crate) const SERVICE: &str = "pubsub.denmark.example";
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_000_000_000_000);
@@ -47,7 +44,9 @@ impl Contacts for Roster {
     }
 
     fn is_in_group(&self, bare: &str, group: &str) -> bool {
-        self.contacts.get(bare).is_some_and(|groups| groups.contains(group))
+        self.contacts
+            .get(bare)
+            .is_some_and(|groups| groups.contains(group))
     }
 
     fn interested(&self, node: &str, each: &mut dyn FnMut(&str)) {
@@ -58,6 +57,9 @@ impl Contacts for Roster {
         }
     }
 }
+
+/// A question for items: its number, the node, ids and places.
+type Asked = (u64, String, Vec<(Box<str>, u64)>);
 
 /// A service and everybody's mail.
 pub(crate) struct World {
@@ -74,7 +76,7 @@ pub(crate) struct World {
     pub(crate) decides: Option<bool>,
     /// Whether questions are answered at once.
     pub(crate) reads: bool,
-    pub(crate) asked: Vec<(u64, String, Vec<(Box<str>, u64)>)>,
+    pub(crate) asked: Vec<Asked>,
     pub(crate) appends: usize,
 }
 
@@ -95,12 +97,7 @@ impl World {
     }
 
     pub(crate) fn account_with(change: impl FnOnce(&mut Options)) -> World {
-        let mut options = Options {
-            owner: Owner::Account,
-            limits: PubsubLimits::ACCOUNT,
-            defaults: account_defaults(),
-            auto_creates: true,
-        };
+        let mut options = Options::account();
         change(&mut options);
         let mut world = World::with(JULIET, options);
         let contacts = &mut world.roster.contacts;
@@ -171,7 +168,11 @@ impl World {
                     let to = frame.attr("to").expect("an address").into_owned();
                     self.deliver(&to, &frame);
                 }
-                Effect::Fetch { ticket, node, items } => {
+                Effect::Fetch {
+                    ticket,
+                    node,
+                    items,
+                } => {
                     self.asked.push((ticket, node.to_string(), items));
                     if self.reads {
                         self.read_store();
@@ -270,17 +271,29 @@ impl World {
 
     #[track_caller]
     pub(crate) fn set(&mut self, who: &str, content: &str) -> Result<String, String> {
-        self.ask(who, "set", &format!("<pubsub xmlns='{NS}'>{content}</pubsub>"))
+        self.ask(
+            who,
+            "set",
+            &format!("<pubsub xmlns='{NS}'>{content}</pubsub>"),
+        )
     }
 
     #[track_caller]
     pub(crate) fn get(&mut self, who: &str, content: &str) -> Result<String, String> {
-        self.ask(who, "get", &format!("<pubsub xmlns='{NS}'>{content}</pubsub>"))
+        self.ask(
+            who,
+            "get",
+            &format!("<pubsub xmlns='{NS}'>{content}</pubsub>"),
+        )
     }
 
     #[track_caller]
     pub(crate) fn own(&mut self, who: &str, kind: &str, content: &str) -> Result<String, String> {
-        self.ask(who, kind, &format!("<pubsub xmlns='{NS}#owner'>{content}</pubsub>"))
+        self.ask(
+            who,
+            kind,
+            &format!("<pubsub xmlns='{NS}#owner'>{content}</pubsub>"),
+        )
     }
 
     #[track_caller]
@@ -291,7 +304,10 @@ impl World {
         fields: &[(&str, &str)],
     ) -> Result<String, String> {
         let form = form("node_config", fields);
-        self.set(who, &format!("<create node='{node}'/><configure>{form}</configure>"))
+        self.set(
+            who,
+            &format!("<create node='{node}'/><configure>{form}</configure>"),
+        )
     }
 
     #[track_caller]
@@ -301,7 +317,11 @@ impl World {
         fields: &[(&str, &str)],
     ) -> Result<String, String> {
         let form = form("node_config", fields);
-        self.own(who, "set", &format!("<configure node='{NODE}'>{form}</configure>"))
+        self.own(
+            who,
+            "set",
+            &format!("<configure node='{NODE}'>{form}</configure>"),
+        )
     }
 
     #[track_caller]
@@ -325,7 +345,10 @@ impl World {
         options: &str,
     ) -> Result<String, String> {
         let item = format!("<item id='{id}'><e xmlns='urn:e'>{id}</e></item>");
-        self.set(who, &format!("<publish node='{node}'>{item}</publish>{options}"))
+        self.set(
+            who,
+            &format!("<publish node='{node}'>{item}</publish>{options}"),
+        )
     }
 
     #[track_caller]
@@ -341,7 +364,9 @@ impl World {
     pub(crate) fn items(&mut self, who: &str, node: &str) -> Result<Vec<String>, String> {
         let answer = self.get(who, &format!("<items node='{node}'/>"))?;
         let ids = answer.split("<item id='").skip(1);
-        Ok(ids.map(|rest| rest.split('\'').next().unwrap().to_owned()).collect())
+        Ok(ids
+            .map(|rest| rest.split('\'').next().unwrap().to_owned())
+            .collect())
     }
 
     pub(crate) fn later(&mut self, seconds: u64) {
@@ -353,7 +378,10 @@ impl World {
 pub(crate) fn form(kind: &str, fields: &[(&str, &str)]) -> String {
     let fields = fields.iter().map(|(name, value)| {
         let values = value.split(' ').map(|v| format!("<value>{v}</value>"));
-        format!("<field var='pubsub#{name}'>{}</field>", values.collect::<String>())
+        format!(
+            "<field var='pubsub#{name}'>{}</field>",
+            values.collect::<String>()
+        )
     });
     let fields: String = fields.collect();
     format!(

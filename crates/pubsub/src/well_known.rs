@@ -1,6 +1,8 @@
 //! Nodes of an account whose purpose is known by their name: how they behave when they come into
 //! being without publish options. What is private is private even then.
 
+use std::sync::Arc;
+
 use crate::access::{AccessModel, SendLast};
 use crate::config::Config;
 
@@ -26,6 +28,20 @@ const LISTS: &[&str] = &["urn:xmpp:omemo:2:bundles"];
 const FETCHED: &[&str] = &["urn:xmpp:avatar:data", "urn:xmpp:omemo:2:bundles"];
 const FETCHED_PREFIX: &str = "eu.siacs.conversations.axolotl.bundles:";
 
+/// Every configuration that a new node may have, each once.
+pub(crate) fn configs(defaults: &Config, items_max: u32) -> Vec<Arc<Config>> {
+    let mut all: Vec<Arc<Config>> = vec![Arc::new(defaults.clone())];
+    let prefixes = [PRIVATE_PREFIX, FETCHED_PREFIX];
+    let names = [PRIVATE_LISTS, LISTS, FETCHED, &prefixes].concat();
+    for name in names {
+        let config = config(name, defaults, items_max);
+        if all.iter().all(|known| **known != config) {
+            all.push(Arc::new(config));
+        }
+    }
+    all
+}
+
 /// The configuration of a new node of a name.
 pub(crate) fn config(name: &str, defaults: &Config, items_max: u32) -> Config {
     let mut config = defaults.clone();
@@ -47,11 +63,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn configurations_that_many_nodes_have_are_kept_once() {
+        let all = configs(&account_defaults(), 50);
+        assert_eq!(all.len(), 5);
+        let bookmarks = config("urn:xmpp:bookmarks:1", &account_defaults(), 50);
+        assert!(all.iter().any(|known| **known == bookmarks));
+    }
+
+    #[test]
     fn xep_0163_section_5_a_node_is_for_contacts_unless_it_is_private() {
         use AccessModel::{Presence, Whitelist};
         use SendLast::{Never, OnSubAndPresence};
         for (name, access, items, last) in [
-            ("http://jabber.org/protocol/tune", Presence, 1, OnSubAndPresence),
+            (
+                "http://jabber.org/protocol/tune",
+                Presence,
+                1,
+                OnSubAndPresence,
+            ),
             ("urn:xmpp:bookmarks:1", Whitelist, 50, Never),
             ("urn:xmpp:mds:displayed:0", Whitelist, 50, Never),
             ("storage:bookmarks", Whitelist, 1, OnSubAndPresence),
@@ -59,11 +88,24 @@ mod tests {
             ("urn:xmpp:avatar:data", Presence, 1, Never),
             ("urn:xmpp:omemo:2:devices", Presence, 1, OnSubAndPresence),
             ("urn:xmpp:omemo:2:bundles", Presence, 50, Never),
-            ("eu.siacs.conversations.axolotl.devicelist", Presence, 1, OnSubAndPresence),
-            ("eu.siacs.conversations.axolotl.bundles:31415", Presence, 1, Never),
+            (
+                "eu.siacs.conversations.axolotl.devicelist",
+                Presence,
+                1,
+                OnSubAndPresence,
+            ),
+            (
+                "eu.siacs.conversations.axolotl.bundles:31415",
+                Presence,
+                1,
+                Never,
+            ),
         ] {
             let found = config(name, &account_defaults(), 50);
-            assert_eq!((found.access, found.items_max, found.send_last), (access, items, last));
+            assert_eq!(
+                (found.access, found.items_max, found.send_last),
+                (access, items, last)
+            );
             assert!(found.keeps_items && found.notifies && found.delivers_payloads);
         }
     }

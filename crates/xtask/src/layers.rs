@@ -61,7 +61,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("libtest-mimic", &["testkit"]),
     ("minidom", &["server"]),
     ("mio", &["net", "flood"]),
-    ("postcard", &["store", "group", "pubsub", "room", "orbit", "aco"]),
+    (
+        "postcard",
+        &["store", "group", "pubsub", "room", "orbit", "aco"],
+    ),
     ("quick-xml", &["testkit"]),
     ("rcgen", &["roost"]),
     (

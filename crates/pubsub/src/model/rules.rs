@@ -42,12 +42,14 @@ impl Node {
 
     fn affiliate(&mut self, user: u8, affiliation: Affiliation) {
         self.affiliations.insert(user, affiliation);
-        self.affiliations.retain(|_, what| *what != Affiliation::None);
+        self.affiliations
+            .retain(|_, what| *what != Affiliation::None);
     }
 
     fn subscribe(&mut self, user: u8, state: SubscriptionState) {
         self.subscriptions.insert(user, state);
-        self.subscriptions.retain(|_, what| *what != SubscriptionState::None);
+        self.subscriptions
+            .retain(|_, what| *what != SubscriptionState::None);
     }
 }
 
@@ -104,9 +106,10 @@ impl Model {
                 self.relation(user) < 1,
                 "not-authorized/auth presence-subscription-required",
             ),
-            (_, AccessModel::Roster) => {
-                unless(self.relation(user) < 2, "not-authorized/auth not-in-roster-group")
-            }
+            (_, AccessModel::Roster) => unless(
+                self.relation(user) < 2,
+                "not-authorized/auth not-in-roster-group",
+            ),
             (_, AccessModel::Whitelist) => Err("not-allowed/cancel closed-node"),
         }
     }
@@ -159,7 +162,12 @@ impl Model {
                 self.nodes.remove(&node);
             }
             Command::Purge { user, node } => self.owned(node, user)?.items.clear(),
-            Command::Publish { user, node, item, only_if } => {
+            Command::Publish {
+                user,
+                node,
+                item,
+                only_if,
+            } => {
                 return self.publish(user, node, item, only_if);
             }
             Command::Retract { user, node, item } => return self.retract(user, node, item),
@@ -167,21 +175,42 @@ impl Model {
             Command::Unsubscribe { user, node } => {
                 let node = self.nodes.get_mut(&node).ok_or(NOT_FOUND)?;
                 let removed = node.subscriptions.remove(&user);
-                unless(removed.is_none(), "unexpected-request/cancel not-subscribed")?;
+                unless(
+                    removed.is_none(),
+                    "unexpected-request/cancel not-subscribed",
+                )?;
             }
-            Command::Decide { user, node, target, allow } => {
+            Command::Decide {
+                user,
+                node,
+                target,
+                allow,
+            } => {
                 let node = self.owned(node, user)?;
                 let is_waiting = node.subscription(target) == SubscriptionState::Pending;
                 unless(!is_waiting, "unexpected-request/cancel not-subscribed")?;
-                node.subscribe(target, match allow {
-                    true => SubscriptionState::Subscribed,
-                    false => SubscriptionState::None,
-                });
+                node.subscribe(
+                    target,
+                    match allow {
+                        true => SubscriptionState::Subscribed,
+                        false => SubscriptionState::None,
+                    },
+                );
             }
-            Command::Affiliate { user, node, target, affiliation } => {
+            Command::Affiliate {
+                user,
+                node,
+                target,
+                affiliation,
+            } => {
                 self.affiliate(user, node, target, affiliation)?;
             }
-            Command::SetSubscription { user, node, target, state } => {
+            Command::SetSubscription {
+                user,
+                node,
+                target,
+                state,
+            } => {
                 let node = self.owned(node, user)?;
                 let is_out = node.affiliation(target) == Affiliation::Outcast
                     || node.affiliation(target) == Affiliation::PublishOnly;
@@ -198,7 +227,10 @@ impl Model {
                         || self.enter(node, user).is_ok()
                 });
                 let entries = seen.count();
-                return Ok(Told { entries, ..Told::default() });
+                return Ok(Told {
+                    entries,
+                    ..Told::default()
+                });
             }
             Command::Relate { target, relation } => {
                 self.relations.insert(target, relation);
@@ -211,10 +243,16 @@ impl Model {
                     }
                 }
             }
-            Command::Presence { user, is_online: true } => {
+            Command::Presence {
+                user,
+                is_online: true,
+            } => {
                 self.online.insert(user);
             }
-            Command::Presence { user, is_online: false } => {
+            Command::Presence {
+                user,
+                is_online: false,
+            } => {
                 self.online.remove(&user);
             }
         }
@@ -249,13 +287,7 @@ impl Model {
         Ok(())
     }
 
-    fn publish(
-        &mut self,
-        user: u8,
-        number: u8,
-        item: u8,
-        only_if: Option<AccessModel>,
-    ) -> Outcome {
+    fn publish(&mut self, user: u8, number: u8, item: u8, only_if: Option<AccessModel>) -> Outcome {
         if !self.nodes.contains_key(&number) {
             unless(self.is_account && user != 0, FORBIDDEN)?;
             unless(!self.is_account, NOT_FOUND)?;
@@ -322,12 +354,18 @@ impl Model {
     fn retrieve(&self, user: u8, number: u8) -> Outcome {
         let node = self.nodes.get(&number).ok_or(NOT_FOUND)?;
         self.enter(node, user)?;
-        let is_free = matches!(node.affiliation(user), Affiliation::Owner | Affiliation::Publisher);
+        let is_free = matches!(
+            node.affiliation(user),
+            Affiliation::Owner | Affiliation::Publisher
+        );
         let needs = node.access == AccessModel::Authorize && !is_free;
         let has = node.subscription(user) == SubscriptionState::Subscribed;
         unless(needs && !has, "not-authorized/auth not-subscribed")?;
         let entries = node.items.len();
-        Ok(Told { entries, ..Told::default() })
+        Ok(Told {
+            entries,
+            ..Told::default()
+        })
     }
 
     /// The state chart of section 4.1, and section 8.7.4.

@@ -25,10 +25,13 @@ fn nodes_that_wait_for_their_record_count_too() {
     let mut world = World::limited(|limits| limits.nodes_max = 1);
     world.decides = None;
     for node in ["a", "b"] {
-        world.send(HAMLET, &format!(
-            "<iq type='set' id='q'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+        world.send(
+            HAMLET,
+            &format!(
+                "<iq type='set' id='q'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
              <create node='{node}'/></pubsub></iq>"
-        ));
+            ),
+        );
     }
     refused(world.answer(HAMLET), TOO_MANY_NODES);
     assert_eq!(world.appends, 1);
@@ -50,18 +53,29 @@ fn bytes_of_names_ids_texts_and_payloads() {
         limits.text_bytes_max = 16;
         limits.item_bytes_max = 30;
     });
-    refused(world.create(HAMLET, "123456789", &[]), "not-acceptable/modify");
+    refused(
+        world.create(HAMLET, "123456789", &[]),
+        "not-acceptable/modify",
+    );
     world.create(HAMLET, "12345678", &[]).unwrap();
-    refused(world.publish_at(HAMLET, "12345678", "12345", ""), "bad-request/modify");
+    refused(
+        world.publish_at(HAMLET, "12345678", "12345", ""),
+        "bad-request/modify",
+    );
     world.publish_at(HAMLET, "12345678", "1234", "").unwrap();
     let item = format!("<item><e xmlns='urn:e'>{}</e></item>", "x".repeat(30));
     let publish = format!("<publish node='12345678'>{item}</publish>");
-    refused(world.set(HAMLET, &publish), "not-acceptable/modify payload-too-big");
+    refused(
+        world.set(HAMLET, &publish),
+        "not-acceptable/modify payload-too-big",
+    );
     let found = world.create(HAMLET, "n", &[("title", "12345678901234567")]);
     refused(found, "not-acceptable/modify");
     let uri = "<delete node='12345678'><redirect uri='xmpp:1234567890123'/></delete>";
     refused(world.own(HAMLET, "set", uri), "not-acceptable/modify");
-    world.create(HAMLET, "n", &[("max_payload_size", "100")]).unwrap();
+    world
+        .create(HAMLET, "n", &[("max_payload_size", "100")])
+        .unwrap();
     let config = &world.service.state().node("n").unwrap().config;
     assert_eq!(config.payload_bytes_max, 30);
 }
@@ -80,7 +94,7 @@ fn items_of_a_node() {
 
 #[test]
 fn bytes_of_everything() {
-    // A payload has 24 bytes.
+    // A payload has 22 bytes.
     let mut world = World::limited(|limits| limits.bytes_max = 60);
     world.create(HAMLET, NODE, &[("max_items", "5")]).unwrap();
     world.create(HAMLET, "n", &[("max_items", "1")]).unwrap();
@@ -92,7 +106,7 @@ fn bytes_of_everything() {
     world.publish_at(HAMLET, "n", "c", "").unwrap();
     world.own(HAMLET, "set", "<purge node='n'/>").unwrap();
     world.publish(HAMLET, "c").unwrap();
-    assert_eq!(world.service.state().bytes(), 48);
+    assert_eq!(world.service.state().bytes(), 44);
     world.decides = None;
     world.service.options = Arc::new(Options {
         limits: PubsubLimits {
@@ -126,7 +140,10 @@ fn subscriptions_of_a_node_and_of_one_address() {
     };
     world.set(FRANCISCO, &subscribe("a")).unwrap();
     world.set(FRANCISCO, &subscribe("b")).unwrap();
-    refused(world.set(FRANCISCO, &subscribe("c")), TOO_MANY_SUBSCRIPTIONS);
+    refused(
+        world.set(FRANCISCO, &subscribe("c")),
+        TOO_MANY_SUBSCRIPTIONS,
+    );
     world.set(FRANCISCO, &subscribe("a")).unwrap();
     world.subscribe(BERNARDO).unwrap();
     refused(world.subscribe(HAMLET), TOO_MANY_SUBSCRIPTIONS);
@@ -136,7 +153,10 @@ fn subscriptions_of_a_node_and_of_one_address() {
              </subscriptions>"
         )
     };
-    refused(world.own(HAMLET, "set", &list("subscribed")), "not-acceptable/modify");
+    refused(
+        world.own(HAMLET, "set", &list("subscribed")),
+        "not-acceptable/modify",
+    );
     world.own(HAMLET, "set", &list("none")).unwrap();
 }
 
@@ -157,10 +177,16 @@ fn affiliations_of_a_node_and_entries_of_a_request() {
     refused(world.own(HAMLET, "set", &list), "not-acceptable/modify");
     let list = format!("<affiliations node='{NODE}'/>");
     let answer = world.own(HAMLET, "get", &list).unwrap();
-    has(&answer, &["<first index='0'>a@x</first><last>b@x</last><count>3</count>"]);
+    has(
+        &answer,
+        &["<first index='0'>a@x</first><last>b@x</last><count>3</count>"],
+    );
     let set = "<set xmlns='http://jabber.org/protocol/rsm'><after>b@x</after></set>";
     let answer = world.own(HAMLET, "get", &format!("{list}{set}")).unwrap();
-    has(&answer, &["<affiliation jid='hamlet@denmark.example' affiliation='owner'/>"]);
+    has(
+        &answer,
+        &["<affiliation jid='hamlet@denmark.example' affiliation='owner'/>"],
+    );
 }
 
 #[test]
@@ -176,7 +202,7 @@ fn pages_of_items_nodes_and_what_one_has() {
     for id in ["1", "2", "3", "4"] {
         world.publish(HAMLET, id).unwrap();
     }
-    // Two payloads of 24 bytes are within 50.
+    // Two payloads of 22 bytes are within 50.
     assert_eq!(world.items(HAMLET, NODE).unwrap(), ["1", "2"]);
     let ids = "<item id='1'/>".repeat(4);
     let items = format!("<items node='{NODE}'>{ids}</items>");
@@ -184,7 +210,10 @@ fn pages_of_items_nodes_and_what_one_has() {
     let query = "<query xmlns='http://jabber.org/protocol/disco#items'/>";
     let answer = world.ask(HAMLET, "get", query).unwrap();
     assert_eq!(answer.matches("<item ").count(), 3);
-    has(&answer, &["<first index='0'>a</first><last>c</last><count>4</count>"]);
+    has(
+        &answer,
+        &["<first index='0'>a</first><last>c</last><count>4</count>"],
+    );
     let answer = world.get(HAMLET, "<affiliations/>").unwrap();
     assert_eq!(answer.matches("<affiliation ").count(), 3);
     has(&answer, &["<count>4</count>"]);
@@ -202,7 +231,9 @@ fn leases_are_cut_and_interests_and_moved_nodes_are_so_many() {
     world.create(HAMLET, NODE, &[]).unwrap();
     let form = form("subscribe_options", &[("expire", "2050-01-01T00:00:00Z")]);
     let subscribe = format!("<subscribe node='{NODE}' jid='{FRANCISCO}'/>");
-    let answer = world.set(FRANCISCO, &format!("{subscribe}<options>{form}</options>")).unwrap();
+    let answer = world
+        .set(FRANCISCO, &format!("{subscribe}<options>{form}</options>"))
+        .unwrap();
     has(&answer, &["<value>2001-09-10T01:46:40Z</value>"]);
     for node in ["a", "b"] {
         world.create(HAMLET, node, &[]).unwrap();
@@ -219,7 +250,10 @@ fn leases_are_cut_and_interests_and_moved_nodes_are_so_many() {
     }
     world.mail.clear();
     let interests = vec!["a".into(), "b".into()];
-    assert!(world.event(Event::Available { session: own.into(), interests }));
+    assert!(world.event(Event::Available {
+        session: own.into(),
+        interests
+    }));
     has(&world.read_one(own), &["<items node='a'>"]);
 }
 
@@ -242,7 +276,10 @@ fn what_waits_for_the_journal_and_for_the_store() {
     assert!(world.try_send(FRANCISCO, &items));
     assert!(!world.try_send(FRANCISCO, &items));
     let interests = Vec::new();
-    assert!(!world.event(Event::Available { session: FRANCISCO.into(), interests }));
+    assert!(!world.event(Event::Available {
+        session: FRANCISCO.into(),
+        interests
+    }));
     world.read_store();
     world.answer(FRANCISCO).unwrap();
     world.decides = None;
@@ -256,7 +293,9 @@ fn what_waits_for_the_journal_and_for_the_store() {
 #[test]
 fn a_sweep_removes_so_much_and_the_next_one_goes_on() {
     let mut world = World::limited(|limits| limits.sweep_max = 2);
-    world.create(HAMLET, NODE, &[("item_expire", "60")]).unwrap();
+    world
+        .create(HAMLET, NODE, &[("item_expire", "60")])
+        .unwrap();
     for id in ["a", "b", "c"] {
         world.publish(HAMLET, id).unwrap();
     }
@@ -277,7 +316,10 @@ fn the_last_items_of_many_nodes_are_as_many_as_can_be_asked_for() {
     world.mail.clear();
     world.reads = false;
     let interests = vec!["a".into(), "b".into(), "c".into()];
-    assert!(world.event(Event::Available { session: own.into(), interests }));
+    assert!(world.event(Event::Available {
+        session: own.into(),
+        interests
+    }));
     assert_eq!(world.asked.len(), 2);
     world.read_store();
     assert_eq!(world.read(own).len(), 2);

@@ -5,13 +5,16 @@ use super::*;
 /// What the journal makes is what the service has.
 #[track_caller]
 fn same_as_journal(world: &World) {
-    let loaded = State::of(world.journal.clone(), &PubsubLimits::SERVICE);
+    let loaded = State::of(world.journal.clone(), &Options::default());
     let state = world.service.state();
     assert_eq!(loaded.bytes(), state.bytes());
     assert_eq!(loaded.next, state.next);
     assert_eq!(loaded.len(), state.len());
     for ((name, one), (other_name, other)) in loaded.nodes().zip(state.nodes()) {
-        assert_eq!((name, format!("{one:?}")), (other_name, format!("{other:?}")));
+        assert_eq!(
+            (name, format!("{one:?}")),
+            (other_name, format!("{other:?}"))
+        );
     }
 }
 
@@ -25,7 +28,9 @@ fn a_service_is_what_its_records_make() {
     for id in ["a", "b", "a"] {
         world.publish(FRANCISCO, id).unwrap();
     }
-    world.configure(HAMLET, &[("max_items", "1"), ("title", "T")]).unwrap();
+    world
+        .configure(HAMLET, &[("max_items", "1"), ("title", "T")])
+        .unwrap();
     same_as_journal(&world);
     let redirect = "<delete node='second'><redirect uri='xmpp:x'/></delete>";
     world.own(HAMLET, "set", redirect).unwrap();
@@ -38,8 +43,10 @@ fn a_service_is_what_its_records_make() {
 
 #[test]
 fn nothing_leaves_before_its_records_are_durable() {
-    let mut world = World::denmark();
+    let mut world = World::with_node(&[("item_expire", "60")]);
     world.subscribe(FRANCISCO).unwrap();
+    world.publish(HAMLET, "old").unwrap();
+    world.mail.clear();
     world.decides = None;
     let item = "<item id='a'><e xmlns='urn:e'/></item>";
     let publish = |node: &str| {
@@ -51,15 +58,24 @@ fn nothing_leaves_before_its_records_are_durable() {
     world.send(HAMLET, &publish(NODE));
     assert!(world.mail.is_empty());
     assert!(!world.service.is_idle());
-    assert_eq!(world.service.state().bytes(), 0);
+    assert_eq!(world.service.state().bytes(), 24);
     // The node is busy; others are not.
     assert!(!world.try_send(HAMLET, &publish(NODE)));
     let items = "<iq type='get' id='q'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
                  <items node='princely_musings'/></pubsub></iq>";
     assert!(!world.try_send(FRANCISCO, items));
-    assert!(!world.event(Event::Sweep));
+    let bare = Arc::from("francisco@denmark.example");
+    assert!(!world.event(Event::Related { bare }));
+    // A sweep leaves it alone.
+    world.later(1_000_000);
+    let appends = world.appends;
+    assert!(world.event(Event::Sweep));
+    assert_eq!(world.appends, appends);
     world.send(HAMLET, &publish("other"));
-    assert_eq!(condition(&world.read_one(HAMLET)).unwrap(), "item-not-found/cancel");
+    assert_eq!(
+        condition(&world.read_one(HAMLET)).unwrap(),
+        "item-not-found/cancel"
+    );
     let records = world.service.undecided().cloned().collect();
     world.keep(records);
     assert!(world.event(Event::Decided { is_committed: true }));
@@ -73,20 +89,33 @@ fn changes_at_several_nodes_wait_side_by_side() {
     let mut world = World::new();
     world.decides = None;
     for node in ["a", "b"] {
-        world.send(HAMLET, &format!(
-            "<iq type='set' id='q'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+        world.send(
+            HAMLET,
+            &format!(
+                "<iq type='set' id='q'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
              <create node='{node}'/></pubsub></iq>"
-        ));
+            ),
+        );
     }
     assert_eq!(world.appends, 2);
-    assert!(world.event(Event::Decided { is_committed: false }));
+    assert!(world.event(Event::Decided {
+        is_committed: false
+    }));
     let answer = world.read_one(HAMLET);
     assert_eq!(condition(&answer).unwrap(), "resource-constraint/wait");
     assert!(world.event(Event::Decided { is_committed: true }));
     has(&world.read_one(HAMLET), &["type='result'"]);
-    let names: Vec<&str> = world.service.state().nodes().map(|(name, _)| &**name).collect();
+    let names: Vec<&str> = world
+        .service
+        .state()
+        .nodes()
+        .map(|(name, _)| &**name)
+        .collect();
     assert_eq!(names, ["b"]);
-    assert!(world.event(Event::Decided { is_committed: true }), "a decision too many");
+    assert!(
+        world.event(Event::Decided { is_committed: true }),
+        "a decision too many"
+    );
 }
 
 #[test]
@@ -113,14 +142,26 @@ fn items_that_cannot_be_read_are_an_error_that_passes() {
     let mut world = World::denmark();
     world.publish(HAMLET, "a").unwrap();
     world.reads = false;
-    world.send(FRANCISCO, &format!(
-        "<iq type='get' id='q'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+    world.send(
+        FRANCISCO,
+        &format!(
+            "<iq type='get' id='q'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
          <items node='{NODE}'/></pubsub></iq>"
-    ));
+        ),
+    );
     assert!(!world.service.is_idle());
     let (ticket, ..) = world.asked.remove(0);
-    assert!(world.event(Event::Fetched { ticket, items: None }));
+    assert!(world.event(Event::Fetched {
+        ticket,
+        items: None
+    }));
     refused(world.answer(FRANCISCO), "resource-constraint/wait");
-    assert!(world.event(Event::Fetched { ticket, items: None }), "an answer too many");
+    assert!(
+        world.event(Event::Fetched {
+            ticket,
+            items: None
+        }),
+        "an answer too many"
+    );
     assert!(world.mail.is_empty() && world.service.is_idle());
 }

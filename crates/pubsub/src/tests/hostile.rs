@@ -53,13 +53,31 @@ const PARTS: &[&str] = &[
 
 /// What may be around them.
 const AROUND: &[(&str, &str)] = &[
-    ("<pubsub xmlns='http://jabber.org/protocol/pubsub'>", "</pubsub>"),
-    ("<pubsub xmlns='http://jabber.org/protocol/pubsub#owner'>", "</pubsub>"),
-    ("<p:pubsub xmlns:p='http://jabber.org/protocol/pubsub'>", "</p:pubsub>"),
+    (
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'>",
+        "</pubsub>",
+    ),
+    (
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub#owner'>",
+        "</pubsub>",
+    ),
+    (
+        "<p:pubsub xmlns:p='http://jabber.org/protocol/pubsub'>",
+        "</p:pubsub>",
+    ),
     ("<pubsub xmlns='urn:foreign'>", "</pubsub>"),
-    ("<query xmlns='http://jabber.org/protocol/disco#info'>", "</query>"),
-    ("<query xmlns='http://jabber.org/protocol/disco#items' node='princely_musings'>", "</query>"),
-    ("<command xmlns='http://jabber.org/protocol/commands'>", "</command>"),
+    (
+        "<query xmlns='http://jabber.org/protocol/disco#info'>",
+        "</query>",
+    ),
+    (
+        "<query xmlns='http://jabber.org/protocol/disco#items' node='princely_musings'>",
+        "</query>",
+    ),
+    (
+        "<command xmlns='http://jabber.org/protocol/commands'>",
+        "</command>",
+    ),
     (
         "<command xmlns='http://jabber.org/protocol/commands' \
          node='http://jabber.org/protocol/pubsub#get-pending'>",
@@ -76,8 +94,15 @@ fn stanza() -> impl Strategy<Value = (String, bool)> {
     let name = proptest::sample::select(&["iq", "iq", "iq", "message", "presence"][..]);
     (name, proptest::sample::select(TYPES), around, parts).prop_map(
         |(name, kind, (before, after), parts)| {
-            let attr = if kind.is_empty() { String::new() } else { format!(" type='{kind}'") };
-            let text = format!("<{name}{attr} id='q'>{before}{}{after}</{name}>", parts.concat());
+            let attr = if kind.is_empty() {
+                String::new()
+            } else {
+                format!(" type='{kind}'")
+            };
+            let text = format!(
+                "<{name}{attr} id='q'>{before}{}{after}</{name}>",
+                parts.concat()
+            );
             let is_request = name == "iq" && !matches!(kind, "result" | "error");
             (text, is_request)
         },
@@ -114,7 +139,9 @@ proptest! {
 #[test]
 fn a_form_of_thousands_of_fields_is_refused_quickly() {
     let mut world = World::denmark();
-    let fields: String = (0..10_000).map(|n| format!("<field var='f{n}'/>")).collect();
+    let fields: String = (0..10_000)
+        .map(|n| format!("<field var='f{n}'/>"))
+        .collect();
     let x = format!(
         "<x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
          <value>http://jabber.org/protocol/pubsub#node_config</value></field>{fields}</x>"
@@ -124,7 +151,10 @@ fn a_form_of_thousands_of_fields_is_refused_quickly() {
     let create = format!("<create node='n'/><configure>{x}</configure>");
     refused(world.set(HAMLET, &create), "bad-request/modify");
     let options = format!("<publish-options>{x}</publish-options>");
-    refused(world.publish_at(HAMLET, NODE, "a", &options), "bad-request/modify");
+    refused(
+        world.publish_at(HAMLET, NODE, "a", &options),
+        "bad-request/modify",
+    );
 }
 
 #[test]
@@ -134,7 +164,10 @@ fn a_field_of_thousands_of_values_is_refused() {
     let field = format!("<field var='pubsub#contact'>{values}</field>");
     let form = form("node_config", &[]).replace("</x>", &format!("{field}</x>"));
     let configure = format!("<configure node='{NODE}'>{form}</configure>");
-    refused(world.own(HAMLET, "set", &configure), "not-acceptable/modify");
+    refused(
+        world.own(HAMLET, "set", &configure),
+        "not-acceptable/modify",
+    );
 }
 
 #[test]
@@ -142,12 +175,17 @@ fn a_payload_keeps_the_namespaces_that_it_has() {
     let mut world = World::denmark();
     let pubsub = "http://jabber.org/protocol/pubsub";
     let item = "<p:item id='a'><o:e o:at='1'><plain/></o:e></p:item>";
-    world.send(HAMLET, &format!(
-        "<iq type='set' id='q' xmlns:p='{pubsub}' xmlns:o='urn:o'><p:pubsub>\
+    world.send(
+        HAMLET,
+        &format!(
+            "<iq type='set' id='q' xmlns:p='{pubsub}' xmlns:o='urn:o'><p:pubsub>\
          <p:publish node='{NODE}'>{item}</p:publish></p:pubsub></iq>"
-    ));
+        ),
+    );
     world.answer(HAMLET).unwrap();
-    let answer = world.get(FRANCISCO, &format!("<items node='{NODE}'/>")).unwrap();
+    let answer = world
+        .get(FRANCISCO, &format!("<items node='{NODE}'/>"))
+        .unwrap();
     let frame = Frame::parse(answer).unwrap();
     let pubsub = frame.children().next().unwrap();
     let items = pubsub.children().next().unwrap();
@@ -162,7 +200,9 @@ fn a_payload_keeps_the_namespaces_that_it_has() {
 fn names_that_look_like_markup_are_text() {
     let mut world = World::new();
     let name = "&lt;a b=&apos;c&apos;&gt;&amp;";
-    world.set(HAMLET, &format!("<create node='{name}'/>")).unwrap();
+    world
+        .set(HAMLET, &format!("<create node='{name}'/>"))
+        .unwrap();
     world.publish_at(HAMLET, name, "&lt;i&gt;", "").unwrap();
     assert!(world.service.state().node("<a b='c'>&").is_some());
     let query = "<query xmlns='http://jabber.org/protocol/disco#items'/>";

@@ -4,40 +4,60 @@ use super::*;
 
 fn affiliations(entries: &[(&str, &str)]) -> String {
     let entries = entries.iter();
-    let entries = entries.map(|(jid, what)| format!("<affiliation jid='{jid}' affiliation='{what}'/>"));
-    format!("<affiliations node='{NODE}'>{}</affiliations>", entries.collect::<String>())
+    let entries =
+        entries.map(|(jid, what)| format!("<affiliation jid='{jid}' affiliation='{what}'/>"));
+    format!(
+        "<affiliations node='{NODE}'>{}</affiliations>",
+        entries.collect::<String>()
+    )
 }
 
 fn subscriptions(entries: &[(&str, &str)]) -> String {
     let entries = entries.iter();
     let entries =
         entries.map(|(jid, what)| format!("<subscription jid='{jid}' subscription='{what}'/>"));
-    format!("<subscriptions node='{NODE}'>{}</subscriptions>", entries.collect::<String>())
+    format!(
+        "<subscriptions node='{NODE}'>{}</subscriptions>",
+        entries.collect::<String>()
+    )
 }
 
 /// The whole error that answers a request of Hamlet.
 fn error_of(world: &mut World, list: &str) -> String {
     let ns = "http://jabber.org/protocol/pubsub#owner";
-    world.send(HAMLET, &format!("<iq type='set' id='q'><pubsub xmlns='{ns}'>{list}</pubsub></iq>"));
+    world.send(
+        HAMLET,
+        &format!("<iq type='set' id='q'><pubsub xmlns='{ns}'>{list}</pubsub></iq>"),
+    );
     world.read_one(HAMLET)
 }
 
 #[test]
 fn section_8_9_1_owners_see_who_is_what() {
     let mut world = World::denmark();
-    let set = affiliations(&[("f@x", "member"), ("g@x/resource", "outcast"), ("h@x", "none")]);
+    let set = affiliations(&[
+        ("f@x", "member"),
+        ("g@x/resource", "outcast"),
+        ("h@x", "none"),
+    ]);
     world.own(HAMLET, "set", &set).unwrap();
     let answer = world.own(HAMLET, "get", &affiliations(&[])).unwrap();
-    has(&answer, &[
-        "<affiliation jid='f@x' affiliation='member'/>",
-        "<affiliation jid='g@x' affiliation='outcast'/>",
-        "<affiliation jid='hamlet@denmark.example' affiliation='owner'/>",
-    ]);
+    has(
+        &answer,
+        &[
+            "<affiliation jid='f@x' affiliation='member'/>",
+            "<affiliation jid='g@x' affiliation='outcast'/>",
+            "<affiliation jid='hamlet@denmark.example' affiliation='owner'/>",
+        ],
+    );
     lacks(&answer, &["none"]);
     for kind in ["get", "set"] {
         let nowhere = "<affiliations node='x'/>";
         refused(world.own(HAMLET, kind, nowhere), "item-not-found/cancel");
-        refused(world.own(FRANCISCO, kind, &affiliations(&[])), "forbidden/auth");
+        refused(
+            world.own(FRANCISCO, kind, &affiliations(&[])),
+            "forbidden/auth",
+        );
     }
 }
 
@@ -45,17 +65,31 @@ fn section_8_9_1_owners_see_who_is_what() {
 fn section_8_9_2_4_what_cannot_be_changed_comes_back() {
     let mut world = World::denmark();
     let own = "hamlet@denmark.example";
-    let list = affiliations(&[(own, "none"), ("f@x", "publisher"), ("@@", "member"), ("g@x", "god")]);
+    let list = affiliations(&[
+        (own, "none"),
+        ("f@x", "publisher"),
+        ("@@", "member"),
+        ("g@x", "god"),
+    ]);
     let error = error_of(&mut world, &list);
-    has(&error, &[
-        "<affiliations node='princely_musings'>\
+    has(
+        &error,
+        &[
+            "<affiliations node='princely_musings'>\
          <affiliation jid='hamlet@denmark.example' affiliation='owner'/>\
          <affiliation jid='@@' affiliation='none'/><affiliation jid='g@x' affiliation='none'/>\
          </affiliations>",
-        "<error type='modify'><not-acceptable ",
-    ]);
+            "<error type='modify'><not-acceptable ",
+        ],
+    );
     let answer = world.own(HAMLET, "get", &affiliations(&[])).unwrap();
-    has(&answer, &["jid='f@x' affiliation='publisher'", &format!("jid='{own}' affiliation='owner'")]);
+    has(
+        &answer,
+        &[
+            "jid='f@x' affiliation='publisher'",
+            &format!("jid='{own}' affiliation='owner'"),
+        ],
+    );
     let twice = affiliations(&[("f@x", "member"), ("f@x/y", "none")]);
     refused(world.own(HAMLET, "set", &twice), "bad-request/modify");
     let unsaid = format!("<affiliations node='{NODE}'><affiliation jid='f@x'/></affiliations>");
@@ -98,9 +132,15 @@ fn section_8_7_a_new_affiliation_decides_about_who_waits() {
     }
     world.mail.clear();
     world.affiliate(FRANCISCO, "publisher").unwrap();
-    has(&world.read_one("francisco@denmark.example"), &["subscription='subscribed'"]);
+    has(
+        &world.read_one("francisco@denmark.example"),
+        &["subscription='subscribed'"],
+    );
     world.affiliate(BERNARDO, "outcast").unwrap();
-    has(&world.read_one("bernardo@denmark.example"), &["subscription='none'"]);
+    has(
+        &world.read_one("bernardo@denmark.example"),
+        &["subscription='none'"],
+    );
     world.publish(HAMLET, "a").unwrap();
     world.read_one("francisco@denmark.example");
     assert!(world.mail.is_empty());
@@ -110,14 +150,29 @@ fn section_8_7_a_new_affiliation_decides_about_who_waits() {
 fn section_8_8_1_owners_see_who_is_subscribed() {
     let mut world = World::with_node(&[("access_model", "authorize")]);
     world.subscribe(FRANCISCO).unwrap();
-    world.own(HAMLET, "set", &subscriptions(&[("a@x", "subscribed"), ("b@x", "unconfigured")])).unwrap();
+    world
+        .own(
+            HAMLET,
+            "set",
+            &subscriptions(&[("a@x", "subscribed"), ("b@x", "unconfigured")]),
+        )
+        .unwrap();
     let answer = world.own(HAMLET, "get", &subscriptions(&[])).unwrap();
-    has(&answer, &["jid='a@x' subscription='subscribed'", "jid='b@x' subscription='unconfigured'"]);
+    has(
+        &answer,
+        &[
+            "jid='a@x' subscription='subscribed'",
+            "jid='b@x' subscription='unconfigured'",
+        ],
+    );
     lacks(&answer, &["francisco"]);
     for kind in ["get", "set"] {
         let nowhere = "<subscriptions node='x'/>";
         refused(world.own(HAMLET, kind, nowhere), "item-not-found/cancel");
-        refused(world.own(FRANCISCO, kind, &subscriptions(&[])), "forbidden/auth");
+        refused(
+            world.own(FRANCISCO, kind, &subscriptions(&[])),
+            "forbidden/auth",
+        );
     }
 }
 
@@ -126,18 +181,27 @@ fn section_8_8_2_owners_change_subscriptions_and_subscribers_hear_of_it() {
     let mut world = World::denmark();
     world.publish(HAMLET, "i").unwrap();
     world.affiliate("bad@x", "outcast").unwrap();
-    let list = [("a@x/phone", "subscribed"), ("bad@x", "subscribed"), ("b@x", "maybe")];
+    let list = [
+        ("a@x/phone", "subscribed"),
+        ("bad@x", "subscribed"),
+        ("b@x", "maybe"),
+    ];
     let error = error_of(&mut world, &subscriptions(&list));
-    has(&error, &[
-        "<subscription jid='bad@x' subscription='none'/>",
-        "<subscription jid='b@x' subscription='none'/>",
-        "<not-acceptable ",
-    ]);
+    has(
+        &error,
+        &[
+            "<subscription jid='bad@x' subscription='none'/>",
+            "<subscription jid='b@x' subscription='none'/>",
+            "<not-acceptable ",
+        ],
+    );
     lacks(&error, &["a@x/phone"]);
     let mail = world.read("a@x/phone");
     has(&mail[0], &["subscription='subscribed'"]);
     has(&mail[1], &["<item id='i'>"]);
-    world.own(HAMLET, "set", &subscriptions(&[("a@x/phone", "none")])).unwrap();
+    world
+        .own(HAMLET, "set", &subscriptions(&[("a@x/phone", "none")]))
+        .unwrap();
     has(&world.read_one("a@x/phone"), &["subscription='none'"]);
     world.publish(HAMLET, "j").unwrap();
     assert!(world.mail.is_empty());
@@ -150,11 +214,16 @@ fn section_8_8_2_owners_change_subscriptions_and_subscribers_hear_of_it() {
 fn section_4_2_an_unconfigured_subscription_is_configured() {
     let mut world = World::denmark();
     let who = "francisco@denmark.example";
-    world.own(HAMLET, "set", &subscriptions(&[(who, "unconfigured")])).unwrap();
+    world
+        .own(HAMLET, "set", &subscriptions(&[(who, "unconfigured")]))
+        .unwrap();
     has(&world.read_one(who), &["subscription='unconfigured'"]);
     world.publish(HAMLET, "a").unwrap();
     assert!(world.mail.is_empty());
-    has(&world.subscribe(FRANCISCO).unwrap(), &["<subscribe-options><required/>"]);
+    has(
+        &world.subscribe(FRANCISCO).unwrap(),
+        &["<subscribe-options><required/>"],
+    );
     let form = form("subscribe_options", &[("deliver", "1")]);
     let options = format!("<options node='{NODE}' jid='{who}'>{form}</options>");
     world.set(FRANCISCO, &options).unwrap();
