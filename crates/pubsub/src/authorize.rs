@@ -1,5 +1,5 @@
-//! Approvals of subscriptions (XEP-0060 sections 8.6 and 8.7): asking owners, their answers, and the
-//! command that asks again (XEP-0050).
+//! Approvals of subscriptions (XEP-0060 sections 8.6 and 8.7): asking owners, their answers, and
+//! the command that asks again (XEP-0050).
 
 use std::sync::Arc;
 

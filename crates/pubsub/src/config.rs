@@ -112,8 +112,7 @@ const LAST: &[(&str, &str)] = &[
 const KINDS: &[(&str, &str)] = &[("Normal", "normal"), ("Headline", "headline")];
 const REPLIES: &[(&str, &str)] = &[("The owner", "owner"), ("The publisher", "publisher")];
 
-const SINGLE: &str = "text-single";
-const LIST: &str = "list-single";
+const NO_PAIRS: Pairs<'static> = &[];
 
 /// What a kind of service offers of all this.
 #[derive(Clone, Copy, Debug)]
@@ -130,100 +129,96 @@ impl Config {
         let is_form = kind == "form";
         let mut form = FormWriter::new(writer, kind, FORM_TYPE);
         let mut field = |name: &str, kind: &str, label: &str, values: &[&str], options: Pairs| {
-            let label = if is_form { label } else { "" };
-            let options = if is_form { options } else { &[] };
+            let (label, options) = if is_form {
+                (label, options)
+            } else {
+                ("", NO_PAIRS)
+            };
             form.field((name, kind, label), values, options);
         };
-        for (name, label, value) in [
-            ("pubsub#title", "Name", &self.title),
-            ("pubsub#description", "Description", &self.description),
-            ("pubsub#language", "Language", &self.language),
-            ("pubsub#type", "Namespace of payloads", &self.payload_type),
-        ] {
-            field(name, SINGLE, label, &[value], &[]);
+        for (name, label, value) in self.texts() {
+            field(name, "text-single", label, &[&value], NO_PAIRS);
         }
-        let flag = |holds: bool| if holds { "1" } else { "0" };
         for (name, label, value) in self.flags() {
-            field(name, "boolean", label, &[flag(value)], &[]);
+            let value = if value { "1" } else { "0" };
+            field(name, "boolean", label, &[value], NO_PAIRS);
         }
+        let without_roster = [ACCESS[0], ACCESS[1], ACCESS[4]];
+        for (name, label, value, options) in self.choices() {
+            let options = match name {
+                "pubsub#access_model" if !has_roster => &without_roster,
+                _ => options,
+            };
+            field(name, "list-single", label, &[value], options);
+        }
+        let groups: Vec<&str> = self.groups.iter().map(String::as_str).collect();
+        if has_roster {
+            let name = "pubsub#roster_groups_allowed";
+            field(name, "list-multi", "Groups that may", &groups, NO_PAIRS);
+        }
+        let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
+        let name = "pubsub#contact";
+        field(name, "jid-multi", "Whom to ask", &contacts, NO_PAIRS);
+        form.close();
+    }
+
+    fn texts(&self) -> [(&'static str, &'static str, String); 7] {
         let expire = match self.item_expire_seconds {
             0 => "max".to_owned(),
             seconds => seconds.to_string(),
         };
-        let (items, bytes) = (
-            self.items_max.to_string(),
-            self.payload_bytes_max.to_string(),
-        );
-        field("pubsub#max_items", SINGLE, "Items to keep", &[&items], &[]);
-        field(
-            "pubsub#item_expire",
-            SINGLE,
-            "Seconds to keep them",
-            &[&expire],
-            &[],
-        );
+        let (items, bytes) = (self.items_max, self.payload_bytes_max);
         let most = "Bytes of a payload; 0 for what the service allows";
-        field("pubsub#max_payload_size", SINGLE, most, &[&bytes], &[]);
-        let access = if has_roster {
-            ACCESS
-        } else {
-            &[ACCESS[0], ACCESS[1], ACCESS[4]]
-        };
+        [
+            ("pubsub#title", "Name", self.title.clone()),
+            (
+                "pubsub#description",
+                "Description",
+                self.description.clone(),
+            ),
+            ("pubsub#language", "Language", self.language.clone()),
+            (
+                "pubsub#type",
+                "Namespace of payloads",
+                self.payload_type.clone(),
+            ),
+            ("pubsub#max_items", "Items to keep", items.to_string()),
+            ("pubsub#item_expire", "Seconds to keep them", expire),
+            ("pubsub#max_payload_size", most, bytes.to_string()),
+        ]
+    }
+
+    fn choices(&self) -> [(&'static str, &'static str, &'static str, Pairs<'static>); 6] {
+        let pick = |holds: bool, yes, no| if holds { yes } else { no };
+        let kind = pick(self.is_headline, "headline", "normal");
+        let reply = pick(self.names_publisher, "publisher", "owner");
+        let (access, publish) = (self.access.as_str(), self.publish.as_str());
+        let last = self.send_last.as_str();
         let who = "Who may subscribe and retrieve";
-        field(
-            "pubsub#access_model",
-            LIST,
-            who,
-            &[self.access.as_str()],
-            access,
-        );
-        let several = |names: &[String]| names.to_vec();
-        if has_roster {
-            let groups = several(&self.groups);
-            let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-            let name = "pubsub#roster_groups_allowed";
-            field(name, "list-multi", "Groups that may", &groups, &[]);
-        }
-        let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
-        field("pubsub#contact", "jid-multi", "Whom to ask", &contacts, &[]);
-        let publish = [self.publish.as_str()];
-        field(
-            "pubsub#publish_model",
-            LIST,
-            "Who may publish",
-            &publish,
-            PUBLISH,
-        );
-        let last = [self.send_last.as_str()];
-        let name = "pubsub#send_last_published_item";
-        field(name, LIST, "When the last item is sent", &last, LAST);
-        let kind = if self.is_headline {
-            "headline"
-        } else {
-            "normal"
-        };
-        let name = "pubsub#notification_type";
-        field(name, LIST, "Type of notifications", &[kind], KINDS);
-        let reply = if self.names_publisher {
-            "publisher"
-        } else {
-            "owner"
-        };
-        field(
-            "pubsub#itemreply",
-            LIST,
-            "Who is named by an item",
-            &[reply],
-            REPLIES,
-        );
-        field(
-            "pubsub#node_type",
-            LIST,
-            "Type of the node",
-            &["leaf"],
-            &[("Leaf", "leaf")],
-        );
-        form.close();
+        let when = "When the last item is sent";
+        [
+            ("pubsub#access_model", who, access, ACCESS),
+            ("pubsub#publish_model", "Who may publish", publish, PUBLISH),
+            ("pubsub#send_last_published_item", when, last, LAST),
+            (
+                "pubsub#notification_type",
+                "Type of notifications",
+                kind,
+                KINDS,
+            ),
+            (
+                "pubsub#itemreply",
+                "Who is named by an item",
+                reply,
+                REPLIES,
+            ),
+            (
+                "pubsub#node_type",
+                "Type of the node",
+                "leaf",
+                &[("Leaf", "leaf")],
+            ),
+        ]
     }
 
     fn flags(&self) -> [(&'static str, &'static str, bool); 8] {

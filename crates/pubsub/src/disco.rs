@@ -15,7 +15,7 @@ use xmpp::ns;
 
 use crate::access::Affiliation;
 use crate::error::{NS, Refusal};
-use crate::options::Owner;
+use crate::options::{Options, Owner};
 use crate::rsm;
 use crate::service::{Ask, Now, Service};
 use crate::state::Node;
@@ -24,9 +24,6 @@ const FORM_TYPE: &str = "http://jabber.org/protocol/pubsub#meta-data";
 
 /// What every service of this crate can do, each behind `http://jabber.org/protocol/pubsub#`.
 const COMMON: &[&str] = &[
-    "access-authorize",
-    "access-open",
-    "access-whitelist",
     "config-node",
     "config-node-max",
     "create-and-configure",
@@ -61,25 +58,24 @@ const COMMON: &[&str] = &[
 
 /// What one of an account can do besides.
 const OF_ACCOUNTS: &[&str] = &[
-    "access-presence",
-    "access-roster",
     "auto-subscribe",
     "filtered-notifications",
     "last-published",
     "presence-subscribe",
 ];
 
-/// The features of a service, for its own answer or for that of the account whose it is. What only
-/// some have follows from how it is made.
-pub fn features(owner: Owner, auto_creates: bool) -> Vec<String> {
+/// The features of a service, for its own answer or for that of the account whose it is. Of access
+/// models the one is named that nodes have by default, as the table of section 10 says.
+pub fn features(options: &Options) -> Vec<String> {
     let mut features = vec![NS.to_owned()];
-    let more = if owner == Owner::Account {
-        OF_ACCOUNTS
-    } else {
-        &[]
+    let more = match options.owner {
+        Owner::Account => OF_ACCOUNTS,
+        Owner::Nobody => &[],
     };
     features.extend(COMMON.iter().chain(more).map(|name| format!("{NS}#{name}")));
-    if auto_creates {
+    let access = options.defaults.access.as_str();
+    features.push(format!("{NS}#access-{access}"));
+    if options.auto_creates {
         features.push(format!("{NS}#auto-create"));
     }
     features.sort_unstable();
@@ -133,7 +129,7 @@ impl Service {
         } else {
             let kind = if self.is_account() { "pep" } else { "service" };
             identity(&mut writer, kind, "");
-            let own = features(self.options.owner, self.options.auto_creates);
+            let own = features(&self.options);
             let more = [
                 ns::DISCO_INFO,
                 ns::DISCO_ITEMS,

@@ -27,7 +27,7 @@ pub struct PubsubLimits {
     /// Addresses with an affiliation at a node; one more is `not-acceptable`, and named.
     pub affiliations_per_node_max: usize,
     /// Entries of one request that changes a list, and ids of one that asks for items; more is
-    /// `not-acceptable`.
+    /// `not-acceptable`. A record of removed items names as many.
     pub entries_max: usize,
     /// Items, nodes or list entries of one answer; what is behind them is had by result sets
     /// (XEP-0059).

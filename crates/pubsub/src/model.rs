@@ -1,7 +1,7 @@
 //! Random sequences of requests against a small executable model of access. After each step the
-//! sender must have been told exactly what the model says, the nodes must be what the model has, and
-//! the event must have reached exactly those whom the model names. A shrunk sequence is printed when
-//! that fails.
+//! sender must have been told exactly what the model says, the nodes must be what the model has,
+//! and the event must have reached exactly those whom the model names. A shrunk sequence is printed
+//! when that fails.
 
 mod rules;
 

@@ -162,10 +162,13 @@ impl Service {
             });
         } else if kept > config.items_max as usize {
             let gone = node.all_items().take(kept - config.items_max as usize);
-            records.push(Record::Retracted {
+            let gone: Vec<String> = gone.map(|item| item.id.to_string()).collect();
+            // A record has a bound of its own.
+            let parts = gone.chunks(self.options.limits.entries_max.max(1));
+            records.extend(parts.map(|items| Record::Retracted {
                 node: name.to_string(),
-                items: gone.map(|item| item.id.to_string()).collect(),
-            });
+                items: items.to_vec(),
+            }));
         }
         records.push(Record::Configured {
             node: name.to_string(),

@@ -22,7 +22,7 @@ const OPTIONS_FORM_TYPE: &str = "http://jabber.org/protocol/pubsub#publish-optio
 /// What a request publishes.
 struct Publication {
     id: Option<String>,
-    payload: Vec<u8>,
+    payload: Arc<[u8]>,
     /// The namespace of the payload.
     ns: String,
 }
@@ -107,8 +107,8 @@ impl Service {
             return Err(Refusal::of(Condition::BadRequest, "invalid-payload"));
         }
         let (ns, payload) = match payload {
-            Some(payload) => (payload.ns().to_owned(), payload.as_bytes().to_vec()),
-            None => (String::new(), Vec::new()),
+            Some(payload) => (payload.ns().to_owned(), payload.as_bytes().into()),
+            None => (String::new(), Arc::default()),
         };
         Ok(Some(Publication { id, payload, ns }))
     }

@@ -1,6 +1,8 @@
 //! Records: the durable changes that nodes are made of, with their versioned encoding. How a record
 //! changes state is `state`.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Affiliation, SubscriptionState};
@@ -102,7 +104,7 @@ pub struct Item {
     /// The publisher's bare address.
     pub publisher: String,
     /// The payload, an element that declares what it needs; empty if there is none.
-    pub payload: Vec<u8>,
+    pub payload: Arc<[u8]>,
 }
 
 /// Why bytes are no record.

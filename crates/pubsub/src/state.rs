@@ -74,6 +74,22 @@ impl State {
         state
     }
 
+    /// Adds an item, or replaces the one with its id: what a record of it does, for who loads a
+    /// service from a store and leaves payloads there. Without the node nothing happens.
+    pub fn add_item(&mut self, node: &str, item: Meta) {
+        self.next = self.next.max(item.seq.saturating_add(1));
+        let Some(node) = self.nodes.get_mut(node) else {
+            return;
+        };
+        self.bytes -= node.remove(&item.id);
+        self.bytes += u64::from(item.bytes);
+        let publisher = node.intern(&item.publisher);
+        let at = node.items.partition_point(|old| old.seq < item.seq);
+        // Most nodes have one, and pay for one.
+        node.items.reserve_exact(usize::from(node.items.is_empty()));
+        node.items.insert(at, Meta { publisher, ..item });
+    }
+
     /// Bytes of all payloads.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -150,24 +166,16 @@ impl State {
                 }
             }
             Record::Published { node, item } => {
-                self.next = self.next.max(item.seq + 1);
                 let bytes = u32::try_from(item.payload.len()).unwrap_or(u32::MAX);
-                if let Some(node) = self.nodes.get_mut(&*node) {
-                    let publisher = node.intern(&item.publisher);
-                    self.bytes -= node.remove(&item.id);
-                    self.bytes += u64::from(bytes);
-                    let at = node.items.partition_point(|old| old.seq < item.seq);
-                    let meta = Meta {
-                        id: item.id.into(),
-                        seq: item.seq,
-                        at: item.at,
-                        publisher,
-                        bytes,
-                    };
-                    // Most nodes have one, and pay for one.
-                    node.items.reserve_exact(usize::from(node.items.is_empty()));
-                    node.items.insert(at, meta);
-                }
+                let publisher = item.publisher.as_str().into();
+                let meta = Meta {
+                    id: item.id.into(),
+                    seq: item.seq,
+                    at: item.at,
+                    publisher,
+                    bytes,
+                };
+                self.add_item(&node, meta);
             }
             Record::Retracted { node, items } => {
                 if let Some(node) = self.nodes.get_mut(&*node) {
@@ -191,7 +199,7 @@ impl State {
         config: Config,
         options: &Options,
     ) {
-        self.next = self.next.max(number + 1);
+        self.next = self.next.max(number.saturating_add(1));
         if let Some(old) = self.nodes.remove(name) {
             self.bytes -= old.bytes();
         }
@@ -321,12 +329,11 @@ impl Node {
         self.items.iter().map(|item| u64::from(item.bytes)).sum()
     }
 
-    fn intern(&self, publisher: &str) -> Arc<str> {
-        match self.items.back() {
-            Some(last) if *last.publisher == *publisher => Arc::clone(&last.publisher),
-            _ if *self.creator == *publisher => Arc::clone(&self.creator),
-            _ => publisher.into(),
-        }
+    /// A publisher's address, kept once for many items.
+    fn intern(&self, publisher: &Arc<str>) -> Arc<str> {
+        let last = self.items.back().map(|last| &last.publisher);
+        let mut known = last.into_iter().chain([&self.creator]);
+        Arc::clone(known.find(|known| *known == publisher).unwrap_or(publisher))
     }
 
     fn remove(&mut self, id: &str) -> u64 {

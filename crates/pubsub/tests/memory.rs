@@ -14,13 +14,13 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 static HEAP: &StatsAlloc<std::alloc::System> = &INSTRUMENTED_SYSTEM;
 
 /// Bytes that a node without items and subscriptions may cost.
-const NODE_BYTES_MAX: usize = 700;
+const NODE_BYTES_MAX: usize = 450;
 /// Bytes that a subscription may cost, its address of 32 bytes included.
 const SUBSCRIPTION_BYTES_MAX: usize = 150;
 /// Bytes that an item may cost, whatever its payload; its id has 24.
 const ITEM_BYTES_MAX: usize = 150;
 /// Bytes of an account with the nodes that a usual client makes.
-const ACCOUNT_BYTES_MAX: usize = 8_000;
+const ACCOUNT_BYTES_MAX: usize = 6_500;
 
 fn bytes_in_use(region: &Region<'_, std::alloc::System>) -> usize {
     let stats = region.change();
@@ -66,7 +66,7 @@ fn item(node: &str, n: usize) -> Record {
             seq: n as u64,
             at: 0,
             publisher: "juliet@capulet.example".to_owned(),
-            payload: vec![b'x'; 300],
+            payload: [b'x'; 300].into(),
         },
     }
 }

@@ -92,6 +92,27 @@ fn items_of_a_node() {
     assert_eq!(world.items(HAMLET, NODE).unwrap(), ["b", "c"]);
 }
 
+/// A record of removed items names so many at once.
+#[test]
+fn items_that_make_way_for_a_new_configuration() {
+    let mut world = World::limited(|limits| limits.entries_max = 2);
+    world.create(HAMLET, NODE, &[("max_items", "9")]).unwrap();
+    for id in ["a", "b", "c", "d", "e", "f"] {
+        world.publish(HAMLET, id).unwrap();
+    }
+    let before = world.journal.len();
+    world.configure(HAMLET, &[("max_items", "1")]).unwrap();
+    assert_eq!(world.items(HAMLET, NODE).unwrap(), ["f"]);
+    let retracted = world.journal[before..]
+        .iter()
+        .filter_map(|record| match record {
+            Record::Retracted { items, .. } => Some(items.len()),
+            _ => None,
+        });
+    assert_eq!(retracted.collect::<Vec<_>>(), [2, 2, 1]);
+    assert_eq!(world.store.len(), 1);
+}
+
 #[test]
 fn bytes_of_everything() {
     // A payload has 22 bytes.

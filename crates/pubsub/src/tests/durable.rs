@@ -41,6 +41,33 @@ fn a_service_is_what_its_records_make() {
     assert!(world.service.is_idle());
 }
 
+/// A store that lists items without reading their payloads, in any order.
+#[test]
+fn a_service_is_loaded_without_payloads() {
+    let mut world = World::denmark();
+    for id in ["a", "b", "c"] {
+        world.publish(HAMLET, id).unwrap();
+    }
+    let options = Options::default();
+    let made = |record: &&Record| matches!(record, Record::Created { .. });
+    let records = world.journal.iter().filter(made).cloned();
+    let mut loaded = State::of(records, &options);
+    let node = world.service.state().node(NODE).unwrap();
+    let metas: Vec<_> = node.all_items().cloned().collect();
+    for meta in metas.into_iter().rev() {
+        loaded.add_item(NODE, meta.clone());
+        loaded.add_item("nowhere", meta);
+    }
+    let state = world.service.state();
+    assert_eq!((loaded.bytes(), loaded.next), (state.bytes(), state.next));
+    assert_eq!(
+        format!("{:?}", loaded.node(NODE)),
+        format!("{:?}", state.node(NODE))
+    );
+    world.service = Service::new(SERVICE, loaded, Arc::new(options), [1, 2]);
+    assert_eq!(world.items(FRANCISCO, NODE).unwrap(), ["a", "b", "c"]);
+}
+
 #[test]
 fn nothing_leaves_before_its_records_are_durable() {
     let mut world = World::with_node(&[("item_expire", "60")]);

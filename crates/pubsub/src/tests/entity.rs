@@ -20,7 +20,7 @@ fn section_5_1_a_service_says_what_it_can_do() {
             "<identity category='pubsub' type='service'/>",
             "<feature var='http://jabber.org/protocol/pubsub'/>",
             "<feature var='http://jabber.org/protocol/pubsub#publish-options'/>",
-            "<feature var='http://jabber.org/protocol/pubsub#access-whitelist'/>",
+            "<feature var='http://jabber.org/protocol/pubsub#access-open'/>",
         ],
     );
     // What it cannot do it does not say.
@@ -29,6 +29,7 @@ fn section_5_1_a_service_says_what_it_can_do() {
         &[
             "auto-create",
             "access-presence",
+            "access-whitelist",
             "multi-subscribe",
             "collections",
         ],
@@ -102,7 +103,8 @@ fn section_5_4_meta_data_of_a_node() {
             "<identity category='pubsub' type='leaf' name='Musings'/>",
             "<value>http://jabber.org/protocol/pubsub#meta-data</value>",
             "<value>2001-09-09T01:46:40Z</value>",
-            "var='pubsub#owner' type='jid-multi' label='Owners'><value>hamlet@denmark.example</value>",
+            "var='pubsub#owner' type='jid-multi' label='Owners'>\
+             <value>hamlet@denmark.example</value>",
             "var='pubsub#num_subscribers' type='text-single' label='Subscribers'><value>1</value>",
         ],
     );

@@ -54,7 +54,8 @@ fn section_2_2_the_account_alone_publishes() {
     refused(world.publish_at(ROMEO, TUNE, "x", ""), "forbidden/auth");
     refused(world.set(ROMEO, "<create node='mine'/>"), "forbidden/auth");
     let list = format!(
-        "<affiliations node='{TUNE}'><affiliation jid='{JULIET}' affiliation='none'/></affiliations>"
+        "<affiliations node='{TUNE}'>\
+         <affiliation jid='{JULIET}' affiliation='none'/></affiliations>"
     );
     refused(world.own(OWN, "set", &list), "not-acceptable/modify");
 }
