@@ -192,3 +192,20 @@ fn items_that_cannot_be_read_are_an_error_that_passes() {
     );
     assert!(world.mail.is_empty() && world.service.is_idle());
 }
+
+/// Equal configurations are kept once, as long as they are among those seen last.
+#[test]
+fn configurations_seen_last_are_shared() {
+    let mut world = World::new();
+    for n in 0..10 {
+        world
+            .create(HAMLET, &format!("a{n}"), &[("title", &format!("T{n}"))])
+            .unwrap();
+    }
+    world.create(HAMLET, "first", &[("title", "T0")]).unwrap();
+    world.create(HAMLET, "last", &[("title", "T9")]).unwrap();
+    let config = |node: &str| &world.service.state().node(node).unwrap().config;
+    assert!(Arc::ptr_eq(config("last"), config("a9")));
+    assert!(!Arc::ptr_eq(config("first"), config("a0")));
+    assert_eq!(config("first"), config("a0"));
+}
