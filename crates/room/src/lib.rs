@@ -22,7 +22,6 @@ mod broadcast;
 mod bugs;
 mod config;
 mod enter;
-mod form;
 mod info;
 mod invite;
 mod limits;
@@ -39,6 +38,8 @@ mod room;
 mod state;
 #[cfg(test)]
 mod tests;
+
+use xmpp::form;
 
 pub use affiliation::{Affiliation, Role};
 pub use config::{AllowPm, Config, Roles, Whois};

@@ -5,6 +5,7 @@
 pub mod addr;
 pub mod bosh;
 pub mod error;
+pub mod form;
 pub mod framing;
 pub mod limits;
 mod negotiation;

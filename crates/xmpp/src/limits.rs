@@ -42,6 +42,9 @@ pub const LANG_BYTES_MAX: usize = 35;
 /// one is a bad request.
 pub const SM_ID_BYTES_MAX: usize = 128;
 
+/// Fields of a data form. One more makes it a bad request: fields are compared with each other.
+pub const FORM_FIELDS_MAX: usize = 256;
+
 const _: () = assert!(AUTH_ATTEMPTS_MAX >= 2, "RFC 6120 section 6.4.5");
 // Addresses are indexed with 16 bits.
 const _: () = assert!(ADDRESS_BYTES_MAX < u16::MAX as usize);

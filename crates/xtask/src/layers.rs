@@ -13,6 +13,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("xmpp", 2),
     ("delivery", 3),
     ("net", 3),
+    ("pubsub", 3),
     ("room", 3),
     ("flood", 4),
     ("group", 4),
@@ -60,7 +61,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("libtest-mimic", &["testkit"]),
     ("minidom", &["server"]),
     ("mio", &["net", "flood"]),
-    ("postcard", &["store", "group", "room", "orbit", "aco"]),
+    (
+        "postcard",
+        &["store", "group", "pubsub", "room", "orbit", "aco"],
+    ),
     ("quick-xml", &["testkit"]),
     ("rcgen", &["roost"]),
     (

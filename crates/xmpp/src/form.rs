@@ -1,18 +1,21 @@
-//! Data forms (XEP-0004) as far as rooms use them: read from a submission, written field by field.
+//! Data forms (XEP-0004): read from a submission, written field by field. What a field means is its
+//! form type's business.
 
 use xml::Frame;
 use xml::build::Writer;
-use xmpp::error::Condition;
-use xmpp::ns::DATA_FORMS;
+
+use crate::error::Condition;
+use crate::limits::FORM_FIELDS_MAX;
+use crate::ns::DATA_FORMS;
 
 /// A submitted form: its fields in order, each with its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Submission {
+pub struct Submission {
     fields: Vec<(String, Vec<String>)>,
 }
 
 /// What was done with a form.
-pub(crate) enum Form {
+pub enum Form {
     /// It was filled in.
     Submitted(Submission),
     /// It was put away.
@@ -23,8 +26,9 @@ impl Form {
     /// Reads `<x xmlns='jabber:x:data'/>` of a form type.
     ///
     /// # Errors
-    /// `bad-request` for another form type, a field without a name or named twice, another type.
-    pub(crate) fn parse(x: &Frame, form_type: &str) -> Result<Form, Condition> {
+    /// `bad-request` for another form type, a field without a name or named twice, another type,
+    /// or more than [`FORM_FIELDS_MAX`] fields.
+    pub fn parse(x: &Frame, form_type: &str) -> Result<Form, Condition> {
         match x.attr("type").as_deref() {
             Some("cancel") => return Ok(Form::Cancelled),
             Some("submit") => {}
@@ -36,7 +40,8 @@ impl Form {
                 continue;
             }
             let name = field.attr("var").ok_or(Condition::BadRequest)?.into_owned();
-            if fields.iter().any(|(known, _)| *known == name) {
+            let is_known = fields.iter().any(|(known, _)| *known == name);
+            if is_known || fields.len() >= FORM_FIELDS_MAX {
                 return Err(Condition::BadRequest);
             }
             let values = field.children().filter(|v| v.name() == "value");
@@ -56,13 +61,13 @@ impl Form {
 
 impl Submission {
     /// The fields with their values.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &[String])> {
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &[String])> {
         let fields = self.fields.iter();
         fields.map(|(name, values)| (name.as_str(), values.as_slice()))
     }
 
     /// The first value of a field.
-    pub(crate) fn one(&self, name: &str) -> Option<&str> {
+    pub fn one(&self, name: &str) -> Option<&str> {
         let mut fields = self.fields.iter();
         let (_, values) = fields.find(|(known, _)| known == name)?;
         values.first().map(String::as_str)
@@ -70,7 +75,7 @@ impl Submission {
 }
 
 /// A boolean of a form (XEP-0004 section 3.3).
-pub(crate) fn flag(value: &str) -> Option<bool> {
+pub fn flag(value: &str) -> Option<bool> {
     match value {
         "1" | "true" => Some(true),
         "0" | "false" => Some(false),
@@ -79,13 +84,13 @@ pub(crate) fn flag(value: &str) -> Option<bool> {
 }
 
 /// Writes a form.
-pub(crate) struct FormWriter<'a, 'b> {
+pub struct FormWriter<'a, 'b> {
     writer: &'a mut Writer<'b>,
 }
 
 impl<'a, 'b> FormWriter<'a, 'b> {
     /// Opens `<x/>` of a kind (`form`, `result`, `submit`) and names its form type.
-    pub(crate) fn new(writer: &'a mut Writer<'b>, kind: &str, form_type: &str) -> Self {
+    pub fn new(writer: &'a mut Writer<'b>, kind: &str, form_type: &str) -> Self {
         writer
             .open("x")
             .attr("xmlns", DATA_FORMS)
@@ -100,7 +105,7 @@ impl<'a, 'b> FormWriter<'a, 'b> {
     }
 
     /// A field with its values, and the options it may be chosen from.
-    pub(crate) fn field(
+    pub fn field(
         &mut self,
         (name, kind, label): (&str, &str, &str),
         values: &[&str],
@@ -126,7 +131,7 @@ impl<'a, 'b> FormWriter<'a, 'b> {
     }
 
     /// Closes the form.
-    pub(crate) fn close(self) {
+    pub fn close(self) {
         self.writer.close();
     }
 }
@@ -171,5 +176,19 @@ mod tests {
         ] {
             assert_eq!(parse(bad).err(), Some(Condition::BadRequest), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_form_of_too_many_fields_is_refused() {
+        let form = |count: usize| {
+            let fields = (1..count).map(|n| format!("<field var='f{n}'/>"));
+            let fields: String = fields.collect();
+            let kind = "<field var='FORM_TYPE'><value>urn:f</value></field>";
+            parse(&format!("type='submit'>{kind}{fields}"))
+        };
+        assert!(form(FORM_FIELDS_MAX).is_ok());
+        let one_more = form(FORM_FIELDS_MAX + 1).err();
+        assert_eq!(one_more, Some(Condition::BadRequest));
+        assert_eq!(form(10_000).err(), Some(Condition::BadRequest));
     }
 }

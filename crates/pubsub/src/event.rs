@@ -1,0 +1,75 @@
+//! What goes into the machine, and what comes out of it.
+
+use std::sync::Arc;
+
+use xml::Frame;
+
+use crate::record::{Item, Record};
+
+/// Something that happens to a service.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A stanza to the service, `from` authenticated, `from` and `to` in normal form.
+    Stanza {
+        /// The stanza.
+        frame: Frame,
+        /// Its sender may make nodes. Of an account, only the account itself may anyway.
+        may_create: bool,
+    },
+    /// A session has become available with a priority that is not negative, or its verified
+    /// capabilities have become known, for the first time since it was unavailable.
+    Available {
+        /// Its full address.
+        session: Arc<str>,
+        /// The nodes of which they name `NODE+notify`. For a service that belongs to no account,
+        /// which has no capabilities, the session's subscriptions count instead.
+        interests: Vec<Box<str>>,
+    },
+    /// A contact's presence subscription or roster groups are no longer what they were.
+    Related {
+        /// The contact's bare address.
+        bare: Arc<str>,
+    },
+    /// Time has passed: leases that are over and items that are too old can go.
+    Sweep,
+    /// What [`Effect::Fetch`] asked for.
+    Fetched {
+        /// The number of the question.
+        ticket: u64,
+        /// The items that are there, in any order. `None` if they cannot be read now.
+        items: Option<Vec<Item>>,
+    },
+    /// The first append that was not decided yet has been.
+    Decided {
+        /// It is durable. Otherwise it is certain that it never will be.
+        is_committed: bool,
+    },
+}
+
+/// Full and bare addresses that one frame goes to.
+pub type Audience = Arc<[Arc<str>]>;
+
+/// What a service wants to be done, in this order.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Make these records durable together, and answer with [`Event::Decided`].
+    Append(Vec<Record>),
+    /// Write one frame to many: it has no `to`, each copy gets its own.
+    Send {
+        /// The frame.
+        frame: Frame,
+        /// Who gets it.
+        to: Audience,
+    },
+    /// Deliver a stanza that has its `to`.
+    Deliver(Frame),
+    /// Read these items of a node as they are committed, and answer with [`Event::Fetched`].
+    Fetch {
+        /// The number of the question.
+        ticket: u64,
+        /// The node.
+        node: Arc<str>,
+        /// Ids and places.
+        items: Vec<(Box<str>, u64)>,
+    },
+}

@@ -1,0 +1,48 @@
+//! What a service is made with.
+
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::limits::PubsubLimits;
+use crate::well_known;
+
+/// Whom a service belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody: a service with an address of its own.
+    #[default]
+    Nobody,
+    /// The account whose bare address it has (XEP-0163): it owns every node.
+    Account,
+}
+
+/// What a service is made with.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whom it belongs to.
+    pub owner: Owner,
+    /// Every bound.
+    pub limits: PubsubLimits,
+    /// The configuration of a new node that is not well known.
+    pub defaults: Config,
+    /// Publishing to a node that is not there makes it.
+    pub auto_creates: bool,
+    /// Configurations that many nodes have: memory has each once for all services that are made
+    /// with these options.
+    pub shared: Vec<Arc<Config>>,
+}
+
+impl Options {
+    /// Of accounts (XEP-0163 section 5).
+    pub fn account() -> Options {
+        let limits = PubsubLimits::ACCOUNT;
+        let defaults = well_known::account_defaults();
+        Options {
+            owner: Owner::Account,
+            limits,
+            shared: well_known::configs(&defaults, limits.items_per_node_max),
+            defaults,
+            auto_creates: true,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Nodes as a whole: creation, configuration, deletion, purging (XEP-0060 sections 8.1 to 8.5).
+
+use std::sync::Arc;
+
+use xml::Frame;
+use xml::build::Writer;
+use xmpp::error::Condition;
+use xmpp::form::Form;
+use xmpp::ns::DATA_FORMS;
+
+use crate::access::Affiliation;
+use crate::config::{Config, FORM_TYPE};
+use crate::error::{NS, NS_OWNER, Refusal};
+use crate::record::Record;
+use crate::service::{Ask, Service, node_of};
+use crate::state::Node;
+
+impl Service {
+    // === creation ===
+
+    /// Section 8.1.
+    pub(crate) fn create(
+        &mut self,
+        ask: &Ask<'_>,
+        action: &Frame,
+        rest: &[Frame],
+    ) -> Result<(), Refusal> {
+        if !ask.may_create {
+            return Err(Condition::Forbidden.into());
+        }
+        if action.attr("type").is_some_and(|kind| kind == "collection") {
+            return Err(Refusal::unsupported("collections"));
+        }
+        let given = action.attr("node").filter(|node| !node.is_empty());
+        let is_instant = given.is_none();
+        let name = given.map_or_else(|| self.draw(), std::borrow::Cow::into_owned);
+        if self.state.node(&name).is_some() {
+            return Err(Condition::Conflict.into());
+        }
+        self.check_creation(ask, &name)?;
+        let mut config = self.defaults_of(&name);
+        let beside = rest
+            .iter()
+            .find(|one| one.name() == "configure" && one.ns() == NS);
+        if let Some(configure) = beside {
+            if configure.attr_raw("node").is_some() {
+                return Err(Condition::BadRequest.into());
+            }
+            if let Some(x) = configure.child("x", DATA_FORMS) {
+                config = self.configured(&config, &x)?.ok_or(Condition::BadRequest)?;
+            }
+        }
+        let record = Record::Created {
+            node: name.clone(),
+            number: self.next_place(),
+            at: ask.now.at.as_millis(),
+            creator: ask.bare.to_owned(),
+            config: Box::new(config),
+        };
+        let mut out = Vec::new();
+        if is_instant {
+            let mut writer = Writer::new(&mut out);
+            writer.open("pubsub").attr("xmlns", NS);
+            writer.open("create").attr("node", &name).close().close();
+        }
+        let request = ask.frame.clone();
+        self.commit(vec![record], Some(ask.frame), ask.now, move |service, _| {
+            service.answer(&request, &out);
+        });
+        Ok(())
+    }
+
+    /// Whether one more node of this name is within the bounds.
+    pub(crate) fn check_creation(&self, ask: &Ask<'_>, name: &str) -> Result<(), Refusal> {
+        let limits = &self.options.limits;
+        if name.len() > limits.node_id_bytes_max {
+            return Err(Condition::NotAcceptable.into());
+        }
+        let coming = self.undecided().filter_map(|record| match record {
+            Record::Created { creator, .. } => Some(creator.as_str()),
+            _ => None,
+        });
+        let coming: Vec<&str> = coming.collect();
+        let own = self
+            .state
+            .nodes()
+            .filter(|(_, node)| *node.creator == *ask.bare);
+        let own = own.count() + coming.iter().filter(|who| **who == ask.bare).count();
+        let all = self.state.len() + coming.len();
+        if all >= limits.nodes_max || own >= limits.nodes_per_creator_max {
+            let refusal = Refusal::of(Condition::PolicyViolation, "max-nodes-exceeded");
+            return Err(refusal.with_kind("wait"));
+        }
+        Ok(())
+    }
+
+    // === configuration ===
+
+    /// A node that somebody owns.
+    pub(crate) fn owned(&self, ask: &Ask<'_>, name: &str) -> Result<(Arc<str>, &Node), Refusal> {
+        let (name, node) = self.node(name)?;
+        match self.affiliation(node, ask.bare) {
+            Affiliation::Owner => Ok((name, node)),
+            _ => Err(Condition::Forbidden.into()),
+        }
+    }
+
+    /// What a submitted form makes of a configuration; `None` if it was put away.
+    fn configured(&self, config: &Config, x: &xml::Child<'_>) -> Result<Option<Config>, Refusal> {
+        let x = Frame::parse(x.to_xml()).map_err(|_| Condition::BadRequest)?;
+        match Form::parse(&x, FORM_TYPE)? {
+            Form::Submitted(form) => Ok(Some(config.with(&form, self.offers(), false)?)),
+            Form::Cancelled => Ok(None),
+        }
+    }
+
+    /// Section 8.2.1.
+    pub(crate) fn config_form(&mut self, ask: &Ask<'_>, action: &Frame) -> Result<(), Refusal> {
+        let name = node_of(action)?;
+        let (name, node) = self.owned(ask, &name)?;
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        writer.open("pubsub").attr("xmlns", NS_OWNER);
+        writer.open("configure").attr("node", &name);
+        node.config.write(&mut writer, "form", self.is_account());
+        writer.close().close();
+        self.answer(ask.frame, &out);
+        Ok(())
+    }
+
+    /// Section 8.3.
+    pub(crate) fn default_config(&mut self, ask: &Ask<'_>) -> Result<(), Refusal> {
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        writer
+            .open("pubsub")
+            .attr("xmlns", NS_OWNER)
+            .open("default");
+        self.options
+            .defaults
+            .write(&mut writer, "form", self.is_account());
+        writer.close().close();
+        self.answer(ask.frame, &out);
+        Ok(())
+    }
+
+    /// Section 8.2.4.
+    pub(crate) fn configure(&mut self, ask: &Ask<'_>, action: &Frame) -> Result<(), Refusal> {
+        let name = node_of(action)?;
+        let (name, node) = self.owned(ask, &name)?;
+        let x = action.child("x", DATA_FORMS).ok_or(Condition::BadRequest)?;
+        let config = self.configured(&node.config, &x)?;
+        let Some(config) = config.filter(|config| *config != *node.config) else {
+            self.answer(ask.frame, &[]);
+            return Ok(());
+        };
+        let mut records = Vec::new();
+        let kept = node.all_items().len();
+        if !config.keeps_items && kept > 0 {
+            records.push(Record::Purged {
+                node: name.to_string(),
+            });
+        } else if kept > config.items_max as usize {
+            let gone = node.all_items().take(kept - config.items_max as usize);
+            let gone: Vec<String> = gone.map(|item| item.id.to_string()).collect();
+            // A record has a bound of its own.
+            let parts = gone.chunks(self.options.limits.entries_max.max(1));
+            records.extend(parts.map(|items| Record::Retracted {
+                node: name.to_string(),
+                items: items.to_vec(),
+            }));
+        }
+        records.push(Record::Configured {
+            node: name.to_string(),
+            config: Box::new(config),
+        });
+        let request = ask.frame.clone();
+        self.commit(records, Some(ask.frame), ask.now, move |service, now| {
+            service.answer(&request, &[]);
+            let Some(node) = service.state.node(&name) else {
+                return;
+            };
+            if !(node.config.notifies && node.config.notifies_config) {
+                return;
+            }
+            let mut content = Vec::new();
+            let mut writer = Writer::new(&mut content);
+            writer.open("configuration").attr("node", &name);
+            if node.config.delivers_payloads {
+                node.config
+                    .write(&mut writer, "result", service.is_account());
+            }
+            writer.close();
+            let to = service.audience(&name, now, false);
+            service.tell(&name, &content, to);
+        });
+        Ok(())
+    }
+
+    // === the end ===
+
+    /// Section 8.4.
+    pub(crate) fn delete(&mut self, ask: &Ask<'_>, action: &Frame) -> Result<(), Refusal> {
+        let name = node_of(action)?;
+        let (name, node) = self.owned(ask, &name)?;
+        let redirect = action.child("redirect", NS_OWNER);
+        let moved_to = match redirect.map(|redirect| redirect.attr("uri")) {
+            None => None,
+            Some(Some(uri)) if !uri.is_empty() => Some(uri.into_owned()),
+            Some(_) => return Err(Condition::BadRequest.into()),
+        };
+        let bytes_max = self.options.limits.text_bytes_max;
+        if moved_to.as_ref().is_some_and(|uri| uri.len() > bytes_max) {
+            return Err(Condition::NotAcceptable.into());
+        }
+        let mut content = Vec::new();
+        let mut writer = Writer::new(&mut content);
+        writer.open("delete").attr("node", &name);
+        if let Some(uri) = &moved_to {
+            writer.open("redirect").attr("uri", uri).close();
+        }
+        writer.close();
+        let (number, config) = (node.number, Arc::clone(&node.config));
+        // Who is told is known now: nothing changes at the node while this waits.
+        let to = match config.notifies_delete {
+            true => self.audience(&name, ask.now, true),
+            false => crate::Audience::default(),
+        };
+        let record = Record::Deleted {
+            node: name.to_string(),
+            moved_to,
+        };
+        let request = ask.frame.clone();
+        self.commit(vec![record], Some(ask.frame), ask.now, move |service, _| {
+            service.answer(&request, &[]);
+            let frame = service.event(number, config.is_headline, &content);
+            service.send(frame, to);
+        });
+        Ok(())
+    }
+
+    /// Section 8.5.
+    pub(crate) fn purge(&mut self, ask: &Ask<'_>, action: &Frame) -> Result<(), Refusal> {
+        let name = node_of(action)?;
+        let (name, node) = self.owned(ask, &name)?;
+        if !node.config.keeps_items {
+            return Err(Refusal::unsupported("persistent-items"));
+        }
+        let is_told = node.config.notifies_retract;
+        let record = Record::Purged {
+            node: name.to_string(),
+        };
+        let request = ask.frame.clone();
+        self.commit(
+            vec![record],
+            Some(ask.frame),
+            ask.now,
+            move |service, now| {
+                service.answer(&request, &[]);
+                if is_told {
+                    let mut content = Vec::new();
+                    let mut writer = Writer::new(&mut content);
+                    writer.open("purge").attr("node", &name).close();
+                    let to = service.audience(&name, now, false);
+                    service.tell(&name, &content, to);
+                }
+            },
+        );
+        Ok(())
+    }
+}

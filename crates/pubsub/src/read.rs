@@ -1,0 +1,183 @@
+//! What anybody may ask for: items (XEP-0060 section 6.5), and one's own subscriptions and
+//! affiliations (sections 5.6 and 5.7).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use xml::Frame;
+use xml::build::Writer;
+use xmpp::error::Condition;
+
+use crate::access::{AccessModel, Affiliation};
+use crate::error::{NS, Refusal};
+use crate::notify::write_item;
+use crate::rsm;
+use crate::service::{Ask, Service, node_of};
+use crate::state::{Meta, Node};
+
+impl Service {
+    /// Whether somebody may retrieve items (section 6.5.9). With `authorize` only subscribers may,
+    /// and who publishes; with `whitelist` who is on the list (section 4.5).
+    pub(crate) fn may_retrieve(&self, node: &Node, ask: &Ask<'_>) -> Result<(), Refusal> {
+        self.may_enter(node, ask.bare, ask.now)?;
+        #[cfg(test)]
+        if self.has_bug(crate::bugs::Bug::PendingRetrieve)
+            && !node.subscriptions_of(ask.bare, ask.now.at).is_empty()
+        {
+            return Ok(());
+        }
+        let needs_approval = node.config.access == AccessModel::Authorize
+            && self.affiliation(node, ask.bare) < Affiliation::Publisher;
+        if needs_approval && !node.is_subscribed(ask.bare, ask.now.at) {
+            return Err(Refusal::of(Condition::NotAuthorized, "not-subscribed"));
+        }
+        Ok(())
+    }
+
+    /// Section 6.5.
+    pub(crate) fn items(
+        &mut self,
+        ask: &Ask<'_>,
+        action: &Frame,
+        rest: &[Frame],
+    ) -> Result<(), Refusal> {
+        let name = node_of(action)?;
+        let (name, node) = self.node(&name)?;
+        self.may_retrieve(node, ask)?;
+        if !node.config.keeps_items {
+            return Err(Refusal::unsupported("persistent-items"));
+        }
+        let limits = &self.options.limits;
+        let ids = action.children();
+        let ids = ids.filter(|child| child.name() == "item" && child.ns() == NS);
+        let ids: Vec<String> = ids
+            .take(limits.entries_max + 1)
+            .map(|item| item.attr("id").map(std::borrow::Cow::into_owned))
+            .collect::<Option<_>>()
+            .ok_or(Condition::BadRequest)?;
+        if ids.len() > limits.entries_max {
+            return Err(Condition::NotAcceptable.into());
+        }
+        let most = match action.attr("max_items") {
+            None => usize::MAX,
+            Some(most) => most.trim().parse().map_err(|_| Condition::BadRequest)?,
+        };
+        let wanted: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
+        let kept = node.items(ask.now.at);
+        let all: Vec<&Meta> = match ids.is_empty() {
+            true => kept.collect(),
+            false => kept.filter(|item| wanted.contains(&*item.id)).collect(),
+        };
+        // The newest of them (section 6.5.7), the oldest first.
+        let all = &all[all.len().saturating_sub(most)..];
+        let set = rsm::Set::find(rest)?;
+        let bounds = (limits.page_entries_max, limits.page_bytes_max);
+        let keys = (all.len(), |at: usize| &*all[at].id);
+        let page = rsm::page(keys, set.as_ref(), bounds, |at| u64::from(all[at].bytes))?;
+        let wanted = &all[page.range.clone()];
+        let wanted = wanted.iter().map(|item| (item.id.clone(), item.seq));
+        let names_publisher = node.config.names_publisher;
+        let request = ask.frame.clone();
+        self.fetch(
+            &Arc::clone(&name),
+            wanted.collect(),
+            move |service, items| {
+                let Some(items) = items else {
+                    return service.refuse(&request, &Condition::ResourceConstraint.into());
+                };
+                let bytes = items.iter().map(|item| item.payload.len() + 64);
+                let mut out = Vec::with_capacity(bytes.sum::<usize>() + 256);
+                let mut writer = Writer::new(&mut out);
+                writer.open("pubsub").attr("xmlns", NS);
+                writer.open("items").attr("node", &name);
+                for item in &items {
+                    write_item(&mut writer, item, names_publisher, true);
+                }
+                writer.close();
+                page.write(&mut writer);
+                writer.close();
+                service.answer(&request, &out);
+            },
+        );
+        Ok(())
+    }
+
+    /// Section 5.6.
+    pub(crate) fn own_subscriptions(
+        &mut self,
+        ask: &Ask<'_>,
+        action: &Frame,
+        rest: &[Frame],
+    ) -> Result<(), Refusal> {
+        let mut all: Vec<[String; 3]> = Vec::new();
+        for (name, node) in self.nodes_of(action)? {
+            let own = node.subscriptions_of(ask.bare, ask.now.at);
+            let own = own.iter().map(|(address, subscription)| {
+                let state = subscription.state.as_str().to_owned();
+                [name.to_string(), address.to_string(), state]
+            });
+            all.extend(own);
+        }
+        let names = ["node", "jid", "subscription"];
+        self.answer_own(ask, ("subscriptions", "subscription"), &names, &all, rest)
+    }
+
+    /// Section 5.7.
+    pub(crate) fn own_affiliations(
+        &mut self,
+        ask: &Ask<'_>,
+        action: &Frame,
+        rest: &[Frame],
+    ) -> Result<(), Refusal> {
+        let mut all: Vec<[String; 2]> = Vec::new();
+        for (name, node) in self.nodes_of(action)? {
+            let affiliation = self.affiliation(node, ask.bare);
+            if affiliation != Affiliation::None {
+                all.push([name.to_string(), affiliation.as_str().to_owned()]);
+            }
+        }
+        let names = ["node", "affiliation"];
+        self.answer_own(ask, ("affiliations", "affiliation"), &names, &all, rest)
+    }
+
+    /// The node that a request names, or all of them.
+    fn nodes_of(&self, action: &Frame) -> Result<Vec<(Arc<str>, &Node)>, Refusal> {
+        match action.attr("node") {
+            Some(name) => Ok(vec![self.node(&name)?]),
+            None => {
+                let all = self.state.nodes();
+                Ok(all.map(|(name, node)| (Arc::clone(name), node)).collect())
+            }
+        }
+    }
+
+    fn answer_own<const N: usize>(
+        &mut self,
+        ask: &Ask<'_>,
+        (list, entry): (&str, &str),
+        names: &[&str; N],
+        all: &[[String; N]],
+        rest: &[Frame],
+    ) -> Result<(), Refusal> {
+        let set = rsm::Set::find(rest)?;
+        let keys: Vec<String> = all.iter().map(|one| one[..N - 1].join(" ")).collect();
+        let bounds = (self.options.limits.page_entries_max, u64::MAX);
+        let by_key = (all.len(), |at: usize| keys[at].as_str());
+        let page = rsm::page(by_key, set.as_ref(), bounds, |_| 0)?;
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        writer.open("pubsub").attr("xmlns", NS).open(list);
+        for one in &all[page.range.clone()] {
+            writer.open(entry);
+            for (name, value) in names.iter().zip(one) {
+                writer.attr(name, value);
+            }
+            writer.close();
+        }
+        writer.close();
+        page.write(&mut writer);
+        writer.close();
+        self.answer(ask.frame, &out);
+        Ok(())
+    }
+}

@@ -1,0 +1,347 @@
+//! Every bound of `PubsubLimits`, reached.
+
+use super::*;
+
+const TOO_MANY_NODES: &str = "policy-violation/wait max-nodes-exceeded";
+const TOO_MANY_SUBSCRIPTIONS: &str = "policy-violation/wait too-many-subscriptions";
+
+#[test]
+fn nodes_of_a_service_and_of_one_creator() {
+    let mut world = World::limited(|limits| {
+        limits.nodes_max = 3;
+        limits.nodes_per_creator_max = 2;
+    });
+    world.create(HAMLET, "a", &[]).unwrap();
+    world.create(HAMLET, "b", &[]).unwrap();
+    refused(world.create(HAMLET, "c", &[]), TOO_MANY_NODES);
+    world.create(FRANCISCO, "c", &[]).unwrap();
+    refused(world.create(BERNARDO, "d", &[]), TOO_MANY_NODES);
+    world.own(HAMLET, "set", "<delete node='a'/>").unwrap();
+    world.create(BERNARDO, "d", &[]).unwrap();
+}
+
+#[test]
+fn nodes_that_wait_for_their_record_count_too() {
+    let mut world = World::limited(|limits| limits.nodes_max = 1);
+    world.decides = None;
+    for node in ["a", "b"] {
+        world.send(
+            HAMLET,
+            &format!(
+                "<iq type='set' id='q'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+             <create node='{node}'/></pubsub></iq>"
+            ),
+        );
+    }
+    refused(world.answer(HAMLET), TOO_MANY_NODES);
+    assert_eq!(world.appends, 1);
+}
+
+#[test]
+fn nodes_of_an_account_made_by_publishing() {
+    let mut world = World::account_with(|options| options.limits.nodes_max = 1);
+    let own = "juliet@capulet.example/balcony";
+    world.publish_at(own, "a", "i", "").unwrap();
+    refused(world.publish_at(own, "b", "i", ""), TOO_MANY_NODES);
+}
+
+#[test]
+fn bytes_of_names_ids_texts_and_payloads() {
+    let mut world = World::limited(|limits| {
+        limits.node_id_bytes_max = 8;
+        limits.item_id_bytes_max = 4;
+        limits.text_bytes_max = 16;
+        limits.item_bytes_max = 30;
+    });
+    refused(
+        world.create(HAMLET, "123456789", &[]),
+        "not-acceptable/modify",
+    );
+    world.create(HAMLET, "12345678", &[]).unwrap();
+    refused(
+        world.publish_at(HAMLET, "12345678", "12345", ""),
+        "bad-request/modify",
+    );
+    world.publish_at(HAMLET, "12345678", "1234", "").unwrap();
+    let item = format!("<item><e xmlns='urn:e'>{}</e></item>", "x".repeat(30));
+    let publish = format!("<publish node='12345678'>{item}</publish>");
+    refused(
+        world.set(HAMLET, &publish),
+        "not-acceptable/modify payload-too-big",
+    );
+    let found = world.create(HAMLET, "n", &[("title", "12345678901234567")]);
+    refused(found, "not-acceptable/modify");
+    let uri = "<delete node='12345678'><redirect uri='xmpp:1234567890123'/></delete>";
+    refused(world.own(HAMLET, "set", uri), "not-acceptable/modify");
+    world
+        .create(HAMLET, "n", &[("max_payload_size", "100")])
+        .unwrap();
+    let config = &world.service.state().node("n").unwrap().config;
+    assert_eq!(config.payload_bytes_max, 30);
+}
+
+#[test]
+fn items_of_a_node() {
+    let mut world = World::limited(|limits| limits.items_per_node_max = 2);
+    let most = "not-acceptable/modify max-items-exceeded";
+    refused(world.create(HAMLET, NODE, &[("max_items", "3")]), most);
+    world.create(HAMLET, NODE, &[("max_items", "max")]).unwrap();
+    for id in ["a", "b", "c"] {
+        world.publish(HAMLET, id).unwrap();
+    }
+    assert_eq!(world.items(HAMLET, NODE).unwrap(), ["b", "c"]);
+}
+
+/// A record of removed items names so many at once.
+#[test]
+fn items_that_make_way_for_a_new_configuration() {
+    let mut world = World::limited(|limits| limits.entries_max = 2);
+    world.create(HAMLET, NODE, &[("max_items", "9")]).unwrap();
+    for id in ["a", "b", "c", "d", "e", "f"] {
+        world.publish(HAMLET, id).unwrap();
+    }
+    let before = world.journal.len();
+    world.configure(HAMLET, &[("max_items", "1")]).unwrap();
+    assert_eq!(world.items(HAMLET, NODE).unwrap(), ["f"]);
+    let retracted = world.journal[before..]
+        .iter()
+        .filter_map(|record| match record {
+            Record::Retracted { items, .. } => Some(items.len()),
+            _ => None,
+        });
+    assert_eq!(retracted.collect::<Vec<_>>(), [2, 2, 1]);
+    assert_eq!(world.store.len(), 1);
+}
+
+#[test]
+fn bytes_of_everything() {
+    // A payload has 22 bytes.
+    let mut world = World::limited(|limits| limits.bytes_max = 60);
+    world.create(HAMLET, NODE, &[("max_items", "5")]).unwrap();
+    world.create(HAMLET, "n", &[("max_items", "1")]).unwrap();
+    world.publish(HAMLET, "a").unwrap();
+    world.publish_at(HAMLET, "n", "b", "").unwrap();
+    refused(world.publish(HAMLET, "c"), "resource-constraint/wait");
+    // What replaces something needs no more room.
+    world.publish(HAMLET, "a").unwrap();
+    world.publish_at(HAMLET, "n", "c", "").unwrap();
+    world.own(HAMLET, "set", "<purge node='n'/>").unwrap();
+    world.publish(HAMLET, "c").unwrap();
+    assert_eq!(world.service.state().bytes(), 44);
+    world.decides = None;
+    world.service.options = Arc::new(Options {
+        limits: PubsubLimits {
+            bytes_max: 72,
+            ..PubsubLimits::SERVICE
+        },
+        ..Options::default()
+    });
+    let publish = |node: &str| {
+        let item = "<item id='z'><e xmlns='urn:e'>z</e></item>";
+        format!(
+            "<iq type='set' id='q'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+             <publish node='{node}'>{item}</publish></pubsub></iq>"
+        )
+    };
+    world.mail.clear();
+    world.send(HAMLET, &publish(NODE));
+    world.send(HAMLET, &publish("n"));
+    refused(world.answer(HAMLET), "resource-constraint/wait");
+}
+
+#[test]
+fn subscriptions_of_a_node_and_of_one_address() {
+    let mut world = World::limited(|limits| {
+        limits.subscriptions_per_node_max = 3;
+        limits.subscriptions_per_address_max = 2;
+    });
+    world.create(HAMLET, NODE, &[]).unwrap();
+    let subscribe = |resource: &str| {
+        format!("<subscribe node='{NODE}' jid='francisco@denmark.example/{resource}'/>")
+    };
+    world.set(FRANCISCO, &subscribe("a")).unwrap();
+    world.set(FRANCISCO, &subscribe("b")).unwrap();
+    refused(
+        world.set(FRANCISCO, &subscribe("c")),
+        TOO_MANY_SUBSCRIPTIONS,
+    );
+    world.set(FRANCISCO, &subscribe("a")).unwrap();
+    world.subscribe(BERNARDO).unwrap();
+    refused(world.subscribe(HAMLET), TOO_MANY_SUBSCRIPTIONS);
+    let list = |what: &str| {
+        format!(
+            "<subscriptions node='{NODE}'><subscription jid='x@y' subscription='{what}'/>\
+             </subscriptions>"
+        )
+    };
+    refused(
+        world.own(HAMLET, "set", &list("subscribed")),
+        "not-acceptable/modify",
+    );
+    world.own(HAMLET, "set", &list("none")).unwrap();
+}
+
+#[test]
+fn affiliations_of_a_node_and_entries_of_a_request() {
+    let mut world = World::limited(|limits| {
+        limits.affiliations_per_node_max = 3;
+        limits.entries_max = 3;
+        limits.page_entries_max = 2;
+    });
+    world.create(HAMLET, NODE, &[]).unwrap();
+    world.affiliate("a@x", "member").unwrap();
+    world.affiliate("b@x", "member").unwrap();
+    refused(world.affiliate("c@x", "member"), "not-acceptable/modify");
+    world.affiliate("b@x", "publisher").unwrap();
+    let entries = "<affiliation jid='a@x' affiliation='none'/>".repeat(4);
+    let list = format!("<affiliations node='{NODE}'>{entries}</affiliations>");
+    refused(world.own(HAMLET, "set", &list), "not-acceptable/modify");
+    let list = format!("<affiliations node='{NODE}'/>");
+    let answer = world.own(HAMLET, "get", &list).unwrap();
+    has(
+        &answer,
+        &["<first index='0'>a@x</first><last>b@x</last><count>3</count>"],
+    );
+    let set = "<set xmlns='http://jabber.org/protocol/rsm'><after>b@x</after></set>";
+    let answer = world.own(HAMLET, "get", &format!("{list}{set}")).unwrap();
+    has(
+        &answer,
+        &["<affiliation jid='hamlet@denmark.example' affiliation='owner'/>"],
+    );
+}
+
+#[test]
+fn pages_of_items_nodes_and_what_one_has() {
+    let mut world = World::limited(|limits| {
+        limits.page_entries_max = 3;
+        limits.entries_max = 3;
+        limits.page_bytes_max = 50;
+    });
+    for node in ["a", "b", "c", NODE] {
+        world.create(HAMLET, node, &[]).unwrap();
+    }
+    for id in ["1", "2", "3", "4"] {
+        world.publish(HAMLET, id).unwrap();
+    }
+    // Two payloads of 22 bytes are within 50.
+    assert_eq!(world.items(HAMLET, NODE).unwrap(), ["1", "2"]);
+    let ids = "<item id='1'/>".repeat(4);
+    let items = format!("<items node='{NODE}'>{ids}</items>");
+    refused(world.get(HAMLET, &items), "not-acceptable/modify");
+    let query = "<query xmlns='http://jabber.org/protocol/disco#items'/>";
+    let answer = world.ask(HAMLET, "get", query).unwrap();
+    assert_eq!(answer.matches("<item ").count(), 3);
+    has(
+        &answer,
+        &["<first index='0'>a</first><last>c</last><count>4</count>"],
+    );
+    let answer = world.get(HAMLET, "<affiliations/>").unwrap();
+    assert_eq!(answer.matches("<affiliation ").count(), 3);
+    has(&answer, &["<count>4</count>"]);
+    let set = "<set xmlns='http://jabber.org/protocol/rsm'><after>c</after></set>";
+    let answer = world.get(HAMLET, &format!("<affiliations/>{set}")).unwrap();
+    has(&answer, &["node='princely_musings'"]);
+}
+
+#[test]
+fn leases_are_cut_and_interests_and_moved_nodes_are_so_many() {
+    let mut world = World::limited(|limits| {
+        limits.lease_days_max = 1;
+        limits.moved_max = 1;
+    });
+    world.create(HAMLET, NODE, &[]).unwrap();
+    let form = form("subscribe_options", &[("expire", "2050-01-01T00:00:00Z")]);
+    let subscribe = format!("<subscribe node='{NODE}' jid='{FRANCISCO}'/>");
+    let answer = world
+        .set(FRANCISCO, &format!("{subscribe}<options>{form}</options>"))
+        .unwrap();
+    has(&answer, &["<value>2001-09-10T01:46:40Z</value>"]);
+    for node in ["a", "b"] {
+        world.create(HAMLET, node, &[]).unwrap();
+        let delete = format!("<delete node='{node}'><redirect uri='xmpp:x'/></delete>");
+        world.own(HAMLET, "set", &delete).unwrap();
+    }
+    let moved = |node| world.service.state().moved_to(node);
+    assert_eq!((moved("a"), moved("b")), (None, Some("xmpp:x")));
+
+    let mut world = World::account_with(|options| options.limits.interests_max = 1);
+    let own = "juliet@capulet.example/balcony";
+    for node in ["a", "b"] {
+        world.publish_at(own, node, "i", "").unwrap();
+    }
+    world.mail.clear();
+    let interests = vec!["a".into(), "b".into()];
+    assert!(world.event(Event::Available {
+        session: own.into(),
+        interests
+    }));
+    has(&world.read_one(own), &["<items node='a'>"]);
+}
+
+#[test]
+fn what_waits_for_the_journal_and_for_the_store() {
+    let mut world = World::limited(|limits| {
+        limits.pending_max = 1;
+        limits.fetches_max = 1;
+    });
+    world.create(HAMLET, NODE, &[]).unwrap();
+    world.publish(HAMLET, "a").unwrap();
+    let stanza = |content: &str| {
+        format!(
+            "<iq type='get' id='q'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+             {content}</pubsub></iq>"
+        )
+    };
+    let items = stanza(&format!("<items node='{NODE}'/>"));
+    world.reads = false;
+    assert!(world.try_send(FRANCISCO, &items));
+    assert!(!world.try_send(FRANCISCO, &items));
+    let interests = Vec::new();
+    assert!(!world.event(Event::Available {
+        session: FRANCISCO.into(),
+        interests
+    }));
+    world.read_store();
+    world.answer(FRANCISCO).unwrap();
+    world.decides = None;
+    let create = |node: &str| stanza(&format!("<create node='{node}'/>")).replace("'get'", "'set'");
+    assert!(world.try_send(HAMLET, &create("b")));
+    assert!(!world.try_send(HAMLET, &create("c")));
+    assert!(world.event(Event::Decided { is_committed: true }));
+    assert!(world.try_send(HAMLET, &create("c")));
+}
+
+#[test]
+fn a_sweep_removes_so_much_and_the_next_one_goes_on() {
+    let mut world = World::limited(|limits| limits.sweep_max = 2);
+    world
+        .create(HAMLET, NODE, &[("item_expire", "60")])
+        .unwrap();
+    for id in ["a", "b", "c"] {
+        world.publish(HAMLET, id).unwrap();
+    }
+    world.later(60);
+    for left in [1, 0, 0] {
+        assert!(world.event(Event::Sweep));
+        assert_eq!(world.store.len(), left);
+    }
+}
+
+#[test]
+fn the_last_items_of_many_nodes_are_as_many_as_can_be_asked_for() {
+    let mut world = World::account_with(|options| options.limits.fetches_max = 2);
+    let own = "juliet@capulet.example/balcony";
+    for node in ["a", "b", "c"] {
+        world.publish_at(own, node, "i", "").unwrap();
+    }
+    world.mail.clear();
+    world.reads = false;
+    let interests = vec!["a".into(), "b".into(), "c".into()];
+    assert!(world.event(Event::Available {
+        session: own.into(),
+        interests
+    }));
+    assert_eq!(world.asked.len(), 2);
+    world.read_store();
+    assert_eq!(world.read(own).len(), 2);
+}
