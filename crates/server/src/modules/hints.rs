@@ -55,6 +55,8 @@ pub(crate) struct Keep {
     pub carbon: bool,
     /// It only says that somebody is typing, or has stopped.
     pub is_chat_state_only: bool,
+    /// It is for all of a room: kept until the room has it.
+    pub for_room: bool,
 }
 
 /// What a child of a message says about it.
@@ -109,6 +111,7 @@ pub(crate) fn keep(frame: &Frame) -> Keep {
         archive: log && !no_permanent,
         carbon: by_type && !no_copy,
         is_chat_state_only: has_state && !has_content,
+        for_room: kind == MessageType::Groupchat && (has_content || store) && !no_store,
     }
 }
 
