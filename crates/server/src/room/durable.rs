@@ -25,6 +25,11 @@ const UNLOCKED: &str = "2";
 const AFFILIATED: &str = "a";
 const SUBJECT: &str = "s";
 
+/// Whether an append was made after another one. Tickets wrap around.
+fn is_after(ticket: Ticket, other: Ticket) -> bool {
+    (ticket.0.wrapping_sub(other.0) as i32) > 0
+}
+
 /// What becomes of an append.
 enum For {
     /// The room may be read.
@@ -325,7 +330,7 @@ impl RoomActor {
             (For::Upkeep, Ok(())) => {}
             (For::Nothing, _) => {
                 if let Some(taking) = taking {
-                    if ticket > self.refused_through {
+                    if is_after(ticket, self.refused_through) {
                         self.learn(&taking);
                     }
                     self.confirm(taking, cx);
@@ -333,7 +338,7 @@ impl RoomActor {
             }
             (For::Change, Ok(())) => self.committed(taking, cx),
             (_, Err(AppendError::Failed)) => return self.start_over(cx),
-            (_, Err(AppendError::Fenced)) if ticket > self.refused_through => {
+            (_, Err(AppendError::Fenced)) if is_after(ticket, self.refused_through) => {
                 return self.start_over(cx);
             }
             (For::Upkeep, Err(_)) => self.not_done(cx),

@@ -31,7 +31,7 @@ use telemetry::{Counter, Gauge};
 
 use crate::home::Home;
 use crate::journal::Ticket;
-use crate::message::{Delivery, UserMsg};
+use crate::message::UserMsg;
 
 pub use ::room::Options as Machine;
 pub use command::{RoomCommand, RoomLine, RoomSample};

@@ -71,11 +71,6 @@ impl Table {
         page.map(|(place, room)| (place.clone(), room.clone()))
             .collect()
     }
-
-    /// What is said about one room.
-    pub(crate) fn get(&self, place: &Place) -> Option<Temporary> {
-        self.lock().rooms.get(place).cloned()
-    }
 }
 
 impl RoomActor {
@@ -190,15 +185,5 @@ impl Listing {
             }
             after = end.map(|(_, room)| String::from(&*room)).or(after);
         }
-    }
-
-    /// Whether there is such a room that everybody may know of.
-    pub(crate) fn has_public(&self, room: &str) -> Result<bool, store::StoreError> {
-        if let Some(found) = self.rooms.get(&self.place(room)) {
-            return Ok(found.listed.is_public);
-        }
-        let found = self.store.room(room)?;
-        let listed = found.and_then(|found| Listed::decode(&found.about).ok());
-        Ok(listed.is_some_and(|listed| listed.is_public))
     }
 }

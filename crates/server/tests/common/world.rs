@@ -115,6 +115,19 @@ impl World {
         assert_eq!(sim.journal().release(1), 1);
     }
 
+    /// The first of what waits happens, if anything waits.
+    pub(crate) fn try_one(&mut self) {
+        let sim = self.sim.as_ref().expect("it runs");
+        sim.journal().release(1);
+        self.work();
+    }
+
+    /// The journal says what became of everything in doubt.
+    pub(crate) fn settle(&mut self) {
+        self.sim.as_ref().expect("it runs").journal().settle();
+        self.work();
+    }
+
     /// The first of what waits happens.
     pub(crate) fn let_one_go(&mut self) {
         self.release_one();
