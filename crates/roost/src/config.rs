@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use document::{default_file, markdown};
 pub(crate) use read::Values;
-pub(crate) use table::{Durability, LimitSettings, LogFormat, LogLevel, Retention, RoomMakers, Settings};
+pub(crate) use table::{
+    Durability, LimitSettings, LogFormat, LogLevel, Retention, RoomMakers, Settings,
+};
 use value::Plain;
 pub(crate) use value::parse_time;
 

@@ -297,7 +297,7 @@ pub enum Response {
     /// A room.
     Room {
         /// The figures.
-        room: RoomSample,
+        room: Box<RoomSample>,
     },
     /// How many that concerned.
     Counted {

@@ -34,9 +34,7 @@ fn enter(world: &mut World, peer: &mut Peer, nick: &str) -> String {
 fn configure(world: &mut World, peer: &mut Peer, fields: &str) {
     let form = match fields {
         "" => String::new(),
-        _ => format!(
-            "<field var='FORM_TYPE'><value>{MUC}#roomconfig</value></field>{fields}"
-        ),
+        _ => format!("<field var='FORM_TYPE'><value>{MUC}#roomconfig</value></field>{fields}"),
     };
     peer.ask(
         world,
@@ -48,8 +46,7 @@ fn configure(world: &mut World, peer: &mut Peer, fields: &str) {
     );
 }
 
-const PERSISTENT: &str =
-    "<field var='muc#roomconfig_persistentroom'><value>1</value></field>";
+const PERSISTENT: &str = "<field var='muc#roomconfig_persistentroom'><value>1</value></field>";
 
 fn say(peer: &mut Peer, number: usize) {
     peer.send(&format!(
@@ -129,7 +126,10 @@ fn what_is_acknowledged_is_in_the_room_once_or_comes_back() {
         kept += there.len();
         came_back += errors.len();
     }
-    assert!(kept > 0 && came_back > 0, "both happen: {kept}, {came_back}");
+    assert!(
+        kept > 0 && came_back > 0,
+        "both happen: {kept}, {came_back}"
+    );
 }
 
 #[test]

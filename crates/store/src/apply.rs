@@ -305,7 +305,11 @@ impl<T: Txn> Entity<'_, T> {
         self.profile(|profile| photo_hash.clone_into(&mut profile.photo_hash))
     }
 
-    pub(crate) fn blob_put(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), StoreError> {
+    pub(crate) fn blob_put(
+        &mut self,
+        key: Vec<u8>,
+        value: Option<Vec<u8>>,
+    ) -> Result<(), StoreError> {
         let before = self.txn.get(Space::Blob, &key)?;
         let before = bytes_of(&key, before.as_deref());
         self.resize(before, bytes_of(&key, value.as_deref()));

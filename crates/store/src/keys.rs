@@ -424,10 +424,7 @@ mod tests {
         let (start, end) = room_parts(&KEY, "a@b");
         assert!(start < part && part < end);
         let listed = room(&KEY, "a@b");
-        assert_eq!(
-            parse_meta(&listed),
-            Some(Meta::Room(slot.range(), "a@b"))
-        );
+        assert_eq!(parse_meta(&listed), Some(Meta::Room(slot.range(), "a@b")));
         let (start, end) = rooms_behind(&KEY, None);
         assert!(start < listed && listed < end);
         assert!(rooms_behind(&KEY, Some("a@b")).0 > listed);

@@ -239,6 +239,8 @@ pub(crate) fn is_made_by(
     let listed = listed.map(|value| decode::<ListedRoom>(&value, room));
     match listed.transpose().map_err(|error| error.to_string())? {
         Some(listed) if slots.peer(&listed.creator) == creator => Ok(()),
-        _ => Err(format!("{room}: somebody made it whom the list does not name")),
+        _ => Err(format!(
+            "{room}: somebody made it whom the list does not name"
+        )),
     }
 }

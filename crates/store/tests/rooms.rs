@@ -8,7 +8,9 @@ use std::sync::Arc;
 use common::{KEY, put};
 use stdx::time::Timestamp;
 use store::limits::SEEN_MAX;
-use store::{Durability, EntryFlags, ListedRoom, LogEntry, MemoryEngine, Record, RecordError, Store};
+use store::{
+    Durability, EntryFlags, ListedRoom, LogEntry, MemoryEngine, Record, RecordError, Store,
+};
 
 const COVEN: &str = "coven@conference.localhost";
 const HECATE: &str = "hecate@localhost";
@@ -65,8 +67,11 @@ fn a_room_comes_back_with_its_parts_and_its_latest_messages() {
     kept.bulk([make(COVEN, HECATE, "name")]).unwrap();
     kept.bulk([part(COVEN, "s", "subject"), part(COVEN, "0", "made")])
         .unwrap();
-    kept.bulk([part(COVEN, "ahecate@localhost", "owner"), part(COVEN, "ax@y", "member")])
-        .unwrap();
+    kept.bulk([
+        part(COVEN, "ahecate@localhost", "owner"),
+        part(COVEN, "ax@y", "member"),
+    ])
+    .unwrap();
     kept.bulk((10..20).map(|seq| message(seq, HECATE, seq + 100)))
         .unwrap();
     kept.bulk([part(COVEN, "ax@y", "")]).unwrap();
@@ -81,7 +86,11 @@ fn a_room_comes_back_with_its_parts_and_its_latest_messages() {
     };
     assert_eq!(room.listed, expected);
     let parts: Vec<_> = room.parts.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(parts, ["0", "ahecate@localhost", "s"], "in order, without what was removed");
+    assert_eq!(
+        parts,
+        ["0", "ahecate@localhost", "s"],
+        "in order, without what was removed"
+    );
     let latest: Vec<u64> = room.latest.iter().map(|entry| entry.seq).collect();
     assert_eq!(latest, [17, 18, 19]);
     assert_eq!(kept.mark_of(COVEN, KEY.peer(HECATE)).unwrap(), 119);
@@ -94,20 +103,32 @@ fn a_room_comes_back_with_its_parts_and_its_latest_messages() {
 #[test]
 fn a_room_that_is_removed_leaves_nothing_but_its_number() {
     let kept = store(&Arc::new(MemoryEngine::new()));
-    kept.bulk([make(COVEN, HECATE, "name"), part(COVEN, "0", "made"), message(7, HECATE, 1)])
-        .unwrap();
+    kept.bulk([
+        make(COVEN, HECATE, "name"),
+        part(COVEN, "0", "made"),
+        message(7, HECATE, 1),
+    ])
+    .unwrap();
     kept.bulk([remove(COVEN)]).unwrap();
     assert_eq!(kept.load_room(COVEN, 10).unwrap(), (8, None));
     assert_eq!(kept.rooms(None, 10).unwrap(), []);
     assert_eq!(kept.rooms_made_by(HECATE, 10).unwrap(), [""; 0]);
     assert_eq!(kept.totals().unwrap().len(), 0);
     // What comes too late changes nothing.
-    kept.bulk([part(COVEN, "0", "late"), message(9, HECATE, 2), remove(COVEN)])
-        .unwrap();
+    kept.bulk([
+        part(COVEN, "0", "late"),
+        message(9, HECATE, 2),
+        remove(COVEN),
+    ])
+    .unwrap();
     assert_eq!(kept.load_room(COVEN, 10).unwrap(), (8, None));
     check(&kept, 0);
-    kept.bulk([make(COVEN, HECATE, "anew"), message(7, HECATE, 3), message(8, HECATE, 3)])
-        .unwrap();
+    kept.bulk([
+        make(COVEN, HECATE, "anew"),
+        message(7, HECATE, 3),
+        message(8, HECATE, 3),
+    ])
+    .unwrap();
     let (next, room) = kept.load_room(COVEN, 10).unwrap();
     let seqs: Vec<u64> = room.unwrap().latest.iter().map(|entry| entry.seq).collect();
     assert_eq!((next, seqs), (9, vec![8]), "a number is given out once");
@@ -117,12 +138,18 @@ fn a_room_that_is_removed_leaves_nothing_but_its_number() {
 #[test]
 fn an_address_is_an_account_or_a_room() {
     let kept = store(&Arc::new(MemoryEngine::new()));
-    kept.bulk([put(HECATE), make(HECATE, "x@y", "room"), part(HECATE, "0", "made")])
-        .unwrap();
+    kept.bulk([
+        put(HECATE),
+        make(HECATE, "x@y", "room"),
+        part(HECATE, "0", "made"),
+    ])
+    .unwrap();
     assert_eq!(kept.rooms(None, 10).unwrap(), []);
     assert_eq!(kept.load_room(HECATE, 10).unwrap().1, None);
-    kept.bulk([make(COVEN, HECATE, "room"), put(COVEN)]).unwrap();
-    kept.bulk([Record::AccountRemove { user: COVEN.into() }]).unwrap();
+    kept.bulk([make(COVEN, HECATE, "room"), put(COVEN)])
+        .unwrap();
+    kept.bulk([Record::AccountRemove { user: COVEN.into() }])
+        .unwrap();
     kept.bulk([remove(HECATE)]).unwrap();
     assert_eq!(kept.accounts(None, None, 10).unwrap(), [HECATE]);
     assert_eq!(kept.rooms(None, 10).unwrap().len(), 1);
@@ -134,7 +161,8 @@ fn rooms_are_listed_page_by_page_and_by_their_makers() {
     let kept = store(&Arc::new(MemoryEngine::new()));
     let room = |n: u32| format!("room{n}@conference.localhost");
     let maker = |n: u32| format!("maker{}@localhost", n % 3);
-    kept.bulk((0..40).map(|n| make(&room(n), &maker(n), "x"))).unwrap();
+    kept.bulk((0..40).map(|n| make(&room(n), &maker(n), "x")))
+        .unwrap();
     let mut all = Vec::new();
     loop {
         let after = all.last().cloned();
@@ -149,13 +177,23 @@ fn rooms_are_listed_page_by_page_and_by_their_makers() {
     expected.sort();
     all.sort();
     assert_eq!(all, expected);
-    assert_eq!(kept.rooms_made_by("maker1@localhost", 100).unwrap().len(), 13);
+    assert_eq!(
+        kept.rooms_made_by("maker1@localhost", 100).unwrap().len(),
+        13
+    );
     assert_eq!(kept.rooms_made_by("maker1@localhost", 5).unwrap().len(), 5);
     assert_eq!(kept.rooms_made_by("nobody@localhost", 5).unwrap().len(), 0);
     // Made again by somebody else, it is on one list.
-    kept.bulk([make(&room(1), "maker2@localhost", "y")]).unwrap();
-    assert_eq!(kept.rooms_made_by("maker1@localhost", 100).unwrap().len(), 12);
-    assert_eq!(kept.rooms_made_by("maker2@localhost", 100).unwrap().len(), 14);
+    kept.bulk([make(&room(1), "maker2@localhost", "y")])
+        .unwrap();
+    assert_eq!(
+        kept.rooms_made_by("maker1@localhost", 100).unwrap().len(),
+        12
+    );
+    assert_eq!(
+        kept.rooms_made_by("maker2@localhost", 100).unwrap().len(),
+        14
+    );
     assert_eq!(kept.room(&room(1)).unwrap().unwrap().about, b"y");
     check(&kept, 40);
 }

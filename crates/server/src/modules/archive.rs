@@ -21,14 +21,14 @@ pub(super) const MODULE: Module = Module {
             number: 59,
             name: "Result Set Management",
             version: "1.0",
-            note: "In queries of the archive.",
+            note: "In queries of archives, and forwards in the list of rooms.",
         },
         Xep {
             number: 313,
             name: "Message Archive Management",
             version: "1.1.3",
             note: "Of one's own account: by time, address, id; pages of at most 100, flipped \
-                   pages, metadata, preferences.",
+                   pages, metadata, preferences. Of rooms: by time and id.",
         },
         Xep {
             number: 359,

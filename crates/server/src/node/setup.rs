@@ -66,7 +66,12 @@ impl Layout {
                 "it does not hold that {relation}"
             )));
         }
-        if let Some(host) = options.rooms.hosts.iter().find(|host| options.domains.contains(host)) {
+        if let Some(host) = options
+            .rooms
+            .hosts
+            .iter()
+            .find(|host| options.domains.contains(host))
+        {
             return Err(StartError::Options(format!(
                 "{host} cannot be a domain of accounts and of rooms"
             )));

@@ -31,7 +31,10 @@ impl RoomActor {
         let is_question = frame.name() == "iq"
             && matches!(frame.attr_raw("type"), Some("get" | "set"))
             && frame.attr("to").as_deref() == Some(&*self.name);
-        let is_there = self.room.as_ref().is_some_and(|room| room.state().is_some());
+        let is_there = self
+            .room
+            .as_ref()
+            .is_some_and(|room| room.state().is_some());
         let payload = iq::payload(frame).filter(|_| is_question && is_there);
         payload.is_some_and(|payload| payload.ns() == mam::NS)
     }
@@ -53,7 +56,10 @@ impl RoomActor {
         if state.is_locked && affiliation != Affiliation::Owner {
             return Err(Condition::ItemNotFound);
         }
-        let is_here = self.room.as_ref().is_some_and(|room| room.has_session(from));
+        let is_here = self
+            .room
+            .as_ref()
+            .is_some_and(|room| room.has_session(from));
         let is_closed = state.config.is_members_only || !state.config.password.is_empty();
         match affiliation {
             Affiliation::Outcast => Err(Condition::Forbidden),
@@ -114,9 +120,11 @@ impl RoomActor {
         let Page { request, found } = page;
         let from = request.attr("from").unwrap_or_default().into_owned();
         let allowed = self.may_read(&from).map_err(StanzaError::new);
-        let answer = match allowed.and_then(|()| found) {
+        let answer = match allowed.and(found) {
             Ok((leading, payload)) => {
-                let frames = leading.into_iter().filter_map(|bytes| Frame::parse(bytes).ok());
+                let frames = leading
+                    .into_iter()
+                    .filter_map(|bytes| Frame::parse(bytes).ok());
                 self.leaving.extend(frames.map(Out::One));
                 Answer::Result(payload)
             }

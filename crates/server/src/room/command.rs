@@ -164,7 +164,7 @@ impl Admin {
     pub(crate) fn show_room(&self, room: &str) -> Result<Response, Response> {
         match self.ask_room(room, RoomCommand::Show)? {
             AdminAnswer::Room(sample) => Ok(Response::Room {
-                room: (*sample).clone(),
+                room: Box::new(Arc::unwrap_or_clone(sample)),
             }),
             AdminAnswer::Absent => Err(no_such_room(room)),
             _ => Err(error("no_answer", &format!("{room} did not answer"))),

@@ -217,7 +217,10 @@ impl RoomActor {
             }
         }
         // Behind one that failed nothing may be done: its message comes again, in front of these.
-        let has_failed = self.waiting.iter().any(|w| matches!(w.result, Some(Err(_))));
+        let has_failed = self
+            .waiting
+            .iter()
+            .any(|w| matches!(w.result, Some(Err(_))));
         let handed_over = match has_failed {
             true => Err(AppendError::Busy),
             false => {

@@ -64,13 +64,15 @@ pub(crate) fn answer(home: &Home, frame: &Frame) -> Said {
         ("query", disco::NS_INFO | disco::NS_ITEMS) | ("ping", ns::PING) if is_set => {
             refuse(Condition::NotAllowed)
         }
-        ("query", disco::NS_INFO | disco::NS_ITEMS) if has_node => {
-            refuse(Condition::ItemNotFound)
-        }
+        ("query", disco::NS_INFO | disco::NS_ITEMS) if has_node => refuse(Condition::ItemNotFound),
         ("ping", ns::PING) => Said::Now(Answer::done()),
         ("query", disco::NS_INFO) => {
             let features = [disco::NS_INFO, disco::NS_ITEMS, NS_MUC, NS_RSM, ns::PING];
-            Said::Now(disco::info(None, ("conference", "text", "Rooms"), &features))
+            Said::Now(disco::info(
+                None,
+                ("conference", "text", "Rooms"),
+                &features,
+            ))
         }
         ("query", disco::NS_ITEMS) => match Page::parse(&payload) {
             Ok(page) => read(home, &to, page),

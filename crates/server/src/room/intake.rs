@@ -133,7 +133,10 @@ impl RoomActor {
         let taking = Taking::of(&delivery);
         self.taking.clone_from(&taking);
         self.panic_if_asked(&delivery.frame);
-        let had_room = self.room.as_ref().is_some_and(|room| room.state().is_some());
+        let had_room = self
+            .room
+            .as_ref()
+            .is_some_and(|room| room.state().is_some());
         let event = Event::Stanza {
             frame: delivery.frame.clone(),
             may_create,

@@ -47,7 +47,7 @@ const SEQS_PER_SECOND: u64 = 256;
 /// What a room is told beside what every entity is.
 pub enum RoomMsg {
     /// What the store has of it.
-    Loaded(Result<Loaded, StoreError>),
+    Loaded(Box<Result<Loaded, StoreError>>),
     /// The next part of what leaves.
     GoOn,
     /// Up to where a sender's messages were taken.
@@ -179,7 +179,7 @@ impl RoomActor {
                 })
             })
         };
-        let map = |loaded| UserMsg::Room(Box::new(RoomMsg::Loaded(loaded)));
+        let map = |loaded| UserMsg::Room(Box::new(RoomMsg::Loaded(Box::new(loaded))));
         if cx.blocking(&self.home.reads, read, map).is_err() {
             self.loaded(Err(overloaded()), cx);
         }
@@ -262,7 +262,7 @@ impl RoomActor {
 
     fn room_msg(&mut self, msg: RoomMsg, cx: &mut Context<'_, UserMsg>) {
         match msg {
-            RoomMsg::Loaded(loaded) => self.loaded(loaded, cx),
+            RoomMsg::Loaded(loaded) => self.loaded(*loaded, cx),
             RoomMsg::GoOn => self.next_turn(cx),
             RoomMsg::Mark(mark) => self.mark_read(mark, cx),
             RoomMsg::Made(count) => self.made_read(count, cx),

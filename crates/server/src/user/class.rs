@@ -4,9 +4,7 @@
 
 use std::rc::Rc;
 
-use actor::{
-    Actor, Context, Core, EntityClass, Mail as _, Name, Reason, Refused, ShardId,
-};
+use actor::{Actor, Context, Core, EntityClass, Mail as _, Name, Reason, Refused, ShardId};
 use delivery::Refusal;
 use net::ConnRef;
 use telemetry::Counter;

@@ -12,8 +12,8 @@ use super::outbound::Destination;
 use super::presence::presence_of;
 use super::roster::{Item, Subscription};
 use super::subscription::{self, Action, Follow};
-use crate::limits::{REQUEST_BYTES_MAX, REQUESTS_BYTES_MAX, REQUESTS_MAX};
 use crate::address;
+use crate::limits::{REQUEST_BYTES_MAX, REQUESTS_BYTES_MAX, REQUESTS_MAX};
 use crate::message::{Delivery, UserMsg};
 use crate::modules::roster;
 
