@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use common::PANIC;
 use common::world::{Peer, SM, World, bodies};
+use room::{Affiliated, Affiliation, Config, Record};
 use server::Options;
+use stdx::Timestamp;
+use store::{EntryFlags, LogEntry};
 
 const ROOM: &str = "coven@conference.localhost";
 const MUC: &str = "http://jabber.org/protocol/muc";
@@ -211,8 +214,8 @@ fn copies_are_written_a_few_at_a_time_and_in_order() {
             }
             all.push(peer);
         }
-        for number in 1..=5 {
-            say(&mut all[number], number);
+        for (number, peer) in all.iter_mut().enumerate().skip(1).take(5) {
+            say(peer, number);
         }
         let mut orders = Vec::new();
         for peer in &mut all {
@@ -314,4 +317,150 @@ fn a_log_keeps_as_much_as_it_may() {
     // Looked at every four messages: no more than four beyond the bound.
     assert!(kept.len() >= 3 && kept.len() <= 3 + 4, "{kept:?}");
     assert_eq!(kept.last(), Some(&20));
+}
+
+/// A persistent room in the store, in which so many have spoken; romeo was the first of them, and
+/// his message the first of his log.
+fn spoken_in(store: &store::Store, senders: u64) {
+    let part = |part: &str, record: Record| store::Record::RoomPut {
+        user: ROOM.into(),
+        part: part.into(),
+        value: record.encode(),
+    };
+    let config = Config {
+        is_persistent: true,
+        ..Config::default()
+    };
+    let owner = Affiliated {
+        address: "romeo@localhost".into(),
+        affiliation: Affiliation::Owner,
+        ..Affiliated::default()
+    };
+    let mut records = vec![
+        store::Record::RoomMake {
+            user: ROOM.into(),
+            creator: "romeo@localhost".into(),
+            about: room::Listed::default().encode(),
+        },
+        part(
+            "0",
+            Record::Created {
+                at: 0,
+                secret: [1; 16],
+                first: 1,
+            },
+        ),
+        part("1", Record::Configured(Box::new(config))),
+        part("2", Record::Unlocked),
+        part("aromeo@localhost", Record::Affiliated(owner)),
+    ];
+    records.extend((1..=senders).map(|seq| {
+        store::Record::LogAppend {
+            user: ROOM.into(),
+            entry: LogEntry {
+                seq,
+                at: Timestamp::from_millis(seq as i64),
+                peer: match seq {
+                    1 => "romeo@localhost".into(),
+                    _ => format!("sender{seq}@localhost").into(),
+                },
+                flags: EntryFlags::ARCHIVED,
+                frame: format!(
+                    "<message from='{ROOM}/x' type='groupchat'><body>0</body></message>"
+                )
+                .into_bytes()
+                .into(),
+                source: 1,
+                ..LogEntry::default()
+            },
+        }
+    }));
+    store.bulk(records).expect("stored");
+}
+
+#[test]
+fn a_message_is_recognised_among_those_of_hundreds_of_senders() {
+    let mut world = world(|_| ());
+    world.rewrite(|store| spoken_in(store, 300));
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    enter(&mut world, &mut juliet, "juliet");
+    // The first message of his log was taken long ago, as far as the room knows.
+    for number in [1, 2] {
+        say(&mut romeo, number);
+        world.pass(Duration::from_secs(1));
+    }
+    say(&mut juliet, 3);
+    let mut heard = Vec::new();
+    while heard.len() < 2 {
+        let seen = juliet.expect(&mut world, "</body>");
+        heard.extend(bodies(&seen));
+    }
+    assert_eq!(heard, [2, 3]);
+}
+
+#[test]
+fn a_room_that_cannot_append_now_says_so_and_goes_on() {
+    let mut world = world(|options| options.commits.backlog_appends_max = 1);
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    let mut juliet = world.login("juliet", "balcony");
+    enter(&mut world, &mut juliet, "juliet");
+    romeo.sync(&mut world);
+    world.hold();
+    for number in 1..=6 {
+        say(&mut romeo, number);
+        world.work();
+    }
+    world.let_go();
+    let mut heard = Vec::new();
+    let mut seen = String::new();
+    while heard.len() + returned(&seen).len() < 6 {
+        seen += &romeo.sync(&mut world);
+        world.pass(Duration::from_secs(1));
+        heard = bodies(&seen);
+        heard.dedup();
+    }
+    assert!(!heard.is_empty() && !returned(&seen).is_empty(), "{seen}");
+    say(&mut romeo, 7);
+    romeo.expect(&mut world, "<body>7</body>");
+    heard.push(7);
+    assert_eq!(history(&mut world, "juliet"), heard);
+}
+
+#[test]
+fn a_room_that_turns_temporary_forgets_what_was_stored() {
+    let mut world = world(|options| {
+        options.archive.max_messages = 4;
+        options.delivery.limits.retention_every = 2;
+        let mut machine = (*options.rooms.machine).clone();
+        machine.limits.history_max = 4;
+        options.rooms.machine = std::sync::Arc::new(machine);
+    });
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    let mut number = 0;
+    for _ in 0..3 {
+        for _ in 0..4 {
+            number += 1;
+            say(&mut romeo, number);
+            romeo.expect(&mut world, &format!("<body>{number}</body>"));
+        }
+        let temporary = PERSISTENT.replace("<value>1", "<value>0");
+        configure(&mut world, &mut romeo, &temporary);
+        configure(&mut world, &mut romeo, PERSISTENT);
+    }
+    for _ in 0..3 {
+        number += 1;
+        say(&mut romeo, number);
+        romeo.expect(&mut world, &format!("<body>{number}</body>"));
+    }
+    rest(&mut world);
+    assert_eq!(history(&mut world, "juliet"), [12, 13, 14, 15]);
+    world.crash();
+    // A number is used once, so what was stored before is not stored again.
+    assert_eq!(history(&mut world, "juliet"), [13, 14, 15]);
 }

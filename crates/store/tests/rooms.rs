@@ -1,5 +1,5 @@
-//! Rooms in the store: their parts and their log come back, the lists name those that are there, and
-//! an address is an account or a room, never both.
+//! Rooms in the store: their parts and their log come back, the lists name those that are there,
+//! and an address is an account or a room, never both.
 
 mod common;
 

@@ -1,8 +1,8 @@
 //! Plays a script: one thread, one connection per actor, one step after the other.
 //!
-//! Accounts and rooms are renamed from `romeo` to `romeo.KEY`, so that plays share a server and run side by
-//! side. Scripts never see it: addresses are renamed in what they send and expect, and back again
-//! in what a failure shows.
+//! Accounts and rooms are renamed from `romeo` to `romeo.KEY`, so that plays share a server and run
+//! side by side. Scripts never see it: addresses are renamed in what they send and expect, and back
+//! again in what a failure shows.
 
 use crate::client::{Address, Client, Got, Identity, describe};
 use crate::pattern::{self, Bindings};

@@ -15,9 +15,8 @@
 //! ```
 //!
 //! Further headers: `[room] coven@conference.localhost` names a room that only this play uses,
-//! `[server] KEY = VALUE` sets a configuration key of a server for this play (and
-//! for others with the same set), `[transports] tcp starttls tls ws wss bosh` restricts where the
-//! play runs.
+//! `[server] KEY = VALUE` sets a configuration key of a server for this play (and for others with
+//! the same set), `[transports] tcp starttls tls ws wss bosh` restricts where the play runs.
 //! [`Verb`] lists what can happen. It does not run anything: see [`crate::play`].
 
 use crate::transport::Kind;

@@ -77,14 +77,33 @@ impl RoomActor {
         match command {
             RoomCommand::Show => reply.send(cx, AdminAnswer::Room(Arc::new(sample))),
             RoomCommand::Destroy { reason } => {
-                let event = Event::Destroy { reason };
-                // Whoever asks asks again until there is no room: what is durable takes a moment.
-                let answer = match self.happens(event, None, cx) {
-                    Ok(()) => AdminAnswer::Done,
-                    Err(_) => AdminAnswer::Unavailable,
-                };
-                reply.send(cx, answer);
+                let is_busy = self.ending.is_some()
+                    || self.happens(Event::Destroy { reason }, None, cx).is_err();
+                if is_busy {
+                    return reply.send(cx, AdminAnswer::Unavailable);
+                }
+                // Answered once it is durable, or is not.
+                self.ending = Some(reply);
             }
+        }
+    }
+
+    /// An operator who wants the room to be gone hears of it.
+    pub(super) fn answer_ending(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if self.ending.is_none() {
+            return;
+        }
+        let is_there = self
+            .room
+            .as_ref()
+            .is_some_and(|room| room.state().is_some());
+        let answer = match is_there {
+            false => AdminAnswer::Done,
+            true if self.waiting.is_empty() => AdminAnswer::Unavailable,
+            true => return,
+        };
+        if let Some(reply) = self.ending.take() {
+            reply.send(cx, answer);
         }
     }
 
@@ -125,12 +144,6 @@ pub struct RoomLine {
     /// Everybody may know of it.
     pub is_public: bool,
 }
-
-/// Times that a room is asked to end while it is busy.
-const DESTROY_TRIES: u32 = 20;
-
-/// The pause between two of them.
-const DESTROY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 impl Admin {
     /// A page of rooms.
@@ -177,19 +190,15 @@ impl Admin {
         room: &str,
         reason: Option<&str>,
     ) -> Result<Response, Response> {
-        let mut was_there = false;
-        for _ in 0..DESTROY_TRIES {
-            let reason = reason.map(str::to_owned);
-            match self.ask_room(room, RoomCommand::Destroy { reason })? {
-                AdminAnswer::Absent if was_there => return Ok(Response::Ok),
-                AdminAnswer::Absent => return Err(no_such_room(room)),
-                AdminAnswer::Done => was_there = true,
-                // It is busy with a change.
-                _ => {}
-            }
-            std::thread::sleep(DESTROY_PAUSE);
+        let reason = reason.map(str::to_owned);
+        match self.ask_room(room, RoomCommand::Destroy { reason })? {
+            AdminAnswer::Done => Ok(Response::Ok),
+            AdminAnswer::Absent => Err(no_such_room(room)),
+            _ => Err(error(
+                "busy",
+                &format!("{room} is busy with a change, or could not keep this one: try again"),
+            )),
         }
-        Err(error("no_answer", &format!("{room} did not end")))
     }
 
     fn ask_room(&self, room: &str, command: RoomCommand) -> Result<AdminAnswer, Response> {

@@ -47,7 +47,37 @@ pub(super) struct Waiting {
     ticket: Ticket,
     what: For,
     taking: Option<Taking>,
+    grows: Grows,
     result: Option<Result<(), AppendError>>,
+}
+
+/// What an append does to the log.
+#[derive(Clone, Copy, Debug, Default)]
+struct Grows {
+    /// The room ends, and its log with it.
+    ends: bool,
+    messages: u64,
+    bytes: u64,
+    /// Above the last of them.
+    next_seq: Seq,
+}
+
+impl Grows {
+    fn of(records: &[store::Record]) -> Grows {
+        let mut grows = Grows::default();
+        for record in records {
+            match record {
+                store::Record::LogAppend { entry, .. } => {
+                    grows.messages += 1;
+                    grows.next_seq = entry.seq + 1;
+                    grows.bytes += entry.frame.len() as u64;
+                }
+                store::Record::RoomRemove { .. } => grows.ends = true,
+                _ => {}
+            }
+        }
+        grows
+    }
 }
 
 impl Waiting {
@@ -57,6 +87,7 @@ impl Waiting {
             ticket,
             what: For::Settled,
             taking: None,
+            grows: Grows::default(),
             result: None,
         }
     }
@@ -65,6 +96,8 @@ impl Waiting {
 /// What the log's retention goes by.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LogState {
+    /// Numbers below it were given out in the store.
+    next_seq: Seq,
     count: u64,
     bytes: u64,
     trimmed_through: Seq,
@@ -75,12 +108,34 @@ pub(super) struct LogState {
 }
 
 impl LogState {
+    /// Of a room that is not there: what the store gave out at its address stays so.
+    pub(super) fn from(next_seq: Seq) -> LogState {
+        LogState {
+            next_seq,
+            ..LogState::default()
+        }
+    }
+
+    fn grow(&mut self, grows: Grows) {
+        if grows.ends {
+            *self = LogState {
+                next_seq: self.next_seq,
+                ..LogState::default()
+            };
+        }
+        self.next_seq = self.next_seq.max(grows.next_seq);
+        self.count += grows.messages;
+        self.bytes += grows.bytes;
+        self.since = self.since.saturating_add(grows.messages as u32);
+    }
+
     pub(super) fn of(head: &LogHead, has_older_marks: bool) -> LogState {
         LogState {
             count: head.count,
             bytes: head.bytes,
             trimmed_through: head.trimmed_through,
             has_older_marks,
+            next_seq: head.next_seq,
             ..LogState::default()
         }
     }
@@ -154,6 +209,8 @@ impl RoomActor {
                     part(format!("{AFFILIATED}{}", new.address), value)
                 }
                 Record::Subject(_) => part(SUBJECT.to_owned(), bytes),
+                // It was in the log once, before the room turned temporary: a number is used once.
+                Record::Message(message) if message.seq < self.log.next_seq => continue,
                 Record::Message(message) => store::Record::LogAppend {
                     user: (&*self.name).into(),
                     entry: LogEntry {
@@ -208,14 +265,7 @@ impl RoomActor {
         cx: &mut Context<'_, UserMsg>,
     ) {
         let ticket = self.next_ticket();
-        let mut frames = 0;
-        let mut bytes = 0;
-        for record in &records {
-            if let store::Record::LogAppend { entry, .. } = record {
-                frames += 1;
-                bytes += entry.frame.len() as u64;
-            }
-        }
+        let grows = Grows::of(&records);
         // Behind one that failed nothing may be done: its message comes again, in front of these.
         let has_failed = self
             .waiting
@@ -228,15 +278,11 @@ impl RoomActor {
                 journal.append(cx, range, self.tenure, records, ticket)
             }
         };
-        if handed_over.is_ok() {
-            self.log.count += frames;
-            self.log.bytes += bytes;
-            self.log.since += frames as u32;
-        }
         self.waiting.push_back(Waiting {
             ticket,
             what,
             taking,
+            grows,
             result: handed_over.err().map(Err),
         });
     }
@@ -283,6 +329,7 @@ impl RoomActor {
             ticket,
             what: For::Nothing,
             taking: Some(taking),
+            grows: Grows::default(),
             result: Some(Ok(())),
         });
     }
@@ -305,10 +352,25 @@ impl RoomActor {
         self.conclude_decided(cx);
     }
 
+    /// Appends that the journal did not take are decided without its word.
+    pub(super) fn conclude_at_once(&mut self, cx: &mut Context<'_, UserMsg>) {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|first| first.result.is_some())
+        {
+            self.conclude_decided(cx);
+        }
+    }
+
     /// Performs what is decided, in order.
     pub(super) fn conclude_decided(&mut self, cx: &mut Context<'_, UserMsg>) {
         while let Some(first) = self.waiting.pop_front_if(|first| first.result.is_some()) {
             let result = first.result.unwrap_or(Ok(()));
+            if result.is_ok() {
+                cx.stats().add(Counter::RoomMessages, first.grows.messages);
+                self.log.grow(first.grows);
+            }
             if !self.conclude(first.what, (first.ticket, first.taking), result, cx) {
                 return;
             }
@@ -365,7 +427,6 @@ impl RoomActor {
     fn committed(&mut self, taking: Option<Taking>, cx: &mut Context<'_, UserMsg>) {
         let effects = self.decide(true, cx);
         if let Some(taking) = &taking {
-            cx.stats().count(Counter::RoomMessages);
             self.learn(taking);
         }
         // What it brings about is nobody's message.

@@ -21,7 +21,7 @@ pub(crate) mod temporary;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use actor::{Actor, Context, Mail, Name, Reason};
+use actor::{Actor, Context, Mail, Name, Reason, Reply};
 use delivery::{Marks, Place};
 use ring::rand::{SecureRandom, SystemRandom};
 use room::{Event, Room};
@@ -29,6 +29,7 @@ use store::limits::SEEN_MAX;
 use store::{LogEntry, Seq, StoreError, StoredRoom, Tenure};
 use telemetry::{Counter, Gauge};
 
+use crate::admin::AdminAnswer;
 use crate::home::Home;
 use crate::journal::Ticket;
 use crate::message::UserMsg;
@@ -105,12 +106,16 @@ pub(crate) struct RoomActor {
     taking: Option<Taking>,
     /// Pages of the archive that are being read.
     pages: u32,
+    /// There has been a room.
+    was_there: bool,
     /// How often the store could not be read in a row.
     unread: u8,
     /// What the gauges have of this room.
     counted: usize,
     /// What the node's table has of it, if it is temporary.
     temporary: Option<Temporary>,
+    /// An operator who waits for the room's end.
+    ending: Option<Reply<AdminAnswer>>,
 }
 
 impl RoomActor {
@@ -131,9 +136,11 @@ impl RoomActor {
             parked: None,
             taking: None,
             pages: 0,
+            was_there: false,
             unread: 0,
             counted: 0,
             temporary: None,
+            ending: None,
         }
     }
 
@@ -194,6 +201,7 @@ impl RoomActor {
             Ok(loaded) => loaded,
             Err(error) => return self.not_loaded(&error, cx),
         };
+        self.log = durable::LogState::from(loaded.next_seq);
         if let Some(stored) = loaded.stored {
             let seen = stored.recognition.seen.iter();
             let seen = seen.map(|seen| (seen.peer, Place::new(seen.source)));
@@ -214,9 +222,9 @@ impl RoomActor {
             cx.send_after(bounds.load_retry, UserMsg::LoadAgain);
             return;
         }
-        if self.phase == Phase::Loading {
+        self.phase = Phase::Unreadable;
+        if self.unread == bounds.loads_max + 1 {
             tracing::error!(room = %self.name, %error, "cannot read a room");
-            self.phase = Phase::Unreadable;
         }
         let longer = self.unread - bounds.loads_max;
         cx.send_after(bounds.read_retry(longer), UserMsg::LoadAgain);
@@ -239,6 +247,19 @@ impl RoomActor {
         }
     }
 
+    /// An address at which there never was a room is forgotten at once: whoever asks for many of
+    /// them must not fill the memory. One that has ended is remembered for a while, with the
+    /// numbers that it gave out.
+    fn stop_if_unknown(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.was_there |= self
+            .room
+            .as_ref()
+            .is_some_and(|room| room.state().is_some());
+        if !self.was_there && self.phase == Phase::Ready && self.is_idle() {
+            cx.stop_when_idle();
+        }
+    }
+
     /// Whether what comes has to wait.
     fn must_hold(&self) -> bool {
         self.phase == Phase::Loading || self.parked.is_some() || !self.leaving.is_empty()
@@ -258,6 +279,7 @@ impl RoomActor {
             self.counted -= 1;
         }
         self.list_temporary();
+        self.answer_ending(cx);
     }
 
     fn room_msg(&mut self, msg: RoomMsg, cx: &mut Context<'_, UserMsg>) {
@@ -300,7 +322,9 @@ impl Actor for RoomActor {
             _ => {}
         }
         self.taking = None;
+        self.conclude_at_once(cx);
         self.note(cx);
+        self.stop_if_unknown(cx);
         if self.must_hold() {
             cx.hold();
         } else {

@@ -187,3 +187,92 @@ impl Listing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use store::{Record, Store};
+
+    use super::*;
+
+    fn room(n: u32) -> String {
+        format!("room{n}@conference.localhost")
+    }
+
+    fn listed(n: u32) -> Listed {
+        Listed {
+            name: n.to_string(),
+            is_public: n.is_multiple_of(2),
+        }
+    }
+
+    fn all(listing: &Listing, after: Option<&str>, limit: usize) -> Vec<String> {
+        let mut found = Vec::new();
+        let visit = |entry: Entry| {
+            found.push(String::from(&*entry.room));
+            found.len() < limit
+        };
+        listing.visit(after, visit).unwrap();
+        found
+    }
+
+    #[test]
+    fn rooms_of_both_kinds_are_visited_once_and_in_one_order() {
+        const ROOMS: u32 = 3 * LISTING_PAGE as u32 + 17;
+        for every in [1, 2, 3, ROOMS + 1] {
+            let listing = Listing {
+                store: Store::in_memory(),
+                rooms: Arc::default(),
+            };
+            let (kept, temporary): (Vec<u32>, Vec<u32>) = (0..ROOMS).partition(|n| n % every == 0);
+            let make = |n: &u32| Record::RoomMake {
+                user: room(*n),
+                creator: "a@localhost".into(),
+                about: listed(*n).encode(),
+            };
+            listing.store.bulk(kept.iter().map(make)).unwrap();
+            for n in temporary {
+                let found = Temporary {
+                    creator: Name::from("b@localhost"),
+                    listed: listed(n),
+                };
+                let place = listing.place(&room(n));
+                listing.rooms.set(&place, Some(found));
+            }
+            let found = all(&listing, None, usize::MAX);
+            let mut sorted = found.clone();
+            sorted.sort();
+            let mut expected: Vec<String> = (0..ROOMS).map(room).collect();
+            expected.sort();
+            assert_eq!(sorted, expected);
+            // Page by page it is the same.
+            let mut paged: Vec<String> = Vec::new();
+            while paged.len() < ROOMS as usize {
+                let after = paged.last().cloned();
+                paged.extend(all(&listing, after.as_deref(), 100));
+            }
+            assert_eq!(paged, found);
+        }
+    }
+
+    #[test]
+    fn rooms_are_counted_by_who_made_them() {
+        let table = Table::default();
+        let of = |creator: &str| {
+            Some(Temporary {
+                creator: Name::from(creator),
+                listed: listed(1),
+            })
+        };
+        let place = |n: u16| (n, Name::from(&*room(u32::from(n))));
+        table.set(&place(1), of("a@x"));
+        table.set(&place(2), of("a@x"));
+        assert_eq!(table.made_by("a@x"), 2);
+        table.set(&place(2), of("a@x"));
+        assert_eq!(table.made_by("a@x"), 2, "what is said about it has changed");
+        table.set(&place(2), of("b@x"));
+        assert_eq!((table.made_by("a@x"), table.made_by("b@x")), (1, 1));
+        table.set(&place(1), None);
+        table.set(&place(1), None);
+        assert_eq!((table.made_by("a@x"), table.made_by("b@x")), (0, 1));
+    }
+}

@@ -81,6 +81,13 @@ impl World {
         self.start();
     }
 
+    /// What is in the store is changed while nobody runs.
+    pub(crate) fn rewrite(&mut self, change: impl FnOnce(&store::Store)) {
+        self.sim = None;
+        change(&store_on(&self.disk));
+        self.start();
+    }
+
     pub(crate) fn work(&mut self) {
         self.sim.as_mut().expect("it runs").work().expect("work");
     }
