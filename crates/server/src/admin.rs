@@ -502,16 +502,13 @@ impl Admin {
                 Ok(Response::Queues { queues })
             }
             Request::QueueRetry { sender, recipient } => {
-                let (sender, recipient) = (
-                    self.own_address_if(sender)?,
-                    self.own_address_if(recipient)?,
-                );
+                let recipient = recipient.map(|to| self.recipient(&to)).transpose()?;
+                let sender = self.own_address_if(sender)?;
                 let count = self.retry_queues(sender.as_deref(), recipient.as_deref())?;
                 Ok(Response::Counted { count })
             }
             Request::QueueDrop { sender, recipient } => {
-                let (sender, recipient) =
-                    (self.own_address(&sender)?, self.own_address(&recipient)?);
+                let (sender, recipient) = (self.own_address(&sender)?, self.recipient(&recipient)?);
                 let count = self.drop_queue(&sender, &recipient)?;
                 Ok(Response::Counted { count })
             }
@@ -624,6 +621,14 @@ impl Admin {
 
     fn own_address_if(&self, jid: Option<String>) -> Result<Option<String>, Response> {
         jid.map(|jid| self.own_address(&jid)).transpose()
+    }
+
+    /// The normalised bare address of an account or a room of this server.
+    fn recipient(&self, jid: &str) -> Result<String, Response> {
+        match crate::room::address_of(jid, &self.options.rooms.hosts) {
+            Some(room) => Ok(room),
+            None => self.own_address(jid),
+        }
     }
 
     /// The normalised bare address of an account of this server.

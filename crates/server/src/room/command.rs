@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::temporary::Listing;
 use super::{Phase, RoomActor};
+use crate::address;
 use crate::admin::{Admin, AdminAnswer, AdminCommand, Response, error, unreadable};
 use crate::limits::ADMIN_DEADLINE;
 use crate::message::UserMsg;
@@ -202,18 +203,13 @@ impl Admin {
     }
 
     fn ask_room(&self, room: &str, command: RoomCommand) -> Result<AdminAnswer, Response> {
-        let normalized = xmpp::addr::normalize(room).ok();
-        let room = normalized.as_deref().unwrap_or(room);
-        let domain = crate::address::domain(room);
-        let is_room = crate::address::local(room).is_some()
-            && !room.contains('/')
-            && self.options.rooms.hosts.iter().any(|host| host == domain);
-        if !is_room {
-            let hosts = self.options.rooms.hosts.join(", ");
+        let hosts = &self.options.rooms.hosts;
+        let Some(room) = address_of(room, hosts) else {
+            let hosts = hosts.join(", ");
             let message = format!("{room} is no address of a room here: rooms are at {hosts}");
             return Err(error("bad_address", &message));
-        }
-        let name = actor::Name::from(room);
+        };
+        let name = actor::Name::from(&*room);
         let question = |reply| UserMsg::Admin {
             command: Box::new(AdminCommand::Room(command)),
             reply,
@@ -224,6 +220,16 @@ impl Admin {
             .ask_named(shard, &name, question, ADMIN_DEADLINE);
         answer.map_err(|_| error("no_answer", &format!("{room} did not answer")))
     }
+}
+
+/// The normalised address of a room, if it is at one of the hosts.
+pub(crate) fn address_of(room: &str, hosts: &[String]) -> Option<String> {
+    let room = xmpp::addr::normalize(room).ok()?;
+    let domain = address::domain(&room);
+    let is_room = address::local(&room).is_some()
+        && !room.contains('/')
+        && hosts.iter().any(|host| host == domain);
+    is_room.then(|| room.into_owned())
 }
 
 fn no_such_room(room: &str) -> Response {

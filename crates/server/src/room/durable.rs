@@ -1,5 +1,5 @@
 //! What a room makes durable: its records as those of the store and back, appends and what comes of
-//! them, and how long its log is kept. The room's machine changes when an append is committed and
+//! them. The room's machine changes when an append is committed and
 //! not before, so one that is refused has changed nothing; after one of which nobody knows whether
 //! it was done, the room is read again.
 
@@ -7,14 +7,14 @@ use actor::{Context, Mail, Name};
 use delivery::Refusal;
 use room::{Effect, Event, Listed, Message, Record, Room, State};
 use stdx::Timestamp;
-use store::{EntryFlags, LogEntry, LogHead, Seq, StoreError};
+use store::{EntryFlags, LogEntry, Seq, StoreError};
 use telemetry::Counter;
 
 use super::intake::Taking;
 use super::leaving::Out;
-use super::{Loaded, Phase, RoomActor, RoomMsg, SEQS_PER_SECOND};
+use super::retention::Grows;
+use super::{Loaded, Phase, RoomActor, SEQS_PER_SECOND};
 use crate::journal::Ticket;
-use crate::limits::MARKS_KEPT;
 use crate::message::{AppendError, UserMsg};
 
 /// Parts of a room in the store. They are read in the order of their names, and what makes a room
@@ -31,7 +31,7 @@ fn is_after(ticket: Ticket, other: Ticket) -> bool {
 }
 
 /// What becomes of an append.
-enum For {
+pub(super) enum For {
     /// The room may be read.
     Settled,
     /// The machine's next decision takes effect.
@@ -51,35 +51,6 @@ pub(super) struct Waiting {
     result: Option<Result<(), AppendError>>,
 }
 
-/// What an append does to the log.
-#[derive(Clone, Copy, Debug, Default)]
-struct Grows {
-    /// The room ends, and its log with it.
-    ends: bool,
-    messages: u64,
-    bytes: u64,
-    /// Above the last of them.
-    next_seq: Seq,
-}
-
-impl Grows {
-    fn of(records: &[store::Record]) -> Grows {
-        let mut grows = Grows::default();
-        for record in records {
-            match record {
-                store::Record::LogAppend { entry, .. } => {
-                    grows.messages += 1;
-                    grows.next_seq = entry.seq + 1;
-                    grows.bytes += entry.frame.len() as u64;
-                }
-                store::Record::RoomRemove { .. } => grows.ends = true,
-                _ => {}
-            }
-        }
-        grows
-    }
-}
-
 impl Waiting {
     /// Everything of an earlier life is to be decided.
     pub(super) fn settled(ticket: Ticket) -> Waiting {
@@ -89,54 +60,6 @@ impl Waiting {
             taking: None,
             grows: Grows::default(),
             result: None,
-        }
-    }
-}
-
-/// What the log's retention goes by.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LogState {
-    /// Numbers below it were given out in the store.
-    next_seq: Seq,
-    count: u64,
-    bytes: u64,
-    trimmed_through: Seq,
-    /// Appends since the oldest entries were looked at.
-    since: u32,
-    is_looking: bool,
-    has_older_marks: bool,
-}
-
-impl LogState {
-    /// Of a room that is not there: what the store gave out at its address stays so.
-    pub(super) fn from(next_seq: Seq) -> LogState {
-        LogState {
-            next_seq,
-            ..LogState::default()
-        }
-    }
-
-    fn grow(&mut self, grows: Grows) {
-        if grows.ends {
-            *self = LogState {
-                next_seq: self.next_seq,
-                ..LogState::default()
-            };
-        }
-        self.next_seq = self.next_seq.max(grows.next_seq);
-        self.count += grows.messages;
-        self.bytes += grows.bytes;
-        self.since = self.since.saturating_add(grows.messages as u32);
-    }
-
-    pub(super) fn of(head: &LogHead, has_older_marks: bool) -> LogState {
-        LogState {
-            count: head.count,
-            bytes: head.bytes,
-            trimmed_through: head.trimmed_through,
-            has_older_marks,
-            next_seq: head.next_seq,
-            ..LogState::default()
         }
     }
 }
@@ -258,7 +181,7 @@ impl RoomActor {
         })
     }
 
-    fn append(
+    pub(super) fn append(
         &mut self,
         records: Vec<store::Record>,
         (what, taking): (For, Option<Taking>),
@@ -465,92 +388,5 @@ impl RoomActor {
         tracing::warn!(room = %self.name, "a change is in doubt: the room is read again");
         cx.stop_with(actor::Reason::Killed);
         false
-    }
-
-    // ---- Retention -----------------------------------------------------------------------------
-
-    /// Entries and bytes that the log may have.
-    fn log_max(&self) -> (u64, u64) {
-        let archive = &self.home.options.archive;
-        let history = u64::from(self.home.options.rooms.machine.limits.history_max);
-        match archive.enabled {
-            true => (archive.max_messages.max(history), archive.max_bytes),
-            false => (history, archive.max_bytes),
-        }
-    }
-
-    fn look_at_retention(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let (max_messages, max_bytes) = self.log_max();
-        let is_due = self.log.since >= self.home.bounds().retention_every
-            || self.log.count > max_messages + u64::from(self.home.bounds().retention_every)
-            || self.log.bytes > max_bytes;
-        if is_due {
-            self.look_at_oldest(cx);
-        }
-    }
-
-    /// Reads the oldest entries to see which may go.
-    pub(super) fn look_at_oldest(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let is_stored = self
-            .room
-            .as_ref()
-            .and_then(Room::state)
-            .is_some_and(|state| state.config.is_persistent);
-        if !is_stored || self.phase != Phase::Ready || self.log.is_looking {
-            return;
-        }
-        (self.log.is_looking, self.log.since) = (true, 0);
-        let (store, name) = (self.home.store.clone(), self.name.clone());
-        let (after, limit) = (self.log.trimmed_through, self.home.bounds().read_entries);
-        let read = move || store.log_read(&name, after, limit);
-        let map = |oldest| UserMsg::Room(Box::new(RoomMsg::Oldest(oldest)));
-        if cx.blocking(&self.home.reads, read, map).is_err() {
-            // The next look tries again.
-            self.log.is_looking = false;
-        }
-    }
-
-    pub(super) fn oldest_read(
-        &mut self,
-        oldest: Result<Vec<LogEntry>, StoreError>,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        self.log.is_looking = false;
-        let Ok(entries) = oldest else { return };
-        let (max_messages, max_bytes) = self.log_max();
-        let max_age = self.home.options.archive.max_age.as_millis() as i64;
-        let now = cx.wall().as_millis();
-        let (mut records, mut through) = (Vec::new(), 0);
-        for entry in &entries {
-            let is_kept = now - entry.at.as_millis() <= max_age
-                && self.log.count <= max_messages
-                && self.log.bytes <= max_bytes;
-            if is_kept {
-                break;
-            }
-            through = entry.seq;
-            self.log.count = self.log.count.saturating_sub(1);
-            self.log.bytes = self.log.bytes.saturating_sub(entry.frame.len() as u64);
-        }
-        if through > 0 {
-            self.log.trimmed_through = through;
-            records.push(store::Record::LogTrim {
-                user: String::from(&*self.name),
-                through,
-            });
-        }
-        if self.log.has_older_marks {
-            records.push(store::Record::MarksForget {
-                user: String::from(&*self.name),
-                before: now - MARKS_KEPT.as_millis() as i64,
-            });
-        }
-        if records.is_empty() {
-            return;
-        }
-        self.append(records, (For::Upkeep, None), cx);
-        if entries.last().is_some_and(|last| last.seq == through) {
-            self.look_at_oldest(cx);
-        }
     }
 }

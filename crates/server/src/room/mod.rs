@@ -16,6 +16,7 @@ mod durable;
 pub(crate) mod host;
 mod intake;
 mod leaving;
+mod retention;
 pub(crate) mod temporary;
 
 use std::collections::VecDeque;
@@ -35,6 +36,7 @@ use crate::journal::Ticket;
 use crate::message::UserMsg;
 
 pub use ::room::Options as Machine;
+pub(crate) use command::address_of;
 pub use command::{RoomCommand, RoomLine, RoomSample};
 use durable::Waiting;
 use intake::{Parked, Taking};
@@ -98,7 +100,7 @@ pub(crate) struct RoomActor {
     waiting: VecDeque<Waiting>,
     /// Appends up to here may fail because one in front of them did.
     refused_through: Ticket,
-    log: durable::LogState,
+    log: retention::LogState,
     leaving: Leaving,
     /// Goes in front of everything in the mailbox.
     parked: Option<Parked>,
@@ -131,7 +133,7 @@ impl RoomActor {
             last_ticket: Ticket::default(),
             waiting: VecDeque::new(),
             refused_through: Ticket::default(),
-            log: durable::LogState::default(),
+            log: retention::LogState::default(),
             leaving: Leaving::default(),
             parked: None,
             taking: None,
@@ -201,13 +203,13 @@ impl RoomActor {
             Ok(loaded) => loaded,
             Err(error) => return self.not_loaded(&error, cx),
         };
-        self.log = durable::LogState::from(loaded.next_seq);
+        self.log = retention::LogState::from(loaded.next_seq);
         if let Some(stored) = loaded.stored {
             let seen = stored.recognition.seen.iter();
             let seen = seen.map(|seen| (seen.peer, Place::new(seen.source)));
             self.marks = Marks::new(seen, SEEN_MAX, stored.has_older_marks);
             self.creator = Some(Name::from(&*stored.listed.creator));
-            self.log = durable::LogState::of(&stored.log, stored.has_older_marks);
+            self.log = retention::LogState::of(&stored.log, stored.has_older_marks);
         }
         self.room = Some(room);
         self.phase = Phase::Ready;
