@@ -41,7 +41,7 @@ fn copies(effects: &[Effect]) -> usize {
     let count = |effect: &Effect| match effect {
         Effect::Send { to, .. } => to.len(),
         Effect::Deliver(_) => 1,
-        Effect::Append(_) | Effect::Ended => 0,
+        Effect::Append(_) | Effect::Refuse { .. } | Effect::Ended => 0,
     };
     effects.iter().map(count).sum()
 }

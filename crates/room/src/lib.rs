@@ -6,6 +6,7 @@
 //!                                        │
 //!                                        ├──▶ Send      one frame to many, each copy with its `to`
 //!                                        ├──▶ Deliver   one stanza
+//!                                        ├──▶ Refuse    an error for who sent it
 //!                                        └──▶ Ended     nobody is there, nothing is left
 //! ```
 //!
@@ -47,6 +48,6 @@ pub use info::FEATURES;
 pub use limits::RoomLimits;
 pub use message::stanza_id;
 pub use occupants::{Audience, write_copy};
-pub use record::{Affiliated, Message, RECORD_VERSION, Record, RecordError, Subject};
+pub use record::{Affiliated, Listed, Message, RECORD_VERSION, Record, RecordError, Subject};
 pub use room::{Effect, Event, Options, Room};
 pub use state::{Kept, State};

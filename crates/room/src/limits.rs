@@ -27,6 +27,8 @@ pub struct RoomLimits {
     pub text_bytes_max: usize,
     /// Bytes of a message that sets a subject; a longer one is `not-acceptable`.
     pub subject_bytes_max: usize,
+    /// Bytes of a message to all; a longer one is `not-acceptable`.
+    pub message_bytes_max: usize,
     /// Bytes of a reason; a longer one is left out.
     pub reason_bytes_max: usize,
     /// Invitations, declined ones and requests for voice that a room passes on in a minute, each
@@ -54,6 +56,7 @@ impl Default for RoomLimits {
             history_bytes_max: 256 * 1024,
             text_bytes_max: 2_048,
             subject_bytes_max: 4_096,
+            message_bytes_max: 64 * 1024,
             reason_bytes_max: 512,
             invitations_per_minute_max: 30,
             invitations_per_message_max: 10,

@@ -4,7 +4,7 @@
 use stdx::Timestamp;
 use xml::Frame;
 use xml::build::Writer;
-use xmpp::error::Condition;
+use xmpp::error::{Condition, StanzaError};
 use xmpp::ns;
 use xmpp::stanza::MessageType;
 
@@ -58,6 +58,11 @@ impl Room {
         let may_speak = may_speak || self.has_bug(crate::bugs::Bug::VisitorsSpeak);
         if !may_speak {
             return self.refuse(frame, Condition::Forbidden);
+        }
+        if frame.as_bytes().len() > self.options.limits.message_bytes_max {
+            let error = StanzaError::new(Condition::NotAcceptable)
+                .with_text("This message is too large for the room.");
+            return self.refuse_with(frame, &error);
         }
         let is_kept = frame.children().any(|child| KEPT.contains(&child.name()));
         let seq = is_kept.then_some(self.next_seq);

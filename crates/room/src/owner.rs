@@ -269,9 +269,30 @@ impl Room {
         });
     }
 
+    /// An operator wants the room to be gone.
+    pub(crate) fn destroy_for(&mut self, reason: Option<&str>, now: Timestamp) {
+        if self.state.is_none() {
+            return self.effects.push(Effect::Ended);
+        }
+        let mut element = Vec::new();
+        let mut writer = Writer::new(&mut element);
+        writer.open("destroy");
+        if let Some(reason) = reason {
+            writer.open("reason").text(reason).close();
+        }
+        writer.close();
+        let nobody = self.empty.clone();
+        self.commit(vec![Record::Destroyed], &nobody, now, move |room, _| {
+            room.clear(&Tell {
+                destroy: element,
+                ..Tell::default()
+            });
+        });
+    }
+
     /// Everybody is told that he is no longer there, of nobody but himself: nothing else matters
     /// any more.
-    fn clear(&mut self, tell: &Tell) {
+    pub(crate) fn clear(&mut self, tell: &Tell) {
         let keys: Vec<_> = self.occupants.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.tell_himself(

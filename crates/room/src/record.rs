@@ -70,6 +70,41 @@ pub struct Message {
     pub xml: Vec<u8>,
 }
 
+/// What a list of rooms says about a room.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// Its name for people.
+    pub name: String,
+    /// Whether anybody may know of it.
+    pub is_public: bool,
+}
+
+impl Listed {
+    /// Bytes for a store: a version byte, then postcard.
+    pub fn encode(&self) -> Vec<u8> {
+        // Invariant: as in `Record::encode`.
+        postcard::to_extend(self, vec![RECORD_VERSION]).expect("it is written to memory")
+    }
+
+    /// The inverse of [`Listed::encode`].
+    ///
+    /// # Errors
+    /// As [`Record::decode`].
+    pub fn decode(bytes: &[u8]) -> Result<Listed, RecordError> {
+        decode(bytes)
+    }
+}
+
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, RecordError> {
+    match bytes.split_first() {
+        Some((&RECORD_VERSION, body)) => {
+            postcard::from_bytes(body).map_err(|e| RecordError::Encoding(e.to_string()))
+        }
+        Some((&version, _)) if version > RECORD_VERSION => Err(RecordError::Version(version)),
+        _ => Err(RecordError::Encoding("no version byte".to_owned())),
+    }
+}
+
 /// Why bytes are no record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
@@ -94,13 +129,7 @@ impl Record {
     /// # Errors
     /// [`RecordError::Version`] for a newer version, [`RecordError::Encoding`] for anything else.
     pub fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
-        match bytes.split_first() {
-            Some((&RECORD_VERSION, body)) => {
-                postcard::from_bytes(body).map_err(|e| RecordError::Encoding(e.to_string()))
-            }
-            Some((&version, _)) if version > RECORD_VERSION => Err(RecordError::Version(version)),
-            _ => Err(RecordError::Encoding("no version byte".to_owned())),
-        }
+        decode(bytes)
     }
 }
 
@@ -133,6 +162,16 @@ mod tests {
         ] {
             assert_eq!(Record::decode(&record.encode()), Ok(record));
         }
+    }
+
+    #[test]
+    fn what_lists_say_is_read_back() {
+        let listed = Listed {
+            name: "A room".to_owned(),
+            is_public: true,
+        };
+        assert_eq!(Listed::decode(&listed.encode()), Ok(listed));
+        assert_eq!(Listed::decode(&[2]), Err(RecordError::Version(2)));
     }
 
     #[test]

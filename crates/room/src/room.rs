@@ -15,10 +15,11 @@ use std::sync::Arc;
 use stdx::Timestamp;
 use xml::Frame;
 use xmpp::addr;
-use xmpp::error::{self, Condition, StanzaError};
+use xmpp::error::{Condition, StanzaError};
 use xmpp::stanza::{IqType, Kind, MessageType, PresenceType, parse_kind};
 
 use crate::affiliation::Affiliation;
+use crate::broadcast::Tell;
 use crate::config::Config;
 use crate::limits::{Budget, RoomLimits};
 use crate::occupants::{Audience, Key, Occupants};
@@ -47,6 +48,11 @@ pub enum Event {
     },
     /// The service ends: everybody is told (status 332).
     Shutdown,
+    /// An operator removes the room.
+    Destroy {
+        /// Why, for those who are there.
+        reason: Option<String>,
+    },
 }
 
 /// What a room wants to be done, in this order.
@@ -63,6 +69,14 @@ pub enum Effect {
     },
     /// Deliver a stanza that has its `to`.
     Deliver(Frame),
+    /// Tell the sender of a stanza that it was refused: by an error, if the stanza may be answered
+    /// with one ([`xmpp::error::reply`]).
+    Refuse {
+        /// The stanza.
+        request: Frame,
+        /// Why.
+        error: StanzaError,
+    },
     /// Nobody is there and nothing is left of the room.
     Ended,
 }
@@ -170,6 +184,7 @@ impl Room {
             Event::Gone { address } => self.gone(&address),
             Event::Decided { is_committed } => self.decided(is_committed, now),
             Event::Shutdown => self.shut_down(),
+            Event::Destroy { reason } => self.destroy_for(reason.as_deref(), now),
         }
         Ok(std::mem::take(&mut self.effects))
     }
@@ -185,7 +200,7 @@ impl Room {
                     && is_plain_message(frame)
                     && self.pending.iter().all(|pending| pending.is_message)
             }
-            Event::Gone { .. } | Event::Shutdown => false,
+            Event::Gone { .. } | Event::Shutdown | Event::Destroy { .. } => false,
         }
     }
 
@@ -207,6 +222,20 @@ impl Room {
     /// Sessions of all occupants.
     pub fn sessions(&self) -> usize {
         self.occupants.sessions()
+    }
+
+    /// Everybody is told that the room's machine ends (status 332), whatever waits: nobody knows
+    /// what became of it, or will. The machine must not be used any more.
+    pub fn end(&mut self) -> Vec<Effect> {
+        self.pending.clear();
+        self.effects.clear();
+        self.clear(&Tell {
+            codes: vec![332],
+            ..Tell::default()
+        });
+        let effects = std::mem::take(&mut self.effects);
+        let tells = |effect: &Effect| matches!(effect, Effect::Send { .. } | Effect::Deliver(_));
+        effects.into_iter().filter(tells).collect()
     }
 
     /// Nobody is there and nothing waits for a decision: it can be evicted and loaded again.
@@ -256,7 +285,7 @@ impl Room {
 
     fn gone(&mut self, address: &str) {
         if let Some(key) = self.occupants.by_address(address) {
-            self.leave(key, address, &crate::broadcast::Tell::default());
+            self.leave(key, address, &Tell::default());
         }
     }
 
@@ -386,8 +415,10 @@ impl Room {
     pub(crate) fn refuse_with(&mut self, frame: &Frame, error: &StanzaError) {
         // The room's own decisions have no sender.
         if frame.attr_raw("from").is_some() {
-            self.effects
-                .extend(error::reply(frame, error).map(Effect::Deliver));
+            self.effects.push(Effect::Refuse {
+                request: frame.clone(),
+                error: error.clone(),
+            });
         }
     }
 

@@ -13,7 +13,7 @@ use crate::affiliation::Affiliation;
 use crate::config::Config;
 use crate::limits::RoomLimits;
 use crate::nick;
-use crate::record::{Affiliated, Message, Record, Subject};
+use crate::record::{Affiliated, Listed, Message, Record, Subject};
 
 /// What is durable of a room.
 #[derive(Clone, Debug)]
@@ -90,6 +90,21 @@ impl State {
             history_bytes: 0,
             next_seq: first.max(1),
         }
+    }
+
+    /// What a list of rooms says about it. Of a room that its creator has not configured yet others
+    /// know nothing.
+    pub fn listed(&self) -> Listed {
+        Listed {
+            name: self.config.name.clone(),
+            is_public: self.config.is_public && !self.is_locked,
+        }
+    }
+
+    /// Whether [`State::listed`] is this, without making it.
+    pub fn is_listed_as(&self, listed: &Listed) -> bool {
+        self.config.name == listed.name
+            && (self.config.is_public && !self.is_locked) == listed.is_public
     }
 
     /// The affiliation of a bare address; a ban of its domain holds for it (section 9.2).

@@ -98,6 +98,12 @@ impl World {
                     let to = frame.attr("to").expect("an address").into_owned();
                     self.deliver(&to, &frame);
                 }
+                Effect::Refuse { request, error } => {
+                    if let Some(reply) = xmpp::error::reply(&request, &error) {
+                        let to = reply.attr("to").expect("an address").into_owned();
+                        self.deliver(&to, &reply);
+                    }
+                }
                 Effect::Ended => self.has_ended = true,
             }
         }

@@ -142,6 +142,9 @@ pub(crate) enum Command {
     /// Messages that wait for recipients who cannot be given them (docs/delivery.md).
     #[command(subcommand)]
     Queue(QueueCommand),
+    /// Rooms (docs/rooms.md).
+    #[command(subcommand)]
+    Room(RoomCommand),
     /// Say what became of a message, by its stanza-id (XEP-0359).
     Trace {
         /// The id: 16 hexadecimal digits.
@@ -262,6 +265,39 @@ pub(crate) enum BanCommand {
 fn time(text: &str) -> Result<Duration, String> {
     let time = parse_time(text).filter(|time| !time.is_zero());
     time.ok_or_else(|| "a time is a number with s, m, h or d".to_owned())
+}
+
+/// What can be done about rooms.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RoomCommand {
+    /// Print all rooms, one a line.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Print what a room is and who owns it.
+    Show {
+        /// Its address: name@conference.domain.
+        room: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// End a room for good: its occupants are told, and nothing of it is kept.
+    Destroy {
+        /// Its address: name@conference.domain.
+        room: String,
+        /// Why, for its occupants.
+        #[arg(long)]
+        reason: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
 }
 
 /// What can be done about messages that wait for their recipients' homes.

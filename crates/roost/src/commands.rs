@@ -9,6 +9,7 @@ mod data;
 mod progress;
 mod provision;
 mod queue;
+mod room;
 mod user;
 
 use std::io::{self, Write as _};
@@ -68,6 +69,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Chaos { args, place } => chaos::run(&args, &place)?,
         Command::Alarm(command) => alarm::run(command)?,
         Command::Queue(command) => queue::run(command)?,
+        Command::Room(command) => room::run(command)?,
         Command::Trace { id, by, place } => queue::trace(&place, id, by)?,
         Command::Restore { file, place } => data::restore(&place, &file)?,
         Command::Verify { place } => data::verify(&place)?,

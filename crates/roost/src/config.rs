@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use document::{default_file, markdown};
 pub(crate) use read::Values;
-pub(crate) use table::{Durability, LimitSettings, LogFormat, LogLevel, Retention, Settings};
+pub(crate) use table::{
+    Durability, LimitSettings, LogFormat, LogLevel, Retention, RoomMakers, Settings,
+};
 use value::Plain;
 pub(crate) use value::parse_time;
 
@@ -217,6 +219,7 @@ impl Config {
             auth,
             limits,
             http,
+            rooms,
             ..
         } = &self.settings;
         let mut problems = Vec::new();
@@ -227,6 +230,13 @@ impl Config {
                     "domain {domain} is given twice: remove one from `domains`"
                 ));
             }
+        }
+        let own = self.domains();
+        for host in self.room_hosts().iter().filter(|host| own.contains(host)) {
+            refuse(format!(
+                "{host} is a domain of accounts: give rooms another `rooms.host` than {}",
+                rooms.host
+            ));
         }
         match (&tls.certificate, &tls.key) {
             (Some(_), None) => refuse("`tls.certificate` needs `tls.key` beside it".to_owned()),
@@ -306,6 +316,15 @@ impl Config {
         std::iter::once(&node.domain)
             .chain(&node.domains)
             .cloned()
+            .collect()
+    }
+
+    /// The domains of rooms; none without rooms.
+    pub(crate) fn room_hosts(&self) -> Vec<String> {
+        let rooms = &self.settings.rooms;
+        let domains = self.domains().into_iter().filter(|_| rooms.enabled);
+        domains
+            .map(|domain| format!("{}.{domain}", rooms.host))
             .collect()
     }
 

@@ -15,7 +15,7 @@ pub(crate) use server::guard::{Entry as BanEntry, List as BanList};
 use store::{OpenError, Store};
 
 use crate::certs::CertificateFiles;
-use crate::config::{Config, Durability, Retention};
+use crate::config::{Config, Durability, Retention, RoomMakers};
 use crate::control::Operator;
 use crate::exit::Failure;
 use crate::watch::{self, Observer};
@@ -324,6 +324,7 @@ fn options(config: &Config) -> server::Options {
             max_messages: settings.archive.max_messages,
             max_bytes: settings.archive.max_bytes,
         },
+        rooms: rooms(config),
         web: web(config),
         limits: node_limits(config),
         bans: Some(settings.node.data.join("bans")),
@@ -332,6 +333,30 @@ fn options(config: &Config) -> server::Options {
         debug_commit_delay: settings.debug.commit_delay,
         debug_extensions: &[],
         debug_panic_hook: settings.debug.panic_hook.clone(),
+    }
+}
+
+fn rooms(config: &Config) -> server::options::Rooms {
+    let rooms = &config.settings.rooms;
+    let creators = rooms.creators.iter();
+    let normalized = |one: &String| xmpp::addr::normalize(one).ok().map(|one| one.into_owned());
+    let mut machine = server::room::Machine::default();
+    machine.limits.occupants_max = rooms.occupants_max;
+    machine.limits.large_from = rooms.large_from;
+    machine.limits.history_max = rooms.history_max;
+    machine.limits.message_bytes_max = rooms.message_bytes_max as usize;
+    machine.defaults.history_length = rooms.history.min(rooms.history_max);
+    server::options::Rooms {
+        hosts: config.room_hosts(),
+        create: match rooms.create {
+            RoomMakers::Everybody => server::options::Create::Everybody,
+            RoomMakers::Listed => {
+                server::options::Create::Listed(creators.filter_map(normalized).collect())
+            }
+        },
+        per_account_max: rooms.per_account_max,
+        copies_per_turn: rooms.copies_per_turn as usize,
+        machine: Arc::new(machine),
     }
 }
 

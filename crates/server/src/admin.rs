@@ -24,6 +24,8 @@ use crate::options::Options;
 use crate::place::Place;
 use crate::portable::{self, Line};
 use crate::queues::{self, Queue, QueueCommand, Stuck};
+use crate::room::temporary::Table;
+use crate::room::{RoomCommand, RoomLine, RoomSample};
 use crate::talkers;
 use crate::watch::{Sample, UserSample};
 
@@ -149,6 +151,25 @@ pub enum Request {
         /// Bare address.
         recipient: String,
     },
+    /// A page of rooms.
+    RoomList {
+        /// Those behind this address.
+        after: Option<String>,
+        /// At most this many, and [`PAGE_MAX`].
+        limit: usize,
+    },
+    /// Figures of a room.
+    RoomShow {
+        /// Its address.
+        room: String,
+    },
+    /// Ends a room: its occupants are told, and nothing of it is kept.
+    RoomDestroy {
+        /// Its address.
+        room: String,
+        /// Why, for its occupants.
+        reason: Option<String>,
+    },
     /// What became of a message.
     Trace {
         /// Its stanza-id (XEP-0359).
@@ -201,6 +222,9 @@ impl fmt::Debug for Request {
             Request::QueueDrop { sender, recipient } => {
                 ("QueueDrop", format!("{sender}, {recipient}"))
             }
+            Request::RoomList { after, .. } => ("RoomList", format!("after {after:?}")),
+            Request::RoomShow { room } => ("RoomShow", room.clone()),
+            Request::RoomDestroy { room, .. } => ("RoomDestroy", room.clone()),
             Request::Trace { id, by } => ("Trace", format!("{id}, {by:?}")),
             Request::Chaos { fault } => ("Chaos", format!("{fault:?}")),
             Request::Backup { dest } => ("Backup", dest.display().to_string()),
@@ -264,6 +288,16 @@ pub enum Response {
     Queues {
         /// By sender and recipient.
         queues: Vec<Queue>,
+    },
+    /// Rooms, in the order in which pages follow each other.
+    Rooms {
+        /// Each with what a list says about it.
+        rooms: Vec<RoomLine>,
+    },
+    /// A room.
+    Room {
+        /// The figures.
+        room: Box<RoomSample>,
     },
     /// How many that concerned.
     Counted {
@@ -330,6 +364,8 @@ pub enum AdminCommand {
     Inspect,
     /// Do something about messages that wait for recipients who do not keep up.
     Queue(QueueCommand),
+    /// Do something that rooms do.
+    Room(RoomCommand),
 }
 
 /// What the account answers.
@@ -343,6 +379,8 @@ pub enum AdminAnswer {
     Stuck(Vec<Stuck>),
     /// How many that concerned.
     Counted(u64),
+    /// What the room is.
+    Room(Arc<RoomSample>),
     /// There is no such account.
     Absent,
     /// There is one already.
@@ -371,6 +409,8 @@ pub struct Admin {
     /// If faults may be caused.
     pub(crate) chaos: Option<Chaos>,
     pub(crate) guard: Arc<Guard>,
+    /// Rooms that are in no store.
+    pub(crate) rooms: Arc<Table>,
 }
 
 type Outcome = Result<Response, Response>;
@@ -462,19 +502,21 @@ impl Admin {
                 Ok(Response::Queues { queues })
             }
             Request::QueueRetry { sender, recipient } => {
-                let (sender, recipient) = (
-                    self.own_address_if(sender)?,
-                    self.own_address_if(recipient)?,
-                );
+                let recipient = recipient.map(|to| self.recipient(&to)).transpose()?;
+                let sender = self.own_address_if(sender)?;
                 let count = self.retry_queues(sender.as_deref(), recipient.as_deref())?;
                 Ok(Response::Counted { count })
             }
             Request::QueueDrop { sender, recipient } => {
-                let (sender, recipient) =
-                    (self.own_address(&sender)?, self.own_address(&recipient)?);
+                let (sender, recipient) = (self.own_address(&sender)?, self.recipient(&recipient)?);
                 let count = self.drop_queue(&sender, &recipient)?;
                 Ok(Response::Counted { count })
             }
+            Request::RoomList { after, limit } => {
+                self.list_rooms(after.as_deref(), limit.min(PAGE_MAX))
+            }
+            Request::RoomShow { room } => self.show_room(&room),
+            Request::RoomDestroy { room, reason } => self.destroy_room(&room, reason.as_deref()),
             Request::Trace { id, by } => {
                 let by = self.own_address_if(by)?;
                 let lines = self.trace(&id, by.as_deref())?;
@@ -556,7 +598,9 @@ impl Admin {
             Ok(AdminAnswer::Inspected(user)) => Ok(Response::User {
                 user: Arc::unwrap_or_clone(user),
             }),
-            Ok(AdminAnswer::Stuck(_) | AdminAnswer::Counted(_)) => Ok(Response::Ok),
+            Ok(AdminAnswer::Stuck(_) | AdminAnswer::Counted(_) | AdminAnswer::Room(_)) => {
+                Ok(Response::Ok)
+            }
             Ok(AdminAnswer::Absent) => {
                 Err(error("no_such_user", &format!("there is no account {jid}")))
             }
@@ -577,6 +621,14 @@ impl Admin {
 
     fn own_address_if(&self, jid: Option<String>) -> Result<Option<String>, Response> {
         jid.map(|jid| self.own_address(&jid)).transpose()
+    }
+
+    /// The normalised bare address of an account or a room of this server.
+    fn recipient(&self, jid: &str) -> Result<String, Response> {
+        match crate::room::address_of(jid, &self.options.rooms.hosts) {
+            Some(room) => Ok(room),
+            None => self.own_address(jid),
+        }
     }
 
     /// The normalised bare address of an account of this server.

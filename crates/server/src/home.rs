@@ -21,6 +21,7 @@ use crate::options::{DeliveryLimits, Limits, Options};
 use crate::place::Place;
 use crate::queues::{self, Queues};
 use crate::repeats::Repeats;
+use crate::room::temporary::Table;
 use crate::talkers::{self, Talkers};
 use crate::user::{Debt, Turn};
 
@@ -65,6 +66,8 @@ pub struct Home {
     pub(crate) guard: Arc<Guard>,
     /// Changes that end what began to log in before them.
     pub(crate) generations: RefCell<Generations>,
+    /// Rooms of the node that are in no store.
+    pub(crate) rooms: Arc<Table>,
 }
 
 impl Home {
@@ -87,6 +90,7 @@ impl Home {
         braked: talkers::Published,
         queues: queues::Published,
         guard: Arc<Guard>,
+        rooms: Arc<Table>,
     ) -> Self {
         let limits = RefCell::new(Rc::new(options.limits.clone()));
         Home {
@@ -109,6 +113,7 @@ impl Home {
             started,
             guard,
             generations: RefCell::default(),
+            rooms,
         }
     }
 
@@ -132,9 +137,14 @@ impl Home {
         *self.limits.borrow_mut() = Rc::new(limits);
     }
 
-    /// Whether a domain is one of this server's.
+    /// Whether a domain is one of this server's, rooms' included.
     pub fn serves(&self, domain: &str) -> bool {
-        self.options.domains.iter().any(|own| own == domain)
+        self.options.domains.iter().any(|own| own == domain) || self.hosts_rooms(domain)
+    }
+
+    /// Whether a domain is one of rooms.
+    pub fn hosts_rooms(&self, domain: &str) -> bool {
+        self.options.rooms.hosts.iter().any(|own| own == domain)
     }
 
     /// Sends a message to an account of this server, wherever it lives. Without `activate`, an

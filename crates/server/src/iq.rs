@@ -133,6 +133,13 @@ type Read = dyn FnOnce(&store::Store) -> Result<Found, StanzaError> + Send;
 pub(crate) struct Job(Box<Read>);
 
 impl Job {
+    /// A question that is answered like this.
+    pub(crate) fn new(
+        job: impl FnOnce(&store::Store) -> Result<Found, StanzaError> + Send + 'static,
+    ) -> Job {
+        Job(Box::new(job))
+    }
+
     /// Asks. Blocks.
     pub(crate) fn run(self, store: &store::Store) -> Result<Found, StanzaError> {
         (self.0)(store)
@@ -181,6 +188,17 @@ impl Question {
     pub(crate) fn charged(mut self, charge: Charge) -> Question {
         self.about.charge = Some(charge);
         self
+    }
+
+    /// What one of the user's sessions asks somebody for whom the user's home answers.
+    pub(crate) fn of_session(frame: Frame, conn: ConnRef, job: Job) -> Question {
+        let about = About {
+            frame,
+            conn: Some(conn),
+            debt: None,
+            charge: None,
+        };
+        Question { about, job }
     }
 
     /// The owner's session that asks.

@@ -19,6 +19,7 @@ mod place;
 mod portable;
 pub mod queues;
 mod repeats;
+pub mod room;
 mod sweep;
 mod talkers;
 mod trace;

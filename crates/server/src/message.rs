@@ -15,6 +15,7 @@ use xmpp::stream::LoginEnd;
 use crate::admin::{AdminAnswer, AdminCommand};
 use crate::guard::Generation;
 use crate::journal::Ticket;
+use crate::room::RoomMsg;
 use crate::user::inbox::WaitingPage;
 use crate::user::intake::MarkRead;
 use crate::user::outbox::{OutgoingPage, Returning};
@@ -87,6 +88,10 @@ pub enum UserMsg {
     },
     /// A stanza from somebody else.
     Deliver(Delivery),
+    /// What a room sends to one of its occupants.
+    Copy(RoomCopy),
+    /// What only rooms are told.
+    Room(Box<RoomMsg>),
     /// The server of a contact that came online asks for this user's presence (RFC 6121 section
     /// 4.3). Sent only to users who are loaded: an offline contact costs nothing.
     Probe {
@@ -222,6 +227,15 @@ impl Delivery {
             debt: None,
         }
     }
+}
+
+/// A frame of a room for one of many, who share it.
+#[derive(Clone, Debug)]
+pub struct RoomCopy {
+    /// The occupant's full address.
+    pub to: Arc<str>,
+    /// The stanza, without `to`.
+    pub frame: Frame,
 }
 
 /// A place in a sender's log (docs/delivery.md).

@@ -108,6 +108,7 @@ impl Node {
             braked,
             queues,
             guard,
+            rooms,
             ..
         } = layout.setup.clone();
         let (addresses, shared) = (layout.network.addresses().to_vec(), layout.network.shared());
@@ -133,6 +134,7 @@ impl Node {
             queues,
             chaos,
             guard,
+            rooms,
         };
         let mut threads = Vec::new();
         for (index, shard) in layout.shards.into_iter().enumerate() {

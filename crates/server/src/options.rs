@@ -38,6 +38,8 @@ pub struct Options {
     pub delivery: Delivery,
     /// The message archive.
     pub archive: Archive,
+    /// Rooms.
+    pub rooms: Rooms,
     /// Streams over HTTP, and everything else on their port.
     pub web: Web,
     /// Bounds that may change while the node runs.
@@ -293,6 +295,47 @@ pub struct Archive {
     pub max_messages: u64,
     /// Their bytes; likewise.
     pub max_bytes: u64,
+}
+
+/// Rooms (XEP-0045).
+#[derive(Clone, Debug)]
+pub struct Rooms {
+    /// Domains of rooms, normalised, none of them one of [`Options::domains`]; none of them at all
+    /// if there are no rooms.
+    pub hosts: Vec<String>,
+    /// Who may make rooms.
+    pub create: Create,
+    /// Rooms that one account may have made; one more is refused with `resource-constraint`. Those
+    /// that end make room.
+    pub per_account_max: u32,
+    /// Copies that one room writes in one turn of its shard; the rest follows in the next ones, and
+    /// what is sent to the room meanwhile waits.
+    pub copies_per_turn: usize,
+    /// Bounds and defaults of each room.
+    pub machine: Arc<room::Options>,
+}
+
+impl Default for Rooms {
+    /// No rooms, and what they would be like.
+    fn default() -> Rooms {
+        Rooms {
+            hosts: Vec::new(),
+            create: Create::Everybody,
+            per_account_max: 100,
+            copies_per_turn: 256,
+            machine: Arc::default(),
+        }
+    }
+}
+
+/// Who may make rooms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Create {
+    /// Every account.
+    #[default]
+    Everybody,
+    /// These accounts, and all of these domains.
+    Listed(Vec<String>),
 }
 
 /// What is served on the listeners that speak HTTP.

@@ -76,7 +76,7 @@ pub fn apply(record: &Record, slots: &SlotKey, txn: &mut impl Txn) -> Result<(),
         tail,
         is_resized: false,
     };
-    if entity.head.live || matches!(record, Record::AccountPut { .. }) {
+    if entity.takes(record) {
         let is_new = entity.count_if_uncounted()?;
         entity.apply(record)?;
         let is_due = is_new || entity.is_resized;
@@ -186,6 +186,24 @@ impl<T: Txn> Entity<'_, T> {
             }),
             Record::LaggingPut { lagging, .. } => self.lagging_put(lagging),
             Record::MarksForget { before, .. } => self.marks_forget(*before),
+            Record::RoomMake { creator, about, .. } => self.room_make(creator, about),
+            Record::RoomPut { part, value, .. } => self.room_put(part, value),
+            Record::RoomRemove { .. } => self.room_remove(),
+        }
+    }
+
+    /// Whether the record is for what there is at this address: an account, a room, or nothing.
+    fn takes(&self, record: &Record) -> bool {
+        let (live, is_room) = (self.head.live, self.head.is_room);
+        match record {
+            Record::AccountPut { .. } => !live || !is_room,
+            Record::RoomMake { .. } => !live || is_room,
+            Record::RoomPut { .. } | Record::RoomRemove { .. } => live && is_room,
+            Record::LogAppend { .. }
+            | Record::LogTrim { .. }
+            | Record::LogProgress { .. }
+            | Record::MarksForget { .. } => live,
+            _ => live && !is_room,
         }
     }
 
@@ -254,8 +272,13 @@ impl<T: Txn> Entity<'_, T> {
 
     fn account_remove(&mut self) -> Result<(), StoreError> {
         self.count(false)?;
-        self.uncount()?;
         self.txn.delete(Space::State, self.key.clone());
+        self.forget()
+    }
+
+    /// All that is left of an account or a room is what must not be given out again.
+    pub(crate) fn forget(&mut self) -> Result<(), StoreError> {
+        self.uncount()?;
         let (start, end) = keys::owned_run(self.slots, self.user);
         for space in [Space::Log, Space::Blob] {
             let mut owned = Vec::new();
@@ -282,7 +305,11 @@ impl<T: Txn> Entity<'_, T> {
         self.profile(|profile| photo_hash.clone_into(&mut profile.photo_hash))
     }
 
-    fn blob_put(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), StoreError> {
+    pub(crate) fn blob_put(
+        &mut self,
+        key: Vec<u8>,
+        value: Option<Vec<u8>>,
+    ) -> Result<(), StoreError> {
         let before = self.txn.get(Space::Blob, &key)?;
         let before = bytes_of(&key, before.as_deref());
         self.resize(before, bytes_of(&key, value.as_deref()));
@@ -295,7 +322,7 @@ impl<T: Txn> Entity<'_, T> {
 }
 
 /// Blobs are stored as they are, behind a version byte; empty ones are not.
-fn blob(xml: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn blob(xml: &[u8]) -> Option<Vec<u8>> {
     if xml.is_empty() {
         return None;
     }

@@ -8,6 +8,8 @@
 //!        "n" range:u16 domain              u64: accounts of the domain in the range
 //!        "b" range:u16 domain              u64: bytes that the domain's accounts in the range
 //!                                          have stored
+//!        "r" range:u16 room                ListedRoom: who made the room, and what lists say of it
+//!        "q" creator:u64 room              nothing: a room by the hash of who made it
 //!        "epoch"                           u64: how often sequence numbers began anew
 //! Head   slot:u16 user                     Head, to which the entries behind it add
 //! State  slot:u16 user                     Profile
@@ -20,6 +22,7 @@
 //! Blob   slot:u16 user 00 "v"              vCard
 //!        slot:u16 user 00 "p" ns 00 name   item of private storage
 //!        slot:u16 user 00 "l"              Vec<KnownAddress>: where its owner logged in from
+//!        slot:u16 room 00 "r" part         part of a room
 //! Session
 //!        slot:u16 user                     Vec<SessionRecord>, empty if only messages to hand
 //!                                          over keep it there
@@ -44,6 +47,8 @@ const STORED: u8 = b'b';
 const VCARD: u8 = b'v';
 const PRIVATE: u8 = b'p';
 const KNOWN: u8 = b'l';
+const ROOM: u8 = b'r';
+const MADE: u8 = b'q';
 
 /// `slot user`: the key in `Head` and `State`.
 pub(crate) fn user(slots: &SlotKey, user: &str) -> Vec<u8> {
@@ -199,6 +204,55 @@ fn of_domain(tag: u8, range: RangeId, domain: &str) -> Vec<u8> {
     key
 }
 
+/// What a list says about a room.
+pub(crate) fn room(slots: &SlotKey, room: &str) -> Vec<u8> {
+    of_domain(ROOM, slots.slot(room).range(), room)
+}
+
+/// The run of keys of all rooms that follow one, or of all.
+pub(crate) fn rooms_behind(slots: &SlotKey, room_before: Option<&str>) -> (Vec<u8>, Vec<u8>) {
+    let mut start = room_before.map_or_else(|| vec![ROOM], |before| room(slots, before));
+    if room_before.is_some() {
+        start.push(0);
+    }
+    (start, vec![ROOM + 1])
+}
+
+/// A room by the [`SlotKey::peer`] of who made it.
+pub(crate) fn made(creator: u64, room: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(9 + room.len());
+    key.push(MADE);
+    key.extend_from_slice(&creator.to_be_bytes());
+    key.extend_from_slice(room.as_bytes());
+    key
+}
+
+/// The run of keys of all rooms that somebody made.
+pub(crate) fn made_by(creator: u64) -> (Vec<u8>, Vec<u8>) {
+    let end = match creator.checked_add(1) {
+        Some(next) => made(next, ""),
+        None => vec![MADE + 1],
+    };
+    (made(creator, ""), end)
+}
+
+/// A part of a room.
+pub(crate) fn room_part(slots: &SlotKey, room: &str, part: &str) -> Vec<u8> {
+    let mut key = owned(slots, room, 1 + part.len());
+    key.push(ROOM);
+    key.extend_from_slice(part.as_bytes());
+    key
+}
+
+/// The run of keys of all parts of a room.
+pub(crate) fn room_parts(slots: &SlotKey, room: &str) -> (Vec<u8>, Vec<u8>) {
+    let mut start = owned(slots, room, 1);
+    let mut end = start.clone();
+    start.push(ROOM);
+    end.push(ROOM + 1);
+    (start, end)
+}
+
 /// The run of keys of all account counts.
 pub(crate) const COUNT_RUN: (&[u8], &[u8]) = (&[COUNT], &[COUNT + 1]);
 
@@ -219,6 +273,8 @@ pub(crate) enum Meta<'a> {
     Position(RangeId),
     Count(RangeId, &'a str),
     Stored(RangeId, &'a str),
+    Room(RangeId, &'a str),
+    Made(u64, &'a str),
 }
 
 pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
@@ -231,12 +287,18 @@ pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
     if key == EPOCH {
         return Some(Meta::Epoch);
     }
+    if let Some((&MADE, rest)) = key.split_first() {
+        let (creator, room) = rest.split_first_chunk::<8>()?;
+        let creator = u64::from_be_bytes(*creator);
+        return Some(Meta::Made(creator, std::str::from_utf8(room).ok()?));
+    }
     let (&[tag, high, low], rest) = key.split_first_chunk()?;
     let range = RangeId::from_index(u16::from_be_bytes([high, low]))?;
     match (tag, rest) {
         (POSITION, []) => Some(Meta::Position(range)),
         (COUNT, domain) => Some(Meta::Count(range, std::str::from_utf8(domain).ok()?)),
         (STORED, domain) => Some(Meta::Stored(range, std::str::from_utf8(domain).ok()?)),
+        (ROOM, room) => Some(Meta::Room(range, std::str::from_utf8(room).ok()?)),
         _ => None,
     }
 }
@@ -292,12 +354,14 @@ pub(crate) enum Blob<'a> {
     VCard,
     Known,
     Private { ns: &'a str, name: &'a str },
+    RoomPart(&'a str),
 }
 
 pub(crate) fn parse_blob(rest: &[u8]) -> Option<Blob<'_>> {
     match rest.split_first()? {
         (&VCARD, []) => Some(Blob::VCard),
         (&KNOWN, []) => Some(Blob::Known),
+        (&ROOM, part) => Some(Blob::RoomPart(std::str::from_utf8(part).ok()?)),
         (&PRIVATE, rest) => {
             let (ns, name) = std::str::from_utf8(rest).ok()?.split_once('\0')?;
             Some(Blob::Private { ns, name })
@@ -354,6 +418,22 @@ mod tests {
         let addresses = known(&KEY, "a@b");
         let (_, _, rest) = parse_owned(&addresses).unwrap();
         assert_eq!(parse_blob(rest), Some(Blob::Known));
+        let part = room_part(&KEY, "a@b", "ax@y");
+        let (_, _, rest) = parse_owned(&part).unwrap();
+        assert_eq!(parse_blob(rest), Some(Blob::RoomPart("ax@y")));
+        let (start, end) = room_parts(&KEY, "a@b");
+        assert!(start < part && part < end);
+        let listed = room(&KEY, "a@b");
+        assert_eq!(parse_meta(&listed), Some(Meta::Room(slot.range(), "a@b")));
+        let (start, end) = rooms_behind(&KEY, None);
+        assert!(start < listed && listed < end);
+        assert!(rooms_behind(&KEY, Some("a@b")).0 > listed);
+        for creator in [7, u64::MAX] {
+            let key = made(creator, "a@b");
+            assert_eq!(parse_meta(&key), Some(Meta::Made(creator, "a@b")));
+            let (start, end) = made_by(creator);
+            assert!(start < key && key < end);
+        }
         let range = RangeId::from_index(3).unwrap();
         assert_eq!(parse_meta(&position(range)), Some(Meta::Position(range)));
         assert_eq!(

@@ -44,6 +44,7 @@ mod log;
 mod overlay;
 mod page;
 mod record;
+mod rooms;
 mod schema;
 mod shared;
 mod slot;
@@ -76,6 +77,7 @@ pub use record::{
     Account, KnownAddress, RECORD_VERSION, Record, RecordError, Roster, RosterItem, ScramHash,
     ScramKeys, Seq, Subscription,
 };
+pub use rooms::{ListedRoom, StoredRoom};
 pub use schema::SCHEMA;
 pub use shared::SharedBytes;
 pub use slot::{RANGES, RangeId, SLOTS, Slot, SlotKey};

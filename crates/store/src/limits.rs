@@ -11,6 +11,9 @@ pub const USER_BYTES_MAX: usize = 3 * 1_023 + 2;
 /// Longest namespace and longest element name of a private-storage item, in bytes.
 pub const PRIVATE_NAME_BYTES_MAX: usize = 1_023;
 
+/// Longest name of a part of a room, in bytes: a letter and an address.
+pub const ROOM_PART_BYTES_MAX: usize = 1 + USER_BYTES_MAX;
+
 /// Largest single value (a roster, a vCard, a stanza), in bytes. Far above the stanza limit: it
 /// only keeps a mistake from becoming a multi-gigabyte value.
 pub const VALUE_BYTES_MAX: usize = 16 * 1_024 * 1_024;

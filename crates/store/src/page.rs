@@ -93,14 +93,7 @@ impl Store {
     /// # Errors
     /// Any [`StoreError`] of a read.
     pub fn log_page(&self, user: &str, query: &PageQuery) -> Result<Page, StoreError> {
-        let snapshot = self.snapshot()?;
-        match Log::open(&*snapshot, self.slot_key(), user)? {
-            Some(log) => log.page(query),
-            None => Ok(Page {
-                complete: true,
-                ..Page::default()
-            }),
-        }
+        page_of(&*self.snapshot()?, self.slot_key(), user, query)
     }
 
     /// Those of the given entries that are there, in the order given; at most [`LOG_READ_MAX`].
@@ -305,6 +298,22 @@ impl Store {
             }
         }
         Ok(page)
+    }
+}
+
+/// A page of a log in one snapshot.
+pub(crate) fn page_of(
+    reader: &dyn Reader,
+    slots: SlotKey,
+    user: &str,
+    query: &PageQuery,
+) -> Result<Page, StoreError> {
+    match Log::open(reader, slots, user)? {
+        Some(log) => log.page(query),
+        None => Ok(Page {
+            complete: true,
+            ..Page::default()
+        }),
     }
 }
 

@@ -10,22 +10,26 @@ use stdx::time::Timestamp;
 use crate::delivery::{
     ArchivePrefs, Delivered, LaggingMark, LogEntry, NumberedEntry, Progress, SessionRecord,
 };
-use crate::limits::{KNOWN_ADDRESSES_MAX, PRIVATE_NAME_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{
+    KNOWN_ADDRESSES_MAX, PRIVATE_NAME_BYTES_MAX, ROOM_PART_BYTES_MAX, USER_BYTES_MAX,
+    VALUE_BYTES_MAX,
+};
 
 /// Position of an entry in its entity's log. Assigned by the entity's home, strictly increasing
 /// from 1, never reused, not even after the account was removed and created again.
 pub type Seq = u64;
 
 /// The encoding version that [`Record::encode`] writes, its leading byte.
-pub const RECORD_VERSION: u8 = 3;
+pub const RECORD_VERSION: u8 = 4;
 
 /// The oldest version that [`Record::decode`] reads: later ones only added kinds of records.
 const RECORD_VERSION_MIN: u8 = 2;
 
 /// One durable change of one entity. `user` is its normalised bare address.
 ///
-/// Records other than [`Record::AccountPut`] change nothing while the account does not exist: a
-/// record that races with a removal leaves no residue.
+/// Records other than [`Record::AccountPut`] and [`Record::RoomMake`] change nothing while the
+/// account, or the room, does not exist: a record that races with a removal leaves no residue.
+/// Records of accounts change nothing of a room, but for those of its log; and the other way round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
     /// Creates the account or replaces its credentials and flags.
@@ -195,6 +199,30 @@ pub enum Record {
         /// The addresses, at most [`KNOWN_ADDRESSES_MAX`].
         known: Vec<KnownAddress>,
     },
+    /// Makes a room, which has a log and parts, or replaces what lists of rooms say about it.
+    RoomMake {
+        /// Its address.
+        user: String,
+        /// Who made it: a bare address.
+        creator: String,
+        /// What a list says about it, in the words of whoever makes rooms; not empty.
+        about: Vec<u8>,
+    },
+    /// Replaces one part of a room; an empty value removes it.
+    RoomPut {
+        /// The room.
+        user: String,
+        /// The part's name: parts are read in its order.
+        part: String,
+        /// The part.
+        value: Vec<u8>,
+    },
+    /// Removes a room with its parts and its log. What stays is the next sequence number of its
+    /// log.
+    RoomRemove {
+        /// The room.
+        user: String,
+    },
 }
 
 /// An address that its owner logged in from. The address itself is not kept.
@@ -218,6 +246,10 @@ pub enum RecordError {
     /// A value is larger than [`VALUE_BYTES_MAX`].
     #[error("value of {0} bytes is above the limit")]
     TooLarge(usize),
+    /// The name of a room's part, or its creator's address, is too long or contains a NUL, or
+    /// nothing is said about the room.
+    #[error("a room needs a description, and names without a NUL that are not too long")]
+    Room,
     /// A log entry without a sequence number (0) or with one above [`crate::limits::SEQ_MAX`].
     #[error("log entry without a sequence number")]
     NoSequence,
@@ -255,6 +287,9 @@ impl Record {
             | Record::LaggingPut { user, .. }
             | Record::MarksForget { user, .. }
             | Record::AccountLock { user, .. }
+            | Record::RoomMake { user, .. }
+            | Record::RoomPut { user, .. }
+            | Record::RoomRemove { user }
             | Record::KnownAddressesPut { user, .. } => user,
             Record::LogAppend { user, .. } => user,
         }
@@ -293,6 +328,7 @@ impl Record {
             | Record::AccountRemove { .. }
             | Record::AccountLock { .. }
             | Record::LogTrim { .. }
+            | Record::RoomRemove { .. }
             | Record::MarksForget { .. }
             | Record::SessionRemove { .. } => 0,
             Record::RosterPut { item, .. } => item.size(),
@@ -321,6 +357,18 @@ impl Record {
             }
             Record::KnownAddressesPut { .. } => 0,
             Record::LaggingPut { lagging, .. } => LaggingMark::check(lagging)?,
+            Record::RoomMake { creator, about, .. } => {
+                if about.is_empty() || creator.len() > USER_BYTES_MAX || creator.contains('\0') {
+                    return Err(RecordError::Room);
+                }
+                creator.len() + about.len()
+            }
+            Record::RoomPut { part, value, .. } => {
+                if part.len() > ROOM_PART_BYTES_MAX || part.contains('\0') {
+                    return Err(RecordError::Room);
+                }
+                value.len()
+            }
         };
         if size > VALUE_BYTES_MAX {
             Err(RecordError::TooLarge(size))

@@ -20,8 +20,11 @@ use crate::stored::Stored;
 pub(crate) const VALUE_VERSION: u8 = 2;
 
 /// The leading byte of heads: those of [`VALUE_VERSION`] had no lagging destinations, those of
-/// [`HEAD_VERSION_3`] no [`Head::stored`].
-pub(crate) const HEAD_VERSION: u8 = 4;
+/// [`HEAD_VERSION_3`] no [`Head::stored`], those of [`HEAD_VERSION_4`] no [`Head::is_room`].
+pub(crate) const HEAD_VERSION: u8 = 5;
+
+/// See [`HEAD_VERSION`].
+pub(crate) const HEAD_VERSION_4: u8 = 4;
 
 /// See [`HEAD_VERSION`].
 const HEAD_VERSION_3: u8 = 3;
@@ -136,9 +139,11 @@ pub(crate) struct Head {
     pub(crate) pinned: u32,
     /// Senders that [`Recognition`] has no room for have keys of their own.
     pub(crate) has_older_marks: bool,
-    /// `None` in a head of before this was counted, until the account next moves. The last field:
-    /// see [`decode_head`].
+    /// `None` in a head of before this was counted, until the account next moves. The last field
+    /// but one: see [`decode_head`].
     pub(crate) stored: Option<Stored>,
+    /// What is live is a room and no account. The last field: see [`decode_head`].
+    pub(crate) is_room: bool,
 }
 
 /// How far a sender was heard of that [`Recognition`] has no room for.
@@ -184,6 +189,11 @@ impl Head {
     /// Whether entries are to be handed over to their recipients' homes.
     pub(crate) fn has_outgoing(&self) -> bool {
         self.log.has_outgoing() || !self.lagging.is_empty()
+    }
+
+    /// There is an account.
+    pub(crate) fn is_account(&self) -> bool {
+        self.live && !self.is_room
     }
 
     /// Whether an outgoing entry is not settled although the common mark has passed it.
@@ -322,11 +332,11 @@ pub(crate) fn decode_profile(bytes: &[u8], user: &str) -> Result<Profile, StoreE
 pub(crate) fn decode_head(bytes: &[u8], user: &str) -> Result<Head, StoreError> {
     match bytes.first() {
         Some(&VALUE_VERSION) => decode::<HeadOf2>(bytes, user).map(Head::from),
-        Some(&HEAD_VERSION_3) => {
-            // The encoding of `None` is what it lacks.
+        Some(&version @ (HEAD_VERSION_3 | HEAD_VERSION_4)) => {
+            // The encodings of `None` and of `false` are what they lack.
             let mut bytes = bytes.to_vec();
-            bytes.push(0);
-            decode_version(HEAD_VERSION_3, &bytes, user)
+            bytes.extend(std::iter::repeat_n(0, usize::from(HEAD_VERSION - version)));
+            decode_version(version, &bytes, user)
         }
         _ => decode_version(HEAD_VERSION, bytes, user),
     }

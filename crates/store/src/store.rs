@@ -253,7 +253,7 @@ impl Store {
         let Some(mut head) = read_head(&*snapshot, &self.shared.slots, user)? else {
             return Ok(None);
         };
-        if !head.live {
+        if !head.is_account() {
             return Ok(None);
         }
         let Some(profile) = snapshot.get(Space::State, &key)? else {
@@ -452,7 +452,7 @@ impl Store {
         let start = keys::behind(&self.shared.slots, after);
         scan_heads(&*self.snapshot()?, &start, |user, value| {
             if domain.is_none_or(|domain| keys::domain_of(user) == domain)
-                && decode_head(value, user)?.live
+                && decode_head(value, user)?.is_account()
             {
                 page.push(user.to_owned());
             }

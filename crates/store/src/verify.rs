@@ -15,6 +15,7 @@ use crate::keys;
 use crate::limits::{PROBLEMS_LISTED_MAX, UNCOUNTED_BYTES_MAX};
 use crate::log::{derive_head, read_head};
 use crate::record::Seq;
+use crate::rooms::{ListedRoom, is_made_by};
 use crate::slot::{Slot, SlotKey};
 use crate::state::{
     Head, OlderMark, StoredEntry, decode, decode_borrowed, decode_head, decode_profile,
@@ -27,13 +28,15 @@ use crate::stored::{bytes_of, count_rest};
 pub struct Report {
     /// Accounts.
     pub accounts: u64,
-    /// Heads of removed accounts.
+    /// Rooms.
+    pub rooms: u64,
+    /// Heads of removed accounts and rooms.
     pub removed: u64,
     /// Roster items.
     pub roster_items: u64,
     /// Log entries.
     pub log_entries: u64,
-    /// vCards and items of private storage.
+    /// vCards, items of private storage and parts of rooms.
     pub blobs: u64,
     /// Users with sessions that can be resumed, or with messages to hand over.
     pub resumable: u64,
@@ -63,6 +66,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report {
             accounts,
+            rooms,
             removed,
             roster_items,
             log_entries,
@@ -73,7 +77,7 @@ impl fmt::Display for Report {
         } = self;
         write!(
             f,
-            "{accounts} accounts ({removed} removed), {roster_items} roster items, \
+            "{accounts} accounts, {rooms} rooms ({removed} removed), {roster_items} roster items, \
              {log_entries} log entries, {blobs} blobs, {resumable} with sessions or messages to \
              hand over, {bytes} bytes: "
         )?;
@@ -147,6 +151,7 @@ impl Walk<'_> {
 
     fn meta(&mut self) -> Result<BTreeMap<Vec<u8>, u64>, StoreError> {
         let mut counts = BTreeMap::new();
+        let (slots, reader) = (self.slots, self.reader);
         self.each(Space::Meta, |key, value, _| {
             match keys::parse_meta(key) {
                 Some(keys::Meta::Schema | keys::Meta::SlotKey) => {}
@@ -164,6 +169,19 @@ impl Walk<'_> {
                     let what = "stored bytes of a domain";
                     let bytes = decode_u64(value, what).map_err(|e| e.to_string())?;
                     counts.insert(key.to_vec(), bytes);
+                }
+                Some(keys::Meta::Room(_, room)) => {
+                    let listed: ListedRoom = decode(value, room).map_err(|e| e.to_string())?;
+                    match load_head(reader, &slots, room)? {
+                        Some(head) if head.live && head.is_room => {}
+                        _ => return Err(format!("{room}: listed, and there is no such room")),
+                    }
+                    let made = keys::made(slots.peer(&listed.creator), room);
+                    let made = reader.get(Space::Meta, &made).map_err(|e| e.to_string())?;
+                    made.ok_or_else(|| format!("{room}: nobody made it"))?;
+                }
+                Some(keys::Meta::Made(creator, room)) => {
+                    is_made_by(reader, &slots, creator, room)?;
                 }
                 None => return Err(format!("unknown key in meta: {key:02x?}")),
             }
@@ -190,16 +208,19 @@ impl Walk<'_> {
                     head.log
                 ));
             }
-            if head.live {
+            if let Some(stored) = head.stored.filter(|stored| stored.counted > 0) {
+                let total = keys::stored(slot.range(), keys::domain_of(user));
+                *counted.entry(total).or_default() += stored.counted;
+            }
+            if head.live && head.is_room {
+                report.rooms += 1;
+                room_is_right(reader, &slots, user, &head)?;
+            } else if head.live {
                 report.accounts += 1;
                 let count = keys::count(slot.range(), keys::domain_of(user));
                 *counted.entry(count).or_default() += 1;
                 match reader.get(Space::State, key) {
                     Ok(Some(profile)) => {
-                        if let Some(stored) = head.stored.filter(|stored| stored.counted > 0) {
-                            let total = keys::stored(slot.range(), keys::domain_of(user));
-                            *counted.entry(total).or_default() += stored.counted;
-                        }
                         stored_is_right(
                             reader,
                             &slots,
@@ -243,6 +264,9 @@ impl Walk<'_> {
             let (slot, user) = keys::parse_user(key).ok_or("undecodable key in state")?;
             in_slot(&slots, slot, user)?;
             let profile = decode_profile(value, user).map_err(|e| e.to_string())?;
+            if load_head(reader, &slots, user)?.is_some_and(|head| head.is_room) {
+                return Err(format!("{user}: a room with a profile"));
+            }
             report.roster_items += profile.roster.items.len() as u64;
             if !profile.roster.items.is_sorted_by(|a, b| a.jid < b.jid) {
                 return Err(format!("{user}: the roster is out of order"));
@@ -366,6 +390,21 @@ fn stored_is_right(
          in no total",
         stored.rest
     ))
+}
+
+/// A room is in the list of rooms, and says rightly what it has stored.
+fn room_is_right(
+    reader: &dyn Reader,
+    slots: &SlotKey,
+    user: &str,
+    head: &Head,
+) -> Result<(), String> {
+    stored_is_right(reader, slots, user, head, 0)?;
+    match reader.get(Space::Meta, &keys::room(slots, user)) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(format!("{user}: a room that is not listed")),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// What no head contradicts.

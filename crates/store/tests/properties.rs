@@ -108,6 +108,13 @@ fn record() -> impl Strategy<Value = Record> {
             let prefs = ArchivePrefs { always, ..ArchivePrefs::default() };
             Record::ArchivePrefsPut { user, prefs }
         }),
+        2 => (user(), user(), vec(any::<u8>(), 1..20)).prop_map(|(user, creator, about)| {
+            Record::RoomMake { user, creator, about }
+        }),
+        2 => (user(), "[0a][a-c]{0,2}", vec(any::<u8>(), 0..20)).prop_map(|(user, part, value)| {
+            Record::RoomPut { user, part, value }
+        }),
+        1 => user().prop_map(|user| Record::RoomRemove { user }),
         1 => (user(), any::<bool>()).prop_map(|(user, locked)| {
             Record::AccountLock { user, locked }
         }),

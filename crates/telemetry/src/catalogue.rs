@@ -130,6 +130,11 @@ catalogue! {
         QuestionsOfAddressPaused => "roost_questions_of_address_paused_total", "An address waited";
         QuestionsRefused => "roost_questions_refused_total", "Requests refused: too many waited";
         BansApplied => "roost_bans_applied_total", "Connections closed: their address is banned";
+        RoomsLoaded => "roost_rooms_loaded_total", "Rooms read from the store";
+        RoomsRefused => "roost_rooms_refused_total", "Rooms not made: their makers have too many";
+        RoomMessages => "roost_room_messages_total", "Messages that rooms made durable";
+        RoomCopies => "roost_room_copies_total", "Copies that rooms sent to their occupants";
+        RoomCopiesDropped => "roost_room_copies_dropped_total", "Copies that found no room";
         StorageRefused => "roost_storage_refused_total", "Changes refused: the domain is full";
     }
 }
@@ -150,6 +155,8 @@ catalogue! {
         Sessions => "roost_sessions", "Sessions with a resource bound";
         JournalWaiting => "roost_journal_waiting", "Appends of this shard not committed yet";
         ManagedSessions => "roost_sessions_managed", "Sessions with stream management";
+        RoomsLoaded => "roost_rooms", "Rooms that are loaded";
+        RoomOccupants => "roost_room_occupants", "Sessions that are in rooms";
         QueueSenders => "roost_queue_senders", "Senders with messages for who does not keep up";
         QueueMessages => "roost_queue_messages", "Messages that wait for who does not keep up";
     }

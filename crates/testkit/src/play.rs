@@ -1,8 +1,8 @@
 //! Plays a script: one thread, one connection per actor, one step after the other.
 //!
-//! Accounts are renamed from `romeo` to `romeo.KEY`, so that plays share a server and run side by
-//! side. Scripts never see it: addresses are renamed in what they send and expect, and back again
-//! in what a failure shows.
+//! Accounts and rooms are renamed from `romeo` to `romeo.KEY`, so that plays share a server and run
+//! side by side. Scripts never see it: addresses are renamed in what they send and expect, and back
+//! again in what a failure shows.
 
 use crate::client::{Address, Client, Got, Identity, describe};
 use crate::pattern::{self, Bindings};
@@ -131,6 +131,12 @@ impl<'a> Play<'a> {
                 bindings.insert(format!("{}.full", actor.name), format!("{bare}/{resource}"));
             }
             cast.insert(actor.name.clone(), Role::default());
+        }
+        for room in &script.rooms {
+            if let Some((local, domain)) = room.split_once('@') {
+                let own = format!("{}@{domain}", renamed(local, &setting.key));
+                names.push((room.clone(), own));
+            }
         }
         names.sort();
         names.dedup();
@@ -523,7 +529,7 @@ impl<'a> Play<'a> {
         pattern::parse(&self.rename(block))
     }
 
-    /// Renames every actor's bare address, wherever it stands alone.
+    /// Renames every actor's bare address, and every room's, wherever it stands alone.
     fn rename(&self, text: &str) -> String {
         let mut out = text.to_owned();
         for (from, to) in &self.names {

@@ -14,9 +14,9 @@
 //!     <iq type='result' id='1' .../>
 //! ```
 //!
-//! Further headers: `[server] KEY = VALUE` sets a configuration key of a server for this play (and
-//! for others with the same set), `[transports] tcp starttls tls ws wss bosh` restricts where the
-//! play runs.
+//! Further headers: `[room] coven@conference.localhost` names a room that only this play uses,
+//! `[server] KEY = VALUE` sets a configuration key of a server for this play (and for others with
+//! the same set), `[transports] tcp starttls tls ws wss bosh` restricts where the play runs.
 //! [`Verb`] lists what can happen. It does not run anything: see [`crate::play`].
 
 use crate::transport::Kind;
@@ -32,6 +32,8 @@ pub struct Script {
     pub goal: String,
     /// Who takes part.
     pub actors: Vec<Actor>,
+    /// Addresses of rooms that are this play's own.
+    pub rooms: Vec<String>,
     /// Configuration lines `key = value` that the play needs, sorted; empty for the usual server.
     pub server: BTreeSet<String>,
     /// Where the play runs.
@@ -144,6 +146,7 @@ impl Script {
             name: name.to_owned(),
             goal: String::new(),
             actors: Vec::new(),
+            rooms: Vec::new(),
             server: BTreeSet::new(),
             transports: Kind::ALL.to_vec(),
             steps: Vec::new(),
@@ -186,6 +189,11 @@ impl Script {
         let (kind, rest) = line[1..].split_once(']').ok_or("no ']'")?;
         match kind {
             "client" => self.actors.push(actor(rest)?),
+            "room" => {
+                let room = rest.trim();
+                room.split_once('@').ok_or("the address has no '@'")?;
+                self.rooms.push(room.to_owned());
+            }
             "server" => {
                 self.server.insert(rest.trim().to_owned());
             }

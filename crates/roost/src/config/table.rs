@@ -113,6 +113,16 @@ choice! {
 }
 
 choice! {
+    /// Who may make rooms.
+    RoomMakers {
+        /// Every account.
+        Everybody = "everybody",
+        /// Those on a list.
+        Listed = "listed",
+    }
+}
+
+choice! {
     /// When archived messages go.
     Retention {
         /// By age, number and size.
@@ -293,6 +303,36 @@ settings! {
         max_messages: u64 = "100_000", integer(100, 1_000_000_000, "messages");
         /// Their bytes; likewise.
         max_bytes: u64 = "268_435_456", integer(MIB, 1_024 * GIB, "bytes");
+    }
+
+    /// Rooms (XEP-0045, docs/rooms.md), for each domain at a domain of their own.
+    "rooms" rooms: Rooms {
+        /// Whether there are rooms. Those in the store stay there.
+        enabled: bool = "true", Bound::Switch;
+        /// What goes in front of a domain, and a dot, where its rooms are: conference.example.org.
+        host: String = r#""conference""#, Bound::Domain;
+        /// "everybody" may make rooms, or only those of `creators`: "listed".
+        create: RoomMakers = r#""everybody""#, Bound::Choice(RoomMakers::WORDS);
+        /// Addresses, and domains for all of their accounts, that may make rooms if only those on
+        /// the list may.
+        creators: Vec<String> = "[]", list(0, &Bound::Text { min: 1, max: 3_071 });
+        /// Rooms that one account has made and that are still there; one more is refused
+        /// (resource-constraint).
+        per_account_max: u32 = "100", integer(0, 10_000, "rooms");
+        /// Occupants of one room; one more is refused (service-unavailable, wait), unless he is an
+        /// admin or owner of the room.
+        occupants_max: u32 = "20_000", integer(1, 1_000_000, "occupants");
+        /// From so many occupants on, presence is told only of moderators and of those who have
+        /// spoken.
+        large_from: u32 = "256", integer(1, 1_000_000, "occupants");
+        /// Messages that those who enter are sent, unless the room's owner wants fewer or more.
+        history: u16 = "20", integer(0, 1_000, "messages");
+        /// The most that an owner may want.
+        history_max: u16 = "100", integer(0, 1_000, "messages");
+        /// A message to all; a larger one is refused (not-acceptable).
+        message_bytes_max: u32 = "65_536", integer(KIB, 16 * MIB, "bytes");
+        /// Copies that a room writes at a time; others' turns come in between.
+        copies_per_turn: u32 = "256", integer(1, 1_000_000, "copies");
     }
 
     /// Bounds. What happens at each is in docs/limits.md. Lowered ones leave what is there already.

@@ -21,14 +21,14 @@ pub(super) const MODULE: Module = Module {
             number: 59,
             name: "Result Set Management",
             version: "1.0",
-            note: "In queries of the archive.",
+            note: "In queries of archives, and forwards in the list of rooms.",
         },
         Xep {
             number: 313,
             name: "Message Archive Management",
             version: "1.1.3",
             note: "Of one's own account: by time, address, id; pages of at most 100, flipped \
-                   pages, metadata, preferences.",
+                   pages, metadata, preferences. Of rooms: by time and id.",
         },
         Xep {
             number: 359,
@@ -48,7 +48,7 @@ pub(super) const MODULE: Module = Module {
 };
 
 /// Whether a feature is not to be announced because there is no archive.
-pub(super) fn is_off(feature: &str, options: &Options) -> bool {
+pub(crate) fn is_off(feature: &str, options: &Options) -> bool {
     !options.archive.enabled && feature.starts_with(NS)
 }
 
@@ -73,12 +73,26 @@ fn query(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) 
     let asker = request.frame.attr("from").unwrap_or_default().into_owned();
     let owner = user.name.clone();
     user.ask_store_for(request, cx, move |store| {
-        page(store, &owner, &asker, &query)
+        page(store, (&owner, &asker), &query, Of::Account)
     })
 }
 
+/// Whose archive is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// An account's: the other side of a message is a real address.
+    Account,
+    /// A room's: who is behind a nick nobody learns from it.
+    Room,
+}
+
 /// A page of results and its end.
-fn page(store: &Store, owner: &str, asker: &str, query: &Query) -> Result<Found, StanzaError> {
+pub(crate) fn page(
+    store: &Store,
+    (owner, asker): (&str, &str),
+    query: &Query,
+    of: Of,
+) -> Result<Found, StanzaError> {
     let failed = |_| StanzaError::new(Condition::InternalServerError);
     let named: Vec<u64> = query.named().collect();
     if !named.is_empty() {
@@ -95,6 +109,7 @@ fn page(store: &Store, owner: &str, asker: &str, query: &Query) -> Result<Found,
     let filter = &query.filter;
     let (after, before) = query.bounds();
     let (bare, resource) = match &filter.with {
+        Some(with) if of == Of::Room => (None, with != owner),
         Some(with) => (Some(xmpp::addr::bare_part(with)), with.contains('/')),
         None => (None, false),
     };

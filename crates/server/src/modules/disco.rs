@@ -11,8 +11,8 @@ use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
 use crate::user::User;
 
-const NS_INFO: &str = "http://jabber.org/protocol/disco#info";
-pub(super) const NS_ITEMS: &str = "http://jabber.org/protocol/disco#items";
+pub(crate) const NS_INFO: &str = "http://jabber.org/protocol/disco#info";
+pub(crate) const NS_ITEMS: &str = "http://jabber.org/protocol/disco#items";
 const NS_CAPS: &str = "http://jabber.org/protocol/caps";
 
 /// The node under which the server announces its capabilities (XEP-0115 section 4).
@@ -100,8 +100,13 @@ fn host_info(request: &HostRequest<'_>) -> Answer {
     info(node.as_deref(), HOST_IDENTITY, &features)
 }
 
+/// The services of a domain: where its rooms are.
 fn host_items(request: &HostRequest<'_>) -> Answer {
-    items(request.is_set, request.payload.attr("node").is_some())
+    let to = request.frame.attr("to").unwrap_or_default();
+    let hosts = request.home.options.rooms.hosts.iter();
+    let own = hosts.filter(|host| host.split_once('.').is_some_and(|(_, of)| of == to));
+    let own: Vec<&str> = own.map(String::as_str).collect();
+    items(request.is_set, request.payload.attr("node").is_some(), &own)
 }
 
 fn account_info(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) -> Answer {
@@ -127,10 +132,10 @@ fn account_items(
     request: &Request<'_>,
     _cx: &mut Context<'_, UserMsg>,
 ) -> Answer {
-    items(request.is_set, request.payload.attr("node").is_some())
+    items(request.is_set, request.payload.attr("node").is_some(), &[])
 }
 
-fn info(node: Option<&str>, identity: (&str, &str, &str), features: &[&str]) -> Answer {
+pub(crate) fn info(node: Option<&str>, identity: (&str, &str, &str), features: &[&str]) -> Answer {
     let (category, kind, name) = identity;
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out);
@@ -153,7 +158,7 @@ fn info(node: Option<&str>, identity: (&str, &str, &str), features: &[&str]) -> 
     Answer::Result(out)
 }
 
-fn items(is_set: bool, has_node: bool) -> Answer {
+fn items(is_set: bool, has_node: bool, addresses: &[&str]) -> Answer {
     if is_set {
         return Answer::error(Condition::NotAllowed);
     }
@@ -161,9 +166,11 @@ fn items(is_set: bool, has_node: bool) -> Answer {
         return Answer::error(Condition::ItemNotFound);
     }
     let mut out = Vec::new();
-    Writer::new(&mut out)
-        .open("query")
-        .attr("xmlns", NS_ITEMS)
-        .close();
+    let mut writer = Writer::new(&mut out);
+    writer.open("query").attr("xmlns", NS_ITEMS);
+    for address in addresses {
+        writer.open("item").attr("jid", address).close();
+    }
+    writer.close();
     Answer::Result(out)
 }

@@ -55,6 +55,8 @@ pub(crate) struct Keep {
     pub carbon: bool,
     /// It only says that somebody is typing, or has stopped.
     pub is_chat_state_only: bool,
+    /// It is for all of a room: kept until the room has it.
+    pub for_room: bool,
 }
 
 /// What a child of a message says about it.
@@ -109,6 +111,7 @@ pub(crate) fn keep(frame: &Frame) -> Keep {
         archive: log && !no_permanent,
         carbon: by_type && !no_copy,
         is_chat_state_only: has_state && !has_content,
+        for_room: kind == MessageType::Groupchat && (has_content || store) && !no_store,
     }
 }
 
@@ -150,6 +153,7 @@ mod tests {
             archive: true,
             carbon: true,
             is_chat_state_only: false,
+            for_room: false,
         }
     }
 
@@ -166,9 +170,14 @@ mod tests {
         ] {
             assert_eq!(of("chat", children), all(), "{children}");
             assert_eq!(of("normal", children), all(), "{children}");
-            for kind in ["headline", "groupchat", "error"] {
+            for kind in ["headline", "error"] {
                 assert_eq!(of(kind, children), Keep::default(), "{kind} {children}");
             }
+            let for_room = Keep {
+                for_room: true,
+                ..Keep::default()
+            };
+            assert_eq!(of("groupchat", children), for_room, "{children}");
         }
         let unknown = "<x xmlns='urn:example'/>";
         assert_eq!(of("chat", unknown), all());
@@ -237,6 +246,7 @@ mod tests {
                 ..all()
             }
         );
+        assert!(!of("groupchat", "<body/><no-store xmlns='HINT'/>").for_room);
         assert!(!of("headline", "<body/><store xmlns='HINT'/>").log);
         assert!(!of("chat", "<no-store xmlns='HINT'/><store xmlns='HINT'/>").log);
     }

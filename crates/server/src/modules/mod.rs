@@ -13,6 +13,7 @@ pub mod offline;
 pub mod ping;
 pub mod private_storage;
 pub mod register;
+pub mod rooms;
 pub mod roster;
 pub(crate) mod session;
 pub(crate) mod stanza_ids;
@@ -74,6 +75,7 @@ pub const MODULES: &[&Module] = &[
     &ping::MODULE,
     &private_storage::MODULE,
     &register::MODULE,
+    &rooms::MODULE,
     &roster::MODULE,
     &session::MODULE,
     &time::MODULE,

@@ -23,6 +23,7 @@ use crate::options::Options;
 use crate::place::Place;
 use crate::queues;
 use crate::repeats::Repeats;
+use crate::room::temporary::Table;
 use crate::talkers;
 use crate::user::Users;
 
@@ -65,6 +66,16 @@ impl Layout {
                 "it does not hold that {relation}"
             )));
         }
+        if let Some(host) = options
+            .rooms
+            .hosts
+            .iter()
+            .find(|host| options.domains.contains(host))
+        {
+            return Err(StartError::Options(format!(
+                "{host} cannot be a domain of accounts and of rooms"
+            )));
+        }
         let options = Arc::new(options);
         let iterations = options.scram_iterations;
         let guard = Guard::new(&store, &options.domains, options.bans.clone(), iterations)
@@ -96,6 +107,7 @@ impl Layout {
             clock: under.clock,
             exempt,
             guard,
+            rooms: Arc::default(),
             talkers: (0..options.shards).map(|_| Default::default()).collect(),
             braked: (0..options.shards).map(|_| Default::default()).collect(),
             queues: (0..options.shards).map(|_| Default::default()).collect(),
@@ -124,6 +136,8 @@ pub(super) struct Setup {
     /// Senders with messages for destinations that do not keep up, by shard.
     pub queues: Vec<queues::Published>,
     pub guard: Arc<Guard>,
+    /// Rooms that are in no store.
+    pub rooms: Arc<Table>,
     started: SyncSender<Addr<SetLimits>>,
     config: Arc<C2sConfig>,
     web_config: Arc<C2sConfig>,
@@ -168,6 +182,7 @@ impl Setup {
             self.braked[usize::from(shard.id().index())].clone(),
             self.queues[usize::from(shard.id().index())].clone(),
             Arc::clone(&self.guard),
+            self.rooms,
         );
         let home = Rc::new(home);
         shard.set_class(Users::new(Rc::clone(&home)));

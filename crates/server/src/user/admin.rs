@@ -27,7 +27,7 @@ impl User {
             (Phase::Registered, AdminCommand::Create(_)) => AdminAnswer::Exists,
             (_, AdminCommand::Import(record)) => self.import(*record, cx),
             (Phase::Absent, AdminCommand::Create(account)) => self.create(account, cx),
-            (Phase::Absent, _) => AdminAnswer::Absent,
+            (Phase::Absent, _) | (_, AdminCommand::Room(_)) => AdminAnswer::Absent,
             (Phase::Registered, AdminCommand::Inspect) => {
                 AdminAnswer::Inspected(Arc::new(self.inspect(cx)))
             }

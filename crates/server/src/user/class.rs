@@ -4,9 +4,10 @@
 
 use std::rc::Rc;
 
-use actor::{Core, EntityClass, Mail as _, Name, Refused, ShardId};
+use actor::{Actor, Context, Core, EntityClass, Mail as _, Name, Reason, Refused, ShardId};
 use delivery::Refusal;
 use net::ConnRef;
+use telemetry::Counter;
 use xmpp::error::StanzaError;
 
 use super::User;
@@ -15,8 +16,43 @@ use crate::c2s::{Abort, Control, Keys};
 use crate::home::Home;
 use crate::limits::{MAILBOX_MIN, MAILBOX_RESERVE};
 use crate::message::{AppendError, NotTaken, UserMsg};
+use crate::room::RoomActor;
 
-/// Makes users.
+/// What an address leads to: entities share mailboxes, the journal's queue and all that becomes of
+/// a message on its way, whatever they are.
+pub(crate) enum Entity {
+    /// An account.
+    User(User),
+    /// A room.
+    Room(Box<RoomActor>),
+}
+
+impl Actor for Entity {
+    type Msg = UserMsg;
+
+    fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
+        match self {
+            Entity::User(user) => user.started(cx),
+            Entity::Room(room) => room.started(cx),
+        }
+    }
+
+    fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
+        match self {
+            Entity::User(user) => user.handle(msg, cx),
+            Entity::Room(room) => room.handle(msg, cx),
+        }
+    }
+
+    fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, UserMsg>) {
+        match self {
+            Entity::User(user) => user.stopped(reason, cx),
+            Entity::Room(room) => room.stopped(reason, cx),
+        }
+    }
+}
+
+/// Makes users and rooms.
 pub(crate) struct Users {
     home: Rc<Home>,
 }
@@ -35,7 +71,7 @@ impl Users {
 
 impl EntityClass for Users {
     type Msg = UserMsg;
-    type Actor = User;
+    type Actor = Entity;
 
     /// When everybody comes back at once, each contact announces itself and answers a probe, and
     /// what presence finds no room is lost: a whole roster of both fits twice.
@@ -53,8 +89,12 @@ impl EntityClass for Users {
         !matches!(msg, UserMsg::Deliver(_) | UserMsg::Probe { .. })
     }
 
-    fn activate(&mut self, name: &Name, _shard: ShardId) -> User {
-        User::new(Name::clone(name), Rc::clone(&self.home))
+    fn activate(&mut self, name: &Name, _shard: ShardId) -> Entity {
+        let (name, home) = (Name::clone(name), Rc::clone(&self.home));
+        if home.hosts_rooms(address::domain(&name)) {
+            return Entity::Room(Box::new(RoomActor::new(name, home)));
+        }
+        Entity::User(User::new(name, home))
     }
 
     fn refused(&mut self, name: &Name, msg: UserMsg, why: Refused, core: &mut Core) {
@@ -84,6 +124,7 @@ impl EntityClass for Users {
                 let begun = self.home.generations.borrow().now();
                 self.control(conn, Control::Keys(Keys::Unavailable, begun), core);
             }
+            UserMsg::Copy(_) => core.stats().count(Counter::RoomCopiesDropped),
             // Without an answer its client would wait until its deadline.
             UserMsg::Bind { conn, .. } | UserMsg::Started { conn } => {
                 self.control(conn, Control::Abort(Abort::Crash), core);

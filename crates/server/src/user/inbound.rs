@@ -113,13 +113,15 @@ impl User {
     }
 
     /// A test may ask for a fault of ours, to see that nobody else notices: the secret of
-    /// `debug.panic_hook` makes the actor of a message's sender panic, and followed by
-    /// `-on-delivery` that of its recipient.
+    /// `debug.panic_hook` makes the actor of a message's sender panic, followed by
+    /// `-on-delivery` that of its recipient, and by `-in-the-room` that of a room.
     pub(super) fn panic_if_asked(&self, message: &Frame, on_delivery: bool) {
         if let Some(secret) = &self.home.options.debug_panic_hook {
             let text = String::from_utf8_lossy(message.as_bytes());
             let rest = text.find(&**secret).map(|at| &text[at + secret.len()..]);
-            let is_meant = |rest: &str| rest.starts_with("-on-delivery") == on_delivery;
+            let is_meant = |rest: &str| {
+                rest.starts_with("-on-delivery") == on_delivery && !rest.starts_with("-in-the-room")
+            };
             assert!(
                 !rest.is_some_and(is_meant),
                 "a message had the secret of debug.panic_hook"

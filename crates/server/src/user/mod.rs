@@ -23,6 +23,7 @@ pub(crate) mod presence;
 pub(crate) mod recover;
 mod requests;
 pub(crate) mod resume;
+mod rooms;
 pub(crate) mod roster;
 mod sending;
 pub(crate) mod session;
@@ -392,6 +393,8 @@ impl Actor for User {
                     debt.settle(&self.home, cx);
                 }
             }
+            UserMsg::Copy(copy) => self.room_copy(&copy, cx),
+            UserMsg::Room(_) => {}
             UserMsg::Probe { from } => self.probed(&from, cx),
             UserMsg::Credentials { conn, from } => self.credentials_wanted(conn, from, cx),
             UserMsg::LoginEnded { conn, end } => self.login_ended(conn, end, cx),

@@ -25,7 +25,9 @@ pub(crate) enum Destination {
     Own,
     /// A domain of this server itself.
     Host,
-    /// An account of this server.
+    /// A domain of rooms itself.
+    RoomHost,
+    /// An account of this server, or a room.
     Local,
     /// Another domain.
     Remote,
@@ -146,6 +148,7 @@ impl User {
                     self.write_frame(conn, &reply, cx);
                 }
             }
+            Destination::RoomHost => self.ask_room_host(conn, &frame, cx),
             Destination::Remote => {
                 let error = StanzaError::new(Condition::RemoteServerNotFound);
                 self.reply_error(conn, &frame, &error, cx);
@@ -167,7 +170,8 @@ impl User {
         let is_archived = keep.archive && self.archives(bare);
         let session = self.sessions.iter().find(|session| session.conn == conn);
         let is_managed = session.is_some_and(|session| session.managed.is_some());
-        if keep.log && (is_archived || is_managed) {
+        let is_for_room = keep.for_room && self.home.hosts_rooms(address::domain(bare));
+        if keep.log && (is_archived || is_managed) || is_for_room && is_managed {
             return self.accept(conn, to, delivery.frame, is_archived, cx);
         }
         if carbons::are_due(keep, &delivery.frame, carbons::Direction::Sent) {
@@ -190,7 +194,10 @@ impl User {
         } else if !self.home.serves(address::domain(bare)) {
             Destination::Remote
         } else if address::local(bare).is_none() {
-            Destination::Host
+            match self.home.hosts_rooms(bare) {
+                true => Destination::RoomHost,
+                false => Destination::Host,
+            }
         } else {
             Destination::Local
         }
@@ -240,7 +247,7 @@ impl User {
         match self.destination(bare) {
             Destination::Own => self.deliver(delivery, cx),
             Destination::Local => self.forward(bare, delivery, true, cx),
-            Destination::Host => {}
+            Destination::Host | Destination::RoomHost => {}
             Destination::Remote => {
                 self.bounce(&delivery.frame, Condition::RemoteServerNotFound, cx);
             }

@@ -344,7 +344,7 @@ impl User {
         match self.destination(bare) {
             Destination::Own => self.deliver(delivery, cx),
             Destination::Local => self.forward(bare, delivery, false, cx),
-            Destination::Host | Destination::Remote => {}
+            Destination::Host | Destination::RoomHost | Destination::Remote => {}
         }
     }
 }

@@ -157,7 +157,10 @@ pub(super) fn moves_deliveries(record: &Record) -> bool {
         | Record::KnownAddressesPut { .. }
         | Record::ArchivePrefsPut { .. }
         | Record::LaggingPut { .. }
-        | Record::MarksForget { .. } => false,
+        | Record::MarksForget { .. }
+        | Record::RoomMake { .. }
+        | Record::RoomPut { .. }
+        | Record::RoomRemove { .. } => false,
     }
 }
 

@@ -12,6 +12,7 @@ use super::outbound::Destination;
 use super::presence::presence_of;
 use super::roster::{Item, Subscription};
 use super::subscription::{self, Action, Follow};
+use crate::address;
 use crate::limits::{REQUEST_BYTES_MAX, REQUESTS_BYTES_MAX, REQUESTS_MAX};
 use crate::message::{Delivery, UserMsg};
 use crate::modules::roster;
@@ -27,8 +28,10 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         match self.destination(to) {
-            // One sees oneself without a subscription, and a domain keeps no roster.
-            Destination::Own | Destination::Host => return,
+            // One sees oneself without a subscription, and neither a domain nor a room keeps a
+            // roster.
+            Destination::Own | Destination::Host | Destination::RoomHost => return,
+            Destination::Local if self.home.hosts_rooms(address::domain(to)) => return,
             Destination::Remote => {
                 let error = StanzaError::new(Condition::RemoteServerNotFound);
                 return self.reply_error(conn, frame, &error, cx);
@@ -77,7 +80,7 @@ impl User {
         let Some(from) = frame.attr("from") else {
             return;
         };
-        let from = crate::address::bare(&from).to_owned();
+        let from = address::bare(&from).to_owned();
         if from == *self.name {
             return;
         }

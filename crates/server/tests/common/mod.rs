@@ -46,6 +46,10 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             max_messages: 1_000,
             max_bytes: 1 << 20,
         },
+        rooms: server::options::Rooms {
+            hosts: vec!["conference.localhost".into()],
+            ..server::options::Rooms::default()
+        },
         limits: Limits {
             stanza_bytes_max: 65_536,
             sessions_per_user: 10,

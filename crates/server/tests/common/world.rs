@@ -81,6 +81,13 @@ impl World {
         self.start();
     }
 
+    /// What is in the store is changed while nobody runs.
+    pub(crate) fn rewrite(&mut self, change: impl FnOnce(&store::Store)) {
+        self.sim = None;
+        change(&store_on(&self.disk));
+        self.start();
+    }
+
     pub(crate) fn work(&mut self) {
         self.sim.as_mut().expect("it runs").work().expect("work");
     }
@@ -113,6 +120,19 @@ impl World {
     pub(crate) fn release_one(&mut self) {
         let sim = self.sim.as_ref().expect("it runs");
         assert_eq!(sim.journal().release(1), 1);
+    }
+
+    /// The first of what waits happens, if anything waits.
+    pub(crate) fn try_one(&mut self) {
+        let sim = self.sim.as_ref().expect("it runs");
+        sim.journal().release(1);
+        self.work();
+    }
+
+    /// The journal says what became of everything in doubt.
+    pub(crate) fn settle(&mut self) {
+        self.sim.as_ref().expect("it runs").journal().settle();
+        self.work();
     }
 
     /// The first of what waits happens.

@@ -362,6 +362,51 @@ fn an_interrupted_upgrade_of_schema_2_goes_on() {
     }
 }
 
+/// Heads of before rooms are read as those of accounts, and written anew when they next change.
+#[test]
+fn a_head_without_rooms_is_read_and_can_be_changed() {
+    use crate::state::{HEAD_VERSION_4, decode_head};
+
+    let user = "juliet@capulet.example";
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let store = Store::with_engine(Arc::clone(&engine), Durability::Memory, SLOTS).unwrap();
+    let account = Record::AccountPut {
+        user: user.to_owned(),
+        account: Account::default(),
+    };
+    let entry = |seq| Record::LogAppend {
+        user: user.into(),
+        entry: LogEntry {
+            seq,
+            flags: EntryFlags::ARCHIVED,
+            ..LogEntry::default()
+        },
+    };
+    store.bulk([account, entry(1)]).unwrap();
+    drop(store);
+    let key = keys::user(&SLOTS, user);
+    let mut old = engine.get(Space::Head, &key).unwrap().unwrap();
+    // What the field of rooms takes is its last byte.
+    assert_eq!((old[0], old.pop()), (HEAD_VERSION, Some(0)));
+    old[0] = HEAD_VERSION_4;
+    assert!(!decode_head(&old, user).unwrap().is_room);
+    engine
+        .commit(vec![put(Space::Head, key.clone(), old)], Durability::Memory)
+        .unwrap();
+    let store = Store::with_engine(Arc::clone(&engine), Durability::Memory, SLOTS).unwrap();
+    assert_eq!(store.load_user(user).unwrap().unwrap().log.count, 1);
+    assert_eq!(store.accounts(None, None, 9).unwrap(), [user]);
+    let trim = Record::LogTrim {
+        user: user.to_owned(),
+        through: 1,
+    };
+    store.bulk([entry(2), trim]).unwrap();
+    assert_eq!(store.load_user(user).unwrap().unwrap().log.count, 1);
+    let new = engine.get(Space::Head, &key).unwrap().unwrap();
+    assert_eq!(new[0], HEAD_VERSION);
+    assert!(store.verify().unwrap().is_good());
+}
+
 fn opened(batch: Batch) -> Result<Store, OpenError> {
     let engine = MemoryEngine::new();
     engine.commit(batch, Durability::Memory).unwrap();

@@ -1,0 +1,137 @@
+//! The archive of a room (XEP-0313): the room's log, for those who may enter it. Who is behind a
+//! nick nobody learns from it: entries are as they were sent to all, and there is no search by real
+//! address.
+
+use actor::{Context, Mail};
+use room::{Affiliation, Room};
+use telemetry::Counter;
+use xml::Frame;
+use xmpp::error::{Condition, StanzaError};
+
+use super::leaving::Out;
+use super::{RoomActor, RoomMsg};
+use crate::address;
+use crate::iq::{self, Answer, Found, reply_of};
+use crate::message::UserMsg;
+use crate::modules::archive::{Of, page};
+use crate::modules::mam::{self, Query};
+
+/// Pages that are read for one room at a time; one more is refused with `resource-constraint`.
+const PAGES_AT_ONCE: u32 = 4;
+
+/// A page that was read.
+pub struct Page {
+    request: Frame,
+    found: Result<Found, StanzaError>,
+}
+
+impl RoomActor {
+    /// Whether a stanza is a question to the archive.
+    pub(super) fn asks_archive(&self, frame: &Frame) -> bool {
+        let is_question = frame.name() == "iq"
+            && matches!(frame.attr_raw("type"), Some("get" | "set"))
+            && frame.attr("to").as_deref() == Some(&*self.name);
+        let is_there = self
+            .room
+            .as_ref()
+            .is_some_and(|room| room.state().is_some());
+        let payload = iq::payload(frame).filter(|_| is_question && is_there);
+        payload.is_some_and(|payload| payload.ns() == mam::NS)
+    }
+
+    pub(super) fn ask_archive(&mut self, frame: Frame, cx: &mut Context<'_, UserMsg>) {
+        let answer = match self.archive_answer(&frame, cx) {
+            Ok(answer) => answer,
+            Err(condition) => Answer::error(condition),
+        };
+        self.leaving.extend(reply_of(&frame, answer).map(Out::One));
+        self.go_on(cx);
+    }
+
+    /// Whether somebody may read what was said: whoever may enter as he is.
+    fn may_read(&self, from: &str) -> Result<(), Condition> {
+        let state = self.room.as_ref().and_then(Room::state);
+        let state = state.ok_or(Condition::ItemNotFound)?;
+        let affiliation = state.affiliation(address::bare(from));
+        if state.is_locked && affiliation != Affiliation::Owner {
+            return Err(Condition::ItemNotFound);
+        }
+        let is_here = self
+            .room
+            .as_ref()
+            .is_some_and(|room| room.has_session(from));
+        let is_closed = state.config.is_members_only || !state.config.password.is_empty();
+        match affiliation {
+            Affiliation::Outcast => Err(Condition::Forbidden),
+            _ if is_here || !is_closed || affiliation >= Affiliation::Member => Ok(()),
+            _ => Err(Condition::Forbidden),
+        }
+    }
+
+    fn archive_answer(
+        &mut self,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Result<Answer, Condition> {
+        let from = frame.attr("from").unwrap_or_default().into_owned();
+        self.may_read(&from)?;
+        let payload = iq::payload(frame).ok_or(Condition::BadRequest)?;
+        if !self.has_archive() || payload.name() != "query" {
+            return Err(Condition::ServiceUnavailable);
+        }
+        if frame.attr_raw("type") == Some("get") {
+            return Ok(Answer::Result(mam::form()));
+        }
+        let tree = payload.to_xml().parse();
+        let query = match Query::parse(&tree.map_err(|_| Condition::BadRequest)?) {
+            Ok(query) => query,
+            Err(error) => return Ok(error.into()),
+        };
+        let is_own = |with: &String| address::bare(with) == &*self.name;
+        if query.filter.with.as_ref().is_some_and(|with| !is_own(with)) {
+            return Err(Condition::FeatureNotImplemented);
+        }
+        if self.pages >= PAGES_AT_ONCE {
+            cx.stats().count(Counter::QuestionsRefused);
+            return Err(Condition::ResourceConstraint);
+        }
+        let (store, name, request) = (self.home.store.clone(), self.name.clone(), frame.clone());
+        let read = move || {
+            let found = page(&store, (&name, &from), &query, Of::Room);
+            Box::new(Page { request, found })
+        };
+        let map = |page| UserMsg::Room(Box::new(RoomMsg::Page(page)));
+        if cx.blocking(&self.home.reads, read, map).is_err() {
+            return Err(Condition::ResourceConstraint);
+        }
+        self.pages += 1;
+        Ok(Answer::Later)
+    }
+
+    /// Whether what is said here is kept.
+    fn has_archive(&self) -> bool {
+        let state = self.room.as_ref().and_then(Room::state);
+        self.home.options.archive.enabled && state.is_some_and(|state| state.config.is_persistent)
+    }
+
+    /// A page was read: it goes out, unless its reader may not read any more.
+    pub(super) fn page_read(&mut self, page: Page, cx: &mut Context<'_, UserMsg>) {
+        self.pages = self.pages.saturating_sub(1);
+        let Page { request, found } = page;
+        let from = request.attr("from").unwrap_or_default().into_owned();
+        let allowed = self.may_read(&from).map_err(StanzaError::new);
+        let answer = match allowed.and(found) {
+            Ok((leading, payload)) => {
+                let frames = leading
+                    .into_iter()
+                    .filter_map(|bytes| Frame::parse(bytes).ok());
+                self.leaving.extend(frames.map(Out::One));
+                Answer::Result(payload)
+            }
+            Err(error) => error.into(),
+        };
+        self.leaving
+            .extend(reply_of(&request, answer).map(Out::One));
+        self.go_on(cx);
+    }
+}

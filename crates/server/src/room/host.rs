@@ -1,0 +1,172 @@
+//! A domain of rooms itself: what it is, and which rooms there are that everybody may know of
+//! (XEP-0045 sections 6.1 to 6.3, XEP-0030 with XEP-0059). It keeps no state: the home of whoever
+//! asks answers, and reads the list of rooms if need be.
+
+use std::sync::Arc;
+
+use xml::build::Writer;
+use xml::{Child, Frame};
+use xmpp::error::{Condition, StanzaError};
+use xmpp::ns;
+use xmpp::stanza::{self, IqType, Kind, MessageType};
+
+use super::temporary::Listing;
+use crate::address;
+use crate::home::Home;
+use crate::iq::{self, Answer, Found, Job};
+use crate::modules::disco;
+
+const NS_MUC: &str = "http://jabber.org/protocol/muc";
+const NS_RSM: &str = "http://jabber.org/protocol/rsm";
+
+/// Rooms on one page of the list, at most.
+const ITEMS_MAX: usize = 100;
+
+/// Rooms that are looked at for one page: of those that not everybody may know of there may be
+/// many. The page ends there, and the next one goes on.
+const LOOKED_AT_MAX: usize = 10_000;
+
+/// What a domain of rooms says.
+pub(crate) enum Said {
+    /// Nothing, where RFC 6120 section 8 wants silence.
+    Nothing,
+    /// This.
+    Now(Answer),
+    /// What the store says.
+    Read(Job),
+}
+
+fn refuse(condition: Condition) -> Said {
+    Said::Now(Answer::error(condition))
+}
+
+/// Answers a stanza to a domain of rooms.
+pub(crate) fn answer(home: &Home, frame: &Frame) -> Said {
+    let Ok(kind) = stanza::parse_kind(frame) else {
+        return Said::Nothing;
+    };
+    let is_set = match kind {
+        Kind::Iq(IqType::Get) => false,
+        Kind::Iq(IqType::Set) => true,
+        Kind::Message(MessageType::Error | MessageType::Headline) => return Said::Nothing,
+        Kind::Message(_) => return refuse(Condition::ServiceUnavailable),
+        Kind::Iq(_) | Kind::Presence(_) => return Said::Nothing,
+    };
+    let Some(payload) = iq::payload(frame) else {
+        return refuse(Condition::BadRequest);
+    };
+    let to = frame.attr("to").unwrap_or_default();
+    if to.contains('/') {
+        return refuse(Condition::ServiceUnavailable);
+    }
+    let has_node = payload.attr("node").is_some();
+    match (payload.name(), payload.ns()) {
+        ("query", disco::NS_INFO | disco::NS_ITEMS) | ("ping", ns::PING) if is_set => {
+            refuse(Condition::NotAllowed)
+        }
+        ("query", disco::NS_INFO | disco::NS_ITEMS) if has_node => refuse(Condition::ItemNotFound),
+        ("ping", ns::PING) => Said::Now(Answer::done()),
+        ("query", disco::NS_INFO) => {
+            let features = [disco::NS_INFO, disco::NS_ITEMS, NS_MUC, NS_RSM, ns::PING];
+            Said::Now(disco::info(
+                None,
+                ("conference", "text", "Rooms"),
+                &features,
+            ))
+        }
+        ("query", disco::NS_ITEMS) => match Page::parse(&payload) {
+            Ok(page) => read(home, &to, page),
+            Err(condition) => refuse(condition),
+        },
+        _ => refuse(Condition::ServiceUnavailable),
+    }
+}
+
+/// Which part of the list is asked for.
+struct Page {
+    max: usize,
+    after: Option<String>,
+    /// A set was asked for (XEP-0059).
+    is_asked_for: bool,
+}
+
+impl Page {
+    fn parse(query: &Child<'_>) -> Result<Page, Condition> {
+        let mut page = Page {
+            max: ITEMS_MAX,
+            after: None,
+            is_asked_for: false,
+        };
+        let mut children = query.children();
+        let Some(set) = children.find(|child| child.ns() == NS_RSM) else {
+            return Ok(page);
+        };
+        page.is_asked_for = true;
+        for child in set.children() {
+            let text = child.text().ok_or(Condition::BadRequest)?;
+            match child.name() {
+                "max" => {
+                    let max: usize = text.trim().parse().map_err(|_| Condition::BadRequest)?;
+                    page.max = max.min(ITEMS_MAX);
+                }
+                "after" => {
+                    let after = xmpp::addr::normalize(text.trim());
+                    page.after = Some(after.map_err(|_| Condition::ItemNotFound)?.into_owned());
+                }
+                // Backwards is an option of the document that nobody has asked for yet.
+                _ => return Err(Condition::FeatureNotImplemented),
+            }
+        }
+        Ok(page)
+    }
+}
+
+fn read(home: &Home, host: &str, page: Page) -> Said {
+    let (rooms, host) = (Arc::clone(&home.rooms), host.to_owned());
+    Said::Read(Job::new(move |store| {
+        let listing = Listing {
+            store: store.clone(),
+            rooms,
+        };
+        items(&listing, &host, &page)
+    }))
+}
+
+/// A page of the list.
+fn items(listing: &Listing, host: &str, page: &Page) -> Result<Found, StanzaError> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut looked_at = 0;
+    let mut is_complete = true;
+    let visited = listing.visit(page.after.as_deref(), |entry| {
+        if found.len() >= page.max || looked_at >= LOOKED_AT_MAX && !found.is_empty() {
+            is_complete = false;
+            return false;
+        }
+        looked_at += 1;
+        if entry.listed.is_public && address::domain(&entry.room) == host {
+            found.push((String::from(&*entry.room), entry.listed.name));
+        }
+        true
+    });
+    visited.map_err(|_| StanzaError::new(Condition::InternalServerError))?;
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out);
+    writer.open("query").attr("xmlns", disco::NS_ITEMS);
+    for (room, name) in &found {
+        writer.open("item").attr("jid", room);
+        if !name.is_empty() {
+            writer.attr("name", name);
+        }
+        writer.close();
+    }
+    if page.is_asked_for || !is_complete {
+        writer.open("set").attr("xmlns", NS_RSM);
+        if let (Some((first, _)), Some((last, _))) = (found.first(), found.last()) {
+            writer.open("first").text(first).close();
+            writer.open("last").text(last).close();
+        }
+        writer.close();
+    }
+    writer.close();
+    Ok((Vec::new(), out))
+}

@@ -1,0 +1,281 @@
+//! What comes to a room: which message that a sender's home hands over is taken now, so that each
+//! is taken once and in order (docs/delivery.md), and who may make a room.
+
+use actor::{Context, Mail, Name};
+use delivery::{Place, Recognised, Refusal};
+use room::Event;
+use store::{Seq, StoreError};
+use telemetry::Counter;
+use xmpp::addr;
+use xmpp::error::{Condition, StanzaError};
+
+use super::{Phase, RoomActor, RoomMsg, overloaded};
+use crate::address;
+use crate::message::{Delivery, NotTaken, Source, UserMsg};
+use crate::options::Create;
+
+const NS_MUC: &str = "http://jabber.org/protocol/muc";
+
+/// A message on its way out of its sender's log.
+#[derive(Clone, Debug)]
+pub(super) struct Taking {
+    /// The sender's bare address.
+    pub(super) from: Name,
+    pub(super) source: Source,
+}
+
+impl Taking {
+    fn of(delivery: &Delivery) -> Option<Taking> {
+        let from = delivery.frame.attr("from").unwrap_or_default();
+        (delivery.source.seq != 0).then(|| Taking {
+            from: Name::from(address::bare(&from)),
+            source: delivery.source,
+        })
+    }
+}
+
+/// A stanza that goes in front of the mailbox, once it may.
+pub(super) enum Parked {
+    /// The room is busy.
+    Busy(Delivery),
+    /// The store is asked what was taken from its sender.
+    Mark(Delivery),
+    /// The store is asked how many rooms its sender has made.
+    Made(Delivery),
+}
+
+impl RoomActor {
+    /// A stanza has come.
+    pub(super) fn deliver(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+        let taking = Taking::of(&delivery);
+        if self.phase == Phase::Unreadable {
+            return match taking {
+                // Nobody knows what has come already.
+                Some(taking) => self.refuse(taking, Refusal::Unreadable, None, cx),
+                None => {
+                    let error = StanzaError::new(Condition::ResourceConstraint);
+                    self.home.return_error(cx, &delivery.frame, &error);
+                }
+            };
+        }
+        let Some(taking) = taking else {
+            return self.take(delivery, cx);
+        };
+        if let Some(last) = self.last_waiting_of(&taking.from) {
+            // What was taken from its sender before is about to be durable.
+            let (seq, after) = (taking.source.seq, taking.source.after);
+            return match () {
+                // It is answered with its commit.
+                () if seq <= last => cx.stats().count(Counter::MessagesRepeated),
+                () if after <= last => self.take(delivery, cx),
+                () => self.refuse(taking, Refusal::Early, None, cx),
+            };
+        }
+        let peer = self.home.place.slots().peer(&taking.from);
+        let source = taking.source;
+        let (place, after) = (Place::new(source.seq), Place::new(source.after));
+        match self.marks.recognise(peer, place, after) {
+            Recognised::New => self.take(delivery, cx),
+            Recognised::Again => {
+                cx.stats().count(Counter::MessagesRepeated);
+                self.confirm(taking, cx);
+            }
+            Recognised::Early => self.refuse(taking, Refusal::Early, None, cx),
+            Recognised::Unknown => {
+                let (store, name) = (self.home.store.clone(), self.name.clone());
+                let read = move || store.mark_of(&name, peer);
+                let map = |mark| UserMsg::Room(Box::new(RoomMsg::Mark(mark)));
+                self.parked = Some(Parked::Mark(delivery));
+                if cx.blocking(&self.home.reads, read, map).is_err() {
+                    self.mark_read(Err(overloaded()), cx);
+                }
+            }
+        }
+    }
+
+    /// The store has said what was taken from a sender.
+    pub(super) fn mark_read(
+        &mut self,
+        mark: Result<Seq, StoreError>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(Parked::Mark(delivery)) = self.parked.take() else {
+            return;
+        };
+        let Some(taking) = Taking::of(&delivery) else {
+            return;
+        };
+        match mark {
+            Ok(mark) => {
+                let peer = self.home.place.slots().peer(&taking.from);
+                self.marks.learn(peer, Place::new(mark));
+                self.deliver(delivery, cx);
+            }
+            Err(error) => {
+                tracing::warn!(room = %self.name, %error, "cannot read what was taken");
+                self.refuse(taking, Refusal::Unreadable, None, cx);
+            }
+        }
+    }
+
+    /// A stanza is to be taken.
+    fn take(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+        match self.may_create(&delivery) {
+            Some(may_create) => self.give(delivery, may_create, cx),
+            None => self.count_made(delivery, cx),
+        }
+    }
+
+    fn give(&mut self, delivery: Delivery, may_create: bool, cx: &mut Context<'_, UserMsg>) {
+        if self.asks_archive(&delivery.frame) {
+            return self.ask_archive(delivery.frame, cx);
+        }
+        let taking = Taking::of(&delivery);
+        self.taking.clone_from(&taking);
+        self.panic_if_asked(&delivery.frame);
+        let had_room = self
+            .room
+            .as_ref()
+            .is_some_and(|room| room.state().is_some());
+        let event = Event::Stanza {
+            frame: delivery.frame.clone(),
+            may_create,
+        };
+        // Before what comes of it is performed: an append names it.
+        if !had_room && may_create {
+            let from = delivery.frame.attr("from").unwrap_or_default();
+            self.creator = Some(Name::from(address::bare(&from)));
+        }
+        if self.happens(event, taking, cx).is_err() {
+            self.parked = Some(Parked::Busy(delivery));
+        }
+    }
+
+    /// A message is taken, for good.
+    pub(super) fn learn(&mut self, taking: &Taking) {
+        let peer = self.home.place.slots().peer(&taking.from);
+        self.marks.learn(peer, Place::new(taking.source.seq));
+    }
+
+    /// The room may be busy no longer.
+    pub(super) fn give_parked(&mut self, cx: &mut Context<'_, UserMsg>) {
+        match self.parked.take() {
+            Some(Parked::Busy(delivery)) => self.take(delivery, cx),
+            other => self.parked = other,
+        }
+    }
+
+    /// A test may ask for a fault of ours, as of users.
+    fn panic_if_asked(&self, frame: &xml::Frame) {
+        if let Some(secret) = &self.home.options.debug_panic_hook {
+            let text = String::from_utf8_lossy(frame.as_bytes());
+            assert!(
+                !text.contains(&format!("{secret}-in-the-room")),
+                "a stanza had the secret of debug.panic_hook"
+            );
+        }
+    }
+
+    // ---- Who may make a room -------------------------------------------------------------------
+
+    /// Whether a stanza may make the room that is not there; `None` if the store has to be asked.
+    fn may_create(&self, delivery: &Delivery) -> Option<bool> {
+        let frame = &delivery.frame;
+        let has_room = self.room.as_ref().is_none_or(|room| room.state().is_some());
+        let enters = frame.name() == "presence"
+            && frame.attr_raw("type").is_none()
+            && frame.child("x", NS_MUC).is_some();
+        if has_room || !enters {
+            return Some(false);
+        }
+        let from = frame.attr("from").unwrap_or_default();
+        let bare = address::bare(&from);
+        let may = match &self.home.options.rooms.create {
+            Create::Everybody => true,
+            Create::Listed(listed) => listed
+                .iter()
+                .any(|one| one == bare || one == addr::split(bare).domain),
+        };
+        if may { None } else { Some(false) }
+    }
+
+    fn count_made(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+        let from = delivery.frame.attr("from").unwrap_or_default();
+        let creator = address::bare(&from).to_owned();
+        let store = self.home.store.clone();
+        let max = self.home.options.rooms.per_account_max;
+        let read = move || {
+            let made = store.rooms_made_by(&creator, max as usize)?;
+            Ok(made.len() as u32)
+        };
+        let map = |count| UserMsg::Room(Box::new(RoomMsg::Made(count)));
+        drop(from);
+        self.parked = Some(Parked::Made(delivery));
+        if cx.blocking(&self.home.reads, read, map).is_err() {
+            self.made_read(Err(overloaded()), cx);
+        }
+    }
+
+    /// The store has said how many rooms somebody has made.
+    pub(super) fn made_read(
+        &mut self,
+        count: Result<u32, StoreError>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(Parked::Made(delivery)) = self.parked.take() else {
+            return;
+        };
+        let max = self.home.options.rooms.per_account_max;
+        let from = delivery.frame.attr("from").unwrap_or_default();
+        let temporary = self.home.rooms.made_by(address::bare(&from));
+        drop(from);
+        match count.map(|count| count + temporary) {
+            Ok(count) if count < max => self.give(delivery, true, cx),
+            Ok(_) => {
+                cx.stats().count(Counter::RoomsRefused);
+                let error = StanzaError::new(Condition::ResourceConstraint)
+                    .with_text("This account has made as many rooms as it may.");
+                self.home.return_error(cx, &delivery.frame, &error);
+            }
+            Err(error) => {
+                tracing::warn!(room = %self.name, %error, "cannot read who made which rooms");
+                let error = StanzaError::new(Condition::ResourceConstraint);
+                self.home.return_error(cx, &delivery.frame, &error);
+            }
+        }
+    }
+
+    // ---- Answers to senders' homes -------------------------------------------------------------
+
+    /// Tells a sender's home that a message need not be kept for the room any more.
+    pub(super) fn confirm(&mut self, taking: Taking, cx: &mut Context<'_, UserMsg>) {
+        let (by, seq) = (self.own_peer(), taking.source.seq);
+        // Lost, it is asked for again.
+        self.home
+            .send_to(cx, &taking.from, UserMsg::Taken { by, seq }, false);
+    }
+
+    /// Tells a sender's home that a message was not taken; `error` is what its sender is told if
+    /// that is for good.
+    pub(super) fn refuse(
+        &mut self,
+        taking: Taking,
+        why: Refusal,
+        error: Option<StanzaError>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let answer = Box::new(NotTaken {
+            by: self.own_peer(),
+            source: taking.source,
+            why,
+            error,
+        });
+        self.home
+            .send_to(cx, &taking.from, UserMsg::NotTaken(answer), false);
+    }
+
+    /// It was being taken: its sender's home counts how often that happens.
+    pub(super) fn crashed_at(&mut self, taking: Taking, cx: &mut Context<'_, UserMsg>) {
+        self.refuse(taking, Refusal::Crashed, None, cx);
+    }
+}

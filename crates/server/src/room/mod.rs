@@ -1,0 +1,375 @@
+//! Rooms (XEP-0045, docs/rooms.md): one actor for each that somebody is in or asks for, at the home
+//! of its address. It performs what [`room::Room`] decides. Owns its life: loading, the order of
+//! what comes in, and eviction. What is taken and what is not is in `intake.rs`, what is durable in
+//! `durable.rs`, and what leaves in `leaving.rs`.
+//!
+//! | what waits | why | until |
+//! |---|---|---|
+//! | everything | the room is being read | it has been |
+//! | everything but decisions | copies are under way: at most so many are written a turn | all are |
+//! | everything but decisions | the room is busy with a change | it is decided |
+//! | everything but decisions | the store is asked about the sender of a message | it has said |
+
+mod archive;
+mod command;
+mod durable;
+pub(crate) mod host;
+mod intake;
+mod leaving;
+mod retention;
+pub(crate) mod temporary;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use actor::{Actor, Context, Mail, Name, Reason, Reply};
+use delivery::{Marks, Place};
+use ring::rand::{SecureRandom, SystemRandom};
+use room::{Event, Room};
+use store::limits::SEEN_MAX;
+use store::{LogEntry, Seq, StoreError, StoredRoom, Tenure};
+use telemetry::{Counter, Gauge};
+
+use crate::admin::AdminAnswer;
+use crate::home::Home;
+use crate::journal::Ticket;
+use crate::message::UserMsg;
+
+pub use ::room::Options as Machine;
+pub(crate) use command::address_of;
+pub use command::{RoomCommand, RoomLine, RoomSample};
+use durable::Waiting;
+use intake::{Parked, Taking};
+use leaving::Leaving;
+use temporary::Temporary;
+
+/// Seconds count for so many numbers: the numbers of messages in a room that was forgotten
+/// with the process are not given out again.
+const SEQS_PER_SECOND: u64 = 256;
+
+/// What a room is told beside what every entity is.
+pub enum RoomMsg {
+    /// What the store has of it.
+    Loaded(Box<Result<Loaded, StoreError>>),
+    /// The next part of what leaves.
+    GoOn,
+    /// Up to where a sender's messages were taken.
+    Mark(Result<Seq, StoreError>),
+    /// How many rooms somebody has made who wants to make this one.
+    Made(Result<u32, StoreError>),
+    /// The oldest entries of the log.
+    Oldest(Result<Vec<LogEntry>, StoreError>),
+    /// A page of the archive.
+    Page(Box<archive::Page>),
+}
+
+/// What the store has of a room.
+pub struct Loaded {
+    /// The number that a message gets next.
+    next_seq: u64,
+    stored: Option<StoredRoom>,
+    /// Random.
+    secret: [u8; 16],
+}
+
+/// What is known of the room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The store has been asked; the mailbox is held.
+    Loading,
+    /// It is here.
+    Ready,
+    /// It could not be read for a while; every question gets an error until it can be.
+    Unreadable,
+}
+
+/// One room.
+pub(crate) struct RoomActor {
+    name: Name,
+    home: Rc<Home>,
+    phase: Phase,
+    /// The machine; absent until the room is read.
+    room: Option<Room>,
+    /// Who made it, if it is there.
+    creator: Option<Name>,
+    /// What was handed over by senders' homes.
+    marks: Marks<u64>,
+    tenure: Tenure,
+    last_ticket: Ticket,
+    /// Appends that are not decided.
+    waiting: VecDeque<Waiting>,
+    /// Appends up to here may fail because one in front of them did.
+    refused_through: Ticket,
+    log: retention::LogState,
+    leaving: Leaving,
+    /// Goes in front of everything in the mailbox.
+    parked: Option<Parked>,
+    /// A message that is being taken: if the room crashes, its sender's home hears of it.
+    taking: Option<Taking>,
+    /// Pages of the archive that are being read.
+    pages: u32,
+    /// There has been a room.
+    was_there: bool,
+    /// How often the store could not be read in a row.
+    unread: u8,
+    /// What the gauges have of this room.
+    counted: usize,
+    /// What the node's table has of it, if it is temporary.
+    temporary: Option<Temporary>,
+    /// An operator who waits for the room's end.
+    ending: Option<Reply<AdminAnswer>>,
+}
+
+impl RoomActor {
+    pub(crate) fn new(name: Name, home: Rc<Home>) -> Self {
+        RoomActor {
+            name,
+            home,
+            phase: Phase::Loading,
+            room: None,
+            creator: None,
+            marks: Marks::new([], SEEN_MAX, false),
+            tenure: Tenure::default(),
+            last_ticket: Ticket::default(),
+            waiting: VecDeque::new(),
+            refused_through: Ticket::default(),
+            log: retention::LogState::default(),
+            leaving: Leaving::default(),
+            parked: None,
+            taking: None,
+            pages: 0,
+            was_there: false,
+            unread: 0,
+            counted: 0,
+            temporary: None,
+            ending: None,
+        }
+    }
+
+    fn range(&self) -> store::RangeId {
+        self.home.place.range(&self.name)
+    }
+
+    /// The room's name as a destination.
+    fn own_peer(&self) -> u64 {
+        self.home.place.slots().peer(&self.name)
+    }
+
+    // ---- Loading and eviction ------------------------------------------------------------------
+
+    /// Reads the room once nothing that an earlier life of it appended is undecided.
+    fn begin(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.phase = Phase::Loading;
+        let range = self.range();
+        if self.home.journal.is_settled(range) {
+            return self.load(cx);
+        }
+        let ticket = self.next_ticket();
+        self.waiting.push_back(Waiting::settled(ticket));
+        self.home.journal.await_settled(cx, range, ticket);
+    }
+
+    fn load(&mut self, cx: &mut Context<'_, UserMsg>) {
+        cx.stats().count(Counter::RoomsLoaded);
+        // Before it is read: what another home appends from here on is noticed.
+        self.tenure = self.home.journal.tenure(self.range());
+        let (store, name) = (self.home.store.clone(), self.name.clone());
+        let history = usize::from(self.home.options.rooms.machine.limits.history_max);
+        let read = move || {
+            let loaded = store.load_room(&name, history);
+            loaded.and_then(|(next_seq, stored)| {
+                let mut secret = [0; 16];
+                let filled = SystemRandom::new().fill(&mut secret);
+                filled.map_err(|_| StoreError::Unavailable("no randomness".to_owned()))?;
+                Ok(Loaded {
+                    next_seq,
+                    stored,
+                    secret,
+                })
+            })
+        };
+        let map = |loaded| UserMsg::Room(Box::new(RoomMsg::Loaded(Box::new(loaded))));
+        if cx.blocking(&self.home.reads, read, map).is_err() {
+            self.loaded(Err(overloaded()), cx);
+        }
+    }
+
+    fn loaded(&mut self, loaded: Result<Loaded, StoreError>, cx: &mut Context<'_, UserMsg>) {
+        let loaded = loaded.and_then(|loaded| {
+            let room = self.recovered(&loaded, cx.wall())?;
+            Ok((loaded, room))
+        });
+        let (loaded, room) = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => return self.not_loaded(&error, cx),
+        };
+        self.log = retention::LogState::from(loaded.next_seq);
+        if let Some(stored) = loaded.stored {
+            let seen = stored.recognition.seen.iter();
+            let seen = seen.map(|seen| (seen.peer, Place::new(seen.source)));
+            self.marks = Marks::new(seen, SEEN_MAX, stored.has_older_marks);
+            self.creator = Some(Name::from(&*stored.listed.creator));
+            self.log = retention::LogState::of(&stored.log, stored.has_older_marks);
+        }
+        self.room = Some(room);
+        self.phase = Phase::Ready;
+        self.unread = 0;
+    }
+
+    /// Tries again for as long as somebody may want something; after a while whoever asks is told.
+    fn not_loaded(&mut self, error: &StoreError, cx: &mut Context<'_, UserMsg>) {
+        let bounds = *self.home.bounds();
+        self.unread = self.unread.saturating_add(1);
+        if self.unread <= bounds.loads_max {
+            cx.send_after(bounds.load_retry, UserMsg::LoadAgain);
+            return;
+        }
+        self.phase = Phase::Unreadable;
+        if self.unread == bounds.loads_max + 1 {
+            tracing::error!(room = %self.name, %error, "cannot read a room");
+        }
+        let longer = self.unread - bounds.loads_max;
+        cx.send_after(bounds.read_retry(longer), UserMsg::LoadAgain);
+    }
+
+    /// Nobody is there, and nothing is under way.
+    fn is_idle(&self) -> bool {
+        let is_idle = self.room.as_ref().is_none_or(Room::is_idle);
+        is_idle
+            && self.phase != Phase::Loading
+            && self.waiting.is_empty()
+            && self.leaving.is_empty()
+            && self.parked.is_none()
+            && self.pages == 0
+    }
+
+    fn idle(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if !(self.is_idle() && cx.stop_when_idle()) {
+            cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
+        }
+    }
+
+    /// An address at which there never was a room is forgotten at once: whoever asks for many of
+    /// them must not fill the memory. One that has ended is remembered for a while, with the
+    /// numbers that it gave out.
+    fn stop_if_unknown(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.was_there |= self
+            .room
+            .as_ref()
+            .is_some_and(|room| room.state().is_some());
+        if !self.was_there && self.phase == Phase::Ready && self.is_idle() {
+            cx.stop_when_idle();
+        }
+    }
+
+    /// Whether what comes has to wait.
+    fn must_hold(&self) -> bool {
+        self.phase == Phase::Loading || self.parked.is_some() || !self.leaving.is_empty()
+    }
+
+    // ---- Figures -------------------------------------------------------------------------------
+
+    /// Says what has changed to those who count and list.
+    fn note(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let sessions = self.room.as_ref().map_or(0, Room::sessions);
+        while self.counted < sessions {
+            cx.stats().raise(Gauge::RoomOccupants);
+            self.counted += 1;
+        }
+        while self.counted > sessions {
+            cx.stats().lower(Gauge::RoomOccupants);
+            self.counted -= 1;
+        }
+        self.list_temporary();
+        self.answer_ending(cx);
+    }
+
+    fn room_msg(&mut self, msg: RoomMsg, cx: &mut Context<'_, UserMsg>) {
+        match msg {
+            RoomMsg::Loaded(loaded) => self.loaded(*loaded, cx),
+            RoomMsg::GoOn => self.next_turn(cx),
+            RoomMsg::Mark(mark) => self.mark_read(mark, cx),
+            RoomMsg::Made(count) => self.made_read(count, cx),
+            RoomMsg::Oldest(oldest) => self.oldest_read(oldest, cx),
+            RoomMsg::Page(page) => self.page_read(*page, cx),
+        }
+    }
+}
+
+/// The readers' queue is full.
+fn overloaded() -> StoreError {
+    StoreError::Unavailable("too many reads wait".to_owned())
+}
+
+impl Actor for RoomActor {
+    type Msg = UserMsg;
+
+    fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
+        cx.stats().raise(Gauge::RoomsLoaded);
+        cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
+        cx.hold();
+        self.begin(cx);
+    }
+
+    fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
+        match msg {
+            UserMsg::Deliver(delivery) => self.deliver(delivery, cx),
+            UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
+            UserMsg::Room(msg) => self.room_msg(*msg, cx),
+            UserMsg::LoadAgain if self.phase != Phase::Ready => self.begin(cx),
+            UserMsg::Aged => self.look_at_oldest(cx),
+            UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),
+            UserMsg::Idle => self.idle(cx),
+            // What accounts are told.
+            _ => {}
+        }
+        self.taking = None;
+        self.conclude_at_once(cx);
+        self.note(cx);
+        self.stop_if_unknown(cx);
+        if self.must_hold() {
+            cx.hold();
+        } else {
+            cx.release();
+        }
+    }
+
+    fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, UserMsg>) {
+        cx.stats().lower(Gauge::RoomsLoaded);
+        for _ in 0..self.counted {
+            cx.stats().lower(Gauge::RoomOccupants);
+        }
+        self.forget_temporary();
+        self.home.journal.forget(cx.myself());
+        if let Some(taking) = self.taking.take() {
+            self.crashed_at(taking, cx);
+        }
+        // After a panic the machine may be half changed: who was there finds out by what he does
+        // next (XEP-0410).
+        if matches!(reason, Reason::Killed) {
+            self.tell_of_the_end(cx);
+        }
+    }
+}
+
+impl RoomActor {
+    /// Gives the machine an event, and performs what comes of it. False if the room is busy: then
+    /// the event comes again.
+    fn happens(
+        &mut self,
+        event: Event,
+        taking: Option<Taking>,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Result<(), Event> {
+        let Some(room) = &mut self.room else {
+            return Err(event);
+        };
+        let effects = room.handle(event, cx.wall())?;
+        let rest = self.perform(effects, taking, cx);
+        if let Some(taking) = rest {
+            self.taken(taking, cx);
+        }
+        self.go_on(cx);
+        Ok(())
+    }
+}

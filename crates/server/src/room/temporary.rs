@@ -1,0 +1,278 @@
+//! Rooms of the node that are in no store: whoever lists rooms, or counts how many somebody has
+//! made, finds them here. A room says so when that changes; nothing of it is on the message path.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use actor::Name;
+use room::{Listed, Room};
+
+use super::RoomActor;
+
+/// What is said about one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Temporary {
+    /// Who made it.
+    pub(crate) creator: Name,
+    pub(crate) listed: Listed,
+}
+
+/// In the order of range and address, as the store lists its rooms.
+type Place = (u16, Name);
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Table(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    rooms: BTreeMap<Place, Temporary>,
+    made: BTreeMap<Name, u32>,
+}
+
+impl Table {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a room in, replaces what is said about it, or takes it out.
+    fn set(&self, place: &Place, room: Option<Temporary>) {
+        let mut inner = self.lock();
+        let creator = room.as_ref().map(|room| Name::clone(&room.creator));
+        let old = match room {
+            Some(room) => inner.rooms.insert(place.clone(), room),
+            None => inner.rooms.remove(place),
+        };
+        if let Some(creator) = creator {
+            *inner.made.entry(creator).or_insert(0) += 1;
+        }
+        if let Some(old) = old
+            && let Some(count) = inner.made.get_mut(&old.creator)
+        {
+            *count -= 1;
+            if *count == 0 {
+                inner.made.remove(&old.creator);
+            }
+        }
+    }
+
+    /// How many somebody has made.
+    pub(crate) fn made_by(&self, creator: &str) -> u32 {
+        let inner = self.lock();
+        inner.made.get(creator).copied().unwrap_or(0)
+    }
+
+    /// Those that follow a place, in order, at most `limit`.
+    pub(crate) fn page(&self, after: Option<&Place>, limit: usize) -> Vec<(Place, Temporary)> {
+        use std::ops::Bound;
+        let start = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
+        let inner = self.lock();
+        let page = inner.rooms.range((start, Bound::Unbounded)).take(limit);
+        page.map(|(place, room)| (place.clone(), room.clone()))
+            .collect()
+    }
+}
+
+impl RoomActor {
+    fn place(&self) -> Place {
+        (self.range().index(), Name::clone(&self.name))
+    }
+
+    /// Says what has changed.
+    pub(super) fn list_temporary(&mut self) {
+        let state = self.room.as_ref().and_then(Room::state);
+        let state = state.filter(|state| !state.config.is_persistent);
+        let is_known = match (&self.temporary, state) {
+            (None, None) => true,
+            (Some(known), Some(state)) => state.is_listed_as(&known.listed),
+            _ => false,
+        };
+        if is_known {
+            return;
+        }
+        let now = state.map(|state| Temporary {
+            creator: self.creator.clone().unwrap_or_else(|| Name::from("")),
+            listed: state.listed(),
+        });
+        self.home.rooms.set(&self.place(), now.clone());
+        self.temporary = now;
+    }
+
+    /// The room ends.
+    pub(super) fn forget_temporary(&mut self) {
+        if self.temporary.take().is_some() {
+            self.home.rooms.set(&self.place(), None);
+        }
+    }
+}
+
+/// Rooms of the whole node in one order: those of the store, and those that are in none.
+pub(crate) struct Listing {
+    pub(crate) store: store::Store,
+    pub(crate) rooms: Arc<Table>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) room: Name,
+    pub(crate) creator: String,
+    pub(crate) listed: Listed,
+    pub(crate) is_persistent: bool,
+}
+
+/// Rooms that are looked at at a time.
+const LISTING_PAGE: usize = 256;
+
+impl Listing {
+    fn place(&self, room: &str) -> Place {
+        let range = self.store.slot_key().slot(room).range();
+        (range.index(), Name::from(room))
+    }
+
+    /// Visits rooms behind one, in order, until `visit` says that it is enough.
+    pub(crate) fn visit(
+        &self,
+        after: Option<&str>,
+        mut visit: impl FnMut(Entry) -> bool,
+    ) -> Result<(), store::StoreError> {
+        let mut after = after.map(str::to_owned);
+        loop {
+            let stored = self.store.rooms(after.as_deref(), LISTING_PAGE)?;
+            let place = after.as_deref().map(|after| self.place(after));
+            let temporary = self.rooms.page(place.as_ref(), LISTING_PAGE);
+            let is_last = stored.len() < LISTING_PAGE && temporary.len() < LISTING_PAGE;
+            // Beyond the end of a page that is full the other list says nothing.
+            let own = stored.last().filter(|_| stored.len() == LISTING_PAGE);
+            let end = own.map(|(room, _)| self.place(room)).into_iter();
+            let other = temporary.last().filter(|_| temporary.len() == LISTING_PAGE);
+            let end = end.chain(other.map(|(place, _)| place.clone())).min();
+            let mut all = BTreeMap::new();
+            for (room, found) in stored {
+                let Ok(listed) = Listed::decode(&found.about) else {
+                    tracing::error!(room, "what is said about a room is damaged");
+                    continue;
+                };
+                let place = self.place(&room);
+                let entry = Entry {
+                    room: Name::clone(&place.1),
+                    creator: found.creator,
+                    listed,
+                    is_persistent: true,
+                };
+                all.insert(place, entry);
+            }
+            for (place, found) in temporary {
+                let entry = Entry {
+                    room: Name::clone(&place.1),
+                    creator: String::from(&*found.creator),
+                    listed: found.listed,
+                    is_persistent: false,
+                };
+                all.insert(place, entry);
+            }
+            for (place, entry) in all {
+                if end.as_ref().is_some_and(|end| place > *end) {
+                    break;
+                }
+                after = Some(String::from(&*entry.room));
+                if !visit(entry) {
+                    return Ok(());
+                }
+            }
+            if is_last {
+                return Ok(());
+            }
+            after = end.map(|(_, room)| String::from(&*room)).or(after);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{Record, Store};
+
+    use super::*;
+
+    fn room(n: u32) -> String {
+        format!("room{n}@conference.localhost")
+    }
+
+    fn listed(n: u32) -> Listed {
+        Listed {
+            name: n.to_string(),
+            is_public: n.is_multiple_of(2),
+        }
+    }
+
+    fn all(listing: &Listing, after: Option<&str>, limit: usize) -> Vec<String> {
+        let mut found = Vec::new();
+        let visit = |entry: Entry| {
+            found.push(String::from(&*entry.room));
+            found.len() < limit
+        };
+        listing.visit(after, visit).unwrap();
+        found
+    }
+
+    #[test]
+    fn rooms_of_both_kinds_are_visited_once_and_in_one_order() {
+        const ROOMS: u32 = 3 * LISTING_PAGE as u32 + 17;
+        for every in [1, 2, 3, ROOMS + 1] {
+            let listing = Listing {
+                store: Store::in_memory(),
+                rooms: Arc::default(),
+            };
+            let (kept, temporary): (Vec<u32>, Vec<u32>) = (0..ROOMS).partition(|n| n % every == 0);
+            let make = |n: &u32| Record::RoomMake {
+                user: room(*n),
+                creator: "a@localhost".into(),
+                about: listed(*n).encode(),
+            };
+            listing.store.bulk(kept.iter().map(make)).unwrap();
+            for n in temporary {
+                let found = Temporary {
+                    creator: Name::from("b@localhost"),
+                    listed: listed(n),
+                };
+                let place = listing.place(&room(n));
+                listing.rooms.set(&place, Some(found));
+            }
+            let found = all(&listing, None, usize::MAX);
+            let mut sorted = found.clone();
+            sorted.sort();
+            let mut expected: Vec<String> = (0..ROOMS).map(room).collect();
+            expected.sort();
+            assert_eq!(sorted, expected);
+            // Page by page it is the same.
+            let mut paged: Vec<String> = Vec::new();
+            while paged.len() < ROOMS as usize {
+                let after = paged.last().cloned();
+                paged.extend(all(&listing, after.as_deref(), 100));
+            }
+            assert_eq!(paged, found);
+        }
+    }
+
+    #[test]
+    fn rooms_are_counted_by_who_made_them() {
+        let table = Table::default();
+        let of = |creator: &str| {
+            Some(Temporary {
+                creator: Name::from(creator),
+                listed: listed(1),
+            })
+        };
+        let place = |n: u16| (n, Name::from(&*room(u32::from(n))));
+        table.set(&place(1), of("a@x"));
+        table.set(&place(2), of("a@x"));
+        assert_eq!(table.made_by("a@x"), 2);
+        table.set(&place(2), of("a@x"));
+        assert_eq!(table.made_by("a@x"), 2, "what is said about it has changed");
+        table.set(&place(2), of("b@x"));
+        assert_eq!((table.made_by("a@x"), table.made_by("b@x")), (1, 1));
+        table.set(&place(1), None);
+        table.set(&place(1), None);
+        assert_eq!((table.made_by("a@x"), table.made_by("b@x")), (0, 1));
+    }
+}

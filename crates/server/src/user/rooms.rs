@@ -1,0 +1,88 @@
+//! What an account has to do with rooms: copies of what a room sends are written to the session
+//! that is an occupant, and questions to a domain of rooms are answered. That a session leaves its
+//! rooms when it ends is directed presence's doing (`presence.rs`).
+
+use actor::{Context, Mail};
+use net::ConnRef;
+use telemetry::Counter;
+use xml::Frame;
+use xmpp::error::Condition;
+
+use super::User;
+use super::barrier::Effect;
+use super::managed::What;
+use crate::address;
+use crate::iq::{Question, reply_of};
+use crate::message::{RoomCopy, UserMsg};
+use crate::room::host::{self, Said};
+
+const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
+
+impl User {
+    /// A room sends something to one of the user's sessions.
+    pub(super) fn room_copy(&mut self, copy: &RoomCopy, cx: &mut Context<'_, UserMsg>) {
+        let (_, resource) = address::split(&copy.to);
+        let session = resource.and_then(|resource| self.session_of(resource));
+        let Some((conn, is_inactive)) = session.map(|s| (s.conn, s.is_inactive)) else {
+            return self.is_not_there(copy, cx);
+        };
+        let frame = &copy.frame;
+        if self.blocklist.is_active()
+            && frame
+                .attr("from")
+                .is_some_and(|from| self.blocklist.covers(&from))
+        {
+            return;
+        }
+        if frame.name() != "presence" {
+            cx.stats().count(Counter::MessagesOut);
+            return self.write(conn, What::Other, cx, |out| {
+                room::write_copy(frame, &copy.to, out);
+            });
+        }
+        // Nobody looks, and it says nothing of the client itself: it may wait.
+        if is_inactive && !has_status(frame) {
+            let frame = frame.edit().set_attr("to", &copy.to).finish();
+            return self.write_presence(conn, &frame, cx);
+        }
+        cx.stats().count(Counter::PresencesOut);
+        self.write(conn, What::Presence, cx, |out| {
+            room::write_copy(frame, &copy.to, out);
+        });
+    }
+
+    /// The room believes that a session is there which is not: a message comes back, and says so.
+    fn is_not_there(&mut self, copy: &RoomCopy, cx: &mut Context<'_, UserMsg>) {
+        if copy.frame.name() != "message" {
+            return;
+        }
+        let frame = copy.frame.edit().set_attr("to", &copy.to).finish();
+        self.bounce(&frame, Condition::ServiceUnavailable, cx);
+    }
+
+    /// A session sends something to a domain of rooms itself.
+    pub(super) fn ask_room_host(
+        &mut self,
+        conn: ConnRef,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let answer = match host::answer(&self.home, frame) {
+            Said::Nothing => return,
+            Said::Now(answer) => answer,
+            Said::Read(job) => {
+                let question = Question::of_session(frame.clone(), conn, job);
+                return self.emit(Effect::Ask(Box::new(question)), cx);
+            }
+        };
+        if let Some(reply) = reply_of(frame, answer) {
+            self.write_frame(conn, &reply, cx);
+        }
+    }
+}
+
+/// Whether a presence has a status code: it says what became of its recipient, or of a nick.
+fn has_status(presence: &Frame) -> bool {
+    let x = presence.child("x", NS_MUC_USER);
+    x.is_some_and(|x| x.children().any(|child| child.name() == "status"))
+}

@@ -1,0 +1,466 @@
+//! Rooms in a whole node, under a clock and a journal that move when the test says so: what is
+//! acknowledged is in the room once or comes back, wherever the node is killed; what fails has
+//! changed nothing; and many copies are written a few at a time.
+
+mod common;
+
+use std::time::Duration;
+
+use common::PANIC;
+use common::world::{Peer, SM, World, bodies};
+use room::{Affiliated, Affiliation, Config, Record};
+use server::Options;
+use stdx::Timestamp;
+use store::{EntryFlags, LogEntry};
+
+const ROOM: &str = "coven@conference.localhost";
+const MUC: &str = "http://jabber.org/protocol/muc";
+
+/// A node whose clients need not say that they are there.
+fn world(change: impl FnOnce(&mut Options)) -> World {
+    const NEVER: Duration = Duration::from_secs(1_000_000);
+    World::with(|options| {
+        options.limits.idle_ping = NEVER;
+        options.delivery.ack_timeout = NEVER;
+        change(options);
+    })
+}
+
+fn enter(world: &mut World, peer: &mut Peer, nick: &str) -> String {
+    let presence = format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
+    // With the subject everything is there.
+    let seen = peer.ask(world, &presence, "<subject");
+    seen + &peer.expect(world, "</message>")
+}
+
+/// Accepts what the creator is offered, with some fields changed.
+fn configure(world: &mut World, peer: &mut Peer, fields: &str) {
+    let form = match fields {
+        "" => String::new(),
+        _ => format!("<field var='FORM_TYPE'><value>{MUC}#roomconfig</value></field>{fields}"),
+    };
+    peer.ask(
+        world,
+        &format!(
+            "<iq type='set' id='config' to='{ROOM}'><query xmlns='{MUC}#owner'>\
+             <x xmlns='jabber:x:data' type='submit'>{form}</x></query></iq>"
+        ),
+        "id='config'",
+    );
+}
+
+const PERSISTENT: &str = "<field var='muc#roomconfig_persistentroom'><value>1</value></field>";
+
+fn say(peer: &mut Peer, number: usize) {
+    peer.send(&format!(
+        "<message type='groupchat' to='{ROOM}' id='m{number}'><body>{number}</body></message>"
+    ));
+}
+
+/// What the room has kept, as somebody is sent it who enters.
+fn history(world: &mut World, user: &str) -> Vec<usize> {
+    let mut reader = world.login(user, "reader");
+    bodies(&enter(world, &mut reader, "reader"))
+}
+
+/// Lets all that is left happen.
+fn rest(world: &mut World) {
+    for _ in 0..20 {
+        world.pass(Duration::from_secs(5));
+    }
+}
+
+/// The numbers of messages that came back.
+fn returned(seen: &str) -> Vec<usize> {
+    let errors = seen.split("type='error'").skip(1);
+    let ids = errors.filter_map(|rest| rest.split_once("id='m")?.1.split_once('\''));
+    ids.filter_map(|(id, _)| id.parse().ok()).collect()
+}
+
+#[test]
+fn what_is_acknowledged_is_in_the_room_once_or_comes_back() {
+    const MESSAGES: usize = 4;
+    let (mut kept, mut came_back) = (0, 0);
+    for kill_after in 0..10 {
+        let mut world = world(|_| ());
+        let (mut romeo, token) = world.login_managed("romeo", "orchard");
+        enter(&mut world, &mut romeo, "romeo");
+        configure(&mut world, &mut romeo, PERSISTENT);
+        romeo.sync(&mut world);
+        world.hold();
+        for number in 1..=MESSAGES {
+            say(&mut romeo, number);
+            world.work();
+        }
+        romeo.send(&format!("<r {SM}/>"));
+        for _ in 0..kill_after {
+            world.switches().set_hold(true);
+            world.try_one();
+        }
+        world.work();
+        while romeo.read() {}
+        world.crash();
+        // What the store accepted, by the sender's own count: presence, form and ping came first.
+        let mut romeo = world.connect("romeo");
+        romeo.resume(&token, 0);
+        romeo.expect(&mut world, "<resumed ");
+        let rest_of_it = romeo.expect(&mut world, "/>");
+        let (_, h) = rest_of_it.split_once("h='").expect("a count");
+        let (h, _) = h.split_once('\'').expect("its end");
+        let handled: usize = h.parse().expect("a number");
+        // Presence, form and ping are counted too.
+        let accepted = handled.saturating_sub(3);
+        rest(&mut world);
+        let seen = romeo.sync(&mut world);
+        let errors = returned(&seen);
+        let there = history(&mut world, "juliet");
+        for number in 1..=MESSAGES {
+            let count = |all: &[usize]| all.iter().filter(|n| **n == number).count();
+            let (in_log, back) = (count(&there), count(&errors));
+            let expected = usize::from(number <= accepted);
+            assert_eq!(
+                in_log + back,
+                expected,
+                "message {number} of {accepted} accepted, killed after {kill_after}: \
+                 {there:?} are in the room, {errors:?} came back"
+            );
+        }
+        assert!(there.is_sorted(), "{there:?}");
+        kept += there.len();
+        came_back += errors.len();
+    }
+    assert!(
+        kept > 0 && came_back > 0,
+        "both happen: {kept}, {came_back}"
+    );
+}
+
+#[test]
+fn a_change_that_is_refused_has_changed_nothing() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    say(&mut romeo, 1);
+    romeo.expect(&mut world, "<body>1</body>");
+    world.switches().set_full(true);
+    say(&mut romeo, 2);
+    say(&mut romeo, 3);
+    let mut seen = String::new();
+    while returned(&seen).len() < 2 {
+        seen += &romeo.expect(&mut world, "<resource-constraint");
+    }
+    assert_eq!(returned(&seen), [2, 3], "{seen}");
+    romeo.ask(
+        &mut world,
+        &format!(
+            "<iq type='set' id='a1' to='{ROOM}'><query xmlns='{MUC}#admin'>\
+             <item affiliation='outcast' jid='juliet@localhost'/></query></iq>"
+        ),
+        "<resource-constraint",
+    );
+    world.switches().set_full(false);
+    say(&mut romeo, 4);
+    romeo.expect(&mut world, "<body>4</body>");
+    world.crash();
+    assert_eq!(history(&mut world, "juliet"), [1, 4]);
+}
+
+#[test]
+fn a_change_in_doubt_tells_the_occupants_and_begins_anew() {
+    for survives in [false, true] {
+        let mut world = world(|_| ());
+        let mut romeo = world.login("romeo", "orchard");
+        enter(&mut world, &mut romeo, "romeo");
+        configure(&mut world, &mut romeo, PERSISTENT);
+        romeo.sync(&mut world);
+        world.switches().set_stay_in_doubt(true);
+        match survives {
+            true => world.switches().doubt(1),
+            false => world.switches().lose(1),
+        }
+        say(&mut romeo, 1);
+        romeo.sync(&mut world);
+        world.switches().set_stay_in_doubt(false);
+        world.settle();
+        world.pass(Duration::from_secs(1));
+        if survives {
+            romeo.expect(&mut world, "<body>1</body>");
+        } else {
+            // He is told that it was not kept, or that he is not there any more.
+            let seen = romeo.expect(&mut world, "type='");
+            assert!(!seen.contains("<body>"), "{seen}");
+        }
+        rest(&mut world);
+        let expected: &[usize] = if survives { &[1] } else { &[] };
+        assert_eq!(history(&mut world, "juliet"), expected);
+    }
+}
+
+#[test]
+fn copies_are_written_a_few_at_a_time_and_in_order() {
+    for shards in [1, 2] {
+        let mut world = world(|options| {
+            options.shards = shards;
+            options.rooms.copies_per_turn = 1;
+        });
+        let mut all = Vec::new();
+        for n in 0..7 {
+            let user = if n % 2 == 0 { "romeo" } else { "juliet" };
+            let mut peer = world.login(user, &format!("r{n}"));
+            enter(&mut world, &mut peer, &format!("nick{n}"));
+            if n == 0 {
+                configure(&mut world, &mut peer, "");
+            }
+            all.push(peer);
+        }
+        for (number, peer) in all.iter_mut().enumerate().skip(1).take(5) {
+            say(peer, number);
+        }
+        let mut orders = Vec::new();
+        for peer in &mut all {
+            let mut heard = Vec::new();
+            while heard.len() < 5 {
+                let seen = peer.expect(&mut world, "</body>");
+                heard.extend(bodies(&seen));
+            }
+            orders.push(heard);
+        }
+        assert!(orders.iter().all(|order| *order == orders[0]), "{orders:?}");
+    }
+}
+
+#[test]
+fn who_is_gone_without_a_word_leaves_with_the_next_message() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, "");
+    let mut juliet = world.login("juliet", "balcony");
+    enter(&mut world, &mut juliet, "juliet");
+    romeo.expect(&mut world, "/juliet'");
+    // Her actor crashes: it cannot say that she leaves.
+    juliet.send(&format!(
+        "<message to='romeo@localhost' type='chat'><body>x</body>{PANIC}</message>"
+    ));
+    rest(&mut world);
+    say(&mut romeo, 1);
+    let seen = romeo.expect(&mut world, "code='333'");
+    assert!(seen.contains("type='unavailable'"), "{seen}");
+}
+
+#[test]
+fn a_room_that_crashes_comes_back_with_what_it_kept() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    say(&mut romeo, 1);
+    romeo.expect(&mut world, "<body>1</body>");
+    romeo.send(&format!(
+        "<message type='groupchat' to='{ROOM}'><body>x</body>{PANIC}-in-the-room</message>"
+    ));
+    rest(&mut world);
+    // Whoever was there is not any more, and hears so when he speaks.
+    say(&mut romeo, 2);
+    romeo.expect(&mut world, "<not-acceptable");
+    let seen = enter(&mut world, &mut romeo, "romeo");
+    assert_eq!(bodies(&seen), [1]);
+    say(&mut romeo, 3);
+    romeo.expect(&mut world, "<body>3</body>");
+}
+
+#[test]
+fn a_room_that_nobody_is_in_is_forgotten_and_found_again() {
+    let mut world = world(|options| {
+        options.delivery.limits.idle_eviction = Duration::from_secs(1);
+    });
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    say(&mut romeo, 1);
+    romeo.expect(&mut world, "<body>1</body>");
+    romeo.ask(
+        &mut world,
+        &format!("<presence type='unavailable' to='{ROOM}/romeo'/>"),
+        "code='110'",
+    );
+    rest(&mut world);
+    let seen = enter(&mut world, &mut romeo, "romeo");
+    assert_eq!(bodies(&seen), [1]);
+    assert!(!seen.contains("code='201'"), "it was there: {seen}");
+}
+
+#[test]
+fn a_log_keeps_as_much_as_it_may() {
+    let mut world = world(|options| {
+        options.archive.max_messages = 100;
+        options.delivery.limits.retention_every = 4;
+        options.delivery.limits.read_entries = 4;
+        let mut machine = (*options.rooms.machine).clone();
+        machine.limits.history_max = 2;
+        options.rooms.machine = std::sync::Arc::new(machine);
+        options.archive.max_messages = 3;
+    });
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    for number in 1..=20 {
+        say(&mut romeo, number);
+        romeo.expect(&mut world, &format!("<body>{number}</body>"));
+    }
+    rest(&mut world);
+    romeo.send(&format!(
+        "<iq type='set' id='q' to='{ROOM}'><query xmlns='urn:xmpp:mam:2'/></iq>"
+    ));
+    let kept = bodies(&romeo.expect(&mut world, "</fin>"));
+    // Looked at every four messages: no more than four beyond the bound.
+    assert!(kept.len() >= 3 && kept.len() <= 3 + 4, "{kept:?}");
+    assert_eq!(kept.last(), Some(&20));
+}
+
+/// A persistent room in the store, in which so many have spoken; romeo was the first of them, and
+/// his message the first of his log.
+fn spoken_in(store: &store::Store, senders: u64) {
+    let part = |part: &str, record: Record| store::Record::RoomPut {
+        user: ROOM.into(),
+        part: part.into(),
+        value: record.encode(),
+    };
+    let config = Config {
+        is_persistent: true,
+        ..Config::default()
+    };
+    let owner = Affiliated {
+        address: "romeo@localhost".into(),
+        affiliation: Affiliation::Owner,
+        ..Affiliated::default()
+    };
+    let mut records = vec![
+        store::Record::RoomMake {
+            user: ROOM.into(),
+            creator: "romeo@localhost".into(),
+            about: room::Listed::default().encode(),
+        },
+        part(
+            "0",
+            Record::Created {
+                at: 0,
+                secret: [1; 16],
+                first: 1,
+            },
+        ),
+        part("1", Record::Configured(Box::new(config))),
+        part("2", Record::Unlocked),
+        part("aromeo@localhost", Record::Affiliated(owner)),
+    ];
+    records.extend((1..=senders).map(|seq| {
+        store::Record::LogAppend {
+            user: ROOM.into(),
+            entry: LogEntry {
+                seq,
+                at: Timestamp::from_millis(seq as i64),
+                peer: match seq {
+                    1 => "romeo@localhost".into(),
+                    _ => format!("sender{seq}@localhost").into(),
+                },
+                flags: EntryFlags::ARCHIVED,
+                frame: format!(
+                    "<message from='{ROOM}/x' type='groupchat'><body>0</body></message>"
+                )
+                .into_bytes()
+                .into(),
+                source: 1,
+                ..LogEntry::default()
+            },
+        }
+    }));
+    store.bulk(records).expect("stored");
+}
+
+#[test]
+fn a_message_is_recognised_among_those_of_hundreds_of_senders() {
+    let mut world = world(|_| ());
+    world.rewrite(|store| spoken_in(store, 300));
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    enter(&mut world, &mut juliet, "juliet");
+    // The first message of his log was taken long ago, as far as the room knows.
+    for number in [1, 2] {
+        say(&mut romeo, number);
+        world.pass(Duration::from_secs(1));
+    }
+    say(&mut juliet, 3);
+    let mut heard = Vec::new();
+    while heard.len() < 2 {
+        let seen = juliet.expect(&mut world, "</body>");
+        heard.extend(bodies(&seen));
+    }
+    assert_eq!(heard, [2, 3]);
+}
+
+#[test]
+fn a_room_that_cannot_append_now_says_so_and_goes_on() {
+    let mut world = world(|options| options.commits.backlog_appends_max = 1);
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    let mut juliet = world.login("juliet", "balcony");
+    enter(&mut world, &mut juliet, "juliet");
+    romeo.sync(&mut world);
+    world.hold();
+    for number in 1..=6 {
+        say(&mut romeo, number);
+        world.work();
+    }
+    world.let_go();
+    let mut heard = Vec::new();
+    let mut seen = String::new();
+    while heard.len() + returned(&seen).len() < 6 {
+        seen += &romeo.sync(&mut world);
+        world.pass(Duration::from_secs(1));
+        heard = bodies(&seen);
+        heard.dedup();
+    }
+    assert!(!heard.is_empty() && !returned(&seen).is_empty(), "{seen}");
+    say(&mut romeo, 7);
+    romeo.expect(&mut world, "<body>7</body>");
+    heard.push(7);
+    assert_eq!(history(&mut world, "juliet"), heard);
+}
+
+#[test]
+fn a_room_that_turns_temporary_forgets_what_was_stored() {
+    let mut world = world(|options| {
+        options.archive.max_messages = 4;
+        options.delivery.limits.retention_every = 2;
+        let mut machine = (*options.rooms.machine).clone();
+        machine.limits.history_max = 4;
+        options.rooms.machine = std::sync::Arc::new(machine);
+    });
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    let mut number = 0;
+    for _ in 0..3 {
+        for _ in 0..4 {
+            number += 1;
+            say(&mut romeo, number);
+            romeo.expect(&mut world, &format!("<body>{number}</body>"));
+        }
+        let temporary = PERSISTENT.replace("<value>1", "<value>0");
+        configure(&mut world, &mut romeo, &temporary);
+        configure(&mut world, &mut romeo, PERSISTENT);
+    }
+    for _ in 0..3 {
+        number += 1;
+        say(&mut romeo, number);
+        romeo.expect(&mut world, &format!("<body>{number}</body>"));
+    }
+    rest(&mut world);
+    assert_eq!(history(&mut world, "juliet"), [12, 13, 14, 15]);
+    world.crash();
+    // A number is used once, so what was stored before is not stored again.
+    assert_eq!(history(&mut world, "juliet"), [13, 14, 15]);
+}

@@ -1,0 +1,246 @@
+//! Rooms in the store: what has a log like an account, parts instead of a profile, and a place in
+//! the list of rooms. Owns what of that is written when; what a part means is the server's. Part of
+//! `apply`: the same rules bind.
+//!
+//! A room that nobody is in costs its keys and nothing else: nobody looks at it before it is asked
+//! for, and a list of rooms reads only the keys of the list.
+
+use std::ops::ControlFlow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::apply::{Entity, Txn, blob};
+use crate::delivery::{EntryFlags, LogEntry, Recognition};
+use crate::engine::Space;
+use crate::error::StoreError;
+use crate::keys;
+use crate::limits::ACCOUNTS_PAGE_MAX;
+use crate::log::read_head;
+use crate::page::PageQuery;
+use crate::slot::SlotKey;
+use crate::state::{LogHead, VALUE_VERSION, decode, encode};
+use crate::store::{Store, blob_body, read_recognition};
+use crate::stored::Stored;
+
+/// A room as the list of rooms has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedRoom {
+    /// Who made it.
+    pub creator: String,
+    /// What the server says about it.
+    pub about: Vec<u8>,
+}
+
+/// What a room is made of, in one read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredRoom {
+    /// As the list has it.
+    pub listed: ListedRoom,
+    /// Names and values of its parts, in the order of their names.
+    pub parts: Vec<(String, Vec<u8>)>,
+    /// Where its log stands.
+    pub log: LogHead,
+    /// What recognises messages that come again.
+    pub recognition: Recognition,
+    /// There are senders that [`StoredRoom::recognition`] has no room for: [`Store::mark_of`] knows
+    /// them.
+    pub has_older_marks: bool,
+    /// The latest archived entries, the oldest first.
+    pub latest: Vec<LogEntry>,
+}
+
+impl<T: Txn> Entity<'_, T> {
+    pub(crate) fn room_make(&mut self, creator: &str, about: &[u8]) -> Result<(), StoreError> {
+        self.unlist()?;
+        if !self.head.live {
+            self.head.live = true;
+            self.head.is_room = true;
+            self.head.stored = Some(Stored::default());
+            self.save_head();
+        }
+        let listed = ListedRoom {
+            creator: creator.to_owned(),
+            about: about.to_vec(),
+        };
+        let key = keys::room(self.slots, self.user);
+        self.txn
+            .put(Space::Meta, key, encode(VALUE_VERSION, &listed));
+        let made = keys::made(self.slots.peer(creator), self.user);
+        self.txn.put(Space::Meta, made, Vec::new());
+        Ok(())
+    }
+
+    /// Takes the room off both lists.
+    fn unlist(&mut self) -> Result<(), StoreError> {
+        let key = keys::room(self.slots, self.user);
+        if let Some(value) = self.txn.get(Space::Meta, &key)? {
+            let listed: ListedRoom = decode(&value, self.user)?;
+            let made = keys::made(self.slots.peer(&listed.creator), self.user);
+            self.txn.delete(Space::Meta, made);
+            self.txn.delete(Space::Meta, key);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn room_put(&mut self, part: &str, value: &[u8]) -> Result<(), StoreError> {
+        let key = keys::room_part(self.slots, self.user, part);
+        self.blob_put(key, blob(value))
+    }
+
+    pub(crate) fn room_remove(&mut self) -> Result<(), StoreError> {
+        self.unlist()?;
+        self.forget()
+    }
+}
+
+impl Store {
+    /// A room with its latest `limit` archived entries, in one snapshot; `None` if there is none.
+    /// With it comes the number that an entry gets next, whether there is a room or was one.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] while a change of the room is in doubt; any [`StoreError`] of a
+    /// read.
+    pub fn load_room(
+        &self,
+        room: &str,
+        limit: usize,
+    ) -> Result<(u64, Option<StoredRoom>), StoreError> {
+        self.in_doubt().check(room)?;
+        let (slots, snapshot) = (self.slot_key(), self.snapshot()?);
+        let first = self.first_head().next_seq;
+        let Some(mut head) = read_head(&*snapshot, &slots, room)? else {
+            return Ok((first, None));
+        };
+        // Numbers of earlier epochs may have been given out after the backup was taken.
+        head.log.next_seq = head.log.next_seq.max(first);
+        if !head.live || !head.is_room {
+            return Ok((head.log.next_seq, None));
+        }
+        let listed = snapshot.get(Space::Meta, &keys::room(&slots, room))?;
+        let listed = listed.ok_or_else(|| StoreError::Corrupt(format!("{room}: is not listed")))?;
+        let (mut parts, mut bad) = (Vec::new(), None);
+        let (start, end) = keys::room_parts(&slots, room);
+        snapshot.scan(Space::Blob, &start, &end, &mut |key, value| {
+            let part = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_blob(rest));
+            match (part, blob_body(value)) {
+                (Some(keys::Blob::RoomPart(part)), Ok(value)) => {
+                    parts.push((part.to_owned(), value));
+                    return ControlFlow::Continue(());
+                }
+                (_, Err(error)) => bad = Some(error),
+                _ => bad = Some(StoreError::Corrupt(format!("{room}: key of a part"))),
+            }
+            ControlFlow::Break(())
+        })?;
+        if let Some(error) = bad {
+            return Err(error);
+        }
+        let (recognition, left_out) = read_recognition(&*snapshot, &slots, room, &head)?;
+        let query = PageQuery {
+            flags: EntryFlags::ARCHIVED,
+            limit,
+            backwards: true,
+            ..PageQuery::default()
+        };
+        let latest = crate::page::page_of(&*snapshot, slots, room, &query)?.entries;
+        let stored = StoredRoom {
+            listed: decode(&listed, room)?,
+            parts,
+            log: head.log,
+            recognition,
+            has_older_marks: head.has_older_marks || left_out,
+            latest,
+        };
+        Ok((head.log.next_seq, Some(stored)))
+    }
+
+    /// A page of the list of rooms, with what it says about each, in the order of range and
+    /// address: those that follow `after`, at most `limit` and never more than
+    /// [`ACCOUNTS_PAGE_MAX`]. Fewer than asked for means that there are no more.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn rooms(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, ListedRoom)>, StoreError> {
+        let limit = limit.min(ACCOUNTS_PAGE_MAX);
+        let (mut page, mut bad) = (Vec::new(), None);
+        if limit == 0 {
+            return Ok(page);
+        }
+        let (start, end) = keys::rooms_behind(&self.slot_key(), after);
+        self.snapshot()?
+            .scan(Space::Meta, &start, &end, &mut |key, value| {
+                match (keys::parse_meta(key), decode(value, "list of rooms")) {
+                    (Some(keys::Meta::Room(_, room)), Ok(listed)) => {
+                        page.push((room.to_owned(), listed));
+                    }
+                    (_, Err(error)) => bad = Some(error),
+                    _ => bad = Some(StoreError::Corrupt("key in the list of rooms".to_owned())),
+                }
+                if bad.is_some() || page.len() == limit {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })?;
+        bad.map_or(Ok(page), Err)
+    }
+
+    /// A room as the list has it; `None` if there is no such room.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn room(&self, room: &str) -> Result<Option<ListedRoom>, StoreError> {
+        let key = keys::room(&self.slot_key(), room);
+        let value = self.snapshot()?.get(Space::Meta, &key)?;
+        value.map(|value| decode(&value, room)).transpose()
+    }
+
+    /// Rooms that somebody made and that are still there, at most `limit` and never more than
+    /// [`ACCOUNTS_PAGE_MAX`].
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn rooms_made_by(&self, creator: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        let limit = limit.min(ACCOUNTS_PAGE_MAX);
+        let (mut rooms, mut bad) = (Vec::new(), None);
+        if limit == 0 {
+            return Ok(rooms);
+        }
+        let (start, end) = keys::made_by(self.slot_key().peer(creator));
+        self.snapshot()?
+            .scan(Space::Meta, &start, &end, &mut |key, _| {
+                match keys::parse_meta(key) {
+                    Some(keys::Meta::Made(_, room)) => rooms.push(room.to_owned()),
+                    _ => bad = Some(StoreError::Corrupt("key of a room by its maker".to_owned())),
+                }
+                if bad.is_some() || rooms.len() == limit {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })?;
+        bad.map_or(Ok(rooms), Err)
+    }
+}
+
+/// Whether a key by a room's maker says what the list of rooms says.
+pub(crate) fn is_made_by(
+    reader: &dyn crate::engine::Reader,
+    slots: &SlotKey,
+    creator: u64,
+    room: &str,
+) -> Result<(), String> {
+    let listed = reader.get(Space::Meta, &keys::room(slots, room));
+    let listed = listed.map_err(|error| error.to_string())?;
+    let listed = listed.map(|value| decode::<ListedRoom>(&value, room));
+    match listed.transpose().map_err(|error| error.to_string())? {
+        Some(listed) if slots.peer(&listed.creator) == creator => Ok(()),
+        _ => Err(format!(
+            "{room}: somebody made it whom the list does not name"
+        )),
+    }
+}

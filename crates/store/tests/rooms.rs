@@ -1,0 +1,229 @@
+//! Rooms in the store: their parts and their log come back, the lists name those that are there,
+//! and an address is an account or a room, never both.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{KEY, put};
+use stdx::time::Timestamp;
+use store::limits::SEEN_MAX;
+use store::{
+    Durability, EntryFlags, ListedRoom, LogEntry, MemoryEngine, Record, RecordError, Store,
+};
+
+const COVEN: &str = "coven@conference.localhost";
+const HECATE: &str = "hecate@localhost";
+
+fn store(engine: &Arc<MemoryEngine>) -> Store {
+    Store::with_engine(Arc::clone(engine) as _, Durability::Fsync, KEY).unwrap()
+}
+
+fn make(room: &str, creator: &str, about: &str) -> Record {
+    Record::RoomMake {
+        user: room.into(),
+        creator: creator.into(),
+        about: about.into(),
+    }
+}
+
+fn part(room: &str, part: &str, value: &str) -> Record {
+    Record::RoomPut {
+        user: room.into(),
+        part: part.into(),
+        value: value.into(),
+    }
+}
+
+fn message(seq: u64, sender: &str, source: u64) -> Record {
+    Record::LogAppend {
+        user: COVEN.into(),
+        entry: LogEntry {
+            seq,
+            at: Timestamp::from_millis(seq as i64),
+            peer: sender.into(),
+            flags: EntryFlags::ARCHIVED,
+            frame: format!("<message>{seq}</message>").into_bytes().into(),
+            source,
+            ..LogEntry::default()
+        },
+    }
+}
+
+fn remove(room: &str) -> Record {
+    Record::RoomRemove { user: room.into() }
+}
+
+fn check(store: &Store, rooms: u64) {
+    let report = store.verify().unwrap();
+    assert!(report.is_good(), "{report}");
+    assert_eq!(report.rooms, rooms);
+}
+
+#[test]
+fn a_room_comes_back_with_its_parts_and_its_latest_messages() {
+    let engine = Arc::new(MemoryEngine::new());
+    let kept = store(&engine);
+    kept.bulk([make(COVEN, HECATE, "name")]).unwrap();
+    kept.bulk([part(COVEN, "s", "subject"), part(COVEN, "0", "made")])
+        .unwrap();
+    kept.bulk([
+        part(COVEN, "ahecate@localhost", "owner"),
+        part(COVEN, "ax@y", "member"),
+    ])
+    .unwrap();
+    kept.bulk((10..20).map(|seq| message(seq, HECATE, seq + 100)))
+        .unwrap();
+    kept.bulk([part(COVEN, "ax@y", "")]).unwrap();
+    drop(kept);
+    let kept = store(&engine);
+    let (next, room) = kept.load_room(COVEN, 3).unwrap();
+    let room = room.unwrap();
+    assert_eq!((next, room.log.next_seq, room.log.count), (20, 20, 10));
+    let expected = ListedRoom {
+        creator: HECATE.into(),
+        about: b"name".to_vec(),
+    };
+    assert_eq!(room.listed, expected);
+    let parts: Vec<_> = room.parts.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(
+        parts,
+        ["0", "ahecate@localhost", "s"],
+        "in order, without what was removed"
+    );
+    let latest: Vec<u64> = room.latest.iter().map(|entry| entry.seq).collect();
+    assert_eq!(latest, [17, 18, 19]);
+    assert_eq!(kept.mark_of(COVEN, KEY.peer(HECATE)).unwrap(), 119);
+    check(&kept, 1);
+    assert_eq!(kept.load_user(COVEN).unwrap(), None, "it is no account");
+    assert_eq!(kept.accounts(None, None, 10).unwrap(), [""; 0]);
+    assert_eq!(kept.count_accounts(None).unwrap(), 0);
+}
+
+#[test]
+fn a_room_that_is_removed_leaves_nothing_but_its_number() {
+    let kept = store(&Arc::new(MemoryEngine::new()));
+    kept.bulk([
+        make(COVEN, HECATE, "name"),
+        part(COVEN, "0", "made"),
+        message(7, HECATE, 1),
+    ])
+    .unwrap();
+    kept.bulk([remove(COVEN)]).unwrap();
+    assert_eq!(kept.load_room(COVEN, 10).unwrap(), (8, None));
+    assert_eq!(kept.rooms(None, 10).unwrap(), []);
+    assert_eq!(kept.rooms_made_by(HECATE, 10).unwrap(), [""; 0]);
+    assert_eq!(kept.totals().unwrap().len(), 0);
+    // What comes too late changes nothing.
+    kept.bulk([
+        part(COVEN, "0", "late"),
+        message(9, HECATE, 2),
+        remove(COVEN),
+    ])
+    .unwrap();
+    assert_eq!(kept.load_room(COVEN, 10).unwrap(), (8, None));
+    check(&kept, 0);
+    kept.bulk([
+        make(COVEN, HECATE, "anew"),
+        message(7, HECATE, 3),
+        message(8, HECATE, 3),
+    ])
+    .unwrap();
+    let (next, room) = kept.load_room(COVEN, 10).unwrap();
+    let seqs: Vec<u64> = room.unwrap().latest.iter().map(|entry| entry.seq).collect();
+    assert_eq!((next, seqs), (9, vec![8]), "a number is given out once");
+    check(&kept, 1);
+}
+
+#[test]
+fn an_address_is_an_account_or_a_room() {
+    let kept = store(&Arc::new(MemoryEngine::new()));
+    kept.bulk([
+        put(HECATE),
+        make(HECATE, "x@y", "room"),
+        part(HECATE, "0", "made"),
+    ])
+    .unwrap();
+    assert_eq!(kept.rooms(None, 10).unwrap(), []);
+    assert_eq!(kept.load_room(HECATE, 10).unwrap().1, None);
+    kept.bulk([make(COVEN, HECATE, "room"), put(COVEN)])
+        .unwrap();
+    kept.bulk([Record::AccountRemove { user: COVEN.into() }])
+        .unwrap();
+    kept.bulk([remove(HECATE)]).unwrap();
+    assert_eq!(kept.accounts(None, None, 10).unwrap(), [HECATE]);
+    assert_eq!(kept.rooms(None, 10).unwrap().len(), 1);
+    check(&kept, 1);
+}
+
+#[test]
+fn rooms_are_listed_page_by_page_and_by_their_makers() {
+    let kept = store(&Arc::new(MemoryEngine::new()));
+    let room = |n: u32| format!("room{n}@conference.localhost");
+    let maker = |n: u32| format!("maker{}@localhost", n % 3);
+    kept.bulk((0..40).map(|n| make(&room(n), &maker(n), "x")))
+        .unwrap();
+    let mut all = Vec::new();
+    loop {
+        let after = all.last().cloned();
+        let page = kept.rooms(after.as_deref(), 7).unwrap();
+        let is_last = page.len() < 7;
+        all.extend(page.into_iter().map(|(room, _)| room));
+        if is_last {
+            break;
+        }
+    }
+    let mut expected: Vec<String> = (0..40).map(room).collect();
+    expected.sort();
+    all.sort();
+    assert_eq!(all, expected);
+    assert_eq!(
+        kept.rooms_made_by("maker1@localhost", 100).unwrap().len(),
+        13
+    );
+    assert_eq!(kept.rooms_made_by("maker1@localhost", 5).unwrap().len(), 5);
+    assert_eq!(kept.rooms_made_by("nobody@localhost", 5).unwrap().len(), 0);
+    // Made again by somebody else, it is on one list.
+    kept.bulk([make(&room(1), "maker2@localhost", "y")])
+        .unwrap();
+    assert_eq!(
+        kept.rooms_made_by("maker1@localhost", 100).unwrap().len(),
+        12
+    );
+    assert_eq!(
+        kept.rooms_made_by("maker2@localhost", 100).unwrap().len(),
+        14
+    );
+    assert_eq!(kept.room(&room(1)).unwrap().unwrap().about, b"y");
+    check(&kept, 40);
+}
+
+#[test]
+fn more_senders_than_are_remembered_together_are_remembered() {
+    let kept = store(&Arc::new(MemoryEngine::new()));
+    let sender = |n: u64| format!("sender{n}@localhost");
+    let senders = SEEN_MAX as u64 + 70;
+    kept.bulk([make(COVEN, HECATE, "x")]).unwrap();
+    kept.bulk((1..=senders).map(|n| message(n, &sender(n), n + 500)))
+        .unwrap();
+    let (_, room) = kept.load_room(COVEN, 1).unwrap();
+    assert!(room.unwrap().has_older_marks);
+    for n in 1..=senders {
+        let mark = kept.mark_of(COVEN, KEY.peer(&sender(n))).unwrap();
+        assert_eq!(mark, n + 500, "sender {n}");
+    }
+    check(&kept, 1);
+}
+
+#[test]
+fn what_cannot_be_stored_is_refused() {
+    let long = "x".repeat(store::limits::ROOM_PART_BYTES_MAX + 1);
+    for bad in [
+        make(COVEN, HECATE, ""),
+        make(COVEN, "he\0cate", "x"),
+        part(COVEN, &long, "x"),
+        part(COVEN, "a\0", "x"),
+    ] {
+        assert_eq!(bad.check(), Err(RecordError::Room), "{bad:?}");
+    }
+}
