@@ -297,6 +297,9 @@ impl RoomActor {
             if !self.conclude(first.what, (first.ticket, first.taking), result, cx) {
                 return;
             }
+            if self.waiting.is_empty() {
+                self.refused_through = None;
+            }
         }
         if self.phase == Phase::Ready {
             self.give_parked(cx);
@@ -318,7 +321,7 @@ impl RoomActor {
             (For::Upkeep, Ok(())) => {}
             (For::Nothing, _) => {
                 if let Some(taking) = taking {
-                    if is_after(ticket, self.refused_through) {
+                    if !self.may_be_refused(ticket) {
                         self.learn(&taking);
                     }
                     self.confirm(taking, cx);
@@ -326,7 +329,7 @@ impl RoomActor {
             }
             (For::Change, Ok(())) => self.committed(taking, cx),
             (_, Err(AppendError::Failed)) => return self.start_over(cx),
-            (_, Err(AppendError::Fenced)) if is_after(ticket, self.refused_through) => {
+            (_, Err(AppendError::Fenced)) if !self.may_be_refused(ticket) => {
                 return self.start_over(cx);
             }
             (For::Upkeep, Err(_)) => self.not_done(cx),
@@ -342,9 +345,15 @@ impl RoomActor {
         true
     }
 
+    /// Whether an append in front of this one was refused when this one was made already.
+    fn may_be_refused(&self, ticket: Ticket) -> bool {
+        let refused = self.refused_through;
+        refused.is_some_and(|through| !is_after(ticket, through))
+    }
+
     fn not_done(&mut self, cx: &mut Context<'_, UserMsg>) {
         cx.stats().count(Counter::ChangesFailed);
-        self.refused_through = self.last_ticket;
+        self.refused_through = Some(self.last_ticket);
     }
 
     fn committed(&mut self, taking: Option<Taking>, cx: &mut Context<'_, UserMsg>) {

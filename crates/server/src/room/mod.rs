@@ -99,7 +99,7 @@ pub(crate) struct RoomActor {
     /// Appends that are not decided.
     waiting: VecDeque<Waiting>,
     /// Appends up to here may fail because one in front of them did.
-    refused_through: Ticket,
+    refused_through: Option<Ticket>,
     log: retention::LogState,
     leaving: Leaving,
     /// Goes in front of everything in the mailbox.
@@ -132,7 +132,7 @@ impl RoomActor {
             tenure: Tenure::default(),
             last_ticket: Ticket::default(),
             waiting: VecDeque::new(),
-            refused_through: Ticket::default(),
+            refused_through: None,
             log: retention::LogState::default(),
             leaving: Leaving::default(),
             parked: None,
