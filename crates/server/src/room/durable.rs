@@ -66,7 +66,7 @@ impl Waiting {
 
 impl RoomActor {
     pub(super) fn next_ticket(&mut self) -> Ticket {
-        self.last_ticket = Ticket(self.last_ticket.0.wrapping_add(1));
+        self.last_ticket = self.home.journal.next_ticket();
         self.last_ticket
     }
 
