@@ -86,7 +86,10 @@ impl EntityClass for Users {
 
     /// What others send must not keep the owner out, nor what he does unanswered.
     fn may_use_reserve(msg: &UserMsg) -> bool {
-        !matches!(msg, UserMsg::Deliver(_) | UserMsg::Probe { .. })
+        !matches!(
+            msg,
+            UserMsg::Deliver(_) | UserMsg::Copy(_) | UserMsg::Probe { .. }
+        )
     }
 
     fn activate(&mut self, name: &Name, _shard: ShardId) -> Entity {
