@@ -53,8 +53,10 @@ pub(crate) const POOL_MAX: usize = 256;
 /// Capacity in bytes up to which a pooled buffer is kept as it is.
 pub(crate) const POOLED_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes discarded from a peer that goes on sending after its stream was closed.
-pub(crate) const LINGER_BYTES_MAX: usize = 256 * 1024;
+/// Bytes discarded from a peer that goes on sending after its stream was closed. Clients write the
+/// whole of a stanza that is too large before they read why it was refused: beyond this bound the
+/// system tears the connection down, and with it the error that is on its way.
+pub(crate) const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 /// Pause after the process ran out of descriptors, before the next accept.
 pub(crate) const DESCRIPTOR_BACKOFF: Duration = Duration::from_millis(100);
