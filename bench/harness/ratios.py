@@ -1,4 +1,4 @@
-"""Interleaved pairs of two programs: geometric means of the ratios new / old, and how sure they are.
+"""Interleaved pairs of two programs: geometric means of the ratios new / old, and how sure.
 
 Each turn measures both, one behind the other, in an order that changes from turn to turn, so that
 what else the machine does meets both. The upper end is that of the 95 % confidence interval,

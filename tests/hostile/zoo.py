@@ -135,7 +135,8 @@ def meet(name, run, watched, idle, witness, seconds):
     return row
 
 
-HEAD = """| attacker | defence | login p99, ms | message p99, ms | MB above | MB left | outcome | before |
+HEAD = """| attacker | defence | login p99, ms | message p99, ms | MB above | MB left | outcome | \
+before |
 |---|---|---|---|---|---|---|---|"""
 TABLE = re.compile(r"(<!-- zoo: begin -->\n)(.*?)(<!-- zoo: end -->)", re.DOTALL)
 

@@ -111,8 +111,8 @@ impl Shard {
         self.inbox().is_some_and(Inbox::is_shutdown_requested)
     }
 
-    /// Whether something came since a turn that had no `more`, or the shard has not finished one: the
-    /// [`Waker`] is not called again before the next turn.
+    /// Whether something came since a turn that had no `more`, or the shard has not finished one.
+    /// The [`Waker`] is not called again before the next turn.
     pub(crate) fn is_woken(&self) -> bool {
         self.inbox().is_none_or(|inbox| !inbox.is_asleep())
     }

@@ -16,8 +16,8 @@
 //!                   └─────────────────────────┘
 //! ```
 //!
-//! What is taken while it waits is settled as if it had come in time, and nothing waits for the rest
-//! of the pause once all of it is.
+//! What is taken while it waits is settled as if it had come in time, and nothing waits for the
+//! rest of the pause once all of it is.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -108,8 +108,8 @@ impl<E> From<OwnReason> for Reason<E> {
     }
 }
 
-/// Takes what is settled from the front of what was handed over, and moves the mark over it; returns
-/// how many entries that were.
+/// Takes what is settled from the front of what was handed over, and moves the mark over it;
+/// returns how many entries that were.
 fn settle_front(in_flight: &mut VecDeque<Flight>, mark: &mut Place) -> u32 {
     let mut settled = 0;
     while let Some(flight) = in_flight.pop_front_if(|flight| flight.is_taken) {
@@ -217,8 +217,8 @@ impl Lagging {
         self.is_idle() && self.read_through >= tail
     }
 
-    /// Whether this is the latest attempt at an entry. Once it has failed, only an answer that is for
-    /// good (`is_final`) counts: the others have led to the pause.
+    /// Whether this is the latest attempt at an entry. Once it has failed, only an answer that is
+    /// for good (`is_final`) counts: the others have led to the pause.
     pub(super) fn is_in_flight(&self, place: Place, attempt: Attempt, is_final: bool) -> bool {
         (is_final || !self.waits())
             && self.flights().any(|flight| {

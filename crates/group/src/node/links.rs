@@ -211,8 +211,9 @@ impl Machine {
         }
     }
 
-    /// Dials a member of a group, if it is one still. A node that has become free meanwhile tries once
-    /// all the same whether the other is free too: if that has lost its links, nobody else finds it.
+    /// Dials a member of a group, if it is one still. A node that has become free meanwhile tries
+    /// once all the same whether the other is free too: if that has lost its links, nobody else
+    /// finds it.
     pub(super) fn dial_due(&mut self, node: &NodeName) {
         if let Some(peer) = self.peers.get_mut(node) {
             if let Some((_, pause)) = peer.redial {

@@ -297,8 +297,8 @@ impl Machine {
         #[cfg(test)]
         let is_it = is_it && !self.has(crate::model::bugs::Bug::DeadNames);
         if is_it {
-            // Members hear of it by the coordinator. Whoever is met meanwhile is not told of it: the
-            // name of a process that is gone could win against that of a living one.
+            // Members hear of it by the coordinator. Whoever is met meanwhile is not told of it:
+            // the name of a process that is gone could win against that of a living one.
             if let Some(names) = self.names_mut(space) {
                 names.unwatched(name);
             }
@@ -350,8 +350,8 @@ impl Machine {
             return;
         };
         if !peer.shared.contains(space) {
-            // It knows already that both are in the space, this node not yet: once that has asked in
-            // turn and reads the answer, it owes one itself.
+            // It knows already that both are in the space, this node not yet: once that has asked
+            // in turn and reads the answer, it owes one itself.
             if want && peer.asked_early.len() < early_max {
                 peer.asked_early.insert(space.clone());
             }
