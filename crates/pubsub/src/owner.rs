@@ -250,6 +250,22 @@ impl Service {
         let record = Record::Purged {
             node: name.to_string(),
         };
+        let mut content = Vec::new();
+        let mut writer = Writer::new(&mut content);
+        writer.open("purge").attr("node", &name).close();
+        self.take_away(ask, record, name, is_told.then_some(content));
+        Ok(())
+    }
+
+    /// Makes it durable that items are gone, answers the request, and tells subscribers `content`,
+    /// if they are to be told.
+    pub(crate) fn take_away(
+        &mut self,
+        ask: &Ask<'_>,
+        record: Record,
+        name: Arc<str>,
+        content: Option<Vec<u8>>,
+    ) {
         let request = ask.frame.clone();
         self.commit(
             vec![record],
@@ -257,15 +273,11 @@ impl Service {
             ask.now,
             move |service, now| {
                 service.answer(&request, &[]);
-                if is_told {
-                    let mut content = Vec::new();
-                    let mut writer = Writer::new(&mut content);
-                    writer.open("purge").attr("node", &name).close();
+                if let Some(content) = content {
                     let to = service.audience(&name, now, false);
                     service.tell(&name, &content, to);
                 }
             },
         );
-        Ok(())
     }
 }

@@ -307,23 +307,11 @@ impl Service {
             node: name.to_string(),
             items: vec![id.clone()],
         };
-        let request = ask.frame.clone();
-        self.commit(
-            vec![record],
-            Some(ask.frame),
-            ask.now,
-            move |service, now| {
-                service.answer(&request, &[]);
-                if is_told {
-                    let mut content = Vec::new();
-                    let mut writer = Writer::new(&mut content);
-                    writer.open("items").attr("node", &name);
-                    writer.open("retract").attr("id", &id).close().close();
-                    let to = service.audience(&name, now, false);
-                    service.tell(&name, &content, to);
-                }
-            },
-        );
+        let mut content = Vec::new();
+        let mut writer = Writer::new(&mut content);
+        writer.open("items").attr("node", &name);
+        writer.open("retract").attr("id", &id).close().close();
+        self.take_away(ask, record, name, is_told.then_some(content));
         Ok(())
     }
 }
