@@ -368,7 +368,8 @@ pub enum Note {
     Added(Name, Vec<NodeName>),
     /// Nodes were removed from an own group.
     Removed(Name, Vec<NodeName>),
-    /// A name was registered twice while the network was split; this process lost it.
+    /// A name was registered twice while the network was split; this process lost it and is ended.
+    /// Noted by the node that keeps the name.
     Clash(Name, Pid),
     /// The groups could not be kept for the next life, for this reason.
     NotSaved(String),

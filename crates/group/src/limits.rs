@@ -35,7 +35,8 @@ pub struct Limits {
     pub groups_max: usize,
     /// Members of one group; more nodes are dropped from the request.
     pub members_max: usize,
-    /// Names registered in one group; one more is answered with [`crate::GroupError::Busy`].
+    /// Names registered in one group; one more is answered with [`crate::GroupError::Busy`]. What
+    /// members that meet keep beyond it is left out here, until they meet again.
     pub names_max: usize,
     /// Groups that were deleted or left and are remembered, so that a node that was down hears of
     /// it; the oldest is forgotten first.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::attributes::Value;
+use crate::node::claims::Stamp;
 use crate::types::{Body, CallError, Name, NodeName, Pid, Reason, Refusal, SpawnError};
 use crate::view::{GroupId, Space, View};
 
@@ -102,11 +103,27 @@ pub(crate) enum Frame {
     View(View),
     /// The sender has no group that the receiver thinks it is in, and asks for it.
     Want(GroupId),
-    /// Everything that the sender keeps in a name space; `want` asks for the receiver's.
+    /// Everything that the sender keeps in a name space of the names after one (from the first)
+    /// and up to one (to the last); `want` asks for the receiver's.
     Keep {
         space: Space,
+        after: Option<Name>,
+        upto: Option<Name>,
         entries: Vec<Entry>,
         want: bool,
+    },
+    /// The sender keeps this from now on, in the place of what it kept of this name. With a number
+    /// it is told when that was read, as if it had asked.
+    Kept {
+        space: Space,
+        entry: Entry,
+        ask: Option<u64>,
+    },
+    /// The sender keeps a name no longer.
+    Withdrawn {
+        space: Space,
+        name: Name,
+        ask: Option<u64>,
     },
     /// Free nodes that the sender is linked with.
     FreePeers(Vec<NodeName>),
@@ -130,12 +147,25 @@ pub(crate) struct Advert {
     pub(crate) members: Option<Vec<NodeName>>,
 }
 
-/// A registered name. Its keeper answers for it: what the keeper does not have, nobody has.
+/// A registered name, as its keeper tells it: a claim whose keeper is the sender, in this life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) name: Name,
     pub(crate) pid: Pid,
-    pub(crate) keeper: NodeName,
+    pub(crate) number: u64,
+    pub(crate) over: Vec<Stamp>,
+}
+
+impl Entry {
+    /// Its bytes on the wire, at most.
+    pub(crate) fn bytes_max(&self) -> usize {
+        // Ten bytes for each number and for each length.
+        let over = self
+            .over
+            .iter()
+            .map(|stamp| stamp.keeper.as_str().len() + 30);
+        self.name.len() + self.pid.node.as_str().len() + 60 + over.sum::<usize>()
+    }
 }
 
 /// A change of a name space or of its group, ordered by the coordinator.
@@ -147,29 +177,31 @@ pub(crate) enum Change {
         keeper: NodeName,
         replace: bool,
     },
-    Unregister {
-        name: Name,
-        /// Only if this process has it.
-        pid: Option<Pid>,
-    },
+    Unregister(Name),
     Add(Vec<NodeName>),
     Remove(Vec<NodeName>),
     Delete,
 }
 
-/// A change that the coordinator has decided.
+/// What the coordinator orders a keeper to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Apply {
-    Put {
-        entry: Entry,
-        replace: bool,
-    },
-    /// The name is nobody's any more; with `pid`, if it is that process's.
-    Take {
+pub(crate) enum Order {
+    /// To claim a name for a process, in the place of these claims.
+    Claim {
         name: Name,
-        pid: Option<Pid>,
+        pid: Pid,
+        over: Vec<Stamp>,
     },
-    View(View),
+    /// To withdraw one of its claims.
+    Withdraw { name: Name, number: u64 },
+}
+
+impl Order {
+    pub(crate) fn name(&self) -> &Name {
+        match self {
+            Order::Claim { name, .. } | Order::Withdraw { name, .. } => name,
+        }
+    }
 }
 
 /// What became of a change.
@@ -212,10 +244,23 @@ pub(crate) enum Question {
         /// Stands for the linked members that the sender sees.
         seen: u64,
     },
-    Apply {
+    /// The members of a group are these now.
+    Apply(View),
+    Order {
         space: Space,
-        apply: Apply,
+        order: Order,
+        /// Stands for the linked members that the coordinator sees; nothing, if the receiver need
+        /// not see the same.
+        seen: Option<u64>,
     },
+    /// Does the receiver keep this claim, and is its process alive?
+    Confirm {
+        space: Space,
+        name: Name,
+        number: u64,
+    },
+    /// Is this process alive?
+    Alive(u64),
     Whereis {
         group: Name,
         name: Name,

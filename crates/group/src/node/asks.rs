@@ -4,9 +4,10 @@
 //! deadline, or because the node is gone. Deliberately not here: what an answer means to its
 //! operation (`groups`, `changes`, `query`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::clashes::Contest;
 use super::query::{Gather, Search};
 use super::relations::Watcher;
 use super::{Caller, Effect, Machine, Wake, WakeKey};
@@ -40,6 +41,10 @@ pub(crate) enum Then {
     Search(Box<Search>),
     /// One of the answers that an operation waits for.
     Operation(u64),
+    /// A claim of this node loses, if the other one's process is alive.
+    Contest(Box<Contest>),
+    /// What another node asked by this number.
+    Confirm(NodeName, u64),
 }
 
 /// A question that waits.
@@ -76,8 +81,16 @@ pub(crate) enum Kind {
         /// What the caller asked for, to make the answer.
         purpose: super::changes::Purpose,
     },
-    /// This node coordinates: the members apply a change.
+    /// The members take what this node tells them.
     Apply { outcome: Outcome, origin: Origin },
+    /// This node coordinates: keepers do what it orders.
+    Order {
+        space: Space,
+        /// The name that is to be claimed.
+        claimed: Option<Name>,
+        outcome: Outcome,
+        origin: Origin,
+    },
     /// Values, or consent, of many nodes are collected.
     Gather(Box<Gather>),
 }
@@ -89,6 +102,8 @@ pub(crate) enum Origin {
     Here(u64),
     /// A question of another.
     Node(NodeName, u64),
+    /// An operation of this node that orders this node among others.
+    Order(u64),
     /// This node made the group.
     Made(Caller, Name),
 }
@@ -107,7 +122,7 @@ impl Machine {
         self.ask_life(node, None, question, after, then);
     }
 
-    fn ask_life(
+    pub(super) fn ask_life(
         &mut self,
         node: &NodeName,
         life: Option<u64>,
@@ -115,20 +130,46 @@ impl Machine {
         after: Duration,
         then: Then,
     ) {
+        let is_full = self.asks.len() >= self.limits.asks_max;
+        let id = self.new_ask(node, after, then);
+        let frame = Frame::Ask { ask: id, question };
+        if is_full || self.transmit_to_life(node, life, frame).is_err() {
+            self.fail_ask(id);
+        }
+    }
+
+    fn new_ask(&mut self, node: &NodeName, after: Duration, then: Then) -> u64 {
         self.next_ask += 1;
         let id = self.next_ask;
         let key = self.wake_after(after, Wake::Ask(id));
         let node = node.clone();
-        let is_full = self.asks.len() >= self.limits.asks_max;
-        let ask = Ask {
-            node: node.clone(),
-            key,
-            then,
-        };
-        self.asks.insert(id, ask);
-        let frame = Frame::Ask { ask: id, question };
-        if is_full || self.transmit_to_life(&node, life, frame).is_err() {
-            self.fail_ask(id);
+        self.asks.insert(id, Ask { node, key, then });
+        id
+    }
+
+    /// Numbers by which the nodes that an operation waits for are to answer what they are told.
+    /// Those for which there is no room are told without one, and not waited for.
+    pub(super) fn expect_answers(&mut self, operation: u64) -> BTreeMap<NodeName, u64> {
+        let nodes = self.operations.get(&operation);
+        let nodes = nodes.map(|operation| operation.waiting.clone());
+        let after = self.limits.silence;
+        let mut asks = BTreeMap::new();
+        for node in nodes.unwrap_or_default() {
+            if self.asks.len() < self.limits.asks_max {
+                let ask = self.new_ask(&node, after, Then::Operation(operation));
+                asks.insert(node, ask);
+            } else if let Some(operation) = self.operations.get_mut(&operation) {
+                operation.waiting.remove(&node);
+            }
+        }
+        asks
+    }
+
+    /// Answers what was told with a number.
+    fn applied(&mut self, node: &NodeName, ask: Option<u64>) {
+        if let Some(ask) = ask {
+            let answer = Tell::Applied;
+            self.tell(node, &Frame::Tell { ask, answer });
         }
     }
 
@@ -221,10 +262,15 @@ impl Machine {
             Then::Names(caller) => self.names_told(caller, told),
             Then::Search(search) => self.search_told(*search, &ask.node, told),
             Then::Operation(operation) => self.operation_told(operation, &ask.node, told),
+            Then::Contest(contest) => self.contest_told(&contest, &told),
+            Then::Confirm(node, ask) => {
+                let is_alive = matches!(told, Told::Answer(Tell::Done(true)));
+                self.confirmed(&node, ask, is_alive);
+            }
         }
     }
 
-    fn operation_told(&mut self, id: u64, node: &NodeName, told: Told) {
+    pub(super) fn operation_told(&mut self, id: u64, node: &NodeName, told: Told) {
         let Some(operation) = self.operations.get_mut(&id) else {
             return;
         };
@@ -237,6 +283,7 @@ impl Machine {
             }
             Kind::Gather(gather) => gather.told(node, told),
             Kind::Submit { .. } => return self.submitted(id, told),
+            Kind::Order { .. } => self.order_told(id, node, told),
             Kind::Apply { .. } => {}
         }
         self.finish_if_done(id);
@@ -258,6 +305,12 @@ impl Machine {
                 accepted,
             } => self.invited_all(operation.caller, group, is_new, accepted),
             Kind::Apply { outcome, origin } => self.applied_by_all(outcome, origin),
+            Kind::Order {
+                space,
+                claimed,
+                outcome,
+                origin,
+            } => self.obeyed(id, &space, claimed, outcome, origin),
             Kind::Gather(gather) => self.gathered(operation.caller, *gather),
             Kind::Submit { .. } => {}
         }
@@ -447,9 +500,19 @@ impl Machine {
             Frame::Want(id) => self.view_wanted(node, &id),
             Frame::Keep {
                 space,
+                after,
+                upto,
                 entries,
                 want,
-            } => self.kept_told(node, &space, entries, want),
+            } => self.keep_told(node, &space, (after, upto), entries, want),
+            Frame::Kept { space, entry, ask } => {
+                self.kept_told(node, &space, entry);
+                self.applied(node, ask);
+            }
+            Frame::Withdrawn { space, name, ask } => {
+                self.withdrawn_told(node, &space, &name);
+                self.applied(node, ask);
+            }
             Frame::FreePeers(nodes) => self.free_peers_told(node, nodes),
         }
     }
@@ -471,8 +534,18 @@ impl Machine {
             }
             spawn @ Question::Spawn { .. } => Tell::Spawned(self.spawn_for(node, spawn)),
             Question::Invite(id) => Tell::Invited(self.invited(id)),
-            Question::Apply { space, apply } => {
-                self.apply(&space, apply);
+            Question::Order { space, order, seen } => {
+                let origin = Origin::Node(node.clone(), ask);
+                return self.ordered(&space, order, seen, origin);
+            }
+            Question::Confirm {
+                space,
+                name,
+                number,
+            } => return self.confirm(node, ask, &space, (&name, number)),
+            Question::Alive(id) => Tell::Done(self.has_process(id)),
+            Question::Apply(view) => {
+                self.install(view);
                 Tell::Applied
             }
             Question::Whereis { group, name } => Tell::Found(self.find_local(&group, &name)),

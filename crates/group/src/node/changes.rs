@@ -3,8 +3,9 @@
 //! Owns the group's lock: of the linked members the one with the smallest name orders all changes,
 //! so that no two of them meet, and nobody outside of the group takes part. A change is answered
 //! once every linked member has applied it. If the coordinator is lost, the change is submitted
-//! again to the next one; every change may be applied twice. Deliberately not here: what a change
-//! does (`groups`, `names`).
+//! again to the next one; every change may be applied twice. Members apply views as the coordinator
+//! tells them. Names are their keepers' to tell: the coordinator orders them to. Deliberately not
+//! here: what a change does (`groups`, `names`).
 
 use std::collections::BTreeSet;
 use std::hash::Hasher;
@@ -12,12 +13,13 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use super::asks::{Kind, Operation, Origin, Then, Told};
+use super::claims::Stamp;
 use super::{Caller, Machine, Wake};
 use crate::command::{Answer, GroupError};
 use crate::limits::{AGREE_MAX, SUBMIT_RETRY, SUBMITS_MAX};
 use crate::types::{Name, NodeName};
 use crate::view::{Space, View};
-use crate::wire::{Apply, Change, Entry, Frame, Outcome, Question, Tell};
+use crate::wire::{Change, Frame, Order, Outcome, Question, Tell};
 
 /// What the caller of a change asked for: decides how its outcome is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,16 @@ pub(crate) enum Purpose {
     Register(GroupError, GroupError),
     /// Anything else.
     Done,
+}
+
+/// What follows from a change that the coordinator has decided.
+#[derive(Debug)]
+enum Follows {
+    Nothing,
+    /// All members take this view.
+    View(View),
+    /// Keepers do this.
+    Orders(Vec<(NodeName, Order)>),
 }
 
 impl Machine {
@@ -68,12 +80,9 @@ impl Machine {
     }
 
     /// A number that stands for the members of a space that are linked with this node.
-    fn members_seen(&self, space: &Space) -> u64 {
-        let linked = self
-            .linked()
-            .filter(|(_, peer)| peer.shared.contains(space));
-        let mut members: BTreeSet<&NodeName> = linked.map(|(name, _)| name).collect();
-        members.insert(&self.me);
+    pub(super) fn members_seen(&self, space: &Space) -> u64 {
+        let mut members = self.members_linked(space);
+        members.insert(self.me.clone());
         let mut hasher = FxHasher::default();
         for member in members {
             hasher.write(member.as_str().as_bytes());
@@ -92,7 +101,7 @@ impl Machine {
         purpose: Purpose,
     ) {
         let is_full = self.operations.len() >= self.limits.operations_max;
-        if is_full && caller != Caller::Nobody {
+        if is_full {
             let answer = answer_of(purpose, Outcome::Busy);
             return self.answer(caller, answer);
         }
@@ -126,7 +135,11 @@ impl Machine {
         };
         *attempts += 1;
         let attempt = *attempts;
-        let (space, change) = (space.clone(), change.clone());
+        let (space, mut change) = (space.clone(), change.clone());
+        if let Change::Register { pid, keeper, .. } = &mut change {
+            // Not the one of the last attempt, if that was lost.
+            *keeper = self.keeper_for(&space, pid);
+        }
         if attempt > SUBMITS_MAX {
             return self.finish_submit(id, Outcome::Unknown);
         }
@@ -170,14 +183,9 @@ impl Machine {
         let Some(operation) = self.operations.remove(&id) else {
             return;
         };
-        let Kind::Submit { purpose, space, .. } = operation.kind else {
+        let Kind::Submit { purpose, .. } = operation.kind else {
             return;
         };
-        let not_done = !matches!(outcome, Outcome::Done | Outcome::Added(_));
-        if not_done && matches!(purpose, Purpose::Register(..)) {
-            // Whatever became of it: what this node does not keep, nobody is to have.
-            self.tell_keep(&space);
-        }
         let answer = answer_of(purpose, outcome);
         self.answer(operation.caller, answer);
     }
@@ -209,16 +217,26 @@ impl Machine {
         if self.operations.len() >= self.limits.operations_max {
             return self.decided(Outcome::Busy, origin);
         }
-        let (outcome, apply) = self.decide(space, change, attempt > 1);
-        let Some(apply) = apply else {
-            return self.decided(outcome, origin);
-        };
-        let linked = self
-            .linked()
-            .filter(|(_, peer)| peer.shared.contains(space));
-        let mut members: BTreeSet<NodeName> = linked.map(|(name, _)| name.clone()).collect();
+        let (outcome, follows) = self.decide(space, change, attempt > 1);
+        match follows {
+            Follows::Nothing => self.decided(outcome, origin),
+            Follows::View(view) => self.tell_view(space, view, outcome, origin),
+            Follows::Orders(orders) => {
+                let seen = (attempt <= AGREE_MAX).then_some(seen);
+                self.give_orders(space, orders, seen, origin);
+            }
+        }
+    }
+
+    /// Has all members take a view.
+    fn tell_view(&mut self, space: &Space, view: View, outcome: Outcome, origin: Origin) {
+        let mut members = self.members_linked(space);
         if let Outcome::Added(added) = &outcome {
             members.extend(added.iter().cloned());
+        }
+        #[cfg(test)]
+        if self.has(crate::model::bugs::Bug::ForgetOneMember) && members.len() > 2 {
+            members.pop_last();
         }
         let operation = Operation {
             caller: Caller::Nobody,
@@ -226,28 +244,98 @@ impl Machine {
             kind: Kind::Apply { outcome, origin },
         };
         let operation = self.new_operation(operation);
-        let (question, after) = (
-            Question::Apply {
-                space: space.clone(),
-                apply: apply.clone(),
-            },
-            self.limits.silence,
-        );
-        #[cfg(test)]
-        if self.has(crate::model::bugs::Bug::ForgetOneMember)
-            && let Some(operation) = self.operations.get_mut(&operation)
-            && operation.waiting.len() > 2
-        {
-            operation.waiting.pop_last();
-        }
-        // The members first: to apply a change may end our links with them.
+        let (question, after) = (Question::Apply(view.clone()), self.limits.silence);
+        // The members first: to take a view may end our links with them.
         self.ask_all(operation, &question, after);
-        self.apply(space, apply);
+        self.install(view);
         self.finish_if_done(operation);
     }
 
-    /// What becomes of a change, and what the members do for it.
-    fn decide(&mut self, space: &Space, change: Change, again: bool) -> (Outcome, Option<Apply>) {
+    /// Has keepers do what was decided.
+    fn give_orders(
+        &mut self,
+        space: &Space,
+        orders: Vec<(NodeName, Order)>,
+        seen: Option<u64>,
+        origin: Origin,
+    ) {
+        let claim = orders.iter().find_map(|(_, order)| match order {
+            Order::Claim { name, pid, .. } => Some((Name::clone(name), pid.clone())),
+            Order::Withdraw { .. } => None,
+        });
+        let claimed = claim.as_ref().map(|(name, _)| Name::clone(name));
+        let operation = Operation {
+            caller: Caller::Nobody,
+            waiting: orders.iter().map(|(keeper, _)| keeper.clone()).collect(),
+            kind: Kind::Order {
+                space: space.clone(),
+                claimed,
+                outcome: Outcome::Done,
+                origin,
+            },
+        };
+        let operation = self.new_operation(operation);
+        if let Some((name, pid)) = claim
+            && let Some(names) = self.names_mut(space)
+        {
+            names.order(&name, pid, operation);
+        }
+        // Twice as long as the keeper waits for the members.
+        let after = self.limits.silence * 2;
+        for (keeper, order) in orders {
+            if keeper == self.me {
+                self.ordered(space, order, seen, Origin::Order(operation));
+            } else {
+                let space = space.clone();
+                let question = Question::Order { space, order, seen };
+                self.ask(&keeper, question, after, Then::Operation(operation));
+            }
+        }
+    }
+
+    /// A keeper has done what it was ordered to, or will never.
+    pub(super) fn order_told(&mut self, id: u64, keeper: &NodeName, told: Told) {
+        let is_linked = self.is_linked(keeper);
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return;
+        };
+        let Kind::Order {
+            claimed, outcome, ..
+        } = &mut operation.kind
+        else {
+            return;
+        };
+        match told {
+            Told::Answer(Tell::Outcome(Outcome::Done)) => {}
+            Told::Answer(Tell::Outcome(told)) => *outcome = told,
+            // There was no room for the question.
+            Told::NoConnection if is_linked => *outcome = Outcome::Busy,
+            // What a lost keeper kept is gone with it; what it is to keep needs another one.
+            Told::NoConnection if claimed.is_none() => {}
+            Told::NoConnection => *outcome = Outcome::Elsewhere,
+            Told::Answer(_) | Told::Timeout => *outcome = Outcome::Unknown,
+        }
+    }
+
+    /// Every keeper has answered.
+    pub(super) fn obeyed(
+        &mut self,
+        id: u64,
+        space: &Space,
+        claimed: Option<Name>,
+        outcome: Outcome,
+        origin: Origin,
+    ) {
+        if let Some(name) = claimed
+            && let Some(names) = self.names_mut(space)
+        {
+            names.order_done(&name, id);
+        }
+        self.decided(outcome, origin);
+    }
+
+    /// What becomes of a change, and what follows from it.
+    fn decide(&mut self, space: &Space, change: Change, again: bool) -> (Outcome, Follows) {
         match change {
             Change::Register {
                 name,
@@ -255,34 +343,42 @@ impl Machine {
                 keeper,
                 replace,
             } => {
-                let (max, many) = (self.limits.names_max, self.many_names);
                 let Some(names) = self.names(space) else {
-                    return (Outcome::NotMember, None);
+                    return (Outcome::NotMember, Follows::Nothing);
                 };
                 let held = names.get(&name);
-                let is_held_by_it = held.is_some_and(|entry| entry.pid == pid);
+                let is_held_by_it = held.is_some_and(|claim| claim.pid == pid);
                 if is_held_by_it && (again || replace) {
-                    return (Outcome::Done, None);
+                    return (Outcome::Done, Follows::Nothing);
                 }
-                let has_other = names.names_of(&pid).any(|other| *other != name) && !many;
-                #[cfg(test)]
-                let has_other = has_other && !self.has(crate::model::bugs::Bug::TwoNames);
-                if (held.is_some() && !replace) || has_other {
-                    return (Outcome::Taken, None);
+                let in_turn = (!self.many_names).then_some(&pid);
+                if names.is_ordered(&name, in_turn) || !self.is_member(space, &keeper) {
+                    return (Outcome::Elsewhere, Follows::Nothing);
                 }
-                if held.is_none() && names.len() >= max {
-                    return (Outcome::Busy, None);
+                let mut over: Vec<Stamp> = Vec::new();
+                if replace {
+                    let held = names.claims(&name).iter();
+                    over.extend(held.map(|claim| claim.stamp.clone()));
                 }
-                let entry = Entry { name, pid, keeper };
-                (Outcome::Done, Some(Apply::Put { entry, replace }))
+                match self.verdict(space, &name, &pid, &over) {
+                    Outcome::Done => {
+                        let order = Order::Claim { name, pid, over };
+                        (Outcome::Done, Follows::Orders(vec![(keeper, order)]))
+                    }
+                    outcome => (outcome, Follows::Nothing),
+                }
             }
-            Change::Unregister { name, pid } => {
-                // Of a process that has ended a member may hold a name that this one does not.
-                let is_held = self
-                    .names(space)
-                    .is_some_and(|names| names.get(&name).is_some());
-                let take = is_held || pid.is_some();
-                (Outcome::Done, take.then_some(Apply::Take { name, pid }))
+            Change::Unregister(name) => {
+                let names = self.names(space);
+                let claims = names.map_or(&[][..], |names| names.claims(&name));
+                if claims.is_empty() {
+                    return (Outcome::Done, Follows::Nothing);
+                }
+                let orders = claims.iter().map(|claim| {
+                    let (name, number) = (Name::clone(&name), claim.stamp.number);
+                    (claim.stamp.keeper.clone(), Order::Withdraw { name, number })
+                });
+                (Outcome::Done, Follows::Orders(orders.collect()))
             }
             Change::Add(nodes) => self.decide_view(space, |members| members.extend(nodes)),
             Change::Remove(nodes) => self.decide_view(space, |members| {
@@ -298,7 +394,7 @@ impl Machine {
         &mut self,
         space: &Space,
         change: impl FnOnce(&mut BTreeSet<NodeName>),
-    ) -> (Outcome, Option<Apply>) {
+    ) -> (Outcome, Follows) {
         let group = match space {
             Space::Free => None,
             Space::Group(id) => self
@@ -307,16 +403,16 @@ impl Machine {
                 .filter(|group| group.view.id == *id),
         };
         let Some(group) = group else {
-            return (Outcome::NotMember, None);
+            return (Outcome::NotMember, Follows::Nothing);
         };
         let mut members = group.view.members.clone();
         change(&mut members);
         if members.len() > self.limits.members_max {
-            return (Outcome::Busy, None);
+            return (Outcome::Busy, Follows::Nothing);
         }
         let added: Vec<NodeName> = members.difference(&group.view.members).cloned().collect();
         if members == group.view.members {
-            return (Outcome::Added(added), None);
+            return (Outcome::Added(added), Follows::Nothing);
         }
         let view = View {
             id: group.view.id.clone(),
@@ -324,11 +420,11 @@ impl Machine {
             by: self.me.as_str().into(),
             members,
         };
-        (Outcome::Added(added), Some(Apply::View(view)))
+        (Outcome::Added(added), Follows::View(view))
     }
 
-    /// A change was decided without anything to apply.
-    fn decided(&mut self, outcome: Outcome, origin: Origin) {
+    /// A change was decided, and done if there was anything to do.
+    pub(super) fn decided(&mut self, outcome: Outcome, origin: Origin) {
         match (&origin, &outcome) {
             (Origin::Here(id), Outcome::Elsewhere) => {
                 self.wake_after(SUBMIT_RETRY, Wake::Submit(*id));
@@ -345,26 +441,16 @@ impl Machine {
                 let answer = Tell::Outcome(outcome);
                 self.tell(&node, &Frame::Tell { ask, answer });
             }
+            Origin::Order(id) => {
+                let me = self.me.clone();
+                let told = Told::Answer(Tell::Outcome(outcome));
+                self.operation_told(id, &me, told);
+            }
             Origin::Made(caller, name) => {
                 let Outcome::Added(members) = outcome else {
                     return;
                 };
                 self.answer(caller, Answer::Group(Ok((name, members))));
-            }
-        }
-    }
-
-    /// Does what the coordinator has decided.
-    pub(super) fn apply(&mut self, space: &Space, apply: Apply) {
-        match apply {
-            Apply::View(view) => self.install(view),
-            Apply::Put { entry, replace } => self.put(space, entry, replace),
-            Apply::Take { name, pid } => {
-                let names = self.names(space);
-                let held = names.and_then(|names| names.get(&name));
-                if held.is_some_and(|held| pid.is_none_or(|pid| pid == held.pid)) {
-                    self.take(space, &name);
-                }
             }
         }
     }

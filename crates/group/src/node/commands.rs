@@ -51,6 +51,9 @@ impl Machine {
 
     fn connect(&mut self, caller: Caller, node: &NodeName) {
         if *node == self.me || self.is_linked(node) {
+            if let Some(peer) = self.peers.get_mut(node) {
+                peer.is_tried = false;
+            }
             return self.answer(caller, Answer::Done(Ok(())));
         }
         self.await_link(caller, node);
@@ -82,7 +85,7 @@ impl Machine {
         if self.is_alive(pid) {
             let (id, reason) = (pid.id, Reason::Killed);
             self.effects.push(super::Effect::Kill { id, reason });
-        } else if pid.node != self.me {
+        } else if pid.node != self.me && self.is_current(pid) {
             let frame = Frame::Exit {
                 from: 0,
                 to: pid.id,
@@ -145,8 +148,8 @@ impl Machine {
     fn names_in(&self, group: &Name) -> Result<Vec<(Name, Name)>, GroupError> {
         let space = self.space_called(group).ok_or(GroupError::NoInformation)?;
         let names = self.names(&space).ok_or(GroupError::NoInformation)?;
-        let pair = |entry: &crate::wire::Entry| (Name::clone(group), Name::clone(&entry.name));
-        Ok(names.all().map(pair).collect())
+        let names = names.all().map(|(name, _)| Name::clone(name));
+        Ok(names.map(|name| (Name::clone(group), name)).collect())
     }
 
     fn query_command(&mut self, caller: Caller, command: Command) {

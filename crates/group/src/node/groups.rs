@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::asks::{Kind, Operation, Origin};
 use super::changes::Purpose;
-use super::names::Names;
+use super::claims::Names;
 use super::{Caller, Effect, Group, Machine, Wake};
 use crate::command::{Answer, GroupError, Note};
 use crate::config::{GroupConfig, Saved};
 use crate::limits::AGREE_MAX;
 use crate::types::{Name, NodeName, Refusal, check_name};
 use crate::view::{GroupId, RESERVED, Space, View};
-use crate::wire::{Advert, Apply, Change, Frame, Outcome, Question, Status};
+use crate::wire::{Advert, Change, Frame, Outcome, Question, Status};
 
 impl Machine {
     // ---- The beginning -------------------------------------------------------------------------
@@ -553,7 +553,6 @@ impl Machine {
             by: self.me.as_str().into(),
             members: accepted,
         };
-        let space = Space::Group(view.id.clone());
         let members: Vec<NodeName> = view.members.iter().cloned().collect();
         let operation = Operation {
             caller: Caller::Nobody,
@@ -564,9 +563,8 @@ impl Machine {
             },
         };
         let operation = self.new_operation(operation);
-        let apply = Apply::View(view.clone());
         let after = self.limits.ask;
-        self.ask_all(operation, &Question::Apply { space, apply }, after);
+        self.ask_all(operation, &Question::Apply(view.clone()), after);
         self.install(view);
         self.finish_if_done(operation);
     }

@@ -67,12 +67,9 @@ pub(crate) struct Peer {
     pub(crate) shared: BTreeSet<Space>,
     /// The spaces whose names it has told since they are in common.
     pub(crate) told_names: BTreeSet<Space>,
-    /// The spaces whose names it asked for before this node knew that both are in them, and which
-    /// it must be told again. At most as many as a node has groups; it is not told of others.
-    pub(crate) asked_early: BTreeSet<Space>,
     /// Whether the last attempt at a link failed, or the last link broke.
     pub(crate) failed: bool,
-    /// The link is made only to see whether both are free.
+    /// The link is made by this node, and only to see whether both are free.
     pub(crate) is_tried: bool,
     /// Who asked for the link and waits for it.
     waiters: Vec<Caller>,
@@ -144,6 +141,7 @@ impl Machine {
             return self.answer(caller, Answer::Done(Err(GroupError::Busy)));
         }
         if let Some(peer) = self.peers.get_mut(node) {
+            peer.is_tried = false;
             peer.waiters.push(caller);
         }
     }
@@ -223,6 +221,7 @@ impl Machine {
             let (is_up, is_wanted) = (peer.is_up(), self.is_wanted(node));
             let is_tried = !is_wanted && self.is_free();
             if !is_up
+                && !self.is_reaching(node)
                 && (is_wanted || is_tried)
                 && self.reach(node)
                 && let Some(peer) = self.peers.get_mut(node)
@@ -278,7 +277,9 @@ impl Machine {
     }
 
     pub(super) fn link_up(&mut self, id: u64, hello: &Hello) {
+        let mut is_ours = false;
         if let Some(conn) = self.conns.get_mut(&id) {
+            is_ours = conn.dialled.is_some();
             conn.phase = Phase::Up(hello.name.clone());
             if let Some(key) = conn.wake.take() {
                 self.cancel(key);
@@ -289,8 +290,8 @@ impl Machine {
         (peer.up, peer.dialing) = (Some(id), None);
         peer.groups.clear();
         peer.told_names.clear();
-        peer.asked_early.clear();
         (peer.has_status, peer.failed) = (false, false);
+        peer.is_tried &= is_ours;
         let pending = std::mem::take(&mut peer.pending);
         let keys = [peer.awaited.take(), peer.redial.take().map(|(key, _)| key)];
         for key in keys.into_iter().flatten() {
@@ -439,19 +440,27 @@ impl Machine {
         self.transmit_to_life(&to.node, Some(to.life), frame)
     }
 
-    /// Sends a frame to a node, making a link if there is none.
+    /// Sends a frame to a node, or to one life of it alone, making a link if there is none.
     ///
     /// # Errors
-    /// If there can be no link, or too much waits for one: the frame is not sent.
+    /// If there can be no link, or it is with another life, or too much waits for it: the frame is
+    /// not sent.
     pub(super) fn transmit_to_life(
         &mut self,
         node: &NodeName,
         life: Option<u64>,
         frame: Frame,
     ) -> Result<(), Reason> {
-        if let Some(id) = self.peers.get(node).and_then(|peer| peer.up) {
-            self.write_to(id, &frame);
-            return Ok(());
+        if let Some(peer) = self.peers.get_mut(node) {
+            peer.is_tried = false;
+            if let Some(id) = peer.up {
+                // Processes of two lives may have one id.
+                if life.is_some_and(|life| life != peer.life) {
+                    return Err(Reason::NoProcess);
+                }
+                self.write_to(id, &frame);
+                return Ok(());
+            }
         }
         if !self.reach(node) {
             return Err(Reason::NoConnection);
@@ -501,8 +510,13 @@ impl Machine {
         {
             let node = node.clone();
             self.note(Note::Dropped(node));
-            if let Frame::Ask { ask, .. } = frame {
-                self.fail_ask(*ask);
+            let ask = match frame {
+                Frame::Ask { ask, .. } => Some(*ask),
+                Frame::Kept { ask, .. } | Frame::Withdrawn { ask, .. } => *ask,
+                _ => None,
+            };
+            if let Some(ask) = ask {
+                self.fail_ask(ask);
             }
         }
     }

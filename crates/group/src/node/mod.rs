@@ -14,11 +14,15 @@
 //! | `commands` | what users ask of their node, and its immediate answers |
 //! | `groups` | membership: making, changing, leaving; what links follow from it |
 //! | `changes` | changes of one space: ordered by its coordinator, applied by all members |
-//! | `names` | the names of a space, and who answers for them |
+//! | `claims` | the table of the names of a space |
+//! | `names` | registering, and how members come to know what each keeps |
+//! | `clashes` | two processes of one name |
 //! | `query` | attributes and choices, names looked up elsewhere |
 
 pub(crate) mod asks;
 pub(crate) mod changes;
+pub(crate) mod claims;
+mod clashes;
 pub(crate) mod commands;
 pub(crate) mod groups;
 mod handshake;
@@ -45,8 +49,8 @@ use crate::types::{Body, MonitorRef, Name, NodeName, Pid, Reason, SHARD_BITS};
 use crate::view::{GroupId, Space, View};
 
 use asks::{Ask, Operation};
+use claims::Names;
 use links::{Conn, Peer};
-use names::Names;
 use relations::Relations;
 
 #[cfg(test)]
@@ -139,6 +143,8 @@ enum Wake {
     Await(NodeName),
     /// A change looks for its coordinator again.
     Submit(u64),
+    /// A claim that loses looks again whether the winner's process is alive.
+    Contest(Space, Name, u64),
     /// An invitation was not followed by a view.
     Reservation(Name),
     Beat,
@@ -200,6 +206,7 @@ pub(crate) struct Machine {
     // Groups.
     groups: BTreeMap<Name, Group>,
     free: Names,
+    next_claim: u64,
     reserved: BTreeMap<Name, (GroupId, WakeKey)>,
     tombstones: VecDeque<View>,
     known: BTreeMap<Name, BTreeSet<NodeName>>,
@@ -248,6 +255,7 @@ impl Machine {
             next_operation: 0,
             groups: BTreeMap::new(),
             free: Names::default(),
+            next_claim: 0,
             reserved: BTreeMap::new(),
             tombstones: VecDeque::new(),
             known: BTreeMap::new(),
@@ -297,6 +305,7 @@ impl Machine {
                 Wake::Handshake(conn) => self.handshake_due(conn),
                 Wake::Await(node) => self.await_due(&node),
                 Wake::Submit(operation) => self.submit_again(operation),
+                Wake::Contest(space, name, number) => self.contest_due(&space, &name, number),
                 Wake::Reservation(name) => self.unreserve(&name, None),
                 Wake::Beat => self.beat(),
             }
@@ -350,7 +359,7 @@ impl Machine {
     }
 
     fn facts(&self) -> Facts {
-        let mine = |names: &Names| names.kept_by(&self.me).count() as u64;
+        let mine = |names: &Names| names.kept_by(&self.me, None, None).count() as u64;
         let names = self.groups.values().map(|group| mine(&group.names)).sum();
         Facts {
             processes: self.relations.processes() as u64,

@@ -1,94 +1,27 @@
-//! The names of a space: who has them, and who answers for them.
+//! Registering names, and how the members of a space come to know who has which.
 //!
-//! Owns the table of names. Each entry has a *keeper*: the node of the process if that is a member,
-//! else the member where it was registered. The keeper watches the process, and what it does not
-//! keep nobody has: members that meet tell each other what they keep, and what a lost member kept
-//! is dropped. So tables agree without tombstones. Deliberately not here: who orders registrations
-//! (`changes`).
+//! Every claim has a *keeper*: the node of the process if that is a member, else the member where
+//! it was registered. The keeper watches the process and withdraws the claim when that ends. It
+//! alone tells the members of its claims: all of them when it meets a member, and each change after
+//! that, over the one link that the two have. So what a member knows of a keeper's claims is what
+//! they were a moment ago, in whatever order links are made, coordinators change and messages of
+//! others arrive; what a lost member kept is dropped. The coordinator of a space (`changes`)
+//! decides who may register, and has the keeper do it. Deliberately not here: which claim wins
+//! (`claims`), and what becomes of the loser (`clashes`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::asks::{Kind, Operation, Origin};
 use super::changes::Purpose;
-use super::{Caller, Effect, Machine};
-use crate::command::{Answer, GroupError, Mode, Note};
-use crate::types::{Name, NodeName, Pid, Reason, check_name};
+use super::claims::{Claim, Stamp};
+use super::{Caller, Machine};
+use crate::command::{Answer, GroupError, Mode};
+use crate::types::{Name, NodeName, Pid, check_name};
 use crate::view::Space;
-use crate::wire::{Change, Entry, Frame};
+use crate::wire::{Change, Entry, Frame, Order, Outcome};
 
-/// A registered name.
-#[derive(Debug)]
-struct Kept {
-    entry: Entry,
-    /// The keeper's monitor of the process.
-    monitor: Option<u64>,
-}
-
-/// The names of one space.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    by_name: BTreeMap<Name, Kept>,
-    by_pid: BTreeMap<Pid, BTreeSet<Name>>,
-}
-
-impl Names {
-    pub(crate) fn len(&self) -> usize {
-        self.by_name.len()
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
-        self.by_name.get(name).map(|kept| &kept.entry)
-    }
-
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Entry> {
-        self.by_name.values().map(|kept| &kept.entry)
-    }
-
-    pub(crate) fn names_of(&self, pid: &Pid) -> impl Iterator<Item = &Name> {
-        self.by_pid.get(pid).into_iter().flatten()
-    }
-
-    pub(crate) fn kept_by(&self, keeper: &NodeName) -> impl Iterator<Item = &Entry> {
-        self.all().filter(move |entry| entry.keeper == *keeper)
-    }
-
-    /// Those whose processes this node watches: what it keeps, but for processes that have ended.
-    fn watched(&self) -> impl Iterator<Item = &Entry> {
-        let kept = self.by_name.values();
-        kept.filter(|kept| kept.monitor.is_some())
-            .map(|kept| &kept.entry)
-    }
-
-    /// The process of a name has ended, and with it the monitor.
-    fn unwatched(&mut self, name: &str) {
-        if let Some(kept) = self.by_name.get_mut(name) {
-            kept.monitor = None;
-        }
-    }
-
-    /// Whether the process of a name that `keeper` keeps has ended.
-    fn has_ended(&self, name: &str, keeper: &NodeName) -> bool {
-        let kept = self.by_name.get(name);
-        kept.is_some_and(|kept| kept.entry.keeper == *keeper && kept.monitor.is_none())
-    }
-
-    fn insert(&mut self, entry: Entry, monitor: Option<u64>) {
-        let names = self.by_pid.entry(entry.pid.clone()).or_default();
-        names.insert(Name::clone(&entry.name));
-        let name = Name::clone(&entry.name);
-        self.by_name.insert(name, Kept { entry, monitor });
-    }
-
-    fn remove(&mut self, name: &str) -> Option<Kept> {
-        let kept = self.by_name.remove(name)?;
-        if let Some(names) = self.by_pid.get_mut(&kept.entry.pid) {
-            names.remove(name);
-            if names.is_empty() {
-                self.by_pid.remove(&kept.entry.pid);
-            }
-        }
-        Some(kept)
-    }
-}
+/// The numbers by which members are to answer what they are told.
+type Asks = BTreeMap<NodeName, u64>;
 
 impl Machine {
     // ---- Commands ------------------------------------------------------------------------------
@@ -125,21 +58,7 @@ impl Machine {
         if self.operations.len() >= self.limits.operations_max {
             return self.answer(caller, error(GroupError::Busy));
         }
-        let is_member = match &space {
-            Space::Free => self
-                .peers
-                .get(&pid.node)
-                .is_some_and(|peer| peer.shared.contains(&space)),
-            Space::Group(id) => {
-                let group = self.groups.get(&id.name);
-                group.is_some_and(|group| group.view.has(&pid.node)) && self.is_linked(&pid.node)
-            }
-        };
-        let keeper = if is_member {
-            pid.node.clone()
-        } else {
-            self.me.clone()
-        };
+        let keeper = self.keeper_for(&space, &pid);
         let change = Change::Register {
             name,
             pid,
@@ -154,15 +73,29 @@ impl Machine {
             let answer = Answer::Done(Err(GroupError::CannotUnregister));
             return self.answer(caller, answer);
         };
-        let change = Change::Unregister { name, pid: None };
-        self.submit(caller, space, change, Purpose::Done);
+        self.submit(caller, space, Change::Unregister(name), Purpose::Done);
+    }
+
+    /// Who is to keep a name of a process that is registered at this node.
+    pub(super) fn keeper_for(&self, space: &Space, pid: &Pid) -> NodeName {
+        if self.is_member(space, &pid.node) {
+            pid.node.clone()
+        } else {
+            self.me.clone()
+        }
+    }
+
+    /// Whether a node is in a space and linked, or this one.
+    pub(super) fn is_member(&self, space: &Space, node: &NodeName) -> bool {
+        let peer = self.peers.get(node).filter(|peer| peer.is_up());
+        *node == self.me || peer.is_some_and(|peer| peer.shared.contains(space))
     }
 
     /// The process of a name in a space of this node.
     pub(super) fn find_local(&self, group: &str, name: &str) -> Option<Pid> {
         let space = self.space_called(group)?;
-        let entry = self.names(&space)?.get(name)?;
-        Some(entry.pid.clone())
+        let claim = self.names(&space)?.get(name)?;
+        Some(claim.pid.clone())
     }
 
     /// Every name that this node knows, with its group.
@@ -178,209 +111,314 @@ impl Machine {
         let names = spaces.flat_map(|(group, names)| {
             names
                 .all()
-                .map(move |entry| (Name::clone(&group), Name::clone(&entry.name)))
+                .map(move |(name, _)| (Name::clone(&group), Name::clone(name)))
         });
         names.collect()
     }
 
-    // ---- The table -----------------------------------------------------------------------------
+    // ---- What this node keeps ------------------------------------------------------------------
 
-    /// Registers a name as the coordinator has decided, or as its keeper says.
-    pub(super) fn put(&mut self, space: &Space, entry: Entry, replace: bool) {
-        if entry.keeper != self.me && self.is_dead(&entry.pid) {
-            // Its keeper, who watches it, is about to hear of that.
-            return;
-        }
-        let Some(names) = self.names(space) else {
-            return;
-        };
-        if let Some(old) = names.get(&entry.name) {
-            if old.pid == entry.pid && old.keeper == entry.keeper {
-                return;
-            }
-            // Everybody who sees both decides alike: the smaller address stays, and of two keepers
-            // of one process the smaller name.
-            let old_stays = (&old.pid, &old.keeper) < (&entry.pid, &entry.keeper);
-            // Nor does the name of a process that this node knows to have ended stand in the way.
-            let is_clash =
-                old.pid != entry.pid && !replace && !names.has_ended(&entry.name, &self.me);
-            if old.pid == entry.pid && old_stays && !replace {
-                return;
-            }
-            if is_clash {
-                let loser = if old_stays {
-                    entry.clone()
-                } else {
-                    old.clone()
-                };
-                self.clash(loser);
-                if old_stays {
-                    return;
-                }
-            }
-            self.take(space, &entry.name);
-        }
-        if self
-            .names(space)
-            .is_none_or(|names| names.len() >= self.limits.names_max)
-        {
-            return;
-        }
-        let (name, pid) = (Name::clone(&entry.name), entry.pid.clone());
-        let monitor = (entry.keeper == self.me).then(|| self.new_monitor());
-        if let Some(names) = self.names_mut(space) {
-            names.insert(entry, monitor);
-        }
-        // Last, for a process that is gone already is reported at once.
-        if let Some(monitor) = monitor {
-            self.watch_named(space, &name, monitor, &pid);
-        }
-    }
-
-    /// Whether this is a process of this node that has ended.
-    fn is_dead(&self, pid: &Pid) -> bool {
-        self.is_mine(pid) && !self.is_alive(pid)
-    }
-
-    /// Two processes have one name. Who has to give way ends, if this node keeps its name.
-    fn clash(&mut self, loser: Entry) {
-        self.note(Note::Clash(Name::clone(&loser.name), loser.pid.clone()));
-        if loser.keeper != self.me {
-            return;
-        }
-        if self.is_mine(&loser.pid) {
-            let (id, reason) = (loser.pid.id, Reason::NameClash);
-            self.effects.push(Effect::Kill { id, reason });
+    /// The coordinator orders something of this node as a keeper. It is answered once all members
+    /// know.
+    pub(super) fn ordered(
+        &mut self,
+        space: &Space,
+        order: Order,
+        seen: Option<u64>,
+        origin: Origin,
+    ) {
+        // Who orders must see the same members, so that all of them are told before it is answered.
+        let agrees = seen.is_none_or(|seen| seen == self.members_seen(space));
+        let outcome = if self.names(space).is_none() {
+            Outcome::NotMember
+        } else if !agrees {
+            Outcome::Elsewhere
+        } else if self.operations.len() >= self.limits.operations_max {
+            Outcome::Busy
         } else {
-            let frame = Frame::Exit {
-                from: 0,
-                to: loser.pid.id,
-                reason: Reason::Killed,
-                told: true,
-            };
-            let _ = self.transmit_to(&loser.pid, frame);
-        }
-    }
-
-    /// Forgets a name.
-    pub(super) fn take(&mut self, space: &Space, name: &str) {
-        let kept = self.names_mut(space).and_then(|names| names.remove(name));
-        let Some(Kept { entry, monitor }) = kept else {
-            return;
+            self.may_obey(space, &order)
         };
-        if let Some(monitor) = monitor {
-            self.unwatch(monitor, &entry.pid);
+        let own = self.own_claim(space, order.name());
+        // A claim that has made room for another one is withdrawn, and all know.
+        let is_past = match &order {
+            Order::Withdraw { number, .. } => own.is_some_and(|own| own.stamp.number != *number),
+            Order::Claim { .. } => false,
+        };
+        if outcome != Outcome::Done || is_past {
+            return self.decided(outcome, origin);
         }
-        if entry.keeper == self.me {
-            self.tell_unsettled(space);
+        let operation = Operation {
+            caller: Caller::Nobody,
+            waiting: self.members_linked(space),
+            kind: Kind::Apply { outcome, origin },
+        };
+        let operation = self.new_operation(operation);
+        let asks = self.expect_answers(operation);
+        match order {
+            Order::Claim { name, pid, over } => self.claim(space, &name, pid, over, &asks),
+            Order::Withdraw { name, .. } => self.withdraw(space, &name, &asks),
+        }
+        self.finish_if_done(operation);
+    }
+
+    fn may_obey(&self, space: &Space, order: &Order) -> Outcome {
+        let Order::Claim { name, pid, over } = order else {
+            return Outcome::Done;
+        };
+        let own = self.own_claim(space, name);
+        if own.is_some_and(|own| own.pid == *pid) {
+            // Done before, for a coordinator that was lost.
+            return Outcome::Done;
+        }
+        if check_name(name).is_err() || over.len() > self.limits.members_max {
+            return Outcome::Taken;
+        }
+        self.verdict(space, name, pid, over)
+    }
+
+    /// Whether a process may have a name, in the place of these claims.
+    pub(super) fn verdict(&self, space: &Space, name: &Name, pid: &Pid, over: &[Stamp]) -> Outcome {
+        let Some(names) = self.names(space) else {
+            return Outcome::NotMember;
+        };
+        let held = names.claims(name);
+        let has_other = names.has_other(pid, name) && !self.many_names;
+        #[cfg(test)]
+        let has_other = has_other && !self.has(crate::model::bugs::Bug::TwoNames);
+        if has_other || !held.iter().all(|claim| over.contains(&claim.stamp)) {
+            Outcome::Taken
+        } else if held.is_empty() && names.len() >= self.limits.names_max {
+            Outcome::Busy
+        } else {
+            Outcome::Done
         }
     }
 
-    /// Tells members that have not confirmed what this node keeps what it keeps now: the change may
-    /// reach them before what they were told at first.
-    fn tell_unsettled(&mut self, space: &Space) {
-        let is_it =
-            |peer: &super::Peer| peer.shared.contains(space) && !peer.told_names.contains(space);
-        let unsettled = self.linked().filter(|(_, peer)| is_it(peer));
-        let unsettled: Vec<NodeName> = unsettled.map(|(name, _)| name.clone()).collect();
-        for node in unsettled {
-            self.send_keep(&node, space, false);
+    pub(super) fn own_claim(&self, space: &Space, name: &str) -> Option<&Claim> {
+        self.names(space)?.claim_of(name, &self.me)
+    }
+
+    /// Claims a name for a process, and tells the members.
+    fn claim(&mut self, space: &Space, name: &Name, pid: Pid, over: Vec<Stamp>, asks: &Asks) {
+        let own = self.own_claim(space, name);
+        if let Some(own) = own.filter(|own| own.pid == pid) {
+            let entry = entry_of(name, own);
+            return self.tell_members(space, asks, |space, ask| Frame::Kept {
+                space,
+                entry: entry.clone(),
+                ask,
+            });
+        }
+        self.next_claim += 1;
+        let stamp = Stamp {
+            keeper: self.me.clone(),
+            life: self.life,
+            number: self.next_claim,
+        };
+        let monitor = self.new_monitor();
+        let claim = Claim {
+            pid: pid.clone(),
+            stamp,
+            over,
+            monitor: Some(monitor),
+            is_contested: false,
+        };
+        let entry = entry_of(name, &claim);
+        let names = self.names_mut(space);
+        let old = names.and_then(|names| names.insert(name, claim));
+        self.unwatch_claim(old);
+        self.tell_members(space, asks, |space, ask| Frame::Kept {
+            space,
+            entry: entry.clone(),
+            ask,
+        });
+        // Last, for a process that is gone already is reported at once.
+        self.watch_named(space, name, monitor, &pid);
+    }
+
+    /// Withdraws this node's claim for a name, and tells the members.
+    pub(super) fn withdraw(&mut self, space: &Space, name: &Name, asks: &Asks) {
+        let me = self.me.clone();
+        let names = self.names_mut(space);
+        let claim = names.and_then(|names| names.remove(name, &me));
+        self.unwatch_claim(claim);
+        self.tell_members(space, asks, |space, ask| Frame::Withdrawn {
+            space,
+            name: Name::clone(name),
+            ask,
+        });
+    }
+
+    fn unwatch_claim(&mut self, claim: Option<Claim>) {
+        if let Some(Claim {
+            pid,
+            monitor: Some(monitor),
+            ..
+        }) = claim
+        {
+            self.unwatch(monitor, &pid);
         }
     }
 
     /// A process whose name this node keeps ended.
     pub(super) fn named_ended(&mut self, space: &Space, name: &Name, who: &Pid) {
-        let names = self.names(space);
-        let is_it = names
-            .and_then(|names| names.get(name))
-            .is_some_and(|entry| entry.pid == *who);
+        let is_it = self
+            .own_claim(space, name)
+            .is_some_and(|own| own.pid == *who);
         #[cfg(test)]
         let is_it = is_it && !self.has(crate::model::bugs::Bug::DeadNames);
         if is_it {
-            // Members hear of it by the coordinator. Whoever is met meanwhile is not told of it:
-            // the name of a process that is gone could win against that of a living one.
-            if let Some(names) = self.names_mut(space) {
-                names.unwatched(name);
-            }
-            let change = Change::Unregister {
-                name: Name::clone(name),
-                pid: Some(who.clone()),
-            };
-            self.submit(Caller::Nobody, space.clone(), change, Purpose::Done);
+            self.withdraw(space, name, &Asks::new());
         }
     }
 
-    // ---- Members that meet and part ------------------------------------------------------------
+    /// The members of a space that this node is linked with.
+    pub(super) fn members_linked(&self, space: &Space) -> BTreeSet<NodeName> {
+        let linked = self
+            .linked()
+            .filter(|(_, peer)| peer.shared.contains(space));
+        linked.map(|(name, _)| name.clone()).collect()
+    }
 
-    /// Tells a member what this node keeps; `want` asks for what it keeps.
+    fn tell_members(
+        &mut self,
+        space: &Space,
+        asks: &Asks,
+        frame: impl Fn(Space, Option<u64>) -> Frame,
+    ) {
+        #[cfg_attr(not(test), allow(unused_mut))]
+        let mut members = self.members_linked(space);
+        #[cfg(test)]
+        if self.has(crate::model::bugs::Bug::ForgetOneMember) && members.len() > 2 {
+            members.pop_last();
+        }
+        for node in members {
+            let ask = asks.get(&node).copied();
+            self.tell(&node, &frame(space.clone(), ask));
+        }
+    }
+
+    /// Tells a member everything that this node keeps; `want` asks for what it keeps. In several
+    /// frames if one has not room for all.
     pub(super) fn send_keep(&mut self, node: &NodeName, space: &Space, want: bool) {
         let Some(names) = self.names(space) else {
             return;
         };
-        let entries = names.watched().cloned().collect();
-        let frame = Frame::Keep {
-            space: space.clone(),
+        let room = self.limits.frame_bytes_max / 2;
+        let (mut frames, mut entries, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut after = None;
+        for (name, claim) in names.kept_by(&self.me, None, None) {
+            let entry: Entry = entry_of(name, claim);
+            bytes += entry.bytes_max();
+            entries.push(entry);
+            if bytes >= room {
+                let upto = Some(Name::clone(name));
+                let space = space.clone();
+                frames.push(Frame::Keep {
+                    space,
+                    after: std::mem::replace(&mut after, upto.clone()),
+                    upto,
+                    entries: std::mem::take(&mut entries),
+                    want: false,
+                });
+                bytes = 0;
+            }
+        }
+        let space = space.clone();
+        frames.push(Frame::Keep {
+            space,
+            after,
+            upto: None,
             entries,
             want,
-        };
-        self.tell(node, &frame);
-    }
-
-    /// Tells all members what this node keeps.
-    pub(super) fn tell_keep(&mut self, space: &Space) {
-        let linked = self
-            .linked()
-            .filter(|(_, peer)| peer.shared.contains(space));
-        let members: Vec<NodeName> = linked.map(|(name, _)| name.clone()).collect();
-        for node in members {
-            self.send_keep(&node, space, false);
+        });
+        for frame in frames {
+            self.tell(node, &frame);
         }
     }
 
-    /// A member says what it keeps.
-    pub(super) fn kept_told(
+    // ---- What others keep ----------------------------------------------------------------------
+
+    /// A member says what it keeps of an interval of names.
+    ///
+    /// Each of two nodes finds out by itself that they have a space in common, and asks the other
+    /// one when it does. What it was told before that is left out, for it is told again: by the
+    /// answer, or because the other one finds out later still.
+    pub(super) fn keep_told(
         &mut self,
         node: &NodeName,
         space: &Space,
+        (after, upto): (Option<Name>, Option<Name>),
         entries: Vec<Entry>,
         want: bool,
     ) {
-        let early_max = self.limits.groups_max;
-        let Some(peer) = self.peers.get_mut(node) else {
-            return;
-        };
-        if !peer.shared.contains(space) {
-            // It knows already that both are in the space, this node not yet: once that has asked
-            // in turn and reads the answer, it owes one itself.
-            if want && peer.asked_early.len() < early_max {
-                peer.asked_early.insert(space.clone());
-            }
+        if !self.is_member(space, node) {
             return;
         }
-        let owes = peer.asked_early.remove(space) || want;
-        if !want {
-            // An answer to what we told: the other side has read it.
+        if upto.is_none()
+            && let Some(peer) = self.peers.get_mut(node)
+        {
             peer.told_names.insert(space.clone());
         }
         let told: BTreeSet<&Name> = entries.iter().map(|entry| &entry.name).collect();
         let Some(names) = self.names(space) else {
             return;
         };
-        let gone = names
-            .kept_by(node)
-            .filter(|entry| !told.contains(&entry.name));
-        let gone: Vec<Name> = gone.map(|entry| Name::clone(&entry.name)).collect();
+        let kept = names.kept_by(node, after.as_ref(), upto.as_ref());
+        let gone = kept
+            .map(|(name, _)| name)
+            .filter(|name| !told.contains(name));
+        let gone: Vec<Name> = gone.cloned().collect();
         for name in gone {
-            self.take(space, &name);
+            self.withdrawn_told(node, space, &name);
         }
         for entry in entries {
-            if entry.keeper == *node && check_name(&entry.name).is_ok() {
-                self.put(space, entry, false);
-            }
+            self.kept_told(node, space, entry);
         }
-        if owes {
+        if want {
             self.send_keep(node, space, false);
         }
+    }
+
+    /// A member says that it keeps a name.
+    pub(super) fn kept_told(&mut self, node: &NodeName, space: &Space, entry: Entry) {
+        let Entry {
+            name,
+            pid,
+            number,
+            mut over,
+        } = entry;
+        over.truncate(self.limits.members_max);
+        if !self.is_member(space, node) || check_name(&name).is_err() {
+            return;
+        }
+        let life = self.peers.get(node).map_or(0, |peer| peer.life);
+        let max = self.limits.names_max;
+        let claim = Claim {
+            pid,
+            stamp: Stamp {
+                keeper: node.clone(),
+                life,
+                number,
+            },
+            over,
+            monitor: None,
+            is_contested: false,
+        };
+        if let Some(names) = self.names_mut(space)
+            && (names.len() < max || names.claim_of(&name, node).is_some())
+        {
+            names.insert(&name, claim);
+            self.contend(space, &name);
+        }
+    }
+
+    /// A member keeps a name no longer.
+    pub(super) fn withdrawn_told(&mut self, node: &NodeName, space: &Space, name: &Name) {
+        if let Some(names) = self.names_mut(space) {
+            names.remove(name, node);
+        }
+        self.contend(space, name);
     }
 
     /// What a node kept in a space is gone with it.
@@ -393,22 +431,27 @@ impl Machine {
             return;
         };
         let its: Vec<Name> = names
-            .kept_by(node)
-            .map(|entry| Name::clone(&entry.name))
+            .kept_by(node, None, None)
+            .map(|(name, _)| Name::clone(name))
             .collect();
         for name in its {
-            self.take(space, &name);
+            self.withdrawn_told(node, space, &name);
         }
     }
 
-    /// This node leaves a space: its names mean nothing here any more.
+    /// This node leaves a space: its names mean nothing here any more. Members drop what it kept
+    /// when they hear that it has left.
     pub(super) fn leave_space(&mut self, space: &Space) {
-        let Some(names) = self.names(space) else {
+        let Some(names) = self.names_mut(space) else {
             return;
         };
-        let all: Vec<Name> = names.all().map(|entry| Name::clone(&entry.name)).collect();
-        for name in all {
-            self.take(space, &name);
+        let names = std::mem::take(names);
+        let own: Vec<Claim> = names
+            .kept_by(&self.me, None, None)
+            .map(|(_, claim)| claim.clone())
+            .collect();
+        for claim in own {
+            self.unwatch_claim(Some(claim));
         }
     }
 
@@ -440,5 +483,15 @@ impl Machine {
             }
         }
         self.answer(caller, Answer::Done(Ok(())));
+    }
+}
+
+/// A claim of this node, as it is told.
+fn entry_of(name: &Name, claim: &Claim) -> Entry {
+    Entry {
+        name: Name::clone(name),
+        pid: claim.pid.clone(),
+        number: claim.stamp.number,
+        over: claim.over.clone(),
     }
 }

@@ -154,7 +154,7 @@ impl Machine {
 
     /// Whether a pid belongs to the life that its node has now, as far as known: one that is not
     /// linked is asked.
-    fn is_current(&self, pid: &Pid) -> bool {
+    pub(super) fn is_current(&self, pid: &Pid) -> bool {
         let peer = self.peers.get(&pid.node);
         peer.is_none_or(|peer| !peer.is_up() || peer.life == pid.life)
     }

@@ -24,7 +24,12 @@ fn frames() -> Vec<Frame> {
     let entry = Entry {
         name: "n".into(),
         pid: pid.clone(),
-        keeper: name("b@h:1"),
+        number: 4,
+        over: vec![Stamp {
+            keeper: name("b@h:1"),
+            life: 7,
+            number: 3,
+        }],
     };
     vec![
         Frame::Alive,
@@ -49,8 +54,20 @@ fn frames() -> Vec<Frame> {
         },
         Frame::Keep {
             space: Space::Free,
-            entries: vec![entry],
+            after: Some("m".into()),
+            upto: None,
+            entries: vec![entry.clone()],
             want: true,
+        },
+        Frame::Kept {
+            space: Space::Free,
+            entry,
+            ask: Some(9),
+        },
+        Frame::Withdrawn {
+            space: Space::Group(id.clone()),
+            name: "n".into(),
+            ask: None,
         },
         Frame::Tell {
             ask: 1,

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use group::supervise::{Child, Intensity, Restart, Strategy, Supervisor};
 use group::{
-    Answer, Body, CallError, Choice, Command, Event, GroupError, Limits, Name, Note, Pid,
-    Predicate, Process, Refusal, Scope, SpawnError, Test, Value,
+    Answer, Body, CallError, Choice, Command, Event, Limits, Name, Note, Pid, Predicate, Process,
+    Refusal, Scope, SpawnError, Test, Value,
 };
 
 use crate::lab::{Lab, SECOND, name};
@@ -272,75 +272,6 @@ fn a_reader_that_goes_on_lets_its_senders_go_on() {
 }
 
 #[test]
-fn bounds_are_reached_by_name() {
-    let mut lab = Lab::new();
-    let limits = Limits {
-        processes_max: 2,
-        mailbox_max: 1,
-        groups_max: 1,
-        names_max: 1,
-        members_max: 2,
-        attributes_max: 1,
-        links_max: 2,
-        ..Limits::default()
-    };
-    let options = lab.options("a").without_attributes().limits(limits);
-    lab.world.start(options).unwrap();
-    lab.start(&["b", "c", "d"]);
-    let first = lab.spawn("b", "a", "worker", "").unwrap();
-    let second = lab.spawn("b", "a", "worker", "").unwrap();
-    assert_eq!(lab.spawn("b", "a", "worker", ""), Err(SpawnError::Full));
-    lab.group("a", "g", &["a", "b", "c"]);
-    let groups = lab.ask("a", Command::NodesOf("g".into()));
-    assert_eq!(groups, Answer::Nodes(vec![name("a"), name("b")]));
-    let more = Command::NewGroup {
-        name: Some("h".into()),
-        nodes: vec![name("a")],
-    };
-    assert_eq!(lab.ask("a", more), Answer::Group(Err(GroupError::Busy)));
-    let more = Command::AddNodes {
-        group: "g".into(),
-        nodes: vec![name("c")],
-    };
-    assert_eq!(lab.ask("a", more), Answer::Group(Err(GroupError::Busy)));
-    lab.register("a", "g", "one", &first).unwrap();
-    assert_eq!(
-        lab.register("a", "g", "two", &second),
-        Err(GroupError::Busy)
-    );
-    let set = |key: &str| Command::AddAttributes {
-        nodes: None,
-        list: vec![(key.into(), Value::Int(1))],
-    };
-    assert_eq!(lab.ask("a", set("x")), Answer::Nodes(vec![name("a")]));
-    assert_eq!(lab.ask("a", set("y")), Answer::Nodes(vec![]));
-    // Two links, and no third.
-    assert_eq!(
-        lab.ask("c", Command::Connect(name("a"))),
-        Answer::Done(Ok(()))
-    );
-    let refused = lab.ask("d", Command::Connect(name("a")));
-    assert_eq!(
-        refused,
-        Answer::Done(Err(GroupError::Refused(Refusal::Full)))
-    );
-    // A mailbox of one message, two of them at once.
-    let refused = Command::Call {
-        to: first.clone(),
-        body: Body::new(),
-        deadline: SECOND,
-    };
-    let tickets = [refused.clone(), refused].map(|call| lab.world.command(&name("b"), call));
-    lab.world.run_for(SECOND);
-    let mut answers = tickets.map(|ticket| match ticket.take() {
-        Some(Answer::Called(result)) => result.map(|_| ()),
-        other => panic!("{other:?}"),
-    });
-    answers.sort_by_key(Result::is_err);
-    assert_eq!(answers[0], Ok(()));
-}
-
-#[test]
 fn one_store_of_attributes_serves_every_choice() {
     let mut lab = Lab::new();
     lab.start(&["a", "b", "c"]);
@@ -397,4 +328,53 @@ fn one_store_of_attributes_serves_every_choice() {
     let told = values[&name("b")].clone().unwrap();
     assert_eq!(told[&Name::from("rack")], Value::Int(2));
     assert_eq!(told[&Name::from("actors")], Value::Int(0));
+}
+
+/// The winner of a name runs on a node that has vanished, which nobody knows yet.
+#[test]
+fn no_process_ends_for_a_name_whose_winner_does_not_answer() {
+    let mut lab = Lab::new();
+    let limits = Limits {
+        redial_max: SECOND,
+        ..Limits::default()
+    };
+    for node in ["far", "keep", "live"] {
+        let options = lab.options(node).limits(limits.clone());
+        lab.world.start(options).unwrap();
+    }
+    lab.group("keep", "g", &["keep", "live"]);
+    // The smaller address wins, and is that of a node outside of the group.
+    let winner = lab.spawn("far", "far", "worker", "").unwrap();
+    let living = lab.spawn("live", "live", "worker", "").unwrap();
+    lab.cut(&["keep"], &["live"], true);
+    lab.world.run_for(SECOND * 40);
+    lab.register("keep", "g", "boss", &winner).unwrap();
+    lab.register("live", "g", "boss", &living).unwrap();
+    lab.world.vanish(&name("far"));
+    lab.cut(&["keep"], &["live"], false);
+    lab.world.run_for(SECOND * 5);
+    let boss = lab.whereis("live", "g", "boss");
+    assert_eq!(boss, Some(winner), "they have met");
+    assert_eq!(lab.call("live", &living, "x").unwrap(), "x");
+    lab.world.run_for(SECOND * 30);
+    for node in ["keep", "live"] {
+        assert_eq!(lab.whereis(node, "g", "boss"), Some(living.clone()));
+    }
+    assert_eq!(lab.call("keep", &living, "x").unwrap(), "x");
+    let notes = lab.world.notes(&name("live"));
+    assert!(!notes.iter().any(|note| matches!(note, Note::Clash(..))));
+}
+
+#[test]
+fn a_process_of_a_past_life_is_not_that_of_the_same_number() {
+    let mut lab = Lab::new();
+    lab.start(&["a", "b"]);
+    let old = lab.spawn("a", "b", "worker", "").unwrap();
+    lab.world.crash(&name("b"));
+    lab.start(&["b"]);
+    let new = lab.spawn("a", "b", "worker", "").unwrap();
+    assert_eq!(new.id, old.id, "or this shows nothing");
+    assert_eq!(lab.ask("a", Command::Kill(old)), Answer::Done(Ok(())));
+    lab.world.run_for(SECOND);
+    assert_eq!(lab.call("a", &new, "x").unwrap(), "x");
 }

@@ -82,8 +82,12 @@ pub(crate) fn name(text: &str) -> NodeName {
 
 impl Lab {
     pub(crate) fn new() -> Self {
+        Lab::seeded(3)
+    }
+
+    pub(crate) fn seeded(seed: u64) -> Self {
         Lab {
-            world: World::new(3, Costs::default()),
+            world: World::new(seed, Costs::default()),
             heard: Arc::default(),
             noted: Heard::default(),
         }

@@ -1,5 +1,7 @@
 //! Nodes over a simulated network, under virtual time.
 
+mod agree;
+mod bounds;
 mod ends;
 mod faults;
 mod functions;

@@ -12,6 +12,8 @@ pub(crate) enum Bug {
     TwoNames,
     /// The name of a process that ended stays.
     DeadNames,
+    /// A name wins though its process may have ended.
+    DeadWin,
     /// The names of a lost node stay.
     KeepLost,
     /// Links stay when the last common group is left.
