@@ -21,14 +21,21 @@
 //!
 //! Every bound is a field of [`OutboxLimits`] or an argument, so that a test can make it 1, 2 or 4.
 
+mod inbox;
 mod limits;
 mod marks;
 mod outbox;
 mod place;
 
-pub use limits::OutboxLimits;
+pub use inbox::{
+    AccountChange, Addressee, Changes as InboxChanges, Consumer, Effect as InboxEffect, Entry,
+    Failure, Few, Filter, Given, Inbox, Kind, Left, Link, Page as InboxPage, Recipients, Recovered,
+    RecoveredEntry, RecoveredSession, Recovery, SessionChange, StoredAccount, StoredEntry,
+    StoredSession, TooHigh, Wanted,
+};
+pub use limits::{InboxLimits, OutboxLimits};
 pub use marks::{Marks, Recognised};
 pub use outbox::{
     Accept, Changes, Effect, HandOver, Listed, Outbox, Page, ReadId, Reason, Refusal, Stuck, Waits,
 };
-pub use place::{Attempt, Place};
+pub use place::{Attempt, Count, Place, SessionNumber};

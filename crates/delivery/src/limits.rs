@@ -70,11 +70,65 @@ impl OutboxLimits {
 
     /// The pause before the next attempt after `failures` failed ones.
     pub(crate) fn pause(&self, failures: u32) -> Duration {
-        let doublings = failures.saturating_sub(1).min(31);
-        self.retry_min
-            .saturating_mul(1 << doublings)
-            .min(self.retry_max)
+        pause(self.retry_min, self.retry_max, failures)
     }
+}
+
+/// Bounds of one user's [`crate::Inbox`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InboxLimits {
+    /// Entries that a session was given and has not acknowledged; with so many it is given no more,
+    /// and reads the log when there is room again. Each costs 24 bytes.
+    pub window: usize,
+    /// Bytes of those, at which likewise; one more entry, or page, goes on top.
+    pub window_bytes: usize,
+    /// Entries that one read asks for.
+    pub page: usize,
+    /// Places by which the account's mark may be ahead of what is recorded of it, while the rest
+    /// follows from what sessions have acknowledged: so many are looked through after a restart.
+    pub mark_every: u64,
+    /// Places on the account's list; what ended sessions left waits in the log while it is full.
+    pub listed_max: usize,
+    /// Managed sessions, and ended ones of which something is left: with so many no further session
+    /// is managed ([`crate::Inbox::may_manage`]).
+    pub sessions_max: usize,
+    /// Pause before a read that failed is tried again; each further pause is twice as long.
+    pub retry_min: Duration,
+    /// Longest pause between two reads.
+    pub retry_max: Duration,
+}
+
+impl Default for InboxLimits {
+    fn default() -> Self {
+        InboxLimits {
+            window: 1_000,
+            window_bytes: 512 * 1024,
+            page: 50,
+            mark_every: 64,
+            listed_max: 50_000,
+            sessions_max: 64,
+            retry_min: Duration::from_millis(200),
+            retry_max: Duration::from_secs(30),
+        }
+    }
+}
+
+impl InboxLimits {
+    /// Whether the bounds fit each other: each is at least 1.
+    pub fn is_sound(&self) -> bool {
+        let all = [self.window, self.window_bytes, self.page, self.listed_max];
+        !all.contains(&0) && self.sessions_max >= 1 && self.retry_min <= self.retry_max
+    }
+
+    /// The pause before the next read after `failures` failed ones.
+    pub(crate) fn pause(&self, failures: u32) -> Duration {
+        pause(self.retry_min, self.retry_max, failures)
+    }
+}
+
+fn pause(min: Duration, max: Duration, failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(31);
+    min.saturating_mul(1 << doublings).min(max)
 }
 
 #[cfg(test)]

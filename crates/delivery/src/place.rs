@@ -54,3 +54,64 @@ impl Attempt {
         *self
     }
 }
+
+/// Names a session of one user, never another one afterwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionNumber(u32);
+
+impl SessionNumber {
+    /// The session with this number.
+    pub const fn new(number: u32) -> SessionNumber {
+        SessionNumber(number)
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// How many stanzas a stream was sent or has handled, modulo 2^32 (XEP-0198 section 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Count(u32);
+
+impl Count {
+    /// This many.
+    pub const fn new(count: u32) -> Count {
+        Count(count)
+    }
+
+    /// The number itself.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// So many more.
+    #[must_use]
+    pub const fn plus(self, more: u32) -> Count {
+        Count(self.0.wrapping_add(more))
+    }
+
+    /// Whether this one comes behind another. They are never half of all numbers apart.
+    pub const fn is_after(self, other: Count) -> bool {
+        self.0.wrapping_sub(other.0).cast_signed() > 0
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_compared_across_the_end_of_their_numbers() {
+        let last = Count::new(u32::MAX);
+        assert!(last.plus(1).is_after(last) && last.plus(1) == Count::new(0));
+        assert!(!last.is_after(last.plus(1)) && !last.is_after(last));
+    }
+}

@@ -1,6 +1,6 @@
-//! Every interleaving of small worlds, with the shipped machine and not a model of it, under
+//! Every interleaving of small worlds, with the shipped machines and not models of them, under
 //! limits of 1 and 2. Owns how a world is explored and what is counted; the worlds of handing over
-//! are in `outbox`.
+//! are in `outbox`, those of a user's sessions in `inbox`.
 //!
 //! `cargo test -p delivery --test explore` explores the small ones; `make explore` all of them.
 
@@ -11,6 +11,7 @@
 
 #[cfg(feature = "bugs")]
 mod bugs;
+mod inbox;
 mod outbox;
 mod reached;
 
