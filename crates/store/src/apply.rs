@@ -10,7 +10,7 @@ use crate::keys;
 use crate::record::{Record, Roster};
 use crate::slot::SlotKey;
 use crate::state::{
-    BLOB_VERSION, HEAD_VERSION, Head, Profile, VALUE_VERSION, decode_profile, encode,
+    BLOB_VERSION, HEAD_VERSION, Head, Kind, Profile, VALUE_VERSION, decode_profile, encode,
 };
 use crate::stored::{Stored, bytes_of};
 
@@ -189,21 +189,39 @@ impl<T: Txn> Entity<'_, T> {
             Record::RoomMake { creator, about, .. } => self.room_make(creator, about),
             Record::RoomPut { part, value, .. } => self.room_put(part, value),
             Record::RoomRemove { .. } => self.room_remove(),
+            Record::ServiceMake { .. } => {
+                self.service_make();
+                Ok(())
+            }
+            Record::NodePut {
+                node, part, value, ..
+            } => self.node_put(*node, part, value),
+            Record::NodeRemove { node, .. } => self.node_remove(*node),
+            Record::ItemPut { node, item, .. } => self.item_put(*node, item),
+            Record::ItemsRemove { node, ids, .. } => self.items_remove(*node, ids),
+            Record::ItemsClear { node, .. } => self.items_clear(*node),
         }
     }
 
-    /// Whether the record is for what there is at this address: an account, a room, or nothing.
+    /// Whether the record is for what there is at this address: an account, a room, a service, or
+    /// nothing.
     fn takes(&self, record: &Record) -> bool {
-        let (live, is_room) = (self.head.live, self.head.is_room);
+        let (live, kind) = (self.head.live, self.head.kind);
         match record {
-            Record::AccountPut { .. } => !live || !is_room,
-            Record::RoomMake { .. } => !live || is_room,
-            Record::RoomPut { .. } | Record::RoomRemove { .. } => live && is_room,
+            Record::AccountPut { .. } => !live || kind == Kind::Account,
+            Record::RoomMake { .. } => !live || kind == Kind::Room,
+            Record::ServiceMake { .. } => !live,
+            Record::RoomPut { .. } | Record::RoomRemove { .. } => live && kind == Kind::Room,
+            Record::NodePut { .. }
+            | Record::NodeRemove { .. }
+            | Record::ItemPut { .. }
+            | Record::ItemsRemove { .. }
+            | Record::ItemsClear { .. } => self.head.may_have_nodes(),
             Record::LogAppend { .. }
             | Record::LogTrim { .. }
             | Record::LogProgress { .. }
             | Record::MarksForget { .. } => live,
-            _ => live && !is_room,
+            _ => live && kind == Kind::Account,
         }
     }
 
@@ -260,12 +278,18 @@ impl<T: Txn> Entity<'_, T> {
         Ok(())
     }
 
+    /// Something begins to be at this address.
+    pub(crate) fn begin(&mut self, kind: Kind) {
+        self.head.live = true;
+        self.head.kind = kind;
+        self.head.stored = Some(Stored::default());
+        self.save_head();
+    }
+
     fn account_put(&mut self, account: crate::record::Account) -> Result<(), StoreError> {
         if !self.head.live {
-            self.head.live = true;
-            self.head.stored = Some(Stored::default());
+            self.begin(Kind::Account);
             self.count(true)?;
-            self.save_head();
         }
         self.profile(|profile| profile.account = account)
     }

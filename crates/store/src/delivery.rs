@@ -260,7 +260,8 @@ impl LogEntry {
         if self.peer.len() > USER_BYTES_MAX {
             return Err(RecordError::Address(self.peer.chars().take(64).collect()));
         }
-        bounded(self.went_to.len(), SESSIONS_MAX, "receiving sessions")?;
+        // One more stands for all clients without stream management.
+        bounded(self.went_to.len(), SESSIONS_MAX + 1, "receiving sessions")?;
         Ok(self.frame.len() + self.peer.len() + self.progress.check()?)
     }
 }

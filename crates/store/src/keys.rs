@@ -23,6 +23,10 @@
 //!        slot:u16 user 00 "p" ns 00 name   item of private storage
 //!        slot:u16 user 00 "l"              Vec<KnownAddress>: where its owner logged in from
 //!        slot:u16 room 00 "r" part         part of a room
+//!        slot:u16 user 00 "n" node:u64 part
+//!                                          part of a node
+//!        slot:u16 user 00 "i" node:u64 id  StoredMeta: an item of a node
+//!        slot:u16 user 00 "j" node:u64 id  what the item is, if it is anything
 //! Session
 //!        slot:u16 user                     Vec<SessionRecord>, empty if only messages to hand
 //!                                          over keep it there
@@ -49,6 +53,9 @@ const PRIVATE: u8 = b'p';
 const KNOWN: u8 = b'l';
 const ROOM: u8 = b'r';
 const MADE: u8 = b'q';
+const NODE: u8 = b'n';
+const ITEM: u8 = b'i';
+const PAYLOAD: u8 = b'j';
 
 /// `slot user`: the key in `Head` and `State`.
 pub(crate) fn user(slots: &SlotKey, user: &str) -> Vec<u8> {
@@ -253,6 +260,53 @@ pub(crate) fn room_parts(slots: &SlotKey, room: &str) -> (Vec<u8>, Vec<u8>) {
     (start, end)
 }
 
+fn of_node(slots: &SlotKey, user: &str, tag: u8, (node, rest): (u64, &str)) -> Vec<u8> {
+    let mut key = owned(slots, user, 9 + rest.len());
+    key.push(tag);
+    key.extend_from_slice(&node.to_be_bytes());
+    key.extend_from_slice(rest.as_bytes());
+    key
+}
+
+/// The run of keys with a tag, of one node or of all.
+fn run_of_nodes(slots: &SlotKey, user: &str, tag: u8, node: Option<u64>) -> (Vec<u8>, Vec<u8>) {
+    let start = of_node(slots, user, tag, (node.unwrap_or_default(), ""));
+    let end = match node.map(|node| node.checked_add(1)) {
+        Some(Some(next)) => of_node(slots, user, tag, (next, "")),
+        _ => {
+            let mut end = owned(slots, user, 1);
+            end.push(tag + 1);
+            end
+        }
+    };
+    (start, end)
+}
+
+/// A part of a node.
+pub(crate) fn node_part(slots: &SlotKey, user: &str, node: u64, part: &str) -> Vec<u8> {
+    of_node(slots, user, NODE, (node, part))
+}
+
+/// The run of keys of all parts of a node, or of all nodes.
+pub(crate) fn node_parts(slots: &SlotKey, user: &str, node: Option<u64>) -> (Vec<u8>, Vec<u8>) {
+    run_of_nodes(slots, user, NODE, node)
+}
+
+/// An item of a node, without what it is.
+pub(crate) fn item(slots: &SlotKey, user: &str, node: u64, id: &str) -> Vec<u8> {
+    of_node(slots, user, ITEM, (node, id))
+}
+
+/// The run of keys of all items of a node, or of all nodes.
+pub(crate) fn items(slots: &SlotKey, user: &str, node: Option<u64>) -> (Vec<u8>, Vec<u8>) {
+    run_of_nodes(slots, user, ITEM, node)
+}
+
+/// What an item is.
+pub(crate) fn payload(slots: &SlotKey, user: &str, node: u64, id: &str) -> Vec<u8> {
+    of_node(slots, user, PAYLOAD, (node, id))
+}
+
 /// The run of keys of all account counts.
 pub(crate) const COUNT_RUN: (&[u8], &[u8]) = (&[COUNT], &[COUNT + 1]);
 
@@ -355,6 +409,9 @@ pub(crate) enum Blob<'a> {
     Known,
     Private { ns: &'a str, name: &'a str },
     RoomPart(&'a str),
+    NodePart { node: u64, part: &'a str },
+    Item { node: u64, id: &'a str },
+    Payload { node: u64, id: &'a str },
 }
 
 pub(crate) fn parse_blob(rest: &[u8]) -> Option<Blob<'_>> {
@@ -362,6 +419,15 @@ pub(crate) fn parse_blob(rest: &[u8]) -> Option<Blob<'_>> {
         (&VCARD, []) => Some(Blob::VCard),
         (&KNOWN, []) => Some(Blob::Known),
         (&ROOM, part) => Some(Blob::RoomPart(std::str::from_utf8(part).ok()?)),
+        (&tag @ (NODE | ITEM | PAYLOAD), rest) => {
+            let (node, rest) = rest.split_first_chunk::<8>()?;
+            let (node, rest) = (u64::from_be_bytes(*node), std::str::from_utf8(rest).ok()?);
+            Some(match tag {
+                NODE => Blob::NodePart { node, part: rest },
+                ITEM => Blob::Item { node, id: rest },
+                _ => Blob::Payload { node, id: rest },
+            })
+        }
         (&PRIVATE, rest) => {
             let (ns, name) = std::str::from_utf8(rest).ok()?.split_once('\0')?;
             Some(Blob::Private { ns, name })
@@ -404,8 +470,8 @@ mod tests {
         let (_, _, rest) = parse_owned(&recognition).unwrap();
         assert_eq!(parse_log(rest), Some(Log::Recognition));
         assert!(log_entry(&KEY, "a@b", crate::limits::SEQ_MAX) < log_entries_end(&KEY, "a@b"));
-        let item = private(&KEY, "a@b", "urn:x", "item");
-        let (_, _, rest) = parse_owned(&item).unwrap();
+        let stored = private(&KEY, "a@b", "urn:x", "item");
+        let (_, _, rest) = parse_owned(&stored).unwrap();
         assert_eq!(
             parse_blob(rest),
             Some(Blob::Private {
@@ -413,6 +479,22 @@ mod tests {
                 name: "item"
             })
         );
+        let part = node_part(&KEY, "a@b", u64::MAX, "ax@y");
+        let (start, end) = node_parts(&KEY, "a@b", Some(u64::MAX));
+        assert!(start <= part && part < end && end <= owned_run(&KEY, "a@b").1);
+        let parsed = Blob::NodePart {
+            node: u64::MAX,
+            part: "ax@y",
+        };
+        assert_eq!(parse_blob(parse_owned(&part).unwrap().2), Some(parsed));
+        let (start, end) = items(&KEY, "a@b", Some(7));
+        let (own, next) = (item(&KEY, "a@b", 7, "id"), item(&KEY, "a@b", 8, ""));
+        assert!(start <= own && own < end && end <= next);
+        let parsed = Blob::Item { node: 7, id: "id" };
+        assert_eq!(parse_blob(parse_owned(&own).unwrap().2), Some(parsed));
+        let what = payload(&KEY, "a@b", 7, "");
+        let parsed = Blob::Payload { node: 7, id: "" };
+        assert_eq!(parse_blob(parse_owned(&what).unwrap().2), Some(parsed));
         let card = vcard(&KEY, "a@b");
         assert_eq!(parse_blob(parse_owned(&card).unwrap().2), Some(Blob::VCard));
         let addresses = known(&KEY, "a@b");

@@ -41,10 +41,12 @@ mod journal;
 mod keys;
 pub mod limits;
 mod log;
+mod nodes;
 mod overlay;
 mod page;
 mod record;
 mod rooms;
+mod scan;
 mod schema;
 mod shared;
 mod slot;
@@ -72,10 +74,11 @@ pub use journal::{
     Append, AppendFailure, Busy, Done, Doubt, Journal, JournalOptions, Outcome, Position, Tenure,
     Writer,
 };
+pub use nodes::{ItemMeta, NodeEntry};
 pub use page::{Aged, Metadata, Page, PageQuery};
 pub use record::{
-    Account, KnownAddress, RECORD_VERSION, Record, RecordError, Roster, RosterItem, ScramHash,
-    ScramKeys, Seq, Subscription,
+    Account, Item, KnownAddress, RECORD_VERSION, Record, RecordError, Roster, RosterItem,
+    ScramHash, ScramKeys, Seq, Subscription,
 };
 pub use rooms::{ListedRoom, StoredRoom};
 pub use schema::SCHEMA;

@@ -14,6 +14,15 @@ pub const PRIVATE_NAME_BYTES_MAX: usize = 1_023;
 /// Longest name of a part of a room, in bytes: a letter and an address.
 pub const ROOM_PART_BYTES_MAX: usize = 1 + USER_BYTES_MAX;
 
+/// Longest name of a part of a node, in bytes: a letter and an address.
+pub const NODE_PART_BYTES_MAX: usize = 1 + USER_BYTES_MAX;
+
+/// Longest id of an item of a node, in bytes.
+pub const ITEM_ID_BYTES_MAX: usize = 1_024;
+
+/// Items that one record removes by their ids, and that one read gives out.
+pub const ITEMS_MAX: usize = 1_024;
+
 /// Largest single value (a roster, a vCard, a stanza), in bytes. Far above the stanza limit: it
 /// only keeps a mistake from becoming a multi-gigabyte value.
 pub const VALUE_BYTES_MAX: usize = 16 * 1_024 * 1_024;

@@ -24,6 +24,7 @@ use crate::heads::TailEntry;
 use crate::keys;
 use crate::limits::{NUMBERED_MARK_BITS, TAIL_ENTRIES_MAX};
 use crate::record::Seq;
+use crate::scan::{self, until};
 use crate::slot::SlotKey;
 use crate::state::{
     Head, LogHead, OlderMark, StoredEntry, VALUE_VERSION, decode, decode_borrowed, decode_head,
@@ -472,33 +473,17 @@ pub(crate) fn read_head(
     derive_head(slots, user, &value, scan).map(Some)
 }
 
-/// Goes on until something is so.
-pub(crate) fn until(is_done: bool) -> ControlFlow<()> {
-    if is_done {
-        ControlFlow::Break(())
-    } else {
-        ControlFlow::Continue(())
-    }
-}
-
 /// Visits the heads of accounts from a key on, as they are written.
 pub(crate) fn scan_heads(
     reader: &dyn Reader,
     start: &[u8],
     mut visit: impl FnMut(&str, &[u8]) -> Result<ControlFlow<()>, StoreError>,
 ) -> Result<(), StoreError> {
-    let mut bad = None;
-    reader.scan(Space::Head, start, &[], &mut |key, value| {
-        let visited = match keys::parse_user(key) {
-            Some((_, user)) => visit(user, value),
-            None => Err(StoreError::Corrupt("key of a head".to_owned())),
-        };
-        visited.unwrap_or_else(|error| {
-            bad = Some(error);
-            ControlFlow::Break(())
-        })
-    })?;
-    bad.map_or(Ok(()), Err)
+    scan::visit(reader, Space::Head, (start, &[]), |key, value| {
+        let key = keys::parse_user(key);
+        let (_, user) = key.ok_or_else(|| StoreError::Corrupt("key of a head".to_owned()))?;
+        visit(user, value)
+    })
 }
 
 /// The head as it is written, with the entries behind it, which `scan` visits.

@@ -11,25 +11,27 @@ use crate::delivery::{
     ArchivePrefs, Delivered, LaggingMark, LogEntry, NumberedEntry, Progress, SessionRecord,
 };
 use crate::limits::{
-    KNOWN_ADDRESSES_MAX, PRIVATE_NAME_BYTES_MAX, ROOM_PART_BYTES_MAX, USER_BYTES_MAX,
-    VALUE_BYTES_MAX,
+    ITEM_ID_BYTES_MAX, ITEMS_MAX, KNOWN_ADDRESSES_MAX, NODE_PART_BYTES_MAX, PRIVATE_NAME_BYTES_MAX,
+    ROOM_PART_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX,
 };
+use crate::shared::SharedBytes;
 
 /// Position of an entry in its entity's log. Assigned by the entity's home, strictly increasing
 /// from 1, never reused, not even after the account was removed and created again.
 pub type Seq = u64;
 
 /// The encoding version that [`Record::encode`] writes, its leading byte.
-pub const RECORD_VERSION: u8 = 4;
+pub const RECORD_VERSION: u8 = 5;
 
 /// The oldest version that [`Record::decode`] reads: later ones only added kinds of records.
 const RECORD_VERSION_MIN: u8 = 2;
 
 /// One durable change of one entity. `user` is its normalised bare address.
 ///
-/// Records other than [`Record::AccountPut`] and [`Record::RoomMake`] change nothing while the
-/// account, or the room, does not exist: a record that races with a removal leaves no residue.
-/// Records of accounts change nothing of a room, but for those of its log; and the other way round.
+/// Records other than [`Record::AccountPut`], [`Record::RoomMake`] and [`Record::ServiceMake`]
+/// change nothing while the account, the room or the service does not exist: a record that races
+/// with a removal leaves no residue. Records of one kind of entity change nothing of another, but
+/// for those of the log, and those of nodes, which accounts and services have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
     /// Creates the account or replaces its credentials and flags.
@@ -223,6 +225,69 @@ pub enum Record {
         /// The room.
         user: String,
     },
+    /// Makes a service, which has nodes and nothing else. There is one already: nothing changes.
+    ServiceMake {
+        /// Its address.
+        user: String,
+    },
+    /// Replaces one part of a node; an empty value removes it.
+    NodePut {
+        /// The account or service.
+        user: String,
+        /// The node's number; what no node has is with number 0.
+        node: u64,
+        /// The part's name: parts are read in its order.
+        part: String,
+        /// The part.
+        value: Vec<u8>,
+    },
+    /// Removes a node: its parts and its items.
+    NodeRemove {
+        /// The account or service.
+        user: String,
+        /// The node's number.
+        node: u64,
+    },
+    /// Adds an item to a node, or replaces the one with its id.
+    ItemPut {
+        /// The account or service.
+        user: String,
+        /// The node's number.
+        node: u64,
+        /// The item.
+        item: Item,
+    },
+    /// Removes items of a node; of those that are not there nothing comes.
+    ItemsRemove {
+        /// The account or service.
+        user: String,
+        /// The node's number.
+        node: u64,
+        /// Their ids, at most [`ITEMS_MAX`].
+        ids: Vec<String>,
+    },
+    /// Removes all items of a node.
+    ItemsClear {
+        /// The account or service.
+        user: String,
+        /// The node's number.
+        node: u64,
+    },
+}
+
+/// What is kept under one id of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// Unique within the node.
+    pub id: String,
+    /// Its place among the items of the entity.
+    pub seq: u64,
+    /// When, in milliseconds since 1970.
+    pub at: i64,
+    /// Who put it there: a bare address.
+    pub publisher: String,
+    /// What was put there; empty if nothing was.
+    pub payload: SharedBytes,
 }
 
 /// An address that its owner logged in from. The address itself is not kept.
@@ -250,6 +315,9 @@ pub enum RecordError {
     /// nothing is said about the room.
     #[error("a room needs a description, and names without a NUL that are not too long")]
     Room,
+    /// The name of a node's part, the id of an item or its publisher is too long or contains a NUL.
+    #[error("a node needs names without a NUL that are not too long")]
+    Node,
     /// A log entry without a sequence number (0) or with one above [`crate::limits::SEQ_MAX`].
     #[error("log entry without a sequence number")]
     NoSequence,
@@ -290,6 +358,12 @@ impl Record {
             | Record::RoomMake { user, .. }
             | Record::RoomPut { user, .. }
             | Record::RoomRemove { user }
+            | Record::ServiceMake { user }
+            | Record::NodePut { user, .. }
+            | Record::NodeRemove { user, .. }
+            | Record::ItemPut { user, .. }
+            | Record::ItemsRemove { user, .. }
+            | Record::ItemsClear { user, .. }
             | Record::KnownAddressesPut { user, .. } => user,
             Record::LogAppend { user, .. } => user,
         }
@@ -329,6 +403,9 @@ impl Record {
             | Record::AccountLock { .. }
             | Record::LogTrim { .. }
             | Record::RoomRemove { .. }
+            | Record::ServiceMake { .. }
+            | Record::NodeRemove { .. }
+            | Record::ItemsClear { .. }
             | Record::MarksForget { .. }
             | Record::SessionRemove { .. } => 0,
             Record::RosterPut { item, .. } => item.size(),
@@ -369,12 +446,36 @@ impl Record {
                 }
                 value.len()
             }
+            Record::NodePut { part, value, .. } => {
+                node_name(part, NODE_PART_BYTES_MAX)?;
+                value.len()
+            }
+            Record::ItemPut { item, .. } => {
+                node_name(&item.id, ITEM_ID_BYTES_MAX)?;
+                node_name(&item.publisher, USER_BYTES_MAX)?;
+                item.payload.len()
+            }
+            Record::ItemsRemove { ids, .. } if ids.len() > ITEMS_MAX => {
+                return Err(RecordError::TooMany("items"));
+            }
+            Record::ItemsRemove { ids, .. } => {
+                ids.iter()
+                    .try_for_each(|id| node_name(id, ITEM_ID_BYTES_MAX))?;
+                0
+            }
         };
         if size > VALUE_BYTES_MAX {
             Err(RecordError::TooLarge(size))
         } else {
             Ok(())
         }
+    }
+}
+
+fn node_name(name: &str, bytes_max: usize) -> Result<(), RecordError> {
+    match name.len() > bytes_max || name.contains('\0') {
+        true => Err(RecordError::Node),
+        false => Ok(()),
     }
 }
 

@@ -5,8 +5,6 @@
 //! A room that nobody is in costs its keys and nothing else: nobody looks at it before it is asked
 //! for, and a list of rooms reads only the keys of the list.
 
-use std::ops::ControlFlow;
-
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Entity, Txn, blob};
@@ -17,10 +15,10 @@ use crate::keys;
 use crate::limits::ACCOUNTS_PAGE_MAX;
 use crate::log::read_head;
 use crate::page::PageQuery;
+use crate::scan;
 use crate::slot::SlotKey;
-use crate::state::{LogHead, VALUE_VERSION, decode, encode};
+use crate::state::{Kind, LogHead, VALUE_VERSION, decode, encode};
 use crate::store::{Store, blob_body, read_recognition};
-use crate::stored::Stored;
 
 /// A room as the list of rooms has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,10 +51,7 @@ impl<T: Txn> Entity<'_, T> {
     pub(crate) fn room_make(&mut self, creator: &str, about: &[u8]) -> Result<(), StoreError> {
         self.unlist()?;
         if !self.head.live {
-            self.head.live = true;
-            self.head.is_room = true;
-            self.head.stored = Some(Stored::default());
-            self.save_head();
+            self.begin(Kind::Room);
         }
         let listed = ListedRoom {
             creator: creator.to_owned(),
@@ -113,28 +108,20 @@ impl Store {
         };
         // Numbers of earlier epochs may have been given out after the backup was taken.
         head.log.next_seq = head.log.next_seq.max(first);
-        if !head.live || !head.is_room {
+        if !head.live || head.kind != Kind::Room {
             return Ok((head.log.next_seq, None));
         }
         let listed = snapshot.get(Space::Meta, &keys::room(&slots, room))?;
         let listed = listed.ok_or_else(|| StoreError::Corrupt(format!("{room}: is not listed")))?;
-        let (mut parts, mut bad) = (Vec::new(), None);
         let (start, end) = keys::room_parts(&slots, room);
-        snapshot.scan(Space::Blob, &start, &end, &mut |key, value| {
+        let (run, all) = ((&*start, &*end), usize::MAX);
+        let parts = scan::collect(&*snapshot, Space::Blob, run, all, |key, value| {
             let part = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_blob(rest));
-            match (part, blob_body(value)) {
-                (Some(keys::Blob::RoomPart(part)), Ok(value)) => {
-                    parts.push((part.to_owned(), value));
-                    return ControlFlow::Continue(());
-                }
-                (_, Err(error)) => bad = Some(error),
-                _ => bad = Some(StoreError::Corrupt(format!("{room}: key of a part"))),
+            match part {
+                Some(keys::Blob::RoomPart(part)) => Ok((part.to_owned(), blob_body(value)?)),
+                _ => Err(StoreError::Corrupt(format!("{room}: key of a part"))),
             }
-            ControlFlow::Break(())
         })?;
-        if let Some(error) = bad {
-            return Err(error);
-        }
         let (recognition, left_out) = read_recognition(&*snapshot, &slots, room, &head)?;
         let query = PageQuery {
             flags: EntryFlags::ARCHIVED,
@@ -166,27 +153,20 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<(String, ListedRoom)>, StoreError> {
         let limit = limit.min(ACCOUNTS_PAGE_MAX);
-        let (mut page, mut bad) = (Vec::new(), None);
-        if limit == 0 {
-            return Ok(page);
-        }
         let (start, end) = keys::rooms_behind(&self.slot_key(), after);
-        self.snapshot()?
-            .scan(Space::Meta, &start, &end, &mut |key, value| {
-                match (keys::parse_meta(key), decode(value, "list of rooms")) {
-                    (Some(keys::Meta::Room(_, room)), Ok(listed)) => {
-                        page.push((room.to_owned(), listed));
-                    }
-                    (_, Err(error)) => bad = Some(error),
-                    _ => bad = Some(StoreError::Corrupt("key in the list of rooms".to_owned())),
+        let (run, snapshot) = ((&*start, &*end), self.snapshot()?);
+        scan::collect(
+            &*snapshot,
+            Space::Meta,
+            run,
+            limit,
+            |key, value| match keys::parse_meta(key) {
+                Some(keys::Meta::Room(_, room)) => {
+                    Ok((room.to_owned(), decode(value, "list of rooms")?))
                 }
-                if bad.is_some() || page.len() == limit {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })?;
-        bad.map_or(Ok(page), Err)
+                _ => Err(StoreError::Corrupt("key in the list of rooms".to_owned())),
+            },
+        )
     }
 
     /// A room as the list has it; `None` if there is no such room.
@@ -206,24 +186,18 @@ impl Store {
     /// Any [`StoreError`] of a read.
     pub fn rooms_made_by(&self, creator: &str, limit: usize) -> Result<Vec<String>, StoreError> {
         let limit = limit.min(ACCOUNTS_PAGE_MAX);
-        let (mut rooms, mut bad) = (Vec::new(), None);
-        if limit == 0 {
-            return Ok(rooms);
-        }
         let (start, end) = keys::made_by(self.slot_key().peer(creator));
-        self.snapshot()?
-            .scan(Space::Meta, &start, &end, &mut |key, _| {
-                match keys::parse_meta(key) {
-                    Some(keys::Meta::Made(_, room)) => rooms.push(room.to_owned()),
-                    _ => bad = Some(StoreError::Corrupt("key of a room by its maker".to_owned())),
-                }
-                if bad.is_some() || rooms.len() == limit {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })?;
-        bad.map_or(Ok(rooms), Err)
+        let (run, snapshot) = ((&*start, &*end), self.snapshot()?);
+        scan::collect(
+            &*snapshot,
+            Space::Meta,
+            run,
+            limit,
+            |key, _| match keys::parse_meta(key) {
+                Some(keys::Meta::Made(_, room)) => Ok(room.to_owned()),
+                _ => Err(StoreError::Corrupt("key of a room by its maker".to_owned())),
+            },
+        )
     }
 }
 

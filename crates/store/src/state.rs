@@ -20,8 +20,12 @@ use crate::stored::Stored;
 pub(crate) const VALUE_VERSION: u8 = 2;
 
 /// The leading byte of heads: those of [`VALUE_VERSION`] had no lagging destinations, those of
-/// [`HEAD_VERSION_3`] no [`Head::stored`], those of [`HEAD_VERSION_4`] no [`Head::is_room`].
-pub(crate) const HEAD_VERSION: u8 = 5;
+/// [`HEAD_VERSION_3`] no [`Head::stored`], those of [`HEAD_VERSION_4`] no [`Head::kind`], those of
+/// [`HEAD_VERSION_5`] knew no [`Kind::Service`].
+pub(crate) const HEAD_VERSION: u8 = 6;
+
+/// See [`HEAD_VERSION`].
+pub(crate) const HEAD_VERSION_5: u8 = 5;
 
 /// See [`HEAD_VERSION`].
 pub(crate) const HEAD_VERSION_4: u8 = 4;
@@ -142,8 +146,20 @@ pub(crate) struct Head {
     /// `None` in a head of before this was counted, until the account next moves. The last field
     /// but one: see [`decode_head`].
     pub(crate) stored: Option<Stored>,
-    /// What is live is a room and no account. The last field: see [`decode_head`].
-    pub(crate) is_room: bool,
+    /// What is live. The last field: see [`decode_head`].
+    pub(crate) kind: Kind,
+}
+
+/// What an entity is. New kinds come last: the first two are what a flag for rooms was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// An account, with a profile; it may have nodes.
+    #[default]
+    Account,
+    /// A room, with parts and a place in the list of rooms.
+    Room,
+    /// A service that has nodes and nothing else.
+    Service,
 }
 
 /// How far a sender was heard of that [`Recognition`] has no room for.
@@ -193,7 +209,12 @@ impl Head {
 
     /// There is an account.
     pub(crate) fn is_account(&self) -> bool {
-        self.live && !self.is_room
+        self.live && self.kind == Kind::Account
+    }
+
+    /// There is something that may have nodes.
+    pub(crate) fn may_have_nodes(&self) -> bool {
+        self.live && self.kind != Kind::Room
     }
 
     /// Whether an outgoing entry is not settled although the common mark has passed it.
@@ -333,11 +354,15 @@ pub(crate) fn decode_head(bytes: &[u8], user: &str) -> Result<Head, StoreError> 
     match bytes.first() {
         Some(&VALUE_VERSION) => decode::<HeadOf2>(bytes, user).map(Head::from),
         Some(&version @ (HEAD_VERSION_3 | HEAD_VERSION_4)) => {
-            // The encodings of `None` and of `false` are what they lack.
+            // The encodings of `None` and of an account are what they lack.
             let mut bytes = bytes.to_vec();
-            bytes.extend(std::iter::repeat_n(0, usize::from(HEAD_VERSION - version)));
+            bytes.extend(std::iter::repeat_n(
+                0,
+                usize::from(HEAD_VERSION_5 - version),
+            ));
             decode_version(version, &bytes, user)
         }
+        Some(&HEAD_VERSION_5) => decode_version(HEAD_VERSION_5, bytes, user),
         _ => decode_version(HEAD_VERSION, bytes, user),
     }
 }

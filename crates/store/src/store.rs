@@ -23,9 +23,10 @@ use crate::keys;
 use crate::limits::{
     ACCOUNTS_PAGE_MAX, BULK_BYTES_MAX, BULK_RECORDS_MAX, LOG_READ_MAX, SEQ_EPOCH_SHIFT,
 };
-use crate::log::{parse_entry, read_head, scan_heads, tail, until};
+use crate::log::{parse_entry, read_head, scan_heads, tail};
 use crate::overlay::Overlay;
 use crate::record::{KnownAddress, Record, Seq};
+use crate::scan::{self, until};
 use crate::schema;
 use crate::slot::{RANGES, RangeId, SlotKey};
 use crate::state::{
@@ -307,21 +308,17 @@ impl Store {
         };
         let start = keys::log_entry(&self.shared.slots, user, first);
         let end = keys::log_entries_end(&self.shared.slots, user);
-        let mut entries = Vec::new();
-        let mut bad = None;
-        self.snapshot()?
-            .scan(Space::Log, &start, &end, &mut |key, value| {
-                match parse_entry(key, value) {
-                    Ok((seq, entry)) => entries.push(entry.into_entry(seq)),
-                    Err(error) => bad = Some(error),
-                }
-                if bad.is_some() || entries.len() == limit {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })?;
-        bad.map_or(Ok(entries), Err)
+        let snapshot = self.snapshot()?;
+        scan::collect(
+            &*snapshot,
+            Space::Log,
+            (&start, &end),
+            limit,
+            |key, value| {
+                let (seq, entry) = parse_entry(key, value)?;
+                Ok(entry.into_entry(seq))
+            },
+        )
     }
 
     /// How far a user took what a sender's home handed over; `peer` is the sender's
@@ -370,29 +367,25 @@ impl Store {
     /// Any [`StoreError`] of a read.
     pub fn private_all(&self, user: &str) -> Result<Vec<(String, String, Vec<u8>)>, StoreError> {
         let (start, end) = keys::private_run(&self.shared.slots, user);
-        let mut items = Vec::new();
-        let mut bad = None;
-        self.snapshot()?
-            .scan(Space::Blob, &start, &end, &mut |key, value| {
+        let snapshot = self.snapshot()?;
+        let all = usize::MAX;
+        scan::collect(
+            &*snapshot,
+            Space::Blob,
+            (&start, &end),
+            all,
+            |key, value| {
                 let blob = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_blob(rest));
-                match (blob, blob_body(value)) {
-                    (Some(keys::Blob::Private { ns, name }), Ok(xml)) => {
-                        items.push((ns.to_owned(), name.to_owned(), xml));
-                        ControlFlow::Continue(())
+                match blob {
+                    Some(keys::Blob::Private { ns, name }) => {
+                        Ok((ns.to_owned(), name.to_owned(), blob_body(value)?))
                     }
-                    (_, Err(error)) => {
-                        bad = Some(error);
-                        ControlFlow::Break(())
-                    }
-                    _ => {
-                        bad = Some(StoreError::Corrupt(format!(
-                            "{user}: key of private storage"
-                        )));
-                        ControlFlow::Break(())
-                    }
+                    _ => Err(StoreError::Corrupt(format!(
+                        "{user}: key of private storage"
+                    ))),
                 }
-            })?;
-        bad.map_or(Ok(items), Err)
+            },
+        )
     }
 
     /// The bytes of each item of a user's private storage, by namespace and name.
@@ -596,18 +589,17 @@ fn last_source(
     peer: u64,
 ) -> Result<Seq, StoreError> {
     let (start, end) = tail(slots, user, head);
-    let (mut last, mut bad) = (0, None);
+    let mut last = 0;
     if head.tail_count > 0 {
-        reader.scan(Space::Log, &start, &end, &mut |key, value| {
-            match parse_entry(key, value) {
-                Ok((_, entry)) if slots.peer(entry.peer) == peer => last = last.max(entry.source),
-                Ok(_) => {}
-                Err(error) => bad = Some(error),
+        scan::visit(reader, Space::Log, (&start, &end), |key, value| {
+            let (_, entry) = parse_entry(key, value)?;
+            if slots.peer(entry.peer) == peer {
+                last = last.max(entry.source);
             }
-            until(bad.is_some())
+            Ok(ControlFlow::Continue(()))
         })?;
     }
-    bad.map_or(Ok(last), Err)
+    Ok(last)
 }
 
 /// What is written of it; [`last_source`] reads the entries behind.
@@ -638,24 +630,13 @@ pub(crate) fn read_recognition(
         return Ok((recognition, left_out));
     }
     let (start, end) = tail(slots, user, head);
-    let mut bad = None;
-    reader.scan(
-        Space::Log,
-        &start,
-        &end,
-        &mut |key, value| match parse_entry(key, value) {
-            Ok((seq, entry)) => {
-                let peer = slots.peer(entry.peer);
-                let (source, origin, at) = (entry.source, entry.origin, entry.at);
-                let forgotten = recognition.remember_parts(peer, source, origin, seq, at);
-                left_out |= forgotten.is_some();
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                bad = Some(error);
-                ControlFlow::Break(())
-            }
-        },
-    )?;
-    bad.map_or(Ok((recognition, left_out)), Err)
+    scan::visit(reader, Space::Log, (&start, &end), |key, value| {
+        let (seq, entry) = parse_entry(key, value)?;
+        let peer = slots.peer(entry.peer);
+        let (source, origin, at) = (entry.source, entry.origin, entry.at);
+        let forgotten = recognition.remember_parts(peer, source, origin, seq, at);
+        left_out |= forgotten.is_some();
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((recognition, left_out))
 }

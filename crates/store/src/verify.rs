@@ -14,11 +14,12 @@ use crate::error::{OpenError, StoreError};
 use crate::keys;
 use crate::limits::{PROBLEMS_LISTED_MAX, UNCOUNTED_BYTES_MAX};
 use crate::log::{derive_head, read_head};
+use crate::nodes::item_is_right;
 use crate::record::Seq;
 use crate::rooms::{ListedRoom, is_made_by};
 use crate::slot::{Slot, SlotKey};
 use crate::state::{
-    Head, OlderMark, StoredEntry, decode, decode_borrowed, decode_head, decode_profile,
+    Head, Kind, OlderMark, StoredEntry, decode, decode_borrowed, decode_head, decode_profile,
 };
 use crate::store::{Options, Store, blob_body};
 use crate::stored::{bytes_of, count_rest};
@@ -30,13 +31,16 @@ pub struct Report {
     pub accounts: u64,
     /// Rooms.
     pub rooms: u64,
+    /// Services.
+    pub services: u64,
     /// Heads of removed accounts and rooms.
     pub removed: u64,
     /// Roster items.
     pub roster_items: u64,
     /// Log entries.
     pub log_entries: u64,
-    /// vCards, items of private storage and parts of rooms.
+    /// vCards, items of private storage, parts of rooms and nodes; items of nodes twice, with what
+    /// they are.
     pub blobs: u64,
     /// Users with sessions that can be resumed, or with messages to hand over.
     pub resumable: u64,
@@ -67,6 +71,7 @@ impl fmt::Display for Report {
         let Report {
             accounts,
             rooms,
+            services,
             removed,
             roster_items,
             log_entries,
@@ -77,9 +82,9 @@ impl fmt::Display for Report {
         } = self;
         write!(
             f,
-            "{accounts} accounts, {rooms} rooms ({removed} removed), {roster_items} roster items, \
-             {log_entries} log entries, {blobs} blobs, {resumable} with sessions or messages to \
-             hand over, {bytes} bytes: "
+            "{accounts} accounts, {rooms} rooms, {services} services ({removed} removed), \
+             {roster_items} roster items, {log_entries} log entries, {blobs} blobs, {resumable} \
+             with sessions or messages to hand over, {bytes} bytes: "
         )?;
         match self.problem_count {
             0 => write!(f, "good"),
@@ -173,7 +178,7 @@ impl Walk<'_> {
                 Some(keys::Meta::Room(_, room)) => {
                     let listed: ListedRoom = decode(value, room).map_err(|e| e.to_string())?;
                     match load_head(reader, &slots, room)? {
-                        Some(head) if head.live && head.is_room => {}
+                        Some(head) if head.live && head.kind == Kind::Room => {}
                         _ => return Err(format!("{room}: listed, and there is no such room")),
                     }
                     let made = keys::made(slots.peer(&listed.creator), room);
@@ -212,28 +217,25 @@ impl Walk<'_> {
                 let total = keys::stored(slot.range(), keys::domain_of(user));
                 *counted.entry(total).or_default() += stored.counted;
             }
-            if head.live && head.is_room {
-                report.rooms += 1;
-                room_is_right(reader, &slots, user, &head)?;
-            } else if head.live {
-                report.accounts += 1;
-                let count = keys::count(slot.range(), keys::domain_of(user));
-                *counted.entry(count).or_default() += 1;
-                match reader.get(Space::State, key) {
-                    Ok(Some(profile)) => {
-                        stored_is_right(
-                            reader,
-                            &slots,
-                            user,
-                            &head,
-                            bytes_of(key, Some(&profile)),
-                        )?;
-                    }
-                    Ok(None) => return Err(format!("{user}: the profile is missing")),
-                    Err(error) => return Err(error.to_string()),
+            match head.kind {
+                _ if !head.live => report.removed += 1,
+                Kind::Room => {
+                    report.rooms += 1;
+                    room_is_right(reader, &slots, user, &head)?;
                 }
-            } else {
-                report.removed += 1;
+                Kind::Service => {
+                    report.services += 1;
+                    stored_is_right(reader, &slots, user, &head, 0)?;
+                }
+                Kind::Account => {
+                    report.accounts += 1;
+                    let count = keys::count(slot.range(), keys::domain_of(user));
+                    *counted.entry(count).or_default() += 1;
+                    let profile = reader.get(Space::State, key).map_err(|e| e.to_string())?;
+                    let missing = || format!("{user}: the profile is missing");
+                    let profile = bytes_of(key, Some(&profile.ok_or_else(missing)?));
+                    stored_is_right(reader, &slots, user, &head, profile)?;
+                }
             }
             if head.log.count > 0 {
                 log_is_there(reader, &slots, user)?;
@@ -264,8 +266,8 @@ impl Walk<'_> {
             let (slot, user) = keys::parse_user(key).ok_or("undecodable key in state")?;
             in_slot(&slots, slot, user)?;
             let profile = decode_profile(value, user).map_err(|e| e.to_string())?;
-            if load_head(reader, &slots, user)?.is_some_and(|head| head.is_room) {
-                return Err(format!("{user}: a room with a profile"));
+            if load_head(reader, &slots, user)?.is_some_and(|head| head.kind != Kind::Account) {
+                return Err(format!("{user}: a profile, and it is no account"));
             }
             report.roster_items += profile.roster.items.len() as u64;
             if !profile.roster.items.is_sorted_by(|a, b| a.jid < b.jid) {
@@ -359,8 +361,10 @@ impl Walk<'_> {
             report.blobs += 1;
             let (slot, user, rest) = keys::parse_owned(key).ok_or("undecodable key in blob")?;
             in_slot(&slots, slot, user)?;
-            keys::parse_blob(rest).ok_or_else(|| format!("{user}: undecodable key of a blob"))?;
+            let blob = keys::parse_blob(rest);
+            let blob = blob.ok_or_else(|| format!("{user}: undecodable key of a blob"))?;
             blob_body(value).map_err(|error| format!("{user}: {error}"))?;
+            item_is_right(reader, (&slots, user), &blob, value)?;
             owner_is_live(reader, &slots, user)
         })
     }

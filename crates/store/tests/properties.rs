@@ -12,8 +12,9 @@ use proptest::prelude::*;
 use stdx::time::Timestamp;
 use store::{
     ArchivePrefs, Delivered, Durability, Engine, EntryFlags, FaultyEngine, FjallEngine,
-    FjallOptions, InlineJournal, Journal, KnownAddress, LogEntry, MemoryEngine, NumberedEntry,
-    Outbound, Outcome, Progress, Reader, Record, Roster, SessionRecord, Store, Tenure,
+    FjallOptions, InlineJournal, Item, Journal, KnownAddress, LogEntry, MemoryEngine,
+    NumberedEntry, Outbound, Outcome, Progress, Reader, Record, Roster, SessionRecord, Store,
+    Tenure,
 };
 
 const USERS: [&str; 4] = ["romeo@x", "juliet@x", "nurse@verona", "verona"];
@@ -115,6 +116,21 @@ fn record() -> impl Strategy<Value = Record> {
             Record::RoomPut { user, part, value }
         }),
         1 => user().prop_map(|user| Record::RoomRemove { user }),
+        1 => user().prop_map(|user| Record::ServiceMake { user }),
+        2 => (user(), 0u64..3, "[0a][a-c]{0,2}", vec(any::<u8>(), 0..20)).prop_map(
+            |(user, node, part, value)| Record::NodePut { user, node, part, value }
+        ),
+        1 => (user(), 0u64..3).prop_map(|(user, node)| Record::NodeRemove { user, node }),
+        4 => (user(), 0u64..3, "[a-c]{0,2}", any::<u64>(), vec(any::<u8>(), 0..30)).prop_map(
+            |(user, node, id, seq, payload)| {
+                let item = Item { id, seq, payload: payload.into(), ..Item::default() };
+                Record::ItemPut { user, node, item }
+            }
+        ),
+        1 => (user(), 0u64..3, vec("[a-c]{0,2}", 0..4)).prop_map(|(user, node, ids)| {
+            Record::ItemsRemove { user, node, ids }
+        }),
+        1 => (user(), 0u64..3).prop_map(|(user, node)| Record::ItemsClear { user, node }),
         1 => (user(), any::<bool>()).prop_map(|(user, locked)| {
             Record::AccountLock { user, locked }
         }),

@@ -365,7 +365,7 @@ fn an_interrupted_upgrade_of_schema_2_goes_on() {
 /// Heads of before rooms are read as those of accounts, and written anew when they next change.
 #[test]
 fn a_head_without_rooms_is_read_and_can_be_changed() {
-    use crate::state::{HEAD_VERSION_4, decode_head};
+    use crate::state::{HEAD_VERSION_4, Kind, decode_head};
 
     let user = "juliet@capulet.example";
     let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
@@ -389,7 +389,7 @@ fn a_head_without_rooms_is_read_and_can_be_changed() {
     // What the field of rooms takes is its last byte.
     assert_eq!((old[0], old.pop()), (HEAD_VERSION, Some(0)));
     old[0] = HEAD_VERSION_4;
-    assert!(!decode_head(&old, user).unwrap().is_room);
+    assert_eq!(decode_head(&old, user).unwrap().kind, Kind::Account);
     engine
         .commit(vec![put(Space::Head, key.clone(), old)], Durability::Memory)
         .unwrap();
@@ -405,6 +405,60 @@ fn a_head_without_rooms_is_read_and_can_be_changed() {
     let new = engine.get(Space::Head, &key).unwrap().unwrap();
     assert_eq!(new[0], HEAD_VERSION);
     assert!(store.verify().unwrap().is_good());
+}
+
+/// Heads of before services are read as those of rooms and accounts, whatever is done to them next.
+#[test]
+fn a_head_without_services_is_read_and_can_be_changed() {
+    use crate::state::{HEAD_VERSION_5, Kind, decode_head};
+
+    let (room, user) = ("coven@conference.x", "juliet@capulet.example");
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let store = Store::with_engine(Arc::clone(&engine), Durability::Memory, SLOTS).unwrap();
+    let account = Record::AccountPut {
+        user: user.to_owned(),
+        account: Account::default(),
+    };
+    let made = Record::RoomMake {
+        user: room.to_owned(),
+        creator: user.to_owned(),
+        about: vec![1],
+    };
+    store.bulk([account, made]).unwrap();
+    drop(store);
+    for (address, kind) in [(user, Kind::Account), (room, Kind::Room)] {
+        let key = keys::user(&SLOTS, address);
+        let mut head = engine.get(Space::Head, &key).unwrap().unwrap();
+        assert_eq!((head[0], head.last()), (HEAD_VERSION, Some(&(kind as u8))));
+        head[0] = HEAD_VERSION_5;
+        assert_eq!(decode_head(&head, address).unwrap().kind, kind);
+        engine
+            .commit(vec![put(Space::Head, key, head)], Durability::Memory)
+            .unwrap();
+    }
+    let store = Store::with_engine(Arc::clone(&engine), Durability::Memory, SLOTS).unwrap();
+    assert!(store.load_user(user).unwrap().is_some());
+    assert!(store.load_room(room, 0).unwrap().1.is_some());
+    let part = |user: &str| Record::NodePut {
+        user: user.to_owned(),
+        node: 1,
+        part: "0".to_owned(),
+        value: vec![1],
+    };
+    store.bulk([part(user), part(room)]).unwrap();
+    let nodes = |of: &str| {
+        let mut count = 0;
+        let there = store.load_nodes(of, |_| {
+            count += 1;
+            Ok(())
+        });
+        (there.unwrap(), count)
+    };
+    assert_eq!((nodes(user), nodes(room)), ((true, 1), (false, 0)));
+    let new = engine.get(Space::Head, &keys::user(&SLOTS, user)).unwrap();
+    assert_eq!(new.unwrap()[0], HEAD_VERSION);
+    let report = store.verify().unwrap();
+    assert!(report.is_good(), "{report}");
 }
 
 fn opened(batch: Batch) -> Result<Store, OpenError> {
