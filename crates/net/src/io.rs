@@ -130,6 +130,15 @@ impl<S: Service> Io<S> {
         Some(link.busy.as_ref().map_or(0, |busy| busy.backlog()))
     }
 
+    /// Stanzas of a connection of this shard that have not been accepted; `None` for others.
+    pub fn in_flight(&self, conn: ConnRef) -> Option<u16> {
+        let core = self.core.borrow();
+        if conn.shard != core.shard {
+            return None;
+        }
+        Some(core.links.get(conn.id)?.in_flight)
+    }
+
     /// What a connection of this shard is counted by; `None` for others, and if it is not counted.
     pub fn address(&self, conn: ConnRef) -> Option<AddressKey> {
         let core = self.core.borrow();

@@ -136,7 +136,8 @@ impl Service {
                 rsm::NS,
                 crate::authorize::NS_COMMANDS,
             ];
-            for feature in own.iter().map(String::as_str).chain(more) {
+            let of_host = self.options.features.iter().copied();
+            for feature in own.iter().map(String::as_str).chain(more).chain(of_host) {
                 writer.open("feature").attr("var", feature).close();
             }
         }

@@ -195,6 +195,7 @@ impl Check {
             },
             defaults: account_defaults(),
             auto_creates: is_account,
+            features: Vec::new(),
             shared: Vec::new(),
         };
         let address = if is_account {

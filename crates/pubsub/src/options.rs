@@ -27,6 +27,8 @@ pub struct Options {
     pub defaults: Config,
     /// Publishing to a node that is not there makes it.
     pub auto_creates: bool,
+    /// What the host can do at the address of the service itself, beside what this crate can.
+    pub features: Vec<&'static str>,
     /// Configurations that many nodes have: memory has each once for all services that are made
     /// with these options.
     pub shared: Vec<Arc<Config>>,
@@ -43,6 +45,7 @@ impl Options {
             shared: well_known::configs(&defaults, limits.items_per_node_max),
             defaults,
             auto_creates: true,
+            features: Vec::new(),
         }
     }
 }

@@ -145,13 +145,31 @@ impl Record {
     /// # Errors
     /// [`RecordError::Version`] for a newer version, [`RecordError::Encoding`] for anything else.
     pub fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
-        match bytes.split_first() {
-            Some((&RECORD_VERSION, body)) => {
-                postcard::from_bytes(body).map_err(|e| RecordError::Encoding(e.to_string()))
-            }
-            Some((&version, _)) if version > RECORD_VERSION => Err(RecordError::Version(version)),
-            _ => Err(RecordError::Encoding("no version byte".to_owned())),
+        decode(bytes)
+    }
+
+    /// Several of them as one value.
+    pub fn encode_all(records: &[Record]) -> Vec<u8> {
+        // Invariant: as in [`Record::encode`].
+        postcard::to_extend(records, vec![RECORD_VERSION]).expect("records are written to memory")
+    }
+
+    /// The inverse of [`Record::encode_all`].
+    ///
+    /// # Errors
+    /// As [`Record::decode`].
+    pub fn decode_all(bytes: &[u8]) -> Result<Vec<Record>, RecordError> {
+        decode(bytes)
+    }
+}
+
+fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, RecordError> {
+    match bytes.split_first() {
+        Some((&RECORD_VERSION, body)) => {
+            postcard::from_bytes(body).map_err(|e| RecordError::Encoding(e.to_string()))
         }
+        Some((&version, _)) if version > RECORD_VERSION => Err(RecordError::Version(version)),
+        _ => Err(RecordError::Encoding("no version byte".to_owned())),
     }
 }
 
@@ -199,7 +217,10 @@ mod tests {
             Record::Purged { node: node() },
         ] {
             assert_eq!(record.node(), "n");
-            assert_eq!(Record::decode(&record.encode()), Ok(record));
+            assert_eq!(Record::decode(&record.encode()), Ok(record.clone()));
+            let both = [record.clone(), record];
+            let decoded = Record::decode_all(&Record::encode_all(&both));
+            assert_eq!(decoded.as_deref(), Ok(&both[..]));
         }
     }
 

@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use stdx::Timestamp;
 use xml::Frame;
-use xml::build::Writer;
 use xmpp::addr;
 use xmpp::error::Condition;
 use xmpp::stanza::{IqType, Kind, MessageType, parse_kind};
@@ -353,17 +352,8 @@ impl Service {
 
     /// Answers a request with a result.
     pub(crate) fn answer(&mut self, request: &Frame, payload: &[u8]) {
-        let mut bytes = Vec::with_capacity(payload.len() + 128);
-        let mut writer = Writer::new(&mut bytes);
-        writer.open("iq").attr("type", "result");
-        for (theirs, ours) in [("id", "id"), ("from", "to"), ("to", "from")] {
-            if let Some(value) = request.attr(theirs) {
-                writer.attr(ours, &value);
-            }
-        }
-        writer.raw(payload).close();
         self.effects
-            .extend(Frame::parse(bytes).ok().map(Effect::Deliver));
+            .extend(xmpp::stanza::result(request, payload).map(Effect::Deliver));
     }
 
     /// Adds a frame for several addresses.

@@ -130,8 +130,17 @@ impl State {
             .map(|(name, _)| Arc::clone(name))
     }
 
-    /// What a record makes of it. One that concerns a node that is not there changes nothing.
-    pub(crate) fn apply(&mut self, record: Record, options: &Options) {
+    /// Deleted nodes with where they are now, as records, the first that moved first.
+    pub fn moved(&self) -> impl Iterator<Item = Record> {
+        self.moved.iter().map(|(node, uri)| Record::Deleted {
+            node: node.clone(),
+            moved_to: Some(uri.clone()),
+        })
+    }
+
+    /// What a record makes of it. One that concerns a node that is not there changes nothing, but
+    /// for what [`State::moved`] gives out.
+    pub fn apply(&mut self, record: Record, options: &Options) {
         match record {
             Record::Created {
                 node,
@@ -227,10 +236,9 @@ impl State {
     }
 
     fn delete(&mut self, name: &str, moved_to: Option<String>, options: &Options) {
-        let Some(old) = self.nodes.remove(name) else {
-            return;
-        };
-        self.bytes -= old.bytes();
+        if let Some(old) = self.nodes.remove(name) {
+            self.bytes -= old.bytes();
+        }
         let Some(uri) = moved_to else { return };
         self.moved.push_back((name.to_owned(), uri));
         while self.moved.len() > options.limits.moved_max {

@@ -424,17 +424,8 @@ impl Room {
 
     /// Answers a request with a result.
     pub(crate) fn answer(&mut self, request: &Frame, payload: &[u8]) {
-        let mut bytes = Vec::with_capacity(payload.len() + 128);
-        let mut writer = xml::build::Writer::new(&mut bytes);
-        writer.open("iq").attr("type", "result");
-        for (theirs, ours) in [("id", "id"), ("from", "to"), ("to", "from")] {
-            if let Some(value) = request.attr(theirs) {
-                writer.attr(ours, &value);
-            }
-        }
-        writer.raw(payload).close();
         self.effects
-            .extend(Frame::parse(bytes).ok().map(Effect::Deliver));
+            .extend(xmpp::stanza::result(request, payload).map(Effect::Deliver));
     }
 
     /// Adds a frame for several sessions.

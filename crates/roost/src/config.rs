@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use document::{default_file, markdown};
 pub(crate) use read::Values;
 pub(crate) use table::{
-    Durability, LimitSettings, LogFormat, LogLevel, Retention, RoomMakers, Settings,
+    Durability, LimitSettings, LogFormat, LogLevel, Makers, Retention, Settings,
 };
 use value::Plain;
 pub(crate) use value::parse_time;
@@ -220,6 +220,7 @@ impl Config {
             limits,
             http,
             rooms,
+            pubsub,
             ..
         } = &self.settings;
         let mut problems = Vec::new();
@@ -236,6 +237,14 @@ impl Config {
             refuse(format!(
                 "{host} is a domain of accounts: give rooms another `rooms.host` than {}",
                 rooms.host
+            ));
+        }
+        let rooms = self.room_hosts();
+        let mut nodes = self.pubsub_hosts().into_iter();
+        if let Some(host) = nodes.find(|host| own.contains(host) || rooms.contains(host)) {
+            refuse(format!(
+                "{host} is a domain of accounts or rooms: give nodes another `pubsub.host` than {}",
+                pubsub.host
             ));
         }
         match (&tls.certificate, &tls.key) {
@@ -322,10 +331,19 @@ impl Config {
     /// The domains of rooms; none without rooms.
     pub(crate) fn room_hosts(&self) -> Vec<String> {
         let rooms = &self.settings.rooms;
-        let domains = self.domains().into_iter().filter(|_| rooms.enabled);
-        domains
-            .map(|domain| format!("{}.{domain}", rooms.host))
-            .collect()
+        self.hosts(rooms.enabled, &rooms.host)
+    }
+
+    /// The addresses of services with nodes; none without them.
+    pub(crate) fn pubsub_hosts(&self) -> Vec<String> {
+        let pubsub = &self.settings.pubsub;
+        self.hosts(pubsub.enabled, &pubsub.host)
+    }
+
+    /// What is in front of every domain.
+    fn hosts(&self, is_enabled: bool, host: &str) -> Vec<String> {
+        let domains = self.domains().into_iter().filter(|_| is_enabled);
+        domains.map(|domain| format!("{host}.{domain}")).collect()
     }
 
     /// Whether the file says something about this key (`section.key`).

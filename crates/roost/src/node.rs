@@ -15,7 +15,7 @@ pub(crate) use server::guard::{Entry as BanEntry, List as BanList};
 use store::{OpenError, Store};
 
 use crate::certs::CertificateFiles;
-use crate::config::{Config, Durability, Retention, RoomMakers};
+use crate::config::{Config, Durability, Makers, Retention};
 use crate::control::Operator;
 use crate::exit::Failure;
 use crate::watch::{self, Observer};
@@ -325,6 +325,7 @@ fn options(config: &Config) -> server::Options {
             max_bytes: settings.archive.max_bytes,
         },
         rooms: rooms(config),
+        pubsub: pubsub(config),
         web: web(config),
         limits: node_limits(config),
         bans: Some(settings.node.data.join("bans")),
@@ -338,8 +339,6 @@ fn options(config: &Config) -> server::Options {
 
 fn rooms(config: &Config) -> server::options::Rooms {
     let rooms = &config.settings.rooms;
-    let creators = rooms.creators.iter();
-    let normalized = |one: &String| xmpp::addr::normalize(one).ok().map(|one| one.into_owned());
     let mut machine = server::room::Machine::default();
     machine.limits.occupants_max = rooms.occupants_max;
     machine.limits.large_from = rooms.large_from;
@@ -348,15 +347,42 @@ fn rooms(config: &Config) -> server::options::Rooms {
     machine.defaults.history_length = rooms.history.min(rooms.history_max);
     server::options::Rooms {
         hosts: config.room_hosts(),
-        create: match rooms.create {
-            RoomMakers::Everybody => server::options::Create::Everybody,
-            RoomMakers::Listed => {
-                server::options::Create::Listed(creators.filter_map(normalized).collect())
-            }
-        },
+        create: create(rooms.create, &rooms.creators),
         per_account_max: rooms.per_account_max,
         copies_per_turn: rooms.copies_per_turn as usize,
         machine: Arc::new(machine),
+    }
+}
+
+fn pubsub(config: &Config) -> server::options::Pubsub {
+    let pubsub = &config.settings.pubsub;
+    let default = server::options::Pubsub::default();
+    let mut machine = server::NodesMachine::clone(&default.machine);
+    let limits = &mut machine.limits;
+    limits.nodes_max = pubsub.nodes_max as usize;
+    limits.nodes_per_creator_max = pubsub.nodes_per_account_max as usize;
+    limits.items_per_node_max = pubsub.items_per_node_max;
+    limits.item_bytes_max = pubsub.item_bytes_max;
+    limits.bytes_max = pubsub.bytes_max;
+    limits.subscriptions_per_node_max = pubsub.subscriptions_per_node_max as usize;
+    let items_max = &mut machine.defaults.items_max;
+    *items_max = (*items_max).min(pubsub.items_per_node_max);
+    server::options::Pubsub {
+        hosts: config.pubsub_hosts(),
+        create: create(pubsub.create, &pubsub.creators),
+        copies_per_turn: pubsub.copies_per_turn as usize,
+        machine: Arc::new(machine),
+        ..default
+    }
+}
+
+fn create(who: Makers, creators: &[String]) -> server::options::Create {
+    let normalized = |one: &String| xmpp::addr::normalize(one).ok().map(|one| one.into_owned());
+    match who {
+        Makers::Everybody => server::options::Create::Everybody,
+        Makers::Listed => {
+            server::options::Create::Listed(creators.iter().filter_map(normalized).collect())
+        }
     }
 }
 

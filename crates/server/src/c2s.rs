@@ -102,8 +102,6 @@ pub struct Conn {
     pub(crate) framing: Framing,
     pub(crate) address: IpAddr,
     user: Option<Addr<UserMsg>>,
-    /// The way into a session that waits for the connection to be at home.
-    entry: Option<Box<Entry>>,
     accepted: Moment,
     pub(crate) heard: Moment,
     pinged: bool,
@@ -130,7 +128,12 @@ struct Attempt {
     is_counted: bool,
     /// Its address has to wait before the keys of this account are asked for.
     delayed: Option<String>,
+    /// The way into a session that waits for the connection to be at home.
+    entry: Option<Entry>,
 }
+
+/// An idle client costs this and what is on it.
+const _: () = assert!(size_of::<Conn>() <= 128);
 
 /// How the elements of a stream lie in the bytes that its client sends.
 pub(crate) enum Framing {
@@ -380,7 +383,7 @@ impl C2sService {
         let home = self.home.place.shard(&entry.user);
         let moves = self.home.options.hand_over && !matches!(conn.framing, Framing::Bosh(_));
         if moves && home != cx.id().shard {
-            conn.entry = Some(Box::new(entry));
+            conn.attempt().entry = Some(entry);
             cx.hand_over(home);
         } else {
             self.enter(cx, entry);
@@ -662,7 +665,6 @@ impl Conn {
             framing,
             address,
             user: None,
-            entry: None,
             accepted: now,
             heard: now,
             pinged: false,
@@ -909,8 +911,9 @@ impl C2sService {
     /// It is on this shard now.
     pub(crate) fn arrived(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         cx.set_deadline(Some(conn.accepted + self.home.limits().login_timeout));
-        if let Some(entry) = conn.entry.take() {
-            self.enter(cx, *entry);
+        let entry = conn.login.as_mut().and_then(|login| login.entry.take());
+        if let Some(entry) = entry {
+            self.enter(cx, entry);
         }
     }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actor::{Actor, Context, Mail, Name, Pool, Reply, SendError};
+use delivery::Refusal;
 use stdx::time::{Moment, Timestamp};
 use store::Store;
 use telemetry::Counter;
@@ -16,7 +17,7 @@ use crate::address;
 use crate::c2s::C2sService;
 use crate::guard::{Generations, Guard};
 use crate::journal::Port;
-use crate::message::{Delivery, UserMsg};
+use crate::message::{Delivery, NotTaken, Source, UserMsg};
 use crate::options::{DeliveryLimits, Limits, Options};
 use crate::place::Place;
 use crate::queues::{self, Queues};
@@ -43,6 +44,8 @@ pub struct Home {
     pub crypto: Pool,
     /// How the node is set up.
     pub options: Arc<Options>,
+    /// Bounds of what sessions are given, as [`Options::delivery`] says.
+    pub(crate) inbox_limits: Arc<delivery::InboxLimits>,
     /// Bounds that a reload may change.
     limits: RefCell<Rc<Limits>>,
     /// Who is sent the most.
@@ -54,6 +57,8 @@ pub struct Home {
     /// Lent to stanzas that are passed on.
     #[expect(clippy::vec_box, reason = "it is the boxes that are used again")]
     pub(crate) debts: RefCell<Vec<Box<Debt>>>,
+    /// Stanzas that were passed on while their connections were far from their windows.
+    pub(crate) passed_on: Cell<u16>,
     /// Who has messages for destinations that do not keep up.
     pub(crate) queues: Queues,
     /// How many outboxes there were on this shard.
@@ -101,12 +106,14 @@ impl Home {
             journal,
             reads,
             crypto,
+            inbox_limits: Arc::new(options.delivery.inbox()),
             options,
             limits,
             talkers: RefCell::new(Talkers::new(talkers)),
             braked: RefCell::new(Talkers::of_events(braked)),
             turn: Cell::default(),
             debts: RefCell::default(),
+            passed_on: Cell::default(),
             queues: Queues::new(queues),
             lives: Cell::default(),
             failed_changes: RefCell::default(),
@@ -137,14 +144,54 @@ impl Home {
         *self.limits.borrow_mut() = Rc::new(limits);
     }
 
-    /// Whether a domain is one of this server's, rooms' included.
+    /// Whether a domain is one of this server's, those of rooms and services included.
     pub fn serves(&self, domain: &str) -> bool {
-        self.options.domains.iter().any(|own| own == domain) || self.hosts_rooms(domain)
+        self.hosts_accounts(domain) || self.hosts_rooms(domain) || self.hosts_nodes(domain)
+    }
+
+    /// Whether a domain is one of accounts.
+    pub fn hosts_accounts(&self, domain: &str) -> bool {
+        self.options.domains.iter().any(|own| own == domain)
     }
 
     /// Whether a domain is one of rooms.
     pub fn hosts_rooms(&self, domain: &str) -> bool {
         self.options.rooms.hosts.iter().any(|own| own == domain)
+    }
+
+    /// Whether an address is that of a service that has nodes.
+    pub fn hosts_nodes(&self, bare: &str) -> bool {
+        self.options.pubsub.hosts.iter().any(|own| own == bare)
+    }
+
+    /// The answer to the home of a sender whose message `own` did not take; `error` is what he is
+    /// told if that is for good.
+    pub(crate) fn not_taken(
+        &self,
+        own: &str,
+        source: Source,
+        why: Refusal,
+        error: Option<StanzaError>,
+    ) -> Box<NotTaken> {
+        let by = self.place.slots().peer(own);
+        Box::new(NotTaken {
+            by,
+            source,
+            why,
+            error,
+        })
+    }
+
+    /// A test may ask for a fault of ours, as of users: the secret of `debug.panic_hook` with
+    /// `-in-the-room` behind it makes the room or service panic that takes a stanza.
+    pub(crate) fn panic_if_asked(&self, frame: &Frame) {
+        if let Some(secret) = &self.options.debug_panic_hook {
+            let text = String::from_utf8_lossy(frame.as_bytes());
+            assert!(
+                !text.contains(&format!("{secret}-in-the-room")),
+                "a stanza had the secret of debug.panic_hook"
+            );
+        }
     }
 
     /// Sends a message to an account of this server, wherever it lives. Without `activate`, an

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use actor::Context;
 use net::{AddressKey, ConnRef};
 use xml::Frame;
-use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
+use xmpp::stanza;
 
 use crate::guard::Charge;
 use crate::message::UserMsg;
@@ -222,22 +222,6 @@ pub(crate) fn payload(frame: &Frame) -> Option<xml::Child<'_>> {
     frame.children().next()
 }
 
-/// `<iq type='result'>` for a request, its addresses swapped.
-pub(crate) fn result(request: &Frame, payload: &[u8]) -> Frame {
-    let mut bytes = Vec::with_capacity(payload.len() + 128);
-    let mut writer = Writer::new(&mut bytes);
-    writer.open("iq").attr("type", "result");
-    for (theirs, ours) in [("id", "id"), ("from", "to"), ("to", "from")] {
-        if let Some(value) = request.attr(theirs) {
-            writer.attr(ours, &value);
-        }
-    }
-    writer.raw(payload);
-    writer.close();
-    // Invariant: payloads come from the same writer or from a stored, parsed element.
-    Frame::parse(bytes).expect("a written element parses")
-}
-
 impl User {
     /// A session asks its own account. True if the answer comes later, and with it the credit of
     /// the request.
@@ -386,7 +370,7 @@ impl User {
 /// The stanza that carries an answer.
 pub(crate) fn reply_of(request: &Frame, answer: Answer) -> Option<Frame> {
     match answer {
-        Answer::Result(payload) => Some(result(request, &payload)),
+        Answer::Result(payload) => stanza::result(request, &payload),
         Answer::Error(error) => xmpp::error::reply(request, &error),
         Answer::Later => None,
     }

@@ -3,6 +3,7 @@
 
 mod address;
 pub mod admin;
+mod appends;
 mod c2s;
 pub mod chaos;
 pub mod guard;
@@ -10,10 +11,12 @@ mod home;
 mod host;
 mod iq;
 mod journal;
+mod leaving;
 mod limits;
 mod message;
 pub mod modules;
 mod node;
+mod nodes;
 pub mod options;
 mod place;
 mod portable;
@@ -21,12 +24,16 @@ pub mod queues;
 mod repeats;
 pub mod room;
 mod sweep;
+mod taking;
 mod talkers;
 mod trace;
 mod user;
 mod wake;
 pub mod watch;
 mod web;
+
+/// What services with nodes are made with.
+pub use pubsub::Options as NodesMachine;
 
 pub use node::{Busy, Node, Sim, StartError};
 pub use options::Options;

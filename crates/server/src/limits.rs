@@ -79,6 +79,9 @@ pub(crate) const WAKE_PACE: Duration = Duration::from_millis(5);
 /// How often a node looks through all logs for messages that have become too old.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
+/// Pause before a service that is busy is asked again to remove what is too old.
+pub(crate) const SWEEP_RETRY: Duration = Duration::from_secs(60);
+
 /// Users that are looked at at a time.
 pub(crate) const SWEEP_PAGE: usize = 64;
 
@@ -100,6 +103,10 @@ pub(crate) const BUSY_RETRY: Duration = Duration::from_millis(5);
 
 /// Pause before a port to the journal that crashed is started again.
 pub(crate) const PORT_RESTART: Duration = Duration::from_millis(100);
+
+/// Stanzas of one connection under way up to which most of what it passes on gives its credit back
+/// at once, and one in so many does not.
+pub(crate) const FAR_FROM_WINDOW: u16 = 8;
 
 /// Credits of stanzas that are not under way, kept by a shard for the next ones.
 pub(crate) const DEBTS_KEPT: usize = 256;

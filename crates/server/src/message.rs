@@ -15,13 +15,13 @@ use xmpp::stream::LoginEnd;
 use crate::admin::{AdminAnswer, AdminCommand};
 use crate::guard::Generation;
 use crate::journal::Ticket;
+use crate::nodes::NodesMsg;
 use crate::room::RoomMsg;
-use crate::user::inbox::WaitingPage;
+use crate::user::consumers::ReadPage;
 use crate::user::intake::MarkRead;
 use crate::user::outbox::{OutgoingPage, Returning};
 use crate::user::recover::Stored;
 use crate::user::resume::Owed;
-use crate::user::spill::{SpillPage, SpillRead};
 
 /// The mailbox type of a user.
 pub enum UserMsg {
@@ -88,10 +88,14 @@ pub enum UserMsg {
     },
     /// A stanza from somebody else.
     Deliver(Delivery),
-    /// What a room sends to one of its occupants.
-    Copy(RoomCopy),
+    /// What a room or a service sends to one of many.
+    Copy(SharedCopy),
     /// What only rooms are told.
     Room(Box<RoomMsg>),
+    /// What only services are told.
+    Nodes(Box<NodesMsg>),
+    /// The next part of what leaves a room or a service.
+    GoOn,
     /// The server of a contact that came online asks for this user's presence (RFC 6121 section
     /// 4.3). Sent only to users who are loaded: an offline contact costs nothing.
     Probe {
@@ -111,11 +115,8 @@ pub enum UserMsg {
         /// Whether it is durable, and if not, why.
         result: Result<(), AppendError>,
     },
-    /// A page of messages that wait for a session, and how many appends had failed when it was
-    /// asked for.
-    Page(Box<(u32, Result<WaitingPage, store::StoreError>)>),
-    /// A page of what a session is owed that was left to the log.
-    Spilled(Box<(SpillRead, Result<SpillPage, store::StoreError>)>),
+    /// A page of the log for a session, or the account.
+    Page(Box<ReadPage>),
     /// A page of messages that are to be handed over.
     Outgoing(Box<OutgoingPage>),
     /// A message that comes back to this user, its sender.
@@ -173,22 +174,28 @@ pub enum UserMsg {
         begun: Generation,
     },
     /// The keys of a new password have been derived (XEP-0077 section 3.3).
-    NewPassword {
-        /// The request.
-        frame: Frame,
-        /// Who made it.
-        conn: Option<ConnRef>,
-        /// Its keys, one for each hash.
-        scram: Vec<store::ScramKeys>,
-        /// When it was asked for.
-        begun: Generation,
-        /// The credit of the request.
-        debt: Option<crate::user::Debt>,
-    },
+    NewPassword(Box<NewPassword>),
     /// The next paced login attempt may be answered.
     NextLogin,
     /// The user has been idle for a while.
     Idle,
+}
+
+/// Each place of a mailbox takes this: what few messages need belongs in a box.
+const _: () = assert!(size_of::<UserMsg>() <= 72);
+
+/// A password whose keys have been derived.
+pub struct NewPassword {
+    /// The request.
+    pub frame: Frame,
+    /// Who made it.
+    pub conn: Option<ConnRef>,
+    /// Its keys, one for each hash.
+    pub scram: Vec<store::ScramKeys>,
+    /// When it was asked for.
+    pub begun: Generation,
+    /// The credit of the request.
+    pub debt: Option<crate::user::Debt>,
 }
 
 /// A stanza on its way to a user. Its frame carries the sender's full address in `from`.
@@ -229,10 +236,10 @@ impl Delivery {
     }
 }
 
-/// A frame of a room for one of many, who share it.
+/// A frame for one of many, who share it.
 #[derive(Clone, Debug)]
-pub struct RoomCopy {
-    /// The occupant's full address.
+pub struct SharedCopy {
+    /// The recipient's full address.
     pub to: Arc<str>,
     /// The stanza, without `to`.
     pub frame: Frame,

@@ -40,6 +40,8 @@ pub struct Options {
     pub archive: Archive,
     /// Rooms.
     pub rooms: Rooms,
+    /// Services that have nodes.
+    pub pubsub: Pubsub,
     /// Streams over HTTP, and everything else on their port.
     pub web: Web,
     /// Bounds that may change while the node runs.
@@ -70,7 +72,7 @@ pub struct Delivery {
     /// Time to acknowledge what was asked for; then the connection is given up.
     pub ack_timeout: Duration,
     /// Messages that a session was sent and has not acknowledged, at most 1,000; further ones are
-    /// left to the log until it follows again.
+    /// read from the log when it has acknowledged some.
     pub unacked_max: u32,
     /// How accepted messages are handed over to their recipients.
     pub outbox: delivery::OutboxLimits,
@@ -89,37 +91,21 @@ pub struct DeliveryLimits {
     pub page_bytes: usize,
     /// Log entries read at a time to see which may go, or what is owed after a restart; at least 1.
     pub read_entries: usize,
-    /// Unacknowledged messages of a session at which it gets no further page; half of
-    /// [`Delivery::unacked_max`], if that is less, and at least 1.
-    pub unacked_entries_pause: u32,
-    /// Bytes of messages sent to a session at which it gets no further page before it acknowledged
-    /// some.
-    pub unacked_bytes_pause: usize,
-    /// Most messages that a session which is resumed is sent again at once, not below
-    /// [`Delivery::unacked_max`]. The rest is left to the log.
-    pub resent_entries_max: usize,
-    /// Their bytes; likewise. A connection that has twice as much to write is closed.
-    pub resent_bytes_max: usize,
-    /// Messages that waited and were given to other sessions while one was behind: with more, it
-    /// ends, and they wait for the next one unless another has them. At least one page and a half,
-    /// so that a session with a link never comes to that.
-    pub late_entries_max: usize,
-    /// Ended sessions of one user whose share of the log has a record of its own while it waits for
-    /// others; those of further ones are joined. At least 1.
-    pub estates_max: usize,
-    /// Sessions beyond that which end while they are behind: at so many, and those that may, no
-    /// further session of the user is managed.
-    pub joined_max: usize,
-    /// Messages of one user that are listed as waiting again after their sessions ended, and that
-    /// its sessions have not acknowledged. From then on a session has one message or page at a
-    /// time; the rest is left to the log.
-    pub requeued_max: usize,
+    /// Bytes of messages that a session was given and has not acknowledged, at which likewise it is
+    /// given no more; one message or page goes on top.
+    pub unacked_bytes_max: usize,
+    /// Managed sessions of a user, and ended ones that left messages for their full addresses which
+    /// are not on the account's list yet; with so many no further session is managed.
+    pub sessions_max: usize,
+    /// Messages for full addresses of sessions that ended, on the account's list. With more, the
+    /// rest waits in the log.
+    pub listed_max: usize,
+    /// Places by which the account's mark may be ahead of what is recorded of it.
+    pub mark_every: u64,
     /// Bytes of what is recorded of all sessions of a user; the one with which it gets more ends
     /// with `resource-constraint`.
     pub records_bytes_max: usize,
-    /// Ended sessions of a user whose counts are remembered, while the user is loaded. While one is
-    /// to get messages from the log, [`DeliveryLimits::joined_max`] more are: of one that is
-    /// forgotten nobody knows what it had, and that is sent again.
+    /// Ended sessions of a user whose counts are remembered, while the user is loaded.
     pub ended_max: usize,
     /// What a session keeps of stanzas that are in no log: presence gives way, then it ends.
     pub unlogged: xmpp::sm::Limits,
@@ -149,14 +135,10 @@ impl Default for DeliveryLimits {
             page_entries: 50,
             page_bytes: 256 * 1024,
             read_entries: 256,
-            unacked_entries_pause: 200,
-            unacked_bytes_pause: 512 * 1024,
-            resent_entries_max: 1_000,
-            resent_bytes_max: 1024 * 1024,
-            late_entries_max: 1_000,
-            estates_max: 16,
-            joined_max: store::limits::NUMBERED_MAX,
-            requeued_max: 50_000,
+            unacked_bytes_max: 512 * 1024,
+            sessions_max: store::limits::SESSIONS_MAX,
+            listed_max: 50_000,
+            mark_every: 64,
             records_bytes_max: store::limits::SESSIONS_BYTES_MAX,
             ended_max: 8,
             unlogged: xmpp::sm::Limits::default(),
@@ -182,59 +164,82 @@ impl DeliveryLimits {
     }
 }
 
+/// What follows when an entity could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unread {
+    /// Time before the next attempt.
+    pub(crate) pause: Duration,
+    /// Whoever wants something of it is told.
+    pub(crate) is_given_up: bool,
+    /// That begins with this attempt.
+    pub(crate) is_news: bool,
+}
+
+impl DeliveryLimits {
+    /// After so many attempts in a row that failed.
+    pub(crate) fn unread(&self, times: u8) -> Unread {
+        let longer = times.saturating_sub(self.loads_max);
+        Unread {
+            pause: match longer {
+                0 => self.load_retry,
+                longer => self.read_retry(longer),
+            },
+            is_given_up: longer > 0,
+            is_news: longer == 1,
+        }
+    }
+}
+
 impl Delivery {
+    /// Bounds of what the sessions of one user are given.
+    pub(crate) fn inbox(&self) -> delivery::InboxLimits {
+        let limits = &self.limits;
+        delivery::InboxLimits {
+            window: self.unacked_max as usize,
+            window_bytes: limits.unacked_bytes_max,
+            page: limits.page_entries,
+            mark_every: limits.mark_every,
+            listed_max: limits.listed_max,
+            sessions_max: limits.sessions_max,
+            retry_min: limits.load_retry,
+            retry_max: limits.read_retry_max.max(limits.load_retry),
+        }
+    }
+
     /// Checks what the bounds rely on between them.
     ///
     /// # Errors
     /// Which relation does not hold.
     pub fn check(&self) -> Result<(), &'static str> {
         let limits = &self.limits;
-        let pages = [
-            limits.page_entries,
-            limits.read_entries,
-            limits.estates_max,
-            limits.unacked_entries_pause as usize,
-            limits.unacked_bytes_pause,
-        ];
+        let pages = [limits.page_entries, limits.read_entries];
+        let listed = self.unacked_max as usize + limits.page_entries;
         let relations = [
             (self.unacked_max > 0, "a session takes a message"),
             (
                 self.outbox.is_sound() && self.outbox.entries_max as usize <= LAGGING_MAX,
                 "the bounds of what is handed over fit each other",
             ),
+            (!pages.contains(&0), "a page and a read have room"),
             (
-                !pages.contains(&0),
-                "a page, a read and an estate have room",
+                self.inbox().is_sound(),
+                "the bounds of what sessions are given fit each other",
             ),
             (
-                limits.resent_entries_max >= self.unacked_max as usize,
-                "a resumption sends again what was unacknowledged",
-            ),
-            (
-                limits.late_entries_max >= limits.page_entries + limits.page_entries / 2,
-                "a page fits on the list of a session that is behind",
-            ),
-            (
-                limits.resent_entries_max + limits.late_entries_max <= store::limits::NUMBERED_MAX,
+                self.unacked_max <= 1_000 && listed <= store::limits::NUMBERED_MAX,
                 "the record of a session has room for all that it is owed",
             ),
             (
-                limits.joined_max <= store::limits::NUMBERED_MAX,
-                "a record has room for the estates that it joins",
-            ),
-            (
-                // Each session may have one message and one page of either kind beyond.
-                limits.requeued_max + store::limits::SESSIONS_MAX * (2 * limits.page_entries + 1)
-                    <= store::limits::REQUEUED_MAX,
-                "a record has room for what waits again",
+                limits.listed_max + limits.page_entries <= store::limits::REQUEUED_MAX,
+                "a record has room for the account's list",
             ),
             (
                 limits.records_bytes_max <= store::limits::SESSIONS_BYTES_MAX,
                 "the records of a user's sessions have room",
             ),
             (
-                limits.estates_max < store::limits::SESSIONS_MAX,
-                "a user's records have room for sessions beside estates",
+                limits.sessions_max <= store::limits::SESSIONS_MAX,
+                "a user's sessions have room for their records",
             ),
         ];
         let broken = relations.iter().find(|(holds, _)| !holds);
@@ -328,7 +333,41 @@ impl Default for Rooms {
     }
 }
 
-/// Who may make rooms.
+/// Services that have nodes (XEP-0060).
+#[derive(Clone, Debug)]
+pub struct Pubsub {
+    /// Their addresses: domains, normalised, none of them one of [`Options::domains`] or
+    /// [`Rooms::hosts`]; none of them at all if there are no services.
+    pub hosts: Vec<String>,
+    /// Who may make nodes.
+    pub create: Create,
+    /// Copies that a service writes in one turn of its shard; the rest follows in the next ones,
+    /// and what is sent to the service meanwhile waits.
+    pub copies_per_turn: usize,
+    /// How often leases that are over and items that are too old are looked for.
+    pub sweep_every: Duration,
+    /// Bounds and defaults of each service.
+    pub machine: Arc<pubsub::Options>,
+}
+
+impl Default for Pubsub {
+    /// No services, and what they would be like.
+    fn default() -> Pubsub {
+        let machine = pubsub::Options {
+            features: vec![xmpp::ns::PING],
+            ..pubsub::Options::default()
+        };
+        Pubsub {
+            hosts: Vec::new(),
+            create: Create::Everybody,
+            copies_per_turn: 256,
+            sweep_every: Duration::from_secs(60 * 60),
+            machine: Arc::new(machine),
+        }
+    }
+}
+
+/// Who may make rooms, or nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Create {
     /// Every account.
@@ -336,6 +375,17 @@ pub enum Create {
     Everybody,
     /// These accounts, and all of these domains.
     Listed(Vec<String>),
+}
+
+impl Create {
+    /// Whether an account may, by its bare address.
+    pub(crate) fn admits(&self, bare: &str) -> bool {
+        let domain = crate::address::domain(bare);
+        match self {
+            Create::Everybody => true,
+            Create::Listed(listed) => listed.iter().any(|one| one == bare || one == domain),
+        }
+    }
 }
 
 /// What is served on the listeners that speak HTTP.
@@ -471,11 +521,10 @@ mod tests {
             ..default
         };
         assert!(delivery(1, without_pages).check().is_err());
-        let short_list = DeliveryLimits {
-            late_entries_max: 2,
-            page_entries: 2,
+        let many_sessions = DeliveryLimits {
+            sessions_max: store::limits::SESSIONS_MAX + 1,
             ..default
         };
-        assert!(delivery(1, short_list).check().is_err());
+        assert!(delivery(1, many_sessions).check().is_err());
     }
 }

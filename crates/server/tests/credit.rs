@@ -102,6 +102,23 @@ fn the_credit_of_what_is_in_no_log_comes_back_when_it_is_handled() {
     }
 }
 
+/// Who waits until each of his stanzas has left has no more under way than about two windows.
+#[test]
+fn one_stanza_after_the_other_fills_the_window_too() {
+    let (mut world, mut romeo, juliet) = held();
+    for _ in 0..2 * WINDOW {
+        romeo.send("<message type='headline' to='juliet@localhost'><body>7</body></message>");
+        work_long(&mut world);
+    }
+    romeo.send(PING);
+    work_long(&mut world);
+    assert_eq!(romeo.read(&mut world), "");
+    let_go(&mut world);
+    work_long(&mut world);
+    romeo.expect(&mut world, "id='ping'");
+    drop(juliet);
+}
+
 /// A change that is refused gives the credit back once, whatever else became of it.
 #[test]
 fn the_credit_of_what_is_refused_comes_back() {

@@ -357,13 +357,13 @@ fn shares_come(world: &mut World, sessions: usize) {
     assert_eq!(got, (0..sessions * SHARE).collect::<Vec<_>>());
 }
 
-/// Of one more than there are records for, what was left to the log was only archived.
+/// Of one more than there were records for, what was left to the log was only archived.
 #[test]
 fn what_many_ended_sessions_were_behind_with_comes_all_the_same() {
-    for (estates_max, sessions, is_killed) in [(1, 3, false), (2, 5, true), (1, 6, true)] {
+    for (listed_max, sessions, is_killed) in [(1, 3, false), (2, 5, true), (1, 6, true)] {
         let mut world = World::with(|options| {
             options.delivery.unacked_max = 2;
-            options.delivery.limits.estates_max = estates_max;
+            options.delivery.limits.listed_max = listed_max;
         });
         let mut romeo = world.login("romeo", "orchard");
         leave_shares(&mut world, &mut romeo, sessions);
@@ -379,7 +379,7 @@ fn what_many_ended_sessions_were_behind_with_comes_all_the_same() {
 fn a_session_that_ends_while_an_estate_is_given_out_leaves_its_own() {
     let mut world = World::with(|options| {
         options.delivery.unacked_max = 2;
-        options.delivery.limits.estates_max = 1;
+        options.delivery.limits.listed_max = 1;
         options.delivery.limits.page_entries = 1;
     });
     let mut romeo = world.login("romeo", "orchard");
@@ -432,8 +432,8 @@ fn what_an_ended_session_had_does_not_come_again_from_what_others_left() {
 fn no_session_is_managed_that_could_leave_more_than_is_kept() {
     let mut world = World::with(|options| {
         options.delivery.unacked_max = 2;
-        options.delivery.limits.estates_max = 1;
-        options.delivery.limits.joined_max = 1;
+        options.delivery.limits.sessions_max = 2;
+        options.delivery.limits.listed_max = 1;
     });
     let mut romeo = world.login("romeo", "orchard");
     leave_shares(&mut world, &mut romeo, 2);
@@ -456,10 +456,10 @@ fn no_session_is_managed_that_could_leave_more_than_is_kept() {
 /// More than the list of what waits again has room for was only archived.
 #[test]
 fn all_that_sessions_did_not_acknowledge_waits_again() {
-    for (requeued_max, is_killed) in [(1, false), (2, true), (4, false)] {
+    for (listed_max, is_killed) in [(1, false), (2, true), (4, false)] {
         let mut world = World::with(|options| {
             options.delivery.unacked_max = SHARE as u32;
-            options.delivery.limits.requeued_max = requeued_max;
+            options.delivery.limits.listed_max = listed_max;
             options.delivery.limits.page_entries = 2;
         });
         let mut romeo = world.login("romeo", "orchard");

@@ -119,7 +119,6 @@ catalogue! {
         SessionsResumed => "roost_sessions_resumed_total", "Sessions taken up again";
         SessionsExpired => "roost_sessions_expired_total", "Sessions not taken up in time";
         SessionsOverflowed => "roost_sessions_overflowed_total", "Sessions that fell behind";
-        SessionsSpilled => "roost_sessions_spilled_total", "Sessions that fell behind and stayed";
         StanzasResent => "roost_stanzas_resent_total", "Stanzas sent again at a resumption";
         LinksSilent => "roost_links_silent_total", "Connections given up: no acknowledgement came";
         ShardLongTurns => "roost_shard_long_turns_total", "Stretches of work of 10 ms and more";
@@ -135,6 +134,10 @@ catalogue! {
         RoomMessages => "roost_room_messages_total", "Messages that rooms made durable";
         RoomCopies => "roost_room_copies_total", "Copies that rooms sent to their occupants";
         RoomCopiesDropped => "roost_room_copies_dropped_total", "Copies that found no room";
+        PubsubLoaded => "roost_pubsub_services_loaded_total", "Services read from the store";
+        PubsubItems => "roost_pubsub_items_total", "Items that services with nodes made durable";
+        PubsubCopies => "roost_pubsub_copies_total", "Copies that services sent to subscribers";
+        PubsubCopiesDropped => "roost_pubsub_copies_dropped_total", "Copies that found no room";
         StorageRefused => "roost_storage_refused_total", "Changes refused: the domain is full";
     }
 }
@@ -157,6 +160,8 @@ catalogue! {
         ManagedSessions => "roost_sessions_managed", "Sessions with stream management";
         RoomsLoaded => "roost_rooms", "Rooms that are loaded";
         RoomOccupants => "roost_room_occupants", "Sessions that are in rooms";
+        PubsubServices => "roost_pubsub_services", "Services with nodes that are loaded";
+        PubsubNodes => "roost_pubsub_nodes", "Nodes of services that are loaded";
         QueueSenders => "roost_queue_senders", "Senders with messages for who does not keep up";
         QueueMessages => "roost_queue_messages", "Messages that wait for who does not keep up";
     }

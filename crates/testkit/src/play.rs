@@ -1,8 +1,8 @@
 //! Plays a script: one thread, one connection per actor, one step after the other.
 //!
-//! Accounts and rooms are renamed from `romeo` to `romeo.KEY`, so that plays share a server and run
-//! side by side. Scripts never see it: addresses are renamed in what they send and expect, and back
-//! again in what a failure shows.
+//! Accounts, rooms and nodes are renamed from `romeo` to `romeo.KEY`, so that plays share a server
+//! and run side by side. Scripts never see it: names are changed in what they send and expect, and
+//! back again in what a failure shows.
 
 use crate::client::{Address, Client, Got, Identity, describe};
 use crate::pattern::{self, Bindings};
@@ -138,6 +138,8 @@ impl<'a> Play<'a> {
                 names.push((room.clone(), own));
             }
         }
+        let nodes = script.nodes.iter();
+        names.extend(nodes.map(|node| (node.clone(), renamed(node, &setting.key))));
         names.sort();
         names.dedup();
         Self {
@@ -529,7 +531,7 @@ impl<'a> Play<'a> {
         pattern::parse(&self.rename(block))
     }
 
-    /// Renames every actor's bare address, and every room's, wherever it stands alone.
+    /// Renames every actor's bare address, every room's and every node, wherever it stands alone.
     fn rename(&self, text: &str) -> String {
         let mut out = text.to_owned();
         for (from, to) in &self.names {

@@ -14,7 +14,8 @@
 //!     <iq type='result' id='1' .../>
 //! ```
 //!
-//! Further headers: `[room] coven@conference.localhost` names a room that only this play uses,
+//! Further headers: `[room] coven@conference.localhost` names a room that only this play uses, and
+//! `[node] musings` a node of a service (a word that means nothing else in the play),
 //! `[server] KEY = VALUE` sets a configuration key of a server for this play (and for others with
 //! the same set), `[transports] tcp starttls tls ws wss bosh` restricts where the play runs.
 //! [`Verb`] lists what can happen. It does not run anything: see [`crate::play`].
@@ -34,6 +35,8 @@ pub struct Script {
     pub actors: Vec<Actor>,
     /// Addresses of rooms that are this play's own.
     pub rooms: Vec<String>,
+    /// Names of nodes that are this play's own.
+    pub nodes: Vec<String>,
     /// Configuration lines `key = value` that the play needs, sorted; empty for the usual server.
     pub server: BTreeSet<String>,
     /// Where the play runs.
@@ -147,6 +150,7 @@ impl Script {
             goal: String::new(),
             actors: Vec::new(),
             rooms: Vec::new(),
+            nodes: Vec::new(),
             server: BTreeSet::new(),
             transports: Kind::ALL.to_vec(),
             steps: Vec::new(),
@@ -194,6 +198,7 @@ impl Script {
                 room.split_once('@').ok_or("the address has no '@'")?;
                 self.rooms.push(room.to_owned());
             }
+            "node" => self.nodes.push(rest.trim().to_owned()),
             "server" => {
                 self.server.insert(rest.trim().to_owned());
             }

@@ -1,6 +1,7 @@
 //! What kind of stanza a frame is (RFC 6120 section 8, RFC 6121 sections 4.7 and 5.2).
 
 use xml::Frame;
+use xml::build::Writer;
 
 use crate::error::Condition;
 
@@ -120,6 +121,21 @@ pub fn presence_priority(frame: &Frame) -> Result<i8, Condition> {
             text.trim().parse().map_err(|_| Condition::BadRequest)
         }
     }
+}
+
+/// `<iq type='result'>` for a request, its addresses swapped, with a payload: one well-formed
+/// element, or nothing. `None` if the payload is anything else.
+pub fn result(request: &Frame, payload: &[u8]) -> Option<Frame> {
+    let mut bytes = Vec::with_capacity(payload.len() + 128);
+    let mut writer = Writer::new(&mut bytes);
+    writer.open("iq").attr("type", "result");
+    for (theirs, ours) in [("id", "id"), ("from", "to"), ("to", "from")] {
+        if let Some(value) = request.attr(theirs) {
+            writer.attr(ours, &value);
+        }
+    }
+    writer.raw(payload).close();
+    Frame::parse(bytes).ok()
 }
 
 #[cfg(test)]

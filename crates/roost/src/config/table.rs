@@ -113,8 +113,8 @@ choice! {
 }
 
 choice! {
-    /// Who may make rooms.
-    RoomMakers {
+    /// Who may make rooms, or nodes.
+    Makers {
         /// Every account.
         Everybody = "everybody",
         /// Those on a list.
@@ -312,7 +312,7 @@ settings! {
         /// What goes in front of a domain, and a dot, where its rooms are: conference.example.org.
         host: String = r#""conference""#, Bound::Domain;
         /// "everybody" may make rooms, or only those of `creators`: "listed".
-        create: RoomMakers = r#""everybody""#, Bound::Choice(RoomMakers::WORDS);
+        create: Makers = r#""everybody""#, Bound::Choice(Makers::WORDS);
         /// Addresses, and domains for all of their accounts, that may make rooms if only those on
         /// the list may.
         creators: Vec<String> = "[]", list(0, &Bound::Text { min: 1, max: 3_071 });
@@ -332,6 +332,34 @@ settings! {
         /// A message to all; a larger one is refused (not-acceptable).
         message_bytes_max: u32 = "65_536", integer(KIB, 16 * MIB, "bytes");
         /// Copies that a room writes at a time; others' turns come in between.
+        copies_per_turn: u32 = "256", integer(1, 1_000_000, "copies");
+    }
+
+    /// Publish-subscribe (XEP-0060, docs/pubsub.md): a service for each domain, at one of its own.
+    "pubsub" pubsub: Pubsub {
+        /// Whether there is a service. Its nodes in the store stay there.
+        enabled: bool = "true", Bound::Switch;
+        /// What goes in front of a domain, and a dot, where its nodes are: pubsub.example.org.
+        host: String = r#""pubsub""#, Bound::Domain;
+        /// "everybody" may make nodes, or only those of `creators`: "listed".
+        create: Makers = r#""everybody""#, Bound::Choice(Makers::WORDS);
+        /// Addresses, and domains for all of their accounts, that may make nodes if only those on
+        /// the list may.
+        creators: Vec<String> = "[]", list(0, &Bound::Text { min: 1, max: 3_071 });
+        /// Nodes of one service; one more is refused (policy-violation, max-nodes-exceeded).
+        nodes_max: u32 = "10_000", integer(0, 100_000, "nodes");
+        /// Nodes that one account has made and that are still there; one more is refused likewise.
+        nodes_per_account_max: u32 = "100", integer(0, 100_000, "nodes");
+        /// Items that a node may be configured to keep (not-acceptable); then the oldest makes way.
+        items_per_node_max: u32 = "1_000", integer(1, 100_000, "items");
+        /// One item; a larger one is refused (not-acceptable, payload-too-big).
+        item_bytes_max: u32 = "65_536", integer(KIB, MIB, "bytes");
+        /// All items of one service; more are refused (resource-constraint).
+        bytes_max: u64 = "4_294_967_296", integer(MIB, 1_024 * GIB, "bytes");
+        /// Subscriptions of one node; one more is refused (policy-violation,
+        /// too-many-subscriptions).
+        subscriptions_per_node_max: u32 = "10_000", integer(1, 100_000, "subscriptions");
+        /// Copies that a service writes at a time; others' turns come in between.
         copies_per_turn: u32 = "256", integer(1, 1_000_000, "copies");
     }
 

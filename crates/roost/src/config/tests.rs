@@ -273,6 +273,16 @@ fn contradictions_say_what_to_do() {
             "domain a.example is given twice",
         ),
         (
+            "[pubsub]\nhost = \"conference\"",
+            "conference.localhost is a domain of accounts or rooms: give nodes another \
+             `pubsub.host` than conference",
+        ),
+        (
+            "domains = [\"pubsub.localhost\"]",
+            "pubsub.localhost is a domain of accounts or rooms: give nodes another `pubsub.host` \
+             than pubsub",
+        ),
+        (
             "[tls]\ncertificate = \"c\"",
             "`tls.certificate` needs `tls.key`",
         ),

@@ -21,7 +21,7 @@ pub(super) const MODULE: Module = Module {
             number: 59,
             name: "Result Set Management",
             version: "1.0",
-            note: "In queries of archives, and forwards in the list of rooms.",
+            note: "In queries of archives, of nodes and items, and forwards in the list of rooms.",
         },
         Xep {
             number: 313,

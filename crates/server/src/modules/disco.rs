@@ -100,10 +100,11 @@ fn host_info(request: &HostRequest<'_>) -> Answer {
     info(node.as_deref(), HOST_IDENTITY, &features)
 }
 
-/// The services of a domain: where its rooms are.
+/// The services of a domain: where its rooms and its nodes are.
 fn host_items(request: &HostRequest<'_>) -> Answer {
     let to = request.frame.attr("to").unwrap_or_default();
-    let hosts = request.home.options.rooms.hosts.iter();
+    let options = &request.home.options;
+    let hosts = options.rooms.hosts.iter().chain(&options.pubsub.hosts);
     let own = hosts.filter(|host| host.split_once('.').is_some_and(|(_, of)| of == to));
     let own: Vec<&str> = own.map(String::as_str).collect();
     items(request.is_set, request.payload.attr("node").is_some(), &own)

@@ -12,6 +12,7 @@ pub(crate) mod mam;
 pub mod offline;
 pub mod ping;
 pub mod private_storage;
+pub mod pubsub;
 pub mod register;
 pub mod rooms;
 pub mod roster;
@@ -74,6 +75,7 @@ pub const MODULES: &[&Module] = &[
     &offline::MODULE,
     &ping::MODULE,
     &private_storage::MODULE,
+    &pubsub::MODULE,
     &register::MODULE,
     &rooms::MODULE,
     &roster::MODULE,

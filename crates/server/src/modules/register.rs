@@ -9,9 +9,8 @@ use xmpp::error::{Condition, StanzaError};
 use super::{Module, Xep};
 use crate::address;
 use crate::c2s::Abort;
-use crate::guard::Generation;
 use crate::iq::{Answer, Asker, Request};
-use crate::message::UserMsg;
+use crate::message::{NewPassword, UserMsg};
 use crate::user::{Origin, User};
 
 pub(crate) const NS: &str = "jabber:iq:register";
@@ -94,12 +93,14 @@ fn change_password(
     let derive = move || crate::c2s::derive_keys(&password, &salt, iterations);
     let begun = user.current_generation();
     let debt = request.take_debt();
-    let map = move |scram| UserMsg::NewPassword {
-        frame,
-        conn,
-        scram,
-        begun,
-        debt,
+    let map = move |scram| {
+        UserMsg::NewPassword(Box::new(NewPassword {
+            frame,
+            conn,
+            scram,
+            begun,
+            debt,
+        }))
     };
     match cx.blocking(&user.home.crypto, derive, map) {
         Ok(()) => Answer::Later,
@@ -112,12 +113,17 @@ impl User {
     /// changes a password may be shutting somebody out.
     pub(crate) fn password_derived(
         &mut self,
-        frame: &xml::Frame,
-        conn: Option<net::ConnRef>,
-        scram: Vec<store::ScramKeys>,
-        begun: Generation,
+        password: NewPassword,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        // The credit of the request comes back at the end.
+        let NewPassword {
+            frame,
+            conn,
+            scram,
+            begun,
+            debt: _debt,
+        } = password;
         if !self.is_registered() || !self.is_current(begun) {
             // An administrator was faster: the session that asked has ended, and what it asked for
             // must not undo what the administrator did.
@@ -131,8 +137,7 @@ impl User {
         }
         self.end_generation(Abort::CredentialsChanged);
         self.put_account(scram, self.is_locked);
-        if let Some(conn) = conn {
-            let reply = crate::iq::result(frame, &[]);
+        if let (Some(conn), Some(reply)) = (conn, xmpp::stanza::result(&frame, &[])) {
             self.write_frame(conn, &reply, cx);
         }
         self.end_sessions_except(conn, Abort::CredentialsChanged, cx);

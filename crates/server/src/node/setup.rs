@@ -66,14 +66,13 @@ impl Layout {
                 "it does not hold that {relation}"
             )));
         }
-        if let Some(host) = options
-            .rooms
-            .hosts
-            .iter()
-            .find(|host| options.domains.contains(host))
-        {
+        let others = options.rooms.hosts.iter().chain(&options.pubsub.hosts);
+        let all: Vec<&String> = options.domains.iter().chain(others).collect();
+        let is_twice = |at: &usize| all[..*at].contains(&all[*at]);
+        if let Some(at) = (options.domains.len()..all.len()).find(is_twice) {
             return Err(StartError::Options(format!(
-                "{host} cannot be a domain of accounts and of rooms"
+                "{} can be one thing: a domain of accounts, of rooms or of nodes",
+                all[at]
             )));
         }
         let options = Arc::new(options);

@@ -8,10 +8,10 @@ use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
-use super::leaving::Out;
 use super::{RoomActor, RoomMsg};
 use crate::address;
 use crate::iq::{self, Answer, Found, reply_of};
+use crate::leaving::Out;
 use crate::message::UserMsg;
 use crate::modules::archive::{Of, page};
 use crate::modules::mam::{self, Query};
@@ -45,7 +45,7 @@ impl RoomActor {
             Err(condition) => Answer::error(condition),
         };
         self.leaving.extend(reply_of(&frame, answer).map(Out::One));
-        self.go_on(cx);
+        self.leaving.go_on(&self.home, cx);
     }
 
     /// Whether somebody may read what was said: whoever may enter as he is.
@@ -132,6 +132,6 @@ impl RoomActor {
         };
         self.leaving
             .extend(reply_of(&request, answer).map(Out::One));
-        self.go_on(cx);
+        self.leaving.go_on(&self.home, cx);
     }
 }

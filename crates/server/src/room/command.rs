@@ -100,7 +100,7 @@ impl RoomActor {
             .is_some_and(|room| room.state().is_some());
         let answer = match is_there {
             false => AdminAnswer::Done,
-            true if self.waiting.is_empty() => AdminAnswer::Unavailable,
+            true if self.appends.is_empty() => AdminAnswer::Unavailable,
             true => return,
         };
         if let Some(reply) = self.ending.take() {

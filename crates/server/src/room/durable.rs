@@ -10,12 +10,12 @@ use stdx::Timestamp;
 use store::{EntryFlags, LogEntry, Seq, StoreError};
 use telemetry::Counter;
 
-use super::intake::Taking;
-use super::leaving::Out;
 use super::retention::Grows;
 use super::{Loaded, Phase, RoomActor, SEQS_PER_SECOND};
-use crate::journal::Ticket;
-use crate::message::{AppendError, UserMsg};
+use crate::appends::Fate;
+use crate::leaving::Out;
+use crate::message::UserMsg;
+use crate::taking::Taking;
 
 /// Parts of a room in the store. They are read in the order of their names, and what makes a room
 /// comes first.
@@ -24,11 +24,6 @@ const CONFIGURED: &str = "1";
 const UNLOCKED: &str = "2";
 const AFFILIATED: &str = "a";
 const SUBJECT: &str = "s";
-
-/// Whether an append was made after another one. Tickets wrap around.
-fn is_after(ticket: Ticket, other: Ticket) -> bool {
-    (ticket.0.wrapping_sub(other.0) as i32) > 0
-}
 
 /// What becomes of an append.
 pub(super) enum For {
@@ -42,37 +37,28 @@ pub(super) enum For {
     Nothing,
 }
 
-/// An append that is not decided, or waits for one in front of it that is not.
+/// What an append is for.
 pub(super) struct Waiting {
-    ticket: Ticket,
     what: For,
     taking: Option<Taking>,
     grows: Grows,
-    result: Option<Result<(), AppendError>>,
 }
 
 impl Waiting {
-    /// Everything of an earlier life is to be decided.
-    pub(super) fn settled(ticket: Ticket) -> Waiting {
+    /// Without records.
+    pub(super) fn of(what: For, taking: Option<Taking>) -> Waiting {
         Waiting {
-            ticket,
-            what: For::Settled,
-            taking: None,
+            what,
+            taking,
             grows: Grows::default(),
-            result: None,
         }
     }
 }
 
 impl RoomActor {
-    pub(super) fn next_ticket(&mut self) -> Ticket {
-        self.last_ticket = self.home.journal.next_ticket();
-        self.last_ticket
-    }
-
     /// The last place of a sender's log that waits for its commit.
     pub(super) fn last_waiting_of(&self, from: &Name) -> Option<Seq> {
-        let takings = self.waiting.iter().filter_map(|w| w.taking.as_ref());
+        let takings = self.appends.iter().filter_map(|w| w.taking.as_ref());
         let own = takings.filter(|taking| taking.from == *from);
         own.map(|taking| taking.source.seq).max()
     }
@@ -187,27 +173,12 @@ impl RoomActor {
         (what, taking): (For, Option<Taking>),
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let ticket = self.next_ticket();
-        let grows = Grows::of(&records);
-        // Behind one that failed nothing may be done: its message comes again, in front of these.
-        let has_failed = self
-            .waiting
-            .iter()
-            .any(|w| matches!(w.result, Some(Err(_))));
-        let handed_over = match has_failed {
-            true => Err(AppendError::Busy),
-            false => {
-                let (range, journal) = (self.range(), &self.home.journal);
-                journal.append(cx, range, self.tenure, records, ticket)
-            }
-        };
-        self.waiting.push_back(Waiting {
-            ticket,
+        let waiting = Waiting {
             what,
             taking,
-            grows,
-            result: handed_over.err().map(Err),
-        });
+            grows: Grows::of(&records),
+        };
+        self.appends.append(records, waiting, &self.home, cx);
     }
 
     /// Performs what the machine wants. Whose stanza it is comes back, unless an append or a
@@ -226,10 +197,12 @@ impl RoomActor {
                     let records = self.stored(records, source);
                     self.append(records, (For::Change, taking), cx);
                 }
-                Effect::Send { frame, to } => self.copies(frame, to, cx),
+                Effect::Send { frame, to } => self.leaving.copies(frame, to, &self.home),
                 Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
                 Effect::Refuse { request, error } => match taking.take() {
-                    Some(taking) => self.refuse(taking, Refusal::Final, Some(error), cx),
+                    Some(taking) => {
+                        taking.refuse(&self.name, Refusal::Final, Some(error), &self.home, cx);
+                    }
                     None => {
                         let reply = xmpp::error::reply(&request, &error);
                         self.leaving.extend(reply.map(Out::One));
@@ -244,129 +217,83 @@ impl RoomActor {
     /// A message was taken that nothing is appended for.
     pub(super) fn taken(&mut self, taking: Taking, cx: &mut Context<'_, UserMsg>) {
         if self.last_waiting_of(&taking.from).is_none() {
-            self.learn(&taking);
-            return self.confirm(taking, cx);
+            taking.learn(&mut self.marks, &self.home);
+            return taking.confirm(&self.name, &self.home, cx);
         }
-        let ticket = self.next_ticket();
-        self.waiting.push_back(Waiting {
-            ticket,
-            what: For::Nothing,
-            taking: Some(taking),
-            grows: Grows::default(),
-            result: Some(Ok(())),
-        });
+        let waiting = Waiting::of(For::Nothing, Some(taking));
+        self.appends.keep_place(waiting, &self.home);
     }
 
     // ---- Decisions -----------------------------------------------------------------------------
 
-    /// An append was decided.
-    pub(super) fn decided(
-        &mut self,
-        ticket: Ticket,
-        result: Result<(), AppendError>,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        if result.is_err() {
-            self.home.journal.heard(cx.myself());
+    /// Performs what is decided, in order. True if there was anything: then there may be more, that
+    /// the journal did not take.
+    pub(super) fn conclude_decided(&mut self, cx: &mut Context<'_, UserMsg>) -> bool {
+        let mut is_any = false;
+        while let Some((waiting, fate)) = self.appends.next(cx) {
+            is_any = true;
+            if matches!(fate, Fate::Done { .. }) {
+                cx.stats()
+                    .add(Counter::RoomMessages, waiting.grows.messages);
+                self.log.grow(waiting.grows);
+            }
+            if !self.conclude(waiting, fate, cx) {
+                return false;
+            }
         }
-        let found = self.waiting.iter_mut().find(|w| w.ticket == ticket);
-        let Some(found) = found else { return };
-        found.result = Some(result);
-        self.conclude_decided(cx);
-    }
-
-    /// Appends that the journal did not take are decided without its word.
-    pub(super) fn conclude_at_once(&mut self, cx: &mut Context<'_, UserMsg>) {
-        while self
-            .waiting
-            .front()
-            .is_some_and(|first| first.result.is_some())
-        {
-            self.conclude_decided(cx);
-        }
-    }
-
-    /// Performs what is decided, in order.
-    pub(super) fn conclude_decided(&mut self, cx: &mut Context<'_, UserMsg>) {
-        while let Some(first) = self.waiting.pop_front_if(|first| first.result.is_some()) {
-            let result = first.result.unwrap_or(Ok(()));
-            if result.is_ok() {
-                cx.stats().add(Counter::RoomMessages, first.grows.messages);
-                self.log.grow(first.grows);
-            }
-            if !self.conclude(first.what, (first.ticket, first.taking), result, cx) {
-                return;
-            }
-            if self.waiting.is_empty() {
-                self.refused_through = None;
-            }
+        if !is_any {
+            return false;
         }
         if self.phase == Phase::Ready {
             self.give_parked(cx);
             self.look_at_retention(cx);
         }
-        self.go_on(cx);
+        self.leaving.go_on(&self.home, cx);
+        true
     }
 
     /// False if the room has to be read again.
-    fn conclude(
-        &mut self,
-        what: For,
-        (ticket, taking): (Ticket, Option<Taking>),
-        result: Result<(), AppendError>,
-        cx: &mut Context<'_, UserMsg>,
-    ) -> bool {
-        match (what, result) {
+    fn conclude(&mut self, waiting: Waiting, fate: Fate, cx: &mut Context<'_, UserMsg>) -> bool {
+        let Waiting { what, taking, .. } = waiting;
+        match (what, fate) {
             (For::Settled, _) => self.load(cx),
-            (For::Upkeep, Ok(())) => {}
-            (For::Nothing, _) => {
-                if let Some(taking) = taking {
-                    if !self.may_be_refused(ticket) {
-                        self.learn(&taking);
-                    }
-                    self.confirm(taking, cx);
+            (_, Fate::InDoubt) => {
+                tracing::warn!(room = %self.name, "a change is in doubt: the room is read again");
+                cx.stop_with(actor::Reason::Killed);
+                return false;
+            }
+            (For::Upkeep, _) => {}
+            (For::Nothing, fate) => {
+                let Some(taking) = taking else { return true };
+                let was_behind_refused = true;
+                if fate != (Fate::Done { was_behind_refused }) {
+                    taking.learn(&mut self.marks, &self.home);
                 }
+                taking.confirm(&self.name, &self.home, cx);
             }
-            (For::Change, Ok(())) => self.committed(taking, cx),
-            (_, Err(AppendError::Failed)) => return self.start_over(cx),
-            (_, Err(AppendError::Fenced)) if !self.may_be_refused(ticket) => {
-                return self.start_over(cx);
-            }
-            (For::Upkeep, Err(_)) => self.not_done(cx),
-            (For::Change, Err(error)) => {
+            (For::Change, Fate::Done { .. }) => self.committed(taking, cx),
+            (For::Change, Fate::Refused(error)) => {
                 if let Some(more) = self.home.failed_changes.borrow_mut().due(cx.now()) {
                     let room = &self.name;
                     tracing::warn!(%room, ?error, more, "a change could not be made durable");
                 }
-                self.not_done(cx);
                 self.not_committed(taking, cx);
             }
         }
         true
     }
 
-    /// Whether an append in front of this one was refused when this one was made already.
-    fn may_be_refused(&self, ticket: Ticket) -> bool {
-        let refused = self.refused_through;
-        refused.is_some_and(|through| !is_after(ticket, through))
-    }
-
-    fn not_done(&mut self, cx: &mut Context<'_, UserMsg>) {
-        cx.stats().count(Counter::ChangesFailed);
-        self.refused_through = Some(self.last_ticket);
-    }
-
     fn committed(&mut self, taking: Option<Taking>, cx: &mut Context<'_, UserMsg>) {
         let effects = self.decide(true, cx);
         if let Some(taking) = &taking {
-            self.learn(taking);
+            taking.learn(&mut self.marks, &self.home);
         }
         // What it brings about is nobody's message.
         let (own, others): (Vec<_>, Vec<_>) = effects
             .into_iter()
             .partition(|effect| !matches!(effect, Effect::Append(_)));
         if let Some(taking) = self.perform(own, taking, cx) {
-            self.confirm(taking, cx);
+            taking.confirm(&self.name, &self.home, cx);
         }
         self.perform(others, None, cx);
     }
@@ -376,7 +303,7 @@ impl RoomActor {
         let mut effects = self.decide(false, cx);
         if let Some(taking) = taking {
             effects.retain(|effect| !matches!(effect, Effect::Refuse { .. }));
-            self.refuse(taking, Refusal::Unreadable, None, cx);
+            taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
         }
         self.perform(effects, None, cx);
     }
@@ -388,14 +315,5 @@ impl RoomActor {
         // Invariant: a decision is always taken.
         room.handle(Event::Decided { is_committed }, cx.wall())
             .unwrap_or_default()
-    }
-
-    /// Nobody knows whether an append survived, or another home has the range: the room begins
-    /// anew with what the store has.
-    fn start_over(&mut self, cx: &mut Context<'_, UserMsg>) -> bool {
-        cx.stats().count(Counter::ChangesFailed);
-        tracing::warn!(room = %self.name, "a change is in doubt: the room is read again");
-        cx.stop_with(actor::Reason::Killed);
-        false
     }
 }

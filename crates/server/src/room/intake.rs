@@ -2,37 +2,18 @@
 //! is taken once and in order (docs/delivery.md), and who may make a room.
 
 use actor::{Context, Mail, Name};
-use delivery::{Place, Recognised, Refusal};
+use delivery::{Place, Refusal};
 use room::Event;
 use store::{Seq, StoreError};
 use telemetry::Counter;
-use xmpp::addr;
 use xmpp::error::{Condition, StanzaError};
 
 use super::{Phase, RoomActor, RoomMsg, overloaded};
 use crate::address;
-use crate::message::{Delivery, NotTaken, Source, UserMsg};
-use crate::options::Create;
+use crate::message::{Delivery, UserMsg};
+use crate::taking::{Taking, Verdict};
 
 const NS_MUC: &str = "http://jabber.org/protocol/muc";
-
-/// A message on its way out of its sender's log.
-#[derive(Clone, Debug)]
-pub(super) struct Taking {
-    /// The sender's bare address.
-    pub(super) from: Name,
-    pub(super) source: Source,
-}
-
-impl Taking {
-    fn of(delivery: &Delivery) -> Option<Taking> {
-        let from = delivery.frame.attr("from").unwrap_or_default();
-        (delivery.source.seq != 0).then(|| Taking {
-            from: Name::from(address::bare(&from)),
-            source: delivery.source,
-        })
-    }
-}
 
 /// A stanza that goes in front of the mailbox, once it may.
 pub(super) enum Parked {
@@ -51,7 +32,9 @@ impl RoomActor {
         if self.phase == Phase::Unreadable {
             return match taking {
                 // Nobody knows what has come already.
-                Some(taking) => self.refuse(taking, Refusal::Unreadable, None, cx),
+                Some(taking) => {
+                    taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
+                }
                 None => {
                     let error = StanzaError::new(Condition::ResourceConstraint);
                     self.home.return_error(cx, &delivery.frame, &error);
@@ -61,28 +44,13 @@ impl RoomActor {
         let Some(taking) = taking else {
             return self.take(delivery, cx);
         };
-        if let Some(last) = self.last_waiting_of(&taking.from) {
-            // What was taken from its sender before is about to be durable.
-            let (seq, after) = (taking.source.seq, taking.source.after);
-            return match () {
-                // It is answered with its commit.
-                () if seq <= last => cx.stats().count(Counter::MessagesRepeated),
-                () if after <= last => self.take(delivery, cx),
-                () => self.refuse(taking, Refusal::Early, None, cx),
-            };
-        }
-        let peer = self.home.place.slots().peer(&taking.from);
-        let source = taking.source;
-        let (place, after) = (Place::new(source.seq), Place::new(source.after));
-        match self.marks.recognise(peer, place, after) {
-            Recognised::New => self.take(delivery, cx),
-            Recognised::Again => {
-                cx.stats().count(Counter::MessagesRepeated);
-                self.confirm(taking, cx);
-            }
-            Recognised::Early => self.refuse(taking, Refusal::Early, None, cx),
-            Recognised::Unknown => {
+        let waiting = self.last_waiting_of(&taking.from);
+        match taking.judge(&self.name, &self.marks, waiting, &self.home, cx) {
+            Verdict::Take => self.take(delivery, cx),
+            Verdict::Over => {}
+            Verdict::Ask => {
                 let (store, name) = (self.home.store.clone(), self.name.clone());
+                let peer = taking.peer(&self.home);
                 let read = move || store.mark_of(&name, peer);
                 let map = |mark| UserMsg::Room(Box::new(RoomMsg::Mark(mark)));
                 self.parked = Some(Parked::Mark(delivery));
@@ -107,13 +75,12 @@ impl RoomActor {
         };
         match mark {
             Ok(mark) => {
-                let peer = self.home.place.slots().peer(&taking.from);
-                self.marks.learn(peer, Place::new(mark));
+                self.marks.learn(taking.peer(&self.home), Place::new(mark));
                 self.deliver(delivery, cx);
             }
             Err(error) => {
                 tracing::warn!(room = %self.name, %error, "cannot read what was taken");
-                self.refuse(taking, Refusal::Unreadable, None, cx);
+                taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
             }
         }
     }
@@ -132,7 +99,7 @@ impl RoomActor {
         }
         let taking = Taking::of(&delivery);
         self.taking.clone_from(&taking);
-        self.panic_if_asked(&delivery.frame);
+        self.home.panic_if_asked(&delivery.frame);
         let had_room = self
             .room
             .as_ref()
@@ -151,28 +118,11 @@ impl RoomActor {
         }
     }
 
-    /// A message is taken, for good.
-    pub(super) fn learn(&mut self, taking: &Taking) {
-        let peer = self.home.place.slots().peer(&taking.from);
-        self.marks.learn(peer, Place::new(taking.source.seq));
-    }
-
     /// The room may be busy no longer.
     pub(super) fn give_parked(&mut self, cx: &mut Context<'_, UserMsg>) {
         match self.parked.take() {
             Some(Parked::Busy(delivery)) => self.take(delivery, cx),
             other => self.parked = other,
-        }
-    }
-
-    /// A test may ask for a fault of ours, as of users.
-    fn panic_if_asked(&self, frame: &xml::Frame) {
-        if let Some(secret) = &self.home.options.debug_panic_hook {
-            let text = String::from_utf8_lossy(frame.as_bytes());
-            assert!(
-                !text.contains(&format!("{secret}-in-the-room")),
-                "a stanza had the secret of debug.panic_hook"
-            );
         }
     }
 
@@ -190,13 +140,10 @@ impl RoomActor {
         }
         let from = frame.attr("from").unwrap_or_default();
         let bare = address::bare(&from);
-        let may = match &self.home.options.rooms.create {
-            Create::Everybody => true,
-            Create::Listed(listed) => listed
-                .iter()
-                .any(|one| one == bare || one == addr::split(bare).domain),
-        };
-        if may { None } else { Some(false) }
+        match self.home.options.rooms.create.admits(bare) {
+            true => None,
+            false => Some(false),
+        }
     }
 
     fn count_made(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
@@ -243,39 +190,5 @@ impl RoomActor {
                 self.home.return_error(cx, &delivery.frame, &error);
             }
         }
-    }
-
-    // ---- Answers to senders' homes -------------------------------------------------------------
-
-    /// Tells a sender's home that a message need not be kept for the room any more.
-    pub(super) fn confirm(&mut self, taking: Taking, cx: &mut Context<'_, UserMsg>) {
-        let (by, seq) = (self.own_peer(), taking.source.seq);
-        // Lost, it is asked for again.
-        self.home
-            .send_to(cx, &taking.from, UserMsg::Taken { by, seq }, false);
-    }
-
-    /// Tells a sender's home that a message was not taken; `error` is what its sender is told if
-    /// that is for good.
-    pub(super) fn refuse(
-        &mut self,
-        taking: Taking,
-        why: Refusal,
-        error: Option<StanzaError>,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        let answer = Box::new(NotTaken {
-            by: self.own_peer(),
-            source: taking.source,
-            why,
-            error,
-        });
-        self.home
-            .send_to(cx, &taking.from, UserMsg::NotTaken(answer), false);
-    }
-
-    /// It was being taken: its sender's home counts how often that happens.
-    pub(super) fn crashed_at(&mut self, taking: Taking, cx: &mut Context<'_, UserMsg>) {
-        self.refuse(taking, Refusal::Crashed, None, cx);
     }
 }

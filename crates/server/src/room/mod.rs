@@ -1,7 +1,7 @@
 //! Rooms (XEP-0045, docs/rooms.md): one actor for each that somebody is in or asks for, at the home
 //! of its address. It performs what [`room::Room`] decides. Owns its life: loading, the order of
-//! what comes in, and eviction. What is taken and what is not is in `intake.rs`, what is durable in
-//! `durable.rs`, and what leaves in `leaving.rs`.
+//! what comes in, and eviction. What is taken and what is not is in `intake.rs`, and what is
+//! durable in `durable.rs`.
 //!
 //! | what waits | why | until |
 //! |---|---|---|
@@ -15,32 +15,31 @@ mod command;
 mod durable;
 pub(crate) mod host;
 mod intake;
-mod leaving;
 mod retention;
 pub(crate) mod temporary;
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use actor::{Actor, Context, Mail, Name, Reason, Reply};
-use delivery::{Marks, Place};
+use delivery::{Marks, Place, Refusal};
 use ring::rand::{SecureRandom, SystemRandom};
-use room::{Event, Room};
+use room::{Effect, Event, Room};
 use store::limits::SEEN_MAX;
-use store::{LogEntry, Seq, StoreError, StoredRoom, Tenure};
+use store::{LogEntry, Seq, StoreError, StoredRoom};
 use telemetry::{Counter, Gauge};
 
 use crate::admin::AdminAnswer;
+use crate::appends::Appends;
 use crate::home::Home;
-use crate::journal::Ticket;
+use crate::leaving::{Counters, Leaving, Out};
 use crate::message::UserMsg;
+use crate::taking::Taking;
 
 pub use ::room::Options as Machine;
 pub(crate) use command::address_of;
 pub use command::{RoomCommand, RoomLine, RoomSample};
-use durable::Waiting;
-use intake::{Parked, Taking};
-use leaving::Leaving;
+use durable::{For, Waiting};
+use intake::Parked;
 use temporary::Temporary;
 
 /// Seconds count for so many numbers: the numbers of messages in a room that was forgotten
@@ -51,8 +50,6 @@ const SEQS_PER_SECOND: u64 = 256;
 pub enum RoomMsg {
     /// What the store has of it.
     Loaded(Box<Result<Loaded, StoreError>>),
-    /// The next part of what leaves.
-    GoOn,
     /// Up to where a sender's messages were taken.
     Mark(Result<Seq, StoreError>),
     /// How many rooms somebody has made who wants to make this one.
@@ -94,12 +91,7 @@ pub(crate) struct RoomActor {
     creator: Option<Name>,
     /// What was handed over by senders' homes.
     marks: Marks<u64>,
-    tenure: Tenure,
-    last_ticket: Ticket,
-    /// Appends that are not decided.
-    waiting: VecDeque<Waiting>,
-    /// Appends up to here may fail because one in front of them did.
-    refused_through: Option<Ticket>,
+    appends: Appends<Waiting>,
     log: retention::LogState,
     leaving: Leaving,
     /// Goes in front of everything in the mailbox.
@@ -122,6 +114,12 @@ pub(crate) struct RoomActor {
 
 impl RoomActor {
     pub(crate) fn new(name: Name, home: Rc<Home>) -> Self {
+        let appends = Appends::new(home.place.range(&name));
+        let counters = Counters {
+            sent: Counter::RoomCopies,
+            dropped: Counter::RoomCopiesDropped,
+        };
+        let leaving = Leaving::new(home.options.rooms.copies_per_turn, counters);
         RoomActor {
             name,
             home,
@@ -129,12 +127,9 @@ impl RoomActor {
             room: None,
             creator: None,
             marks: Marks::new([], SEEN_MAX, false),
-            tenure: Tenure::default(),
-            last_ticket: Ticket::default(),
-            waiting: VecDeque::new(),
-            refused_through: None,
+            appends,
             log: retention::LogState::default(),
-            leaving: Leaving::default(),
+            leaving,
             parked: None,
             taking: None,
             pages: 0,
@@ -150,29 +145,20 @@ impl RoomActor {
         self.home.place.range(&self.name)
     }
 
-    /// The room's name as a destination.
-    fn own_peer(&self) -> u64 {
-        self.home.place.slots().peer(&self.name)
-    }
-
     // ---- Loading and eviction ------------------------------------------------------------------
 
     /// Reads the room once nothing that an earlier life of it appended is undecided.
     fn begin(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.phase = Phase::Loading;
-        let range = self.range();
-        if self.home.journal.is_settled(range) {
-            return self.load(cx);
+        let waiting = Waiting::of(For::Settled, None);
+        if self.appends.is_settled(waiting, &self.home, cx) {
+            self.load(cx);
         }
-        let ticket = self.next_ticket();
-        self.waiting.push_back(Waiting::settled(ticket));
-        self.home.journal.await_settled(cx, range, ticket);
     }
 
     fn load(&mut self, cx: &mut Context<'_, UserMsg>) {
         cx.stats().count(Counter::RoomsLoaded);
-        // Before it is read: what another home appends from here on is noticed.
-        self.tenure = self.home.journal.tenure(self.range());
+        self.appends.begin(&self.home);
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let history = usize::from(self.home.options.rooms.machine.limits.history_max);
         let read = move || {
@@ -218,18 +204,15 @@ impl RoomActor {
 
     /// Tries again for as long as somebody may want something; after a while whoever asks is told.
     fn not_loaded(&mut self, error: &StoreError, cx: &mut Context<'_, UserMsg>) {
-        let bounds = *self.home.bounds();
         self.unread = self.unread.saturating_add(1);
-        if self.unread <= bounds.loads_max {
-            cx.send_after(bounds.load_retry, UserMsg::LoadAgain);
-            return;
+        let unread = self.home.bounds().unread(self.unread);
+        if unread.is_given_up {
+            self.phase = Phase::Unreadable;
         }
-        self.phase = Phase::Unreadable;
-        if self.unread == bounds.loads_max + 1 {
+        if unread.is_news {
             tracing::error!(room = %self.name, %error, "cannot read a room");
         }
-        let longer = self.unread - bounds.loads_max;
-        cx.send_after(bounds.read_retry(longer), UserMsg::LoadAgain);
+        cx.send_after(unread.pause, UserMsg::LoadAgain);
     }
 
     /// Nobody is there, and nothing is under way.
@@ -237,7 +220,7 @@ impl RoomActor {
         let is_idle = self.room.as_ref().is_none_or(Room::is_idle);
         is_idle
             && self.phase != Phase::Loading
-            && self.waiting.is_empty()
+            && self.appends.is_empty()
             && self.leaving.is_empty()
             && self.parked.is_none()
             && self.pages == 0
@@ -287,7 +270,6 @@ impl RoomActor {
     fn room_msg(&mut self, msg: RoomMsg, cx: &mut Context<'_, UserMsg>) {
         match msg {
             RoomMsg::Loaded(loaded) => self.loaded(*loaded, cx),
-            RoomMsg::GoOn => self.next_turn(cx),
             RoomMsg::Mark(mark) => self.mark_read(mark, cx),
             RoomMsg::Made(count) => self.made_read(count, cx),
             RoomMsg::Oldest(oldest) => self.oldest_read(oldest, cx),
@@ -314,8 +296,11 @@ impl Actor for RoomActor {
     fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
         match msg {
             UserMsg::Deliver(delivery) => self.deliver(delivery, cx),
-            UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
+            UserMsg::Decided { ticket, result } => {
+                self.appends.decided(ticket, result, &self.home, cx);
+            }
             UserMsg::Room(msg) => self.room_msg(*msg, cx),
+            UserMsg::GoOn => self.leaving.next_turn(&self.home, cx),
             UserMsg::LoadAgain if self.phase != Phase::Ready => self.begin(cx),
             UserMsg::Aged => self.look_at_oldest(cx),
             UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),
@@ -324,7 +309,7 @@ impl Actor for RoomActor {
             _ => {}
         }
         self.taking = None;
-        self.conclude_at_once(cx);
+        while self.conclude_decided(cx) {}
         self.note(cx);
         self.stop_if_unknown(cx);
         if self.must_hold() {
@@ -342,13 +327,29 @@ impl Actor for RoomActor {
         self.forget_temporary();
         self.home.journal.forget(cx.myself());
         if let Some(taking) = self.taking.take() {
-            self.crashed_at(taking, cx);
+            // Its sender's home counts how often that happens.
+            taking.refuse(&self.name, Refusal::Crashed, None, &self.home, cx);
         }
         // After a panic the machine may be half changed: who was there finds out by what he does
         // next (XEP-0410).
         if matches!(reason, Reason::Killed) {
             self.tell_of_the_end(cx);
         }
+    }
+}
+
+impl RoomActor {
+    /// The room ends although somebody is there: they are told at once, however many they are.
+    fn tell_of_the_end(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let Some(room) = &mut self.room else { return };
+        for effect in room.end() {
+            match effect {
+                Effect::Send { frame, to } => self.leaving.copies(frame, to, &self.home),
+                Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
+                _ => {}
+            }
+        }
+        self.leaving.leave_all(&self.home, cx);
     }
 }
 
@@ -369,7 +370,7 @@ impl RoomActor {
         if let Some(taking) = rest {
             self.taken(taking, cx);
         }
-        self.go_on(cx);
+        self.leaving.go_on(&self.home, cx);
         Ok(())
     }
 }

@@ -186,7 +186,13 @@ impl User {
         self.phase = Phase::Absent;
         // Pages that are being read are of this account and not of the next one of its name.
         self.failures += 1;
-        self.log = self.log.take().map(|log| Box::new(log.without_account()));
+        // Whoever waits for an answer of a session that has ended hears so.
+        self.perform_inbox(cx);
+        let home = &self.home;
+        self.log = self
+            .log
+            .take()
+            .map(|log| Box::new(log.without_account(home)));
         self.has_full_session = false;
         self.is_locked = false;
         let begun = self.current_generation();

@@ -5,14 +5,14 @@
 use std::collections::VecDeque;
 
 use actor::{Name, Reply};
-use delivery::Refusal;
+use delivery::{Consumer, Refusal};
 use net::ConnRef;
 use store::{Seq, Tenure};
 use xml::Frame;
 
+use super::consumers;
 use super::managed::What;
 use super::outbox::ToRead;
-use super::spill::SpillRead;
 use crate::admin::AdminAnswer;
 use crate::c2s::Control;
 use crate::iq::Question;
@@ -65,14 +65,14 @@ pub(crate) enum Effect {
     CreditWhenTaken(ConnRef, Seq),
     /// The store is asked on behalf of a request.
     Ask(Box<Question>),
-    /// The next page of waiting messages is read.
-    ReadPage,
-    /// The next page of what a session is owed, and was left to the log, is read.
-    ReadSpill(SpillRead),
-    /// Such a page has been written to its session.
-    SpillGiven(u32),
+    /// A page of the log is read for a session, or the account.
+    Read(Box<consumers::ToRead>),
+    /// It has left.
+    PageGiven(Consumer),
     /// It has not, and never was.
-    SpillNotGiven(u32),
+    PageNotGiven(Consumer),
+    /// Changes of the inbox are durable.
+    ChangesCommitted,
     /// A message of this user is durable: it may be handed over.
     HandOver {
         /// Its recipient's bare address.
@@ -106,8 +106,6 @@ pub(crate) enum Effect {
         number: u32,
         /// The connection that resumes it.
         conn: ConnRef,
-        /// What its client has handled.
-        h: u32,
     },
     /// A session cannot go on right now.
     NotResumed {
@@ -156,10 +154,9 @@ impl Effect {
             }),
             Effect::NotTaken { to, answer } => Some(Effect::NotTaken { to, answer }),
             // Taking up a session reads what is there, whatever became of an append.
-            Effect::Resume { number, conn, h } => Some(Effect::Resume { number, conn, h }),
-            Effect::ReadSpill(read) => Some(Effect::ReadSpill(read)),
-            Effect::SpillGiven(number) | Effect::SpillNotGiven(number) => {
-                Some(Effect::SpillNotGiven(number))
+            Effect::Resume { number, conn } => Some(Effect::Resume { number, conn }),
+            Effect::PageGiven(consumer) | Effect::PageNotGiven(consumer) => {
+                Some(Effect::PageNotGiven(consumer))
             }
             Effect::Enabled(conn, _) => Some(Effect::NotEnabled(conn)),
             Effect::Resumed { number, conn, .. } => Some(Effect::NotResumed { number, conn }),
@@ -196,7 +193,6 @@ pub(crate) enum Origin {
 pub(super) struct Append {
     pub(super) ticket: Ticket,
     pub(super) origin: Origin,
-    pub(super) moves_deliveries: bool,
     /// Dropped if it fails.
     pub(super) effects: Vec<Effect>,
 }
@@ -207,7 +203,6 @@ pub(super) struct Decided {
     pub(super) effects: Vec<Effect>,
     /// Whose stanza failed, if it did.
     pub(super) origin: Origin,
-    pub(super) moves_deliveries: bool,
 }
 
 impl Effect {
@@ -340,11 +335,7 @@ impl Barrier {
             (of_failure.collect(), append.origin)
         };
         effects.append(&mut after);
-        Some(Decided {
-            effects,
-            origin,
-            moves_deliveries: append.moves_deliveries,
-        })
+        Some(Decided { effects, origin })
     }
 }
 
@@ -357,7 +348,7 @@ mod tests {
     use super::*;
 
     fn some() -> Vec<Effect> {
-        vec![Effect::ReadPage]
+        vec![Effect::ReadMark(0)]
     }
 
     fn append(ticket: Ticket, effects: Vec<Effect>) -> Append {
@@ -391,7 +382,10 @@ mod tests {
     fn a_failed_append_takes_its_own_effects_with_it_and_no_others() {
         let mut barrier = Barrier::default();
         let ticket = Ticket(3);
-        barrier.push(append(ticket, vec![Effect::ReadPage, Effect::ReadPage]));
+        barrier.push(append(
+            ticket,
+            vec![Effect::ReadMark(0), Effect::ReadMark(0)],
+        ));
         barrier.follow(&mut some());
         assert_eq!(effects_of(barrier.decide(ticket, false)), 1);
     }

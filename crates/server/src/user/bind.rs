@@ -2,6 +2,7 @@
 //! end of a connection.
 
 use actor::{Context, Mail};
+use delivery::SessionNumber;
 use net::ConnRef;
 use telemetry::{Counter, Gauge};
 use xmpp::error::{Condition, StanzaError};
@@ -58,6 +59,7 @@ impl User {
         self.sessions
             .push(Session::new(conn, &self.name, &resource));
         self.sessions.shrink_to_fit();
+        self.enter_inbox(self.sessions.len() - 1);
         cx.stats().count(Counter::Logins);
         cx.stats().raise(Gauge::Sessions);
         self.login.forget_account();
@@ -107,7 +109,6 @@ impl User {
         } else {
             self.end_session(at, cx);
             self.watch_idleness(cx);
-            self.drain_inbox(cx);
         }
     }
 
@@ -128,6 +129,8 @@ impl User {
         cx.stats().lower(Gauge::Sessions);
         if let Some(managed) = session.managed.take() {
             self.forget_managed(&managed, cx);
+        } else if let Some(log) = &mut self.log {
+            log.inbox.end(SessionNumber::new(session.number));
         }
         if session.is_available() || session.directed.is_some() {
             let gone = session.presence.take().is_some();

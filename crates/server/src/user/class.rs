@@ -15,7 +15,8 @@ use crate::address;
 use crate::c2s::{Abort, Control, Keys};
 use crate::home::Home;
 use crate::limits::{MAILBOX_MIN, MAILBOX_RESERVE};
-use crate::message::{AppendError, NotTaken, UserMsg};
+use crate::message::{AppendError, UserMsg};
+use crate::nodes::NodesActor;
 use crate::room::RoomActor;
 
 /// What an address leads to: entities share mailboxes, the journal's queue and all that becomes of
@@ -25,6 +26,8 @@ pub(crate) enum Entity {
     User(User),
     /// A room.
     Room(Box<RoomActor>),
+    /// A service that has nodes.
+    Nodes(Box<NodesActor>),
 }
 
 impl Actor for Entity {
@@ -34,6 +37,7 @@ impl Actor for Entity {
         match self {
             Entity::User(user) => user.started(cx),
             Entity::Room(room) => room.started(cx),
+            Entity::Nodes(nodes) => nodes.started(cx),
         }
     }
 
@@ -41,6 +45,7 @@ impl Actor for Entity {
         match self {
             Entity::User(user) => user.handle(msg, cx),
             Entity::Room(room) => room.handle(msg, cx),
+            Entity::Nodes(nodes) => nodes.handle(msg, cx),
         }
     }
 
@@ -48,11 +53,12 @@ impl Actor for Entity {
         match self {
             Entity::User(user) => user.stopped(reason, cx),
             Entity::Room(room) => room.stopped(reason, cx),
+            Entity::Nodes(nodes) => nodes.stopped(reason, cx),
         }
     }
 }
 
-/// Makes users and rooms.
+/// Makes users, rooms and services.
 pub(crate) struct Users {
     home: Rc<Home>,
 }
@@ -97,6 +103,9 @@ impl EntityClass for Users {
         if home.hosts_rooms(address::domain(&name)) {
             return Entity::Room(Box::new(RoomActor::new(name, home)));
         }
+        if home.hosts_nodes(&name) {
+            return Entity::Nodes(Box::new(NodesActor::new(name, home)));
+        }
         Entity::User(User::new(name, home))
     }
 
@@ -104,16 +113,12 @@ impl EntityClass for Users {
         match msg {
             UserMsg::Deliver(delivery) if delivery.source.seq != 0 => {
                 let from = delivery.frame.attr("from").unwrap_or_default();
-                let answer = NotTaken {
-                    by: self.home.place.slots().peer(name),
-                    source: delivery.source,
-                    why: match why {
-                        Refused::Quarantined => Refusal::Quarantined,
-                        Refused::Full => Refusal::Full,
-                    },
-                    error: None,
+                let why = match why {
+                    Refused::Quarantined => Refusal::Quarantined,
+                    Refused::Full => Refusal::Full,
                 };
-                let answer = UserMsg::NotTaken(Box::new(answer));
+                let answer = self.home.not_taken(name, delivery.source, why, None);
+                let answer = UserMsg::NotTaken(answer);
                 self.home.send(core, address::bare(&from), answer, false);
             }
             UserMsg::Deliver(delivery) => self.home.return_error(core, &delivery.frame, &busy()),
@@ -127,7 +132,13 @@ impl EntityClass for Users {
                 let begun = self.home.generations.borrow().now();
                 self.control(conn, Control::Keys(Keys::Unavailable, begun), core);
             }
-            UserMsg::Copy(_) => core.stats().count(Counter::RoomCopiesDropped),
+            UserMsg::Copy(copy) => {
+                let from = copy.frame.attr("from").unwrap_or_default();
+                core.stats().count(match self.home.hosts_nodes(&from) {
+                    true => Counter::PubsubCopiesDropped,
+                    false => Counter::RoomCopiesDropped,
+                });
+            }
             // Without an answer its client would wait until its deadline.
             UserMsg::Bind { conn, .. } | UserMsg::Started { conn } => {
                 self.control(conn, Control::Abort(Abort::Crash), core);

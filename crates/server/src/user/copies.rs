@@ -3,20 +3,18 @@
 
 use actor::{Context, Mail};
 use net::ConnRef;
-use store::{EntryFlags, Few, LogEntry};
+use store::{EntryFlags, LogEntry};
 use telemetry::Counter;
 use xml::Frame;
 
 use super::User;
-use super::managed::{UNNUMBERED, What};
+use super::layout::{ADDRESSED, session_number};
+use super::managed::What;
 use super::session::Session;
 use crate::address;
 use crate::message::UserMsg;
 use crate::modules::carbons::{self, Direction};
 use crate::modules::{offline, stanza_ids};
-
-/// The entry was for one session; others got copies of it.
-pub(super) const ADDRESSED: EntryFlags = EntryFlags::FREE;
 
 impl User {
     /// Sessions that want copies, but for one.
@@ -26,29 +24,9 @@ impl User {
         others.map(|session| session.conn).collect()
     }
 
-    /// The outbound counts that sessions with stream management will have for the entry that is
-    /// appended now.
-    pub(super) fn outbound_counts(
-        &mut self,
-        conns: &[ConnRef],
-        cx: &mut Context<'_, UserMsg>,
-    ) -> Few<store::Outbound> {
-        let mut counts = Few::new();
-        for &conn in conns {
-            // What a session was spared goes first, and has counts of its own.
-            self.flush_held(conn, cx);
-            self.spill_if_behind(conn, cx);
-            let session = self.sessions.iter().find(|session| session.conn == conn);
-            let managed = session.and_then(|session| session.managed.as_ref());
-            counts.extend(managed.map(|managed| managed.outbound()));
-        }
-        counts
-    }
-
-    /// Writes copies of a message.
+    /// Writes copies of a message that is in no log.
     pub(super) fn write_copies(
         &mut self,
-        what: What,
         frame: &Frame,
         direction: Direction,
         conns: &[ConnRef],
@@ -61,13 +39,12 @@ impl User {
             let mut copy = Vec::new();
             carbons::write(frame, direction, &self.name, &session.full, &mut copy);
             cx.stats().count(Counter::CarbonsOut);
-            if what == What::Other
-                && let Ok(copy) = Frame::parse(copy.clone())
+            if let Ok(copy) = Frame::parse(copy.clone())
                 && self.hold(conn, &copy)
             {
                 continue;
             }
-            self.write(conn, what, cx, |out| out.extend_from_slice(&copy));
+            self.write(conn, What::Other, cx, |out| out.extend_from_slice(&copy));
         }
     }
 
@@ -93,8 +70,7 @@ impl User {
         entry: &LogEntry,
         given_late: bool,
     ) -> Vec<u8> {
-        let number = session.managed.as_ref().map(|managed| managed.number);
-        let came_live = |noted: &store::Outbound| Some(noted.session & !UNNUMBERED) == number;
+        let came_live = |noted: &store::Outbound| session_number(noted) == session.number;
         let is_late = given_late || !entry.went_to.iter().any(came_live);
         let Some(frame) = self.entry_frame(entry, is_late) else {
             return Vec::new();

@@ -114,7 +114,7 @@ impl User {
 
     /// A test may ask for a fault of ours, to see that nobody else notices: the secret of
     /// `debug.panic_hook` makes the actor of a message's sender panic, followed by
-    /// `-on-delivery` that of its recipient, and by `-in-the-room` that of a room.
+    /// `-on-delivery` that of its recipient, and by `-in-the-room` that of a room or a service.
     pub(super) fn panic_if_asked(&self, message: &Frame, on_delivery: bool) {
         if let Some(secret) = &self.home.options.debug_panic_hook {
             let text = String::from_utf8_lossy(message.as_bytes());

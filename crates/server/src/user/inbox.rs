@@ -1,78 +1,38 @@
-//! Messages that a user receives: who is shown them, which of them go into the log, and those that
-//! wait because nobody can be shown them right now (XEP-0160). What waits leaves the log in order,
-//! before anything newer.
+//! Messages that a user receives: for whom each is, which of them go into the log, and how they are
+//! written to who gets them at once. Who reads them from there, and when, is decided by
+//! [`delivery::Inbox`].
 
 use actor::{Context, Mail, Name};
+use delivery::{Addressee, Given, Recipients, SessionNumber};
 use net::ConnRef;
-use store::{EntryFlags, LogEntry, Record, Store, StoreError};
+use store::{EntryFlags, Seq};
 use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::User;
-use super::barrier::Effect;
-use super::copies::ADDRESSED;
-use super::log::{Draft, Log, frame_bytes};
-use super::managed::{SHARED, What};
+use super::layout::ADDRESSED;
+use super::log::{Draft, frame_bytes};
+use super::managed::What;
 use super::session::Session;
-use super::spill::{Estate, Holders, SpillPage};
 use crate::address;
-use crate::message::{Delivery, UserMsg};
+use crate::message::{Delivery, Source, UserMsg};
 use crate::modules::carbons::{self, Direction};
 use crate::modules::{hints, stanza_ids};
-use crate::options::DeliveryLimits;
 
-/// A page of messages that wait.
-pub struct WaitingPage {
-    /// Places of those that a session was given before and did not acknowledge.
-    asked: Vec<u64>,
-    /// Those of them that are there.
-    again: Vec<LogEntry>,
-    /// What follows in the log, waiting or not.
-    entries: Vec<LogEntry>,
-    /// In place of that, what a session that ended was to get from the log.
-    estate: Option<(Estate, SpillPage)>,
-    /// The log was read, and there is nothing in it.
-    is_end: bool,
-    /// The place that the next entry would have got when the page was asked for.
-    next_seq: u64,
-}
-
-impl WaitingPage {
-    /// Reads those in `requeued`, and once those are all, what `estate` says or else the log behind
-    /// `after`.
-    fn read(
-        store: &Store,
-        user: &str,
-        mut requeued: Vec<u64>,
-        (after, next_seq): (u64, u64),
-        estate: Option<Estate>,
-        limits: &DeliveryLimits,
-    ) -> Result<Self, StoreError> {
-        let again_max = limits.page_entries.div_ceil(2);
-        let is_all = requeued.len() <= again_max;
-        requeued.truncate(again_max);
-        let mut page = WaitingPage {
-            again: store.log_entries(user, &requeued)?,
-            asked: requeued,
-            entries: Vec::new(),
-            estate: None,
-            is_end: false,
-            next_seq,
-        };
-        let room = limits.page_entries - page.again.len();
-        if !is_all || room == 0 {
-            return Ok(page);
-        }
-        if let Some(estate) = estate {
-            let read = SpillPage::read_estate(store, user, (&estate, next_seq), limits)?;
-            page.estate = Some((estate, read));
-        } else {
-            page.entries = store.log_read(user, after, room)?;
-            page.is_end = page.entries.is_empty();
-        }
-        Ok(page)
-    }
+/// A message that is being received.
+struct Received {
+    from: Name,
+    frame: Frame,
+    source: Source,
+    origin: u64,
+    is_archived: bool,
+    /// The session whose full address it is for.
+    addressed: Option<ConnRef>,
+    /// Sessions that get copies.
+    copies: Vec<ConnRef>,
+    /// It is kept whatever waits.
+    must_keep: bool,
 }
 
 impl User {
@@ -113,14 +73,6 @@ impl User {
         let addressed = resource
             .and_then(|resource| self.session_of(&resource))
             .map(|session| session.conn);
-        // What waits goes first: order is kept between a sender and a recipient.
-        let in_order = !self.has_waiting();
-        let has_taker = in_order && self.sessions.iter().any(Session::takes_messages);
-        let is_waiting = match addressed {
-            // It waits its turn, if that comes by itself.
-            Some(_) => self.is_draining_soon(),
-            None => !has_taker,
-        };
         let keep = hints::keep(&frame);
         let from = frame
             .attr("from")
@@ -139,77 +91,160 @@ impl User {
         let is_archived = keep.archive && self.archives(&from);
         let is_logged = must_keep
             || keep.log
-                && (is_waiting
+                && (self.must_wait(addressed)
                     || is_archived
                     || source.seq != 0
                     || self.sessions.iter().any(|s| s.managed.is_some()));
-        let mut shown: Vec<ConnRef> = match addressed {
-            _ if is_waiting => Vec::new(),
-            Some(conn) => vec![conn],
-            None if in_order => self.takers().collect(),
-            None => Vec::new(),
+        // With nobody there it waits, and is shown to whoever comes.
+        let is_given = addressed.is_some() || self.takers().next().is_some();
+        let mut copies = match carbons::are_due(keep, &frame, Direction::Received) {
+            true if is_given => self.carbon_sessions(addressed),
+            true | false => Vec::new(),
         };
-        // What waits is shown to everybody when its time has come.
-        let are_due = !is_waiting && carbons::are_due(keep, &frame, Direction::Received);
-        let mut copies = match are_due {
-            true => self.carbon_sessions(None),
-            false => Vec::new(),
-        };
-        copies.retain(|conn| !shown.contains(conn));
+        if addressed.is_none() {
+            let takes = |conn: &ConnRef| self.takers().any(|taker| taker == *conn);
+            copies.retain(|conn| !takes(conn));
+        }
         if !is_logged {
-            self.show(What::Other, &frame, &shown, &copies, cx);
+            self.show(&frame, addressed, &copies, cx);
             return Ok(());
         }
-        if is_waiting && !must_keep && !self.has_room_for(&frame) {
+        let received = Received {
+            from,
+            frame,
+            source,
+            origin,
+            is_archived,
+            addressed,
+            copies,
+            must_keep,
+        };
+        self.receive_entry(received, cx)
+    }
+
+    /// Whether a message can be given to whom it is for only by way of the log.
+    fn must_wait(&self, addressed: Option<ConnRef>) -> bool {
+        let inbox = self.log.as_ref().map(|log| &log.inbox);
+        match (addressed, inbox) {
+            (Some(conn), Some(inbox)) => {
+                let session = self.sessions.iter().find(|session| session.conn == conn);
+                session.is_some_and(|own| !inbox.is_live(SessionNumber::new(own.number)))
+            }
+            (None, Some(inbox)) => !inbox.gives_at_once(),
+            (Some(_), None) => false,
+            (None, None) => !self.sessions.iter().any(Session::takes_messages),
+        }
+    }
+
+    /// It goes into the log, and from there to whom it is for.
+    fn receive_entry(
+        &mut self,
+        received: Received,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Result<(), StanzaError> {
+        let Received {
+            frame, addressed, ..
+        } = &received;
+        // With nobody there it waits for who knows how long.
+        let is_absent = addressed.is_none() && !self.sessions.iter().any(Session::takes_messages);
+        if is_absent && !received.must_keep && !self.has_room_for(frame) {
             cx.stats().count(Counter::MessagesRefused);
             return Err(StanzaError::new(Condition::ResourceConstraint)
                 .with_text("The recipient's inbox is full; try again later."));
         }
-        if !must_keep && !self.may_store(frame.as_bytes().len(), cx) {
+        if !received.must_keep && !self.may_store(frame.as_bytes().len(), cx) {
             return Err(super::storage::full());
         }
         let mut flags = EntryFlags::default();
-        if is_archived {
+        if received.is_archived {
             flags = flags.and(EntryFlags::ARCHIVED);
-        }
-        if is_waiting {
-            cx.stats().count(Counter::MessagesKept);
-            flags = flags.and(EntryFlags::WAITING);
         }
         if addressed.is_some() {
             flags = flags.and(ADDRESSED);
         }
-        let frame = stanza_ids::without_claims(frame, &self.name);
-        let mut went_to = self.outbound_counts(&shown, cx);
-        went_to.extend(self.outbound_counts(&copies, cx));
-        self.note_anybody(&mut went_to, &[&shown, &copies]);
-        let seq = self.append(
-            Draft {
-                peer: from,
-                flags,
-                frame: frame_bytes(&frame),
-                source: source.seq,
-                origin,
-                went_to,
-            },
-            cx,
-        );
-        let stamped = stanza_ids::stamped(&frame, &self.name, seq);
-        let marked = self.share(seq, &[&shown, &copies], |session| session.is_spilled());
-        self.leave_out_spilled(&mut shown);
-        self.leave_out_spilled(&mut copies);
-        for &conn in &shown {
-            cx.stats().count(Counter::MessagesOut);
-            self.write(conn, What::Entry(marked), cx, |out| stamped.write(out));
+        if is_absent {
+            cx.stats().count(Counter::MessagesKept);
         }
-        if !copies.is_empty() {
-            let (what, frame) = (What::Entry(marked), stamped.finish());
-            self.write_copies(what, &frame, Direction::Received, &copies, cx);
+        // What sessions were spared goes first, and has counts of its own.
+        match addressed {
+            Some(conn) => self.flush_held(*conn, cx),
+            None => self.flush_takers(cx),
         }
-        if is_waiting && self.sessions.iter().any(Session::takes_messages) {
-            self.drain_inbox(cx);
-        }
+        let frame = stanza_ids::without_claims(received.frame, &self.name);
+        let to = self.recipients(received.addressed, &received.copies, cx);
+        let draft = Draft {
+            peer: received.from,
+            flags,
+            frame: frame_bytes(&frame),
+            source: received.source.seq,
+            origin: received.origin,
+        };
+        let (seq, to, given) = self.append(draft, to, cx);
+        let is_copy = |session: &Session| {
+            let is_addressed = received.addressed == Some(session.conn);
+            let is_taken = received.addressed.is_none() || to.is_for_account;
+            !(is_addressed || is_taken && session.takes_messages())
+        };
+        self.write_entry((seq, &frame), &given, (Direction::Received, is_copy), cx);
         Ok(())
+    }
+
+    /// For whom an entry is: an addressee, or else the account, and those that get copies.
+    pub(super) fn recipients(
+        &mut self,
+        addressed: Option<ConnRef>,
+        copies: &[ConnRef],
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Recipients {
+        for conn in copies {
+            self.flush_held(*conn, cx);
+        }
+        self.log();
+        let number = |conn: ConnRef| {
+            let session = self.sessions.iter().find(|session| session.conn == conn);
+            session.map(|session| SessionNumber::new(session.number))
+        };
+        let addressee = addressed.and_then(number);
+        Recipients {
+            is_for_account: addressee.is_none(),
+            addressee: addressee.map_or(Addressee::Nobody, Addressee::Session),
+            sessions: copies.iter().filter_map(|conn| number(*conn)).collect(),
+        }
+    }
+
+    /// Writes an entry to those that are given it at once: itself, or a copy.
+    pub(super) fn write_entry(
+        &mut self,
+        (seq, frame): (Seq, &Frame),
+        given: &[(SessionNumber, Given)],
+        (direction, is_copy): (Direction, impl Fn(&Session) -> bool),
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let at_once = |(_, given): &&(SessionNumber, Given)| *given != Given::Later;
+        if !given.iter().any(|given| at_once(&given)) {
+            return;
+        }
+        let name = Name::clone(&self.name);
+        let stamped = || stanza_ids::stamped(frame, &name, seq);
+        let (itself, mut copied) = (stamped(), None);
+        for (session, _) in given.iter().filter(at_once) {
+            let Some(at) = self.session_numbered(*session) else {
+                continue;
+            };
+            let session = &self.sessions[at];
+            let (conn, what) = (session.conn, What::Entry(seq));
+            if is_copy(session) {
+                let full = session.full.clone();
+                let copied = copied.get_or_insert_with(|| stamped().finish());
+                cx.stats().count(Counter::CarbonsOut);
+                self.write_now(conn, what, cx, |out| {
+                    carbons::write(copied, direction, &name, &full, out);
+                });
+            } else {
+                cx.stats().count(Counter::MessagesOut);
+                self.write_now(conn, what, cx, |out| itself.write(out));
+            }
+        }
     }
 
     /// Sessions that take messages for the account.
@@ -221,65 +256,39 @@ impl User {
         takers.map(|session| session.conn)
     }
 
+    fn flush_takers(&mut self, cx: &mut Context<'_, UserMsg>) {
+        for at in 0..self.sessions.len() {
+            let session = &self.sessions[at];
+            if session.held.is_some() && session.takes_messages() {
+                self.flush_held(session.conn, cx);
+            }
+        }
+    }
+
+    /// Writes a message that is in no log.
     fn show(
         &mut self,
-        what: What,
         frame: &Frame,
-        shown: &[ConnRef],
+        addressed: Option<ConnRef>,
         copies: &[ConnRef],
         cx: &mut Context<'_, UserMsg>,
     ) {
-        for &conn in shown {
-            if what == What::Other && self.hold(conn, frame) {
+        for at in 0..self.sessions.len() {
+            let session = &self.sessions[at];
+            let conn = session.conn;
+            let is_meant = match addressed {
+                Some(addressed) => addressed == conn,
+                None => session.takes_messages(),
+            };
+            if !is_meant || self.hold(conn, frame) {
                 continue;
             }
             cx.stats().count(Counter::MessagesOut);
-            self.write(conn, what, cx, |out| {
+            self.write(conn, What::Other, cx, |out| {
                 out.extend_from_slice(frame.as_bytes());
             });
         }
-        self.write_copies(what, frame, Direction::Received, copies, cx);
-    }
-
-    /// Marks an entry that more than one session is given, now or from the log: it waits again only
-    /// if all of them end without having acknowledged it.
-    fn share(
-        &mut self,
-        seq: u64,
-        given: &[&[ConnRef]],
-        is_left_to_log: impl Fn(&Session) -> bool,
-    ) -> u64 {
-        let all: usize = given.iter().map(|conns| conns.len()).sum();
-        if all < 2 {
-            return seq;
-        }
-        let mut holders = Holders::default();
-        let managed = self.sessions.iter().filter(|s| s.managed.is_some());
-        for session in managed.filter(|s| given.iter().any(|conns| conns.contains(&s.conn))) {
-            if is_left_to_log(session) {
-                holders.spilled += 1;
-            } else {
-                holders.kept += 1;
-            }
-        }
-        // To a client without stream management, written is delivered.
-        let is_all = usize::from(holders.kept) + usize::from(holders.spilled) == all;
-        if is_all && holders.kept > 0 {
-            self.log().shared.insert(seq, holders);
-        }
-        seq | SHARED
-    }
-
-    fn has_waiting(&self) -> bool {
-        self.log
-            .as_ref()
-            .is_some_and(|log| log.has_waiting() || log.is_draining)
-    }
-
-    /// Whether messages wait and there is somebody to show them to, at once or when it is known
-    /// what that one has already.
-    pub(super) fn is_draining_soon(&self) -> bool {
-        self.has_waiting() && self.sessions.iter().any(Session::takes_messages)
+        self.write_copies(frame, Direction::Received, copies, cx);
     }
 
     fn has_room_for(&self, frame: &Frame) -> bool {
@@ -287,170 +296,5 @@ impl User {
         let (count, bytes) = self.waiting();
         count < u64::from(limits.offline_messages_max)
             && bytes + frame.as_bytes().len() as u64 <= limits.offline_bytes_max
-    }
-
-    /// Whether somebody can be given what waits. A client that acknowledges is given no more than
-    /// it can follow, and holds nobody back who can follow; nor is anything kept for those without
-    /// a link while the others are all behind.
-    fn can_give_waiting(&self) -> bool {
-        let mut there = self.sessions.iter().filter(|s| s.link().is_some());
-        if there.any(Session::takes_messages) {
-            self.has_follower() && !self.has_full_list()
-        } else {
-            self.sessions.iter().any(Session::takes_waiting) && self.has_room_to_requeue()
-        }
-    }
-
-    /// Whether a session with a link can be given what waits.
-    fn has_follower(&self) -> bool {
-        let pause = self.unacked_pause();
-        let mut takers = self.sessions.iter().filter(|s| s.takes_waiting());
-        takers.any(|session| session.link().is_some() && !session.is_behind(pause))
-    }
-
-    /// Reads the next page of messages that wait, if there are any and somebody to show them to.
-    pub(super) fn drain_inbox(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let is_due = |log: &Log| !log.is_draining && !log.is_put_off && log.has_waiting();
-        if !self.log.as_deref().is_some_and(is_due) || !self.can_give_waiting() {
-            return;
-        }
-        let log = self.log();
-        log.is_draining = true;
-        log.drain_through = log.head.next_seq;
-        // Behind the commits that are under way: only then the store has it all.
-        self.emit(Effect::ReadPage, cx);
-    }
-
-    pub(super) fn read_page(&mut self, cx: &mut Context<'_, UserMsg>) {
-        if self.is_being_read() {
-            return; // Then it is asked for anew.
-        }
-        let failures = self.failures;
-        let (store, name) = (self.home.store.clone(), self.name.clone());
-        let log = self.log();
-        let requeued = log.windows.requeued.clone();
-        let places = (log.head.delivered_through, log.drain_through);
-        let estate = log.estates.first().cloned();
-        let limits = *self.home.bounds();
-        let read = move || {
-            let page = WaitingPage::read(&store, &name, requeued, places, estate, &limits);
-            Box::new((failures, page))
-        };
-        if cx.blocking(&self.home.reads, read, UserMsg::Page).is_err() {
-            self.page_read(failures, Err(super::overloaded()), cx);
-        }
-    }
-
-    pub(super) fn page_read(
-        &mut self,
-        failures: u32,
-        page: Result<WaitingPage, StoreError>,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        if failures != self.failures {
-            return; // The user was read since, and another page was asked for in its place.
-        }
-        self.log().is_draining = false;
-        let page = match page {
-            Ok(page) => page,
-            Err(error) => {
-                // They stay where they are.
-                tracing::warn!(user = %self.name, %error, "cannot read waiting messages");
-                return self.read_again_later(cx);
-            }
-        };
-        self.log().reads_failed = 0;
-        if !self.sessions.iter().any(Session::takes_waiting) {
-            return;
-        }
-        let log = self.log();
-        let requeued = &mut log.windows.requeued;
-        requeued.retain(|seq| !page.asked.contains(seq));
-        let is_last = page.is_end && requeued.is_empty() && page.next_seq == log.head.next_seq;
-        let through = page.entries.last().map(|last| last.seq);
-        log.head.delivered_through = through.unwrap_or(log.head.delivered_through);
-        let waiting = page.entries.into_iter();
-        let waiting = waiting.filter(|entry| entry.flags.has(EntryFlags::WAITING));
-        let mut waiting: Vec<LogEntry> = page.again.into_iter().chain(waiting).collect();
-        if stdx::bugs::is("reorder") {
-            waiting.reverse();
-        }
-        let head = &mut log.head;
-        for entry in &waiting {
-            head.waiting_count = head.waiting_count.saturating_sub(1);
-            let bytes = entry.frame.len() as u64;
-            head.waiting_bytes = head.waiting_bytes.saturating_sub(bytes);
-        }
-        if is_last {
-            head.waiting_count = 0;
-            head.waiting_bytes = 0;
-        }
-        self.record_delivered();
-        let is_held_by_fewer = page.estate.is_some();
-        if let Some((estate, page)) = page.estate {
-            waiting.extend(self.inherit(&estate, page));
-        }
-        if !waiting.is_empty() && self.has_follower() {
-            self.spill_those_behind(cx);
-        }
-        let takers: Vec<ConnRef> = self.takers().collect();
-        for entry in &waiting {
-            if let Some(frame) = self.entry_frame(entry, true) {
-                self.show_late(entry, &frame, &takers, cx);
-            }
-        }
-        if !waiting.is_empty() || is_held_by_fewer {
-            self.record_all_numbered();
-        }
-        self.drain_inbox(cx);
-    }
-
-    /// Shows a message that waited: to the session that it is for, with copies for others, or to
-    /// all that take messages.
-    fn show_late(
-        &mut self,
-        entry: &LogEntry,
-        frame: &Frame,
-        takers: &[ConnRef],
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        if entry.flags.has(EntryFlags::SENT) {
-            let from = frame.attr("from").unwrap_or_default();
-            let sender = self.sessions.iter().find(|session| *session.full == *from);
-            let mut copies = self.carbon_sessions(sender.map(|session| session.conn));
-            self.keep_late(entry.seq | SHARED, &mut copies, cx);
-            let what = What::Entry(entry.seq | SHARED);
-            return self.write_copies(what, frame, Direction::Sent, &copies, cx);
-        }
-        let to = frame.attr("to").unwrap_or_default();
-        let resource = address::split(&to).1.filter(|_| entry.flags.has(ADDRESSED));
-        let session = resource.and_then(|resource| self.session_of(resource));
-        let session = session.map(|session| session.conn);
-        let (mut shown, mut copies) = match session {
-            None => (takers.to_vec(), Vec::new()),
-            Some(conn) if carbons::are_due(hints::keep(frame), frame, Direction::Received) => {
-                (vec![conn], self.carbon_sessions(Some(conn)))
-            }
-            Some(conn) => (vec![conn], Vec::new()),
-        };
-        let marked = self.share(entry.seq, &[&shown, &copies], |_| false);
-        self.keep_late(marked, &mut shown, cx);
-        self.keep_late(marked, &mut copies, cx);
-        self.show(What::Entry(marked), frame, &shown, &copies, cx);
-    }
-
-    /// Records where delivery stands.
-    pub(super) fn record_delivered(&mut self) {
-        let log = self.log();
-        let delivered = store::Delivered {
-            through: log.head.delivered_through,
-            requeued: log.windows.requeued.clone(),
-            waiting_count: log.head.waiting_count,
-            waiting_bytes: log.head.waiting_bytes,
-        };
-        self.record(Record::LogDelivered {
-            user: String::from(&*self.name),
-            delivered,
-        });
     }
 }

@@ -12,7 +12,7 @@ use super::barrier::Effect;
 use super::{Phase, User};
 use crate::address;
 use crate::limits::PARKED_MAX;
-use crate::message::{Delivery, NotTaken, Source, UserMsg};
+use crate::message::{Delivery, Source, UserMsg};
 
 /// Up to where a sender's messages were taken, as the store says.
 pub struct MarkRead {
@@ -72,12 +72,7 @@ impl User {
         error: Option<StanzaError>,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let answer = Box::new(NotTaken {
-            by: self.own_peer(),
-            source,
-            why,
-            error,
-        });
+        let answer = self.home.not_taken(&self.name, source, why, error);
         let to = Name::clone(to);
         self.emit(Effect::NotTaken { to, answer }, cx);
     }

@@ -6,21 +6,23 @@
 use std::collections::VecDeque;
 
 use actor::{Context, Mail, Name};
-use delivery::{Marks, Place};
-use rustc_hash::FxHashMap;
+use delivery::{Few, Given, Marks, Place, Recipients, SessionNumber};
 use stdx::time::Moment;
 use stdx::time::Timestamp;
 use store::limits::SEEN_MAX;
 use store::{
-    EntryFlags, Few, LaggingMark, LogEntry, LogHead, Progress, Record, Seq, SharedBytes,
-    StoreError, Windows,
+    EntryFlags, LaggingMark, LogEntry, LogHead, Progress, Record, Seq, SharedBytes, StoreError,
+    Windows,
 };
 use xml::Frame;
 
 use super::User;
+use super::consumers::Inbox;
+use super::layout;
 use super::outbox::{self, Outbox};
 use super::owed::Owed;
-use super::spill::{Estate, Holders};
+use super::recover;
+use crate::home::Home;
 use crate::limits::{MARKS_FORGET_EVERY, MARKS_KEPT, ORIGIN_WINDOW};
 use crate::message::{Delivery, UserMsg};
 
@@ -41,18 +43,14 @@ pub(super) struct Log {
     pub parked: Vec<(u64, Delivery)>,
     /// When old marks of senders were forgotten last.
     marks_forgotten: Option<Moment>,
-    /// A page of waiting messages has been asked for: what arrives meanwhile goes behind it.
-    pub is_draining: bool,
-    /// Nobody is given what waits before the cursors are recorded again.
-    pub is_put_off: bool,
-    /// The next place in the log when it was asked for.
-    pub drain_through: Seq,
-    /// Entries that several sessions were given and none has acknowledged: how many hold them.
-    pub shared: FxHashMap<Seq, Holders>,
+    /// What its sessions and the account are owed.
+    pub inbox: Inbox,
+    /// When [`UserMsg::ReadAgain`] comes next, as far as is known.
+    pub inbox_due: Option<Moment>,
     /// Sessions that ended lately.
     pub ended: VecDeque<Ended>,
-    /// What sessions that ended were to get from the log, the oldest first.
-    pub estates: Vec<Estate>,
+    /// How many sessions without stream management there were.
+    pub next_plain: u32,
     /// The number that the next session with stream management gets.
     pub next_session: u32,
     /// Cursors are recorded soon, if nothing takes them along before.
@@ -64,36 +62,17 @@ pub(super) struct Log {
     /// When the oldest entry was accepted, as far as known.
     oldest_at: Option<Timestamp>,
     is_trimming: bool,
-    /// A page could not be read, so often in a row.
-    pub reads_failed: u8,
-    /// What could not be read is read again soon.
-    will_read_again: bool,
+    /// It is that of an account which was removed, and that is not known to be durable.
+    pub(super) was_removed: bool,
 }
 
 /// What is remembered of a session that ended.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// Its number in log entries.
-    pub number: u32,
     /// What its client has to name it by.
     pub token: Box<str>,
     /// How many of its client's stanzas were handled.
     pub inbound: u32,
-    /// It has acknowledged everything up to here.
-    pub has_through: Seq,
-    /// Everything in memory that it has not acknowledged, in order, while that is remembered: it
-    /// was given older messages behind newer ones.
-    pub unacked: Option<Box<[Seq]>>,
-}
-
-impl Ended {
-    /// Whether it has acknowledged an entry that notes it, and that was not left to the log.
-    pub(super) fn has(&self, seq: Seq) -> bool {
-        match &self.unacked {
-            Some(unacked) => unacked.binary_search(&seq).is_err(),
-            None => seq <= self.has_through,
-        }
-    }
 }
 
 /// An entry in the making.
@@ -103,7 +82,6 @@ pub(super) struct Draft {
     pub frame: SharedBytes,
     pub source: Seq,
     pub origin: u64,
-    pub went_to: Few<store::Outbound>,
 }
 
 /// The bytes of a stanza for an entry, which shares them.
@@ -113,7 +91,7 @@ pub(super) fn frame_bytes(frame: &Frame) -> SharedBytes {
 
 impl Log {
     /// A log as the store has it, with its outbox.
-    pub(super) fn new(head: LogHead, windows: Windows, outbox: Outbox) -> Self {
+    pub(super) fn new(head: LogHead, windows: Windows, outbox: Outbox, inbox: Inbox) -> Self {
         let seen = windows.recognition.seen.iter();
         let seen = seen.map(|seen| (seen.peer, Place::new(seen.source)));
         Log {
@@ -125,37 +103,45 @@ impl Log {
             outbox_due: None,
             parked: Vec::new(),
             marks_forgotten: None,
-            is_draining: false,
-            is_put_off: false,
-            drain_through: 0,
-            shared: FxHashMap::default(),
+            inbox,
+            inbox_due: None,
             ended: VecDeque::new(),
-            estates: Vec::new(),
+            next_plain: 0,
             next_session: 0,
             timer: false,
             is_moving: false,
             since_retention: 0,
             oldest_at: None,
             is_trimming: false,
-            will_read_again: false,
-            reads_failed: 0,
+            was_removed: false,
         }
     }
 
-    /// Keeps of the log in memory what the store does not have.
-    pub(super) fn take_over(&mut self, before: Log) {
-        self.shared = before.shared;
-        self.ended = before.ended;
-        self.next_session = before.next_session;
-        self.timer = before.timer;
-        self.outbox_due = before.outbox_due;
-        self.owed = before.owed;
-        self.will_read_again = before.will_read_again;
+    /// The log as the store has it takes the place of this one: keeps what only memory has.
+    pub(super) fn again(
+        mut self,
+        head: LogHead,
+        windows: Windows,
+        outbox: Outbox,
+        now: Moment,
+    ) -> Log {
+        let account = recover::account(&head, &windows);
+        self.inbox.failed(recover::tail(&head), account, now);
+        Log {
+            ended: self.ended,
+            inbox_due: self.inbox_due,
+            next_plain: self.next_plain,
+            next_session: self.next_session,
+            timer: self.timer,
+            outbox_due: self.outbox_due,
+            owed: self.owed,
+            ..Log::new(head, windows, outbox, self.inbox)
+        }
     }
 
     /// The log of an account that is removed: what must not be given out again stays, messages that
     /// are under way leave, and timers are still set.
-    pub(super) fn without_account(self) -> Log {
+    pub(super) fn without_account(self, home: &Home) -> Log {
         let next_seq = self.head.next_seq;
         let head = LogHead {
             next_seq,
@@ -164,24 +150,23 @@ impl Log {
             delivered_through: next_seq - 1,
             ..LogHead::default()
         };
+        let windows = Windows::default();
+        let inbox = recover::inbox_without_sessions(home, &head, &windows);
         Log {
+            next_plain: self.next_plain,
             next_session: self.next_session,
             timer: self.timer,
             is_trimming: self.is_trimming,
-            will_read_again: self.will_read_again,
+            inbox_due: self.inbox_due,
             outbox_due: self.outbox_due,
-            ..Log::new(head, Windows::default(), self.outbox)
+            was_removed: true,
+            ..Log::new(head, windows, self.outbox, inbox)
         }
     }
 
     /// Bytes of the log in the store, as the store counts them.
     pub(super) fn stored_bytes(&self) -> u64 {
         self.head.bytes + self.head.count * store::limits::ENTRY_OVERHEAD_BYTES
-    }
-
-    /// Whether messages wait for a session.
-    pub(super) fn has_waiting(&self) -> bool {
-        self.head.waiting_count > 0 || !self.estates.is_empty()
     }
 
     /// Whether nothing of it needs the user's actor.
@@ -192,57 +177,68 @@ impl Log {
 
 impl User {
     pub(super) fn log(&mut self) -> &mut Log {
+        let is_new = self.log.is_none();
         let home = &self.home;
         self.log.get_or_insert_with(|| {
             let (head, windows) = (home.store.first_head(), Windows::default());
             let outbox = outbox::recover(home, &head, &windows, (&[], 0));
-            Box::new(Log::new(head, windows, outbox))
-        })
+            let inbox = recover::inbox_without_sessions(home, &head, &windows);
+            Box::new(Log::new(head, windows, outbox, inbox))
+        });
+        if is_new {
+            for at in 0..self.sessions.len() {
+                self.enter_inbox(at);
+            }
+        }
+        // Invariant: it was made above.
+        self.log.as_mut().expect("there is a log")
     }
 
     /// How many messages wait, and their bytes.
     pub(super) fn waiting(&self) -> (u64, u64) {
-        let head = self.log.as_ref().map(|log| log.head);
-        head.map_or((0, 0), |head| (head.waiting_count, head.waiting_bytes))
+        self.log.as_ref().map_or((0, 0), |log| log.waiting())
     }
 
-    /// Appends an entry and gives its place. State in memory moves as it will when the record is
-    /// applied.
-    pub(super) fn append(&mut self, draft: Draft, cx: &mut Context<'_, UserMsg>) -> Seq {
+    /// Appends an entry for `to`. State in memory moves as it will when the record is applied.
+    /// Gives its place, for whom it is, and what each session gets of it.
+    pub(super) fn append(
+        &mut self,
+        draft: Draft,
+        to: Recipients,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> (Seq, Recipients, Few<(SessionNumber, Given)>) {
         let progress = self.progress();
         let slots = self.home.place.slots();
-        let is_waiting = draft.flags.has(EntryFlags::WAITING);
         let (seq, at) = self.next_place(cx);
         let bytes = draft.frame.len() as u64;
         let peer = slots.peer(&draft.peer);
         let log = self.log();
         log.is_moving = true;
+        let stanza = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let (to, given) = log.inbox.append(Place::new(seq), to, stanza);
+        let is_sent = draft.flags.has(EntryFlags::SENT);
+        let flags = match to.is_for_account {
+            true => draft.flags.and(EntryFlags::WAITING),
+            false => draft.flags,
+        };
         let head = &mut log.head;
         head.count += 1;
         head.bytes += bytes;
-        if draft.flags.has(EntryFlags::ARCHIVED) {
+        if flags.has(EntryFlags::ARCHIVED) {
             head.archived_count += 1;
         }
-        if draft.flags.has(EntryFlags::OUTGOING) {
+        if flags.has(EntryFlags::OUTGOING) {
             head.last_outgoing = seq;
-        }
-        if is_waiting {
-            if head.waiting_count == 0 {
-                // Nothing in front of it waits.
-                head.delivered_through = seq - 1;
-            }
-            head.waiting_count += 1;
-            head.waiting_bytes += bytes;
         }
         let entry = LogEntry {
             seq,
             at,
             peer: draft.peer,
-            flags: draft.flags,
+            flags,
             frame: draft.frame,
             source: draft.source,
             origin: draft.origin,
-            went_to: draft.went_to,
+            went_to: layout::went_to(&to, &given, is_sent),
             progress,
         };
         let left_out = log.windows.recognition.remember(peer, &entry);
@@ -255,7 +251,7 @@ impl User {
             entry,
         });
         self.look_at_retention(at, cx);
-        seq
+        (seq, to, given)
     }
 
     /// The place of the next entry, and its time: never before that of the entry in front of it.
@@ -288,17 +284,13 @@ impl User {
         let Some(log) = &mut self.log else {
             return progress;
         };
-        let last = log.head.next_seq - 1;
         for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
             if managed.inbound != managed.inbound_recorded {
                 managed.inbound_recorded = managed.inbound;
                 progress.inbound.push((managed.number, managed.inbound));
             }
-            if std::mem::take(&mut managed.acked_since) {
-                let acked = managed.oldest_unacked().map_or(last, |seq| seq - 1);
-                progress.acked.push((managed.number, acked));
-            }
         }
+        let changes = log.inbox.take_changes();
         if let Some(changes) = log.outbox.take_changes() {
             progress.forwarded = changes.mark.number();
             log.head.forwarded = changes.mark.number();
@@ -311,6 +303,9 @@ impl User {
                 let (user, lagging) = (String::from(&*self.name), lagging.collect());
                 self.record(Record::LaggingPut { user, lagging });
             }
+        }
+        if let Some(changes) = changes {
+            progress.acked = self.record_changes(&changes);
         }
         progress
     }
@@ -336,14 +331,12 @@ impl User {
         if std::mem::take(&mut log.is_moving) {
             self.progress_is_due(cx);
         } else {
+            // Nothing takes it along: whoever looks at the store sees what waits.
+            log.inbox.record_mark();
             self.save_progress();
         }
         self.ask_acknowledgements(cx);
-        self.give_all_spilled(cx);
         self.forget_old_marks(cx);
-        if std::mem::take(&mut self.log().is_put_off) {
-            self.go_on(cx);
-        }
         if self.drops_what_is_read() && self.log().since_retention > 0 {
             self.trim_soon(cx);
         }
@@ -375,32 +368,12 @@ impl User {
         });
     }
 
-    // ---- Reads that failed ---------------------------------------------------------------------
-
-    /// A page of the log could not be read: it is after a while, which doubles each time.
-    pub(super) fn read_again_later(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let bounds = *self.home.bounds();
-        let log = self.log();
-        if std::mem::replace(&mut log.will_read_again, true) {
-            return;
-        }
-        let delay = bounds.read_retry(log.reads_failed);
-        log.reads_failed = log.reads_failed.saturating_add(1);
-        cx.send_after(delay, UserMsg::ReadAgain);
-    }
-
-    pub(super) fn read_again(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let is_registered = self.is_registered();
-        let Some(log) = &mut self.log else { return };
-        log.will_read_again = false;
-        if !is_registered {
-            return;
-        }
-        if log.since_retention >= self.home.bounds().retention_every {
+    /// The oldest entries are looked at once more, if they could not be read.
+    pub(super) fn trim_again(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let is_due = self.log().since_retention >= self.home.bounds().retention_every;
+        if self.is_registered() && is_due {
             self.trim_soon(cx);
         }
-        self.give_all_spilled(cx);
-        self.drain_inbox(cx);
     }
 
     // ---- Retention -----------------------------------------------------------------------------
@@ -494,7 +467,9 @@ impl User {
                 tracing::warn!(user = %self.name, %error, "cannot read the log");
                 let retention_every = self.home.bounds().retention_every;
                 self.log().since_retention = retention_every;
-                return self.read_again_later(cx);
+                let pause = self.home.bounds().read_retry_max;
+                cx.send_after(pause, UserMsg::ReadAgain);
+                return;
             }
         };
         let floor = self.floor();
@@ -524,7 +499,7 @@ impl User {
         }
         if through == 0 {
             if head.count > max_messages || head.bytes > max_bytes {
-                self.give_up_spilled(floor);
+                self.give_up_behind(floor);
             }
             return;
         }
@@ -535,7 +510,6 @@ impl User {
         log.head.count = count;
         log.head.bytes = bytes;
         log.head.archived_count = archived;
-        log.head.delivered_through = log.head.delivered_through.max(through);
         self.record(Record::LogTrim {
             user: String::from(&*self.name),
             through,
@@ -547,16 +521,23 @@ impl User {
 
     /// The oldest entry that somebody is still owed, and everything behind it: none of it may go.
     fn floor(&mut self) -> Seq {
-        let owed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
-        let owed = owed.filter_map(|managed| managed.oldest_unacked()).min();
         let log = self.log();
-        let head = &log.head;
-        let requeued = log.windows.requeued.first().copied();
-        let left = log.estates.iter().map(|estate| estate.after() + 1).min();
-        let waiting = (head.waiting_count > 0).then_some(head.delivered_through + 1);
+        let owed = log.inbox.floor().number() + 1;
         let mark = log.outbox.mark().number();
-        let outgoing = (head.last_outgoing > mark).then_some(mark + 1);
-        let floors = [owed, requeued, left, waiting, outgoing, Some(head.next_seq)];
-        floors.into_iter().flatten().min().unwrap_or(0)
+        let outgoing = (log.head.last_outgoing > mark).then_some(mark + 1);
+        outgoing.map_or(owed, |outgoing| owed.min(outgoing))
+    }
+
+    /// The log holds more than it may because of sessions that are behind: those are given up.
+    fn give_up_behind(&mut self, floor: Seq) {
+        let Some(log) = &mut self.log else { return };
+        for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
+            let number = SessionNumber::new(managed.number);
+            let is_first = log.inbox.acked_through(number) == Some(Place::new(floor).before());
+            if is_first && !log.inbox.has_caught_up(number) {
+                managed.is_full = true;
+                self.has_full_session = true;
+            }
+        }
     }
 }

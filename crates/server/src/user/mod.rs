@@ -8,11 +8,13 @@ mod bind;
 pub(crate) mod blocklist;
 mod class;
 mod client_state;
+pub(crate) mod consumers;
 mod copies;
 mod gate;
 mod inbound;
-pub(crate) mod inbox;
+mod inbox;
 pub(crate) mod intake;
+mod layout;
 mod log;
 mod login;
 pub(crate) mod managed;
@@ -25,10 +27,11 @@ mod requests;
 pub(crate) mod resume;
 mod rooms;
 pub(crate) mod roster;
+mod saved;
 mod sending;
 pub(crate) mod session;
-pub(crate) mod spill;
 pub(crate) mod storage;
+mod stream;
 mod subscribe;
 pub(crate) mod subscription;
 mod turn;
@@ -49,9 +52,9 @@ use barrier::{Append, Barrier};
 pub(crate) use barrier::{Effect, Origin};
 use blocklist::Blocklist;
 pub(crate) use class::Users;
+pub(crate) use layout::session_number;
 use log::Log;
 use login::Login;
-pub(crate) use managed::session_number;
 use recover::Stored;
 pub(crate) use requests::Debt;
 use requests::Requests;
@@ -194,9 +197,9 @@ impl User {
         // Before it is read: what another home appends from here on is noticed.
         self.barrier.tenure = self.home.journal.tenure(self.range());
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let max = self.home.options.delivery.unacked_max as usize;
         let page = self.home.bounds().read_entries;
-        let read = move || Box::new(Stored::read(&store, &name, max, page));
+        let is_first = self.log.is_none();
+        let read = move || Box::new(Stored::read(&store, &name, is_first, page));
         if cx
             .blocking(&self.home.reads, read, UserMsg::Loaded)
             .is_err()
@@ -279,11 +282,10 @@ impl User {
             | UserMsg::MarkRead(_)
             | UserMsg::Oldest(_) => None,
             UserMsg::Owed(_)
-            | UserMsg::NewPassword { .. }
+            | UserMsg::NewPassword(_)
             | UserMsg::KnownAddresses(_)
             | UserMsg::StorageRead(_)
             | UserMsg::NextLogin
-            | UserMsg::Spilled(_)
             | UserMsg::Expire { .. }
             | UserMsg::Progress
             | UserMsg::ReadAgain
@@ -310,20 +312,23 @@ impl User {
         if is_new && self.log.is_none() {
             return;
         }
-        let mut before = self.log.take();
+        let before = self.log.take();
         let windows = windows.unwrap_or_default();
         let outbox = outbox::recover(&self.home, &head, &windows, stored.outgoing());
-        let mut log = Log::new(head, windows, outbox);
-        let parked = before.as_mut().map(|log| mem::take(&mut log.parked));
-        if let Some(before) = before {
-            log.take_over(*before);
-            // A change was refused: what the next ones would be about would only be refused too.
-            log.is_put_off = true;
-        }
-        self.log = Some(Box::new(log));
-        self.refuse_parked(parked.unwrap_or_default(), cx);
-        self.forget_unappended();
-        self.recover_sessions(stored, cx);
+        let Some(mut before) = before else {
+            let inbox = stored.inbox(&self.home, &windows);
+            let next_session = stored.state.sessions.next_number;
+            let mut log = Log::new(head, windows, outbox, inbox);
+            log.next_session = next_session;
+            self.log = Some(Box::new(log));
+            for at in 0..self.sessions.len() {
+                self.enter_inbox(at);
+            }
+            return self.recover_sessions(stored, cx);
+        };
+        let parked = mem::take(&mut before.parked);
+        self.log = Some(Box::new(before.again(head, windows, outbox, cx.now())));
+        self.refuse_parked(parked, cx);
     }
 
     /// Takes up what the log says is not done.
@@ -332,11 +337,6 @@ impl User {
             return;
         }
         self.work_on_outbox(cx);
-        if self.log().is_put_off {
-            return self.progress_is_due(cx);
-        }
-        self.drain_inbox(cx);
-        self.give_all_spilled(cx);
         self.end_unresumable_sessions(cx);
     }
 
@@ -393,23 +393,14 @@ impl Actor for User {
                     debt.settle(&self.home, cx);
                 }
             }
-            UserMsg::Copy(copy) => self.room_copy(&copy, cx),
-            UserMsg::Room(_) => {}
+            UserMsg::Copy(copy) => self.shared_copy(&copy, cx),
+            UserMsg::Room(_) | UserMsg::Nodes(_) | UserMsg::GoOn => {}
             UserMsg::Probe { from } => self.probed(&from, cx),
             UserMsg::Credentials { conn, from } => self.credentials_wanted(conn, from, cx),
             UserMsg::LoginEnded { conn, end } => self.login_ended(conn, end, cx),
             UserMsg::KnownAddresses(known) => self.known_read(*known, cx),
             UserMsg::Keys { conn, keys, begun } => self.keys_read(conn, *keys, begun, cx),
-            UserMsg::NewPassword {
-                frame,
-                conn,
-                scram,
-                begun,
-                debt,
-            } => {
-                self.password_derived(&frame, conn, scram, begun, cx);
-                drop(debt);
-            }
+            UserMsg::NewPassword(password) => self.password_derived(*password, cx),
             UserMsg::NextLogin => self.next_login(cx),
             UserMsg::Bind {
                 conn,
@@ -435,8 +426,7 @@ impl Actor for User {
             UserMsg::LoadAgain => self.load_again(cx),
             UserMsg::ReadAgain => self.read_again(cx),
             UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
-            UserMsg::Page(page) => self.page_read(page.0, page.1, cx),
-            UserMsg::Spilled(read) => self.spill_read(read.0, read.1, cx),
+            UserMsg::Page(page) => self.page_read(*page, cx),
             UserMsg::Outgoing(page) => self.outgoing_read(*page, cx),
             UserMsg::Returning(read) => self.returning_read(*read, cx),
             UserMsg::MarkRead(read) => self.mark_read(*read, cx),
@@ -458,6 +448,7 @@ impl Actor for User {
         if self.has_full_session {
             self.end_full_sessions(cx);
         }
+        self.work_on_inbox(cx);
         self.settle(cx);
     }
 

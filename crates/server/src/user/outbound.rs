@@ -27,7 +27,7 @@ pub(crate) enum Destination {
     Host,
     /// A domain of rooms itself.
     RoomHost,
-    /// An account of this server, or a room.
+    /// An account of this server, a room, or a service that has nodes.
     Local,
     /// Another domain.
     Remote,
@@ -176,13 +176,7 @@ impl User {
         }
         if carbons::are_due(keep, &delivery.frame, carbons::Direction::Sent) {
             let copies = self.carbon_sessions(Some(conn));
-            self.write_copies(
-                What::Other,
-                &delivery.frame,
-                carbons::Direction::Sent,
-                &copies,
-                cx,
-            );
+            self.write_copies(&delivery.frame, carbons::Direction::Sent, &copies, cx);
         }
         self.forward(bare, delivery, true, cx);
     }
@@ -193,6 +187,8 @@ impl User {
             Destination::Own
         } else if !self.home.serves(address::domain(bare)) {
             Destination::Remote
+        } else if self.home.hosts_nodes(bare) {
+            Destination::Local
         } else if address::local(bare).is_none() {
             match self.home.hosts_rooms(bare) {
                 true => Destination::RoomHost,

@@ -4,7 +4,8 @@
 
 use actor::{Context, Mail, Name};
 use delivery::{
-    Accept, Attempt, Effect as Step, HandOver, Listed, Page, Place, ReadId, Reason, Refusal,
+    Accept, Attempt, Effect as Step, HandOver, Listed, Page, Place, ReadId, Reason, Recipients,
+    Refusal,
 };
 use net::ConnRef;
 use store::{EntryFlags, LogEntry, LogHead, Seq, StoreError, Windows};
@@ -15,7 +16,7 @@ use xmpp::error::{Condition, StanzaError};
 use super::User;
 use super::barrier::Effect;
 use super::log::{Draft, frame_bytes};
-use super::managed::{SHARED, What};
+use super::session::Session;
 use crate::address;
 use crate::home::Home;
 use crate::message::{Delivery, NotTaken, Source, UserMsg};
@@ -135,39 +136,30 @@ impl User {
             flags = flags.and(EntryFlags::ARCHIVED);
         }
         let keep = hints::keep(&frame);
-        let mut copies = match carbons::are_due(keep, &frame, Direction::Sent) {
+        let copies = match carbons::are_due(keep, &frame, Direction::Sent) {
             true => self.carbon_sessions(Some(conn)),
             false => Vec::new(),
         };
-        // A device must not see what is newer before what waits for it.
-        let must_wait = !copies.is_empty() && self.is_draining_soon();
-        if must_wait {
-            copies.clear();
-            flags = flags.and(EntryFlags::WAITING);
-        }
-        let went_to = self.outbound_counts(&copies, cx);
-        let seq = self.append(
-            Draft {
-                peer: Name::clone(&peer),
-                flags,
-                frame: frame_bytes(&frame),
-                source: 0,
-                origin,
-                went_to,
-            },
-            cx,
-        );
+        let to = Recipients {
+            is_for_account: false,
+            ..self.recipients(None, &copies, cx)
+        };
+        let draft = Draft {
+            peer: Name::clone(&peer),
+            flags,
+            frame: frame_bytes(&frame),
+            source: 0,
+            origin,
+        };
+        let (seq, _, given) = self.append(draft, to, cx);
         self.log().outbox.accepted();
         // A copy that nobody acknowledges stays in the archive: it is nobody's incoming message.
-        let what = What::Entry(seq | SHARED);
-        self.leave_out_spilled(&mut copies);
-        if !copies.is_empty() {
-            let copied = stanza_ids::stamped(&frame, &self.name, seq).finish();
-            self.write_copies(what, &copied, Direction::Sent, &copies, cx);
-        }
-        if must_wait {
-            self.drain_inbox(cx);
-        }
+        self.write_entry(
+            (seq, &frame),
+            &given,
+            (Direction::Sent, |_: &Session| true),
+            cx,
+        );
         let delivery = Delivery {
             resource: resource.map(Into::into),
             frame,

@@ -35,7 +35,6 @@ impl User {
         };
         let session = &mut self.sessions[at];
         let is_initial = !session.is_available();
-        let took_messages = session.takes_messages();
         session.priority = priority;
         session.presence = Some(frame.clone());
         let (conn, full) = (session.conn, Arc::clone(&session.full));
@@ -50,9 +49,6 @@ impl User {
             self.probe_contacts(&full, cx);
             self.show_own_resources(at, cx);
             self.show_waiting_requests(conn, cx);
-        }
-        if !took_messages && self.sessions[at].takes_messages() {
-            self.drain_inbox(cx);
         }
     }
 

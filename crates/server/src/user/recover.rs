@@ -4,56 +4,99 @@
 use std::time::Duration;
 
 use actor::{Context, Mail};
+use delivery::{Left, Place, Recovered, Recovery, SessionNumber, StoredEntry, StoredSession};
 use net::ConnRef;
-use rustc_hash::{FxHashMap, FxHashSet};
 use stdx::slab::Key;
-use store::{EntryFlags, LogEntry, Seq, SessionRecord, Store, StoreError, UserState};
+use stdx::time::Moment;
+use store::{LogHead, SessionRecord, Store, StoreError, UserState, Windows};
 use telemetry::Gauge;
 use xml::Frame;
 use xmpp::stanza;
 
 use super::User;
-use super::managed::{ANYBODY, Link, Managed, SHARED, UNNUMBERED, UNSENT, holders_told, place};
+use super::consumers::Inbox;
+use super::layout;
+use super::managed::{Link, Managed};
 use super::session::Session;
-use super::spill::{self, Estate, Holders, Spill};
+use crate::home::Home;
 use crate::message::UserMsg;
 
 /// What the store holds of a user, with what its log owes to sessions.
 pub struct Stored {
     pub(super) state: UserState,
-    owed: Vec<OwedTo>,
-    /// Entries that several sessions were given and, as far as is known, none has acknowledged.
-    shared: FxHashMap<Seq, Holders>,
+    /// What sessions of an earlier life are owed, and where the account is.
+    recovered: Recovered,
+    /// What sessions left that ended.
+    left: Vec<Left>,
     /// Entries that wait for each destination that lags, and all that wait to be handed over.
     outgoing: (Vec<u32>, u32),
 }
 
-/// What one session is owed.
-#[derive(Default)]
-struct OwedTo {
-    /// The first entries, in order; each with its count if it was sent.
-    entries: Vec<(Option<u32>, u64)>,
-    /// Those that its record lists, and by how many sessions they were held as it says.
-    listed: FxHashMap<Seq, u8>,
-    /// All that it is owed above this place is left to the log.
-    spilled: Option<Seq>,
+/// The last entry of a log.
+pub(super) fn tail(head: &LogHead) -> Place {
+    Place::new(head.next_seq - 1)
 }
 
-impl OwedTo {
-    fn is_full(&self, max: usize) -> bool {
-        self.spilled.is_some() || self.entries.len() >= max
+/// The recorded mark of the account, and what is behind it, its list left out. If nothing is, the
+/// mark is as good as at the end.
+pub(super) fn account(head: &LogHead, windows: &Windows) -> (Place, (u64, u64)) {
+    let count = head.waiting_count;
+    let count = count.saturating_sub(windows.requeued.len() as u64);
+    match count {
+        0 => (tail(head), (0, 0)),
+        _ => (
+            Place::new(head.delivered_through),
+            (count, head.waiting_bytes),
+        ),
     }
 }
 
+/// The inbox of a log that no session reads.
+pub(super) fn inbox_without_sessions(home: &Home, head: &LogHead, windows: &Windows) -> Inbox {
+    let recovered = without_sessions(head, windows);
+    inbox(home, head, windows, (&recovered, Vec::new()))
+}
+
+fn without_sessions(head: &LogHead, windows: &Windows) -> Recovered {
+    let (mark, waiting) = account(head, windows);
+    Recovered {
+        mark,
+        recorded: mark,
+        last: tail(head),
+        waiting,
+        sessions: Vec::new(),
+    }
+}
+
+fn inbox(
+    home: &Home,
+    head: &LogHead,
+    windows: &Windows,
+    (recovered, left): (&Recovered, Vec<Left>),
+) -> Inbox {
+    let listed: Vec<Place> = windows.requeued.iter().copied().map(Place::new).collect();
+    let account = recovered.account(&listed);
+    let (limits, tail) = (home.inbox_limits.clone(), tail(head));
+    Inbox::recover(limits, tail, &account, &recovered.sessions, left)
+}
+
+/// The last presence of a session, and its priority.
+fn presence(record: &SessionRecord) -> (Option<Frame>, i8) {
+    let frame = record.presence.clone();
+    let frame = frame.and_then(|xml| Frame::parse(xml).ok());
+    let priority = frame.as_ref().map(stanza::presence_priority);
+    (frame, priority.and_then(Result::ok).unwrap_or(0))
+}
+
 impl Stored {
-    /// Reads it.
+    /// Reads it; what sessions are owed only if `is_first`: those that there are know it.
     ///
     /// # Errors
     /// Any [`StoreError`] of a read.
     pub(super) fn read(
         store: &Store,
         user: &str,
-        unacked_max: usize,
+        is_first: bool,
         page: usize,
     ) -> Result<Option<Stored>, StoreError> {
         let Some(state) = store.load_user(user)? else {
@@ -61,8 +104,8 @@ impl Stored {
         };
         let mut stored = Stored {
             state,
-            owed: Vec::new(),
-            shared: FxHashMap::default(),
+            recovered: Recovered::default(),
+            left: Vec::new(),
             outgoing: (Vec::new(), 0),
         };
         let lagging = stored.state.windows.as_deref();
@@ -70,8 +113,8 @@ impl Stored {
         if stored.state.log.has_outgoing() || !lagging.is_empty() {
             stored.outgoing = store.count_outgoing(user, &stored.state.log, lagging)?;
         }
-        if !stored.state.sessions.records.is_empty() {
-            stored.read_owed(store, user, unacked_max, page)?;
+        if is_first {
+            stored.read_owed(store, user, page)?;
         }
         Ok(Some(stored))
     }
@@ -81,209 +124,74 @@ impl Stored {
         (&self.outgoing.0, self.outgoing.1)
     }
 
-    fn acked(&self, number: u32) -> Seq {
-        let windows = self.state.windows.as_deref();
-        let cursor = windows.and_then(|windows| windows.cursor(number));
-        cursor.map_or(0, |cursor| cursor.acked)
-    }
-
-    fn read_owed(
-        &mut self,
-        store: &Store,
-        user: &str,
-        max: usize,
-        page_entries: usize,
-    ) -> Result<(), StoreError> {
-        let records = std::mem::take(&mut self.state.sessions.records);
-        for record in &records {
-            let acked = self.acked(record.number);
-            let mut owed = OwedTo::default();
-            for listed in record.numbered.iter().filter(|n| place(n.seq) > acked) {
-                let count = (listed.seq & UNSENT == 0).then_some(listed.count);
-                let entry = place(listed.seq) | listed.seq & SHARED;
-                owed.entries.push((count, entry));
-                owed.listed
-                    .insert(place(listed.seq), holders_told(listed.seq));
-            }
-            self.owed.push(owed);
+    fn read_owed(&mut self, store: &Store, user: &str, page: usize) -> Result<(), StoreError> {
+        let (head, nothing) = (&self.state.log, Windows::default());
+        let windows = self.state.windows.as_deref().unwrap_or(&nothing);
+        let records = &self.state.sessions.records;
+        let left = records.iter().filter(|record| layout::is_left(record));
+        self.left = left.flat_map(layout::left).collect();
+        let sessions = records.iter().filter(|record| !layout::is_left(record));
+        let sessions: Vec<StoredSession> = sessions
+            .map(|record| {
+                let (presence, priority) = presence(record);
+                let cursor = windows.cursor(record.number);
+                StoredSession {
+                    session: SessionNumber::new(record.number),
+                    is_taker: presence.is_some() && priority >= 0,
+                    is_of_before: layout::is_of_before(record),
+                    acked: Place::new(cursor.map_or(0, |cursor| cursor.acked)),
+                    void_through: Place::new(record.void_through),
+                    numbered: layout::listed(record),
+                }
+            })
+            .collect();
+        if sessions.is_empty() {
+            self.recovered = without_sessions(head, windows);
+            return Ok(());
         }
-        let is_estate = |record: &&SessionRecord| spill::is_estate(record);
-        let estates: Vec<Estate> = records.iter().filter(is_estate).map(Estate::of).collect();
-        let sessions = records.iter().filter(|record| !spill::is_estate(record));
-        let first = sessions.map(|record| self.acked(record.number)).min();
-        let mut after = first.unwrap_or(Seq::MAX);
+        let (mark, _) = account(head, windows);
+        let mut recovery = Recovery::new(mark, sessions);
+        let mut after = recovery.floor().unwrap_or(mark).number();
         loop {
-            let page = store.log_read(user, after, page_entries)?;
-            for entry in &page {
-                self.note(&records, &estates, entry, max);
+            let entries = store.log_read(user, after, page)?;
+            for entry in &entries {
+                recovery.note(StoredEntry {
+                    place: Place::new(entry.seq),
+                    bytes: u32::try_from(entry.frame.len()).unwrap_or(u32::MAX),
+                    to: &layout::recipients(entry),
+                    counts: &layout::counts(entry),
+                });
             }
-            match page.last() {
-                Some(last) if page.len() == page_entries => after = last.seq,
+            match entries.last() {
+                Some(last) if entries.len() == page => after = last.seq,
                 _ => break,
             }
         }
-        // What comes from the log comes in its order, whether a list or an entry says so.
-        for (record, owed) in records.iter().zip(&mut self.owed) {
-            let is_from_log =
-                |count: Option<u32>, seq| count.is_none() && seq > record.void_through;
-            owed.entries.sort_by_key(|(count, entry)| {
-                let seq = place(*entry);
-                if is_from_log(*count, seq) { seq } else { 0 }
-            });
-        }
-        self.state.sessions.records = records;
+        self.recovered = recovery.finish(tail(head));
         Ok(())
     }
 
-    /// Notes to whom an entry is owed.
-    fn note(
-        &mut self,
-        records: &[SessionRecord],
-        estates: &[Estate],
-        entry: &LogEntry,
-        max: usize,
-    ) {
-        let mut holders = Holders {
-            kept: 0,
-            spilled: estates.iter().map(|estate| estate.holders(entry)).sum(),
-        };
-        let mut has_it = entry.went_to.iter().any(|to| to.session == ANYBODY);
-        let mut told = 0;
-        for (at, record) in records.iter().enumerate() {
-            let noted = entry
-                .went_to
-                .iter()
-                .find(|o| o.session & !UNNUMBERED == record.number);
-            let acked = self.acked(record.number).max(record.void_through);
-            let owed = &mut self.owed[at];
-            if spill::is_estate(record) {
-                continue;
-            }
-            if let Some(listed) = owed.listed.get(&entry.seq) {
-                holders.kept += 1;
-                told = told.max(*listed);
-            } else if let Some(noted) = noted {
-                if entry.seq <= acked {
-                    has_it = true;
-                    continue;
-                }
-                let count = (noted.session & UNNUMBERED == 0).then_some(noted.count);
-                if count.is_none() && owed.is_full(max) {
-                    owed.spilled.get_or_insert(entry.seq - 1);
-                    holders.spilled += 1;
-                } else {
-                    owed.entries.push((count, entry.seq));
-                    holders.kept += 1;
-                }
-            }
-        }
-        if holders.kept == 0 {
-            return;
-        }
-        // Of those whom it was shared with somebody has acknowledged it: if one ends without that,
-        // the lists of the others say that they are fewer.
-        has_it |= told > holders.kept.saturating_add(holders.spilled);
-        let is_alone = holders.is_one() && entry.went_to.len() <= 1 && !has_it;
-        if is_alone && !entry.flags.has(EntryFlags::SENT) {
-            return;
-        }
-        for owed in &mut self.owed {
-            for (_, seq) in &mut owed.entries {
-                if place(*seq) == entry.seq {
-                    *seq |= SHARED;
-                }
-            }
-        }
-        // Of one whose session is gone nobody knows whether it had it: it is sent again.
-        if !has_it && !entry.flags.has(EntryFlags::SENT) {
-            self.shared.insert(entry.seq, holders);
-        }
+    /// The inbox of a user that is loaded for the first time.
+    pub(super) fn inbox(&mut self, home: &Home, windows: &Windows) -> Inbox {
+        let left = std::mem::take(&mut self.left);
+        inbox(home, &self.state.log, windows, (&self.recovered, left))
     }
 }
 
 impl User {
     /// Makes the sessions that outlived the process, all of them detached.
     pub(super) fn recover_sessions(&mut self, stored: &Stored, cx: &mut Context<'_, UserMsg>) {
-        let sessions = &stored.state.sessions;
-        if sessions.next_number == 0 {
-            return;
-        }
-        let log = self.log();
-        log.next_session = log.next_session.max(sessions.next_number);
-        log.estates = sessions
-            .records
-            .iter()
-            .filter(|record| spill::is_estate(record))
-            .map(Estate::of)
-            .collect();
-        let acked = self.acked_since(stored);
-        let is_read_again = self.log().is_put_off;
-        for (record, owed) in sessions.records.iter().zip(&stored.owed) {
-            // Otherwise the process did not end: the state was only read again. One that is gone
-            // from memory all the same could not be ended.
-            let is_new = self.managed_session(record.number).is_none();
-            if is_new && !spill::is_estate(record) {
-                self.hold_shared(owed, &stored.shared, &acked);
-                self.recover_session(record, owed, cx);
-                if is_read_again && let Some(session) = self.sessions.last_mut() {
-                    retire(session);
-                }
+        for record in &stored.state.sessions.records {
+            if !layout::is_left(record) {
+                self.recover_session(record, cx);
             }
         }
     }
 
-    /// What sessions that are there have acknowledged, and the store does not know of.
-    fn acked_since(&self, stored: &Stored) -> FxHashSet<Seq> {
-        let mut acked = FxHashSet::default();
-        let records = &stored.state.sessions.records;
-        for (record, owed) in records.iter().zip(&stored.owed) {
-            let at = self.managed_session(record.number);
-            let managed = at.and_then(|at| self.sessions[at].managed.as_ref());
-            let Some(managed) = managed else { continue };
-            let entries = managed.unacked_entries().into_iter().map(place);
-            let entries: FxHashSet<Seq> = entries.collect();
-            let owed = owed.entries.iter().map(|(_, entry)| place(*entry));
-            acked.extend(owed.filter(|seq| !entries.contains(seq)));
-        }
-        acked
-    }
-
-    /// A session is one of those that hold what several were given. `known` says what of that
-    /// nobody has, as far as the store knows; somebody has `acked`.
-    fn hold_shared(
-        &mut self,
-        owed: &OwedTo,
-        known: &FxHashMap<Seq, Holders>,
-        acked: &FxHashSet<Seq>,
-    ) {
-        let shared = &mut self.log().shared;
-        for seq in owed.entries.iter().map(|(_, entry)| place(*entry)) {
-            let Some(known) = known.get(&seq).filter(|_| !acked.contains(&seq)) else {
-                continue;
-            };
-            let none = Holders { kept: 0, ..*known };
-            shared.entry(seq).or_insert(none).kept += 1;
-        }
-    }
-
-    fn recover_session(
-        &mut self,
-        record: &SessionRecord,
-        owed: &OwedTo,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
+    fn recover_session(&mut self, record: &SessionRecord, cx: &mut Context<'_, UserMsg>) {
         let now = cx.now();
         let cursor = self.log().windows.cursor(record.number);
         let inbound = cursor.map_or(0, |cursor| cursor.inbound);
-        let token = String::from_utf8_lossy(&record.token).into_owned().into();
-        let link = Link::Detached(now);
-        let mut managed = Managed::new(record.number, token, record.max_seconds, link);
-        managed.is_enabled = true;
-        managed.inbound = inbound;
-        managed.inbound_recorded = inbound;
-        managed.owed = Some(owed.entries.clone());
-        managed.spill = owed.spilled.map(|after| Box::new(Spill::new(after)));
-        managed.presence_lost = true;
         // No connection ever has this name: it only tells the user's sessions apart.
         let conn = ConnRef {
             shard: cx.shard(),
@@ -293,20 +201,18 @@ impl User {
             },
         };
         let mut session = Session::new(conn, &self.name, &record.resource);
+        session.number = record.number;
         session.started = true;
         session.carbons = record.carbons;
         session.is_inactive = record.inactive;
         session.wants_roster = record.wants_roster;
         session.wants_blocklist = record.wants_blocklist;
-        let presence = record.presence.clone();
-        session.presence = presence.and_then(|xml| Frame::parse(xml).ok());
-        let priority = session.presence.as_ref().map(stanza::presence_priority);
-        session.priority = priority.and_then(Result::ok).unwrap_or(0);
+        (session.presence, session.priority) = presence(record);
         if !record.directed.is_empty() {
             let directed = record.directed.iter().map(|to| to.as_str().into());
             session.directed = Some(Box::new(directed.collect()));
         }
-        session.managed = Some(Box::new(managed));
+        session.managed = Some(Box::new(recovered(record, inbound, now)));
         self.sessions.push(session);
         cx.stats().raise(Gauge::Sessions);
         cx.stats().raise(Gauge::ManagedSessions);
@@ -316,14 +222,15 @@ impl User {
     }
 }
 
-/// A session that has ended, as everybody was told, and whose end could not be recorded: another
-/// one may have its resource by now. It is given nothing, cannot be resumed, and ends as soon as
-/// that can be recorded.
-fn retire(session: &mut Session) {
-    session.started = false;
-    session.carbons = false;
-    session.priority = -1;
-    if let Some(managed) = &mut session.managed {
-        managed.max_seconds = 0;
+fn recovered(record: &SessionRecord, inbound: u32, now: Moment) -> Managed {
+    let token = String::from_utf8_lossy(&record.token).into_owned().into();
+    let link = Link::Detached(now);
+    Managed {
+        is_enabled: true,
+        is_recovered: true,
+        inbound,
+        inbound_recorded: inbound,
+        presence_lost: true,
+        ..Managed::new(record.number, token, record.max_seconds, link)
     }
 }

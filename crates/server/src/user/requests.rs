@@ -20,8 +20,8 @@ use crate::guard::Charge;
 use crate::home::Home;
 use crate::iq::{LateAnswer, Question};
 use crate::limits::{
-    DEBTS_KEPT, QUESTION_PAUSE, QUESTIONS_AT_ONCE, QUESTIONS_BACKLOG_PAUSE, QUESTIONS_OF_OTHERS,
-    QUESTIONS_OWN,
+    DEBTS_KEPT, FAR_FROM_WINDOW, QUESTION_PAUSE, QUESTIONS_AT_ONCE, QUESTIONS_BACKLOG_PAUSE,
+    QUESTIONS_OF_OTHERS, QUESTIONS_OWN,
 };
 use crate::message::UserMsg;
 
@@ -47,6 +47,22 @@ impl Debt {
     /// Somebody else gives the credit back.
     pub(crate) fn forgive(mut self) {
         self.link = None;
+    }
+
+    /// Whether the credit of a stanza that is passed on goes along. To bring it back wakes another
+    /// shard, which a connection far from its window need not pay for each message: of those only
+    /// one in eight takes its credit along. They are counted over the whole shard, so that nobody
+    /// can tell which of his it will be. Who floods a recipient that takes nothing has about two
+    /// windows under way, and no more.
+    pub(super) fn goes_along(home: &Home, link: ConnRef, frame: &Frame) -> bool {
+        let in_flight = home.io.in_flight(link);
+        // A question is counted where its client is, for as long as it is under way.
+        if in_flight.is_none_or(|stanzas| stanzas > FAR_FROM_WINDOW) || frame.name() == "iq" {
+            return true;
+        }
+        let passed_on = (home.passed_on.get() + 1) % FAR_FROM_WINDOW;
+        home.passed_on.set(passed_on);
+        passed_on == 0
     }
 
     /// That of a stanza which is passed on. Takes no memory for each: what was given back lately is

@@ -1,6 +1,7 @@
-//! What an account has to do with rooms: copies of what a room sends are written to the session
-//! that is an occupant, and questions to a domain of rooms are answered. That a session leaves its
-//! rooms when it ends is directed presence's doing (`presence.rs`).
+//! What an account has to do with rooms and services: copies of what they send to many are written
+//! to the session that is an occupant or a subscriber, and questions to a domain of rooms are
+//! answered. That a session leaves its rooms when it ends is directed presence's doing
+//! (`presence.rs`).
 
 use actor::{Context, Mail};
 use net::ConnRef;
@@ -13,14 +14,14 @@ use super::barrier::Effect;
 use super::managed::What;
 use crate::address;
 use crate::iq::{Question, reply_of};
-use crate::message::{RoomCopy, UserMsg};
+use crate::message::{SharedCopy, UserMsg};
 use crate::room::host::{self, Said};
 
 const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
 
 impl User {
-    /// A room sends something to one of the user's sessions.
-    pub(super) fn room_copy(&mut self, copy: &RoomCopy, cx: &mut Context<'_, UserMsg>) {
+    /// A room or a service sends something to one of the user's sessions.
+    pub(super) fn shared_copy(&mut self, copy: &SharedCopy, cx: &mut Context<'_, UserMsg>) {
         let (_, resource) = address::split(&copy.to);
         let session = resource.and_then(|resource| self.session_of(resource));
         let Some((conn, is_inactive)) = session.map(|s| (s.conn, s.is_inactive)) else {
@@ -51,8 +52,9 @@ impl User {
         });
     }
 
-    /// The room believes that a session is there which is not: a message comes back, and says so.
-    fn is_not_there(&mut self, copy: &RoomCopy, cx: &mut Context<'_, UserMsg>) {
+    /// The room or service believes that a session is there which is not: a message comes back, and
+    /// says so.
+    fn is_not_there(&mut self, copy: &SharedCopy, cx: &mut Context<'_, UserMsg>) {
         if copy.frame.name() != "message" {
             return;
         }

@@ -2,6 +2,7 @@
 //! commit. Owns the order of both, and the verbs that the other files of this folder write with.
 
 use actor::{Context, Mail, Name};
+use delivery::SessionNumber;
 use net::ConnRef;
 use telemetry::Counter;
 use xml::Frame;
@@ -47,12 +48,6 @@ impl User {
     pub(super) fn perform(&mut self, effect: Effect, cx: &mut Context<'_, UserMsg>) {
         match effect {
             Effect::Write(conn, what, bytes) => {
-                let mut sessions = self.sessions.iter_mut();
-                let session = sessions.find(|session| session.conn == conn);
-                let managed = session.and_then(|session| session.managed.as_mut());
-                if let Some(managed) = managed.filter(|managed| managed.is_enabled) {
-                    managed.pending.pop_front();
-                }
                 self.perform_bytes(conn, what, bytes, cx);
             }
             Effect::Nonza(conn, bytes) => {
@@ -89,10 +84,13 @@ impl User {
             }
             Effect::CreditWhenTaken(link, seq) => self.credit_when_taken(link, seq, cx),
             Effect::Ask(question) => self.ask_now(*question, cx),
-            Effect::ReadPage => self.read_page(cx),
-            Effect::ReadSpill(read) => self.read_spill(read, cx),
-            Effect::SpillGiven(number) => self.spill_given(number, cx),
-            Effect::SpillNotGiven(number) => self.spill_not_given(number),
+            Effect::Read(read) => self.read_page(*read, cx),
+            Effect::PageGiven(consumer) => {
+                self.log().inbox.page_committed(consumer);
+                self.may_trim(cx);
+            }
+            Effect::PageNotGiven(consumer) => self.log().inbox.page_failed(consumer),
+            Effect::ChangesCommitted => self.log().inbox.changes_committed(),
             Effect::Outbox(read) => self.read_outgoing(*read, cx),
             Effect::ReturnCommitted(peer) => self.return_committed(peer, cx),
             Effect::ReadMark(peer) => self.read_mark(peer, cx),
@@ -106,7 +104,7 @@ impl User {
                 answer.by = self.own_peer();
                 self.home.send_to(cx, &to, UserMsg::NotTaken(answer), false);
             }
-            Effect::Resume { number, conn, h } => self.read_owed(number, conn, h, cx),
+            Effect::Resume { number, conn } => self.read_owed(number, conn, cx),
             Effect::Resumed {
                 number,
                 conn,
@@ -202,30 +200,30 @@ impl User {
         }
         let mut bytes = Vec::new();
         write(&mut bytes);
-        let mut sessions = self.sessions.iter_mut();
-        let session = sessions.find(|session| session.conn == conn);
-        if let Some(managed) = session.and_then(|session| session.managed.as_mut()) {
-            managed.pending.push_back(what.entry());
+        if !what.is_entry() {
+            let session = self.sessions.iter().find(|session| session.conn == conn);
+            let managed = session.and_then(|session| session.managed.as_ref());
+            if let Some((managed, log)) = managed.zip(self.log.as_mut()) {
+                log.inbox.will_write(SessionNumber::new(managed.number));
+            }
         }
         self.turn().effects.push(Effect::Write(conn, what, bytes));
     }
 
-    /// What waits behind commits has changed: counts of what will be written are taken anew.
+    /// What waits behind commits has changed: stanzas that are in no log and were to leave with one
+    /// that failed never will.
     pub(super) fn count_pending_again(&mut self, first: &[Effect]) {
-        for session in &mut self.sessions {
-            let Some(managed) = &mut session.managed else {
-                continue;
-            };
+        let Some(log) = &mut self.log else { return };
+        for session in self.sessions.iter().filter(|s| s.managed.is_some()) {
             let now = self.turn.iter().flat_map(|turn| &turn.effects);
             let behind = self.barrier.effects().chain(now);
-            let pending = first
-                .iter()
-                .chain(behind)
-                .filter_map(|effect| match effect {
-                    Effect::Write(conn, what, _) if *conn == session.conn => Some(what.entry()),
-                    _ => None,
-                });
-            managed.pending = pending.collect();
+            let is_its_own = |effect: &&Effect| match effect {
+                Effect::Write(conn, what, _) => *conn == session.conn && !what.is_entry(),
+                _ => false,
+            };
+            let others = first.iter().chain(behind).filter(is_its_own).count() as u32;
+            let number = SessionNumber::new(session.number);
+            log.inbox.will_only_write(number, others);
         }
     }
 
@@ -291,11 +289,15 @@ impl User {
         activate: bool,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        // The stanza of a session that is being handled is passed on, to the first of those it is
-        // for: its credit goes along.
+        // The stanza of a session that is being handled is passed on: with the first of those it is
+        // for its credit goes along, or comes back now.
         let turn = self.turn.as_mut();
         if let Some(link) = turn.and_then(|turn| turn.link.take()) {
-            delivery.debt = Some(Debt::passed_on(&self.home, link, &delivery.frame));
+            if Debt::goes_along(&self.home, link, &delivery.frame) {
+                delivery.debt = Some(Debt::passed_on(&self.home, link, &delivery.frame));
+            } else {
+                self.emit(Effect::Credit(link), cx);
+            }
         }
         if self.may_leave() {
             self.send_on(&to, delivery, activate, cx);

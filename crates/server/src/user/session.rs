@@ -14,6 +14,8 @@ pub(crate) struct Session {
     /// Its name among the user's sessions: the connection that it was bound on, which is also where
     /// its stanzas go unless it is managed.
     pub conn: ConnRef,
+    /// Its name in the log's inbox; 0 while there is no log.
+    pub number: u32,
     /// The full address.
     pub full: Arc<str>,
     /// Offset of the resource in `full`.
@@ -45,6 +47,7 @@ impl Session {
     pub(crate) fn new(conn: ConnRef, bare: &str, resource: &str) -> Self {
         Session {
             conn,
+            number: 0,
             full: format!("{bare}/{resource}").into(),
             resource_at: bare.len() as u16 + 1,
             priority: 0,
@@ -76,17 +79,6 @@ impl Session {
     /// An "available resource" of RFC 6121.
     pub(crate) fn is_available(&self) -> bool {
         self.presence.is_some()
-    }
-
-    /// Whether it is known what its client has; after a restart that is when it is resumed.
-    pub(crate) fn is_known(&self) -> bool {
-        let is_known = |managed: &Managed| managed.owed.is_none();
-        self.managed.as_deref().is_none_or(is_known)
-    }
-
-    /// Whether it may be given messages that wait.
-    pub(crate) fn takes_waiting(&self) -> bool {
-        self.takes_messages() && self.is_known() && !self.is_spilled()
     }
 
     /// Whether messages to the bare address may go to it (RFC 6121 section 8.5.2.1.1).

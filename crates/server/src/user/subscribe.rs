@@ -28,10 +28,10 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         match self.destination(to) {
-            // One sees oneself without a subscription, and neither a domain nor a room keeps a
-            // roster.
+            // One sees oneself without a subscription, and neither a domain nor a room nor a
+            // service keeps a roster.
             Destination::Own | Destination::Host | Destination::RoomHost => return,
-            Destination::Local if self.home.hosts_rooms(address::domain(to)) => return,
+            Destination::Local if !self.home.hosts_accounts(address::domain(to)) => return,
             Destination::Remote => {
                 let error = StanzaError::new(Condition::RemoteServerNotFound);
                 return self.reply_error(conn, frame, &error, cx);

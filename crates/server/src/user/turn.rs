@@ -10,8 +10,6 @@ use telemetry::Counter;
 
 use super::barrier::{Append, Decided, Effect, Origin};
 use super::managed::What;
-use super::session::Session;
-use super::spill;
 use super::{Debt, User};
 use crate::message::{AppendError, Source, UserMsg};
 
@@ -93,14 +91,12 @@ impl User {
         self.home.turn.set(Some(turn));
         let ticket = self.home.journal.next_ticket();
         let range = self.range();
-        let moves_deliveries = records.iter().any(spill::moves_deliveries);
         let journal = &self.home.journal;
         match journal.append(cx, range, self.barrier.tenure, records, ticket) {
             Ok(()) => {
                 self.barrier.push(Append {
                     ticket,
                     origin,
-                    moves_deliveries,
                     effects,
                 });
                 self.hold_if_full(cx);
@@ -109,7 +105,6 @@ impl User {
                 let failed = Decided {
                     effects: effects.into_iter().filter_map(Effect::of_failure).collect(),
                     origin,
-                    moves_deliveries,
                 };
                 if let Some(effects) = self.failed(failed, error, cx) {
                     self.perform_in_order(effects, cx);
@@ -142,6 +137,12 @@ impl User {
         let Some(decided) = self.barrier.decide(ticket, result.is_ok()) else {
             return;
         };
+        if self.barrier.is_open()
+            && let Some(log) = &mut self.log
+            && result.is_ok()
+        {
+            log.was_removed = false; // That is durable.
+        }
         let effects = match result {
             Ok(()) => Some(decided.effects),
             Err(error) => self.failed(decided, error, cx),
@@ -164,7 +165,7 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) -> Option<Vec<Effect>> {
         self.count_pending_again(&append.effects);
-        if self.must_start_over(error, append.moves_deliveries) {
+        if self.must_start_over(error) {
             // No answer: it may have been done, and what clients are sent is counted.
             self.note_failure(error, cx);
             self.start_over(append.effects, cx);
@@ -210,12 +211,11 @@ impl User {
         cx.stats().count(Counter::ChangesFailed);
     }
 
-    /// Whether reading the state again is not enough: nobody knows whether an append survived, or
-    /// it moved deliveries while a session is to get some from the log: it remembers which. Nor is
-    /// it while the storage fails: the error that a client would be told is in no log, so that a
-    /// kill could lose it although the stanza counts as handled.
-    fn must_start_over(&self, error: AppendError, moves_deliveries: bool) -> bool {
-        let is_spilled = || self.sessions.iter().any(Session::is_spilled);
+    /// Whether reading the state again is not enough: nobody knows whether an append survived. Nor
+    /// is it while the storage fails: the error that a client would be told is in no log, so that a
+    /// kill could lose it although the stanza counts as handled. Nor once the account was removed:
+    /// of what it had nothing is in memory to go on from.
+    fn must_start_over(&self, error: AppendError) -> bool {
         let is_failing = match error {
             AppendError::Failed | AppendError::Unavailable => true,
             // It follows one that was in doubt, or another home has the range. One that follows a
@@ -223,8 +223,8 @@ impl User {
             AppendError::Fenced => !self.stale,
             AppendError::Busy | AppendError::Full | AppendError::Invalid => false,
         };
-        let is_doubtful = is_failing || moves_deliveries && is_spilled();
-        self.log.is_some() && is_doubtful
+        let was_removed = self.log.as_ref().is_some_and(|log| log.was_removed);
+        self.log.is_some() && is_failing || was_removed
     }
 
     /// Nobody knows whether an append survived: what clients were given and what the log says may

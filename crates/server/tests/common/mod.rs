@@ -50,6 +50,10 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             hosts: vec!["conference.localhost".into()],
             ..server::options::Rooms::default()
         },
+        pubsub: server::options::Pubsub {
+            hosts: vec!["pubsub.localhost".into()],
+            ..server::options::Pubsub::default()
+        },
         limits: Limits {
             stanza_bytes_max: 65_536,
             sessions_per_user: 10,

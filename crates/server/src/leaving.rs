@@ -1,6 +1,6 @@
-//! What leaves a room: one frame for many is shared by all copies of a shard, and each recipient's
-//! home writes his address into it. At most [`crate::options::Rooms::copies_per_turn`] copies go in
-//! one turn; what comes after waits behind the rest, and so do the others in the mailbox.
+//! What leaves a room or a service: one frame for many is shared by all copies of a shard, and each
+//! recipient's home writes his address into it. So many copies go in one turn; what comes after
+//! waits behind the rest, and so do the others in the mailbox.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -8,16 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actor::{Context, Mail, Name, ShardId};
-use room::{Audience, Effect};
 use telemetry::Counter;
 use xml::Frame;
 
-use super::{RoomActor, RoomMsg};
 use crate::address;
-use crate::message::{Delivery, RoomCopy, UserMsg};
+use crate::home::Home;
+use crate::message::{Delivery, SharedCopy, UserMsg};
+
+/// Addresses that one frame goes to.
+type Audience = Arc<[Arc<str>]>;
 
 /// Something that leaves.
-pub(super) enum Out {
+pub(crate) enum Out {
     /// A stanza that has its `to`.
     One(Frame),
     /// Copies of a frame without `to`.
@@ -25,7 +27,7 @@ pub(super) enum Out {
 }
 
 /// A fan-out that is under way.
-pub(super) struct Copies {
+pub(crate) struct Copies {
     frame: Frame,
     /// The frame as it goes to the shard of the last copy.
     shared: Option<(ShardId, Frame)>,
@@ -38,55 +40,76 @@ pub(super) struct Copies {
 struct Recipient {
     shard: ShardId,
     bare: Name,
-    full: Arc<str>,
+    /// Full, or bare: then the account decides which of its sessions get it.
+    address: Arc<str>,
+}
+
+/// Where it is counted.
+#[derive(Clone, Copy)]
+pub(crate) struct Counters {
+    /// Copies that left.
+    pub(crate) sent: Counter,
+    /// Copies that found no room.
+    pub(crate) dropped: Counter,
 }
 
 /// What has not left yet, in order.
-#[derive(Default)]
-pub(super) struct Leaving {
+pub(crate) struct Leaving {
     queue: VecDeque<Out>,
-    /// [`RoomMsg::GoOn`] is on its way.
+    /// [`UserMsg::GoOn`] is on its way.
     is_going: bool,
     /// The last audience that was looked up: most frames go to those who got the one before.
     known: Option<(Audience, Rc<[Recipient]>)>,
+    /// Copies of one turn.
+    turn_max: usize,
+    counters: Counters,
 }
 
 impl Leaving {
-    pub(super) fn push(&mut self, out: Out) {
+    /// Nothing leaves yet; at most `turn_max` copies will in one turn.
+    pub(crate) fn new(turn_max: usize, counters: Counters) -> Leaving {
+        Leaving {
+            queue: VecDeque::new(),
+            is_going: false,
+            known: None,
+            turn_max: turn_max.max(1),
+            counters,
+        }
+    }
+
+    pub(crate) fn push(&mut self, out: Out) {
         self.queue.push_back(out);
     }
 
-    pub(super) fn extend(&mut self, out: impl IntoIterator<Item = Out>) {
+    pub(crate) fn extend(&mut self, out: impl IntoIterator<Item = Out>) {
         self.queue.extend(out);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
-}
 
-impl RoomActor {
     /// A frame goes to many.
-    pub(super) fn copies(&mut self, frame: Frame, to: Audience, _cx: &mut Context<'_, UserMsg>) {
-        let to = match &self.leaving.known {
+    pub(crate) fn copies(&mut self, frame: Frame, to: Audience, home: &Home) {
+        let to = match &self.known {
             Some((audience, known)) if Arc::ptr_eq(audience, &to) => Rc::clone(known),
             _ => {
-                let recipient = |full: &Arc<str>| {
-                    let bare = Name::from(address::bare(full));
+                let recipient = |address: &Arc<str>| {
+                    let bare = Name::from(address::bare(address));
                     Recipient {
-                        shard: self.home.place.shard(&bare),
+                        shard: home.place.shard(&bare),
                         bare,
-                        full: Arc::clone(full),
+                        address: Arc::clone(address),
                     }
                 };
                 let mut all: Vec<Recipient> = to.iter().map(recipient).collect();
                 all.sort_by_key(|recipient| recipient.shard);
                 let all: Rc<[Recipient]> = all.into();
-                self.leaving.known = Some((to, Rc::clone(&all)));
+                self.known = Some((to, Rc::clone(&all)));
                 all
             }
         };
-        self.leaving.push(Out::Copies(Copies {
+        self.push(Out::Copies(Copies {
             frame,
             shared: None,
             to,
@@ -95,58 +118,73 @@ impl RoomActor {
     }
 
     /// The next turn has come.
-    pub(super) fn next_turn(&mut self, cx: &mut Context<'_, UserMsg>) {
-        self.leaving.is_going = false;
-        self.go_on(cx);
+    pub(crate) fn next_turn(&mut self, home: &Home, cx: &mut Context<'_, UserMsg>) {
+        self.is_going = false;
+        self.go_on(home, cx);
     }
 
     /// Lets leave what may in this turn.
-    pub(super) fn go_on(&mut self, cx: &mut Context<'_, UserMsg>) {
-        if self.leaving.is_going {
+    pub(crate) fn go_on(&mut self, home: &Home, cx: &mut Context<'_, UserMsg>) {
+        if self.is_going {
             return;
         }
-        let mut left = self.home.options.rooms.copies_per_turn.max(1);
-        while let Some(out) = self.leaving.queue.pop_front() {
+        self.leave(self.turn_max, home, cx);
+        if self.is_empty() {
+            return;
+        }
+        self.is_going = true;
+        if cx.send_priority(cx.myself(), UserMsg::GoOn).is_err() {
+            cx.send_after(Duration::ZERO, UserMsg::GoOn);
+        }
+    }
+
+    /// Lets everything leave, however much it is: whoever sends it ends.
+    pub(crate) fn leave_all(&mut self, home: &Home, cx: &mut Context<'_, UserMsg>) {
+        self.leave(usize::MAX, home, cx);
+    }
+
+    fn leave(&mut self, max: usize, home: &Home, cx: &mut Context<'_, UserMsg>) {
+        let mut left = max;
+        while let Some(out) = self.queue.pop_front() {
             if left == 0 {
-                self.leaving.queue.push_front(out);
+                self.queue.push_front(out);
                 break;
             }
             match out {
                 Out::One(frame) => {
                     left -= 1;
-                    self.send_one(frame, cx);
+                    self.send_one(frame, home, cx);
                 }
                 Out::Copies(mut copies) => {
-                    left -= self.send_copies(&mut copies, left, cx);
+                    left -= self.send_copies(&mut copies, left, home, cx);
                     if copies.done < copies.to.len() {
-                        self.leaving.queue.push_front(Out::Copies(copies));
+                        self.queue.push_front(Out::Copies(copies));
                     }
                 }
             }
-        }
-        if self.leaving.is_empty() {
-            return;
-        }
-        self.leaving.is_going = true;
-        let go_on = || UserMsg::Room(Box::new(RoomMsg::GoOn));
-        if cx.send_priority(cx.myself(), go_on()).is_err() {
-            cx.send_after(Duration::ZERO, go_on());
         }
     }
 
     /// Sends at most `max` copies, and says how many.
     fn send_copies(
-        &mut self,
+        &self,
         copies: &mut Copies,
         max: usize,
+        home: &Home,
         cx: &mut Context<'_, UserMsg>,
     ) -> usize {
-        let end = copies.to.len().min(copies.done + max);
-        let count = end - copies.done;
+        let count = max.min(copies.to.len() - copies.done);
+        let end = copies.done + count;
         let is_message = copies.frame.name() == "message";
         let own = cx.shard();
         for recipient in &copies.to[copies.done..end] {
             let shard = recipient.shard;
+            if !recipient.address.contains('/') {
+                let frame = &copies.frame;
+                let frame = frame.edit().set_attr("to", &recipient.address).finish();
+                self.send_one(frame, home, cx);
+                continue;
+            }
             let shared = copies.shared.as_ref().filter(|(of, _)| *of == shard);
             let frame = match shared {
                 Some((_, frame)) => frame.clone(),
@@ -156,8 +194,8 @@ impl RoomActor {
                     frame
                 }
             };
-            let copy = UserMsg::Copy(RoomCopy {
-                to: Arc::clone(&recipient.full),
+            let copy = UserMsg::Copy(SharedCopy {
+                to: Arc::clone(&recipient.address),
                 frame,
             });
             // A message brings the account of a session that is gone to life, so that it says so.
@@ -167,56 +205,36 @@ impl RoomActor {
                 cx.send_named_if_active(shard, &recipient.bare, copy)
             };
             if matches!(sent, Err(actor::SendError::Full(_))) {
-                cx.stats().count(Counter::RoomCopiesDropped);
+                cx.stats().count(self.counters.dropped);
             }
         }
-        cx.stats().add(Counter::RoomCopies, count as u64);
+        cx.stats().add(self.counters.sent, count as u64);
         copies.done = end;
         count
     }
 
-    fn send_one(&mut self, frame: Frame, cx: &mut Context<'_, UserMsg>) {
+    fn send_one(&self, frame: Frame, home: &Home, cx: &mut Context<'_, UserMsg>) {
         let Some(to) = frame.attr("to").map(|to| to.into_owned()) else {
             return;
         };
         let (bare, resource) = address::split(&to);
-        if !self.home.serves(address::domain(bare)) || address::local(bare).is_none() {
+        if !home.serves(address::domain(bare)) || address::local(bare).is_none() {
             // Nobody can be reached there.
             return cx.stats().count(Counter::ActorDropped);
         }
         let kind = frame.attr_raw("type");
+        // A headline is for who is there.
         let activate = match frame.name() {
-            "message" => kind != Some("error"),
+            "message" => !matches!(kind, Some("error" | "headline")),
             "iq" => matches!(kind, Some("get" | "set")),
             _ => false,
         };
         let delivery = Delivery::new(resource.map(Into::into), frame);
-        if self
-            .home
+        if home
             .send(cx, bare, UserMsg::Deliver(delivery), activate)
             .is_some()
         {
-            cx.stats().count(Counter::RoomCopiesDropped);
-        }
-    }
-
-    /// The room ends although somebody is there: they are told at once, however many they are.
-    pub(super) fn tell_of_the_end(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let Some(room) = &mut self.room else { return };
-        for effect in room.end() {
-            match effect {
-                Effect::Send { frame, to } => self.copies(frame, to, cx),
-                Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
-                _ => {}
-            }
-        }
-        while let Some(out) = self.leaving.queue.pop_front() {
-            match out {
-                Out::One(frame) => self.send_one(frame, cx),
-                Out::Copies(mut copies) => {
-                    self.send_copies(&mut copies, usize::MAX, cx);
-                }
-            }
+            cx.stats().count(self.counters.dropped);
         }
     }
 }

@@ -1,0 +1,153 @@
+//! What a service makes durable: appends and what comes of them. The machine changes when an append
+//! is committed and not before, so one that is refused has changed nothing; after one of which
+//! nobody knows whether it was done, the service is read again.
+
+use actor::{Context, Mail};
+use delivery::Refusal;
+use pubsub::{Effect, Event, Record, Service};
+use telemetry::Counter;
+
+use super::{Held, NodesActor, Phase};
+use crate::appends::Fate;
+use crate::message::UserMsg;
+use crate::taking::Taking;
+use crate::user::Debt;
+
+/// What an append is for.
+pub(super) enum For {
+    /// The service may be read.
+    Settled,
+    /// The machine's next decision takes effect.
+    Change {
+        held: Held,
+        /// Items that it publishes.
+        items: u64,
+    },
+    /// There is no append: a message keeps its place behind others.
+    Nothing(Taking),
+}
+
+impl For {
+    /// The message that it is for.
+    pub(super) fn taking(&self) -> Option<&Taking> {
+        match self {
+            For::Settled => None,
+            For::Change { held, .. } => held.taking.as_ref(),
+            For::Nothing(taking) => Some(taking),
+        }
+    }
+
+    /// The request that waits for it.
+    pub(super) fn request(&self) -> Option<&xml::Frame> {
+        match self {
+            For::Change { held, .. } => held.request.as_ref(),
+            For::Settled | For::Nothing(_) => None,
+        }
+    }
+}
+
+/// What is told now is nobody's message, and its sender has his answer.
+fn of_debt(debt: Option<Box<Debt>>) -> Held {
+    Held {
+        debt,
+        ..Held::default()
+    }
+}
+
+impl NodesActor {
+    pub(super) fn append(
+        &mut self,
+        records: Vec<Record>,
+        held: Held,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let is_item = |record: &&Record| matches!(record, Record::Published { .. });
+        let items = records.iter().filter(is_item).count() as u64;
+        let records = self.stored(records);
+        let what = For::Change { held, items };
+        self.appends.append(records, what, &self.home, cx);
+    }
+
+    // ---- Decisions -----------------------------------------------------------------------------
+
+    /// Performs what is decided, in order. True if there was anything: then there may be more, that
+    /// the journal did not take.
+    pub(super) fn conclude_decided(&mut self, cx: &mut Context<'_, UserMsg>) -> bool {
+        let mut is_any = false;
+        while let Some((what, fate)) = self.appends.next(cx) {
+            is_any = true;
+            match (what, fate) {
+                (For::Settled, _) => self.load(cx),
+                (what, Fate::InDoubt) => {
+                    let service = &self.name;
+                    tracing::warn!(%service, "a change is in doubt: the service is read again");
+                    self.handling = what.request().cloned();
+                    cx.stop_with(actor::Reason::Killed);
+                    return false;
+                }
+                (For::Nothing(taking), fate) => {
+                    let was_behind_refused = true;
+                    if fate != (Fate::Done { was_behind_refused }) {
+                        taking.learn(&mut self.marks, &self.home);
+                    }
+                    taking.confirm(&self.name, &self.home, cx);
+                }
+                (For::Change { held, items }, Fate::Done { .. }) => {
+                    cx.stats().add(Counter::PubsubItems, items);
+                    self.is_made = true;
+                    self.committed(held, cx);
+                }
+                (For::Change { held, .. }, Fate::Refused(error)) => {
+                    if let Some(more) = self.home.failed_changes.borrow_mut().due(cx.now()) {
+                        let service = &self.name;
+                        tracing::warn!(%service, ?error, more, "a change was not made durable");
+                    }
+                    self.not_committed(held, cx);
+                }
+            }
+        }
+        if is_any && self.phase == Phase::Ready {
+            self.give_parked(cx);
+            self.leaving.go_on(&self.home, cx);
+        }
+        is_any
+    }
+
+    fn committed(&mut self, held: Held, cx: &mut Context<'_, UserMsg>) {
+        let Held { taking, debt, .. } = held;
+        let effects = self.decide(true, cx);
+        if let Some(taking) = &taking {
+            taking.learn(&mut self.marks, &self.home);
+        }
+        self.perform(effects, of_debt(debt), cx);
+        if let Some(taking) = taking {
+            taking.confirm(&self.name, &self.home, cx);
+        }
+    }
+
+    /// It has not been done: a message of somebody's log comes again, others are told.
+    fn not_committed(&mut self, held: Held, cx: &mut Context<'_, UserMsg>) {
+        let Held { taking, debt, .. } = held;
+        let mut effects = self.decide(false, cx);
+        // Those behind it are refused too.
+        let state = self.service.as_ref().map(Service::state);
+        self.moved = state
+            .map(|state| state.moved().collect())
+            .unwrap_or_default();
+        if let Some(taking) = taking {
+            effects.clear();
+            taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
+        }
+        self.perform(effects, of_debt(debt), cx);
+    }
+
+    fn decide(&mut self, is_committed: bool, cx: &mut Context<'_, UserMsg>) -> Vec<Effect> {
+        let Some(service) = &mut self.service else {
+            return Vec::new();
+        };
+        // Invariant: a decision is always taken.
+        service
+            .handle(Event::Decided { is_committed }, cx.wall(), &())
+            .unwrap_or_default()
+    }
+}

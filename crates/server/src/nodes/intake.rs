@@ -1,0 +1,127 @@
+//! What comes to a service: which stanza is taken now, and who is told that his is not.
+
+use actor::{Context, Name};
+use delivery::{Place, Refusal};
+use pubsub::Event;
+use store::Seq;
+use xml::Frame;
+use xmpp::error::{Condition, StanzaError};
+use xmpp::ns;
+use xmpp::stanza::{self, IqType, Kind};
+
+use super::durable::For;
+use super::{Held, NodesActor, Phase};
+use crate::address;
+use crate::leaving::Out;
+use crate::message::{Delivery, UserMsg};
+use crate::taking::{Taking, Verdict};
+
+impl NodesActor {
+    /// A stanza has come.
+    pub(super) fn deliver(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+        let taking = Taking::of(&delivery);
+        if self.phase == Phase::Unreadable {
+            let condition = Condition::ResourceConstraint;
+            return self.turn_away(&delivery, (Refusal::Unreadable, condition), cx);
+        }
+        if let Some(taking) = &taking {
+            let waiting = self.last_waiting_of(&taking.from);
+            let mut verdict = taking.judge(&self.name, &self.marks, waiting, &self.home, cx);
+            if verdict == Verdict::Ask {
+                // Of a service the store has no marks.
+                self.marks.learn(taking.peer(&self.home), Place::START);
+                verdict = taking.judge(&self.name, &self.marks, waiting, &self.home, cx);
+            }
+            if verdict != Verdict::Take {
+                return;
+            }
+        }
+        if delivery.resource.is_some() {
+            // Nobody is behind the address of a service.
+            let condition = Condition::ServiceUnavailable;
+            return self.turn_away(&delivery, (Refusal::Final, condition), cx);
+        }
+        self.give(delivery, cx);
+    }
+
+    /// A stanza is not taken.
+    fn turn_away(
+        &self,
+        delivery: &Delivery,
+        (why, condition): (Refusal, Condition),
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let error = StanzaError::new(condition);
+        match Taking::of(delivery) {
+            Some(taking) => {
+                let error = (why == Refusal::Final).then_some(error);
+                taking.refuse(&self.name, why, error, &self.home, cx);
+            }
+            None => self.home.return_error(cx, &delivery.frame, &error),
+        }
+    }
+
+    fn give(&mut self, mut delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+        let frame = &delivery.frame;
+        if is_ping(frame) {
+            let reply = stanza::result(frame, &[]);
+            self.leaving.extend(reply.map(Out::One));
+            return self.leaving.go_on(&self.home, cx);
+        }
+        let taking = Taking::of(&delivery);
+        self.taking.clone_from(&taking);
+        self.home.panic_if_asked(frame);
+        let from = frame.attr("from").unwrap_or_default();
+        let may_create = &self.home.options.pubsub.create;
+        let event = Event::Stanza {
+            frame: frame.clone(),
+            may_create: may_create.admits(address::bare(&from)),
+        };
+        drop(from);
+        let held = Held {
+            request: is_request(frame).then(|| frame.clone()),
+            taking,
+            debt: delivery.debt.take(),
+        };
+        self.handling.clone_from(&held.request);
+        if let Err(held) = self.happens(event, held, cx) {
+            delivery.debt = held.debt;
+            self.parked = Some(delivery);
+        }
+        self.handling = None;
+    }
+
+    /// The last place of a sender's log that waits for its commit.
+    pub(super) fn last_waiting_of(&self, from: &Name) -> Option<Seq> {
+        let takings = self.appends.iter().filter_map(For::taking);
+        let own = takings.filter(|taking| taking.from == *from);
+        own.map(|taking| taking.source.seq).max()
+    }
+
+    /// A message was taken that nothing is appended for.
+    pub(super) fn taken(&mut self, taking: Taking, cx: &mut Context<'_, UserMsg>) {
+        if self.last_waiting_of(&taking.from).is_none() {
+            taking.learn(&mut self.marks, &self.home);
+            return taking.confirm(&self.name, &self.home, cx);
+        }
+        self.appends.keep_place(For::Nothing(taking), &self.home);
+    }
+
+    /// What is parked may be busy no longer.
+    pub(super) fn give_parked(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if let Some(delivery) = self.parked.take() {
+            self.give(delivery, cx);
+        }
+    }
+}
+
+/// Whether a stanza gets an answer, whatever comes (RFC 6120 section 8.2.3).
+pub(super) fn is_request(frame: &Frame) -> bool {
+    let kind = stanza::parse_kind(frame);
+    matches!(kind, Ok(Kind::Iq(IqType::Get | IqType::Set)))
+}
+
+fn is_ping(frame: &Frame) -> bool {
+    stanza::parse_kind(frame) == Ok(Kind::Iq(IqType::Get))
+        && frame.child("ping", ns::PING).is_some()
+}

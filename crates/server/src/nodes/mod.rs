@@ -1,0 +1,383 @@
+//! A service that has nodes (XEP-0060, docs/pubsub.md): one actor for each, at the home of its
+//! address. It performs what [`pubsub::Service`] decides. Owns its life: loading, the order of what
+//! comes in, and eviction. What is taken is in `intake.rs`, what is durable in `durable.rs`, how
+//! the store has it in `stored.rs`, and what answers wait for in `items.rs`.
+//!
+//! | what waits | why | until |
+//! |---|---|---|
+//! | everything | the service is being read | it has been |
+//! | everything but decisions | copies are under way: at most so many are written a turn | all are |
+//! | everything but decisions | what comes next is for a node that is being changed | it is decided |
+//! | an answer | its items are read from the store | they have been |
+
+mod durable;
+mod intake;
+mod items;
+mod stored;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use actor::{Actor, Context, Mail, Name, Reason};
+use delivery::{Marks, Refusal};
+use pubsub::{Effect, Event, Record, Service, State};
+use ring::rand::{SecureRandom, SystemRandom};
+use store::StoreError;
+use store::limits::SEEN_MAX;
+use telemetry::{Counter, Gauge};
+use xml::Frame;
+use xmpp::error::{Condition, StanzaError};
+
+use crate::admin::AdminAnswer;
+use crate::appends::Appends;
+use crate::home::Home;
+use crate::leaving::{Counters, Leaving, Out};
+use crate::limits::SWEEP_RETRY;
+use crate::message::{Delivery, UserMsg};
+use crate::taking::Taking;
+use crate::user::Debt;
+
+use durable::For;
+use intake::is_request;
+use items::Asked;
+
+/// What a service is told beside what every entity is.
+pub enum NodesMsg {
+    /// What the store has of it.
+    Loaded(Box<Result<Loaded, StoreError>>),
+    /// Items that an answer waits for.
+    Fetched {
+        /// The number of the question.
+        ticket: u64,
+        /// Those that are there.
+        items: Result<Vec<pubsub::Item>, StoreError>,
+    },
+    /// Leases that are over and items that are too old can go.
+    Sweep,
+}
+
+/// What the store has of a service.
+pub struct Loaded {
+    state: State,
+    /// The store has such an entity.
+    is_made: bool,
+    /// Random.
+    seed: [u64; 2],
+}
+
+/// What is known of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The store has been asked; the mailbox is held.
+    Loading,
+    /// It is here.
+    Ready,
+    /// It could not be read for a while; every question gets an error until it can be.
+    Unreadable,
+}
+
+/// Whose stanza something is done for.
+#[derive(Default)]
+struct Held {
+    /// It waits for an answer: if the service ends before, it gets an error.
+    request: Option<Frame>,
+    /// It is in its sender's log.
+    taking: Option<Taking>,
+    /// Its sender may send another one when this is repaid.
+    debt: Option<Box<Debt>>,
+}
+
+/// One service.
+pub(crate) struct NodesActor {
+    name: Name,
+    home: Rc<Home>,
+    phase: Phase,
+    /// The machine; absent until the service is read.
+    service: Option<Service>,
+    /// The store has such an entity.
+    is_made: bool,
+    /// Deleted nodes that are elsewhere now, as the last append leaves them.
+    moved: Vec<Record>,
+    /// What was handed over by senders' homes in this life of the service. What comes again after
+    /// it is taken again: an approval of what is approved changes nothing.
+    marks: Marks<u64>,
+    appends: Appends<For>,
+    leaving: Leaving,
+    /// Goes in front of everything in the mailbox.
+    parked: Option<Delivery>,
+    /// A message that is being taken: if the service crashes, its sender's home hears of it.
+    taking: Option<Taking>,
+    /// A request that is being handled: if the service crashes, its sender hears of it.
+    handling: Option<Frame>,
+    asked: BTreeMap<u64, Asked>,
+    /// How often the store could not be read in a row.
+    unread: u8,
+    /// What the gauges have of this service.
+    counted: usize,
+}
+
+impl NodesActor {
+    pub(crate) fn new(name: Name, home: Rc<Home>) -> Self {
+        let counters = Counters {
+            sent: Counter::PubsubCopies,
+            dropped: Counter::PubsubCopiesDropped,
+        };
+        let appends = Appends::new(home.place.range(&name));
+        let leaving = Leaving::new(home.options.pubsub.copies_per_turn, counters);
+        NodesActor {
+            name,
+            home,
+            phase: Phase::Loading,
+            service: None,
+            is_made: false,
+            moved: Vec::new(),
+            marks: Marks::new([], SEEN_MAX, false),
+            appends,
+            leaving,
+            parked: None,
+            taking: None,
+            handling: None,
+            asked: BTreeMap::new(),
+            unread: 0,
+            counted: 0,
+        }
+    }
+
+    // ---- Loading and eviction ------------------------------------------------------------------
+
+    /// Reads the service once nothing that an earlier life of it appended is undecided.
+    fn begin(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.phase = Phase::Loading;
+        if self.appends.is_settled(For::Settled, &self.home, cx) {
+            self.load(cx);
+        }
+    }
+
+    fn load(&mut self, cx: &mut Context<'_, UserMsg>) {
+        cx.stats().count(Counter::PubsubLoaded);
+        self.appends.begin(&self.home);
+        let (store, name) = (self.home.store.clone(), self.name.clone());
+        let options = std::sync::Arc::clone(&self.home.options.pubsub.machine);
+        let read = move || {
+            let (state, is_made) = stored::read(&store, &name, &options)?;
+            let mut seed = [0; 16];
+            let filled = SystemRandom::new().fill(&mut seed);
+            filled.map_err(|_| StoreError::Unavailable("no randomness".to_owned()))?;
+            let seed = u128::from_le_bytes(seed);
+            let seed = [seed as u64, (seed >> 64) as u64];
+            Ok(Loaded {
+                state,
+                is_made,
+                seed,
+            })
+        };
+        let map = |loaded| UserMsg::Nodes(Box::new(NodesMsg::Loaded(Box::new(loaded))));
+        if cx.blocking(&self.home.reads, read, map).is_err() {
+            let error = StoreError::Unavailable("too many reads wait".to_owned());
+            self.loaded(Err(error), cx);
+        }
+    }
+
+    fn loaded(&mut self, loaded: Result<Loaded, StoreError>, cx: &mut Context<'_, UserMsg>) {
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => return self.not_loaded(&error, cx),
+        };
+        let options = std::sync::Arc::clone(&self.home.options.pubsub.machine);
+        self.moved = loaded.state.moved().collect();
+        self.is_made = loaded.is_made;
+        let service = Service::new(&self.name, loaded.state, options, loaded.seed);
+        self.service = Some(service);
+        self.phase = Phase::Ready;
+        self.unread = 0;
+        self.sweep(cx);
+    }
+
+    /// Tries again for as long as somebody may want something; after a while whoever asks is told.
+    fn not_loaded(&mut self, error: &StoreError, cx: &mut Context<'_, UserMsg>) {
+        self.unread = self.unread.saturating_add(1);
+        let unread = self.home.bounds().unread(self.unread);
+        if unread.is_given_up {
+            self.phase = Phase::Unreadable;
+        }
+        if unread.is_news {
+            tracing::error!(service = %self.name, %error, "cannot read a service");
+        }
+        cx.send_after(unread.pause, UserMsg::LoadAgain);
+    }
+
+    /// Nothing is under way.
+    fn is_idle(&self) -> bool {
+        self.service.as_ref().is_none_or(Service::is_idle)
+            && self.phase != Phase::Loading
+            && self.appends.is_empty()
+            && self.leaving.is_empty()
+            && self.parked.is_none()
+    }
+
+    fn idle(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if !(self.is_idle() && cx.stop_when_idle()) {
+            cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
+        }
+    }
+
+    fn sweep(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let again = match self.happens(Event::Sweep, Held::default(), cx) {
+            Ok(()) => self.home.options.pubsub.sweep_every,
+            // It is busy.
+            Err(_) => SWEEP_RETRY,
+        };
+        cx.send_after(again, UserMsg::Nodes(Box::new(NodesMsg::Sweep)));
+    }
+
+    /// Whether what comes has to wait.
+    fn must_hold(&self) -> bool {
+        self.phase == Phase::Loading || self.parked.is_some() || !self.leaving.is_empty()
+    }
+
+    /// Says what has changed to those who count.
+    fn note(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let nodes = self.service.as_ref().map_or(0, |one| one.state().len());
+        while self.counted < nodes {
+            cx.stats().raise(Gauge::PubsubNodes);
+            self.counted += 1;
+        }
+        while self.counted > nodes {
+            cx.stats().lower(Gauge::PubsubNodes);
+            self.counted -= 1;
+        }
+    }
+
+    /// Gives the machine an event, and performs what comes of it.
+    ///
+    /// # Errors
+    /// What the event is about is busy: it comes again.
+    fn happens(
+        &mut self,
+        event: Event,
+        held: Held,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Result<(), Held> {
+        let Some(service) = &mut self.service else {
+            return Err(held);
+        };
+        // Of contacts a service knows nothing: it belongs to nobody.
+        match service.handle(event, cx.wall(), &()) {
+            Ok(effects) => self.perform(effects, held, cx),
+            Err(_) => return Err(held),
+        }
+        self.leaving.go_on(&self.home, cx);
+        Ok(())
+    }
+
+    /// Performs what the machine wants for somebody's stanza.
+    fn perform(&mut self, effects: Vec<Effect>, mut held: Held, cx: &mut Context<'_, UserMsg>) {
+        let mut unread = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Append(records) => self.append(records, std::mem::take(&mut held), cx),
+                Effect::Send { frame, to } => self.leaving.copies(frame, to, &self.home),
+                Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
+                Effect::Fetch {
+                    ticket,
+                    node,
+                    items,
+                } => {
+                    if !self.fetch(ticket, (&node, items), &mut held, cx) {
+                        unread.push(ticket);
+                    }
+                }
+            }
+        }
+        for ticket in unread {
+            self.fetched(ticket, None, cx);
+        }
+        if let Some(taking) = held.taking {
+            self.taken(taking, cx);
+        }
+        if let Some(mut debt) = held.debt {
+            debt.repay(&self.home, cx);
+        }
+    }
+
+    fn nodes_msg(&mut self, msg: NodesMsg, cx: &mut Context<'_, UserMsg>) {
+        match msg {
+            NodesMsg::Loaded(loaded) => self.loaded(*loaded, cx),
+            NodesMsg::Sweep => self.sweep(cx),
+            NodesMsg::Fetched { ticket, items } => {
+                let items = items.inspect_err(|error| {
+                    tracing::warn!(service = %self.name, %error, "cannot read items");
+                });
+                self.fetched(ticket, items.ok(), cx);
+            }
+        }
+    }
+}
+
+impl Actor for NodesActor {
+    type Msg = UserMsg;
+
+    fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
+        cx.stats().raise(Gauge::PubsubServices);
+        cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
+        cx.hold();
+        self.begin(cx);
+    }
+
+    fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
+        match msg {
+            UserMsg::Deliver(delivery) => self.deliver(delivery, cx),
+            UserMsg::Decided { ticket, result } => {
+                self.appends.decided(ticket, result, &self.home, cx);
+            }
+            UserMsg::Nodes(msg) => self.nodes_msg(*msg, cx),
+            UserMsg::GoOn => self.leaving.next_turn(&self.home, cx),
+            UserMsg::LoadAgain if self.phase != Phase::Ready => self.begin(cx),
+            UserMsg::Admin { reply, .. } => reply.send(cx, AdminAnswer::Absent),
+            UserMsg::Idle => self.idle(cx),
+            // What accounts are told.
+            _ => {}
+        }
+        self.taking = None;
+        while self.conclude_decided(cx) {}
+        self.note(cx);
+        if self.must_hold() {
+            cx.hold();
+        } else {
+            cx.release();
+        }
+    }
+
+    fn stopped(&mut self, _reason: &Reason, cx: &mut Context<'_, UserMsg>) {
+        cx.stats().lower(Gauge::PubsubServices);
+        for _ in 0..self.counted {
+            cx.stats().lower(Gauge::PubsubNodes);
+        }
+        self.home.journal.forget(cx.myself());
+        if let Some(taking) = self.taking.take() {
+            // Its sender's home counts how often that happens.
+            taking.refuse(&self.name, Refusal::Crashed, None, &self.home, cx);
+        }
+        self.answer_the_rest(cx);
+    }
+}
+
+impl NodesActor {
+    /// The service ends: whoever waits for an answer hears that nobody can say what became of it.
+    fn answer_the_rest(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let error = StanzaError::new(Condition::InternalServerError)
+            .with_text("It is not known whether this was done.");
+        let asked = self
+            .asked
+            .values()
+            .filter_map(|asked| asked.request.as_ref());
+        let parked = self.parked.as_ref().map(|delivery| &delivery.frame);
+        let waiting = self.appends.iter().filter_map(For::request);
+        let all = waiting.chain(asked).chain(&self.handling);
+        for request in all.chain(parked.filter(|frame| is_request(frame))) {
+            self.home.return_error(cx, request, &error);
+        }
+        // What was decided before is told.
+        self.leaving.leave_all(&self.home, cx);
+    }
+}

@@ -1,0 +1,103 @@
+//! What is recorded of a session itself, so that it outlives the process: its name, its resource,
+//! what it wants. What it is owed is recorded as `consumers.rs` says.
+
+use delivery::SessionNumber;
+use net::ConnRef;
+use store::{Record, SessionRecord};
+
+use super::User;
+use super::layout;
+use super::session::Session;
+
+impl User {
+    /// Records what a session must not forget when the process ends.
+    pub(super) fn save_session(&mut self, at: usize) {
+        let takes_otherwise = self.note_taking(at);
+        if self.sessions[at].managed.is_none() {
+            return;
+        }
+        if !self.has_room_for_records() {
+            return self.give_up(at);
+        }
+        let session = &self.sessions[at];
+        let Some(managed) = &session.managed else {
+            return;
+        };
+        let log = self.log.as_ref();
+        let number = SessionNumber::new(managed.number);
+        let list = log.and_then(|log| log.inbox.list_of(number));
+        let void_through = list.as_ref().map_or(0, |list| list.void_through.number());
+        let directed = session.directed.as_deref();
+        let record = SessionRecord {
+            number: managed.number,
+            token: managed.token.as_bytes().to_vec(),
+            resource: session.resource().to_owned(),
+            max_seconds: managed.max_seconds,
+            detached: None,
+            presence: session
+                .presence
+                .as_ref()
+                .map(|frame| frame.as_bytes().to_vec()),
+            directed: directed
+                .into_iter()
+                .flatten()
+                .map(|to| to.to_string())
+                .collect(),
+            carbons: session.carbons,
+            inactive: session.is_inactive,
+            wants_roster: session.wants_roster,
+            wants_blocklist: session.wants_blocklist,
+            void_through,
+            numbered: list.as_ref().map_or_else(Vec::new, layout::numbered),
+        };
+        self.record(Record::SessionPut {
+            user: String::from(&*self.name),
+            session: Box::new(layout::with_mark(record)),
+        });
+        // From where on it takes messages is where the account is; and what it is not listed with
+        // any more it has acknowledged.
+        if takes_otherwise || list.is_some() {
+            self.record_inbox();
+        }
+    }
+
+    /// Whether what is recorded of the user's sessions is not too much for one value.
+    fn has_room_for_records(&self) -> bool {
+        let bounds = self.home.bounds();
+        let log = self.log.as_ref();
+        let size = |session: &Session| {
+            let managed = session.managed.as_ref()?;
+            let directed = session.directed.as_deref().into_iter().flatten();
+            let directed: usize = directed.map(|to| to.len() + 3).sum();
+            let presence = session.presence.as_ref().map_or(0, |p| p.as_bytes().len());
+            let number = SessionNumber::new(managed.number);
+            let list = 10 * log.map_or(0, |log| log.inbox.in_flight(number));
+            Some(managed.token.len() + session.resource().len() + directed + presence + list)
+        };
+        let sizes: usize = self.sessions.iter().filter_map(size).sum();
+        sizes <= bounds.records_bytes_max
+    }
+
+    /// A session ends with the message that is being handled.
+    fn give_up(&mut self, at: usize) {
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.is_full = true;
+            self.has_full_session = true;
+        }
+    }
+
+    /// Changes what a session wants, and records that if it has changed.
+    pub(crate) fn change_session(
+        &mut self,
+        conn: Option<ConnRef>,
+        change: impl FnOnce(&mut Session) -> bool,
+    ) {
+        let mut sessions = self.sessions.iter();
+        let Some(at) = sessions.position(|session| Some(session.conn) == conn) else {
+            return;
+        };
+        if change(&mut self.sessions[at]) {
+            self.save_session(at);
+        }
+    }
+}
