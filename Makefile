@@ -134,8 +134,9 @@ bugs: ## Whether the history checker and the exploration find each bug that is p
 	$(CARGO) test --package delivery --features bugs --target-dir $(TARGET)/bugs \
 	  --test explore -- --nocapture each_bug_is_found
 
-model: ## A long run of the model of groups: SEEDS random histories of up to 40 commands.
-	GROUP_MODEL_CASES=$(SEEDS) $(CARGO) test --release --package group --lib \
+model: ## A long run of the model of groups: SEEDS random histories of up to 40 commands, from SEED.
+	GROUP_MODEL_CASES=$(SEEDS) GROUP_MODEL_SEED=$$(( $(SEED) - 1 )) \
+	  $(CARGO) test --release --package group --lib \
 	  nodes_behave_like_the_model -- --nocapture
 
 scaling: workloads ## Simulated nodes and actor workloads; writes docs/scaling.md and docs/scaling/.
