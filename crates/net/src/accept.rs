@@ -1,7 +1,6 @@
 //! New connections: accepting, pacing, limits, running out of descriptors, the balancer's header,
 //! and adoption from other shards. Owns the listening sockets of one shard.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::mem;
@@ -21,13 +20,14 @@ use telemetry::Counter;
 use crate::address::{self, AddressKey};
 use crate::bucket::{Bucket, Rate};
 use crate::driver::{Driver, arm, token_of};
-use crate::limits::{ACCEPTS_PER_TURN, DESCRIPTOR_BACKOFF};
+use crate::limits::{ACCEPTS_PER_TURN, DESCRIPTOR_BACKOFF, WAITING_SHARES};
 use crate::link::{Flags, Link, Opening};
 use crate::listen::Listener;
 use crate::output::begin_tls;
 use crate::port::{Parcel, PortMsg};
 use crate::proxy::{self, HEADER_MAX, Header};
 use crate::service::{Closed, Peer, Service};
+use crate::turns::Turns;
 
 /// The listening side of one shard.
 pub(crate) struct Acceptor {
@@ -35,8 +35,8 @@ pub(crate) struct Acceptor {
     sockets: Vec<Option<TcpListener>>,
     /// Listeners whose queue in the kernel may hold connections; edges come only once.
     ready: Vec<bool>,
-    /// Accepted, but waiting for their turn under the rate.
-    waiting: VecDeque<Waiting>,
+    /// Accepted, but waiting for their turn under the rate; addresses take turns.
+    waiting: Turns<Waiting>,
     pace: Bucket,
     /// Out of descriptors until then.
     pause_until: Moment,
@@ -70,7 +70,7 @@ impl Acceptor {
             specs,
             ready: vec![true; registered.len()],
             sockets: registered,
-            waiting: VecDeque::new(),
+            waiting: Turns::new(),
             pace: Bucket::new(),
             pause_until: Moment::ZERO,
             reserve: File::open("/dev/null").ok(),
@@ -108,11 +108,12 @@ impl<S: Service> Driver<S> {
     /// had come there from `address`. For a simulation: any stream socket does that never blocks,
     /// such as one end of a pair, whose bytes arrive at once and which is on this shard for sure.
     pub fn take(&mut self, socket: OwnedFd, address: SocketAddr) {
-        self.acceptor.waiting.push_back(Waiting {
+        let new = Waiting {
             socket: TcpStream::from_std(std::net::TcpStream::from(socket)),
             address,
             listener: 0,
-        });
+        };
+        self.wait_for_turn(new);
         self.has_news();
     }
 
@@ -133,7 +134,7 @@ impl<S: Service> Driver<S> {
             if !self.acceptor.ready[listener] {
                 return;
             }
-            if self.acceptor.waiting.len() >= self.settings.limits.accepts_waiting_max.max(1) {
+            if !self.has_place_to_wait() {
                 // The storm goes on waiting in the kernel's queue, where it costs no descriptor.
                 return;
             }
@@ -176,15 +177,36 @@ impl<S: Service> Driver<S> {
         if limits.accepts_per_second == 0 || address::contains(&limits.exempt, new.address.ip()) {
             return self.admit(new);
         }
-        self.acceptor.waiting.push_back(new);
+        self.wait_for_turn(new);
         if self.acceptor.pace.debt(self.now).is_some() {
             self.count(Counter::NetPaced);
         }
     }
 
+    fn wait_for_turn(&mut self, new: Waiting) {
+        let address = AddressKey::of(new.address.ip());
+        self.acceptor.waiting.push(address, new);
+    }
+
+    /// Whether one more may wait under the rate. If all places are taken, an address that has more
+    /// than its share of them gives one up: the kernel's queue has one order for all, and who is
+    /// behind a flood there waits for all of it.
+    fn has_place_to_wait(&mut self) -> bool {
+        let places = self.settings.limits.accepts_waiting_max.max(1);
+        if self.acceptor.waiting.len() < places {
+            return true;
+        }
+        let share = places / WAITING_SHARES;
+        if self.acceptor.waiting.take_from_longest(share).is_none() {
+            return false;
+        }
+        self.refuse(Counter::NetRefusedAddress);
+        true
+    }
+
     fn admit_waiting(&mut self) {
         while !self.acceptor.waiting.is_empty() && self.acceptor.pace.debt(self.now).is_none() {
-            let Some(new) = self.acceptor.waiting.pop_front() else {
+            let Some(new) = self.acceptor.waiting.pop() else {
                 return;
             };
             let shards = u32::from(self.ports.count().max(1));

@@ -34,6 +34,7 @@ mod proxy;
 mod record;
 mod service;
 mod tls;
+mod turns;
 pub mod websocket;
 
 pub use crate::core::IoError;

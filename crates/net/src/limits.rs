@@ -19,6 +19,11 @@ pub(crate) const TLS_INCOMPLETE_MAX: usize = 96 * 1024;
 /// Events taken from the kernel per loop turn.
 pub(crate) const EVENTS_MAX: usize = 1024;
 
+/// While all places to wait under `accepts_per_second` are taken, an address keeps one part in so
+/// many of them; what it has beyond that is refused. So floods of up to 16 addresses at once leave
+/// places for others.
+pub(crate) const WAITING_SHARES: usize = 16;
+
 /// Connections accepted per listener and loop turn; the rest stay in the kernel's queue.
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 
@@ -77,13 +82,14 @@ pub struct Limits {
     pub connections_max: usize,
     /// Connections per address of the whole node (IPv6: per /64). Default 1,024. 0 switches it off.
     pub connections_per_address_max: u32,
-    /// New connections per second and node. Faster arrivals wait, and are not refused. Default
+    /// New connections per second and node. Faster arrivals wait, addresses in turns. Default
     /// 4,000. 0 switches it off.
     pub accepts_per_second: u32,
     /// New connections admitted at once after a quiet time, per node. Default 4,000.
     pub accept_burst: u32,
-    /// Accepted connections per shard that wait for their turn under `accepts_per_second`; more
-    /// stay in the kernel's queue. Default 1,024. Costs one descriptor each.
+    /// Accepted connections per shard that wait for their turn under `accepts_per_second`. Once all
+    /// places are taken, an address that has more than a sixteenth of them loses its newest; if
+    /// none has, the others stay in the kernel's queue. Default 1,024. Costs one descriptor each.
     pub accepts_waiting_max: usize,
     /// Addresses exempt from `connections_per_address_max`, `accepts_per_second` and `rate`.
     /// Default: loopback.

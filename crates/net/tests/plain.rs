@@ -334,6 +334,27 @@ fn a_storm_is_paced_and_not_refused() {
 }
 
 #[test]
+fn who_floods_with_connections_waits_for_himself() {
+    let limits = Limits {
+        accepts_per_second: 100,
+        accept_burst: 1,
+        accepts_waiting_max: 32,
+        exempt: Vec::new(),
+        ..patient()
+    };
+    let node = Node::start(1, limits);
+    let flood: Vec<_> = (0..200).map(|_| node.connect_from(2)).collect();
+    assert_eq!(node.connect_from(3).ask("in"), "in");
+    // All places were taken, and the kernel's queue was full of the flood. Without turns 200 would
+    // have been admitted first.
+    let before = node.shelf.lock().expect("shelf").accepted.len();
+    assert!(before < 40, "{before} were admitted first");
+    assert!(node.shared.refused() > 100, "{}", node.shared.refused());
+    drop(flood);
+    assert_eq!(node.connect_from(2).ask("later"), "later");
+}
+
+#[test]
 fn half_open_hundreds_do_not_disturb() {
     let node = Node::start(2, patient());
     let silent: Vec<_> = (0..600).map(|_| node.connect()).collect();

@@ -300,7 +300,20 @@ impl Node {
     }
 
     pub fn connect_to(&self, listener: usize) -> Client<TcpStream> {
-        let stream = TcpStream::connect(self.addresses[listener]).expect("connect");
+        Node::client(TcpStream::connect(self.addresses[listener]).expect("connect"))
+    }
+
+    /// From an address of its own: 127.0.0.`last`.
+    pub fn connect_from(&self, last: u8) -> Client<TcpStream> {
+        use socket2::{Domain, Socket, Type};
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("socket");
+        let source = SocketAddr::from(([127, 0, 0, last], 0));
+        socket.bind(&source.into()).expect("bind");
+        socket.connect(&self.addresses[0].into()).expect("connect");
+        Node::client(socket.into())
+    }
+
+    fn client(stream: TcpStream) -> Client<TcpStream> {
         stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
         stream.set_nodelay(true).expect("nodelay");
         Client {
