@@ -136,7 +136,7 @@ def meet(name, run, watched, idle, witness, seconds):
 
 
 HEAD = """| attacker | defence | login p99, ms | message p99, ms | MB above | MB left | outcome | \
-before |
+at 0f8860a: MB above, MB left, what went wrong |
 |---|---|---|---|---|---|---|---|"""
 TABLE = re.compile(r"(<!-- zoo: begin -->\n)(.*?)(<!-- zoo: end -->)", re.DOTALL)
 

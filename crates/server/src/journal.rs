@@ -9,6 +9,7 @@ mod lane_tests;
 mod port;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -295,24 +296,35 @@ impl Queue {
         }
     }
 
-    /// Takes out everything that waits and may be handed over now.
+    /// Takes out what goes with the next batch: all that waits while that is little, else what
+    /// [`turns::choose`] says.
     fn take_ready(&mut self) -> (Vec<Append>, VecDeque<Owner>) {
-        // The next batch is about as large.
-        let next = Vec::with_capacity(self.appends.len());
-        let appends = std::mem::replace(&mut self.appends, next);
-        let next = VecDeque::with_capacity(self.owners.len());
-        let owners = std::mem::replace(&mut self.owners, next);
-        if self.in_doubt.is_empty() {
+        let enough = self.options.batch_appends;
+        if self.in_doubt.is_empty() && self.owners.len() <= enough {
+            // The next batch is about as large.
+            let next = Vec::with_capacity(self.appends.len());
+            let appends = std::mem::replace(&mut self.appends, next);
+            let next = VecDeque::with_capacity(self.owners.len());
+            let owners = std::mem::replace(&mut self.owners, next);
             self.bytes = 0;
             return (appends, owners);
         }
-        let (waiting, ready): (Vec<_>, Vec<_>) = appends
-            .into_iter()
-            .zip(owners)
-            .partition(|(append, _)| self.in_doubt.contains_key(&append.range));
-        (self.appends, self.owners) = waiting.into_iter().unzip();
+        let may_go = |range| !self.in_doubt.contains_key(&range);
+        let chosen = turns::choose(&self.owners, enough, may_go);
+        let appends = std::mem::take(&mut self.appends).into_iter();
+        let waiting = appends.zip(std::mem::take(&mut self.owners)).zip(chosen);
+        let mut batch = (Vec::with_capacity(enough), VecDeque::with_capacity(enough));
+        for ((append, owner), goes) in waiting {
+            if goes {
+                batch.0.push(append);
+                batch.1.push_back(owner);
+            } else {
+                self.appends.push(append);
+                self.owners.push_back(owner);
+            }
+        }
         self.bytes = bytes_of(&self.owners);
-        ready.into_iter().unzip()
+        batch
     }
 
     /// Puts a batch back that the journal did not take.

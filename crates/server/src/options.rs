@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::{
-    BARRIER_APPENDS_MAX, BARRIER_BYTES_MAX, BARRIER_EFFECTS_MAX, BUSY_RETRY, DOUBT_POLL,
-    JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX, PORT_RESTART,
+    BARRIER_APPENDS_MAX, BARRIER_BYTES_MAX, BARRIER_EFFECTS_MAX, BATCH_APPENDS, BUSY_RETRY,
+    DOUBT_POLL, JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX, PORT_RESTART,
 };
 use store::limits::LAGGING_MAX;
 
@@ -257,6 +257,9 @@ pub struct Commits {
     pub backlog_appends_max: usize,
     /// Their bytes, by estimate; at that, one more append is refused.
     pub backlog_bytes_max: usize,
+    /// Appends of one batch beyond which actors take turns: while more wait, each has as many
+    /// turns as fill a batch, and at least one.
+    pub batch_appends: usize,
     /// Appends of one user that are not decided; at that, new stanzas wait in its mailbox.
     pub barrier_appends_max: usize,
     /// Effects of one user that wait for commits; likewise.
@@ -277,6 +280,7 @@ impl Default for Commits {
             journal: store::JournalOptions::default(),
             backlog_appends_max: JOURNAL_BACKLOG_MAX,
             backlog_bytes_max: JOURNAL_BACKLOG_BYTES_MAX,
+            batch_appends: BATCH_APPENDS,
             barrier_appends_max: BARRIER_APPENDS_MAX,
             barrier_effects_max: BARRIER_EFFECTS_MAX,
             barrier_bytes_max: BARRIER_BYTES_MAX,

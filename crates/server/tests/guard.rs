@@ -394,3 +394,34 @@ fn a_password_derived_during_a_reload_is_answered() {
     alice.expect(" id='change'");
     running.node.drain(DEADLINE);
 }
+
+/// Keys are derived for one change of an account's password at a time: a second one is refused,
+/// however many a client sends ahead, and one behind the answer is taken.
+#[test]
+fn one_password_at_a_time() {
+    let mut options = options(1, true);
+    options.scram_iterations = 200_000;
+    let running = start_on(
+        store_on(&new_disk()),
+        options,
+        net::Limits::default(),
+        &["alice"],
+    );
+    let mut alice = Client::login(running.address, "alice", "a");
+    let change = |id: &str| {
+        format!(
+            "<iq type='set' id='{id}'><query xmlns='jabber:iq:register'>\
+             <username>alice</username><password>{id}</password></query></iq>"
+        )
+    };
+    alice.send(&(change("first") + &change("second")));
+    let refused = alice.expect("</iq>");
+    assert!(refused.contains("id='second'"), "{refused}");
+    assert!(refused.contains("<resource-constraint"), "{refused}");
+    let taken = alice.expect("id='first'");
+    assert!(taken.contains("type='result'"), "{taken}");
+    alice.send(&change("third"));
+    let taken = alice.expect("id='third'");
+    assert!(taken.contains("type='result'"), "{taken}");
+    running.node.drain(DEADLINE);
+}

@@ -78,3 +78,56 @@ fn who_has_no_room_for_one_more_bad_word_hears_it_at_once() {
     world.append(writer, 1);
     assert_eq!(told(&heard), [(4, OK)], "it has heard everything");
 }
+
+#[test]
+fn who_appends_a_lot_waits_for_himself() {
+    let mut world = World::new(Commits {
+        batch_appends: 4,
+        ..Commits::default()
+    });
+    let (busy, heard) = world.writer(USERS[0]);
+    let (other, answered) = world.writer(USERS[1]);
+    world.switches.set_hold(true);
+    world.append(busy, 21);
+    world.append(other, 1);
+    // Nobody else had anything when the first batch was made; the second has both.
+    for of_the_busy in [4, 7] {
+        assert_eq!(world.twin.release(1), 1);
+        world.sim.run_until_idle();
+        assert_eq!(heard.lock().expect("told").len(), of_the_busy);
+    }
+    assert_eq!(told(&answered), [(1, OK)]);
+    world.switches.set_hold(false);
+    while world.twin.release(1) > 0 {
+        world.sim.run_until_idle();
+    }
+    let all: Vec<_> = (1..=21).map(|number| (number, OK)).collect();
+    assert_eq!(told(&heard), all);
+}
+
+#[test]
+fn who_waits_for_a_range_waits_for_all_of_it_and_nobody_waits_for_him() {
+    let mut world = World::new(Commits {
+        batch_appends: 1,
+        ..Commits::default()
+    });
+    let (busy, heard) = world.writer(USERS[0]);
+    // Another actor of the same range, as one that is about to load the account.
+    let (waiter, settled) = world.writer(USERS[0]);
+    world.switches.set_hold(true);
+    world.append(busy, 6);
+    world.send(waiter, UserMsg::Aged);
+    world.append(busy, 2);
+    while settled.lock().expect("told").is_empty() {
+        assert_eq!(world.twin.release(1), 1);
+        world.sim.run_until_idle();
+    }
+    let decided = heard.lock().expect("told").len();
+    assert!(decided >= 6, "{decided} of the 6 before it are decided");
+    world.switches.set_hold(false);
+    while world.twin.release(1) > 0 {
+        world.sim.run_until_idle();
+    }
+    let all: Vec<_> = (1..=8).map(|number| (number, OK)).collect();
+    assert_eq!(told(&heard), all);
+}

@@ -76,6 +76,11 @@ fn change_password(
     password: &str,
     cx: &mut Context<'_, UserMsg>,
 ) -> Answer {
+    if user.is_changing_password {
+        return StanzaError::new(Condition::ResourceConstraint)
+            .with_text("Another change of the password is under way; try again after it.")
+            .into();
+    }
     let password = match xmpp::sasl::prepare_password(password) {
         Ok(password) => password,
         Err(_) => {
@@ -103,7 +108,10 @@ fn change_password(
         }))
     };
     match cx.blocking(&user.home.crypto, derive, map) {
-        Ok(()) => Answer::Later,
+        Ok(()) => {
+            user.is_changing_password = true;
+            Answer::Later
+        }
         Err(_) => Answer::error(Condition::ResourceConstraint),
     }
 }
@@ -116,6 +124,7 @@ impl User {
         password: NewPassword,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        self.is_changing_password = false;
         // The credit of the request comes back at the end.
         let NewPassword {
             frame,

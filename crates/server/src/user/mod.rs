@@ -107,6 +107,9 @@ pub struct User {
     created: stdx::time::Timestamp,
     /// Whether its owner may log in.
     pub(crate) is_locked: bool,
+    /// The keys of a password that its owner wants to have are being derived: one at a time, for
+    /// a derivation takes milliseconds of a pool that logins need too.
+    pub(crate) is_changing_password: bool,
     /// Last activity as the store knows it (XEP-0012).
     pub(crate) last: Option<Box<(stdx::time::Timestamp, String)>>,
     /// Hash of the user's avatar in its vCard (XEP-0153), if there is one.
@@ -141,6 +144,7 @@ impl User {
             to_perform: 0,
             created: stdx::time::Timestamp::from_millis(0),
             is_locked: false,
+            is_changing_password: false,
             last: None,
             photo_hash: None,
             archive_prefs: None,
