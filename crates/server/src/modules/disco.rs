@@ -92,8 +92,8 @@ fn host_info(request: &HostRequest<'_>) -> Answer {
     }
     let node = request.payload.attr("node").map(|node| node.into_owned());
     let has_registration = request.home.options.registration_enabled;
-    let own = format!("{CAPS_NODE}#{}", caps_hash(has_registration));
-    if node.as_ref().is_some_and(|node| *node != own) {
+    let is_own = |node: &String| *node == format!("{CAPS_NODE}#{}", caps_hash(has_registration));
+    if !node.as_ref().is_none_or(is_own) {
         return Answer::error(Condition::ItemNotFound);
     }
     let features = host_features(has_registration);
