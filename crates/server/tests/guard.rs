@@ -248,16 +248,27 @@ fn requests_of_strangers_leave_the_roster_alone() {
     let mut refused = 0;
     for name in &names {
         let mut stranger = Client::login(running.address, name, "x");
-        stranger.send(
+        let why = "please".repeat(60);
+        stranger.send(&format!(
             "<presence/><presence to='alice@localhost' type='subscribe'>\
-             <status>please</status></presence>\
+             <status>{why}</status></presence>\
              <iq type='get' id='p' to='alice@localhost'><ping xmlns='urn:xmpp:ping'/></iq>",
-        );
+        ));
         let seen = stranger.expect(" id='p'");
         refused += usize::from(seen.contains("<resource-constraint "));
     }
     assert_eq!(refused, 2, "a hundred wait");
     let mut alice = Client::login(running.address, "alice", "a");
+    alice.send("<presence/><iq type='get' id='all'><ping xmlns='urn:xmpp:ping'/></iq>");
+    let asked = alice.expect(" id='all'");
+    let (requests, reasons) = ("type='subscribe'", "pleaseplease</status>");
+    assert_eq!(asked.matches(requests).count(), 100);
+    // What they say is kept up to a bound, the question itself always.
+    let said = asked.matches(reasons).count();
+    assert!(
+        (20..40).contains(&said),
+        "{said} of 400 bytes and more in 16 KiB"
+    );
     let mut set = |id: &str, jid: &str, expected: &str| {
         alice.send(&format!(
             "<iq type='set' id='{id}'><query xmlns='jabber:iq:roster'>\
