@@ -280,6 +280,7 @@ impl User {
 
     /// Takes the cursors that moved since the last record: they go along with the next one.
     pub(super) fn progress(&mut self) -> Progress {
+        self.save_sessions_again();
         let mut progress = Progress::default();
         let Some(log) = &mut self.log else {
             return progress;

@@ -91,6 +91,8 @@ impl User {
         let number = SessionNumber::new(number);
         self.log().inbox.open(number, Kind::Managed, conn);
         cx.stats().raise(Gauge::ManagedSessions);
+        // In front of it: the record of one that ended may still be there, and take its place.
+        self.record_inbox();
         self.save_session(at);
         self.emit(Effect::Enabled(conn, bytes), cx);
     }

@@ -137,11 +137,13 @@ impl User {
         let Some(decided) = self.barrier.decide(ticket, result.is_ok()) else {
             return;
         };
-        if self.barrier.is_open()
-            && let Some(log) = &mut self.log
+        if let Some(log) = &mut self.log
             && result.is_ok()
         {
-            log.was_removed = false; // That is durable.
+            log.inbox.committed();
+            if self.barrier.is_open() {
+                log.was_removed = false; // That is durable.
+            }
         }
         let effects = match result {
             Ok(()) => Some(decided.effects),
