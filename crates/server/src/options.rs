@@ -109,6 +109,10 @@ pub struct DeliveryLimits {
     /// Bytes of what is recorded of all sessions of a user; the one with which it gets more ends
     /// with `resource-constraint`.
     pub records_bytes_max: usize,
+    /// Errors for messages of a user's sessions that were refused, while they cannot be recorded
+    /// either: with one more refusal its streams end with `internal-server-error`, and clients send
+    /// again what was not acknowledged.
+    pub refusals_max: usize,
     /// Ended sessions of a user whose counts are remembered, while the user is loaded.
     pub ended_max: usize,
     /// What a session keeps of stanzas that are in no log: presence gives way, then it ends.
@@ -144,6 +148,7 @@ impl Default for DeliveryLimits {
             listed_max: 50_000,
             mark_every: 64,
             records_bytes_max: store::limits::SESSIONS_BYTES_MAX,
+            refusals_max: 64,
             ended_max: 8,
             unlogged: xmpp::sm::Limits::default(),
             ask_every: 8,

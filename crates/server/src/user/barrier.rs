@@ -73,6 +73,10 @@ pub(crate) enum Effect {
     PageNotGiven(Consumer),
     /// Changes of the inbox are durable.
     ChangesCommitted,
+    /// An error of the user's own log is durable.
+    Told(Frame),
+    /// It is not.
+    NotTold(Frame),
     /// The record of the session of this number is durable.
     Saved(u32),
     /// It is not.
@@ -160,6 +164,7 @@ impl Effect {
             Effect::PageGiven(consumer) | Effect::PageNotGiven(consumer) => {
                 Some(Effect::PageNotGiven(consumer))
             }
+            Effect::Told(error) | Effect::NotTold(error) => Some(Effect::NotTold(error)),
             Effect::Saved(number) | Effect::NotSaved(number) => Some(Effect::NotSaved(number)),
             Effect::Enabled(conn, _) => Some(Effect::NotEnabled(conn)),
             Effect::Resumed { number, conn } => Some(Effect::NotResumed { number, conn }),
@@ -216,6 +221,7 @@ impl Effect {
                 bytes.len()
             }
             Effect::Forward { delivery, .. } => delivery.frame.as_bytes().len(),
+            Effect::Told(error) | Effect::NotTold(error) => error.as_bytes().len(),
             _ => 0,
         };
         own + size_of::<Effect>()

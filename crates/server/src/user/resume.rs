@@ -257,7 +257,7 @@ impl User {
             .inbox
             .handle_resent(session, conn, (Count::new(h), sent), counts);
         debug_assert_eq!(is_its_own, Ok(true), "both count alike");
-        self.save_progress();
+        self.save_progress(cx);
         self.emit(Effect::Resumed { number, conn }, cx);
     }
 

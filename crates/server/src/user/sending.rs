@@ -91,7 +91,8 @@ impl User {
             }
             Effect::PageNotGiven(consumer) => self.log().inbox.page_failed(consumer),
             Effect::ChangesCommitted => self.log().inbox.changes_committed(),
-            Effect::Saved(_) => {}
+            Effect::Saved(_) | Effect::Told(_) => {}
+            Effect::NotTold(error) => self.keep_refusal(error, cx),
             Effect::NotSaved(number) => self.not_saved(number, cx),
             Effect::Outbox(read) => self.read_outgoing(*read, cx),
             Effect::ReturnCommitted(peer) => self.return_committed(peer, cx),

@@ -130,7 +130,7 @@ impl User {
         };
         let h = managed.inbound;
         if h != managed.inbound_recorded {
-            self.save_progress();
+            self.save_progress(cx);
         }
         let failures = self.failures;
         self.emit(Effect::Acknowledge { conn, h, failures }, cx);
