@@ -26,7 +26,7 @@ HOSTILE_SECONDS ?= 10
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
-.PHONY: benchmarks history disks chaos schedules bugs explore zoo hostile chromium
+.PHONY: benchmarks history disks tiny chaos schedules bugs explore zoo hostile chromium
 .PHONY: model scaling workloads
 
 help: ## List the targets.
@@ -106,6 +106,9 @@ history: build ## A short run of the history checker: a server that is killed.
 
 disks: build ## SEEDS of a server that is killed, and whose disk is full or fails for a while.
 	$(HISTORY) --seeds $(SEEDS) --seed $(SEED) --faults all
+
+tiny: build ## SEEDS of a server that is killed, with bounds as small as they can be configured.
+	$(HISTORY) --tiny --seeds $(SEEDS) --seed $(SEED) --faults kills,cuts,stops,amnesia,unsynced
 
 chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
 	$(CARGO) build --release --package roost

@@ -77,8 +77,10 @@ pub struct Inbox<L> {
     /// Changes with such sessions that were taken and are not decided.
     undecided: u32,
     last_read: ReadId,
-    /// Reads that failed in a row, and when they are tried again.
-    failures: u32,
+    /// Reads that failed in a row, and appends.
+    unread: u32,
+    refused: u32,
+    /// When reads are tried again.
     read_again: Option<Moment>,
     effects: VecDeque<Effect<L>>,
 }
@@ -115,7 +117,8 @@ impl<L: Copy + Eq> Inbox<L> {
             unconfirmed: Vec::new(),
             undecided: 0,
             last_read: ReadId::default(),
-            failures: 0,
+            unread: 0,
+            refused: 0,
             read_again: None,
             effects: VecDeque::new(),
         };
@@ -433,6 +436,14 @@ impl<L: Copy + Eq> Inbox<L> {
             .retain(|session| parts.iter().all(|part| part.session != *session));
         self.ended.removed.append(&mut self.unconfirmed);
         self.account.failed(tail, stored);
+        self.refused = self.refused.saturating_add(1);
         self.wait(now);
+    }
+
+    /// An append is durable. If earlier ones failed, what waits for that is not put off any longer.
+    pub fn committed(&mut self) {
+        if std::mem::take(&mut self.refused) > 0 && self.unread == 0 {
+            self.go_on();
+        }
     }
 }

@@ -13,6 +13,10 @@ use crate::limits::{
 };
 use store::limits::LAGGING_MAX;
 
+/// Most messages that a session may be sent ahead of what it has acknowledged: as many as one read
+/// gives out, so that a session that is resumed is sent all of them again.
+pub const UNACKED_MAX: usize = store::limits::LOG_READ_MAX;
+
 /// How a node is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -71,8 +75,8 @@ pub struct Delivery {
     pub resume_timeout: Duration,
     /// Time to acknowledge what was asked for; then the connection is given up.
     pub ack_timeout: Duration,
-    /// Messages that a session was sent and has not acknowledged, at most 1,000; further ones are
-    /// read from the log when it has acknowledged some.
+    /// Messages that a session was sent and has not acknowledged, at most [`UNACKED_MAX`]; further
+    /// ones are read from the log when it has acknowledged some.
     pub unacked_max: u32,
     /// How accepted messages are handed over to their recipients.
     pub outbox: delivery::OutboxLimits,
@@ -105,6 +109,10 @@ pub struct DeliveryLimits {
     /// Bytes of what is recorded of all sessions of a user; the one with which it gets more ends
     /// with `resource-constraint`.
     pub records_bytes_max: usize,
+    /// Errors for messages of a user's sessions that were refused, while they cannot be recorded
+    /// either: with one more refusal its streams end with `internal-server-error`, and clients send
+    /// again what was not acknowledged.
+    pub refusals_max: usize,
     /// Ended sessions of a user whose counts are remembered, while the user is loaded.
     pub ended_max: usize,
     /// What a session keeps of stanzas that are in no log: presence gives way, then it ends.
@@ -140,6 +148,7 @@ impl Default for DeliveryLimits {
             listed_max: 50_000,
             mark_every: 64,
             records_bytes_max: store::limits::SESSIONS_BYTES_MAX,
+            refusals_max: 64,
             ended_max: 8,
             unlogged: xmpp::sm::Limits::default(),
             ask_every: 8,
@@ -213,7 +222,8 @@ impl Delivery {
     pub fn check(&self) -> Result<(), &'static str> {
         let limits = &self.limits;
         let pages = [limits.page_entries, limits.read_entries];
-        let listed = self.unacked_max as usize + limits.page_entries;
+        // With so many a session is given no more: a page has no more than there is room for.
+        let listed = self.unacked_max as usize;
         let relations = [
             (self.unacked_max > 0, "a session takes a message"),
             (
@@ -222,11 +232,17 @@ impl Delivery {
             ),
             (!pages.contains(&0), "a page and a read have room"),
             (
+                pages
+                    .iter()
+                    .all(|page| *page <= store::limits::LOG_READ_MAX),
+                "what is asked for at a time is read at once",
+            ),
+            (
                 self.inbox().is_sound(),
                 "the bounds of what sessions are given fit each other",
             ),
             (
-                self.unacked_max <= 1_000 && listed <= store::limits::NUMBERED_MAX,
+                listed <= UNACKED_MAX && UNACKED_MAX <= store::limits::NUMBERED_MAX,
                 "the record of a session has room for all that it is owed",
             ),
             (
@@ -525,6 +541,11 @@ mod tests {
             ..default
         };
         assert!(delivery(1, without_pages).check().is_err());
+        let more_than_a_read = DeliveryLimits {
+            read_entries: store::limits::LOG_READ_MAX + 1,
+            ..default
+        };
+        assert!(delivery(1, more_than_a_read).check().is_err());
         let many_sessions = DeliveryLimits {
             sessions_max: store::limits::SESSIONS_MAX + 1,
             ..default

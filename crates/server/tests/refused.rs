@@ -267,6 +267,56 @@ fn what_a_plain_client_was_given_does_not_wait_after_a_crash() {
     assert!(!seen.contains("<body>one</body>"), "{seen}");
 }
 
+/// Nobody recorded again what a session had become: after a crash it took no messages, so that what
+/// it had acknowledged was given to others too.
+#[test]
+fn what_a_session_became_is_recorded_although_that_was_refused_at_first() {
+    let mut world = World::new();
+    let mut romeo = world.login("romeo", "orchard");
+    let (mut phone, _) = world.login_managed("juliet", "balcony");
+    world.hold();
+    phone.send("<presence/>");
+    world.refuse();
+    romeo.say("juliet@localhost", "1");
+    let mut seen = phone.expect(&mut world, "<body>1</body>");
+    seen.push_str(&phone.sync(&mut world));
+    phone.send(&format!("<a {SM} h='{}'/>", stanzas(&seen)));
+    phone.sync(&mut world);
+    // Takes along what was acknowledged.
+    romeo.say("juliet@localhost", "2");
+    phone.expect(&mut world, "<body>2</body>");
+    world.crash();
+
+    let mut desk = world.login("juliet", "hall");
+    desk.send("<presence/>");
+    let seen = desk.expect(&mut world, "<body>2</body>");
+    assert_eq!(bodies(&seen), [2], "{seen}");
+}
+
+/// Pages came half a minute late, because of changes that had been refused long ago.
+#[test]
+fn a_disk_that_was_full_for_a_while_delays_no_page_later() {
+    let mut world = World::with(|options| options.delivery.unacked_max = 1);
+    let mut romeo = world.login("romeo", "orchard");
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    let mut handled = 1;
+    for number in 0..10 {
+        let set = |name: &str| ROSTER_SET.replace("jid=", &format!("name='{name}{number}' jid="));
+        world.hold();
+        juliet.send(&set("refused"));
+        world.refuse();
+        handled += stanzas(&juliet.expect(&mut world, "</iq>"));
+        handled += stanzas(&juliet.ask(&mut world, &set("taken"), "id='roster'"));
+    }
+    romeo.say("juliet@localhost", "0");
+    romeo.say("juliet@localhost", "1");
+    handled += stanzas(&juliet.expect(&mut world, "</message>"));
+    // What is behind it is given as soon as it is acknowledged: no time passes.
+    juliet.send(&format!("<a {SM} h='{handled}'/>"));
+    juliet.expect(&mut world, "<body>1</body>");
+}
+
 /// Messages that are handed over before the first of them is taken, half of which may be left when
 /// more are read from the log.
 const WINDOW: usize = 256;

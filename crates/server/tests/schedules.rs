@@ -3,18 +3,21 @@
 //! what was not committed, all drawn from a seed; in half of them commits fail too.
 //! The clients and the rules are those of the history checker (docs/reliability.md). `SCHEDULES`
 //! says how many, `SCHEDULE` which is the first; what happened in each is written to the folder
-//! `SCHEDULE_FOLDER`, the same whenever it is played.
+//! `SCHEDULE_FOLDER`, the same whenever it is played. What others do meanwhile is in
+//! `common/bystanders.rs`.
 
 mod common;
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::bystanders::{Bystanders, Event, SECRET, Seen};
 use common::{Disk, new_disk, sim_options, store_on};
 use delivery::OutboxLimits;
-use server::options::{Delivery, DeliveryLimits};
+use server::options::{Commits, Delivery, DeliveryLimits};
 use server::{Options, Sim};
 use stdx::rand::Rng;
 use stdx::time::{Clock as _, Moment, VirtualClock};
@@ -27,18 +30,37 @@ const SCHEDULES: u64 = 1_000;
 /// Time passes in steps of at most so much, so that timers fire in their order.
 const STEP: Duration = Duration::from_millis(20);
 
-/// The same for what is handed over. Its bounds of entries stay: a sender who is refused is no
-/// accident.
-fn draw_outbox(rng: &mut Rng) -> OutboxLimits {
+/// The same while something is wrong for long.
+const LONG_STEP: Duration = Duration::from_millis(100);
+
+/// How long that is: longer than whatever a user is tried to be read for; than every pause; than
+/// every time-out of links and sessions.
+const LONG: [Duration; 3] = [
+    Duration::from_secs(6),
+    Duration::from_secs(40),
+    Duration::from_secs(100),
+];
+
+/// Schedules in which everything has happened that may happen.
+const ALL_SEEN: u64 = 200;
+
+/// The same for what is handed over. Those of entries only where a sender may be refused.
+fn draw_outbox(may_refuse: bool, rng: &mut Rng) -> OutboxLimits {
     let usual = OutboxLimits::default();
     let window = [1, 2, 4, usual.window][rng.usize(..4)];
     let any =
         |millis: &[u64], rng: &mut Rng| Duration::from_millis(millis[rng.usize(..millis.len())]);
     let retry_min = any(&[1, 20, 250], rng);
+    let entries_max = match may_refuse {
+        true => [1, 4, 16, usual.entries_max][rng.usize(..4)],
+        false => usual.entries_max,
+    };
     OutboxLimits {
         window,
         window_per_destination: [1, 2, 4, 256][rng.usize(..4)].min(window),
         page: [1, 2, 4, 256][rng.usize(..4)],
+        entries_max,
+        entries_per_destination_max: usual.entries_per_destination_max.min(entries_max),
         answer_timeout: any(&[1, 20, 200, 5_000], rng),
         retry_min,
         retry_max: any(&[1, 200, 15_000], rng).max(retry_min),
@@ -54,6 +76,15 @@ struct Inside {
     rng: Rng,
     sim: Option<Sim>,
     is_failing: bool,
+    /// No commit is decided.
+    is_stuck: bool,
+    others: Arc<Mutex<Bystanders>>,
+    seen: Arc<Seen>,
+}
+
+/// Whether messages may be refused: where commits fail.
+fn may_refuse(seed: u64) -> bool {
+    seed.is_multiple_of(2)
 }
 
 /// Bounds that are tiny in three of four schedules, each drawn by itself, so that each is reached
@@ -75,6 +106,7 @@ fn draw_limits(delivery: &mut Delivery, seed: u64, rng: &mut Rng) {
         listed_max: any(usual.listed_max),
         mark_every: any(usual.mark_every as usize) as u64,
         ended_max: any(usual.ended_max),
+        refusals_max: any(usual.refusals_max),
         ask_every: any(8) as u32,
         ask_again_every: any(64) as u32,
         retention_every: any(128) as u32,
@@ -83,18 +115,45 @@ fn draw_limits(delivery: &mut Delivery, seed: u64, rng: &mut Rng) {
         load_retry: Duration::from_millis([1, 20, 200][rng.usize(..3)]),
         read_retry_max: Duration::from_millis([1, 200, 5_000][rng.usize(..3)]),
         idle_eviction: Duration::from_millis([1, 100, 15_000][rng.usize(..3)]),
+        unlogged: xmpp::sm::Limits {
+            // A page of the archive has room.
+            stanzas: [120, usual.unlogged.stanzas][rng.usize(..2)],
+            ..usual.unlogged
+        },
         ..usual
     };
+    delivery.resume_timeout = Duration::from_secs([1, 5, 60][rng.usize(..3)]);
+    delivery.ack_timeout = Duration::from_secs([2, 10, 60][rng.usize(..3)]);
     delivery.limits = limits;
-    delivery.outbox = draw_outbox(rng);
+    delivery.outbox = draw_outbox(may_refuse(seed), rng);
+}
+
+/// What waits for commits: with so much a user's stanzas wait in its mailbox.
+fn draw_commits(rng: &mut Rng) -> Commits {
+    let usual = Commits::default();
+    let mut any = |usual: usize| [1, 2, 4, usual][rng.usize(..4)];
+    Commits {
+        barrier_appends_max: any(usual.barrier_appends_max),
+        barrier_effects_max: any(usual.barrier_effects_max),
+        barrier_bytes_max: any(usual.barrier_bytes_max),
+        ..usual
+    }
 }
 
 impl Inside {
-    fn new(seed: u64) -> Inside {
+    fn new(seed: u64, seen: &Arc<Seen>) -> Inside {
         let mut rng = Rng::with_seed(seed);
         let mut options = sim_options(rng.u16(1..=2), rng.bool());
         options.limits.offline_messages_max = 10_000;
+        options.debug_panic_hook = Some(SECRET.to_owned());
         draw_limits(&mut options.delivery, seed, &mut rng);
+        if may_refuse(seed) {
+            options.limits.offline_messages_max = [1, 2, 10_000][rng.usize(..3)];
+        }
+        if !seed.is_multiple_of(4) {
+            options.commits = draw_commits(&mut rng);
+        }
+        let others = Bystanders::new(seed);
         let mut inside = Inside {
             disk: new_disk(),
             options,
@@ -102,10 +161,16 @@ impl Inside {
             rng,
             sim: None,
             is_failing: false,
+            is_stuck: false,
+            others: Arc::new(Mutex::new(others)),
+            seen: Arc::clone(seen),
         };
         let all = accounts();
         let all: Vec<(&str, &str)> = all.iter().map(|(user, word)| (&**user, *word)).collect();
-        Sim::provision(&store_on(&inside.disk), &all, 1).expect("accounts");
+        let store = store_on(&inside.disk);
+        Sim::provision(&store, &all, 1).expect("accounts");
+        inside.others.lock().expect("one thread").provision(&store);
+        drop(store);
         inside.start();
         inside
     }
@@ -126,20 +191,101 @@ impl Inside {
 
     /// Lets some of the commits that wait happen, most often all of them. Returns how many did.
     fn commit(&mut self) -> usize {
+        if self.is_stuck {
+            return 0;
+        }
         let count = match self.rng.u8(..4) {
             0 => self.rng.usize(..3),
             _ => usize::MAX,
         };
         if self.is_failing {
-            match self.rng.u8(..6) {
+            match self.rng.u8(..8) {
                 0 => self.disk.faults().fail_commits(1, self.rng.bool()),
                 1 => self.sim().journal().switches().lose(1),
                 2 => self.sim().journal().switches().doubt(1),
                 3 => self.disk.faults().fail_reads(self.rng.u64(..100)),
+                4 => return self.refuse(count),
+                5 => self.fence(),
                 _ => {}
             }
         }
         self.sim().journal().release(count)
+    }
+
+    /// The disk has no room for what waits.
+    fn refuse(&mut self, count: usize) -> usize {
+        let switches = self.sim().journal().switches();
+        switches.set_full(true);
+        let released = self.sim().journal().release(count);
+        switches.set_full(false);
+        if released > 0 {
+            self.seen.note(Event::Full);
+        }
+        released
+    }
+
+    fn fence(&mut self) {
+        self.sim().journal().switches().fence(1);
+        self.seen.note(Event::Fenced);
+    }
+
+    /// Something is wrong for longer than anybody waits for it.
+    fn fail_for_long(&mut self) {
+        let switches = self.sim().journal().switches();
+        let faults = self.disk.faults();
+        let event = match self.rng.u8(..8) {
+            0 => Event::LongFull,
+            1 => Event::LongUnreadable,
+            2 => Event::LongDoubt,
+            3 => Event::LongWait,
+            _ => return,
+        };
+        match event {
+            Event::LongFull => switches.set_full(true),
+            Event::LongUnreadable => faults.fail_reads(u64::MAX),
+            Event::LongDoubt => {
+                switches.set_stay_in_doubt(true);
+                switches.doubt(self.rng.u64(..3));
+                switches.lose(self.rng.u64(1..3));
+            }
+            _ => self.is_stuck = true,
+        }
+        self.seen.note(event);
+        let long = LONG[self.rng.usize(..LONG.len())];
+        // What is decided meanwhile is as drawn: nothing else goes wrong.
+        self.is_failing = false;
+        self.pass_by(long, LONG_STEP).expect("it works");
+        self.is_failing = true;
+        self.is_stuck = false;
+        switches.set_full(false);
+        faults.fail_reads(0);
+        switches.set_stay_in_doubt(false);
+        self.sim().journal().settle();
+    }
+
+    fn pass_by(&mut self, time: Duration, step: Duration) -> Result<(), String> {
+        let mut left = time;
+        while !left.is_zero() {
+            let step = left.min(step);
+            self.clock.advance(step);
+            left -= step;
+            if self.rng.u8(..10) == 0 {
+                self.sim().heal();
+            }
+            self.work()?;
+            if let Some(sim) = &mut self.sim {
+                let mut others = self.others.lock().expect("one thread");
+                others.tick(sim, &self.seen);
+            }
+        }
+        Ok(())
+    }
+
+    /// The process is over: what it has counted is kept.
+    fn note_counts(&mut self) {
+        if let Some(sim) = &self.sim {
+            Bystanders::count(sim, &self.seen);
+        }
     }
 }
 
@@ -157,17 +303,7 @@ impl Host for Inside {
     }
 
     fn pass(&mut self, time: Duration) -> Result<(), String> {
-        let mut left = time;
-        while !left.is_zero() {
-            let step = left.min(STEP);
-            self.clock.advance(step);
-            left -= step;
-            if self.rng.u8(..10) == 0 {
-                self.sim().heal();
-            }
-            self.work()?;
-        }
-        Ok(())
+        self.pass_by(time, STEP)
     }
 
     fn now(&self) -> Duration {
@@ -176,13 +312,16 @@ impl Host for Inside {
 
     fn set_failing(&mut self, is_failing: bool) {
         self.is_failing = is_failing;
-        if !is_failing {
+        if is_failing {
+            self.fail_for_long();
+        } else {
             self.disk.faults().fail_reads(0);
             // What goes wrong from here on would be the server's fault.
             self.disk.faults().fail_commits(0, false);
             if let Some(sim) = &self.sim {
                 sim.journal().switches().lose(0);
                 sim.journal().switches().doubt(0);
+                sim.journal().switches().fence(0);
                 sim.heal();
             }
         }
@@ -194,7 +333,9 @@ impl Host for Inside {
         self.sim().journal().release(kept);
         // A journal that is dropped decides what waits: of this nothing happens any more.
         self.sim().journal().switches().lose(u64::MAX);
+        self.note_counts();
         self.sim = None;
+        self.others.lock().expect("one thread").crash();
         self.is_failing = false;
         self.disk.faults().fail_reads(0);
         let lost = self.disk.crash(0);
@@ -212,17 +353,21 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// What is wrong with a schedule, if anything is.
-fn play(seed: u64) -> Option<String> {
+fn play(seed: u64, seen: &Arc<Seen>) -> Option<String> {
     let faults = Faults {
         stops: false,
         unsynced: false,
         // Half of them with commits that fail.
-        disk: seed.is_multiple_of(2),
+        disk: may_refuse(seed),
         ..Faults::ALL
     };
-    let inside = Inside::new(seed);
+    let inside = Inside::new(seed, seen);
     let delivery = inside.options.delivery.clone();
-    let (findings, account) = play_inside(Box::new(inside), seed, faults);
+    let (others, disk) = (Arc::clone(&inside.others), Arc::clone(&inside.disk));
+    let (options, clock) = (inside.options.clone(), inside.clock.clone());
+    let (mut findings, account) = play_inside(Box::new(inside), seed, faults);
+    let others = others.lock().expect("one thread");
+    findings.extend(others.settle(|| store_on(&disk), options, &clock, seen));
     if let Some(folder) = std::env::var_os("SCHEDULE_FOLDER") {
         let path = std::path::Path::new(&folder).join(format!("schedule-{seed}.txt"));
         std::fs::write(path, account).expect("written");
@@ -234,17 +379,34 @@ fn play(seed: u64) -> Option<String> {
     Some(format!("schedule {seed}, {delivery:?}:\n    {findings}"))
 }
 
+/// Users crash on purpose: nobody needs to read of each.
+fn hide_crashes_on_purpose() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload_as_str().unwrap_or_default();
+        if !text.contains("debug.panic_hook") {
+            usual(panic);
+        }
+    }));
+}
+
 #[test]
+#[expect(
+    clippy::print_stderr,
+    reason = "how often each fault happened is for people"
+)]
 fn no_schedule_breaks_a_promise() {
     let first = number("SCHEDULE").unwrap_or(1);
     let count = number("SCHEDULES").unwrap_or(SCHEDULES);
     let next = AtomicU64::new(first);
+    let seen = Arc::new(Seen::default());
+    hide_crashes_on_purpose();
     // Each is on one thread, so that a seed plays the same; several are played at once.
     let work = || -> Vec<String> {
         let seeds = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
         seeds
             .take_while(|seed| *seed < first + count)
-            .filter_map(play)
+            .filter_map(|seed| play(seed, &seen))
             .collect()
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -255,6 +417,11 @@ fn no_schedule_breaks_a_promise() {
             .map(|thread| thread.join().expect("it ends"));
         found.flatten().collect()
     });
+    for (event, name) in Event::ALL {
+        let times = seen.times(event);
+        eprintln!("{times:8} {name}");
+        assert!(times > 0 || count < ALL_SEEN, "never: {name}");
+    }
     assert!(
         failed.is_empty(),
         "{} of {count} schedules; again with SCHEDULE=N SCHEDULES=1 SCHEDULE_FOLDER=DIR\n{}",

@@ -66,6 +66,38 @@ fn a_connection_whose_resumption_is_overtaken_hears_so() {
     assert!(!first.seen.contains("<resumed"), "{}", first.seen);
 }
 
+/// Only the first resumption after a restart pushed the roster, also if it was not completed.
+#[test]
+fn the_roster_is_pushed_by_the_first_resumption_that_is_completed() {
+    for is_refused in [false, true] {
+        let mut world = World::new();
+        let (mut lost, token) = world.login_managed("juliet", "balcony");
+        let roster = "<iq type='get' id='all'><query xmlns='jabber:iq:roster'/></iq>";
+        lost.ask(&mut world, roster, "id='all'");
+        lost.ask(&mut world, ROSTER_SET, "id='roster'");
+        drop(lost);
+        world.crash();
+        let mut first = world.connect("juliet");
+        let mut second = world.connect("juliet");
+        world.hold();
+        first.resume(&token, 0);
+        world.work();
+        if is_refused {
+            world.refuse();
+        } else {
+            second.resume(&token, 0);
+            world.work();
+            world.let_go();
+        }
+        first.expect(&mut world, "<failed");
+        if is_refused {
+            second.resume(&token, 0);
+        }
+        second.expect(&mut world, "<resumed");
+        second.expect(&mut world, "nurse@localhost");
+    }
+}
+
 /// Its session was attached to a connection that was gone, for as long as nothing was sent to it.
 #[test]
 fn a_connection_that_goes_before_its_resumption_is_answered_holds_no_session() {

@@ -307,14 +307,14 @@ impl SessionRecord {
         NumberedEntry::check(&self.numbered)?;
         let size = self.size();
         bounded(size, SESSIONS_BYTES_MAX, "bytes of a session")?;
-        Ok(size)
+        Ok(size + 10 * self.numbered.len())
     }
 
-    /// About how many bytes it takes.
+    /// About how many bytes it takes beside its list, which has a bound of its own.
     pub fn size(&self) -> usize {
         let directed: usize = self.directed.iter().map(|to| to.len() + 3).sum();
         let presence = self.presence.as_ref().map_or(0, Vec::len);
-        self.token.len() + self.resource.len() + presence + directed + 10 * self.numbered.len()
+        self.token.len() + self.resource.len() + presence + directed
     }
 }
 

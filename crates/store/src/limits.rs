@@ -74,7 +74,8 @@ pub const ENTRY_OVERHEAD_BYTES: u64 = 96;
 /// Sessions of one user that can be resumed; one more is an invalid record.
 pub const SESSIONS_MAX: usize = 64;
 
-/// Bytes of all session records of one user; more is an invalid record.
+/// Bytes of all session records of one user, beside their lists ([`NUMBERED_MAX`]); more is an
+/// invalid record.
 pub const SESSIONS_BYTES_MAX: usize = 1_024 * 1_024;
 
 /// Bytes of a resumption token.

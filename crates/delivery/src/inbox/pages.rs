@@ -121,6 +121,9 @@ impl<L: Copy + Eq> Inbox<L> {
                 let entries = page.entries.iter();
                 let places = entries.map(|entry| (entry.place, entry.to.sessions.to_vec()));
                 let is_asked = self.ended.read(id, places.collect(), page.through);
+                if is_asked {
+                    self.unread = 0;
+                }
                 is_asked.then(Vec::new)
             }
         }
@@ -135,7 +138,7 @@ impl<L: Copy + Eq> Inbox<L> {
         let own = self.sessions.get_mut(session)?;
         // Otherwise something else happened to the session since.
         let reading = own.reading.take_if(|reading| reading.id == id)?;
-        self.failures = 0;
+        self.unread = 0;
         let is_of_list = reading.is_of_list;
         let mut given = Vec::new();
         let mark = self.account.mark;
@@ -300,13 +303,20 @@ impl<L: Copy + Eq> Inbox<L> {
                 self.let_go(session);
             }
         }
+        self.unread = self.unread.saturating_add(1);
         self.wait(now);
     }
 
     /// Something failed: pages are asked for again after a pause.
     pub(super) fn wait(&mut self, now: Moment) {
-        self.failures = self.failures.saturating_add(1);
-        self.read_again = Some(now + self.limits.pause(self.failures));
+        let failures = self.unread.max(self.refused);
+        self.read_again = Some(now + self.limits.pause(failures));
+    }
+
+    pub(super) fn go_on(&mut self) {
+        self.read_again = None;
+        self.read_all();
+        self.read_ended();
     }
 
     /// When [`Inbox::handle_timeout`] has something to do.
@@ -317,9 +327,7 @@ impl<L: Copy + Eq> Inbox<L> {
     /// Time has passed: what could not be read is read again.
     pub fn handle_timeout(&mut self, now: Moment) {
         if self.read_again.is_some_and(|at| at <= now) {
-            self.read_again = None;
-            self.read_all();
-            self.read_ended();
+            self.go_on();
         }
     }
 

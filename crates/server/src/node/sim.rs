@@ -5,20 +5,24 @@
 //! [`Sim::connect`]: which shard accepts at a port, and when, is up to the kernel.
 //! For tests that try thousands of schedules.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actor::{Handle, Name, Pool};
+use actor::{Handle, Name, Pool, ShardId};
 use stdx::rand::Rng;
 use stdx::time::VirtualClock;
 use store::{Account, InlineJournal, Plan, Record, Store, TwinJournal};
 
+use telemetry::Snapshot;
+
 use super::setup::{Layout, Setup, Under};
 use super::{C2sService, StartError};
 use crate::admin::AdminCommand;
+use crate::journal::{PORT, PortMsg};
 use crate::message::UserMsg;
 use crate::options::Options;
 use crate::place::Place;
@@ -59,17 +63,23 @@ impl Sim {
         accounts: &[(&str, &str)],
         iterations: u32,
     ) -> Result<(), StartError> {
-        let mut records = Vec::new();
-        for (user, password) in accounts {
-            let account = account(password, iterations)?;
-            records.push(Record::AccountPut {
-                user: (*user).to_owned(),
-                account,
-            });
-        }
-        let made = store.bulk(records);
+        let made = store.bulk(Sim::accounts(accounts, iterations)?);
         made.map(drop)
             .map_err(|error| StartError::Options(error.to_string()))
+    }
+
+    /// Records that make accounts, each with its address and password.
+    ///
+    /// # Errors
+    /// [`StartError::Options`] if a password is none.
+    pub fn accounts(accounts: &[(&str, &str)], iterations: u32) -> Result<Vec<Record>, StartError> {
+        let made = accounts.iter().map(|(user, password)| {
+            Ok(Record::AccountPut {
+                user: (*user).to_owned(),
+                account: account(password, iterations)?,
+            })
+        });
+        made.collect()
     }
 
     /// Starts a node on `store` with one port of this machine. What goes wrong with commits by
@@ -152,12 +162,39 @@ impl Sim {
         Ok(())
     }
 
-    /// Has an account removed.
-    pub fn remove_account(&self, user: &str) {
-        self.administer(user, AdminCommand::Remove);
+    /// Has records of accounts taken in, as an import does. Of accounts that are loaded nothing
+    /// is: those take their records by [`AdminCommand::Import`].
+    pub fn import(&self, records: Vec<Record>) {
+        let mut shards: BTreeMap<ShardId, Vec<Record>> = BTreeMap::new();
+        for record in records {
+            let shard = self.place.shard(record.user());
+            shards.entry(shard).or_default().push(record);
+        }
+        for (shard, records) in shards {
+            let question = |reply| PortMsg::Import {
+                slots: self.place.slots(),
+                records,
+                reply,
+            };
+            let port = Name::from(PORT);
+            // As below.
+            let _ = self
+                .handle
+                .ask_named(shard, &port, question, Duration::ZERO);
+        }
     }
 
-    fn administer(&self, user: &str, command: AdminCommand) {
+    /// Everything that the shards have counted, as of their last reports.
+    pub fn stats(&self) -> Snapshot {
+        let mut all = Snapshot::default();
+        for shard in (0..self.drivers.len()).map(|shard| ShardId::new(shard as u16)) {
+            all.merge(&self.handle.stats(shard));
+        }
+        all
+    }
+
+    /// Has an account do something, as an administrator does. What became of it shows later.
+    pub fn administer(&self, user: &str, command: AdminCommand) {
         let (shard, name) = (self.place.shard(user), Name::from(user));
         let question = |reply| UserMsg::Admin {
             command: Box::new(command),

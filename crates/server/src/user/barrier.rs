@@ -73,6 +73,14 @@ pub(crate) enum Effect {
     PageNotGiven(Consumer),
     /// Changes of the inbox are durable.
     ChangesCommitted,
+    /// An error of the user's own log is durable.
+    Told(Frame),
+    /// It is not.
+    NotTold(Frame),
+    /// The record of the session of this number is durable.
+    Saved(u32),
+    /// It is not.
+    NotSaved(u32),
     /// A message of this user is durable: it may be handed over.
     HandOver {
         /// Its recipient's bare address.
@@ -120,8 +128,6 @@ pub(crate) enum Effect {
         number: u32,
         /// The connection that resumes it.
         conn: ConnRef,
-        /// It outlived the process.
-        was_recovered: bool,
     },
 }
 
@@ -158,8 +164,10 @@ impl Effect {
             Effect::PageGiven(consumer) | Effect::PageNotGiven(consumer) => {
                 Some(Effect::PageNotGiven(consumer))
             }
+            Effect::Told(error) | Effect::NotTold(error) => Some(Effect::NotTold(error)),
+            Effect::Saved(number) | Effect::NotSaved(number) => Some(Effect::NotSaved(number)),
             Effect::Enabled(conn, _) => Some(Effect::NotEnabled(conn)),
-            Effect::Resumed { number, conn, .. } => Some(Effect::NotResumed { number, conn }),
+            Effect::Resumed { number, conn } => Some(Effect::NotResumed { number, conn }),
             // Whoever waits for a word is told, and nothing that is recorded depends on it.
             Effect::Nonza(conn, bytes) => Some(Effect::Nonza(conn, bytes)),
             Effect::Control(conn, control) => Some(Effect::Control(conn, control)),
@@ -213,6 +221,7 @@ impl Effect {
                 bytes.len()
             }
             Effect::Forward { delivery, .. } => delivery.frame.as_bytes().len(),
+            Effect::Told(error) | Effect::NotTold(error) => error.as_bytes().len(),
             _ => 0,
         };
         own + size_of::<Effect>()

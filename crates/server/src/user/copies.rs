@@ -76,8 +76,10 @@ impl User {
             return Vec::new();
         };
         let full = &session.full;
+        // An error for a session that ended is no copy: whoever gets it is told instead.
+        let is_error = frame.attr("type").as_deref() == Some("error");
         let is_for_another =
-            entry.flags.has(ADDRESSED) && frame.attr("to").as_deref() != Some(&**full);
+            entry.flags.has(ADDRESSED) && !is_error && frame.attr("to").as_deref() != Some(&**full);
         let direction = if entry.flags.has(EntryFlags::SENT) {
             Direction::Sent
         } else if is_for_another && session.carbons {

@@ -47,6 +47,8 @@ pub(super) struct Log {
     pub inbox: Inbox,
     /// When [`UserMsg::ReadAgain`] comes next, as far as is known.
     pub inbox_due: Option<Moment>,
+    /// Errors for the user's own messages that could not be recorded yet.
+    pub refusals: Vec<Frame>,
     /// Sessions that ended lately.
     pub ended: VecDeque<Ended>,
     /// How many sessions without stream management there were.
@@ -105,6 +107,7 @@ impl Log {
             marks_forgotten: None,
             inbox,
             inbox_due: None,
+            refusals: Vec::new(),
             ended: VecDeque::new(),
             next_plain: 0,
             next_session: 0,
@@ -128,6 +131,7 @@ impl Log {
         let account = recover::account(&head, &windows);
         self.inbox.failed(recover::tail(&head), account, now);
         Log {
+            refusals: self.refusals,
             ended: self.ended,
             inbox_due: self.inbox_due,
             next_plain: self.next_plain,
@@ -171,7 +175,8 @@ impl Log {
 
     /// Whether nothing of it needs the user's actor.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.outbox.is_at_rest() && self.parked.is_empty() && !self.timer
+        let waits = !self.parked.is_empty() || !self.refusals.is_empty();
+        self.outbox.is_at_rest() && !waits && !self.timer
     }
 }
 
@@ -207,6 +212,7 @@ impl User {
         to: Recipients,
         cx: &mut Context<'_, UserMsg>,
     ) -> (Seq, Recipients, Few<(SessionNumber, Given)>) {
+        self.tell_refusals(cx);
         let progress = self.progress();
         let slots = self.home.place.slots();
         let (seq, at) = self.next_place(cx);
@@ -280,6 +286,7 @@ impl User {
 
     /// Takes the cursors that moved since the last record: they go along with the next one.
     pub(super) fn progress(&mut self) -> Progress {
+        self.save_sessions_again();
         let mut progress = Progress::default();
         let Some(log) = &mut self.log else {
             return progress;
@@ -333,7 +340,7 @@ impl User {
         } else {
             // Nothing takes it along: whoever looks at the store sees what waits.
             log.inbox.record_mark();
-            self.save_progress();
+            self.save_progress(cx);
         }
         self.ask_acknowledgements(cx);
         self.forget_old_marks(cx);
@@ -343,7 +350,8 @@ impl User {
     }
 
     /// Records the cursors that moved, if any did.
-    pub(super) fn save_progress(&mut self) {
+    pub(super) fn save_progress(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.tell_refusals(cx);
         let progress = self.progress();
         if !progress.is_empty() {
             self.record(Record::LogProgress {
@@ -504,7 +512,7 @@ impl User {
             return;
         }
         // What is kept of it for destinations that lag is decided by the marks that are recorded.
-        self.save_progress();
+        self.save_progress(cx);
         let log = self.log();
         log.head.trimmed_through = through;
         log.head.count = count;

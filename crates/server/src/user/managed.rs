@@ -68,8 +68,13 @@ pub(crate) struct Managed {
     pub out: Outbound,
     /// Presence was given up: at its resumption it is told the current one of all contacts.
     pub presence_lost: bool,
+    /// The process was started again: the first resumption that is completed pushes the roster,
+    /// which may have changed unseen.
+    pub roster_lost: bool,
     /// It cannot be served any further.
     pub is_full: bool,
+    /// What was to be recorded of it was refused: it is recorded with what comes next.
+    pub is_unsaved: bool,
 }
 
 impl Managed {
@@ -86,7 +91,9 @@ impl Managed {
             inbound_recorded: 0,
             out: Outbound::default(),
             presence_lost: false,
+            roster_lost: false,
             is_full: false,
+            is_unsaved: false,
         }
     }
 

@@ -23,6 +23,7 @@ pub(crate) mod outbox;
 mod owed;
 pub(crate) mod presence;
 pub(crate) mod recover;
+mod refusals;
 mod requests;
 pub(crate) mod resume;
 mod rooms;

@@ -124,8 +124,7 @@ impl User {
         }
         let dest = self.home.place.slots().peer(bare);
         if let Some(error) = too_many(self.log().outbox.may_accept(dest)) {
-            cx.stats().count(Counter::MessagesRefused);
-            return self.reply_error(conn, &frame, &error, cx);
+            return self.refuse_message(conn, &frame, &error, cx);
         }
         if !self.may_store(frame.as_bytes().len(), cx) {
             return self.reply_error(conn, &frame, &super::storage::full(), cx);
@@ -471,7 +470,7 @@ impl User {
             }
         }
         // Takes the marks along if no entry did.
-        self.save_progress();
+        self.save_progress(cx);
         self.emit(Effect::ReturnCommitted(dest), cx);
         self.may_trim(cx);
     }

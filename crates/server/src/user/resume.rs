@@ -9,6 +9,7 @@ use delivery::{Count, Place, SessionNumber};
 use net::ConnRef;
 use rustc_hash::FxHashMap;
 use stdx::time::Moment;
+use store::limits::LOG_READ_MAX;
 use store::{LogEntry, Seq, StoreError};
 use telemetry::{Counter, Gauge};
 use xml::Frame;
@@ -188,7 +189,11 @@ impl User {
             return;
         }
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let read = move || Box::new(owed(store.log_entries(&name, &places)));
+        let read = move || {
+            let parts = places.chunks(LOG_READ_MAX);
+            let parts: Result<Vec<_>, _> = parts.map(|own| store.log_entries(&name, own)).collect();
+            Box::new(owed(parts.map(|parts| parts.concat())))
+        };
         if cx.blocking(&self.home.reads, read, UserMsg::Owed).is_err() {
             self.owed_read(owed(Err(super::overloaded())), cx);
         }
@@ -238,7 +243,6 @@ impl User {
         let h = resuming
             .h
             .wrapping_sub(u32::from(stdx::bugs::is("double_after_resume")));
-        let was_recovered = managed.is_recovered;
         if let Err(error) = managed.resume(h, owed) {
             managed.link = Link::Detached(cx.now());
             self.log().inbox.detach(SessionNumber::new(number));
@@ -253,15 +257,8 @@ impl User {
             .inbox
             .handle_resent(session, conn, (Count::new(h), sent), counts);
         debug_assert_eq!(is_its_own, Ok(true), "both count alike");
-        self.save_progress();
-        self.emit(
-            Effect::Resumed {
-                number,
-                conn,
-                was_recovered,
-            },
-            cx,
-        );
+        self.save_progress(cx);
+        self.emit(Effect::Resumed { number, conn }, cx);
     }
 
     /// What a session is owed could not be read, or not recorded that it is counted anew.
@@ -297,13 +294,7 @@ impl User {
 
     /// Nothing stands in the way any more: the client hears that its session goes on, and gets what
     /// it has not got.
-    pub(super) fn resumed(
-        &mut self,
-        number: u32,
-        conn: ConnRef,
-        was_recovered: bool,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
+    pub(super) fn resumed(&mut self, number: u32, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
         let now = cx.now();
         let Some(at) = self.resumed_by(number, conn) else {
             return;
@@ -344,7 +335,9 @@ impl User {
             managed.out.asked(now);
             bytes.extend_from_slice(sm::REQUEST);
         }
+        // Not before: a resumption that is not completed has told its client nothing.
         let presence_lost = std::mem::take(&mut managed.presence_lost);
+        let roster_lost = std::mem::take(&mut managed.roster_lost);
         cx.stats().count(Counter::SessionsResumed);
         cx.stats().add(Counter::StanzasResent, resent);
         let session = (Arc::clone(&self.sessions[at].full), cx.myself());
@@ -352,17 +345,11 @@ impl User {
         let control = Control::Resumed(Some(Box::new(session)));
         let _ = self.home.io.control(cx, conn, control);
         self.progress_is_due(cx);
-        if was_recovered || presence_lost {
-            self.show_everything(at, was_recovered, cx);
-        }
-    }
-
-    /// Tells a session what it may have missed that is in no log.
-    fn show_everything(&mut self, at: usize, was_recovered: bool, cx: &mut Context<'_, UserMsg>) {
-        if was_recovered {
+        // What it may have missed that is in no log.
+        if roster_lost {
             crate::modules::roster::push_all(self, at, cx);
         }
-        if self.sessions[at].is_available() {
+        if presence_lost && self.sessions[at].is_available() {
             self.show_contacts_again(at, cx);
         }
     }

@@ -1,13 +1,16 @@
 //! What is recorded of a session itself, so that it outlives the process: its name, its resource,
 //! what it wants. What it is owed is recorded as `consumers.rs` says.
 
+use actor::Context;
 use delivery::SessionNumber;
 use net::ConnRef;
 use store::{Record, SessionRecord};
 
 use super::User;
+use super::barrier::Effect;
 use super::layout;
 use super::session::Session;
+use crate::message::UserMsg;
 
 impl User {
     /// Records what a session must not forget when the process ends.
@@ -19,9 +22,19 @@ impl User {
         if !self.has_room_for_records() {
             return self.give_up(at);
         }
+        let has_list = self.record_session(at);
+        // From where on it takes messages is where the account is; and what it is not listed with
+        // any more it has acknowledged.
+        if takes_otherwise || has_list {
+            self.record_inbox();
+        }
+    }
+
+    /// Records a session; gives whether with a list of what it was given.
+    fn record_session(&mut self, at: usize) -> bool {
         let session = &self.sessions[at];
         let Some(managed) = &session.managed else {
-            return;
+            return false;
         };
         let log = self.log.as_ref();
         let number = SessionNumber::new(managed.number);
@@ -50,29 +63,47 @@ impl User {
             void_through,
             numbered: list.as_ref().map_or_else(Vec::new, layout::numbered),
         };
+        let number = managed.number;
         self.record(Record::SessionPut {
             user: String::from(&*self.name),
             session: Box::new(layout::with_mark(record)),
         });
-        // From where on it takes messages is where the account is; and what it is not listed with
-        // any more it has acknowledged.
-        if takes_otherwise || list.is_some() {
-            self.record_inbox();
+        self.turn().effects.push(Effect::Saved(number));
+        list.is_some()
+    }
+
+    /// The record of a session was refused: what it says is true all the same, and others may
+    /// depend on it after a restart. It goes along with what is recorded next.
+    pub(super) fn not_saved(&mut self, number: u32, cx: &mut Context<'_, UserMsg>) {
+        let Some(at) = self.managed_session(number) else {
+            return;
+        };
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.is_unsaved = true;
+        }
+        self.progress_is_due(cx);
+    }
+
+    /// Records the sessions anew whose records were refused.
+    pub(super) fn save_sessions_again(&mut self) {
+        for at in 0..self.sessions.len() {
+            let managed = self.sessions[at].managed.as_mut();
+            if managed.is_some_and(|managed| std::mem::take(&mut managed.is_unsaved)) {
+                self.record_session(at);
+            }
         }
     }
 
-    /// Whether what is recorded of the user's sessions is not too much for one value.
+    /// Whether what is recorded of the user's sessions is not too much for one value. What they
+    /// were given has bounds of its own ([`store::limits::NUMBERED_MAX`]).
     fn has_room_for_records(&self) -> bool {
         let bounds = self.home.bounds();
-        let log = self.log.as_ref();
         let size = |session: &Session| {
             let managed = session.managed.as_ref()?;
             let directed = session.directed.as_deref().into_iter().flatten();
             let directed: usize = directed.map(|to| to.len() + 3).sum();
             let presence = session.presence.as_ref().map_or(0, |p| p.as_bytes().len());
-            let number = SessionNumber::new(managed.number);
-            let list = 10 * log.map_or(0, |log| log.inbox.in_flight(number));
-            Some(managed.token.len() + session.resource().len() + directed + presence + list)
+            Some(managed.token.len() + session.resource().len() + directed + presence)
         };
         let sizes: usize = self.sessions.iter().filter_map(size).sum();
         sizes <= bounds.records_bytes_max

@@ -91,6 +91,9 @@ impl User {
             }
             Effect::PageNotGiven(consumer) => self.log().inbox.page_failed(consumer),
             Effect::ChangesCommitted => self.log().inbox.changes_committed(),
+            Effect::Saved(_) | Effect::Told(_) => {}
+            Effect::NotTold(error) => self.keep_refusal(error, cx),
+            Effect::NotSaved(number) => self.not_saved(number, cx),
             Effect::Outbox(read) => self.read_outgoing(*read, cx),
             Effect::ReturnCommitted(peer) => self.return_committed(peer, cx),
             Effect::ReadMark(peer) => self.read_mark(peer, cx),
@@ -105,11 +108,7 @@ impl User {
                 self.home.send_to(cx, &to, UserMsg::NotTaken(answer), false);
             }
             Effect::Resume { number, conn } => self.read_owed(number, conn, cx),
-            Effect::Resumed {
-                number,
-                conn,
-                was_recovered,
-            } => self.resumed(number, conn, was_recovered, cx),
+            Effect::Resumed { number, conn } => self.resumed(number, conn, cx),
             Effect::NotResumed { number, conn } => self.not_resumed(number, conn, cx),
         }
     }

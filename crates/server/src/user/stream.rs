@@ -91,6 +91,8 @@ impl User {
         let number = SessionNumber::new(number);
         self.log().inbox.open(number, Kind::Managed, conn);
         cx.stats().raise(Gauge::ManagedSessions);
+        // In front of it: the record of one that ended may still be there, and take its place.
+        self.record_inbox();
         self.save_session(at);
         self.emit(Effect::Enabled(conn, bytes), cx);
     }
@@ -128,7 +130,7 @@ impl User {
         };
         let h = managed.inbound;
         if h != managed.inbound_recorded {
-            self.save_progress();
+            self.save_progress(cx);
         }
         let failures = self.failures;
         self.emit(Effect::Acknowledge { conn, h, failures }, cx);

@@ -9,7 +9,6 @@ use store::Record;
 use telemetry::Counter;
 
 use super::barrier::{Append, Decided, Effect, Origin};
-use super::managed::What;
 use super::{Debt, User};
 use crate::message::{AppendError, Source, UserMsg};
 
@@ -137,11 +136,13 @@ impl User {
         let Some(decided) = self.barrier.decide(ticket, result.is_ok()) else {
             return;
         };
-        if self.barrier.is_open()
-            && let Some(log) = &mut self.log
+        if let Some(log) = &mut self.log
             && result.is_ok()
         {
-            log.was_removed = false; // That is durable.
+            log.inbox.committed();
+            if self.barrier.is_open() {
+                log.was_removed = false; // That is durable.
+            }
         }
         let effects = match result {
             Ok(()) => Some(decided.effects),
@@ -165,7 +166,7 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) -> Option<Vec<Effect>> {
         self.count_pending_again(&append.effects);
-        if self.must_start_over(error) {
+        if self.must_start_over(error) || self.has_too_many_refusals(&append) {
             // No answer: it may have been done, and what clients are sent is counted.
             self.note_failure(error, cx);
             self.start_over(append.effects, cx);
@@ -189,10 +190,7 @@ impl User {
         match origin {
             Origin::Nobody => {}
             Origin::Session(conn, link, frame) => {
-                if let Some(reply) = xmpp::error::reply(&frame, &error) {
-                    let write = |out: &mut Vec<u8>| out.extend_from_slice(reply.as_bytes());
-                    self.perform_write(conn, What::Other, cx, write);
-                }
+                self.refuse_stanza(conn, &frame, &error, cx);
                 let _ = self.home.io.credit(cx, link, 1);
             }
             Origin::Other(frame) => self.home.return_error(cx, &frame, &error),

@@ -122,11 +122,12 @@ impl World {
         assert_eq!(sim.journal().release(1), 1);
     }
 
-    /// The first of what waits happens, if anything waits.
-    pub(crate) fn try_one(&mut self) {
+    /// The first of what waits happens. False if nothing waits.
+    pub(crate) fn try_one(&mut self) -> bool {
         let sim = self.sim.as_ref().expect("it runs");
-        sim.journal().release(1);
+        let released = sim.journal().release(1);
         self.work();
+        released == 1
     }
 
     /// The journal says what became of everything in doubt.

@@ -15,6 +15,7 @@ that nothing is lost, doubled or reordered. ROOST_BIN names the server under tes
   --minutes M     no new seed after this time
   --jobs N        seeds at the same time [2]
   --faults LIST   of kills,stops,unsynced,disk,cuts,amnesia; all; none [kills,stops,cuts,amnesia]
+  --tiny          with bounds of the server as small as its configuration lets them be
   --prosody       against the Prosody of the system
   --folder DIR    where histories of failed seeds go [target/history]
   --keep          write the history of every seed
@@ -53,13 +54,14 @@ fn main() -> ExitCode {
         }
     };
     println!(
-        "{} seeds: {} kills, {} messages ({} acknowledged, {} deliveries) by {} devices in {} \
-         sessions; {} failed",
+        "{} seeds: {} kills, {} messages ({} acknowledged, {} deliveries, {} refused) by {} \
+         devices in {} sessions; {} failed",
         summary.seeds,
         summary.kills,
         summary.messages,
         summary.accepted,
         summary.deliveries,
+        summary.refused,
         summary.devices,
         summary.sessions,
         summary.failed.len()
@@ -78,6 +80,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
         jobs: 2,
         faults: faults("kills,stops,cuts,amnesia")?,
         is_prosody: false,
+        is_tiny: false,
         folder: "target/history".into(),
         keeps_all: false,
         stops_at_first: false,
@@ -98,6 +101,10 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
                 options.replay = format!("{} --faults {list}", options.replay);
             }
             "--prosody" => options.is_prosody = true,
+            "--tiny" => {
+                options.is_tiny = true;
+                options.replay.push_str(" --tiny");
+            }
             "--folder" => options.folder = value()?.into(),
             "--bug" => options.bug = Some(value()?),
             "--bugs" => {}

@@ -42,6 +42,8 @@ pub struct Options {
     pub faults: Faults,
     /// Against the Prosody of the system instead.
     pub is_prosody: bool,
+    /// With bounds of the server that are as small as its configuration lets them be.
+    pub is_tiny: bool,
     /// Where histories of failed seeds go.
     pub folder: PathBuf,
     /// Writes the history of every seed.
@@ -69,6 +71,8 @@ pub struct Summary {
     pub accepted: usize,
     /// Messages that reached a device live, copies included.
     pub deliveries: usize,
+    /// Messages that were refused, or came back.
+    pub refused: usize,
     /// Sessions that were begun.
     pub sessions: usize,
     /// Devices that took part.
@@ -82,6 +86,7 @@ impl Summary {
         self.messages += tally.messages;
         self.accepted += tally.accepted;
         self.deliveries += tally.deliveries;
+        self.refused += tally.refused;
         self.sessions += tally.sessions;
         self.devices += tally.devices;
     }
@@ -105,7 +110,7 @@ pub fn run(options: &Options, say: &(dyn Fn(&str) + Sync)) -> Result<Summary, St
                 return;
             }
             let seed = options.seed + number;
-            let outcome = match play(&template, seed, options.faults) {
+            let outcome = match play(&template, seed, options.faults, options.is_tiny) {
                 Ok(outcome) => outcome,
                 Err(why) => {
                     is_over.store(true, Ordering::Relaxed);

@@ -71,6 +71,36 @@ pub(super) struct Plan {
     /// At a kill, nothing of what was not synced survives; else some of it may.
     pub(super) is_all_lost: bool,
     pub(super) faults: Faults,
+    /// Bounds of the server that are as small as its configuration lets them be.
+    pub(super) tiny: Option<Tiny>,
+}
+
+/// Such bounds, by the keys of the configuration. At some of them messages are refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tiny {
+    /// `limits.window_max`.
+    pub(super) window_max: u16,
+    /// `delivery.outbox_max`, and `outbox_per_recipient_max` if that is larger.
+    pub(super) outbox_max: u32,
+    /// `limits.offline_messages_max`.
+    pub(super) offline_messages_max: u32,
+    /// `delivery.resume_timeout`, in seconds.
+    pub(super) resume_timeout_s: u64,
+    /// `delivery.ack_timeout`, in seconds.
+    pub(super) ack_timeout_s: u64,
+}
+
+impl Tiny {
+    fn new(seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed.rotate_left(16));
+        Self {
+            window_max: [1, 2, 4, 64][rng.usize(..4)],
+            outbox_max: [1, 2, 4, 10_000][rng.usize(..4)],
+            offline_messages_max: [0, 1, 4, 1_000][rng.usize(..4)],
+            resume_timeout_s: [1, 2, 600][rng.usize(..3)],
+            ack_timeout_s: [1, 2, 60][rng.usize(..3)],
+        }
+    }
 }
 
 /// When, once it is due, the kill comes.
@@ -185,7 +215,22 @@ impl Plan {
             disk_fault,
             is_all_lost: rng.bool(),
             faults,
+            tiny: None,
         }
+    }
+
+    /// The same with bounds of the server that are as small as they may be.
+    pub(super) fn with_tiny_bounds(self, seed: u64) -> Self {
+        Self {
+            unacked_max: 10,
+            tiny: Some(Tiny::new(seed)),
+            ..self
+        }
+    }
+
+    /// Whether messages may be refused: a sender is told by an error.
+    pub(super) fn may_refuse(&self) -> bool {
+        self.faults.disk || self.tiny.is_some()
     }
 }
 

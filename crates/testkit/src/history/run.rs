@@ -41,6 +41,7 @@ pub(super) struct Tally {
     pub(super) messages: usize,
     pub(super) accepted: usize,
     pub(super) deliveries: usize,
+    pub(super) refused: usize,
     pub(super) sessions: usize,
     pub(super) devices: usize,
 }
@@ -49,8 +50,17 @@ pub(super) struct Tally {
 ///
 /// # Errors
 /// The server cannot be started at all.
-pub(super) fn play(template: &Template, seed: u64, faults: Faults) -> Result<Outcome, String> {
+pub(super) fn play(
+    template: &Template,
+    seed: u64,
+    faults: Faults,
+    is_tiny: bool,
+) -> Result<Outcome, String> {
     let plan = Plan::new(seed, faults);
+    let plan = match is_tiny {
+        true => plan.with_tiny_bounds(seed),
+        false => plan,
+    };
     let server = template.start(&plan)?;
     let is_roost = matches!(template, Template::Roost(..));
     Ok(Rig::new(seed, plan, server, is_roost).play())
@@ -72,6 +82,7 @@ impl Rig {
         let findings = rig.settle();
         let history = &rig.history;
         let is_accepted = |message: &&Message| message.fate == Fate::Accepted;
+        let is_refused = |message: &&Message| message.fate == Fate::Refused;
         let mut account = format!("seed {seed}\n{:#?}\n\n", rig.plan);
         account.push_str(history.account());
         if !findings.is_empty() {
@@ -85,6 +96,7 @@ impl Rig {
             kills: history.kills,
             messages: history.messages.len(),
             accepted: history.messages.iter().filter(is_accepted).count(),
+            refused: history.messages.iter().filter(is_refused).count(),
             deliveries: history.chains.iter().map(|c| c.deliveries.len()).sum(),
             sessions: history.chains.len(),
             devices: rig.devices.len(),
@@ -141,7 +153,7 @@ impl Rig {
             padding_max: self.plan.padding_max,
             has_ordered_ids: self.is_roost,
             is_disk_bad: self.is_disk_bad,
-            reuses_ids: !self.plan.faults.disk,
+            reuses_ids: !self.plan.may_refuse(),
             heard: Heard::default(),
         };
         (&mut self.devices, shared)
@@ -572,6 +584,7 @@ impl Rig {
             .iter()
             .map(|device| Final {
                 user: device.plan.user,
+                is_managed: device.plan.is_managed,
                 name: device.name().to_owned(),
                 chain: device.chain(),
                 known: &device.known,
@@ -579,6 +592,7 @@ impl Rig {
             .collect();
         let rules = Rules {
             has_ordered_ids: self.is_roost,
+            may_refuse: self.plan.may_refuse(),
         };
         checker::check(&self.history, &finals, rules)
     }

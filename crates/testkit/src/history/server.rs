@@ -6,7 +6,7 @@ use super::Options;
 use super::device::{DOMAIN, PASSWORD};
 use super::disk::{Disk, Library, Mood};
 use super::link::Link;
-use super::plan::{Plan, USERS_MAX};
+use super::plan::{Plan, Tiny, USERS_MAX};
 use crate::roost::{Account, Roost, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write as _;
@@ -87,8 +87,29 @@ fn settings(plan: Option<&Plan>) -> Settings {
                 plan.unacked_max.to_string(),
             ),
         ]);
+        settings.extend(plan.tiny.iter().flat_map(tiny));
     }
     settings
+}
+
+fn tiny(tiny: &Tiny) -> [(String, String); 6] {
+    let set = |key: &str, value: String| (key.to_owned(), value);
+    let seconds = |seconds: u64| format!("\"{seconds}s\"");
+    let per_recipient = tiny.outbox_max.min(1_000);
+    [
+        set("limits.window_max", tiny.window_max.to_string()),
+        set("delivery.outbox_max", tiny.outbox_max.to_string()),
+        set(
+            "delivery.outbox_per_recipient_max",
+            per_recipient.to_string(),
+        ),
+        set(
+            "limits.offline_messages_max",
+            tiny.offline_messages_max.to_string(),
+        ),
+        set("delivery.resume_timeout", seconds(tiny.resume_timeout_s)),
+        set("delivery.ack_timeout", seconds(tiny.ack_timeout_s)),
+    ]
 }
 
 /// A server that runs inside the test, on its thread, under a clock that only moves when told.

@@ -30,6 +30,7 @@ impl State {
             return;
         };
         self.apply(&append.records);
+        self.inbox.committed();
         // What comes of them goes behind those that are still under way.
         let mut then = VecDeque::from(append.then);
         while let Some(next) = then.pop_front() {
@@ -42,6 +43,7 @@ impl State {
                 }
             }
         }
+        self.poll();
     }
 
     /// The first append fails, and with it all that are behind it.

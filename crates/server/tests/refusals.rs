@@ -1,0 +1,222 @@
+//! Messages that are refused, by a disk that is full, by a bound of their sender or by their
+//! recipient: each comes back once, whenever the process is killed.
+
+mod common;
+
+use std::time::Duration;
+
+use common::world::{Peer, World, bodies};
+
+/// Longer than anything is retried after.
+const LONG: Duration = Duration::from_secs(30);
+
+fn message(number: usize) -> String {
+    format!(
+        "<message type='chat' to='juliet@localhost' id='m{number}'><body>{number}</body></message>"
+    )
+}
+
+/// How many of the client's stanzas the server has handled, as it says when it resumes a session.
+fn handled(seen: &str) -> usize {
+    let (_, resumed) = seen.rsplit_once("<resumed").expect("it is resumed");
+    let (_, h) = resumed.split_once(" h='").expect("a count");
+    let (h, _) = h.split_once('\'').expect("its end");
+    h.parse().expect("a number")
+}
+
+/// The messages that came back, as their ids say.
+fn returned(seen: &str) -> Vec<usize> {
+    let errors = seen.split("<message ").skip(1);
+    let errors = errors.filter(|stanza| stanza.contains("type='error'"));
+    let ids = errors.map(|stanza| {
+        let (_, id) = stanza.split_once("id='m").expect("an id");
+        let (id, _) = id.split_once('\'').expect("its end");
+        id.parse().expect("a number")
+    });
+    ids.collect()
+}
+
+/// Resumes a session whose client has acknowledged nothing, and sends again what was not handled of
+/// so many messages. Gives the connection and all that was said by it.
+fn come_back(world: &mut World, token: &str, sent: usize) -> (Peer, String) {
+    let mut romeo = world.connect("romeo");
+    romeo.resume(token, 0);
+    let mut seen = romeo.expect(world, "/>");
+    for number in handled(&seen)..sent {
+        romeo.send(&message(number));
+    }
+    for _ in 0..10 {
+        seen.push_str(&romeo.sync(world));
+        world.pass(Duration::from_secs(1));
+    }
+    world.pass(LONG);
+    seen.push_str(&romeo.sync(world));
+    (romeo, seen)
+}
+
+/// What Juliet has, when she comes.
+fn received(world: &mut World, at_least: usize) -> Vec<usize> {
+    let mut juliet = world.login("juliet", "balcony");
+    juliet.send("<presence/>");
+    let mut seen = String::new();
+    while bodies(&seen).len() < at_least {
+        seen.push_str(&juliet.expect(world, "</message>"));
+    }
+    seen.push_str(&juliet.sync(world));
+    bodies(&seen)
+}
+
+/// The error was in memory only: after a kill the message counted as handled, and nobody said that
+/// it had been refused.
+#[test]
+fn a_message_that_a_full_disk_refused_is_not_lost_in_a_kill() {
+    for is_late in [false, true] {
+        let mut world = World::new();
+        let (mut romeo, token) = world.login_managed("romeo", "orchard");
+        world.hold();
+        romeo.send(&message(0));
+        world.refuse();
+        drop(romeo);
+        world.work();
+        if is_late {
+            // Whatever is recorded by itself is.
+            for _ in 0..5 {
+                world.pass(Duration::from_secs(1));
+            }
+        }
+        world.crash();
+        let (_, seen) = come_back(&mut world, &token, 1);
+        let back = returned(&seen);
+        let all = received(&mut world, 1 - back.len());
+        assert_eq!([all, back].concat(), [0], "{seen}");
+    }
+}
+
+/// Its sender is told once, and is told although it has no link.
+#[test]
+fn a_message_that_a_full_disk_refused_comes_back_when_there_is_room() {
+    let mut world = World::new();
+    let (mut romeo, token) = world.login_managed("romeo", "orchard");
+    world.hold();
+    romeo.send(&message(0));
+    world.refuse();
+    world.pass(Duration::from_secs(5));
+    let seen = romeo.expect(&mut world, "</message>");
+    assert_eq!(returned(&seen), [0], "{seen}");
+    assert!(seen.contains("<resource-constraint"), "{seen}");
+    drop(romeo);
+    world.work();
+    let (mut romeo, seen) = come_back(&mut world, &token, 1);
+    assert_eq!((handled(&seen), returned(&seen)), (1, vec![0]), "{seen}");
+    romeo.send(&message(1));
+    assert_eq!(received(&mut world, 1), [1]);
+}
+
+/// Errors that cannot be recorded have a bound: what is beyond it is not counted as handled.
+#[test]
+fn a_stream_ends_with_which_too_many_errors_would_wait_for_the_disk() {
+    let mut world = World::with(|options| options.delivery.limits.refusals_max = 2);
+    let (mut romeo, token) = world.login_managed("romeo", "orchard");
+    world.hold();
+    for number in 0..3 {
+        romeo.send(&message(number));
+        world.work();
+    }
+    world.refuse();
+    romeo.expect(&mut world, "<internal-server-error");
+    let (_, seen) = come_back(&mut world, &token, 3);
+    assert_eq!((handled(&seen), returned(&seen)), (0, Vec::new()), "{seen}");
+    assert_eq!(received(&mut world, 3), [0, 1, 2]);
+}
+
+/// The error was in memory only, as above.
+#[test]
+fn a_message_beyond_a_bound_of_its_sender_comes_back_after_a_kill() {
+    let mut world = World::with(|options| {
+        options.delivery.outbox.entries_max = 1;
+        options.delivery.outbox.entries_per_destination_max = 1;
+        options.delivery.outbox.window = 1;
+        options.delivery.outbox.window_per_destination = 1;
+    });
+    let (mut romeo, token) = world.login_managed("romeo", "orchard");
+    world.hold();
+    romeo.send(&(message(0) + &message(1)));
+    world.work();
+    world.let_go();
+    world.work();
+    world.crash();
+    let (_, seen) = come_back(&mut world, &token, 2);
+    assert_eq!((handled(&seen), returned(&seen)), (2, vec![1]), "{seen}");
+    assert_eq!(received(&mut world, 1), [0]);
+}
+
+/// The other device was sent a copy of an error, in which no client looks for one of its own.
+#[test]
+fn an_error_for_a_session_that_has_ended_is_told_to_another_one() {
+    let mut world = World::with(|options| options.limits.offline_messages_max = 0);
+    let (mut phone, _) = world.login_managed("romeo", "phone");
+    phone.send(&message(0));
+    drop(phone);
+    world.work();
+    for _ in 0..20 {
+        world.pass(Duration::from_secs(1));
+    }
+    let (mut desk, _) = world.login_managed("romeo", "desk");
+    let carbons = "<iq type='set' id='c'><enable xmlns='urn:xmpp:carbons:2'/></iq>";
+    desk.ask(&mut world, carbons, "id='c'");
+    desk.send("<presence/>");
+    let seen = desk.expect(&mut world, "</message>");
+    assert_eq!(returned(&seen), [0], "{seen}");
+    assert!(!seen.contains("carbons"), "{seen}");
+}
+
+/// As many messages as a client may send ahead, and of them as many as wait for their recipient.
+const SENT: usize = 64;
+const ROOM: usize = 5;
+
+/// Commits between two kills.
+const EVERY: usize = 5;
+
+/// They are sent, and the process is killed after so many commits. False if all is over by then.
+fn kill_after(commits: usize) -> bool {
+    let mut world = World::with(|options| options.limits.offline_messages_max = ROOM as u32);
+    let (mut romeo, token) = world.login_managed("romeo", "orchard");
+    world.hold();
+    let all: String = (0..SENT).map(message).collect();
+    romeo.send(&all);
+    world.work();
+    let mut idle = 0;
+    for _ in 0..commits {
+        while !world.try_one() && idle < 100 {
+            world.pass(Duration::from_millis(100));
+            idle += 1;
+        }
+    }
+    drop(romeo);
+    world.crash();
+    let (_, seen) = come_back(&mut world, &token, SENT);
+    let mut back = returned(&seen);
+    let kept = received(&mut world, ROOM);
+    assert_eq!(kept.len(), ROOM, "{commits}: {kept:?}");
+    assert!(kept.is_sorted(), "{commits}: {kept:?}");
+    back.extend(kept);
+    back.sort_unstable();
+    assert_eq!(
+        back,
+        (0..SENT).collect::<Vec<_>>(),
+        "killed after {commits}"
+    );
+    idle < 100
+}
+
+#[test]
+fn each_message_that_a_full_inbox_refuses_comes_back_once_whenever_a_kill_comes() {
+    let kills = (0..)
+        .step_by(EVERY)
+        .take_while(|commits| kill_after(*commits));
+    let kills = kills.count();
+    assert!(
+        kills * EVERY >= SENT - ROOM,
+        "each comes back with a commit of its own"
+    );
+}
