@@ -197,6 +197,38 @@ fn a_change_in_doubt_tells_the_occupants_and_begins_anew() {
     }
 }
 
+/// Romeo speaks to all and then to Juliet alone; wherever the disk is full meanwhile, both hear
+/// both, in order.
+#[test]
+fn what_waits_behind_a_message_that_is_refused_does_not_replace_it() {
+    for decided in 0..6 {
+        let mut world = world(|_| ());
+        let (mut romeo, _) = world.login_managed("romeo", "orchard");
+        enter(&mut world, &mut romeo, "romeo");
+        configure(&mut world, &mut romeo, PERSISTENT);
+        let mut juliet = world.login("juliet", "balcony");
+        enter(&mut world, &mut juliet, "juliet");
+        romeo.sync(&mut world);
+        world.hold();
+        say(&mut romeo, 1);
+        romeo.send(&format!(
+            "<message type='chat' to='{ROOM}/juliet' id='m2'><body>2</body></message>"
+        ));
+        world.work();
+        for _ in 0..decided {
+            world.try_one();
+        }
+        world.refuse();
+        rest(&mut world);
+        let heard = bodies(&juliet.sync(&mut world));
+        let back = returned(&romeo.sync(&mut world));
+        let mut all = [&heard[..], &back[..]].concat();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2], "{decided}: heard {heard:?}, back {back:?}");
+        assert!(heard.is_sorted(), "{decided}: {heard:?}");
+    }
+}
+
 #[test]
 fn copies_are_written_a_few_at_a_time_and_in_order() {
     for shards in [1, 2] {

@@ -110,7 +110,8 @@ impl NodesActor {
     /// What is parked may be busy no longer.
     pub(super) fn give_parked(&mut self, cx: &mut Context<'_, UserMsg>) {
         if let Some(delivery) = self.parked.take() {
-            self.give(delivery, cx);
+            // What was in front of it may have been refused: then it is not its turn any more.
+            self.deliver(delivery, cx);
         }
     }
 }

@@ -339,7 +339,9 @@ impl Actor for NodesActor {
             _ => {}
         }
         self.taking = None;
-        while self.conclude_decided(cx) {}
+        while self.conclude_decided(cx) {
+            self.taking = None;
+        }
         self.note(cx);
         if self.must_hold() {
             cx.hold();

@@ -121,7 +121,8 @@ impl RoomActor {
     /// The room may be busy no longer.
     pub(super) fn give_parked(&mut self, cx: &mut Context<'_, UserMsg>) {
         match self.parked.take() {
-            Some(Parked::Busy(delivery)) => self.take(delivery, cx),
+            // What was in front of it may have been refused: then it is not its turn any more.
+            Some(Parked::Busy(delivery)) => self.deliver(delivery, cx),
             other => self.parked = other,
         }
     }
