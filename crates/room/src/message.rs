@@ -32,7 +32,7 @@ pub fn stanza_id(seq: u64) -> String {
 impl Room {
     /// A message to the room itself.
     pub(crate) fn message(&mut self, frame: &Frame, kind: MessageType, from: &str, now: Timestamp) {
-        if self.state.is_none() {
+        if !self.is_there_for(from) {
             return self.refuse(frame, Condition::ItemNotFound);
         }
         if kind != MessageType::Groupchat {

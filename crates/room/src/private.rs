@@ -32,7 +32,7 @@ const GONE: &[Condition] = &[
 impl Room {
     /// A message to an occupant.
     pub(crate) fn private(&mut self, frame: &Frame, kind: MessageType, from: &str, nick: &str) {
-        let Some(state) = &self.state else {
+        let Some(state) = self.state.as_ref().filter(|_| self.is_there_for(from)) else {
             return self.refuse(frame, Condition::ItemNotFound);
         };
         let Some(sender) = self
@@ -124,7 +124,7 @@ impl Room {
 
     /// A request to an occupant.
     pub(crate) fn relay_request(&mut self, frame: &Frame, from: &str, nick: &str) {
-        if self.state.is_none() {
+        if !self.is_there_for(from) {
             return self.refuse(frame, Condition::ItemNotFound);
         }
         let payload = frame.children().next();

@@ -567,6 +567,16 @@ fn the_room_tells_what_it_is() {
         world.ask(HAG, "get", node).unwrap_err(),
         "item-not-found/cancel"
     );
+    // Whoever likes makes himself a member. That does not say the password.
+    let form = "<x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+                <value>http://jabber.org/protocol/muc#register</value></field>\
+                <field var='muc#register_roomnick'><value>hecate</value></field></x>";
+    let register = format!("<query xmlns='jabber:iq:register'>{form}</query>");
+    world.ask(HECATE, "set", &register).unwrap();
+    let closed = world.ask(HECATE, "get", info).unwrap();
+    lacks(&closed, &["muc#roominfo_occupants"]);
+    let follow = [CRONE, HAG, HECATE].map(|who| world.room.may_follow(who));
+    assert_eq!(follow, [true, true, false]);
     let unknown = "<query xmlns='urn:example:unknown'/>";
     assert_eq!(
         world.ask(HAG, "get", unknown).unwrap_err(),

@@ -48,7 +48,7 @@ impl RoomActor {
         self.leaving.go_on(&self.home, cx);
     }
 
-    /// Whether somebody may read what was said: whoever may enter as he is.
+    /// Whether somebody may read what was said: whoever may know what goes on there.
     fn may_read(&self, from: &str) -> Result<(), Condition> {
         let state = self.room.as_ref().and_then(Room::state);
         let state = state.ok_or(Condition::ItemNotFound)?;
@@ -56,16 +56,9 @@ impl RoomActor {
         if state.is_locked && affiliation != Affiliation::Owner {
             return Err(Condition::ItemNotFound);
         }
-        let is_here = self
-            .room
-            .as_ref()
-            .is_some_and(|room| room.has_session(from));
-        let is_closed = state.config.is_members_only || !state.config.password.is_empty();
-        match affiliation {
-            Affiliation::Outcast => Err(Condition::Forbidden),
-            _ if is_here || !is_closed || affiliation >= Affiliation::Member => Ok(()),
-            _ => Err(Condition::Forbidden),
-        }
+        let room = self.room.as_ref();
+        let may_follow = room.is_some_and(|room| room.may_follow(from));
+        may_follow.then_some(()).ok_or(Condition::Forbidden)
     }
 
     fn archive_answer(
