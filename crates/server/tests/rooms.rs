@@ -229,6 +229,57 @@ fn what_waits_behind_a_message_that_is_refused_does_not_replace_it() {
     }
 }
 
+/// Neither a panic nor a change in doubt leaves a request without an answer.
+#[test]
+fn a_room_that_ends_answers_what_waits_for_it() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    let ban = format!(
+        "<iq type='set' id='ban' to='{ROOM}'><query xmlns='{MUC}#admin'>\
+         <item affiliation='outcast' jid='nurse@localhost'/></query></iq>"
+    );
+    let info = format!(
+        "<iq type='get' id='info' to='{ROOM}'>\
+         <query xmlns='http://jabber.org/protocol/disco#info'/></iq>"
+    );
+    let mut juliet = world.login("juliet", "balcony");
+    world.hold();
+    romeo.send(&ban);
+    romeo.send(&info);
+    let presence = format!("<presence to='{ROOM}/juliet' id='in'><x xmlns='{MUC}'/></presence>");
+    juliet.send(&presence);
+    world.work();
+    // Another home has taken the range: whether the change was kept is read anew.
+    world.switches().fence(1);
+    world.let_go();
+    let mut seen = String::new();
+    for _ in 0..10 {
+        world.pass(Duration::from_secs(1));
+        seen += &romeo.sync(&mut world);
+    }
+    for id in ["ban", "info"] {
+        let answers = seen.matches(&format!("id='{id}'")).count();
+        assert_eq!(answers, 1, "{id}: {seen}");
+    }
+    // What was in the mailbox goes to the room's next life.
+    let heard = juliet.sync(&mut world);
+    assert!(
+        heard.contains("id='in'") || heard.contains("code='110'"),
+        "{heard}"
+    );
+    romeo.ask(
+        &mut world,
+        &format!(
+            "<iq type='get' id='bad' to='{ROOM}'>\
+             <query xmlns='http://jabber.org/protocol/disco#info'>{PANIC}-in-the-room</query></iq>"
+        ),
+        "id='bad'",
+    );
+    romeo.expect(&mut world, "<internal-server-error");
+}
+
 #[test]
 fn copies_are_written_a_few_at_a_time_and_in_order() {
     for shards in [1, 2] {

@@ -12,6 +12,7 @@ use xmpp::stanza::{self, IqType, Kind};
 use super::durable::For;
 use super::{Held, NodesActor, Phase};
 use crate::address;
+use crate::iq::is_request;
 use crate::leaving::Out;
 use crate::message::{Delivery, UserMsg};
 use crate::taking::{Taking, Verdict};
@@ -114,12 +115,6 @@ impl NodesActor {
             self.deliver(delivery, cx);
         }
     }
-}
-
-/// Whether a stanza gets an answer, whatever comes (RFC 6120 section 8.2.3).
-pub(super) fn is_request(frame: &Frame) -> bool {
-    let kind = stanza::parse_kind(frame);
-    matches!(kind, Ok(Kind::Iq(IqType::Get | IqType::Set)))
 }
 
 fn is_ping(frame: &Frame) -> bool {

@@ -6,6 +6,7 @@ use delivery::{Place, Refusal};
 use room::Event;
 use store::{Seq, StoreError};
 use telemetry::Counter;
+use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::{Phase, RoomActor, RoomMsg, overloaded};
@@ -23,6 +24,14 @@ pub(super) enum Parked {
     Mark(Delivery),
     /// The store is asked how many rooms its sender has made.
     Made(Delivery),
+}
+
+impl Parked {
+    /// The stanza, unless it is in its sender's log.
+    pub(super) fn unlogged(&self) -> Option<&Frame> {
+        let (Parked::Busy(delivery) | Parked::Mark(delivery) | Parked::Made(delivery)) = self;
+        (delivery.source.seq == 0).then_some(&delivery.frame)
+    }
 }
 
 impl RoomActor {
@@ -99,6 +108,7 @@ impl RoomActor {
         }
         let taking = Taking::of(&delivery);
         self.taking.clone_from(&taking);
+        self.handling = taking.is_none().then(|| delivery.frame.clone());
         self.home.panic_if_asked(&delivery.frame);
         let had_room = self
             .room
@@ -114,6 +124,7 @@ impl RoomActor {
             self.creator = Some(Name::from(address::bare(&from)));
         }
         if self.happens(event, taking, cx).is_err() {
+            self.handling = None;
             self.parked = Some(Parked::Busy(delivery));
         }
     }
