@@ -104,7 +104,7 @@ impl RoomActor {
 
     fn give(&mut self, delivery: Delivery, may_create: bool, cx: &mut Context<'_, UserMsg>) {
         if self.asks_archive(&delivery.frame) {
-            return self.ask_archive(delivery.frame, cx);
+            return self.ask_archive(delivery, cx);
         }
         let taking = Taking::of(&delivery);
         self.taking.clone_from(&taking);
