@@ -205,11 +205,14 @@ impl Room {
         {
             return self.refuse(frame, Condition::ResourceConstraint);
         }
-        let target = match addr::bare_part(&to) == &*self.address {
-            true => addr::split(&to)
-                .resource
-                .and_then(|nick| self.occupants.by_nick(nick)),
-            false => self.occupants.of(addr::bare_part(&to)).first().copied(),
+        let parts = addr::split(&to);
+        let target = match addr::bare_part(&to) {
+            room if room == &*self.address => {
+                parts.resource.and_then(|nick| self.occupants.by_nick(nick))
+            }
+            // Who invites is an account, not all of a domain.
+            bare if parts.node.is_some() => self.occupants.of(bare).first().copied(),
+            _ => None,
         };
         // Nobody learns from an error whose address is in the room.
         let Some(target) = target.and_then(|key| self.occupants.get(key)) else {

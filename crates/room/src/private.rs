@@ -13,7 +13,7 @@ use xmpp::error::{Condition, StanzaError};
 use xmpp::stanza::MessageType;
 use xmpp::{addr, ns};
 
-use crate::broadcast::{NS_USER, Tell, is_of_the_room, write_occupant_id};
+use crate::broadcast::{NS_USER, Tell, is_forged, write_occupant_id};
 use crate::occupants::Key;
 use crate::room::{Effect, Room};
 
@@ -66,7 +66,7 @@ impl Room {
             .edit()
             .set_attr("from", &format!("{}/{}", self.address, sender.nick))
             .remove_attr("to")
-            .remove_children(is_of_the_room)
+            .remove_children(|child| is_forged(child, &self.address))
             .append_child(&added)
             .finish();
         let to = target.audience();
