@@ -15,6 +15,7 @@ use crate::error::Refusal;
 use crate::record::Record;
 use crate::service::{Ask, Service};
 
+use crate::rsm;
 pub(crate) const NS_COMMANDS: &str = "http://jabber.org/protocol/commands";
 const GET_PENDING: &str = "http://jabber.org/protocol/pubsub#get-pending";
 const FORM_TYPE: &str = "http://jabber.org/protocol/pubsub#subscribe_authorization";
@@ -170,8 +171,14 @@ impl Service {
         let waiting = owned.iter();
         let waiting = waiting.filter(|(_, node)| node.subscriptions.values().any(is_waiting));
         let options = waiting.map(|(name, _)| (&***name, &***name));
-        let options = options.take(self.options.limits.page_entries_max);
-        let options: Vec<(&str, &str)> = options.collect();
+        let (entries_max, mut left) = self.page_bounds();
+        let fits = |option: &(&str, &str)| {
+            let bytes = rsm::entry_bytes(&[option.0, option.1]);
+            left.checked_sub(bytes)
+                .inspect(|rest| left = *rest)
+                .is_some()
+        };
+        let options: Vec<(&str, &str)> = options.take(entries_max).take_while(fits).collect();
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         let mut form = FormWriter::new(&mut writer, "form", FORM_TYPE);

@@ -32,7 +32,8 @@ pub struct PubsubLimits {
     /// Items, nodes or list entries of one answer; what is behind them is had by result sets
     /// (XEP-0059).
     pub page_entries_max: usize,
-    /// Bytes of the payloads of one answer; an answer has one item however large it is.
+    /// Bytes of the entries of one answer, payloads included; an answer has one entry however large
+    /// it is.
     pub page_bytes_max: u64,
     /// Bytes of one text of a configuration; a longer one is `not-acceptable`.
     pub text_bytes_max: usize,
