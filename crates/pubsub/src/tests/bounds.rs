@@ -182,6 +182,64 @@ fn subscriptions_of_a_node_and_of_one_address() {
 }
 
 #[test]
+fn approvals_that_owners_are_asked_for() {
+    let mut world = World::limited(|limits| limits.approvals_per_minute_max = 2);
+    for node in [NODE, "n"] {
+        let fields = [("access_model", "authorize")];
+        world.create(HAMLET, node, &fields).unwrap();
+    }
+    let ask =
+        |kind: &str, node: &str| format!("<{kind} node='{node}' jid='francisco@denmark.example'/>");
+    for _ in 0..2 {
+        world.set(FRANCISCO, &ask("subscribe", NODE)).unwrap();
+        world.set(FRANCISCO, &ask("unsubscribe", NODE)).unwrap();
+    }
+    let found = world.set(FRANCISCO, &ask("subscribe", NODE));
+    refused(found, "resource-constraint/wait");
+    let asked = world.read("hamlet@denmark.example");
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    // Other nodes have their own, and so has the next minute.
+    world.set(FRANCISCO, &ask("subscribe", "n")).unwrap();
+    world.later(60);
+    world.set(FRANCISCO, &ask("subscribe", NODE)).unwrap();
+}
+
+/// Those who are gone cost a change together, not one each, and nobody waits for them.
+#[test]
+fn notifications_that_come_back_while_their_node_changes() {
+    let mut world = World::limited(|limits| limits.sweep_max = 3);
+    world.create(HAMLET, NODE, &[]).unwrap();
+    let gone = |n: usize| format!("u{n}@denmark.example/x");
+    for n in 0..6 {
+        let subscribe = format!("<subscribe node='{NODE}' jid='{}'/>", gone(n));
+        world.set(&gone(n), &subscribe).unwrap();
+    }
+    world.publish(HAMLET, "a").unwrap();
+    let notice = world.read(&gone(0)).pop().unwrap();
+    let (_, id) = notice.split_once("id='").unwrap();
+    let (id, _) = id.split_once('\'').unwrap();
+    let error = "<error type='cancel'><service-unavailable \
+                 xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>";
+    let back = format!("<message type='error' id='{id}'>{error}</message>");
+    world.decides = None;
+    let before = world.appends;
+    for n in 0..6 {
+        assert!(world.try_send(&gone(n), &back), "nobody waits");
+        assert!(n == 0 || world.try_send(&gone(n), &back), "once is enough");
+    }
+    // The first is being ended, three wait, and two stay until they are told again.
+    assert_eq!(world.appends, before + 1);
+    for appends in [before + 2, before + 2] {
+        assert!(world.event(Event::Decided { is_committed: true }));
+        assert_eq!(world.appends, appends);
+    }
+    let node = world.service.state().node(NODE).unwrap();
+    let left = (0..6).filter(|n| node.subscription(&gone(*n), START).is_some());
+    assert_eq!(left.collect::<Vec<_>>(), [4, 5]);
+    assert!(world.service.is_idle());
+}
+
+#[test]
 fn affiliations_of_a_node_and_entries_of_a_request() {
     let mut world = World::limited(|limits| {
         limits.affiliations_per_node_max = 3;
