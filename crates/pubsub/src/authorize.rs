@@ -1,8 +1,10 @@
 //! Approvals of subscriptions (XEP-0060 sections 8.6 and 8.7): asking owners, their answers, and
 //! the command that asks again (XEP-0050).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use stdx::Timestamp;
 use xml::build::Writer;
 use xml::{Child, Frame};
 use xmpp::error::Condition;
@@ -13,11 +15,34 @@ use xmpp::stanza::MessageType;
 use crate::access::SubscriptionState;
 use crate::error::Refusal;
 use crate::record::Record;
+use crate::rsm;
 use crate::service::{Ask, Service};
 
 pub(crate) const NS_COMMANDS: &str = "http://jabber.org/protocol/commands";
 const GET_PENDING: &str = "http://jabber.org/protocol/pubsub#get-pending";
 const FORM_TYPE: &str = "http://jabber.org/protocol/pubsub#subscribe_authorization";
+
+/// Approvals that owners were asked for in a minute, by the numbers of their nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Approvals {
+    minute: i64,
+    asked: BTreeMap<u64, u16>,
+}
+
+impl Approvals {
+    /// Takes one; false if the minute has none left for the node.
+    pub(crate) fn take(&mut self, node: u64, now: Timestamp, max: u16) -> bool {
+        let minute = now.as_millis().div_euclid(60_000);
+        if self.minute != minute {
+            self.minute = minute;
+            self.asked.clear();
+        }
+        let asked = self.asked.entry(node).or_default();
+        let has_left = *asked < max;
+        *asked += u16::from(has_left);
+        has_left
+    }
+}
 
 impl Service {
     /// Asks every owner of a node for an approval; the first answer counts (section 12.10).
@@ -170,8 +195,14 @@ impl Service {
         let waiting = owned.iter();
         let waiting = waiting.filter(|(_, node)| node.subscriptions.values().any(is_waiting));
         let options = waiting.map(|(name, _)| (&***name, &***name));
-        let options = options.take(self.options.limits.page_entries_max);
-        let options: Vec<(&str, &str)> = options.collect();
+        let (entries_max, mut left) = self.page_bounds();
+        let fits = |option: &(&str, &str)| {
+            let bytes = rsm::entry_bytes(&[option.0, option.1]);
+            left.checked_sub(bytes)
+                .inspect(|rest| left = *rest)
+                .is_some()
+        };
+        let options: Vec<(&str, &str)> = options.take(entries_max).take_while(fits).collect();
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         let mut form = FormWriter::new(&mut writer, "form", FORM_TYPE);

@@ -220,7 +220,7 @@ impl Service {
         rest: &[Frame],
     ) -> Result<(), Refusal> {
         let set = rsm::Set::find(rest)?;
-        let bounds = (self.options.limits.page_entries_max, u64::MAX);
+        let bounds = self.page_bounds();
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         writer.open("query").attr("xmlns", ns::DISCO_ITEMS);
@@ -229,12 +229,9 @@ impl Service {
             self.may_retrieve(node, ask)?;
             writer.attr("node", &name);
             let all: Vec<&str> = node.items(ask.now.at).map(|item| &*item.id).collect();
-            let page = rsm::page(
-                (all.len(), |at: usize| all[at]),
-                set.as_ref(),
-                bounds,
-                |_| 0,
-            )?;
+            let keys = (all.len(), |at: usize| all[at]);
+            let bytes = |at: usize| rsm::entry_bytes(&[&self.address, all[at]]);
+            let page = rsm::page(keys, set.as_ref(), bounds, bytes)?;
             for id in &all[page.range.clone()] {
                 writer.open("item").attr("jid", &self.address);
                 writer.attr("name", id).close();
@@ -245,7 +242,11 @@ impl Service {
             let all = all.filter(|(_, node)| self.is_visible(node, ask.bare, ask.now));
             let all: Vec<_> = all.collect();
             let keys = (all.len(), |at: usize| &**all[at].0);
-            let page = rsm::page(keys, set.as_ref(), bounds, |_| 0)?;
+            let bytes = |at: usize| {
+                let (name, node) = &all[at];
+                rsm::entry_bytes(&[&self.address, name, &node.config.title])
+            };
+            let page = rsm::page(keys, set.as_ref(), bounds, bytes)?;
             for (name, node) in &all[page.range.clone()] {
                 writer
                     .open("item")

@@ -32,7 +32,8 @@ pub struct PubsubLimits {
     /// Items, nodes or list entries of one answer; what is behind them is had by result sets
     /// (XEP-0059).
     pub page_entries_max: usize,
-    /// Bytes of the payloads of one answer; an answer has one item however large it is.
+    /// Bytes of the entries of one answer, payloads included; an answer has one entry however large
+    /// it is.
     pub page_bytes_max: u64,
     /// Bytes of one text of a configuration; a longer one is `not-acceptable`.
     pub text_bytes_max: usize,
@@ -44,13 +45,18 @@ pub struct PubsubLimits {
     /// Nodes in which a session that comes online is interested; what is behind them is not looked
     /// at.
     pub interests_max: usize,
+    /// Approvals that the owners of a node are asked for in a minute; one more subscription that
+    /// would need one is `resource-constraint`.
+    pub approvals_per_minute_max: u16,
     /// Deleted nodes whose new place is remembered; the first that moved is forgotten.
     pub moved_max: usize,
     /// Records that wait for the journal; with one more the service is busy.
     pub pending_max: usize,
     /// Answers that wait for items from the store; with one more the service is busy.
     pub fetches_max: usize,
-    /// Subscriptions and items that one sweep removes; the next one goes on.
+    /// Subscriptions and items that one sweep removes; the next one goes on. Subscriptions whose
+    /// notifications came back while their nodes were being changed: one more stays until another
+    /// notification comes back.
     pub sweep_max: usize,
 }
 
@@ -74,6 +80,7 @@ impl PubsubLimits {
         names_max: 32,
         lease_days_max: 365,
         interests_max: 256,
+        approvals_per_minute_max: 30,
         moved_max: 100,
         pending_max: 256,
         fetches_max: 64,

@@ -66,9 +66,9 @@ impl Service {
         rest: &[Frame],
     ) -> Result<Vec<u8>, Refusal> {
         let set = rsm::Set::find(rest)?;
-        let entries_max = self.options.limits.page_entries_max;
         let keys = (all.len(), |at: usize| all[at].0);
-        let page = rsm::page(keys, set.as_ref(), (entries_max, u64::MAX), |_| 0)?;
+        let bytes = |at: usize| rsm::entry_bytes(&[all[at].0]);
+        let page = rsm::page(keys, set.as_ref(), self.page_bounds(), bytes)?;
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         writer.open("pubsub").attr("xmlns", NS_OWNER);

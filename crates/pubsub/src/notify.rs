@@ -316,13 +316,31 @@ impl Service {
             return;
         };
         let found = self.state.nodes().find(|(_, node)| node.number == number);
-        let found = found.filter(|(_, node)| node.subscription(ask.from, ask.now.at).is_some());
-        let record = found.map(|(name, _)| Record::Subscribed {
+        if let Some((name, _)) = found
+            && self.gone.len() < self.options.limits.sweep_max
+        {
+            self.gone.insert((Arc::clone(name), ask.from.into()));
+        }
+        self.end_gone(ask.now);
+    }
+
+    /// Ends the subscriptions of those who are gone, together; those at a node that is being
+    /// changed wait until it has been.
+    pub(crate) fn end_gone(&mut self, now: Now<'_>) {
+        let all = std::mem::take(&mut self.gone).into_iter();
+        let (busy, free): (BTreeSet<_>, BTreeSet<_>) = all.partition(|one| self.is_busy(&one.0));
+        self.gone = busy;
+        let is_there = |(name, address): &&(Arc<str>, Arc<str>)| {
+            let node = self.state.node(name);
+            node.is_some_and(|node| node.subscription(address, now.at).is_some())
+        };
+        let records = free.iter().filter(is_there);
+        let records = records.map(|(name, address)| Record::Subscribed {
             node: name.to_string(),
-            address: ask.from.to_owned(),
+            address: address.to_string(),
             subscription: Subscription::default(),
         });
-        self.commit(record.into_iter().collect(), None, ask.now, |_, _| {});
+        self.commit(records.collect(), None, now, |_, _| {});
     }
 }
 

@@ -34,6 +34,12 @@ impl Service {
         Ok(())
     }
 
+    /// Entries and bytes of one answer.
+    pub(crate) fn page_bounds(&self) -> (usize, u64) {
+        let limits = &self.options.limits;
+        (limits.page_entries_max, limits.page_bytes_max)
+    }
+
     /// Section 6.5.
     pub(crate) fn items(
         &mut self,
@@ -71,9 +77,12 @@ impl Service {
         // The newest of them (section 6.5.7), the oldest first.
         let all = &all[all.len().saturating_sub(most)..];
         let set = rsm::Set::find(rest)?;
-        let bounds = (limits.page_entries_max, limits.page_bytes_max);
         let keys = (all.len(), |at: usize| &*all[at].id);
-        let page = rsm::page(keys, set.as_ref(), bounds, |at| u64::from(all[at].bytes))?;
+        let bytes = |at: usize| {
+            let item = all[at];
+            u64::from(item.bytes) + rsm::entry_bytes(&[&item.id, &item.publisher])
+        };
+        let page = rsm::page(keys, set.as_ref(), self.page_bounds(), bytes)?;
         let wanted = &all[page.range.clone()];
         let wanted = wanted.iter().map(|item| (item.id.clone(), item.seq));
         let names_publisher = node.config.names_publisher;
@@ -161,9 +170,9 @@ impl Service {
     ) -> Result<(), Refusal> {
         let set = rsm::Set::find(rest)?;
         let keys: Vec<String> = all.iter().map(|one| one[..N - 1].join(" ")).collect();
-        let bounds = (self.options.limits.page_entries_max, u64::MAX);
         let by_key = (all.len(), |at: usize| keys[at].as_str());
-        let page = rsm::page(by_key, set.as_ref(), bounds, |_| 0)?;
+        let bytes = |at: usize| rsm::entry_bytes(&all[at].each_ref().map(String::as_str));
+        let page = rsm::page(by_key, set.as_ref(), self.page_bounds(), bytes)?;
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         writer.open("pubsub").attr("xmlns", NS).open(list);

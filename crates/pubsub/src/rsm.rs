@@ -65,6 +65,19 @@ pub(crate) struct Page {
     is_asked: bool,
 }
 
+/// Bytes of an entry of a list that says these texts, with the element around them.
+pub(crate) fn entry_bytes(texts: &[&str]) -> u64 {
+    const ELEMENT: usize = 64;
+    let written = |byte: u8| match byte {
+        b'<' | b'>' => 4,
+        b'&' => 5,
+        b'"' | b'\'' => 6,
+        _ => 1,
+    };
+    let bytes = texts.iter().flat_map(|text| text.bytes()).map(written);
+    (ELEMENT + bytes.sum::<usize>()) as u64
+}
+
 /// The part of a list that a set asks for: at most so many entries, and at most so many bytes
 /// unless one entry alone has more.
 ///

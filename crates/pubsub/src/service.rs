@@ -9,7 +9,7 @@
 //! | pending | refused | nothing has changed; its sender gets an error |
 //! | an answer needs payloads | – | they are asked for; what has changed meanwhile is left out |
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use stdx::Timestamp;
@@ -19,6 +19,7 @@ use xmpp::error::Condition;
 use xmpp::stanza::{IqType, Kind, MessageType, parse_kind};
 
 use crate::access::{Affiliation, Contacts, Visitor};
+use crate::authorize::Approvals;
 use crate::config::Offers;
 use crate::error::{self, NS, NS_OWNER, Refusal};
 use crate::event::{Audience, Effect, Event};
@@ -74,6 +75,10 @@ pub struct Service {
     pending: VecDeque<Pending>,
     fetches: BTreeMap<u64, Question>,
     tickets: u64,
+    /// Subscriptions whose notifications came back while their nodes were being changed: node and
+    /// address.
+    pub(crate) gone: BTreeSet<(Arc<str>, Arc<str>)>,
+    pub(crate) approvals: Approvals,
     pub(crate) effects: Vec<Effect>,
     #[cfg(test)]
     pub(crate) bug: Option<crate::bugs::Bug>,
@@ -93,6 +98,8 @@ impl Service {
             pending: VecDeque::new(),
             fetches: BTreeMap::new(),
             tickets: 0,
+            gone: BTreeSet::new(),
+            approvals: Approvals::default(),
             effects: Vec::new(),
             #[cfg(test)]
             bug: None,
@@ -283,6 +290,7 @@ impl Service {
         } else if let Some(request) = first.request {
             self.refuse(&request, &Condition::ResourceConstraint.into());
         }
+        self.end_gone(now);
     }
 
     /// Asks for items; `then` gets those that are what they were when they were asked for, in the
@@ -467,9 +475,13 @@ enum Concerned {
 }
 
 fn concerns(frame: &Frame) -> Concerned {
-    // Approvals and errors name a node inside; they are rare.
     if frame.name() == "message" {
-        return Concerned::Everything;
+        return match frame.attr_raw("type") {
+            // What came back waits for its node by itself: there may be thousands.
+            Some("error") => Concerned::Nothing,
+            // Approvals name a node inside; they are rare.
+            _ => Concerned::Everything,
+        };
     }
     let Some(payload) = frame.children().next() else {
         return Concerned::Nothing;

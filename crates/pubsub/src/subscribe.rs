@@ -58,6 +58,14 @@ impl Service {
         if let Some(options) = &options {
             self.apply_options(&mut subscription, options, ask.now.at)?;
         }
+        let number = node.number;
+        if known.is_none() && subscription.state == SubscriptionState::Pending {
+            // Each of its owners is sent a message for it.
+            let max = self.options.limits.approvals_per_minute_max;
+            if !self.approvals.take(number, ask.now.at, max) {
+                return Err(Condition::ResourceConstraint.into());
+            }
+        }
         let mut out = Vec::new();
         write_subscribed(&mut out, &name, &address, subscription, options.is_some());
         if known == Some(subscription) {

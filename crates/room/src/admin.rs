@@ -316,12 +316,12 @@ impl Room {
     }
 
     /// What all changes together must not do: leave the room without an owner (section 10.4),
-    /// exceed the number of affiliations, or name an address or a nick twice.
+    /// exceed the bounds of affiliations, or name an address or a nick twice.
     fn check_sum(&self, changes: &[Change]) -> Result<(), Condition> {
         let Some(state) = &self.state else {
             return Err(Condition::ItemNotFound);
         };
-        let (mut owners, mut count) = (state.owners() as i64, state.affiliations() as i64);
+        let mut owners = state.owners() as i64;
         let mut seen: Vec<&str> = Vec::new();
         let mut nicks: Vec<String> = Vec::new();
         for change in changes {
@@ -342,7 +342,6 @@ impl Room {
             let old = state.affiliated(&new.address).map(|old| old.affiliation);
             let is = |one: Affiliation| i64::from(one == Affiliation::Owner);
             owners += is(new.affiliation) - old.map_or(0, is);
-            count += i64::from(new.affiliation != Affiliation::None) - i64::from(old.is_some());
         }
         #[cfg(test)]
         if self.has_bug(crate::bugs::Bug::LastOwnerGoes) {
@@ -351,11 +350,14 @@ impl Room {
         if owners == 0 {
             return Err(Condition::Conflict);
         }
-        let grows = count > state.affiliations() as i64;
-        if grows && count > self.options.limits.affiliations_max as i64 {
-            return Err(Condition::ResourceConstraint);
+        let new = changes.iter().filter_map(|change| match change {
+            Change::Affiliation(new) => Some(&**new),
+            Change::Role { .. } => None,
+        });
+        match state.has_room_for(new, &self.options.limits) {
+            true => Ok(()),
+            false => Err(Condition::ResourceConstraint),
         }
-        Ok(())
     }
 
     fn give_role(&mut self, target: Key, role: Role, actor: Option<&str>, reason: Option<String>) {

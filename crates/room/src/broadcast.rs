@@ -11,6 +11,7 @@
 
 use xml::Frame;
 use xml::build::Writer;
+use xmpp::{addr, ns};
 
 use crate::affiliation::{Affiliation, Role};
 use crate::config::Whois;
@@ -57,6 +58,21 @@ pub(crate) fn write_occupant_id(out: &mut Vec<u8>, id: &[u8; 16]) {
 /// Whether a child is one that only the room may add.
 pub(crate) fn is_of_the_room(child: &xml::Child<'_>) -> bool {
     child.ns() == NS_USER || child.ns() == NS_OCCUPANT_ID
+}
+
+/// Whether a child of a message says what only the room may say: what it adds to all stanzas, an id
+/// that it gave, or that it delayed the message.
+pub(crate) fn is_forged(child: &xml::Child<'_>, room: &str) -> bool {
+    // However it is spelled: clients compare addresses, not text.
+    let names_room = |attr: &str| {
+        let address = child.attr(attr).unwrap_or_default();
+        addr::normalize(&address).is_ok_and(|address| addr::bare_part(&address) == room)
+    };
+    match (child.name(), child.ns()) {
+        ("stanza-id", ns::STANZA_ID) => names_room("by"),
+        ("delay", ns::DELAY) => names_room("from"),
+        _ => is_of_the_room(child),
+    }
 }
 
 impl Room {

@@ -91,8 +91,7 @@ impl Room {
         if current.is_none() && x.is_none() {
             // Section 7.2.1: only the element says that somebody wants to enter. Without it this
             // is a change of one who believes to be here.
-            let is_there = self.state.is_some();
-            let condition = if is_there {
+            let condition = if self.is_there_for(from) {
                 Condition::NotAcceptable
             } else {
                 Condition::ItemNotFound

@@ -101,11 +101,7 @@ impl Room {
         for feature in FEATURES.iter().chain(&type_features(config)) {
             writer.open("feature").attr("var", feature).close();
         }
-        // What goes on in a closed room is for those who may enter.
-        let is_closed = config.is_members_only || !config.password.is_empty();
-        let is_in = self.occupants.by_address(from).is_some();
-        let is_told = is_in || !is_closed || self.affiliation_of(from) >= Affiliation::Member;
-        let (subject, occupants) = match is_told {
+        let (subject, occupants) = match self.may_follow(from) {
             true => (self.subject_text(), self.occupants.len().to_string()),
             false => (String::new(), String::new()),
         };

@@ -116,7 +116,7 @@ impl Room {
             }
         }
         let Some(state) = &self.state else { return };
-        let mut records: Vec<Record> = Vec::new();
+        let mut members: Vec<Affiliated> = Vec::new();
         for invite in &found {
             let bare = addr::bare_part(&invite.to);
             match state.affiliation(bare) {
@@ -125,18 +125,19 @@ impl Room {
                     return self.refuse(frame, Condition::Forbidden);
                 }
                 Affiliation::None if state.config.is_members_only => {
-                    records.push(Record::Affiliated(Affiliated {
+                    members.push(Affiliated {
                         address: bare.to_owned(),
                         affiliation: Affiliation::Member,
                         ..Affiliated::default()
-                    }));
+                    });
                 }
                 _ => {}
             }
         }
-        if state.affiliations() + records.len() > limits.affiliations_max {
+        if !state.has_room_for(&members, &limits) {
             return self.refuse(frame, Condition::ResourceConstraint);
         }
+        let records: Vec<Record> = members.into_iter().map(Record::Affiliated).collect();
         let from = from.to_owned();
         let id = frame.attr("id").map(std::borrow::Cow::into_owned);
         let send = move |room: &mut Room, _| room.send_invites(&found, &from, id.as_deref());
@@ -205,11 +206,14 @@ impl Room {
         {
             return self.refuse(frame, Condition::ResourceConstraint);
         }
-        let target = match addr::bare_part(&to) == &*self.address {
-            true => addr::split(&to)
-                .resource
-                .and_then(|nick| self.occupants.by_nick(nick)),
-            false => self.occupants.of(addr::bare_part(&to)).first().copied(),
+        let parts = addr::split(&to);
+        let target = match addr::bare_part(&to) {
+            room if room == &*self.address => {
+                parts.resource.and_then(|nick| self.occupants.by_nick(nick))
+            }
+            // Who invites is an account, not all of a domain.
+            bare if parts.node.is_some() => self.occupants.of(bare).first().copied(),
+            _ => None,
         };
         // Nobody learns from an error whose address is in the room.
         let Some(target) = target.and_then(|key| self.occupants.get(key)) else {

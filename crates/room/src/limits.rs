@@ -16,6 +16,9 @@ pub struct RoomLimits {
     pub presence_bytes_max: usize,
     /// Addresses with an affiliation; one more is `resource-constraint`.
     pub affiliations_max: usize,
+    /// Bytes of these addresses with their nicks and reasons; more is `resource-constraint`. They
+    /// are in memory, and lists of them are one answer.
+    pub affiliation_bytes_max: usize,
     /// Items of one request of an admin, and addresses of one field; more is `not-acceptable`.
     pub items_max: usize,
     /// Messages that a room keeps for those who enter; the oldest makes way.
@@ -51,6 +54,7 @@ impl Default for RoomLimits {
             nick_bytes_max: 128,
             presence_bytes_max: 2_048,
             affiliations_max: 5_000,
+            affiliation_bytes_max: 1024 * 1024,
             items_max: 200,
             history_max: 100,
             history_bytes_max: 256 * 1024,

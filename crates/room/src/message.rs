@@ -9,7 +9,7 @@ use xmpp::ns;
 use xmpp::stanza::MessageType;
 
 use crate::affiliation::Role;
-use crate::broadcast::{Tell, is_of_the_room, write_occupant_id};
+use crate::broadcast::{Tell, is_forged, write_occupant_id};
 use crate::occupants::{Key, Occupant};
 use crate::record::{Message, Record, Subject};
 use crate::room::Room;
@@ -32,7 +32,7 @@ pub fn stanza_id(seq: u64) -> String {
 impl Room {
     /// A message to the room itself.
     pub(crate) fn message(&mut self, frame: &Frame, kind: MessageType, from: &str, now: Timestamp) {
-        if self.state.is_none() {
+        if !self.is_there_for(from) {
             return self.refuse(frame, Condition::ItemNotFound);
         }
         if kind != MessageType::Groupchat {
@@ -115,20 +115,11 @@ impl Room {
         }
         write_occupant_id(&mut added, &occupant.id);
         let room = &*self.address;
-        let is_forged = |child: &xml::Child<'_>| match child.name() {
-            "stanza-id" => child.ns() == ns::STANZA_ID && child.attr("by").as_deref() == Some(room),
-            "delay" => {
-                let from = child.attr("from");
-                child.ns() == ns::DELAY
-                    && from.is_some_and(|from| xmpp::addr::bare_part(&from) == room)
-            }
-            _ => is_of_the_room(child),
-        };
         frame
             .edit()
             .set_attr("from", &format!("{room}/{}", occupant.nick))
             .remove_attr("to")
-            .remove_children(is_forged)
+            .remove_children(|child| is_forged(child, room))
             .append_child(&added)
             .finish()
     }

@@ -1,6 +1,8 @@
 //! Requests of owners: configuration and its effects on those present, destruction (XEP-0045
 //! section 10), and the end of the service.
 
+use std::collections::BTreeSet;
+
 use stdx::Timestamp;
 use xml::Frame;
 use xml::build::Writer;
@@ -126,9 +128,12 @@ impl Room {
         if owners.is_empty() {
             return Err(Condition::Conflict);
         }
+        // There may be thousands of them.
+        let new_owners: BTreeSet<&String> = owners.iter().collect();
+        let new_admins: BTreeSet<&String> = admins.iter().collect();
         let wanted = |address: &String| match () {
-            () if owners.contains(address) => Affiliation::Owner,
-            () if admins.contains(address) => Affiliation::Admin,
+            () if new_owners.contains(address) => Affiliation::Owner,
+            () if new_admins.contains(address) => Affiliation::Admin,
             () => Affiliation::None,
         };
         let mut all: Vec<&String> = [&old_admins, &old_owners, admins, owners]
@@ -138,17 +143,12 @@ impl Room {
         all.sort_unstable();
         all.dedup();
         let mut changes = Vec::new();
-        let mut count = state.affiliations();
         for address in all {
             let affiliation = wanted(address);
-            let known = state.affiliated(address);
-            let is_new = known.is_none();
-            let old = known.unwrap_or_default();
+            let old = state.affiliated(address).unwrap_or_default();
             if old.affiliation == affiliation {
                 continue;
             }
-            count += usize::from(is_new);
-            count -= usize::from(affiliation == Affiliation::None);
             // Who configures the room does not lock himself out of it by a list without him.
             if address == actor && affiliation < Affiliation::Admin {
                 return Err(Condition::Conflict);
@@ -161,11 +161,10 @@ impl Room {
                 reason: None,
             });
         }
-        let grows = count > state.affiliations();
-        if grows && count > self.options.limits.affiliations_max {
-            return Err(Condition::ResourceConstraint);
+        match state.has_room_for(&changes, &self.options.limits) {
+            true => Ok(changes),
+            false => Err(Condition::ResourceConstraint),
         }
-        Ok(changes)
     }
 
     /// What a new configuration means for those present (section 10.2.1).

@@ -13,7 +13,7 @@ use xmpp::error::{Condition, StanzaError};
 use xmpp::stanza::MessageType;
 use xmpp::{addr, ns};
 
-use crate::broadcast::{NS_USER, Tell, is_of_the_room, write_occupant_id};
+use crate::broadcast::{NS_USER, Tell, is_forged, write_occupant_id};
 use crate::occupants::Key;
 use crate::room::{Effect, Room};
 
@@ -32,7 +32,7 @@ const GONE: &[Condition] = &[
 impl Room {
     /// A message to an occupant.
     pub(crate) fn private(&mut self, frame: &Frame, kind: MessageType, from: &str, nick: &str) {
-        let Some(state) = &self.state else {
+        let Some(state) = self.state.as_ref().filter(|_| self.is_there_for(from)) else {
             return self.refuse(frame, Condition::ItemNotFound);
         };
         let Some(sender) = self
@@ -66,7 +66,7 @@ impl Room {
             .edit()
             .set_attr("from", &format!("{}/{}", self.address, sender.nick))
             .remove_attr("to")
-            .remove_children(is_of_the_room)
+            .remove_children(|child| is_forged(child, &self.address))
             .append_child(&added)
             .finish();
         let to = target.audience();
@@ -124,7 +124,7 @@ impl Room {
 
     /// A request to an occupant.
     pub(crate) fn relay_request(&mut self, frame: &Frame, from: &str, nick: &str) {
-        if self.state.is_none() {
+        if !self.is_there_for(from) {
             return self.refuse(frame, Condition::ItemNotFound);
         }
         let payload = frame.children().next();

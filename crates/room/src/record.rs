@@ -48,6 +48,14 @@ pub struct Affiliated {
     pub reason: Option<String>,
 }
 
+impl Affiliated {
+    /// Bytes of its texts.
+    pub(crate) fn bytes(&self) -> usize {
+        let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        self.address.len() + of(&self.nick) + of(&self.reason)
+    }
+}
+
 /// What the room talks about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {

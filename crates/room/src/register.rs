@@ -77,17 +77,16 @@ impl Room {
             return Err(Condition::Conflict);
         }
         let old = state.affiliated(bare);
-        if old.is_none() && state.affiliations() >= self.options.limits.affiliations_max {
-            return Err(Condition::ResourceConstraint);
-        }
-        let affiliation = state.affiliation(bare).max(Affiliation::Member);
-        let reason = old.and_then(|old| old.reason);
-        Ok(Affiliated {
+        let new = Affiliated {
             address: bare.to_owned(),
-            affiliation,
+            affiliation: state.affiliation(bare).max(Affiliation::Member),
             nick: Some(nick),
-            reason,
-        })
+            reason: old.and_then(|old| old.reason),
+        };
+        match state.has_room_for([&new], &self.options.limits) {
+            true => Ok(new),
+            false => Err(Condition::ResourceConstraint),
+        }
     }
 
     fn send_registration(&mut self, frame: &Frame, bare: &str) {

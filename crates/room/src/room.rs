@@ -248,6 +248,31 @@ impl Room {
         self.occupants.by_address(full).is_some()
     }
 
+    /// Whether somebody may know what goes on in the room: who is there, who could enter without
+    /// saying a password, and owners, who are shown it. Nobody who is banned.
+    pub fn may_follow(&self, from: &str) -> bool {
+        let Some(config) = self.state.as_ref().map(|state| &state.config) else {
+            return false;
+        };
+        match self.affiliation_of(from) {
+            Affiliation::Outcast => false,
+            Affiliation::Owner => true,
+            _ if self.has_session(from) => true,
+            _ if !config.password.is_empty() => false,
+            affiliation => affiliation >= Affiliation::Member || !config.is_members_only,
+        }
+    }
+
+    /// Whether the room is there for somebody: until it is configured it is not for others than its
+    /// owners and those who are in it (section 10.1.3).
+    pub(crate) fn is_there_for(&self, from: &str) -> bool {
+        self.state.as_ref().is_some_and(|state| {
+            !state.is_locked
+                || self.affiliation_of(from) == Affiliation::Owner
+                || self.has_session(from)
+        })
+    }
+
     #[cfg(test)]
     pub(crate) fn has_bug(&self, bug: crate::bugs::Bug) -> bool {
         self.bug == Some(bug)

@@ -30,6 +30,8 @@ pub struct State {
     affiliations: BTreeMap<String, Entry>,
     /// Owners among them.
     owners: usize,
+    /// Bytes of their texts.
+    affiliation_bytes: usize,
     /// Who reserved a nick, by the nick's key.
     reserved: BTreeMap<String, String>,
     /// The subject, if one was set.
@@ -84,6 +86,7 @@ impl State {
             config: Config::default(),
             affiliations: BTreeMap::new(),
             owners: 0,
+            affiliation_bytes: 0,
             reserved: BTreeMap::new(),
             subject: None,
             history: VecDeque::new(),
@@ -141,6 +144,29 @@ impl State {
         self.affiliations.len()
     }
 
+    /// Whether affiliations are within their bounds after some changes, of different addresses.
+    /// What makes them fewer is always possible.
+    pub(crate) fn has_room_for<'a>(
+        &self,
+        changes: impl IntoIterator<Item = &'a Affiliated>,
+        limits: &RoomLimits,
+    ) -> bool {
+        let before = (self.affiliations.len(), self.affiliation_bytes);
+        let (mut count, mut bytes) = before;
+        let (mut count_less, mut bytes_less) = (0, 0);
+        for new in changes {
+            if new.affiliation != Affiliation::None {
+                (count, bytes) = (count + 1, bytes + new.bytes());
+            }
+            if let Some(old) = self.affiliated(&new.address) {
+                (count_less, bytes_less) = (count_less + 1, bytes_less + old.bytes());
+            }
+        }
+        let (count, bytes) = (count - count_less, bytes - bytes_less);
+        (count <= before.0 || count <= limits.affiliations_max)
+            && (bytes <= before.1 || bytes <= limits.affiliation_bytes_max)
+    }
+
     /// How many owners there are.
     pub fn owners(&self) -> usize {
         self.owners
@@ -185,6 +211,10 @@ impl State {
     }
 
     fn affiliate(&mut self, new: Affiliated) {
+        self.affiliation_bytes -= self.affiliated(&new.address).map_or(0, |old| old.bytes());
+        if new.affiliation != Affiliation::None {
+            self.affiliation_bytes += new.bytes();
+        }
         let Affiliated {
             address,
             affiliation,

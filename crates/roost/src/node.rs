@@ -351,6 +351,7 @@ fn rooms(config: &Config) -> server::options::Rooms {
         per_account_max: rooms.per_account_max,
         copies_per_turn: rooms.copies_per_turn as usize,
         machine: Arc::new(machine),
+        ..server::options::Rooms::default()
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use actor::{Actor, Context, Mail, Name, Pool, Reply, SendError};
 use delivery::Refusal;
+use net::AddressKey;
 use stdx::time::{Moment, Timestamp};
 use store::Store;
 use telemetry::Counter;
@@ -15,7 +16,7 @@ use xmpp::error::StanzaError;
 
 use crate::address;
 use crate::c2s::C2sService;
-use crate::guard::{Generations, Guard};
+use crate::guard::{Charge, Generations, Guard};
 use crate::journal::Port;
 use crate::message::{Delivery, NotTaken, Source, UserMsg};
 use crate::options::{DeliveryLimits, Limits, Options};
@@ -132,6 +133,28 @@ impl Home {
     /// Somebody has reached a budget: for `roost top`.
     pub(crate) fn brake(&self, who: &Name, now: Moment) {
         self.braked.borrow_mut().note(who, 1, || now);
+    }
+
+    /// Charges an address for a question that a room or a service asks the store for a client
+    /// there. `None` if the address has as many under way as it may: that is counted.
+    pub(crate) fn charge(
+        &self,
+        from: Option<AddressKey>,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Option<Charge> {
+        let limits = self.limits();
+        let max = (
+            limits.questions_per_address_max,
+            limits.answer_bytes_per_address_max,
+        );
+        let charge = self.guard.budgets.ask(from, max);
+        if charge.is_none() {
+            cx.stats().count(Counter::QuestionsRefused);
+            if let Some(address) = from {
+                self.brake(&Name::from(&*address.to_string()), cx.now());
+            }
+        }
+        charge
     }
 
     /// The bounds in force.

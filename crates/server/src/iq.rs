@@ -7,7 +7,7 @@ use actor::Context;
 use net::{AddressKey, ConnRef};
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
-use xmpp::stanza;
+use xmpp::stanza::{self, IqType, Kind};
 
 use crate::guard::Charge;
 use crate::message::UserMsg;
@@ -215,6 +215,12 @@ impl Question {
     pub(crate) fn into_parts(self) -> (About, Job) {
         (self.about, self.job)
     }
+}
+
+/// Whether a stanza gets an answer, whatever comes (RFC 6120 section 8.2.3).
+pub(crate) fn is_request(frame: &Frame) -> bool {
+    let kind = stanza::parse_kind(frame);
+    matches!(kind, Ok(Kind::Iq(IqType::Get | IqType::Set)))
 }
 
 /// The one child of a request (RFC 6120 section 8.2.3 rule 3, checked at the edge).

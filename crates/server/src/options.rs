@@ -336,6 +336,13 @@ pub struct Rooms {
     /// Copies that one room writes in one turn of its shard; the rest follows in the next ones, and
     /// what is sent to the room meanwhile waits.
     pub copies_per_turn: usize,
+    /// Pages of the archive of one room that are read at a time; one more is refused with
+    /// `resource-constraint`.
+    pub pages_at_once: u32,
+    /// Rooms that are looked at for one page of the list: of those that not everybody may know of
+    /// there may be many. The page ends there if it has at least one room, and the next one goes
+    /// on.
+    pub looked_at_max: usize,
     /// Bounds and defaults of each room.
     pub machine: Arc<room::Options>,
 }
@@ -348,6 +355,8 @@ impl Default for Rooms {
             create: Create::Everybody,
             per_account_max: 100,
             copies_per_turn: 256,
+            pages_at_once: 4,
+            looked_at_max: 10_000,
             machine: Arc::default(),
         }
     }

@@ -277,45 +277,88 @@ fn a_service_that_nobody_asks_is_forgotten_and_found_again() {
     assert!(answer.contains("<conflict"), "{answer}");
 }
 
+const SUBMIT: &str = "<x xmlns='jabber:x:data' type='submit'>";
+
+fn field(name: &str, value: &str) -> String {
+    let name = match name {
+        "FORM_TYPE" => name.to_owned(),
+        name => format!("pubsub#{name}"),
+    };
+    format!("<field var='{name}'><value>{value}</value></field>")
+}
+
+/// Makes a node whose owner approves subscriptions.
+fn make_closed(world: &mut World, peer: &mut Peer) {
+    let config =
+        field("FORM_TYPE", &format!("{NS}#node_config")) + &field("access_model", "authorize");
+    let content = format!("<create node='{NODE}'/><configure>{SUBMIT}{config}</x></configure>");
+    set(world, peer, &content);
+}
+
+/// An owner's message that approves a subscription.
+fn approval(subscriber: &str) -> String {
+    let form = field("FORM_TYPE", &format!("{NS}#subscribe_authorization"))
+        + &field("node", NODE)
+        + &field("subscriber_jid", subscriber)
+        + &field("allow", "1");
+    format!("<message to='{SERVICE}' id='yes'><body>yes</body>{SUBMIT}{form}</x></message>")
+}
+
 #[test]
 fn an_acknowledged_message_is_taken_or_comes_back() {
     let mut world = world(|_| ());
     let (mut romeo, _) = world.login_managed("romeo", "orchard");
-    let x = "<x xmlns='jabber:x:data' type='submit'>";
-    let field = |name: &str, value: &str| {
-        let name = match name {
-            "FORM_TYPE" => name.to_owned(),
-            name => format!("pubsub#{name}"),
-        };
-        format!("<field var='{name}'><value>{value}</value></field>")
-    };
-    let config =
-        field("FORM_TYPE", &format!("{NS}#node_config")) + &field("access_model", "authorize");
-    let content = format!("<create node='{NODE}'/><configure>{x}{config}</x></configure>");
-    set(&mut world, &mut romeo, &content);
+    make_closed(&mut world, &mut romeo);
     let mut juliet = world.login("juliet", "balcony");
     let content = format!("<subscribe node='{NODE}' jid='juliet@localhost/balcony'/>");
     let answer = set(&mut world, &mut juliet, &content);
     assert!(answer.contains("subscription='pending'"), "{answer}");
     // With words it is kept in his log until the service has it.
-    let form = field("FORM_TYPE", &format!("{NS}#subscribe_authorization"))
-        + &field("node", NODE)
-        + &field("subscriber_jid", "juliet@localhost/balcony")
-        + &field("allow", "1");
-    let words = "<body>yes</body>";
-    romeo.send(&format!(
-        "<message to='{SERVICE}' id='yes'>{words}{x}{form}</x></message>"
-    ));
+    romeo.send(&approval("juliet@localhost/balcony"));
     juliet.expect(&mut world, "subscription='subscribed'");
     // What is for nobody comes back, once.
     romeo.send(&format!(
-        "<message to='{SERVICE}' id='no'>{words}</message>"
+        "<message to='{SERVICE}' id='no'><body>no</body></message>"
     ));
     let mut seen = romeo.expect(&mut world, "<service-unavailable");
     rest(&mut world);
     seen += &romeo.sync(&mut world);
     assert_eq!(seen.matches("<service-unavailable").count(), 1, "{seen}");
     assert!(!seen.contains("id='yes'"), "{seen}");
+}
+
+/// Two approvals of one owner: wherever the disk is full meanwhile, both are done or come back.
+#[test]
+fn what_waits_behind_an_approval_that_is_refused_does_not_replace_it() {
+    for decided in 0..6 {
+        let mut world = world(|_| ());
+        let (mut romeo, _) = world.login_managed("romeo", "orchard");
+        make_closed(&mut world, &mut romeo);
+        let mut juliet = world.login("juliet", "balcony");
+        let subscribers = ["juliet@localhost/balcony", "juliet@localhost"];
+        for jid in subscribers {
+            let subscribe = format!("<subscribe node='{NODE}' jid='{jid}'/>");
+            let answer = set(&mut world, &mut juliet, &subscribe);
+            assert!(answer.contains("subscription='pending'"), "{answer}");
+        }
+        romeo.sync(&mut world);
+        world.hold();
+        for jid in subscribers {
+            romeo.send(&approval(jid));
+        }
+        world.work();
+        for _ in 0..decided {
+            world.try_one();
+        }
+        world.refuse_one();
+        world.let_go();
+        rest(&mut world);
+        let answer = ask(&mut world, &mut juliet, "get", NS, "<subscriptions/>");
+        let approved = answer.matches("subscription='subscribed'").count();
+        let seen = romeo.sync(&mut world);
+        let back = seen.matches("<message type='error'").count();
+        assert_eq!(approved + back, 2, "{decided}: {answer} {seen}");
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::PANIC;
-use common::world::{Peer, SM, World, bodies};
+use common::world::{Peer, ROSTER_SET, SM, World, bodies};
+use common::{Client, PANIC};
 use room::{Affiliated, Affiliation, Config, Record};
 use server::Options;
 use stdx::Timestamp;
@@ -195,6 +195,223 @@ fn a_change_in_doubt_tells_the_occupants_and_begins_anew() {
         let expected: &[usize] = if survives { &[1] } else { &[] };
         assert_eq!(history(&mut world, "juliet"), expected);
     }
+}
+
+/// Romeo speaks to all and then to Juliet alone; wherever the disk is full meanwhile, both hear
+/// both, in order.
+#[test]
+fn what_waits_behind_a_message_that_is_refused_does_not_replace_it() {
+    for decided in 0..6 {
+        let mut world = world(|_| ());
+        let (mut romeo, _) = world.login_managed("romeo", "orchard");
+        enter(&mut world, &mut romeo, "romeo");
+        configure(&mut world, &mut romeo, PERSISTENT);
+        let mut juliet = world.login("juliet", "balcony");
+        enter(&mut world, &mut juliet, "juliet");
+        romeo.sync(&mut world);
+        world.hold();
+        say(&mut romeo, 1);
+        romeo.send(&format!(
+            "<message type='chat' to='{ROOM}/juliet' id='m2'><body>2</body></message>"
+        ));
+        world.work();
+        for _ in 0..decided {
+            world.try_one();
+        }
+        world.refuse();
+        rest(&mut world);
+        let heard = bodies(&juliet.sync(&mut world));
+        let back = returned(&romeo.sync(&mut world));
+        let mut all = [&heard[..], &back[..]].concat();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2], "{decided}: heard {heard:?}, back {back:?}");
+        assert!(heard.is_sorted(), "{decided}: {heard:?}");
+    }
+}
+
+/// Neither a panic nor a change in doubt leaves a request without an answer.
+#[test]
+fn a_room_that_ends_answers_what_waits_for_it() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    let ban = format!(
+        "<iq type='set' id='ban' to='{ROOM}'><query xmlns='{MUC}#admin'>\
+         <item affiliation='outcast' jid='nurse@localhost'/></query></iq>"
+    );
+    let info = format!(
+        "<iq type='get' id='info' to='{ROOM}'>\
+         <query xmlns='http://jabber.org/protocol/disco#info'/></iq>"
+    );
+    let mut juliet = world.login("juliet", "balcony");
+    world.hold();
+    romeo.send(&ban);
+    romeo.send(&info);
+    let presence = format!("<presence to='{ROOM}/juliet' id='in'><x xmlns='{MUC}'/></presence>");
+    juliet.send(&presence);
+    world.work();
+    // Another home has taken the range: whether the change was kept is read anew.
+    world.switches().fence(1);
+    world.let_go();
+    let mut seen = String::new();
+    for _ in 0..10 {
+        world.pass(Duration::from_secs(1));
+        seen += &romeo.sync(&mut world);
+    }
+    for id in ["ban", "info"] {
+        let answers = seen.matches(&format!("id='{id}'")).count();
+        assert_eq!(answers, 1, "{id}: {seen}");
+    }
+    // What was in the mailbox goes to the room's next life.
+    let heard = juliet.sync(&mut world);
+    assert!(
+        heard.contains("id='in'") || heard.contains("code='110'"),
+        "{heard}"
+    );
+    romeo.ask(
+        &mut world,
+        &format!(
+            "<iq type='get' id='bad' to='{ROOM}'>\
+             <query xmlns='http://jabber.org/protocol/disco#info'>{PANIC}-in-the-room</query></iq>"
+        ),
+        "id='bad'",
+    );
+    romeo.expect(&mut world, "<internal-server-error");
+}
+
+/// Questions to the archive of a room.
+fn questions(count: usize) -> String {
+    let question =
+        |n| format!("<iq type='set' id='q{n}' to='{ROOM}'><query xmlns='urn:xmpp:mam:2'/></iq>");
+    (1..=count).map(question).collect()
+}
+
+#[test]
+fn only_so_many_pages_of_a_room_are_read_at_a_time() {
+    let mut world = world(|options| options.rooms.pages_at_once = 2);
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    romeo.sync(&mut world);
+    romeo.send(&questions(5));
+    let mut seen = String::new();
+    while seen.matches("id='q").count() < 5 {
+        seen += &romeo.expect(&mut world, "</iq>");
+    }
+    assert_eq!(seen.matches("<fin ").count(), 2, "{seen}");
+    assert_eq!(seen.matches("<resource-constraint").count(), 3, "{seen}");
+    // Those that were read make room.
+    romeo.send(&questions(1));
+    romeo.expect(&mut world, "<fin ");
+}
+
+#[test]
+fn an_address_with_too_many_questions_is_refused_archives() {
+    let mut options = common::options(2, true);
+    options.archive.enabled = true;
+    options.limits.questions_per_address_max = 0;
+    let network = net::Limits {
+        exempt: Vec::new(),
+        ..net::Limits::default()
+    };
+    let running = common::start_with(options, network, &["romeo"]);
+    let mut romeo = Client::login(running.address, "romeo", "orchard");
+    romeo.send(&format!(
+        "<presence to='{ROOM}/romeo'><x xmlns='{MUC}'/></presence>\
+         <iq type='set' id='config' to='{ROOM}'><query xmlns='{MUC}#owner'>\
+         <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+         <value>{MUC}#roomconfig</value></field>{PERSISTENT}</x></query></iq>"
+    ));
+    romeo.expect("id='config'");
+    romeo.send(&questions(1));
+    romeo.expect("id='q1'");
+    romeo.expect("<resource-constraint");
+}
+
+/// A page of the list ends where enough rooms were looked at, and the next one goes on.
+#[test]
+fn only_so_many_rooms_are_looked_at_for_a_page() {
+    let mut world = world(|options| options.rooms.looked_at_max = 2);
+    let mut romeo = world.login("romeo", "orchard");
+    let hidden = "<field var='muc#roomconfig_publicroom'><value>0</value></field>";
+    for n in 0..9 {
+        let room = format!("room{n}@conference.localhost");
+        let fields = if n % 3 == 0 { "" } else { hidden };
+        let presence = format!("<presence to='{room}/romeo'><x xmlns='{MUC}'/></presence>");
+        romeo.ask(&mut world, &presence, "<subject");
+        romeo.ask(
+            &mut world,
+            &format!(
+                "<iq type='set' id='config' to='{room}'><query xmlns='{MUC}#owner'>\
+                 <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+                 <value>{MUC}#roomconfig</value></field>{fields}</x></query></iq>"
+            ),
+            "id='config'",
+        );
+    }
+    let (mut found, mut pages, mut after) = (Vec::new(), 0, String::new());
+    loop {
+        let page = romeo.ask(
+            &mut world,
+            &format!(
+                "<iq type='get' id='list' to='conference.localhost'>\
+                 <query xmlns='http://jabber.org/protocol/disco#items'>\
+                 <set xmlns='http://jabber.org/protocol/rsm'>{after}</set></query></iq>"
+            ),
+            "</iq>",
+        );
+        let rooms = page.split("jid='").skip(1);
+        let rooms = rooms.filter_map(|rest| Some(rest.split_once('\'')?.0.to_owned()));
+        let before = found.len();
+        found.extend(rooms);
+        pages += 1;
+        let Some(last) = found.get(before..).and_then(<[String]>::last) else {
+            break;
+        };
+        after = format!("<after>{last}</after>");
+    }
+    found.sort();
+    let public = [0, 3, 6].map(|n| format!("room{n}@conference.localhost"));
+    assert_eq!(found, public);
+    assert!(pages > 2, "{pages}");
+}
+
+/// Copies are not kept for occupants: one whose home takes nothing gets what fits into its mailbox.
+#[test]
+fn a_copy_that_finds_no_room_is_left_out_and_counted() {
+    const MESSAGES: usize = 1_100;
+    let mut world = world(|options| {
+        options.commits.barrier_appends_max = 1;
+        options.limits.roster_items_max = 10;
+    });
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, "");
+    let mut juliet = world.login("juliet", "balcony");
+    enter(&mut world, &mut juliet, "juliet");
+    romeo.sync(&mut world);
+    // Her home holds her mailbox until it knows what became of a change.
+    world.switches().set_stay_in_doubt(true);
+    world.switches().doubt(1);
+    juliet.send(ROSTER_SET);
+    world.work();
+    let mut heard = Vec::new();
+    for number in 1..=MESSAGES {
+        say(&mut romeo, number);
+        heard.extend(bodies(&romeo.expect(&mut world, "</message>")));
+    }
+    let everything: Vec<usize> = (1..=MESSAGES).collect();
+    assert_eq!(heard, everything, "nobody else misses anything");
+    world.switches().set_stay_in_doubt(false);
+    world.settle();
+    world.pass(Duration::from_secs(1));
+    let seen = bodies(&juliet.sync(&mut world));
+    assert_eq!(seen.len(), 1_024);
+    assert_eq!(seen, everything[..seen.len()]);
+    // From then on she gets everything again.
+    say(&mut romeo, 0);
+    juliet.expect(&mut world, "<body>0</body>");
 }
 
 #[test]

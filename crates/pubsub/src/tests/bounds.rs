@@ -182,6 +182,64 @@ fn subscriptions_of_a_node_and_of_one_address() {
 }
 
 #[test]
+fn approvals_that_owners_are_asked_for() {
+    let mut world = World::limited(|limits| limits.approvals_per_minute_max = 2);
+    for node in [NODE, "n"] {
+        let fields = [("access_model", "authorize")];
+        world.create(HAMLET, node, &fields).unwrap();
+    }
+    let ask =
+        |kind: &str, node: &str| format!("<{kind} node='{node}' jid='francisco@denmark.example'/>");
+    for _ in 0..2 {
+        world.set(FRANCISCO, &ask("subscribe", NODE)).unwrap();
+        world.set(FRANCISCO, &ask("unsubscribe", NODE)).unwrap();
+    }
+    let found = world.set(FRANCISCO, &ask("subscribe", NODE));
+    refused(found, "resource-constraint/wait");
+    let asked = world.read("hamlet@denmark.example");
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    // Other nodes have their own, and so has the next minute.
+    world.set(FRANCISCO, &ask("subscribe", "n")).unwrap();
+    world.later(60);
+    world.set(FRANCISCO, &ask("subscribe", NODE)).unwrap();
+}
+
+/// Those who are gone cost a change together, not one each, and nobody waits for them.
+#[test]
+fn notifications_that_come_back_while_their_node_changes() {
+    let mut world = World::limited(|limits| limits.sweep_max = 3);
+    world.create(HAMLET, NODE, &[]).unwrap();
+    let gone = |n: usize| format!("u{n}@denmark.example/x");
+    for n in 0..6 {
+        let subscribe = format!("<subscribe node='{NODE}' jid='{}'/>", gone(n));
+        world.set(&gone(n), &subscribe).unwrap();
+    }
+    world.publish(HAMLET, "a").unwrap();
+    let notice = world.read(&gone(0)).pop().unwrap();
+    let (_, id) = notice.split_once("id='").unwrap();
+    let (id, _) = id.split_once('\'').unwrap();
+    let error = "<error type='cancel'><service-unavailable \
+                 xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>";
+    let back = format!("<message type='error' id='{id}'>{error}</message>");
+    world.decides = None;
+    let before = world.appends;
+    for n in 0..6 {
+        assert!(world.try_send(&gone(n), &back), "nobody waits");
+        assert!(n == 0 || world.try_send(&gone(n), &back), "once is enough");
+    }
+    // The first is being ended, three wait, and two stay until they are told again.
+    assert_eq!(world.appends, before + 1);
+    for appends in [before + 2, before + 2] {
+        assert!(world.event(Event::Decided { is_committed: true }));
+        assert_eq!(world.appends, appends);
+    }
+    let node = world.service.state().node(NODE).unwrap();
+    let left = (0..6).filter(|n| node.subscription(&gone(*n), START).is_some());
+    assert_eq!(left.collect::<Vec<_>>(), [4, 5]);
+    assert!(world.service.is_idle());
+}
+
+#[test]
 fn affiliations_of_a_node_and_entries_of_a_request() {
     let mut world = World::limited(|limits| {
         limits.affiliations_per_node_max = 3;
@@ -215,7 +273,7 @@ fn pages_of_items_nodes_and_what_one_has() {
     let mut world = World::limited(|limits| {
         limits.page_entries_max = 3;
         limits.entries_max = 3;
-        limits.page_bytes_max = 50;
+        limits.page_bytes_max = 350;
     });
     for node in ["a", "b", "c", NODE] {
         world.create(HAMLET, node, &[]).unwrap();
@@ -223,8 +281,7 @@ fn pages_of_items_nodes_and_what_one_has() {
     for id in ["1", "2", "3", "4"] {
         world.publish(HAMLET, id).unwrap();
     }
-    // Two payloads of 22 bytes are within 50.
-    assert_eq!(world.items(HAMLET, NODE).unwrap(), ["1", "2"]);
+    assert_eq!(world.items(HAMLET, NODE).unwrap(), ["1", "2", "3"]);
     let ids = "<item id='1'/>".repeat(4);
     let items = format!("<items node='{NODE}'>{ids}</items>");
     refused(world.get(HAMLET, &items), "not-acceptable/modify");
@@ -241,6 +298,85 @@ fn pages_of_items_nodes_and_what_one_has() {
     let set = "<set xmlns='http://jabber.org/protocol/rsm'><after>c</after></set>";
     let answer = world.get(HAMLET, &format!("<affiliations/>{set}")).unwrap();
     has(&answer, &["node='princely_musings'"]);
+}
+
+/// Whatever an entry says counts: payloads, names, addresses, and the escapes in them.
+#[test]
+fn bytes_of_every_answer() {
+    const PAGE: usize = 2_000;
+    let mut world = World::limited(|limits| {
+        limits.page_bytes_max = PAGE as u64;
+        limits.text_bytes_max = 200;
+    });
+    let title = "&lt;".repeat(100);
+    let long = |n: usize| format!("{n}{}", "n".repeat(300));
+    let id = |n: usize| format!("{n}{}", "&amp;".repeat(100));
+    for n in 1..=9 {
+        let fields = [("title", title.as_str()), ("access_model", "authorize")];
+        world.create(HAMLET, &long(n), &fields).unwrap();
+    }
+    world
+        .create(HAMLET, NODE, &[("access_model", "authorize")])
+        .unwrap();
+    for n in 1..=9 {
+        world.publish(HAMLET, &id(n)).unwrap();
+        world
+            .affiliate(&format!("{}@x", long(n)), "member")
+            .unwrap();
+        let list = format!(
+            "<subscriptions node='{NODE}'><subscription jid='{}@x' subscription='subscribed'/>\
+             </subscriptions>",
+            long(n)
+        );
+        world.own(HAMLET, "set", &list).unwrap();
+        let subscribe = format!(
+            "<subscribe node='{}' jid='francisco@denmark.example'/>",
+            long(n)
+        );
+        world.set(FRANCISCO, &subscribe).unwrap();
+    }
+    let items = "http://jabber.org/protocol/disco#items";
+    let command = "<command xmlns='http://jabber.org/protocol/commands' \
+                   node='http://jabber.org/protocol/pubsub#get-pending'/>";
+    let own = |content: &str| format!("<pubsub xmlns='{NS}#owner'>{content}</pubsub>");
+    let open = |content: &str| format!("<pubsub xmlns='{NS}'>{content}</pubsub>");
+    for (who, kind, question, entry) in [
+        (HAMLET, "get", format!("<query xmlns='{items}'/>"), "<item "),
+        (
+            HAMLET,
+            "get",
+            format!("<query xmlns='{items}' node='{NODE}'/>"),
+            "<item ",
+        ),
+        (
+            HAMLET,
+            "get",
+            open(&format!("<items node='{NODE}'/>")),
+            "<item ",
+        ),
+        (
+            HAMLET,
+            "get",
+            own(&format!("<affiliations node='{NODE}'/>")),
+            "<affiliation ",
+        ),
+        (
+            HAMLET,
+            "get",
+            own(&format!("<subscriptions node='{NODE}'/>")),
+            "<subscription ",
+        ),
+        (FRANCISCO, "get", open("<subscriptions/>"), "<subscription "),
+        (HAMLET, "get", open("<affiliations/>"), "<affiliation "),
+        (HAMLET, "set", command.to_owned(), "<option "),
+    ] {
+        let answer = world.ask(who, kind, &question).unwrap();
+        let entries = answer.matches(entry).count();
+        assert!((1..9).contains(&entries), "{entries} {entry}in {question}");
+        // Beside its entries it has a head, and first and last of them once more.
+        let most = PAGE + 2 * 700 + 512;
+        assert!(answer.len() <= most, "{} bytes: {question}", answer.len());
+    }
 }
 
 #[test]

@@ -96,8 +96,10 @@ impl Model {
             } => self.join(user, device, nick, knows_password),
             Command::Present { user, device, nick } => match self.nick_of(user, device) {
                 Some(_) => self.rename(user, device, nick),
-                None if self.exists => Err("not-acceptable"),
-                None => Err("item-not-found"),
+                None => {
+                    self.is_there(user, device)?;
+                    Err("not-acceptable")
+                }
             },
             Command::Leave { user, device } | Command::Lose { user, device } => {
                 self.leave(user, device);
@@ -105,12 +107,12 @@ impl Model {
                 Ok(())
             }
             Command::Say { user, device } => {
-                unless(!self.exists, "item-not-found")?;
+                self.is_there(user, device)?;
                 unless(self.nick_of(user, device).is_none(), "not-acceptable")?;
                 unless(self.role_of(user, device) < Role::Participant, "forbidden")
             }
             Command::Subject { user, device } => {
-                unless(!self.exists, "item-not-found")?;
+                self.is_there(user, device)?;
                 unless(self.nick_of(user, device).is_none(), "not-acceptable")?;
                 let role = self.role_of(user, device);
                 let may =
@@ -118,7 +120,7 @@ impl Model {
                 unless(!may, "forbidden")
             }
             Command::Whisper { user, device, nick } => {
-                unless(!self.exists, "item-not-found")?;
+                self.is_there(user, device)?;
                 unless(self.nick_of(user, device).is_none(), "not-acceptable")?;
                 unless(!self.here.contains_key(&nick), "item-not-found")
             }
@@ -261,6 +263,14 @@ impl Model {
         unless(!self.exists || is_hidden, "item-not-found")
     }
 
+    /// The same for what is not for the room itself, which those who are there may send.
+    fn is_there(&self, user: u8, device: u8) -> Outcome {
+        match self.nick_of(user, device) {
+            Some(_) => Ok(()),
+            None => self.is_reachable(user),
+        }
+    }
+
     fn give_role(&mut self, user: u8, device: u8, nick: u8, role: Role) -> Outcome {
         self.is_reachable(user)?;
         unless(self.role_of(user, device) != Role::Moderator, "forbidden")?;
@@ -367,7 +377,7 @@ impl Model {
     }
 
     fn invite(&mut self, user: u8, device: u8, target: u8) -> Outcome {
-        unless(!self.exists, "item-not-found")?;
+        self.is_there(user, device)?;
         unless(self.nick_of(user, device).is_none(), "not-acceptable")?;
         let role = self.role_of(user, device);
         let may = match self.is_members_only {

@@ -107,6 +107,34 @@ fn affiliations_are_bounded_wherever_they_come_from() {
 }
 
 #[test]
+fn the_texts_of_affiliations_are_bounded() {
+    // The owner's address has 18 bytes.
+    let mut world = World::limited(|limits| limits.affiliation_bytes_max = 40);
+    world.join(CRONE, "crone");
+    let ban = |jid: &str, reason: &str| {
+        format!("<item jid='{jid}' affiliation='outcast'><reason>{reason}</reason></item>")
+    };
+    world.admin(CRONE, &ban("a@b", "1234567890")).unwrap();
+    for item in [ban("a@b", "12345678901234567890"), ban("c@d", "1234567")] {
+        let found = world.admin(CRONE, &item);
+        assert_eq!(found.unwrap_err(), "resource-constraint/wait", "{item}");
+    }
+    world.admin(CRONE, &ban("c@d", "123456")).unwrap();
+    world.configure(CRONE, &[("membersonly", "1")]).unwrap();
+    let invite = format!("<message><x xmlns='{NS_USER}'><invite to='e@f'/></x></message>");
+    assert_eq!(
+        world.refused(CRONE, "", &invite),
+        "resource-constraint/wait"
+    );
+    let form = world.configure(CRONE, &[("roomadmins", "e@f")]);
+    assert_eq!(form.unwrap_err(), "resource-constraint/wait");
+    // What makes it less is always possible.
+    world.admin(CRONE, &ban("a@b", "")).unwrap();
+    world.send(CRONE, "", &invite);
+    assert_eq!(world.read("e@f").len(), 1);
+}
+
+#[test]
 fn items_of_a_request_are_bounded() {
     let mut world = World::limited(|limits| limits.items_max = 1);
     world.join(CRONE, "crone");

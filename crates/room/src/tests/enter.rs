@@ -72,6 +72,26 @@ fn a_locked_room_is_not_there_for_others() {
         world.ask(HAG, "get", info).unwrap_err(),
         "item-not-found/cancel"
     );
+    // Whatever else somebody tries is answered as if there were no room.
+    for (nick, stanza) in [
+        ("", "<message type='groupchat'><body>x</body></message>"),
+        ("", "<message><body>x</body></message>"),
+        ("crone", "<message type='chat'><body>x</body></message>"),
+        (
+            "crone",
+            "<iq type='get' id='q'><ping xmlns='urn:xmpp:ping'/></iq>",
+        ),
+        (
+            "",
+            "<iq type='get' id='q'><query xmlns='jabber:iq:register'/></iq>",
+        ),
+        ("hag", "<presence/>"),
+    ] {
+        let none = World::new().refused(HAG, nick, stanza);
+        assert_eq!(none, "item-not-found/cancel", "{stanza}");
+        assert_eq!(world.refused(HAG, nick, stanza), none, "{stanza}");
+    }
+    assert!(world.mail.is_empty(), "{:?}", world.mail);
     world.configure(CRONE, &[]).unwrap();
     world.join(HAG, "hag");
     assert!(world.room.has_session(HAG));

@@ -12,6 +12,7 @@ fn a_message_is_sent_to_everybody_with_ids_that_last() {
     let forged = format!(
         "<message type='groupchat' id='m1' xml:lang='en'><body>hi</body>\
          <stanza-id xmlns='urn:xmpp:sid:0' by='{ROOM}' id='forged'/>\
+         <stanza-id xmlns='urn:xmpp:sid:0' by='Coven@CHAT.example' id='forged'/>\
          <stanza-id xmlns='urn:xmpp:sid:0' by='elsewhere' id='kept'/>\
          <occupant-id xmlns='urn:xmpp:occupant-id:0' id='forged'/>\
          <delay xmlns='urn:xmpp:delay' from='{ROOM}' stamp='2002-10-13T23:58:37Z'/>\
@@ -172,6 +173,18 @@ fn private_messages_go_from_nick_to_nick() {
     );
     lacks(&stanza, &["hag66"]);
     assert!(world.mail.is_empty());
+    // What only the room may say does not pass here either.
+    world.send(
+        HAG,
+        "wicca",
+        &format!(
+            "<message type='chat'><body>psst</body>\
+             <stanza-id xmlns='urn:xmpp:sid:0' by='{ROOM}' id='forged'/>\
+             <delay xmlns='urn:xmpp:delay' from='{ROOM}/wicca' stamp='2002-10-13T23:58:37Z'/>\
+             <occupant-id xmlns='urn:xmpp:occupant-id:0' id='forged'/></message>"
+        ),
+    );
+    lacks(&world.read_one(WICCA), &["forged", "delay"]);
     assert_eq!(world.refused(HAG, "nobody", pm), "item-not-found/cancel");
     assert_eq!(world.refused(HECATE, "hag", pm), "not-acceptable/modify");
     assert_eq!(world.refused(HAG, "wicca", HI), "bad-request/modify");
@@ -363,10 +376,12 @@ fn invitations_go_by_the_room_and_so_does_their_refusal() {
     );
     world.send(HECATE, "", &decline("wiccarocks@example.org"));
     has(&world.read_one(WICCA), &["<decline "]);
-    // Whether somebody of that address is there is nobody's business.
+    // Whether somebody of that address is there is nobody's business; a domain has invited nobody.
     world.forget_mail();
-    world.send(HECATE, "", &decline("no@example.org"));
-    assert!(world.mail.is_empty(), "{:?}", world.mail);
+    for nobody in ["no@example.org", "example.org"] {
+        world.send(HECATE, "", &decline(nobody));
+        assert!(world.mail.is_empty(), "{:?}", world.mail);
+    }
     assert_eq!(
         world.refused(HAG, "", &invite("a@b@c", "")),
         "jid-malformed/modify"
@@ -552,6 +567,16 @@ fn the_room_tells_what_it_is() {
     let closed = world.ask(HECATE, "get", info).unwrap();
     has(&closed, &["muc_passwordprotected"]);
     lacks(&closed, &["muc#roominfo_occupants", "burn"]);
+    // Whoever likes makes himself a member. That does not say the password.
+    let form = "<x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+                <value>http://jabber.org/protocol/muc#register</value></field>\
+                <field var='muc#register_roomnick'><value>hecate</value></field></x>";
+    let register = format!("<query xmlns='jabber:iq:register'>{form}</query>");
+    world.ask(HECATE, "set", &register).unwrap();
+    let closed = world.ask(HECATE, "get", info).unwrap();
+    lacks(&closed, &["muc#roominfo_occupants"]);
+    let follow = [CRONE, HAG, HECATE].map(|who| world.room.may_follow(who));
+    assert_eq!(follow, [true, true, false]);
     let items = "<query xmlns='http://jabber.org/protocol/disco#items'/>";
     lacks(&world.ask(HECATE, "get", items).unwrap(), &["<item"]);
     has(

@@ -119,10 +119,24 @@ impl NodesActor {
         if let Some(taking) = &taking {
             taking.learn(&mut self.marks, &self.home);
         }
-        self.perform(effects, of_debt(debt), cx);
+        self.perform_decided(effects, debt, cx);
         if let Some(taking) = taking {
             taking.confirm(&self.name, &self.home, cx);
         }
+    }
+
+    /// Performs what a decision brings about: a change that comes of it is nobody's.
+    fn perform_decided(
+        &mut self,
+        effects: Vec<Effect>,
+        debt: Option<Box<Debt>>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let (own, others): (Vec<_>, Vec<_>) = effects
+            .into_iter()
+            .partition(|effect| !matches!(effect, Effect::Append(_)));
+        self.perform(own, of_debt(debt), cx);
+        self.perform(others, Held::default(), cx);
     }
 
     /// It has not been done: a message of somebody's log comes again, others are told.
@@ -135,10 +149,11 @@ impl NodesActor {
             .map(|state| state.moved().collect())
             .unwrap_or_default();
         if let Some(taking) = taking {
-            effects.clear();
+            // It is not told that it failed.
+            effects.retain(|effect| matches!(effect, Effect::Append(_)));
             taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
         }
-        self.perform(effects, of_debt(debt), cx);
+        self.perform_decided(effects, debt, cx);
     }
 
     fn decide(&mut self, is_committed: bool, cx: &mut Context<'_, UserMsg>) -> Vec<Effect> {

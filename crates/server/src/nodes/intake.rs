@@ -12,6 +12,7 @@ use xmpp::stanza::{self, IqType, Kind};
 use super::durable::For;
 use super::{Held, NodesActor, Phase};
 use crate::address;
+use crate::iq::is_request;
 use crate::leaving::Out;
 use crate::message::{Delivery, UserMsg};
 use crate::taking::{Taking, Verdict};
@@ -110,15 +111,10 @@ impl NodesActor {
     /// What is parked may be busy no longer.
     pub(super) fn give_parked(&mut self, cx: &mut Context<'_, UserMsg>) {
         if let Some(delivery) = self.parked.take() {
-            self.give(delivery, cx);
+            // What was in front of it may have been refused: then it is not its turn any more.
+            self.deliver(delivery, cx);
         }
     }
-}
-
-/// Whether a stanza gets an answer, whatever comes (RFC 6120 section 8.2.3).
-pub(super) fn is_request(frame: &Frame) -> bool {
-    let kind = stanza::parse_kind(frame);
-    matches!(kind, Ok(Kind::Iq(IqType::Get | IqType::Set)))
 }
 
 fn is_ping(frame: &Frame) -> bool {

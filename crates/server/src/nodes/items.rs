@@ -1,7 +1,7 @@
 //! Items that an answer waits for: the store is asked for them, on the budget of whoever wants
 //! them, whose next request is read when he has his answer.
 
-use actor::{Context, Mail, Name};
+use actor::{Context, Mail};
 use pubsub::Event;
 use telemetry::Counter;
 use xml::Frame;
@@ -33,18 +33,8 @@ impl NodesActor {
         let Some(number) = node.map(|node| node.number) else {
             return false;
         };
-        let limits = self.home.limits();
-        let max = (
-            limits.questions_per_address_max,
-            limits.answer_bytes_per_address_max,
-        );
-        let from = held.debt.as_ref().and_then(|debt| debt.from());
-        let Some(charge) = self.home.guard.budgets.ask(from, max) else {
-            cx.stats().count(Counter::QuestionsRefused);
-            if let Some(address) = from {
-                self.home
-                    .brake(&Name::from(&*address.to_string()), cx.now());
-            }
+        let reader = held.debt.as_ref().and_then(|debt| debt.from());
+        let Some(charge) = self.home.charge(reader, cx) else {
             return false;
         };
         let (store, name) = (self.home.store.clone(), self.name.clone());

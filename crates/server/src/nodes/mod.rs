@@ -31,6 +31,7 @@ use xmpp::error::{Condition, StanzaError};
 use crate::admin::AdminAnswer;
 use crate::appends::Appends;
 use crate::home::Home;
+use crate::iq::is_request;
 use crate::leaving::{Counters, Leaving, Out};
 use crate::limits::SWEEP_RETRY;
 use crate::message::{Delivery, UserMsg};
@@ -38,7 +39,6 @@ use crate::taking::Taking;
 use crate::user::Debt;
 
 use durable::For;
-use intake::is_request;
 use items::Asked;
 
 /// What a service is told beside what every entity is.
@@ -339,7 +339,9 @@ impl Actor for NodesActor {
             _ => {}
         }
         self.taking = None;
-        while self.conclude_decided(cx) {}
+        while self.conclude_decided(cx) {
+            self.taking = None;
+        }
         self.note(cx);
         if self.must_hold() {
             cx.hold();

@@ -10,19 +10,22 @@ use xmpp::error::{Condition, StanzaError};
 
 use super::{RoomActor, RoomMsg};
 use crate::address;
+use crate::guard::Charge;
 use crate::iq::{self, Answer, Found, reply_of};
 use crate::leaving::Out;
-use crate::message::UserMsg;
+use crate::message::{Delivery, UserMsg};
 use crate::modules::archive::{Of, page};
 use crate::modules::mam::{self, Query};
-
-/// Pages that are read for one room at a time; one more is refused with `resource-constraint`.
-const PAGES_AT_ONCE: u32 = 4;
+use crate::user::Debt;
 
 /// A page that was read.
 pub struct Page {
     request: Frame,
     found: Result<Found, StanzaError>,
+    /// Its reader may send another stanza when this is repaid.
+    debt: Option<Box<Debt>>,
+    /// What its reader's address is charged until then.
+    _charge: Charge,
 }
 
 impl RoomActor {
@@ -39,8 +42,9 @@ impl RoomActor {
         payload.is_some_and(|payload| payload.ns() == mam::NS)
     }
 
-    pub(super) fn ask_archive(&mut self, frame: Frame, cx: &mut Context<'_, UserMsg>) {
-        let answer = match self.archive_answer(&frame, cx) {
+    pub(super) fn ask_archive(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+        let Delivery { frame, debt, .. } = delivery;
+        let answer = match self.archive_answer(&frame, debt, cx) {
             Ok(answer) => answer,
             Err(condition) => Answer::error(condition),
         };
@@ -48,7 +52,7 @@ impl RoomActor {
         self.leaving.go_on(&self.home, cx);
     }
 
-    /// Whether somebody may read what was said: whoever may enter as he is.
+    /// Whether somebody may read what was said: whoever may know what goes on there.
     fn may_read(&self, from: &str) -> Result<(), Condition> {
         let state = self.room.as_ref().and_then(Room::state);
         let state = state.ok_or(Condition::ItemNotFound)?;
@@ -56,21 +60,15 @@ impl RoomActor {
         if state.is_locked && affiliation != Affiliation::Owner {
             return Err(Condition::ItemNotFound);
         }
-        let is_here = self
-            .room
-            .as_ref()
-            .is_some_and(|room| room.has_session(from));
-        let is_closed = state.config.is_members_only || !state.config.password.is_empty();
-        match affiliation {
-            Affiliation::Outcast => Err(Condition::Forbidden),
-            _ if is_here || !is_closed || affiliation >= Affiliation::Member => Ok(()),
-            _ => Err(Condition::Forbidden),
-        }
+        let room = self.room.as_ref();
+        let may_follow = room.is_some_and(|room| room.may_follow(from));
+        may_follow.then_some(()).ok_or(Condition::Forbidden)
     }
 
     fn archive_answer(
         &mut self,
         frame: &Frame,
+        debt: Option<Box<Debt>>,
         cx: &mut Context<'_, UserMsg>,
     ) -> Result<Answer, Condition> {
         let from = frame.attr("from").unwrap_or_default().into_owned();
@@ -91,14 +89,23 @@ impl RoomActor {
         if query.filter.with.as_ref().is_some_and(|with| !is_own(with)) {
             return Err(Condition::FeatureNotImplemented);
         }
-        if self.pages >= PAGES_AT_ONCE {
+        if self.pages >= self.home.options.rooms.pages_at_once {
             cx.stats().count(Counter::QuestionsRefused);
             return Err(Condition::ResourceConstraint);
         }
+        let reader = debt.as_ref().and_then(|debt| debt.from());
+        let Some(charge) = self.home.charge(reader, cx) else {
+            return Err(Condition::ResourceConstraint);
+        };
         let (store, name, request) = (self.home.store.clone(), self.name.clone(), frame.clone());
         let read = move || {
             let found = page(&store, (&name, &from), &query, Of::Room);
-            Box::new(Page { request, found })
+            Box::new(Page {
+                request,
+                found,
+                debt,
+                _charge: charge,
+            })
         };
         let map = |page| UserMsg::Room(Box::new(RoomMsg::Page(page)));
         if cx.blocking(&self.home.reads, read, map).is_err() {
@@ -117,7 +124,12 @@ impl RoomActor {
     /// A page was read: it goes out, unless its reader may not read any more.
     pub(super) fn page_read(&mut self, page: Page, cx: &mut Context<'_, UserMsg>) {
         self.pages = self.pages.saturating_sub(1);
-        let Page { request, found } = page;
+        let Page {
+            request,
+            found,
+            debt,
+            ..
+        } = page;
         let from = request.attr("from").unwrap_or_default().into_owned();
         let allowed = self.may_read(&from).map_err(StanzaError::new);
         let answer = match allowed.and(found) {
@@ -133,5 +145,8 @@ impl RoomActor {
         self.leaving
             .extend(reply_of(&request, answer).map(Out::One));
         self.leaving.go_on(&self.home, cx);
+        if let Some(mut debt) = debt {
+            debt.repay(&self.home, cx);
+        }
     }
 }

@@ -9,10 +9,12 @@ use room::{Effect, Event, Listed, Message, Record, Room, State};
 use stdx::Timestamp;
 use store::{EntryFlags, LogEntry, Seq, StoreError};
 use telemetry::Counter;
+use xml::Frame;
 
 use super::retention::Grows;
 use super::{Loaded, Phase, RoomActor, SEQS_PER_SECOND};
 use crate::appends::Fate;
+use crate::iq;
 use crate::leaving::Out;
 use crate::message::UserMsg;
 use crate::taking::Taking;
@@ -41,6 +43,8 @@ pub(super) enum For {
 pub(super) struct Waiting {
     what: For,
     taking: Option<Taking>,
+    /// The request that is answered when it is decided.
+    request: Option<Frame>,
     grows: Grows,
 }
 
@@ -50,8 +54,14 @@ impl Waiting {
         Waiting {
             what,
             taking,
+            request: None,
             grows: Grows::default(),
         }
+    }
+
+    /// The request that waits for it.
+    pub(super) fn request(&self) -> Option<&Frame> {
+        self.request.as_ref()
     }
 }
 
@@ -176,6 +186,7 @@ impl RoomActor {
         let waiting = Waiting {
             what,
             taking,
+            request: self.handling.take_if(|frame| iq::is_request(frame)),
             grows: Grows::of(&records),
         };
         self.appends.append(records, waiting, &self.home, cx);
@@ -254,11 +265,17 @@ impl RoomActor {
 
     /// False if the room has to be read again.
     fn conclude(&mut self, waiting: Waiting, fate: Fate, cx: &mut Context<'_, UserMsg>) -> bool {
-        let Waiting { what, taking, .. } = waiting;
+        let Waiting {
+            what,
+            taking,
+            request,
+            ..
+        } = waiting;
         match (what, fate) {
             (For::Settled, _) => self.load(cx),
             (_, Fate::InDoubt) => {
                 tracing::warn!(room = %self.name, "a change is in doubt: the room is read again");
+                self.handling = request;
                 cx.stop_with(actor::Reason::Killed);
                 return false;
             }

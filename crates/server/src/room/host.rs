@@ -22,10 +22,6 @@ const NS_RSM: &str = "http://jabber.org/protocol/rsm";
 /// Rooms on one page of the list, at most.
 const ITEMS_MAX: usize = 100;
 
-/// Rooms that are looked at for one page: of those that not everybody may know of there may be
-/// many. The page ends there, and the next one goes on.
-const LOOKED_AT_MAX: usize = 10_000;
-
 /// What a domain of rooms says.
 pub(crate) enum Said {
     /// Nothing, where RFC 6120 section 8 wants silence.
@@ -123,22 +119,28 @@ impl Page {
 
 fn read(home: &Home, host: &str, page: Page) -> Said {
     let (rooms, host) = (Arc::clone(&home.rooms), host.to_owned());
+    let looked_at_max = home.options.rooms.looked_at_max;
     Said::Read(Job::new(move |store| {
         let listing = Listing {
             store: store.clone(),
             rooms,
         };
-        items(&listing, &host, &page)
+        items(&listing, &host, &page, looked_at_max)
     }))
 }
 
 /// A page of the list.
-fn items(listing: &Listing, host: &str, page: &Page) -> Result<Found, StanzaError> {
+fn items(
+    listing: &Listing,
+    host: &str,
+    page: &Page,
+    looked_at_max: usize,
+) -> Result<Found, StanzaError> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut looked_at = 0;
     let mut is_complete = true;
     let visited = listing.visit(page.after.as_deref(), |entry| {
-        if found.len() >= page.max || looked_at >= LOOKED_AT_MAX && !found.is_empty() {
+        if found.len() >= page.max || looked_at >= looked_at_max && !found.is_empty() {
             is_complete = false;
             return false;
         }

@@ -6,6 +6,7 @@ use delivery::{Place, Refusal};
 use room::Event;
 use store::{Seq, StoreError};
 use telemetry::Counter;
+use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::{Phase, RoomActor, RoomMsg, overloaded};
@@ -23,6 +24,14 @@ pub(super) enum Parked {
     Mark(Delivery),
     /// The store is asked how many rooms its sender has made.
     Made(Delivery),
+}
+
+impl Parked {
+    /// The stanza, unless it is in its sender's log.
+    pub(super) fn unlogged(&self) -> Option<&Frame> {
+        let (Parked::Busy(delivery) | Parked::Mark(delivery) | Parked::Made(delivery)) = self;
+        (delivery.source.seq == 0).then_some(&delivery.frame)
+    }
 }
 
 impl RoomActor {
@@ -95,10 +104,11 @@ impl RoomActor {
 
     fn give(&mut self, delivery: Delivery, may_create: bool, cx: &mut Context<'_, UserMsg>) {
         if self.asks_archive(&delivery.frame) {
-            return self.ask_archive(delivery.frame, cx);
+            return self.ask_archive(delivery, cx);
         }
         let taking = Taking::of(&delivery);
         self.taking.clone_from(&taking);
+        self.handling = taking.is_none().then(|| delivery.frame.clone());
         self.home.panic_if_asked(&delivery.frame);
         let had_room = self
             .room
@@ -114,6 +124,7 @@ impl RoomActor {
             self.creator = Some(Name::from(address::bare(&from)));
         }
         if self.happens(event, taking, cx).is_err() {
+            self.handling = None;
             self.parked = Some(Parked::Busy(delivery));
         }
     }
@@ -121,7 +132,8 @@ impl RoomActor {
     /// The room may be busy no longer.
     pub(super) fn give_parked(&mut self, cx: &mut Context<'_, UserMsg>) {
         match self.parked.take() {
-            Some(Parked::Busy(delivery)) => self.take(delivery, cx),
+            // What was in front of it may have been refused: then it is not its turn any more.
+            Some(Parked::Busy(delivery)) => self.deliver(delivery, cx),
             other => self.parked = other,
         }
     }

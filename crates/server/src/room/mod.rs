@@ -27,6 +27,8 @@ use room::{Effect, Event, Room};
 use store::limits::SEEN_MAX;
 use store::{LogEntry, Seq, StoreError, StoredRoom};
 use telemetry::{Counter, Gauge};
+use xml::Frame;
+use xmpp::error::{Condition, StanzaError};
 
 use crate::admin::AdminAnswer;
 use crate::appends::Appends;
@@ -98,6 +100,9 @@ pub(crate) struct RoomActor {
     parked: Option<Parked>,
     /// A message that is being taken: if the room crashes, its sender's home hears of it.
     taking: Option<Taking>,
+    /// A stanza that is being handled and is in no log: if the room crashes, its sender hears of
+    /// it.
+    handling: Option<Frame>,
     /// Pages of the archive that are being read.
     pages: u32,
     /// There has been a room.
@@ -132,6 +137,7 @@ impl RoomActor {
             leaving,
             parked: None,
             taking: None,
+            handling: None,
             pages: 0,
             was_there: false,
             unread: 0,
@@ -308,8 +314,10 @@ impl Actor for RoomActor {
             // What accounts are told.
             _ => {}
         }
-        self.taking = None;
-        while self.conclude_decided(cx) {}
+        (self.taking, self.handling) = (None, None);
+        while self.conclude_decided(cx) {
+            (self.taking, self.handling) = (None, None);
+        }
         self.note(cx);
         self.stop_if_unknown(cx);
         if self.must_hold() {
@@ -330,6 +338,7 @@ impl Actor for RoomActor {
             // Its sender's home counts how often that happens.
             taking.refuse(&self.name, Refusal::Crashed, None, &self.home, cx);
         }
+        self.answer_the_rest(cx);
         // After a panic the machine may be half changed: who was there finds out by what he does
         // next (XEP-0410).
         if matches!(reason, Reason::Killed) {
@@ -339,6 +348,18 @@ impl Actor for RoomActor {
 }
 
 impl RoomActor {
+    /// The room ends: whoever waits for an answer hears that nobody can say what became of it.
+    /// Messages that are in a log are handed over again.
+    fn answer_the_rest(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let error = StanzaError::new(Condition::InternalServerError)
+            .with_text("It is not known whether this was done.");
+        let waiting = self.appends.iter().filter_map(Waiting::request);
+        let parked = self.parked.as_ref().and_then(Parked::unlogged);
+        for request in waiting.chain(&self.handling).chain(parked) {
+            self.home.return_error(cx, request, &error);
+        }
+    }
+
     /// The room ends although somebody is there: they are told at once, however many they are.
     fn tell_of_the_end(&mut self, cx: &mut Context<'_, UserMsg>) {
         let Some(room) = &mut self.room else { return };

@@ -142,6 +142,15 @@ impl World {
         self.work();
     }
 
+    /// The first of what waits is refused, if anything waits; what comes of that is for later.
+    pub(crate) fn refuse_one(&mut self) {
+        self.switches().set_full(true);
+        let sim = self.sim.as_ref().expect("it runs");
+        sim.journal().release(1);
+        self.switches().set_full(false);
+        self.work();
+    }
+
     /// What waits is refused, and what comes of that, until nothing waits any more.
     pub(crate) fn refuse(&mut self) {
         self.work();
