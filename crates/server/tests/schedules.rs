@@ -133,6 +133,7 @@ fn draw_commits(rng: &mut Rng) -> Commits {
     let usual = Commits::default();
     let mut any = |usual: usize| [1, 2, 4, usual][rng.usize(..4)];
     Commits {
+        batch_appends: any(usual.batch_appends),
         barrier_appends_max: any(usual.barrier_appends_max),
         barrier_effects_max: any(usual.barrier_effects_max),
         barrier_bytes_max: any(usual.barrier_bytes_max),
