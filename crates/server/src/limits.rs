@@ -215,8 +215,8 @@ pub(crate) const BAN_REASON_BYTES_MAX: usize = 256;
 /// `resource-constraint`. They take no room from the roster.
 pub(crate) const REQUESTS_MAX: usize = 100;
 
-/// Bytes of those requests that are kept with what they say; further ones are kept without it. Every
-/// change of a roster writes them again.
+/// Bytes of those requests that are kept with what they say; further ones are kept without it.
+/// Every change of a roster writes them again.
 pub(crate) const REQUESTS_BYTES_MAX: usize = 16 * 1024;
 
 /// Time in which registrations of one address are counted.

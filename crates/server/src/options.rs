@@ -227,7 +227,8 @@ impl Delivery {
         let relations = [
             (self.unacked_max > 0, "a session takes a message"),
             (
-                self.outbox.is_sound() && self.outbox.entries_max as usize <= LAGGING_MAX,
+                self.outbox.is_sound()
+                    && self.outbox.entries_max as usize + self.outbox.returned_max < LAGGING_MAX,
                 "the bounds of what is handed over fit each other",
             ),
             (!pages.contains(&0), "a page and a read have room"),

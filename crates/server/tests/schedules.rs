@@ -64,6 +64,7 @@ fn draw_outbox(may_refuse: bool, rng: &mut Rng) -> OutboxLimits {
         answer_timeout: any(&[1, 20, 200, 5_000], rng),
         retry_min,
         retry_max: any(&[1, 200, 15_000], rng).max(retry_min),
+        returned_max: [0, 1, 64][rng.usize(..3)],
         ..usual
     }
 }

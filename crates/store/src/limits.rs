@@ -97,8 +97,8 @@ pub const REQUEUED_MAX: usize = 65_536;
 pub const SEEN_MAX: usize = 128;
 
 /// Destinations of one user that lag: one for each of the most entries that may wait to be handed
-/// over. Sixteen bytes each.
-pub const LAGGING_MAX: usize = 10_000;
+/// over, and those from which something came back lately. Sixteen bytes each.
+pub const LAGGING_MAX: usize = 10_240;
 
 /// Messages of one user whose origin-id is remembered; the oldest is forgotten.
 pub const ORIGINS_MAX: usize = 256;
