@@ -226,6 +226,7 @@ impl Room {
                 self.effects.push(Effect::Send {
                     frame,
                     to: list.into(),
+                    placed: None,
                 });
             }
         }
