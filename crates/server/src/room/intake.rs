@@ -8,6 +8,7 @@ use store::{Seq, StoreError};
 use telemetry::Counter;
 use xmpp::error::{Condition, StanzaError};
 
+use super::here::Sitting;
 use super::{Phase, RoomActor, RoomMsg, overloaded};
 use crate::address;
 use crate::message::{Delivery, UserMsg};
@@ -23,6 +24,8 @@ pub(super) enum Parked {
     Mark(Delivery),
     /// The store is asked how many rooms its sender has made.
     Made(Delivery),
+    /// The room is busy, and a session is not there any more.
+    Gone(Sitting),
 }
 
 impl RoomActor {
@@ -107,6 +110,7 @@ impl RoomActor {
         let event = Event::Stanza {
             frame: delivery.frame.clone(),
             may_create,
+            managed: delivery.managed,
         };
         // Before what comes of it is performed: an append names it.
         if !had_room && may_create {
@@ -122,6 +126,7 @@ impl RoomActor {
     pub(super) fn give_parked(&mut self, cx: &mut Context<'_, UserMsg>) {
         match self.parked.take() {
             Some(Parked::Busy(delivery)) => self.take(delivery, cx),
+            Some(Parked::Gone(who)) => self.is_gone(who, cx),
             other => self.parked = other,
         }
     }

@@ -47,6 +47,10 @@ pub(super) struct Log {
     pub inbox: Inbox,
     /// When [`UserMsg::ReadAgain`] comes next, as far as is known.
     pub inbox_due: Option<Moment>,
+    /// Rooms may have something to be asked for.
+    pub rooms_due: bool,
+    /// [`crate::room::OfRoom::Due`] is on its way.
+    pub rooms_timer: bool,
     /// Sessions that ended lately.
     pub ended: VecDeque<Ended>,
     /// How many sessions without stream management there were.
@@ -105,6 +109,8 @@ impl Log {
             marks_forgotten: None,
             inbox,
             inbox_due: None,
+            rooms_due: false,
+            rooms_timer: false,
             ended: VecDeque::new(),
             next_plain: 0,
             next_session: 0,
@@ -133,6 +139,8 @@ impl Log {
             next_plain: self.next_plain,
             next_session: self.next_session,
             timer: self.timer,
+            rooms_due: true,
+            rooms_timer: self.rooms_timer,
             outbox_due: self.outbox_due,
             owed: self.owed,
             ..Log::new(head, windows, outbox, self.inbox)
@@ -156,6 +164,7 @@ impl Log {
             next_plain: self.next_plain,
             next_session: self.next_session,
             timer: self.timer,
+            rooms_timer: self.rooms_timer,
             is_trimming: self.is_trimming,
             inbox_due: self.inbox_due,
             outbox_due: self.outbox_due,

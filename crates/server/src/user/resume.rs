@@ -42,6 +42,9 @@ impl User {
         };
         managed.link = Link::Detached(now);
         managed.out.detached();
+        if let Some(rooms) = &mut managed.rooms {
+            rooms.detach();
+        }
         let number = managed.number;
         self.log().inbox.detach(SessionNumber::new(number));
         self.expires(at, now, cx);
@@ -244,6 +247,10 @@ impl User {
             self.log().inbox.detach(SessionNumber::new(number));
             return self.too_high(at, Some(conn), error, cx);
         }
+        self.resume_rooms(at, h);
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
         let sent = Count::new(managed.out.sent());
         let unacked = managed.out.unacked();
         let counts = unacked.filter_map(|(count, kept)| kept.entry().map(|_| Count::new(count)));
@@ -338,6 +345,8 @@ impl User {
                     bytes.extend_from_slice(frame.map_or(b"<message/>", |frame| frame));
                 }
                 Kept::Presence(stanza) | Kept::Other(stanza) => bytes.extend_from_slice(stanza),
+                // None is left by a resumption: it is read in the room's log.
+                Kept::Elsewhere => {}
             }
         }
         if resent > 0 {
@@ -355,6 +364,7 @@ impl User {
         if was_recovered || presence_lost {
             self.show_everything(at, was_recovered, cx);
         }
+        self.rooms_resumed(at, was_recovered || presence_lost, cx);
     }
 
     /// Tells a session what it may have missed that is in no log.
