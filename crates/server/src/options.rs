@@ -115,6 +115,8 @@ pub struct DeliveryLimits {
     pub refusals_max: usize,
     /// Ended sessions of a user whose counts are remembered, while the user is loaded.
     pub ended_max: usize,
+    /// What a session is given of the logs of rooms.
+    pub rooms: delivery::FollowLimits,
     /// What a session keeps of stanzas that are in no log: presence gives way, then it ends.
     pub unlogged: xmpp::sm::Limits,
     /// Stanzas that are in no log after which a client is asked what it has handled (XEP-0198).
@@ -150,6 +152,7 @@ impl Default for DeliveryLimits {
             records_bytes_max: store::limits::SESSIONS_BYTES_MAX,
             refusals_max: 64,
             ended_max: 8,
+            rooms: delivery::FollowLimits::default(),
             unlogged: xmpp::sm::Limits::default(),
             ask_every: 8,
             ask_again_every: 64,

@@ -88,6 +88,9 @@ pub const DIRECTED_MAX: usize = 1_000;
 /// are not acknowledged.
 pub const NUMBERED_MAX: usize = 2_048;
 
+/// Entries of one room's log that one session was given and has not acknowledged.
+pub const FOLLOWED_GIVEN_MAX: usize = 2_048;
+
 /// Entries of one user that wait again after the sessions that had them ended: as many as 64
 /// sessions with full queues. More are only archived.
 pub const REQUEUED_MAX: usize = 65_536;

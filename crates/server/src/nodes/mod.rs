@@ -276,7 +276,9 @@ impl NodesActor {
         for effect in effects {
             match effect {
                 Effect::Append(records) => self.append(records, std::mem::take(&mut held), cx),
-                Effect::Send { frame, to } => self.leaving.copies(frame, to, &self.home),
+                Effect::Send { frame, to } => {
+                    self.leaving.copies(frame, to, (0, 0), &self.home);
+                }
                 Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
                 Effect::Fetch {
                     ticket,

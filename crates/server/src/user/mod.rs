@@ -10,6 +10,7 @@ mod class;
 mod client_state;
 pub(crate) mod consumers;
 mod copies;
+mod followed;
 mod gate;
 mod inbound;
 mod inbox;
@@ -399,6 +400,7 @@ impl Actor for User {
                 }
             }
             UserMsg::Copy(copy) => self.shared_copy(&copy, cx),
+            UserMsg::OfRoom(said) => self.room_says(*said, cx),
             UserMsg::Room(_) | UserMsg::Nodes(_) | UserMsg::GoOn => {}
             UserMsg::Probe { from } => self.probed(&from, cx),
             UserMsg::Credentials { conn, from } => self.credentials_wanted(conn, from, cx),
@@ -454,6 +456,7 @@ impl Actor for User {
             self.end_full_sessions(cx);
         }
         self.work_on_inbox(cx);
+        self.work_on_rooms(cx);
         self.settle(cx);
     }
 

@@ -221,6 +221,10 @@ impl User {
                 .with_app("<blocked xmlns='urn:xmpp:blocking:errors'/>");
             return self.reply_error(self.sessions[at].conn, &frame, &error, cx);
         }
+        let is_room = self.home.hosts_rooms(address::domain(address::bare(to)));
+        if is_room {
+            self.enters_or_leaves(at, to, frame.attr_raw("type").is_some());
+        }
         let directed = self.sessions[at].directed.get_or_insert_default();
         let known = directed.iter().position(|other| **other == *to);
         if frame.attr_raw("type").is_some() {
@@ -236,6 +240,12 @@ impl User {
             directed.push(to.into());
         }
         self.save_session(at);
+        let (bare, resource) = address::split(to);
+        if is_room && self.destination(bare) == Destination::Local {
+            let mut delivery = Delivery::new(resource.map(Into::into), frame);
+            delivery.managed = self.sessions[at].number_for_rooms();
+            return self.forward(bare, delivery, true, cx);
+        }
         self.route_presence(to, frame, cx);
     }
 

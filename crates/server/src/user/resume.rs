@@ -43,6 +43,9 @@ impl User {
         };
         managed.link = Link::Detached(now);
         managed.out.detached();
+        if let Some(rooms) = &mut managed.rooms {
+            rooms.detach();
+        }
         let number = managed.number;
         self.log().inbox.detach(SessionNumber::new(number));
         self.expires(at, now, cx);
@@ -248,6 +251,10 @@ impl User {
             self.log().inbox.detach(SessionNumber::new(number));
             return self.too_high(at, Some(conn), error, cx);
         }
+        self.resume_rooms(at, h);
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
         let sent = Count::new(managed.out.sent());
         let unacked = managed.out.unacked();
         let counts = unacked.filter_map(|(count, kept)| kept.entry().map(|_| Count::new(count)));
@@ -329,6 +336,8 @@ impl User {
                     bytes.extend_from_slice(frame.map_or(b"<message/>", |frame| frame));
                 }
                 Kept::Presence(stanza) | Kept::Other(stanza) => bytes.extend_from_slice(stanza),
+                // None is left by a resumption: it is read in the room's log.
+                Kept::Elsewhere => {}
             }
         }
         if resent > 0 {
@@ -352,5 +361,6 @@ impl User {
         if presence_lost && self.sessions[at].is_available() {
             self.show_contacts_again(at, cx);
         }
+        self.rooms_resumed(at, presence_lost, cx);
     }
 }
