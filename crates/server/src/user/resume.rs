@@ -355,6 +355,9 @@ impl User {
         if was_recovered || presence_lost {
             self.show_everything(at, was_recovered, cx);
         }
+        if self.sessions[at].caps.is_none() {
+            self.look_at_caps(at, 0, cx);
+        }
     }
 
     /// Tells a session what it may have missed that is in no log.

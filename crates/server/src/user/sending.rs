@@ -111,6 +111,9 @@ impl User {
                 was_recovered,
             } => self.resumed(number, conn, was_recovered, cx),
             Effect::NotResumed { number, conn } => self.not_resumed(number, conn, cx),
+            Effect::NodesDecided { life, items } => self.nodes_decided(life, items, cx),
+            Effect::ReadBookmarks(held) => self.read_bookmarks(*held, cx),
+            Effect::NodeEvent { to, event } => self.send_event(&to, event, cx),
         }
     }
 
