@@ -24,8 +24,8 @@ pub struct Change {
     pub answer: Vec<u8>,
 }
 
-/// Says what becomes of items: given the request, and all items in their order or nothing if there is
-/// no such node.
+/// Says what becomes of items: given the request, and all items in their order, or nothing if there
+/// is no such node.
 pub type Changes = fn(&Frame, Option<&[Item]>) -> Change;
 
 impl Service {

@@ -31,8 +31,8 @@ pub enum Event {
         /// The contact's bare address.
         bare: Arc<str>,
     },
-    /// The host keeps items of an account's node in another form too: it is shown them all, and says
-    /// what becomes of them.
+    /// The host keeps items of an account's node in another form too: it is shown them all, and
+    /// says what becomes of them.
     Change {
         /// The node, which is made if it is not there.
         node: String,

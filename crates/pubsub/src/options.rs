@@ -49,7 +49,7 @@ impl Options {
         options
     }
 
-    /// Lets memory have the configurations of new nodes of accounts once, as the limits and defaults
+    /// Lets memory have the configurations of new nodes of accounts once, as limits and defaults
     /// are now.
     pub fn share_defaults(&mut self) {
         self.shared = well_known::configs(&self.defaults, self.limits.items_per_node_max);
