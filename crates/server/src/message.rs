@@ -20,6 +20,7 @@ use crate::room::{OfRoom, RoomMsg};
 use crate::user::consumers::ReadPage;
 use crate::user::intake::MarkRead;
 use crate::user::outbox::{OutgoingPage, Returning};
+use crate::user::pep::PepMsg;
 use crate::user::recover::Stored;
 use crate::user::resume::Owed;
 
@@ -157,6 +158,8 @@ pub enum UserMsg {
     Answer(Option<Box<crate::iq::LateAnswer>>),
     /// Questions that waited for their clients to read may be asked.
     AskAgain,
+    /// What concerns nodes of accounts.
+    Pep(Box<PepMsg>),
     /// How much there is in the private storage.
     StorageRead(Box<crate::user::storage::StorageRead>),
     /// An administrator's command.

@@ -46,6 +46,8 @@ pub struct Options {
     pub rooms: Rooms,
     /// Services that have nodes.
     pub pubsub: Pubsub,
+    /// Nodes of accounts.
+    pub pep: Pep,
     /// Streams over HTTP, and everything else on their port.
     pub web: Web,
     /// Bounds that may change while the node runs.
@@ -396,6 +398,58 @@ impl Default for Pubsub {
             copies_per_turn: 256,
             sweep_every: Duration::from_secs(60 * 60),
             machine: Arc::new(machine),
+        }
+    }
+}
+
+/// Nodes of accounts (XEP-0163).
+#[derive(Clone, Debug)]
+pub struct Pep {
+    /// Whether accounts have any.
+    pub enabled: bool,
+    /// Requests and sessions that wait for the nodes of one account, because they are being read or
+    /// changed; one more is answered `resource-constraint`. Each costs its stanza.
+    pub waiting_max: usize,
+    /// Bounds and defaults of each account.
+    pub machine: Arc<pubsub::Options>,
+    /// What is remembered of the capabilities of clients (XEP-0115), by each shard.
+    pub caps: Caps,
+}
+
+impl Default for Pep {
+    fn default() -> Pep {
+        Pep {
+            enabled: true,
+            waiting_max: 64,
+            machine: Arc::new(pubsub::Options::account()),
+            caps: Caps::default(),
+        }
+    }
+}
+
+/// Bounds of what a shard remembers of the capabilities of clients (XEP-0115).
+#[derive(Clone, Debug)]
+pub struct Caps {
+    /// Hashes that are remembered, with the nodes that those clients want to hear of. With one
+    /// more the oldest that no session has is forgotten; if all are in use the new one is not
+    /// remembered, and its clients are asked one by one.
+    pub known_max: usize,
+    /// Clients that have been asked and have not answered. What is announced with one more is
+    /// looked at again, for longer than `answer_timeout`.
+    pub asked_max: usize,
+    /// Time for an answer; then another client with the same hash is asked.
+    pub answer_timeout: Duration,
+    /// Nodes that one client can say it wants to hear of; what is behind them is not looked at.
+    pub interests_max: usize,
+}
+
+impl Default for Caps {
+    fn default() -> Caps {
+        Caps {
+            known_max: 1_024,
+            asked_max: 256,
+            answer_timeout: Duration::from_secs(5),
+            interests_max: 256,
         }
     }
 }

@@ -13,7 +13,7 @@
 mod durable;
 mod intake;
 mod items;
-mod stored;
+pub(crate) mod stored;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -280,6 +280,8 @@ impl NodesActor {
                     self.leaving.copies(frame, to, (0, 0), &self.home);
                 }
                 Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
+                // It has no contacts.
+                Effect::Notify { .. } => {}
                 Effect::Fetch {
                     ticket,
                     node,

@@ -36,19 +36,30 @@ impl User {
         let session = &mut self.sessions[at];
         let is_initial = !session.is_available();
         session.priority = priority;
-        session.presence = Some(frame.clone());
         let (conn, full) = (session.conn, Arc::clone(&session.full));
+        self.show_new_presence(at, frame, cx);
+        if is_initial {
+            self.probe_contacts(&full, cx);
+            self.show_own_resources(at, cx);
+            self.show_waiting_requests(conn, cx);
+        }
+        self.look_at_caps(at, 0, cx);
+    }
+
+    /// The presence of a session is another one from now on, though its client said nothing.
+    pub(super) fn show_new_presence(
+        &mut self,
+        at: usize,
+        frame: Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        self.sessions[at].presence = Some(frame.clone());
         self.save_session(at);
         self.broadcast(&frame, cx);
         for other in 0..self.sessions.len() {
             if self.sessions[other].is_available() {
                 self.write_presence(self.sessions[other].conn, &frame, cx);
             }
-        }
-        if is_initial {
-            self.probe_contacts(&full, cx);
-            self.show_own_resources(at, cx);
-            self.show_waiting_requests(conn, cx);
         }
     }
 
@@ -57,6 +68,7 @@ impl User {
         let session = &mut self.sessions[at];
         let was_available = session.presence.take().is_some();
         let directed = session.directed.take();
+        session.caps = None;
         if !was_available && directed.is_none() {
             return;
         }
@@ -181,7 +193,7 @@ impl User {
     }
 
     /// Whether presence can and may go to a contact.
-    fn may_reach(&self, bare: &str) -> bool {
+    pub(super) fn may_reach(&self, bare: &str) -> bool {
         self.destination(bare) == Destination::Local && !self.blocklist.covers(bare)
     }
 

@@ -361,6 +361,9 @@ impl User {
         if presence_lost && self.sessions[at].is_available() {
             self.show_contacts_again(at, cx);
         }
+        if self.sessions[at].caps.is_none() {
+            self.look_at_caps(at, 0, cx);
+        }
         self.rooms_resumed(at, presence_lost, cx);
     }
 }
