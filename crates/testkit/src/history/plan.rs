@@ -70,6 +70,8 @@ pub(super) struct Plan {
     pub(super) disk_fault: Option<(usize, Mood)>,
     /// At a kill, nothing of what was not synced survives; else some of it may.
     pub(super) is_all_lost: bool,
+    /// Devices with stream management are in a room too.
+    pub(super) has_room: bool,
     pub(super) faults: Faults,
 }
 
@@ -184,6 +186,7 @@ impl Plan {
             kills,
             disk_fault,
             is_all_lost: rng.bool(),
+            has_room: (seed / 2).is_multiple_of(2),
             faults,
         }
     }
