@@ -1,6 +1,6 @@
-//! Managed sessions in a room (XEP-0198, XEP-0045) in a whole node, under a clock and a journal that
-//! move when the test says so: what the room accepted reaches each of them once and in the room's
-//! order, whatever links are lost and whenever the node is killed.
+//! Managed sessions in a room (XEP-0198, XEP-0045) in a whole node, under a clock and a journal
+//! that move when the test says so: what the room accepted reaches each of them once and in the
+//! room's order, whatever links are lost and whenever the node is killed.
 
 mod common;
 

@@ -87,8 +87,8 @@ impl User {
 
     // ---- What is given -------------------------------------------------------------------------
 
-    /// A message of a room's log comes to a session. False if the session is not managed: then it is
-    /// written like any other stanza.
+    /// A message of a room's log comes to a session. False if the session is not managed: then it
+    /// is written like any other stanza.
     pub(super) fn placed_copy(
         &mut self,
         at: usize,
