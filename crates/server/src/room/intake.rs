@@ -195,11 +195,16 @@ impl RoomActor {
         };
         let max = self.home.options.rooms.per_account_max;
         let from = delivery.frame.attr("from").unwrap_or_default();
-        let temporary = self.home.rooms.made_by(address::bare(&from));
+        let creator = Name::from(address::bare(&from));
         drop(from);
-        match count.map(|count| count + temporary) {
-            Ok(count) if count < max => self.give(delivery, true, cx),
-            Ok(_) => {
+        match count.map(|count| self.home.rooms.reserve(&creator, count, max)) {
+            Ok(Some(reserved)) => {
+                self.give(delivery, true, cx);
+                // From here on the room itself is counted, if it is there.
+                self.list_temporary();
+                drop(reserved);
+            }
+            Ok(None) => {
                 cx.stats().count(Counter::RoomsRefused);
                 let error = StanzaError::new(Condition::ResourceConstraint)
                     .with_text("This account has made as many rooms as it may.");
