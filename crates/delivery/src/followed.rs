@@ -17,7 +17,7 @@
 //! | asked | no answer for a while | behind | |
 //! | any | link lost | behind, if it was asked or not caught up | |
 //! | any | resumed: some of what was given did not arrive | behind | record that it was not given |
-//! | any | append failed | behind, if it was given something by it | |
+//! | any | append failed | behind, if it was given something by it | nothing is asked for during a pause |
 //!
 //! What is recorded of a room ([`RoomChange`]) says what the session was given and has not
 //! acknowledged, with the counts: after a restart the client's `h` says which of it arrived.
@@ -37,7 +37,8 @@ pub struct FollowLimits {
     pub window: usize,
     /// Messages that one page asks for.
     pub page: usize,
-    /// Time that a room may take to answer; then it is asked again.
+    /// Time that a room may take to answer; then it is asked again. Also the pause after an append
+    /// that failed: the next one would fail as well while the disk is full.
     pub answer_timeout: Duration,
 }
 
@@ -133,6 +134,8 @@ pub struct Followed<R> {
     /// So many of the last ones wait for their commit.
     unsent: usize,
     last_id: u32,
+    /// An append failed then: nothing is asked for before [`FollowLimits::answer_timeout`].
+    failed_at: Option<Moment>,
 }
 
 impl<R: Clone + Eq> Followed<R> {
@@ -144,6 +147,7 @@ impl<R: Clone + Eq> Followed<R> {
             flight: VecDeque::new(),
             unsent: 0,
             last_id: 0,
+            failed_at: None,
         }
     }
 
@@ -282,6 +286,7 @@ impl<R: Clone + Eq> Followed<R> {
     /// The first of what waits for its commit was written.
     pub fn sent(&mut self) {
         self.unsent = self.unsent.saturating_sub(1);
+        self.failed_at = None;
     }
 
     /// The client has handled everything up to a count. True if that made room.
@@ -338,7 +343,8 @@ impl<R: Clone + Eq> Followed<R> {
     }
 
     /// An append failed, and so does everything behind it: what waits for its commit was not given.
-    pub fn failed(&mut self) {
+    pub fn failed(&mut self, now: Moment) {
+        self.failed_at = Some(now);
         let sent = self.flight.len() - self.unsent;
         self.unsent = 0;
         for entry in self.flight.drain(sent..).rev() {
@@ -353,7 +359,7 @@ impl<R: Clone + Eq> Followed<R> {
     /// The next page to ask for. The session can be written to.
     pub fn poll_pull(&mut self, now: Moment) -> Option<Pull<R>> {
         let left = self.limits.window.saturating_sub(self.flight.len());
-        if left == 0 {
+        if left == 0 || self.failed_at.is_some() {
             return None;
         }
         let mut rooms = self.rooms.iter_mut();
@@ -372,17 +378,20 @@ impl<R: Clone + Eq> Followed<R> {
     /// When [`Followed::handle_timeout`] has something to do.
     pub fn deadline(&self) -> Option<Moment> {
         let asked = self.rooms.iter().filter_map(|own| match own.state {
-            State::Asked { since, .. } => Some(since + self.limits.answer_timeout),
+            State::Asked { since, .. } => Some(since),
             State::CaughtUp | State::Behind => None,
         });
-        asked.min()
+        let first = asked.chain(self.failed_at).min()?;
+        Some(first + self.limits.answer_timeout)
     }
 
-    /// Rooms that have not answered are asked again.
+    /// Rooms that have not answered are asked again, and so are all after an append that failed.
     pub fn handle_timeout(&mut self, now: Moment) {
+        let timeout = self.limits.answer_timeout;
+        self.failed_at = self.failed_at.filter(|at| *at + timeout > now);
         for own in &mut self.rooms {
             if let State::Asked { since, .. } = own.state
-                && since + self.limits.answer_timeout <= now
+                && since + timeout <= now
             {
                 own.state = State::Behind;
             }

@@ -74,6 +74,25 @@ fn a_room_that_does_not_answer_is_asked_again() {
 }
 
 #[test]
+fn after_an_append_that_failed_nothing_is_asked_for_during_a_pause() {
+    let mut session: Followed<&str> = Followed::new(FollowLimits::default());
+    let given = session.copy(&ROOM, (place(1), place(0)), Some(count(1)));
+    assert_eq!(given, Copied::Given);
+    session.failed(at(0));
+    assert_eq!(session.poll_pull(at(4)), None);
+    assert_eq!(session.deadline(), Some(at(5)));
+    session.handle_timeout(at(4));
+    assert_eq!(session.poll_pull(at(4)), None);
+    session.handle_timeout(at(5));
+    let pull = session.poll_pull(at(5));
+    assert_eq!(pull.map(|pull| pull.after), Some(place(0)));
+    // An append that is durable ends the pause.
+    session.failed(at(6));
+    session.sent();
+    assert!(session.poll_pull(at(6)).is_some());
+}
+
+#[test]
 fn a_full_window_waits_for_the_client() {
     let mut session = Followed::new(limits(1, 1));
     let given = session.copy(&ROOM, (place(1), place(0)), Some(count(1)));
@@ -249,7 +268,8 @@ impl World {
             let dropped: usize = self.pending.drain(..).map(|(_, all)| all.len()).sum();
             let numbered = self.numbered.number().wrapping_sub(dropped as u32);
             self.numbered = count(numbered);
-            self.home.failed();
+            self.home.failed(at(0));
+            self.home.handle_timeout(at(5));
         }
     }
 
@@ -298,7 +318,8 @@ impl World {
             0 => return self.crash(), // Before that is recorded.
             1 => {
                 self.pending.clear();
-                return self.home.failed();
+                self.home.failed(at(0));
+                return self.home.handle_timeout(at(5));
             }
             _ => self.commit(),
         }

@@ -186,7 +186,7 @@ impl User {
         for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
             managed.not_recorded();
             if let Some(rooms) = &mut managed.rooms {
-                rooms.failed();
+                rooms.failed(cx.now());
             }
         }
         let error = error.to_stanza_error();
