@@ -279,8 +279,8 @@ pub struct Commits {
     pub backlog_appends_max: usize,
     /// Their bytes, by estimate; at that, one more append is refused.
     pub backlog_bytes_max: usize,
-    /// Appends of one batch beyond which actors take turns: while more wait, each has as many
-    /// turns as fill a batch, and at least one.
+    /// Appends of one batch, whoever made them. While more wait, each actor's first one goes, and
+    /// the others as far as there is room.
     pub batch_appends: usize,
     /// Appends of one user that are not decided; at that, new stanzas wait in its mailbox.
     pub barrier_appends_max: usize,
