@@ -1,5 +1,5 @@
-"""slixmpp, unmodified, with nodes of accounts: what it listens to (XEP-0118), avatars (XEP-0084) that
-other clients see in the vCard, and bookmarks (XEP-0402), which are there after the server was
+"""slixmpp, unmodified, with nodes of accounts: what it listens to (XEP-0118), avatars (XEP-0084)
+that other clients see in the vCard, and bookmarks (XEP-0402), which are there after the server was
 killed.
 """
 

@@ -17,10 +17,17 @@ use crate::modules::{pubsub as nodes, vcard};
 use crate::nodes::stored;
 use crate::user::User;
 
-/// A picture that has been published, with what is needed to put it into the vCard.
-pub struct Published {
+/// A picture that is published.
+pub(super) struct Picture {
+    /// The place of what is said of it.
+    seq: u64,
     /// The picture; absent if there is none any more.
     info: Option<Info>,
+}
+
+/// A picture that has been published, with what is needed to put it into the vCard.
+pub struct Published {
+    picture: Picture,
     /// The vCard.
     card: Option<Vec<u8>>,
     /// The payload of its item.
@@ -70,20 +77,22 @@ impl User {
         }
     }
 
-    /// The picture that records publish, if it is another one than the vCard has, and as many may
-    /// see it as a vCard: `Some(None)` if there is none any more.
-    pub(super) fn published_picture(&self, records: &[Record]) -> Option<Option<Info>> {
+    /// The picture that records publish, if it is another one than the vCard has.
+    pub(super) fn published_picture(&self, records: &[Record]) -> Option<Picture> {
         let metadata = records.iter().rev().find_map(|record| match record {
             Record::Published { node, item } if node == avatar::METADATA => Some(item),
             _ => None,
         });
-        let info = avatar::info(&metadata?.payload)?;
+        let metadata = metadata?;
+        let info = avatar::info(&metadata.payload)?;
         let known = self.photo_hash.as_deref().map(String::as_str);
-        (info.as_ref().map(|info| &*info.id) != known).then_some(info)
+        let is_other = info.as_ref().map(|info| &*info.id) != known;
+        let seq = metadata.seq;
+        is_other.then_some(Picture { seq, info })
     }
 
     /// A picture has been published for good: the vCard and the picture are read.
-    pub(super) fn read_picture(&mut self, info: Option<Info>, cx: &mut Context<'_, UserMsg>) {
+    pub(super) fn read_picture(&mut self, picture: Picture, cx: &mut Context<'_, UserMsg>) {
         let pep = self.pep().and_then(|pep| pep.service.as_ref());
         let Some(state) = pep.map(|service| service.state()) else {
             return;
@@ -98,7 +107,7 @@ impl User {
             return;
         }
         let data = state.node(avatar::DATA).filter(|node| is_public(node));
-        let number = match (&info, data) {
+        let number = match (&picture.info, data) {
             (None, _) => None,
             (Some(_), Some(node)) => Some(node.number),
             (Some(_), None) => return,
@@ -106,13 +115,17 @@ impl User {
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let read = move || {
             let mut data = None;
-            if let Some((info, number)) = info.as_ref().zip(number) {
+            if let Some((info, number)) = picture.info.as_ref().zip(number) {
                 let id = [(Box::from(&*info.id), 0)];
                 let items = stored::items(&store, &name, number, &id)?;
                 data = items.into_iter().next().map(|item| item.payload);
             }
             let card = store.vcard(&name)?;
-            Ok(Published { info, card, data })
+            Ok(Published {
+                picture,
+                card,
+                data,
+            })
         };
         let map = |read: AvatarRead| UserMsg::Pep(Box::new(PepMsg::Avatar(Box::new(read))));
         if cx.blocking(&self.home.reads, read, map).is_err() {
@@ -129,7 +142,18 @@ impl User {
                 return tracing::warn!(%user, %error, "cannot convert an avatar");
             }
         };
-        let Published { info, card, data } = published;
+        let Published {
+            picture: Picture { seq, info },
+            card,
+            data,
+        } = published;
+        let pep = self.pep().and_then(|pep| pep.service.as_ref());
+        let node = pep.and_then(|service| service.state().node(avatar::METADATA));
+        let last = node.and_then(|node| node.items(cx.wall()).next_back());
+        if last.is_none_or(|last| last.seq != seq) {
+            // Another one has been published meanwhile, and is put into the card by itself.
+            return;
+        }
         let picture = match (&info, &data) {
             (Some(info), Some(data)) => Some((info, &**data)),
             // It is not there, whatever the metadata say.

@@ -21,7 +21,7 @@ use crate::user::barrier::Effect;
 const COLLATE: &str = "own-bookmarks";
 
 /// What becomes of a change of bookmarks, in whichever form it was made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Marked {
     /// No bookmark has changed.
     #[default]

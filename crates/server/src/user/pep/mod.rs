@@ -40,9 +40,10 @@ use crate::guard::Charge;
 use crate::iq::{Answer, Request};
 use crate::journal::Ticket;
 use crate::message::UserMsg;
-use crate::modules::avatar::Info;
 use crate::nodes::stored;
 
+use avatar::Picture;
+use bookmarks::Marked;
 pub(crate) use events::{Interest, NodeEvent};
 use known::Known;
 
@@ -100,10 +101,10 @@ pub(crate) struct Held {
     request: Option<Frame>,
     /// Its sender may send another one when this is repaid.
     debt: Option<Debt>,
-    /// A picture that it publishes; `Some(None)` if there is none from then on.
-    picture: Option<Option<Info>>,
+    /// A picture that it publishes.
+    picture: Option<Picture>,
     /// Bookmarks that it changes.
-    marked: bookmarks::Marked,
+    marked: Marked,
 }
 
 struct Waiting {
@@ -370,8 +371,14 @@ impl User {
         let items = records.iter().filter(is_item).count() as u64;
         let makes_node = |record: &Record| matches!(record, Record::Created { .. });
         let makes_node = records.iter().any(makes_node);
-        held.picture = self.published_picture(&records);
-        held.marked = self.marked(&records);
+        // What the account publishes by itself was made of the other form: it must not change that
+        // again, which may be another one by now.
+        if held.request.is_some() {
+            held.picture = self.published_picture(&records);
+            held.marked = self.marked(&records);
+        } else if self.marked(&records) == Marked::Native {
+            held.marked = Marked::Native;
+        }
         let moved_max = self.home.options.pep.machine.limits.moved_max;
         let name = self.name.clone();
         let Some(pep) = self.pep() else { return false };
@@ -420,8 +427,8 @@ impl User {
         let event = Event::Decided { is_committed };
         // Invariant: a decision is always taken.
         let _ = self.happens(Waiting { event, held }, cx);
-        if let Some(info) = picture {
-            self.read_picture(info, cx);
+        if let Some(picture) = picture {
+            self.read_picture(picture, cx);
         }
         self.bookmarks_changed(&marked, cx);
         self.give_waiting(cx);
