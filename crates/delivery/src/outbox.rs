@@ -156,7 +156,9 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         let stuck = self.lagging.get(&dest).filter(|own| own.failures > 0);
         let own = stuck.map_or(0, |own| own.pending);
         let more = u32::from(bugs::is("outbox_takes_one_more"));
-        if self.pending >= self.limits.entries_max + more {
+        // A destination may have a mark of its own although nothing is pending for it.
+        let all = self.pending.max(self.lagging.len() as u32);
+        if all >= self.limits.entries_max + more {
             Accept::Full
         } else if own >= self.limits.entries_per_destination_max {
             Accept::DestinationFull
@@ -225,6 +227,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
             && let Some(lagging) = self.lagging.get_mut(&dest)
         {
             let settled = lagging.settle(place, &self.limits, now);
+            lagging.note_returned(place);
             if !bugs::is("return_is_not_awaited") {
                 lagging.close();
             }

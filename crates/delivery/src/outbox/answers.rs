@@ -118,9 +118,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         self.handed = self.handed.max(through.min(self.tail));
         self.move_mark();
         self.read_on();
-        if self.handed == self.tail {
-            self.lagging_may_keep_up();
-        }
+        self.share_again();
         over
     }
 
@@ -147,9 +145,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
             }
             Step::CaughtUp => {
                 self.lagging_changed = true;
-                if self.handed == self.tail {
-                    self.keeps_up(dest);
-                }
+                self.share_again();
                 Vec::new()
             }
         }

@@ -28,25 +28,23 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         self.move_mark();
     }
 
-    /// A destination that has caught up shares the common mark again.
-    pub(super) fn keeps_up(&mut self, dest: D) {
-        self.lagging.remove(&dest);
-        self.lagging_changed = true;
-    }
-
-    /// The common consumer has come to the end of the log: so may those that lag have.
-    pub(super) fn lagging_may_keep_up(&mut self) {
-        let idle = self.lagging.iter().filter(|(_, own)| own.is_idle());
-        let idle: Vec<D> = idle.map(|(dest, _)| *dest).collect();
-        for dest in idle {
-            let own = self.lagging.get(&dest);
-            if own.is_some_and(|own| own.has_caught_up(self.tail)) {
-                self.keeps_up(dest);
-            } else {
-                // It came to an end that the log has passed since, with nothing for it; nobody else
-                // would wake it.
-                self.read_for(dest);
-            }
+    /// Destinations that have caught up share the common mark again, once that covers what came
+    /// back of them and the common consumer has come to the end of the log too.
+    pub(super) fn share_again(&mut self) {
+        if self.handed < self.tail {
+            return;
+        }
+        let (before, tail, mark) = (self.lagging.len(), self.tail, self.mark);
+        let idle = |own: &Lagging| own.is_idle() && own.may_share(mark);
+        self.lagging
+            .retain(|_, own| !(idle(own) && own.has_caught_up(tail)));
+        self.lagging_changed |= self.lagging.len() < before;
+        let behind = self.lagging.iter().filter(|(_, own)| idle(own));
+        let behind: Vec<D> = behind.map(|(dest, _)| *dest).collect();
+        for dest in behind {
+            // It came to an end that the log has passed since, with nothing for it; nobody else
+            // would wake it.
+            self.read_for(dest);
         }
     }
 
@@ -127,6 +125,9 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
             "the mark goes back from {} to {mark}",
             self.mark
         );
-        self.mark = mark.max(self.mark);
+        if mark > self.mark {
+            self.mark = mark;
+            self.share_again();
+        }
     }
 }

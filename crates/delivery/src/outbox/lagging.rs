@@ -41,6 +41,9 @@ pub(super) struct Lagging {
     read_through: Place,
     /// An entry up to here may have been taken: it was handed over without an answer.
     doubt_through: Place,
+    /// The last entry that came back. Until the common mark covers it, nothing but the own mark
+    /// says after a restart that it is settled: its recipient has not taken it.
+    returned: Place,
     /// Entries up to here come back unread, because an operator said so.
     pub(super) drop_through: Place,
     /// Attempts in a row that failed, and why the last one did.
@@ -148,6 +151,7 @@ impl Lagging {
             noted_through: handed,
             read_through: in_flight.back().map_or(handed, |flight| flight.place),
             doubt_through: recovered,
+            returned: Place::START,
             drop_through: Place::START,
             failures: 0,
             last: None,
@@ -166,6 +170,7 @@ impl Lagging {
             mark,
             pending,
             read_through: mark,
+            returned: mark,
             ..Lagging::new(tail, Vec::new(), Moment::FAR, tail)
         }
     }
@@ -215,6 +220,11 @@ impl Lagging {
 
     pub(super) fn has_caught_up(&self, tail: Place) -> bool {
         self.is_idle() && self.read_through >= tail
+    }
+
+    /// Whether it may share the common mark, which is at `mark`, once it has caught up.
+    pub(super) fn may_share(&self, mark: Place) -> bool {
+        self.returned <= mark
     }
 
     /// Whether this is the latest attempt at an entry. Once it has failed, only an answer that is
@@ -411,6 +421,11 @@ impl Lagging {
     pub(super) fn give_back(&mut self, place: Place) {
         self.read_through = place;
         self.state = State::Returning(place);
+    }
+
+    /// An entry comes back with the append that is under way.
+    pub(super) fn note_returned(&mut self, place: Place) {
+        self.returned = self.returned.max(place);
     }
 
     /// The error that returns an entry is appended.

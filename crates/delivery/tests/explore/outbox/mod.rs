@@ -130,6 +130,13 @@ worlds! {
         ..Budget::default()
     }), ["an entry came back refused", "an entry was handed over again after a crash"];
 
+    crashes_after_an_entry_came_back: World::new(limits(2, 2), Budget {
+        messages: 2,
+        finals: 1,
+        kills: 1,
+        ..Budget::default()
+    }), ["an entry came back refused", "an entry was handed over again after a crash"];
+
     crashes_with_small_pages: World::new(limits(1, 2), Budget {
         messages: 3,
         kills: 1,
