@@ -122,6 +122,8 @@ impl User {
             let ended = self.log.as_ref().map(|log| &log.ended);
             let ended = ended.and_then(|ended| ended.iter().find(|ended| ended.token == previd));
             let h = ended.map(|ended| ended.inbound);
+            // What was refused counts as handled once its error is durable.
+            let h = h.filter(|_| !self.has_refusals());
             return self.resume_failed_at(conn, Condition::ItemNotFound, h, cx);
         };
         if self.sessions[at].link().is_some() {
