@@ -71,7 +71,10 @@ impl User {
         if copy.frame.name() != "message" {
             return;
         }
-        let frame = copy.frame.edit().set_attr("to", &copy.to).finish();
+        // To the room itself: whoever said it has done nothing wrong.
+        let from = copy.frame.attr("from").unwrap_or_default();
+        let frame = copy.frame.edit().set_attr("to", &copy.to);
+        let frame = frame.set_attr("from", address::bare(&from)).finish();
         self.bounce(&frame, Condition::ServiceUnavailable, cx);
     }
 
