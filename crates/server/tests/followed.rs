@@ -287,6 +287,29 @@ fn who_leaves_is_owed_nothing_more() {
     assert_eq!(juliet.said(), [1, 3]);
 }
 
+#[test]
+fn who_leaves_and_enters_in_one_breath_is_there() {
+    let mut world = world(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    juliet.send(&format!(
+        "<presence type='unavailable' to='{ROOM}/juliet'/>\
+         <presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>"
+    ));
+    juliet.expect(&mut world, "<subject");
+    juliet.expect(&mut world, "</message>");
+    rest(&mut world);
+    juliet.lose_link();
+    romeo.lose_link();
+    world.crash();
+    romeo.resume(&mut world);
+    rest(&mut world);
+    juliet.resume(&mut world);
+    romeo.say(1);
+    rest(&mut world);
+    juliet.read();
+    assert_eq!(juliet.said(), [1], "{}", juliet.heard);
+}
+
 /// A schedule of a room with three managed clients of two users.
 fn play(seed: u64) {
     let mut rng = Rng::with_seed(seed);

@@ -16,7 +16,7 @@ use super::User;
 use super::barrier::Effect;
 use super::managed::What;
 use super::presence::unavailable_of;
-use super::rooms::is_of_himself;
+use super::rooms::is_put_out;
 use super::session::Session;
 use crate::address;
 use crate::message::{SharedCopy, UserMsg};
@@ -371,7 +371,7 @@ impl User {
         let bare = address::bare(&from);
         let is_out = presence.attr_raw("type") == Some("unavailable")
             && self.home.hosts_rooms(address::domain(bare))
-            && is_of_himself(presence);
+            && is_put_out(presence);
         if is_out && self.sessions[at].nick_in(bare).is_some() {
             self.enters_or_leaves(at, &from, true);
             self.save_session(at);
