@@ -195,9 +195,12 @@ impl<R: Clone + Eq> Followed<R> {
 
     /// The session is in a room from now on, and everything behind a place is owed to it;
     /// `is_caught_up` says that there is nothing yet. A room that it reads already stays where it
-    /// is.
+    /// is, unless that is in front of the place.
     pub fn follow(&mut self, room: R, at: Place, is_caught_up: bool) {
-        if !self.follows(&room) {
+        if let Some(own) = self.rooms.iter_mut().find(|own| own.room == room) {
+            own.read = own.read.max(at);
+            own.head = own.head.max(at);
+        } else {
             self.rooms.push(Room {
                 room,
                 read: at,

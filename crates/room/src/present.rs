@@ -341,12 +341,21 @@ impl Room {
         self.traces.unconfirmed.remove(address);
     }
 
-    /// The number of an occupant's managed session.
-    pub fn managed_number(&self, full: &str) -> Option<u32> {
+    fn session_at(&self, full: &str) -> Option<&Session> {
         let occupant = self.occupants.get(self.occupants.by_address(full)?)?;
         let mut sessions = occupant.sessions.iter();
-        let session = sessions.find(|session| &*session.address == full)?;
-        session.managed.number()
+        sessions.find(|session| &*session.address == full)
+    }
+
+    /// The number of an occupant's managed session.
+    pub fn managed_number(&self, full: &str) -> Option<u32> {
+        self.session_at(full)?.managed.number()
+    }
+
+    /// What was said up to this place of the log was said before a session entered; 0 if it is not
+    /// there.
+    pub fn since(&self, full: &str) -> u64 {
+        self.session_at(full).map_or(0, |session| session.since)
     }
 
     /// How many sessions are managed.

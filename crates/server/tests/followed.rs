@@ -310,6 +310,40 @@ fn who_leaves_and_enters_in_one_breath_is_there() {
     assert_eq!(juliet.said(), [1], "{}", juliet.heard);
 }
 
+#[test]
+fn what_was_said_before_the_room_heard_of_a_client_that_is_back_comes() {
+    let mut world = world(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    // Nothing was said yet, so that nothing is recorded of how far she has read.
+    juliet.lose_link();
+    romeo.say(1);
+    romeo.expect(&mut world, "<body>1</body>");
+    romeo.lose_link();
+    world.crash();
+    romeo.resume(&mut world);
+    rest(&mut world);
+    world.hold();
+    romeo.say(2);
+    world.work();
+    let mut peer = world.connect("juliet");
+    peer.resume(&juliet.token, juliet.handled());
+    world.work();
+    // The room's commit is over before those of her home are.
+    for _ in 0..4 {
+        world.let_one_go();
+        world.work();
+    }
+    world.let_go();
+    let seen = peer.expect(&mut world, "/>");
+    assert!(seen.contains("<resumed"), "{seen}");
+    juliet.peer = Some(peer);
+    rest(&mut world);
+    juliet.read();
+    romeo.read();
+    assert_eq!(romeo.said(), [1, 2]);
+    assert_eq!(juliet.said(), [1, 2], "{}", juliet.heard);
+}
+
 /// A schedule of a room with three managed clients of two users.
 fn play(seed: u64) {
     let mut rng = Rng::with_seed(seed);

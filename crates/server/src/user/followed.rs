@@ -395,6 +395,10 @@ impl User {
             }
         }
         for (room, _) in self.rooms_entered(at) {
+            // Of one that gave it nothing yet the room knows from where on it is owed what is said.
+            if let Some(rooms) = self.rooms_of(at) {
+                rooms.follow(room.clone(), Place::START, false);
+            }
             let who = Sitting {
                 room: room.clone(),
                 full: Arc::clone(&self.sessions[at].full),
