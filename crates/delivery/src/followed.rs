@@ -314,16 +314,18 @@ impl<R: Clone + Eq> Followed<R> {
     }
 
     /// The client is back and has handled everything up to a count. What else it was given did not
-    /// arrive, and is read again. Gives the rooms of which that has to be recorded before anything
+    /// arrive, and is read again; every room is asked for what it has more. Gives the rooms of which that has to be recorded before anything
     /// is sent: counts begin anew behind `h`.
     pub fn resume(&mut self, h: Count) -> Vec<R> {
         self.detach();
         self.unsent = 0;
         self.acknowledge(h);
+        for own in &mut self.rooms {
+            own.state = State::Behind;
+        }
         for entry in std::mem::take(&mut self.flight).into_iter().rev() {
             if let Some(own) = self.rooms.iter_mut().find(|own| own.room == entry.room) {
                 own.read = own.read.min(entry.place.before());
-                own.state = State::Behind;
                 own.is_void = true;
             }
         }
