@@ -347,7 +347,8 @@ impl<R: Clone + Eq> Followed<R> {
         self.flight.len() >= self.limits.window && self.rooms.iter().any(is_behind)
     }
 
-    /// An append failed, and so does everything behind it: what waits for its commit was not given.
+    /// An append failed, and so did everything behind it. To be called once all appends are decided,
+    /// and [`Followed::sent`] for what was written: what is left was not given.
     pub fn failed(&mut self, now: Moment) {
         self.failed_at = Some(now);
         let sent = self.flight.len() - self.unsent;

@@ -276,6 +276,10 @@ impl World {
 
     fn fail(&mut self) {
         if !self.pending.is_empty() {
+            // Those in front of the one that is refused are decided first.
+            for _ in 0..self.dice.roll(self.pending.len() as u64) {
+                self.commit();
+            }
             // Counts of what will not be written are given out again.
             let dropped: usize = self.pending.drain(..).map(|(_, all)| all.len()).sum();
             let numbered = self.numbered.number().wrapping_sub(dropped as u32);
