@@ -344,6 +344,27 @@ fn what_was_said_before_the_room_heard_of_a_client_that_is_back_comes() {
     assert_eq!(juliet.said(), [1, 2], "{}", juliet.heard);
 }
 
+#[test]
+fn who_was_away_everywhere_is_owed_nothing_of_that_time() {
+    let mut world = world(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    romeo.say(1);
+    juliet.expect(&mut world, "<body>1</body>");
+    juliet.send("<presence type='unavailable'/>");
+    romeo.expect(&mut world, "type='unavailable'");
+    romeo.say(2);
+    romeo.expect(&mut world, "<body>2</body>");
+    juliet.send(&format!(
+        "<presence/>\
+         <presence to='{ROOM}/juliet'><x xmlns='{MUC}'><history maxstanzas='0'/></x></presence>"
+    ));
+    juliet.expect(&mut world, "<subject");
+    romeo.say(3);
+    rest(&mut world);
+    juliet.read();
+    assert_eq!(juliet.said(), [1, 3], "{}", juliet.heard);
+}
+
 /// A schedule of a room with three managed clients of two users.
 fn play(seed: u64) {
     let mut rng = Rng::with_seed(seed);

@@ -335,8 +335,8 @@ impl User {
         }
     }
 
-    /// A session does not read the log of a room any more.
-    fn stop_reading(&mut self, at: usize, room: &Name) {
+    /// A session does not read the log of a room any more, if it did.
+    pub(super) fn stop_reading(&mut self, at: usize, room: &Name) {
         let number = self.sessions[at].number;
         let managed = self.sessions[at].managed.as_mut();
         let rooms = managed.and_then(|managed| managed.rooms.as_mut());
