@@ -72,7 +72,8 @@ impl User {
     /// The room or service believes that a session is there which is not: a message comes back, and
     /// says so.
     fn is_not_there(&mut self, copy: &SharedCopy, cx: &mut Context<'_, UserMsg>) {
-        if copy.frame.name() != "message" {
+        // One that could not be read may have the session, which asks for what it misses.
+        if copy.frame.name() != "message" || self.phase == super::Phase::Unreadable {
             return;
         }
         // To the room itself: whoever said it has done nothing wrong.
