@@ -365,6 +365,30 @@ fn who_was_away_everywhere_is_owed_nothing_of_that_time() {
     assert_eq!(juliet.said(), [1, 3], "{}", juliet.heard);
 }
 
+#[test]
+fn who_is_put_out_after_a_kill_is_told_when_she_is_back() {
+    let mut world = world(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    juliet.lose_link();
+    romeo.lose_link();
+    world.crash();
+    romeo.resume(&mut world);
+    rest(&mut world);
+    romeo.send(&format!(
+        "<iq type='set' id='kick' to='{ROOM}'><query xmlns='{MUC}#admin'>\
+         <item nick='juliet' role='none'/></query></iq>"
+    ));
+    romeo.expect(&mut world, "id='kick'");
+    rest(&mut world);
+    let before = juliet.heard.len();
+    juliet.resume(&mut world);
+    rest(&mut world);
+    juliet.read();
+    let (_, after) = juliet.heard.split_at(before);
+    let is_told = after.contains("code='110'") && after.contains("type='unavailable'");
+    assert!(is_told, "{after}");
+}
+
 /// A schedule of a room with three managed clients of two users.
 fn play(seed: u64) {
     let mut rng = Rng::with_seed(seed);

@@ -14,7 +14,7 @@ use xml::Frame;
 
 use super::User;
 use super::barrier::Effect;
-use super::managed::What;
+use super::managed::{Managed, What};
 use super::presence::unavailable_of;
 use super::rooms::is_put_out;
 use super::session::Session;
@@ -364,7 +364,10 @@ impl User {
 
     /// Presence comes to a session: a room may say that it is not there any more.
     pub(super) fn hears_of_itself(&mut self, at: usize, presence: &Frame) {
-        if self.sessions[at].managed.is_none() || self.sessions[at].directed.is_none() {
+        let session = &self.sessions[at];
+        // While it is away the presence may be lost: it asks when it is back, and is told again.
+        let is_told = session.managed.as_ref().and_then(Managed::attached);
+        if is_told.is_none() || session.directed.is_none() {
             return;
         }
         let from = presence.attr("from").unwrap_or_default();
