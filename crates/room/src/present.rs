@@ -117,7 +117,10 @@ impl Room {
 
     fn begin_to_keep(&mut self) {
         self.occupants.tracks = true;
-        self.told = self.told.max(self.next_seq.saturating_sub(1));
+        // Not what was refused: its numbers are given out again once the room was read again.
+        let state = self.state.as_ref();
+        let said = state.map_or(0, |state| state.next_seq.saturating_sub(1));
+        self.told = self.told.max(said);
         let all: Vec<Key> = self.occupants.iter().map(|(key, _)| key).collect();
         for key in all {
             let told = self.told;
