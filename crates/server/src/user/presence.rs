@@ -4,7 +4,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use actor::{Context, Mail};
+use actor::{Context, Mail, Name};
 use net::ConnRef;
 use store::Record;
 use xml::Frame;
