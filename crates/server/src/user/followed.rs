@@ -14,7 +14,7 @@ use xml::Frame;
 
 use super::User;
 use super::barrier::Effect;
-use super::managed::{Managed, What};
+use super::managed::What;
 use super::presence::unavailable_of;
 use super::rooms::is_put_out;
 use super::session::Session;
@@ -366,8 +366,9 @@ impl User {
     pub(super) fn hears_of_itself(&mut self, at: usize, presence: &Frame) {
         let session = &self.sessions[at];
         // While it is away the presence may be lost: it asks when it is back, and is told again.
-        let is_told = session.managed.as_ref().and_then(Managed::attached);
-        if is_told.is_none() || session.directed.is_none() {
+        let managed = session.managed.as_ref();
+        let is_told = managed.is_some_and(|managed| managed.attached().is_some());
+        if !is_told || session.directed.is_none() {
             return;
         }
         let from = presence.attr("from").unwrap_or_default();
