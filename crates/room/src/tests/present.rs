@@ -217,6 +217,19 @@ fn what_could_not_be_kept_is_said_again() {
     assert_eq!(world.kept, kept);
 }
 
+#[test]
+fn what_was_refused_is_not_said_to_have_been_told() {
+    let mut world = World::coven();
+    world.configure(CRONE, &[("persistentroom", "1")]).unwrap();
+    world.send(CRONE, "", HI);
+    let told = world.room.told();
+    world.decides = Some(false);
+    world.refused(CRONE, "", HI);
+    world.decides = Some(true);
+    world.join_managed(HAG, "hag", 7);
+    assert_eq!((world.room.told(), world.room.since(HAG)), (told, told));
+}
+
 /// Two thousand who enter make two thousand records, whatever they are told of each other.
 #[test]
 fn what_is_kept_is_linear() {
