@@ -303,7 +303,10 @@ impl Room {
         let affiliation = state.affiliation(addr::bare_part(&first.address));
         let is_free = self.occupants.by_nick(&present.nick).is_none();
         let is_member = affiliation >= Affiliation::Member || !state.config.is_members_only;
-        is_free && is_member && affiliation != Affiliation::Outcast
+        // Of a session that is under two nicks a change was not written: it is there once.
+        let mut sessions = present.sessions.iter();
+        let is_new = sessions.all(|one| self.occupants.by_address(&one.address).is_none());
+        is_free && is_new && is_member && affiliation != Affiliation::Outcast
     }
 
     fn put_back(&mut self, present: Present) {

@@ -230,6 +230,22 @@ fn what_was_refused_is_not_said_to_have_been_told() {
     assert_eq!((world.room.told(), world.room.since(HAG)), (told, told));
 }
 
+#[test]
+fn a_session_that_is_kept_under_two_nicks_is_there_once() {
+    let mut world = persistent();
+    world.join_managed(HAG, "hag", 7);
+    let before = world.kept.clone();
+    world.send_as(HAG, "hag2", "<presence/>", Some(7));
+    // That the first nick is gone was not written.
+    for (nick, value) in before {
+        world.kept.insert(nick, value);
+    }
+    world.restart();
+    assert_eq!(world.room.sessions(), 2, "hers and the owner's");
+    world.send(HAG, "", "<presence type='unavailable'/>");
+    assert_eq!(world.room.sessions(), 1);
+}
+
 /// Two thousand who enter make two thousand records, whatever they are told of each other.
 #[test]
 fn what_is_kept_is_linear() {
