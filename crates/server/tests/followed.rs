@@ -367,7 +367,9 @@ fn who_was_away_everywhere_is_owed_nothing_of_that_time() {
 
 #[test]
 fn who_is_put_out_after_a_kill_is_told_when_she_is_back() {
-    let mut world = world(|_| ());
+    let mut world = world(|options| {
+        options.delivery.resume_timeout = Duration::from_secs(1_000);
+    });
     let (mut romeo, mut juliet) = pair(&mut world);
     juliet.lose_link();
     romeo.lose_link();
