@@ -314,7 +314,7 @@ impl<R: Clone + Eq> Followed<R> {
     }
 
     /// The client is back and has handled everything up to a count. What else it was given did not
-    /// arrive, and is read again; every room is asked for what it has more. Gives the rooms of which that has to be recorded before anything
+    /// arrive, and is read again; every room is asked for more. Gives the rooms of which that has to be recorded before anything
     /// is sent: counts begin anew behind `h`.
     pub fn resume(&mut self, h: Count) -> Vec<R> {
         self.detach();
@@ -347,8 +347,8 @@ impl<R: Clone + Eq> Followed<R> {
         self.flight.len() >= self.limits.window && self.rooms.iter().any(is_behind)
     }
 
-    /// An append failed, and so did everything behind it. To be called once all appends are decided,
-    /// and [`Followed::sent`] for what was written: what is left was not given.
+    /// An append failed, and so did everything behind it. To be called once all appends are
+    /// decided, and [`Followed::sent`] for what was written: what is left was not given.
     pub fn failed(&mut self, now: Moment) {
         self.failed_at = Some(now);
         let sent = self.flight.len() - self.unsent;

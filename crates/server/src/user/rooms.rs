@@ -19,8 +19,8 @@ use crate::room::host::{self, Said};
 
 const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
 
-/// Status codes of those who did not leave by themselves: banned, kicked, of another affiliation, in
-/// a room for members from now on, at the end of the service, lost (XEP-0045 section 15.6.2).
+/// Status codes of those who did not leave by themselves: banned, kicked, of another affiliation,
+/// in a room for members from now on, at the end of the service, lost (XEP-0045 section 15.6.2).
 const PUT_OUT: [&str; 6] = ["301", "307", "321", "322", "332", "333"];
 
 impl User {
@@ -104,8 +104,8 @@ impl User {
     }
 }
 
-/// Whether a presence of a room says that its recipient was put out (XEP-0045 sections 8.2, 9.1, 10.9
-/// and 15.6.2). One that answers his own leave does not: his home knows of that, and he may have
+/// Whether a presence of a room says that its recipient was put out (XEP-0045 sections 8.2, 9.1,
+/// 10.9 and 15.6.2). One that answers his own leave does not: his home knows of that, and he may have
 /// entered again since.
 pub(super) fn is_put_out(presence: &Frame) -> bool {
     let Some(x) = presence.child("x", NS_MUC_USER) else {
