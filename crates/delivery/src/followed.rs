@@ -195,9 +195,12 @@ impl<R: Clone + Eq> Followed<R> {
 
     /// The session is in a room from now on, and everything behind a place is owed to it;
     /// `is_caught_up` says that there is nothing yet. A room that it reads already stays where it
-    /// is.
+    /// is, unless that is in front of the place.
     pub fn follow(&mut self, room: R, at: Place, is_caught_up: bool) {
-        if !self.follows(&room) {
+        if let Some(own) = self.rooms.iter_mut().find(|own| own.room == room) {
+            own.read = own.read.max(at);
+            own.head = own.head.max(at);
+        } else {
             self.rooms.push(Room {
                 room,
                 read: at,
@@ -311,16 +314,18 @@ impl<R: Clone + Eq> Followed<R> {
     }
 
     /// The client is back and has handled everything up to a count. What else it was given did not
-    /// arrive, and is read again. Gives the rooms of which that has to be recorded before anything
+    /// arrive, and is read again; every room is asked for more. Gives the rooms of which that has to be recorded before anything
     /// is sent: counts begin anew behind `h`.
     pub fn resume(&mut self, h: Count) -> Vec<R> {
         self.detach();
         self.unsent = 0;
         self.acknowledge(h);
+        for own in &mut self.rooms {
+            own.state = State::Behind;
+        }
         for entry in std::mem::take(&mut self.flight).into_iter().rev() {
             if let Some(own) = self.rooms.iter_mut().find(|own| own.room == entry.room) {
                 own.read = own.read.min(entry.place.before());
-                own.state = State::Behind;
                 own.is_void = true;
             }
         }
@@ -342,7 +347,8 @@ impl<R: Clone + Eq> Followed<R> {
         self.flight.len() >= self.limits.window && self.rooms.iter().any(is_behind)
     }
 
-    /// An append failed, and so does everything behind it: what waits for its commit was not given.
+    /// An append failed, and so did everything behind it. To be called once all appends are
+    /// decided, and [`Followed::sent`] for what was written: what is left was not given.
     pub fn failed(&mut self, now: Moment) {
         self.failed_at = Some(now);
         let sent = self.flight.len() - self.unsent;

@@ -117,7 +117,10 @@ impl Room {
 
     fn begin_to_keep(&mut self) {
         self.occupants.tracks = true;
-        self.told = self.told.max(self.next_seq.saturating_sub(1));
+        // Not what was refused: its numbers are given out again once the room was read again.
+        let state = self.state.as_ref();
+        let said = state.map_or(0, |state| state.next_seq.saturating_sub(1));
+        self.told = self.told.max(said);
         let all: Vec<Key> = self.occupants.iter().map(|(key, _)| key).collect();
         for key in all {
             let told = self.told;
@@ -300,7 +303,10 @@ impl Room {
         let affiliation = state.affiliation(addr::bare_part(&first.address));
         let is_free = self.occupants.by_nick(&present.nick).is_none();
         let is_member = affiliation >= Affiliation::Member || !state.config.is_members_only;
-        is_free && is_member && affiliation != Affiliation::Outcast
+        // Of a session that is under two nicks a change was not written: it is there once.
+        let mut sessions = present.sessions.iter();
+        let is_new = sessions.all(|one| self.occupants.by_address(&one.address).is_none());
+        is_free && is_new && is_member && affiliation != Affiliation::Outcast
     }
 
     fn put_back(&mut self, present: Present) {
@@ -341,12 +347,21 @@ impl Room {
         self.traces.unconfirmed.remove(address);
     }
 
-    /// The number of an occupant's managed session.
-    pub fn managed_number(&self, full: &str) -> Option<u32> {
+    fn session_at(&self, full: &str) -> Option<&Session> {
         let occupant = self.occupants.get(self.occupants.by_address(full)?)?;
         let mut sessions = occupant.sessions.iter();
-        let session = sessions.find(|session| &*session.address == full)?;
-        session.managed.number()
+        sessions.find(|session| &*session.address == full)
+    }
+
+    /// The number of an occupant's managed session.
+    pub fn managed_number(&self, full: &str) -> Option<u32> {
+        self.session_at(full)?.managed.number()
+    }
+
+    /// What was said up to this place of the log was said before a session entered; 0 if it is not
+    /// there.
+    pub fn since(&self, full: &str) -> u64 {
+        self.session_at(full).map_or(0, |session| session.since)
     }
 
     /// How many sessions are managed.

@@ -287,6 +287,110 @@ fn who_leaves_is_owed_nothing_more() {
     assert_eq!(juliet.said(), [1, 3]);
 }
 
+#[test]
+fn who_leaves_and_enters_in_one_breath_is_there() {
+    let mut world = world(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    juliet.send(&format!(
+        "<presence type='unavailable' to='{ROOM}/juliet'/>\
+         <presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>"
+    ));
+    juliet.expect(&mut world, "<subject");
+    juliet.expect(&mut world, "</message>");
+    rest(&mut world);
+    juliet.lose_link();
+    romeo.lose_link();
+    world.crash();
+    romeo.resume(&mut world);
+    rest(&mut world);
+    juliet.resume(&mut world);
+    romeo.say(1);
+    rest(&mut world);
+    juliet.read();
+    assert_eq!(juliet.said(), [1], "{}", juliet.heard);
+}
+
+#[test]
+fn what_was_said_before_the_room_heard_of_a_client_that_is_back_comes() {
+    let mut world = world(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    // Nothing was said yet, so that nothing is recorded of how far she has read.
+    juliet.lose_link();
+    romeo.say(1);
+    romeo.expect(&mut world, "<body>1</body>");
+    romeo.lose_link();
+    world.crash();
+    romeo.resume(&mut world);
+    rest(&mut world);
+    world.hold();
+    romeo.say(2);
+    world.work();
+    let mut peer = world.connect("juliet");
+    peer.resume(&juliet.token, juliet.handled());
+    world.work();
+    // The room's commit is over before those of her home are.
+    for _ in 0..4 {
+        world.let_one_go();
+        world.work();
+    }
+    world.let_go();
+    let seen = peer.expect(&mut world, "/>");
+    assert!(seen.contains("<resumed"), "{seen}");
+    juliet.peer = Some(peer);
+    rest(&mut world);
+    juliet.read();
+    romeo.read();
+    assert_eq!(romeo.said(), [1, 2]);
+    assert_eq!(juliet.said(), [1, 2], "{}", juliet.heard);
+}
+
+#[test]
+fn who_was_away_everywhere_is_owed_nothing_of_that_time() {
+    let mut world = world(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    romeo.say(1);
+    juliet.expect(&mut world, "<body>1</body>");
+    juliet.send("<presence type='unavailable'/>");
+    romeo.expect(&mut world, "type='unavailable'");
+    romeo.say(2);
+    romeo.expect(&mut world, "<body>2</body>");
+    juliet.send(&format!(
+        "<presence/>\
+         <presence to='{ROOM}/juliet'><x xmlns='{MUC}'><history maxstanzas='0'/></x></presence>"
+    ));
+    juliet.expect(&mut world, "<subject");
+    romeo.say(3);
+    rest(&mut world);
+    juliet.read();
+    assert_eq!(juliet.said(), [1, 3], "{}", juliet.heard);
+}
+
+#[test]
+fn who_is_put_out_after_a_kill_is_told_when_she_is_back() {
+    let mut world = world(|options| {
+        options.delivery.resume_timeout = Duration::from_secs(1_000);
+    });
+    let (mut romeo, mut juliet) = pair(&mut world);
+    juliet.lose_link();
+    romeo.lose_link();
+    world.crash();
+    romeo.resume(&mut world);
+    rest(&mut world);
+    romeo.send(&format!(
+        "<iq type='set' id='kick' to='{ROOM}'><query xmlns='{MUC}#admin'>\
+         <item nick='juliet' role='none'/></query></iq>"
+    ));
+    romeo.expect(&mut world, "id='kick'");
+    rest(&mut world);
+    let before = juliet.heard.len();
+    juliet.resume(&mut world);
+    rest(&mut world);
+    juliet.read();
+    let (_, after) = juliet.heard.split_at(before);
+    let is_told = after.contains("code='110'") && after.contains("type='unavailable'");
+    assert!(is_told, "{after}");
+}
+
 /// A schedule of a room with three managed clients of two users.
 fn play(seed: u64) {
     let mut rng = Rng::with_seed(seed);

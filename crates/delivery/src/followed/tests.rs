@@ -93,6 +93,18 @@ fn after_an_append_that_failed_nothing_is_asked_for_during_a_pause() {
 }
 
 #[test]
+fn who_enters_again_is_owed_nothing_of_before() {
+    let mut session = Followed::new(FollowLimits::default());
+    session.follow(ROOM, place(10), true);
+    session.follow(ROOM, place(30), true);
+    let given = session.copy(&ROOM, (place(31), place(30)), Some(count(1)));
+    assert_eq!(given, Copied::Given);
+    // What is said of an entry long ago takes nothing back.
+    session.follow(ROOM, place(10), false);
+    assert_eq!(session.change(&ROOM).given, [(count(1), place(31))]);
+}
+
+#[test]
 fn a_full_window_waits_for_the_client() {
     let mut session = Followed::new(limits(1, 1));
     let given = session.copy(&ROOM, (place(1), place(0)), Some(count(1)));
@@ -264,6 +276,10 @@ impl World {
 
     fn fail(&mut self) {
         if !self.pending.is_empty() {
+            // Those in front of the one that is refused are decided first.
+            for _ in 0..self.dice.roll(self.pending.len() as u64) {
+                self.commit();
+            }
             // Counts of what will not be written are given out again.
             let dropped: usize = self.pending.drain(..).map(|(_, all)| all.len()).sum();
             let numbered = self.numbered.number().wrapping_sub(dropped as u32);

@@ -217,6 +217,35 @@ fn what_could_not_be_kept_is_said_again() {
     assert_eq!(world.kept, kept);
 }
 
+#[test]
+fn what_was_refused_is_not_said_to_have_been_told() {
+    let mut world = World::coven();
+    world.configure(CRONE, &[("persistentroom", "1")]).unwrap();
+    world.send(CRONE, "", HI);
+    let told = world.room.told();
+    world.decides = Some(false);
+    world.refused(CRONE, "", HI);
+    world.decides = Some(true);
+    world.join_managed(HAG, "hag", 7);
+    assert_eq!((world.room.told(), world.room.since(HAG)), (told, told));
+}
+
+#[test]
+fn a_session_that_is_kept_under_two_nicks_is_there_once() {
+    let mut world = persistent();
+    world.join_managed(HAG, "hag", 7);
+    let before = world.kept.clone();
+    world.send_as(HAG, "hag2", "<presence/>", Some(7));
+    // That the first nick is gone was not written.
+    for (nick, value) in before {
+        world.kept.insert(nick, value);
+    }
+    world.restart();
+    assert_eq!(world.room.sessions(), 2, "hers and the owner's");
+    world.send(HAG, "", "<presence type='unavailable'/>");
+    assert_eq!(world.room.sessions(), 1);
+}
+
 /// Two thousand who enter make two thousand records, whatever they are told of each other.
 #[test]
 fn what_is_kept_is_linear() {

@@ -217,7 +217,7 @@ impl RoomActor {
     }
 
     /// A session asks for what it has missed. If the store is too busy, it asks again.
-    pub(super) fn pull(&mut self, pulled: Pulled, cx: &mut Context<'_, UserMsg>) {
+    pub(super) fn pull(&mut self, mut pulled: Pulled, cx: &mut Context<'_, UserMsg>) {
         let Some(room) = self.room.as_ref().filter(|_| self.phase == Phase::Ready) else {
             return;
         };
@@ -230,6 +230,8 @@ impl RoomActor {
             self.home.send_to(cx, &home, absent, false);
             return;
         }
+        // What was said before it entered is not owed.
+        pulled.after = pulled.after.max(room.since(&pulled.who.full));
         let (store, name, told) = (self.home.store.clone(), self.name.clone(), room.told());
         let bytes_max = self.home.bounds().page_bytes;
         let read = move || {

@@ -3,6 +3,7 @@
 //! often.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use actor::{Actor, Context, Core, EntityClass, Mail as _, Name, Reason, Refused, ShardId};
 use delivery::Refusal;
@@ -17,7 +18,7 @@ use crate::home::Home;
 use crate::limits::{MAILBOX_MIN, MAILBOX_RESERVE};
 use crate::message::{AppendError, UserMsg};
 use crate::nodes::NodesActor;
-use crate::room::RoomActor;
+use crate::room::{RoomActor, RoomMsg};
 
 /// What an address leads to: entities share mailboxes, the journal's queue and all that becomes of
 /// a message on its way, whatever they are.
@@ -138,6 +139,12 @@ impl EntityClass for Users {
                     true => Counter::PubsubCopiesDropped,
                     false => Counter::RoomCopiesDropped,
                 });
+                if copy.place != 0 {
+                    // The home hears of it from the room, in the reserve of its mailbox.
+                    let missed = RoomMsg::Missed(vec![(Arc::clone(&copy.to), copy.place)]);
+                    let missed = UserMsg::Room(Box::new(missed));
+                    self.home.send(core, address::bare(&from), missed, true);
+                }
             }
             // Without an answer its client would wait until its deadline.
             UserMsg::Bind { conn, .. } | UserMsg::Started { conn } => {

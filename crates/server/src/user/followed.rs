@@ -16,7 +16,7 @@ use super::User;
 use super::barrier::Effect;
 use super::managed::What;
 use super::presence::unavailable_of;
-use super::rooms::is_of_himself;
+use super::rooms::is_put_out;
 use super::session::Session;
 use crate::address;
 use crate::message::{SharedCopy, UserMsg};
@@ -335,8 +335,8 @@ impl User {
         }
     }
 
-    /// A session does not read the log of a room any more.
-    fn stop_reading(&mut self, at: usize, room: &Name) {
+    /// A session does not read the log of a room any more, if it did.
+    pub(super) fn stop_reading(&mut self, at: usize, room: &Name) {
         let number = self.sessions[at].number;
         let managed = self.sessions[at].managed.as_mut();
         let rooms = managed.and_then(|managed| managed.rooms.as_mut());
@@ -364,14 +364,18 @@ impl User {
 
     /// Presence comes to a session: a room may say that it is not there any more.
     pub(super) fn hears_of_itself(&mut self, at: usize, presence: &Frame) {
-        if self.sessions[at].managed.is_none() || self.sessions[at].directed.is_none() {
+        let session = &self.sessions[at];
+        // While it is away the presence may be lost: it asks when it is back, and is told again.
+        let managed = session.managed.as_ref();
+        let is_told = managed.is_some_and(|managed| managed.attached().is_some());
+        if !is_told || session.directed.is_none() {
             return;
         }
         let from = presence.attr("from").unwrap_or_default();
         let bare = address::bare(&from);
         let is_out = presence.attr_raw("type") == Some("unavailable")
             && self.home.hosts_rooms(address::domain(bare))
-            && is_of_himself(presence);
+            && is_put_out(presence);
         if is_out && self.sessions[at].nick_in(bare).is_some() {
             self.enters_or_leaves(at, &from, true);
             self.save_session(at);
@@ -395,6 +399,10 @@ impl User {
             }
         }
         for (room, _) in self.rooms_entered(at) {
+            // Of one that gave it nothing yet the room knows from where on it is owed what is said.
+            if let Some(rooms) = self.rooms_of(at) {
+                rooms.follow(room.clone(), Place::START, false);
+            }
             let who = Sitting {
                 room: room.clone(),
                 full: Arc::clone(&self.sessions[at].full),

@@ -340,6 +340,12 @@ impl User {
             }
             return self.recover_sessions(stored, cx);
         };
+        // All is decided: what of rooms was not written by now never will be.
+        for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
+            if let Some(rooms) = &mut managed.rooms {
+                rooms.failed(cx.now());
+            }
+        }
         let parked = mem::take(&mut before.parked);
         self.log = Some(Box::new(before.again(head, windows, outbox, cx.now())));
         self.refuse_parked(parked, cx);

@@ -4,7 +4,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use actor::{Context, Mail};
+use actor::{Context, Mail, Name};
 use net::ConnRef;
 use store::Record;
 use xml::Frame;
@@ -73,6 +73,9 @@ impl User {
             return;
         }
         let conn = session.conn;
+        for to in directed.iter().flat_map(|directed| directed.iter()) {
+            self.stop_reading(at, &Name::from(address::bare(to)));
+        }
         self.save_session(at);
         self.leave(&frame, was_available, directed, cx);
         if was_available {
@@ -275,6 +278,7 @@ impl User {
             let frame = unavailable_of(&self.sessions[at].full);
             self.save_session(at);
             for to in parted {
+                self.stop_reading(at, &Name::from(address::bare(&to)));
                 if !(self.sessions[at].is_available() && self.is_subscriber(address::bare(&to))) {
                     self.send_presence(&to, frame.clone(), cx);
                 }

@@ -19,6 +19,10 @@ use crate::room::host::{self, Said};
 
 const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
 
+/// Status codes of those who did not leave by themselves: banned, kicked, of another affiliation,
+/// in a room for members from now on, at the end of the service, lost (XEP-0045 section 15.6.2).
+const PUT_OUT: [&str; 6] = ["301", "307", "321", "322", "332", "333"];
+
 impl User {
     /// A room or a service sends something to one of the user's sessions.
     pub(super) fn shared_copy(&mut self, copy: &SharedCopy, cx: &mut Context<'_, UserMsg>) {
@@ -68,7 +72,8 @@ impl User {
     /// The room or service believes that a session is there which is not: a message comes back, and
     /// says so.
     fn is_not_there(&mut self, copy: &SharedCopy, cx: &mut Context<'_, UserMsg>) {
-        if copy.frame.name() != "message" {
+        // One that could not be read may have the session, which asks for what it misses.
+        if copy.frame.name() != "message" || self.phase == super::Phase::Unreadable {
             return;
         }
         // To the room itself: whoever said it has done nothing wrong.
@@ -99,9 +104,10 @@ impl User {
     }
 }
 
-/// Whether a presence of a room is about its recipient, who does not only change his nick (XEP-0045
-/// sections 7.6 and 7.14).
-pub(super) fn is_of_himself(presence: &Frame) -> bool {
+/// Whether a presence of a room says that its recipient was put out (XEP-0045 sections 8.2, 9.1,
+/// 10.9 and 15.6.2). One that answers his own leave does not: his home knows of that, and he may have
+/// entered again since.
+pub(super) fn is_put_out(presence: &Frame) -> bool {
     let Some(x) = presence.child("x", NS_MUC_USER) else {
         return false;
     };
@@ -110,7 +116,8 @@ pub(super) fn is_of_himself(presence: &Frame) -> bool {
         children
             .any(|child| child.name() == "status" && child.attr("code").as_deref() == Some(code))
     };
-    has("110") && !has("303")
+    let is_decided = PUT_OUT.iter().any(|code| has(code));
+    has("110") && (is_decided || x.children().any(|child| child.name() == "destroy"))
 }
 
 /// Whether a presence has a status code: it says what became of its recipient, or of a nick.
