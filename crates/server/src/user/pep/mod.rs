@@ -94,6 +94,13 @@ pub enum PepMsg {
     },
 }
 
+impl PepMsg {
+    /// Whether it comes from another account.
+    pub(crate) fn is_of_others(&self) -> bool {
+        matches!(self, PepMsg::Interest(_) | PepMsg::Event(_))
+    }
+}
+
 /// Whose stanza something is done for.
 #[derive(Default)]
 pub(crate) struct Held {
