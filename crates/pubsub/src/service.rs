@@ -431,6 +431,20 @@ impl Service {
         visitor.may_enter(node.config.access, &node.config.groups)
     }
 
+    /// What every service answers: an account only to those who may know that it is there.
+    ///
+    /// # Errors
+    /// `item-not-found` for a stranger.
+    pub(crate) fn is_there_for(&self, ask: &Ask<'_>) -> Result<(), Refusal> {
+        let is_known = !self.is_account()
+            || ask.bare == &*self.address
+            || ask.now.contacts.sees_presence(ask.bare);
+        match is_known {
+            true => Ok(()),
+            false => Err(Condition::ItemNotFound.into()),
+        }
+    }
+
     /// The place of what is made next.
     pub(crate) fn next_place(&mut self) -> u64 {
         self.next = self.next.max(self.state.next);
