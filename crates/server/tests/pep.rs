@@ -304,3 +304,63 @@ fn the_whole_of_a_list_of_bookmarks_is_made_native_or_nothing() {
     let mut romeo = world.login("romeo", "orchard");
     assert_eq!(native(&mut world, &mut romeo), ["b", "c"]);
 }
+
+/// Native bookmarks.
+fn bookmarks(world: &mut World, peer: &mut Peer) -> Vec<String> {
+    let get = format!(
+        "<iq type='get' id='n'><pubsub xmlns='{NS}'><items node='urn:xmpp:bookmarks:1'/>\
+         </pubsub></iq>"
+    );
+    peer.ask(world, &get, "id='n'");
+    let answer = peer.expect(world, "</iq>");
+    let ids = answer.split("<item id='").skip(1);
+    let ids = ids.filter_map(|rest| rest.split_once('@'));
+    ids.map(|(id, _)| id.to_owned()).collect()
+}
+
+#[test]
+fn bookmarks_that_are_added_one_after_the_other_are_all_there() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    let add = |room: &str| {
+        format!(
+            "<iq type='set' id='p{room}'><pubsub xmlns='{NS}'>\
+             <publish node='urn:xmpp:bookmarks:1'><item id='{room}@rooms'>\
+             <conference xmlns='urn:xmpp:bookmarks:1'/></item></publish></pubsub></iq>"
+        )
+    };
+    romeo.ask(&mut world, &add("a"), "id='pa'");
+    romeo.sync(&mut world);
+    world.hold();
+    romeo.send(&add("b"));
+    world.work();
+    // The next one is taken while the list for older clients, without it, is being made durable.
+    world.let_one_go();
+    romeo.send(&add("c"));
+    world.work();
+    world.let_go();
+    romeo.expect(&mut world, "id='pc'");
+    romeo.sync(&mut world);
+    world.settle();
+    assert_eq!(bookmarks(&mut world, &mut romeo), ["a", "b", "c"]);
+}
+
+#[test]
+fn the_last_of_two_lists_of_bookmarks_counts() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    let set = |room: &str| {
+        format!(
+            "<iq type='set' id='b{room}'><query xmlns='jabber:iq:private'>\
+             <storage xmlns='storage:bookmarks'><conference jid='{room}@rooms'/></storage>\
+             </query></iq>"
+        )
+    };
+    romeo.ask(&mut world, &set("a"), "id='ba'");
+    romeo.sync(&mut world);
+    romeo.send(&format!("{}{}", set("b"), set("c")));
+    romeo.expect(&mut world, "id='bc'");
+    romeo.sync(&mut world);
+    world.settle();
+    assert_eq!(bookmarks(&mut world, &mut romeo), ["c"]);
+}
