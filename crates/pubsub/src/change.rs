@@ -45,7 +45,10 @@ impl Service {
         let all: Vec<(Box<str>, u64)> = all.map(Iterator::collect).unwrap_or_default();
         let count = all.len();
         let name: Arc<str> = self.state.name(name).unwrap_or_else(|| name.into());
+        // Until the change is pending nothing else changes the node.
+        self.changing.insert(Arc::clone(&name));
         self.fetch(&Arc::clone(&name), all, move |service, items| {
+            service.changing.remove(&name);
             let busy = Condition::ResourceConstraint;
             // What the change would be made of must be all of it.
             let all = items.filter(|items| items.len() == count && !service.is_busy(&name));

@@ -95,7 +95,8 @@ impl Service {
             || self.may_enter(node, bare, now).is_ok()
     }
 
-    fn visible(&self, ask: &Ask<'_>, name: &str) -> Result<(Arc<str>, &Node), Refusal> {
+    /// A node that somebody may see.
+    pub(crate) fn visible(&self, ask: &Ask<'_>, name: &str) -> Result<(Arc<str>, &Node), Refusal> {
         let found = self.node(name)?;
         match self.is_visible(found.1, ask.bare, ask.now) {
             true => Ok(found),

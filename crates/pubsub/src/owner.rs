@@ -130,6 +130,7 @@ impl Service {
 
     /// Section 8.3.
     pub(crate) fn default_config(&mut self, ask: &Ask<'_>) -> Result<(), Refusal> {
+        self.is_there_for(ask)?;
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         writer

@@ -119,7 +119,7 @@ impl Service {
         rest: &[Frame],
     ) -> Result<(), Refusal> {
         let mut all: Vec<[String; 3]> = Vec::new();
-        for (name, node) in self.nodes_of(action)? {
+        for (name, node) in self.nodes_of(ask, action)? {
             let own = node.subscriptions_of(ask.bare, ask.now.at);
             let own = own.iter().map(|(address, subscription)| {
                 let state = subscription.state.as_str().to_owned();
@@ -139,7 +139,7 @@ impl Service {
         rest: &[Frame],
     ) -> Result<(), Refusal> {
         let mut all: Vec<[String; 2]> = Vec::new();
-        for (name, node) in self.nodes_of(action)? {
+        for (name, node) in self.nodes_of(ask, action)? {
             let affiliation = self.affiliation(node, ask.bare);
             if affiliation != Affiliation::None {
                 all.push([name.to_string(), affiliation.as_str().to_owned()]);
@@ -150,8 +150,10 @@ impl Service {
     }
 
     /// The node that a request names, or all of them.
-    fn nodes_of(&self, action: &Frame) -> Result<Vec<(Arc<str>, &Node)>, Refusal> {
+    fn nodes_of(&self, ask: &Ask<'_>, action: &Frame) -> Result<Vec<(Arc<str>, &Node)>, Refusal> {
         match action.attr("node") {
+            // Who may not see a node of an account does not learn that it is there.
+            Some(name) if self.is_account() => Ok(vec![self.visible(ask, &name)?]),
             Some(name) => Ok(vec![self.node(&name)?]),
             None => {
                 let all = self.state.nodes();
@@ -168,6 +170,9 @@ impl Service {
         all: &[[String; N]],
         rest: &[Frame],
     ) -> Result<(), Refusal> {
+        if all.is_empty() {
+            self.is_there_for(ask)?;
+        }
         let set = rsm::Set::find(rest)?;
         let keys: Vec<String> = all.iter().map(|one| one[..N - 1].join(" ")).collect();
         let by_key = (all.len(), |at: usize| keys[at].as_str());

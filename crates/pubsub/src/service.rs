@@ -75,6 +75,8 @@ pub struct Service {
     pending: VecDeque<Pending>,
     fetches: BTreeMap<u64, Question>,
     tickets: u64,
+    /// Nodes whose items are being read for a change of the host.
+    pub(crate) changing: BTreeSet<Arc<str>>,
     /// Subscriptions whose notifications came back while their nodes were being changed: node and
     /// address.
     pub(crate) gone: BTreeSet<(Arc<str>, Arc<str>)>,
@@ -98,6 +100,7 @@ impl Service {
             pending: VecDeque::new(),
             fetches: BTreeMap::new(),
             tickets: 0,
+            changing: BTreeSet::new(),
             gone: BTreeSet::new(),
             approvals: Approvals::default(),
             effects: Vec::new(),
@@ -143,12 +146,13 @@ impl Service {
             self.pending.len() < limits.pending_max && self.fetches.len() < limits.fetches_max;
         match event {
             Event::Fetched { .. } | Event::Decided { .. } => true,
-            Event::Related { .. } => self.pending.is_empty(),
-            Event::Available { .. } | Event::Sweep => has_room,
+            Event::Related { .. } => self.is_settled(),
+            Event::Available { .. } => has_room,
+            Event::Sweep => has_room && self.changing.is_empty(),
             Event::Change { node, .. } => has_room && !self.is_busy(node),
             Event::Stanza { frame, .. } => {
                 has_room
-                    && (self.pending.is_empty()
+                    && (self.is_settled()
                         || match concerns(frame) {
                             Concerned::Node(node) => !self.is_busy(&node),
                             Concerned::Nothing => true,
@@ -158,9 +162,14 @@ impl Service {
         }
     }
 
-    /// Whether a change of a node is not decided yet.
+    /// Whether no node is busy.
+    fn is_settled(&self) -> bool {
+        self.pending.is_empty() && self.changing.is_empty()
+    }
+
+    /// Whether a change of a node is not decided yet, or is being made of its items.
     pub(crate) fn is_busy(&self, node: &str) -> bool {
-        self.undecided().any(|record| record.node() == node)
+        self.changing.contains(node) || self.undecided().any(|record| record.node() == node)
     }
 
     /// The address of the service.
@@ -429,6 +438,20 @@ impl Service {
         }
         let visitor = self.visitor(node, bare, now);
         visitor.may_enter(node.config.access, &node.config.groups)
+    }
+
+    /// What every service answers: an account only to those who may know that it is there.
+    ///
+    /// # Errors
+    /// `item-not-found` for a stranger.
+    pub(crate) fn is_there_for(&self, ask: &Ask<'_>) -> Result<(), Refusal> {
+        let is_known = !self.is_account()
+            || ask.bare == &*self.address
+            || ask.now.contacts.sees_presence(ask.bare);
+        match is_known {
+            true => Ok(()),
+            false => Err(Condition::ItemNotFound.into()),
+        }
     }
 
     /// The place of what is made next.

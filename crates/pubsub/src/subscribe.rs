@@ -232,6 +232,8 @@ impl Service {
         if let Some(name) = &name {
             let (_, node) = self.node(name)?;
             self.may_enter(node, ask.bare, ask.now)?;
+        } else {
+            self.is_there_for(ask)?;
         }
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);

@@ -304,3 +304,121 @@ fn the_whole_of_a_list_of_bookmarks_is_made_native_or_nothing() {
     let mut romeo = world.login("romeo", "orchard");
     assert_eq!(native(&mut world, &mut romeo), ["b", "c"]);
 }
+
+/// Native bookmarks.
+fn bookmarks(world: &mut World, peer: &mut Peer) -> Vec<String> {
+    let get = format!(
+        "<iq type='get' id='n'><pubsub xmlns='{NS}'><items node='urn:xmpp:bookmarks:1'/>\
+         </pubsub></iq>"
+    );
+    peer.ask(world, &get, "id='n'");
+    let answer = peer.expect(world, "</iq>");
+    let ids = answer.split("<item id='").skip(1);
+    let ids = ids.filter_map(|rest| rest.split_once('@'));
+    ids.map(|(id, _)| id.to_owned()).collect()
+}
+
+#[test]
+fn bookmarks_that_are_added_one_after_the_other_are_all_there() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    let add = |room: &str| {
+        format!(
+            "<iq type='set' id='p{room}'><pubsub xmlns='{NS}'>\
+             <publish node='urn:xmpp:bookmarks:1'><item id='{room}@rooms'>\
+             <conference xmlns='urn:xmpp:bookmarks:1'/></item></publish></pubsub></iq>"
+        )
+    };
+    romeo.ask(&mut world, &add("a"), "id='pa'");
+    romeo.sync(&mut world);
+    world.hold();
+    romeo.send(&add("b"));
+    world.work();
+    // The next one is taken while the list for older clients, without it, is being made durable.
+    world.let_one_go();
+    romeo.send(&add("c"));
+    world.work();
+    world.let_go();
+    romeo.expect(&mut world, "id='pc'");
+    romeo.sync(&mut world);
+    world.settle();
+    assert_eq!(bookmarks(&mut world, &mut romeo), ["a", "b", "c"]);
+}
+
+#[test]
+fn the_last_of_two_lists_of_bookmarks_counts() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    let set = |room: &str| {
+        format!(
+            "<iq type='set' id='b{room}'><query xmlns='jabber:iq:private'>\
+             <storage xmlns='storage:bookmarks'><conference jid='{room}@rooms'/></storage>\
+             </query></iq>"
+        )
+    };
+    romeo.ask(&mut world, &set("a"), "id='ba'");
+    romeo.sync(&mut world);
+    romeo.send(&format!("{}{}", set("b"), set("c")));
+    romeo.expect(&mut world, "id='bc'");
+    romeo.sync(&mut world);
+    world.settle();
+    assert_eq!(bookmarks(&mut world, &mut romeo), ["c"]);
+}
+
+#[test]
+fn a_managed_session_stays_whatever_nodes_send_it() {
+    const NODES: usize = 6;
+    let mut world = world(|options| options.delivery.limits.unlogged.stanzas = 4);
+    let mut juliet = world.login("juliet", "balcony");
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.send("<presence to='juliet@localhost' type='subscribe'/>");
+    romeo.sync(&mut world);
+    juliet.send("<presence to='romeo@localhost' type='subscribed'/>");
+    juliet.sync(&mut world);
+    for node in 1..=NODES {
+        for peer in [&mut juliet, &mut romeo] {
+            let node_name = format!("urn:example:{node}");
+            peer.ask(
+                &mut world,
+                &publication(&node_name, node),
+                &format!("id='p{node}'"),
+            );
+        }
+    }
+    let wants: Vec<String> = (1..=NODES)
+        .map(|n| format!("urn:example:{n}+notify"))
+        .collect();
+    let wants: Vec<&str> = wants.iter().map(String::as_str).collect();
+    let (ver, children) = client(&wants);
+    let (mut phone, token) = world.login_managed("romeo", "phone");
+    phone.send(&presence(&ver));
+    let id = question(&mut world, &mut phone);
+    answer(&mut phone, "romeo", &id, &children);
+    // Last items of both accounts, and what happens meanwhile; nothing is acknowledged.
+    let count = |text: &str| text.matches("</event>").count();
+    let mut seen = String::new();
+    while count(&seen) < 2 * NODES {
+        seen += &phone.expect(&mut world, "</event>");
+    }
+    for peer in [&mut juliet, &mut romeo] {
+        peer.ask(&mut world, &publication("urn:example:1", 7), "id='p7'");
+        phone.expect(&mut world, "<item id='i7'");
+    }
+    phone.expect(&mut world, "</event>");
+    // What it has not got when its link is lost comes again with last items.
+    drop(phone);
+    world.work();
+    for node in 2..=NODES {
+        juliet.ask(
+            &mut world,
+            &publication(&format!("urn:example:{node}"), 8),
+            "id='p8'",
+        );
+    }
+    let mut phone = world.connect("romeo");
+    phone.resume(&token, 0);
+    let mut seen = phone.expect(&mut world, "<resumed");
+    while items_in(&seen).iter().filter(|item| **item == 8).count() < NODES - 1 {
+        seen += &phone.expect(&mut world, "</event>");
+    }
+}

@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Online, away, blocking the asker, and nobody.
 const SUBJECTS: [&str; 4] = ["here", "away", "shy", "nobody"];
 
-const IQS: [(&str, &str, &str); 31] = [
+const IQS: [(&str, &str, &str); 37] = [
     (
         "get",
         "service discovery, what it is",
@@ -140,6 +140,38 @@ const IQS: [(&str, &str, &str); 31] = [
         "subscriptions that wait at such a node",
         "<command xmlns='http://jabber.org/protocol/commands' \
          node='http://jabber.org/protocol/pubsub#get-pending'/>",
+    ),
+    (
+        "get",
+        "own subscriptions",
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'><subscriptions/></pubsub>",
+    ),
+    (
+        "get",
+        "own subscriptions at such a node",
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+         <subscriptions node='http://jabber.org/protocol/tune'/></pubsub>",
+    ),
+    (
+        "get",
+        "own affiliations",
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'><affiliations/></pubsub>",
+    ),
+    (
+        "get",
+        "own affiliation with such a node",
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+         <affiliations node='http://jabber.org/protocol/tune'/></pubsub>",
+    ),
+    (
+        "get",
+        "what subscriptions to nodes are by default",
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'><default/></pubsub>",
+    ),
+    (
+        "get",
+        "what nodes are by default",
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub#owner'><default/></pubsub>",
     ),
     (
         "get",

@@ -136,24 +136,51 @@ fn a_change_keeps_to_the_bounds_and_is_refused_whole() {
 }
 
 #[test]
-fn items_that_change_meanwhile_make_it_fail() {
+fn nothing_comes_between_what_is_read_and_its_change() {
     let mut world = World::account();
     change(&mut world, "a b").unwrap();
     world.reads = false;
-    let event = Event::Change {
+    let event = |words: &str| Event::Change {
         node: LIST.to_owned(),
-        request: request("c"),
+        request: request(words),
         changes: replace,
     };
-    assert!(world.event(event));
-    world
-        .set(
-            OWN,
-            &format!("<retract node='{LIST}'><item id='a'/></retract>"),
-        )
-        .unwrap();
+    assert!(world.event(event("c")));
+    let iq = |payload: &str| {
+        let pubsub = format!("<pubsub xmlns='{NS}'>{payload}</pubsub>");
+        format!("<iq type='set' id='q'>{pubsub}</iq>")
+    };
+    let retract = iq(&format!("<retract node='{LIST}'><item id='c'/></retract>"));
+    let busy = |world: &mut World| {
+        !world.event(event("d"))
+            && !world.event(Event::Sweep)
+            && !world.event(Event::Related { bare: "x@y".into() })
+            && !world.try_send(OWN, &retract)
+    };
+    assert!(busy(&mut world), "it is being read");
+    world.decides = None;
     world.mail.clear();
     world.read_store();
-    refused(world.answer(OWN), "resource-constraint/wait");
-    assert_eq!(ids(&world), ["b"]);
+    assert!(!world.event(event("d")), "it is being changed");
+    world.decides = Some(true);
+    let put = world.service.undecided().cloned().collect();
+    world.keep(put);
+    assert!(world.event(Event::Decided { is_committed: true }));
+    world.answer(OWN).unwrap();
+    assert_eq!(ids(&world), ["c"]);
+    assert!(world.event(event("d")));
+    world.read_store();
+    world.answer(OWN).unwrap();
+    assert_eq!(ids(&world), ["d"]);
+}
+
+#[test]
+fn a_change_of_what_cannot_be_read_is_refused() {
+    let mut world = World::account();
+    change(&mut world, "a b").unwrap();
+    world.store.remove(&(LIST.to_owned(), "a".to_owned()));
+    refused(change(&mut world, "c"), "resource-constraint/wait");
+    assert_eq!(ids(&world), ["a", "b"]);
+    // The node is not busy for ever.
+    change(&mut world, "c").unwrap_err();
 }

@@ -11,6 +11,8 @@ use crate::message::UserMsg;
 use crate::user::User;
 
 pub(crate) const NS: &str = "http://jabber.org/protocol/pubsub";
+/// Of notifications.
+pub(crate) const NS_EVENT: &str = "http://jabber.org/protocol/pubsub#event";
 pub(super) const NS_OWNER: &str = "http://jabber.org/protocol/pubsub#owner";
 /// Pending subscriptions are asked for by a command (XEP-0060 section 8.7).
 const NS_COMMANDS: &str = "http://jabber.org/protocol/commands";

@@ -93,10 +93,11 @@ impl EntityClass for Users {
 
     /// What others send must not keep the owner out, nor what he does unanswered.
     fn may_use_reserve(msg: &UserMsg) -> bool {
-        !matches!(
-            msg,
-            UserMsg::Deliver(_) | UserMsg::Copy(_) | UserMsg::Probe { .. }
-        )
+        match msg {
+            UserMsg::Deliver(_) | UserMsg::Copy(_) | UserMsg::Probe { .. } => false,
+            UserMsg::Pep(msg) => !msg.is_of_others(),
+            _ => true,
+        }
     }
 
     fn activate(&mut self, name: &Name, _shard: ShardId) -> Entity {

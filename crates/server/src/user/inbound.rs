@@ -11,11 +11,12 @@ use xmpp::stanza::{self, IqType, Kind, MessageType, PresenceType};
 
 use super::barrier::Origin;
 use super::intake::sender_of;
+use super::managed::What;
 use super::subscription::Action;
 use super::{Phase, User};
 use crate::address;
 use crate::message::{Delivery, UserMsg};
-use crate::modules::stanza_ids;
+use crate::modules::{pubsub as nodes, stanza_ids};
 
 impl User {
     /// Routes a stanza that somebody else, or one of the user's own sessions, sent to this user.
@@ -168,7 +169,23 @@ impl User {
 
     fn write_message(&mut self, conn: ConnRef, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
         cx.stats().count(Counter::MessagesOut);
-        self.write_frame(conn, frame, cx);
+        self.write_stanza(conn, frame, cx);
+    }
+
+    /// Writes a stanza; one for which last items can be sent gives way where there is no room.
+    pub(super) fn write_stanza(
+        &mut self,
+        conn: ConnRef,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let what = match is_node_event(frame) {
+            true => What::Presence,
+            false => What::Other,
+        };
+        self.write(conn, what, cx, |out| {
+            out.extend_from_slice(frame.as_bytes());
+        });
     }
 
     /// Writes a message to every resource that takes messages; false if there is none.
@@ -291,6 +308,13 @@ impl User {
             self.forward(bare, Delivery::new(resource, reply), false, cx);
         }
     }
+}
+
+/// Whether it is a notification of a node that nobody keeps (XEP-0060 section 7.1.2).
+fn is_node_event(frame: &Frame) -> bool {
+    frame.name() == "message"
+        && frame.attr_raw("type") == Some("headline")
+        && frame.child("event", nodes::NS_EVENT).is_some()
 }
 
 /// XEP-0191 section 3.4: what a blocked contact's stanzas get.

@@ -38,7 +38,8 @@ pub(crate) enum What {
     Entry(Seq),
     /// A message of a room's log, which is read there again if need be.
     Elsewhere,
-    /// Presence: the current one can take its place.
+    /// Presence, or an event of an account's node: the current one, or last items, can take its
+    /// place.
     Presence,
     /// Any other stanza.
     Other,
@@ -77,7 +78,8 @@ pub(crate) struct Managed {
     pub out: Outbound,
     /// How far it has read the logs of rooms; absent unless it is in one that has a log.
     pub rooms: Option<Box<Followed<Name>>>,
-    /// Presence was given up: at its resumption it is told the current one of all contacts.
+    /// Presence was given up, or events of nodes: at its resumption it is told the current presence
+    /// of all contacts, and last items.
     pub presence_lost: bool,
     /// The process was started again: the first resumption that is completed pushes the roster,
     /// which may have changed unseen.

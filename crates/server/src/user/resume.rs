@@ -362,6 +362,8 @@ impl User {
         }
         if presence_lost && self.sessions[at].is_available() {
             self.show_contacts_again(at, cx);
+            // With events of nodes it is the same: it gets last items.
+            self.sessions[at].caps = None;
         }
         if self.sessions[at].caps.is_none() {
             self.look_at_caps(at, 0, cx);

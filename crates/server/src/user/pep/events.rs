@@ -83,7 +83,7 @@ impl User {
             Some(resource) => {
                 let conn = self.session_of(resource).map(|session| session.conn);
                 if let Some(conn) = conn {
-                    self.write_frame(conn, &frame, cx);
+                    self.write_stanza(conn, &frame, cx);
                 }
             }
             None if frame.name() == "iq" => self.answered_own(&frame, cx),
@@ -159,7 +159,8 @@ impl User {
             }
             let (conn, full) = (session.conn, Arc::clone(&session.full));
             cx.stats().count(Counter::MessagesOut);
-            self.write(conn, What::Other, cx, |out| {
+            // Last items take its place where it is lost.
+            self.write(conn, What::Presence, cx, |out| {
                 room::write_copy(frame, &full, out);
             });
         }

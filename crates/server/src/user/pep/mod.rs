@@ -94,6 +94,13 @@ pub enum PepMsg {
     },
 }
 
+impl PepMsg {
+    /// Whether it comes from another account.
+    pub(crate) fn is_of_others(&self) -> bool {
+        matches!(self, PepMsg::Interest(_) | PepMsg::Event(_))
+    }
+}
+
 /// Whose stanza something is done for.
 #[derive(Default)]
 pub(crate) struct Held {
@@ -162,6 +169,17 @@ impl Pep {
     }
 }
 
+/// Whether a change leaves less than there was: it needs no room.
+fn frees(request: &Request<'_>) -> bool {
+    let action = request.payload.children().next();
+    action.is_some_and(|action| {
+        matches!(
+            action.name(),
+            "retract" | "purge" | "delete" | "unsubscribe"
+        )
+    })
+}
+
 impl User {
     /// Somebody asks the account as a publish-subscribe service.
     pub(crate) fn ask_nodes(
@@ -173,9 +191,6 @@ impl User {
             return Answer::error(Condition::ServiceUnavailable);
         }
         let frame = request.frame;
-        if request.is_set && !self.may_store(frame.as_bytes().len(), cx) {
-            return storage::full().into();
-        }
         // Who waits for a change is told by the answer that waits with it.
         self.comes_from(Origin::Nobody);
         let held = Held {
@@ -183,6 +198,11 @@ impl User {
             debt: request.take_debt(),
             ..Held::default()
         };
+        if request.is_set && !frees(request) && !self.may_store(frame.as_bytes().len(), cx) {
+            // A stranger is not told why.
+            self.refuse_held(held, &storage::full(), cx);
+            return Answer::Later;
+        }
         let event = Event::Stanza {
             frame: frame.clone(),
             may_create: true,
