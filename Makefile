@@ -150,6 +150,7 @@ fuzz: ## A short run of every fuzz target, with the stable toolchain.
 
 docs: ## Write the documents that are made from the code.
 	$(CARGO) run --quiet --package xtask -- xeps
+	$(CARGO) run --quiet --package xtask -- sections
 
 clean: ## Remove what was built and what tests installed.
 	$(CARGO) clean

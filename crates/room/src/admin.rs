@@ -108,8 +108,10 @@ impl Room {
         Ok(())
     }
 
-    /// Sections 9.2, 9.5, 10.5 and 10.8. Admins see all lists; others those that the configuration
-    /// leaves to their role, if the room shows them real addresses at all.
+    /// Sections 9.2, 9.5, 10.5 and 10.8. Admins see who is a member or banned, owners everybody;
+    /// others those lists that the configuration leaves to their role, if the room shows them real
+    /// addresses at all. Who its admins and owners are, it tells others only if it shows everybody
+    /// real addresses.
     fn list_affiliation(
         &self,
         from: &str,
@@ -120,11 +122,17 @@ impl Room {
             return Err(Condition::ItemNotFound);
         };
         let role = self.role_of(from);
-        let is_admin = self.affiliation_of(from) >= Affiliation::Admin;
+        let (least, may_see) = match affiliation {
+            Affiliation::Admin | Affiliation::Owner => {
+                (Affiliation::Owner, self.sees_addresses(Role::Participant))
+            }
+            _ => (Affiliation::Admin, self.sees_addresses(role)),
+        };
+        let is_admin = self.affiliation_of(from) >= least;
         let is_open = affiliation >= Affiliation::Member
             && role != Role::None
             && state.config.lists_for.has(role)
-            && self.sees_addresses(role);
+            && may_see;
         if affiliation == Affiliation::None {
             return Err(Condition::BadRequest);
         }
@@ -183,14 +191,15 @@ impl Room {
             .map(|r| self.present_affiliation(r))
             .collect();
         let affiliated: Vec<Affiliated> = records.iter().filter_map(affiliated_of).collect();
+        // Who asked hears that it is done before everybody hears of it (sections 8.2 to 10.8).
         let then = move |room: &mut Room, _| {
+            room.answer(&request, &[]);
             for (target, role, reason) in roles {
                 room.give_role(target, role, actor.as_deref(), reason);
             }
             for (new, old) in affiliated.into_iter().zip(before) {
                 room.affiliation_changed(&new, old, actor.as_deref());
             }
-            room.answer(&request, &[]);
             room.end_if_empty();
         };
         if records.is_empty() {

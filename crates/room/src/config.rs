@@ -1,4 +1,4 @@
-//! The configuration of a room (XEP-0045 section 10.2 and 15.5.3): every field, how it is shown
+//! The configuration of a room (XEP-0045 sections 10.2 and 16.5): every field, how it is shown
 //! and how it is read. What a change means for those present is decided in `owner`.
 
 use serde::{Deserialize, Serialize};

@@ -15,7 +15,8 @@ use crate::form::FormWriter;
 use crate::owner::NS_OWNER;
 use crate::room::Room;
 
-const NODE_NICK: &str = "x-roomuser_item";
+const NODE_NICK: &str = "x-roomuser-item";
+const NODE_TRAFFIC: &str = "http://jabber.org/protocol/muc#traffic";
 const FORM_TYPE: &str = "http://jabber.org/protocol/muc#roominfo";
 
 /// What a room can do, beside its type.
@@ -33,7 +34,7 @@ pub const FEATURES: &[&str] = &[
     "urn:xmpp:sid:0",
 ];
 
-/// The features that name the type of a room (section 15.2).
+/// The features that name the type of a room (section 16.3).
 pub(crate) fn type_features(config: &Config) -> [&'static str; 6] {
     let pick = |holds: bool, yes, no| if holds { yes } else { no };
     [
@@ -89,6 +90,8 @@ impl Room {
         writer.open("query").attr("xmlns", ns::DISCO_INFO);
         match query.attr("node").as_deref() {
             Some(NODE_NICK) => return self.reserved_nick_info(frame, from),
+            // Section 18.1.1.
+            Some(NODE_TRAFFIC) => return self.refuse(frame, Condition::FeatureNotImplemented),
             Some(_) => return self.refuse(frame, Condition::ItemNotFound),
             None => {}
         }

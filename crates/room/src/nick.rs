@@ -1,4 +1,4 @@
-//! Nicks: their form, and when two of them are the same one (XEP-0045 section 17.1.1, RFC 8266).
+//! Nicks: their form, and when two of them are the same one (XEP-0045 section 17.1, RFC 8266).
 //! Preparation is that of a resource in `xmpp::addr`; what is added is what RFC 8266 section 2.1
 //! adds: no white space at the ends, single spaces inside, and comparison without regard to case.
 

@@ -6,6 +6,7 @@
 pub mod changelog;
 pub mod layers;
 pub mod rules;
+pub mod sections;
 pub mod source;
 pub mod xeps;
 

@@ -1,7 +1,7 @@
 //! Applies every rule of this crate to the repository. A failure lists all places at once.
 
 use cargo_metadata::MetadataCommand;
-use xtask::{TrackedFile, changelog, layers, root, rules, tracked_files, xeps};
+use xtask::{TrackedFile, changelog, layers, root, rules, sections, tracked_files, xeps};
 
 fn check(findings: Vec<String>) {
     assert!(
@@ -119,4 +119,21 @@ fn the_list_of_extensions_is_up_to_date() {
     let there = std::fs::read_to_string(root().join(xeps::PATH));
     let there = there.expect("the list of extensions is there");
     assert_eq!(there, xeps::document(), "`make docs` writes {}", xeps::PATH);
+}
+
+#[test]
+fn scripts_and_tests_name_sections_that_are_there() {
+    check(sections::check(&files()));
+}
+
+#[test]
+fn the_list_of_sections_is_up_to_date() {
+    let there = std::fs::read_to_string(root().join(sections::PATH));
+    let there = there.expect("the list of sections is there");
+    let path = sections::PATH;
+    assert_eq!(
+        there,
+        sections::document(&files()),
+        "`make docs` writes {path}"
+    );
 }

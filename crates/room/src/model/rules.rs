@@ -401,8 +401,14 @@ impl Model {
             Whois::Moderators => self.role_of(user, device) == Role::Moderator,
             Whois::Nobody => false,
         };
-        let may = self.affiliation(user) >= Affiliation::Admin
-            || (sees && affiliation >= Affiliation::Member);
+        // Sections 10.5 and 10.8: who the owners and admins are.
+        let is_owners = affiliation >= Affiliation::Admin;
+        let least = match is_owners {
+            true => Affiliation::Owner,
+            false => Affiliation::Admin,
+        };
+        let sees = sees && (!is_owners || self.whois == Whois::Anyone);
+        let may = self.affiliation(user) >= least || (sees && affiliation >= Affiliation::Member);
         unless(!may, "forbidden")
     }
 

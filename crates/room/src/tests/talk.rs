@@ -472,7 +472,7 @@ fn registration_makes_a_member_with_a_nick_of_his_own() {
              <field var='muc#register_roomnick'><value>{nick}</value></field></x>"
         ))
     };
-    let nick = "<query xmlns='http://jabber.org/protocol/disco#info' node='x-roomuser_item'/>";
+    let nick = "<query xmlns='http://jabber.org/protocol/disco#info' node='x-roomuser-item'/>";
     lacks(&world.ask(HECATE, "get", nick).unwrap(), &["identity"]);
     has(
         &world.ask(HECATE, "get", &register("")).unwrap(),

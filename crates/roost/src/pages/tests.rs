@@ -33,6 +33,7 @@ fn get(pages: Pages, path: &str, fields: &str) -> String {
     get_page(pages, &request)
 }
 
+/// RFC 7395 section 4.
 #[test]
 fn host_meta_names_the_ways_that_are_open() {
     let fields = "Host: chat.example.org:5443\r\nX-Forwarded-Proto: https\r\n";

@@ -178,6 +178,7 @@ fn heads_that_are_none_are_refused_and_the_connection_is_closed() {
     server.stop();
 }
 
+/// RFC 7395 section 3.1.
 #[test]
 fn handshakes_that_are_none_are_refused() {
     let server = Place::new().serve();
@@ -229,6 +230,7 @@ fn handshakes_that_are_none_are_refused() {
     server.stop();
 }
 
+/// RFC 7395 section 3.2, RFC 6455 section 5.
 #[test]
 fn frames_that_break_the_rules_close_the_connection_with_their_code() {
     let mut place = Place::new();
@@ -278,7 +280,7 @@ fn frames_that_break_the_rules_close_the_connection_with_their_code() {
     server.stop();
 }
 
-/// RFC 7395 sections 3.3 to 3.6: what a message may be, and in which order.
+/// RFC 7395 sections 3.3.1 to 3.3.3 and 3.4 to 3.6: what a message may be, and in which order.
 #[test]
 fn messages_that_are_no_element_end_the_stream() {
     let server = Place::new().serve();
@@ -354,6 +356,7 @@ fn messages_that_are_no_element_end_the_stream() {
     server.stop();
 }
 
+/// RFC 7395 section 3.8.
 #[test]
 fn pings_are_answered_in_the_middle_of_a_message_and_a_close_is() {
     let server = Place::new().serve();
@@ -434,6 +437,7 @@ fn a_request_that_trickles_is_given_up() {
     server.stop();
 }
 
+/// XEP-0124 section 5.
 #[test]
 fn requests_that_come_at_once_are_answered_in_their_order() {
     let server = Place::new().serve();
@@ -458,6 +462,7 @@ fn requests_that_come_at_once_are_answered_in_their_order() {
     server.stop();
 }
 
+/// XEP-0124 sections 6, 11 and 17.2.
 #[test]
 fn bodies_that_break_the_rules_are_answered_with_their_condition() {
     let server = Place::new().serve();

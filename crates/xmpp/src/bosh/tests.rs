@@ -86,6 +86,7 @@ impl Play {
 
 const M: &str = "<message xmlns='jabber:client'/>";
 
+/// XEP-0124 sections 7.1 and 7.2, XEP-0206 sections 3 and 4.
 #[test]
 fn the_first_answer_says_what_was_agreed_on() {
     let mut play = Play::begin("wait='600' hold='9' ver='1.6' ack='1' xmpp:version='1.0'");
@@ -119,6 +120,7 @@ fn the_first_answer_says_what_was_agreed_on() {
     );
 }
 
+/// XEP-0124 section 8.
 #[test]
 fn a_request_is_held_until_there_is_something_to_say() {
     let mut play = Play::begun("hold='1'");
@@ -133,6 +135,7 @@ fn a_request_is_held_until_there_is_something_to_say() {
     assert_eq!(play.taken(), [format!("2: <B>{M}</body>")]);
 }
 
+/// XEP-0124 section 8.
 #[test]
 fn a_request_is_answered_empty_at_the_end_of_its_wait() {
     let mut play = Play::begun("hold='1' wait='30'");
@@ -143,6 +146,7 @@ fn a_request_is_answered_empty_at_the_end_of_its_wait() {
     assert_eq!(play.taken(), ["1: <B/>"]);
 }
 
+/// XEP-0124 section 8.
 #[test]
 fn no_more_are_held_than_was_agreed_on() {
     let mut play = Play::begun("hold='1'");
@@ -151,6 +155,7 @@ fn no_more_are_held_than_was_agreed_on() {
     assert_eq!(play.taken(), ["1: <B/>", "takes 102"]);
 }
 
+/// XEP-0124 section 14.2.
 #[test]
 fn payloads_are_taken_in_the_order_of_ids_and_answered_so() {
     let mut play = Play::begun("hold='2'");
@@ -170,6 +175,7 @@ fn payloads_are_taken_in_the_order_of_ids_and_answered_so() {
     );
 }
 
+/// XEP-0124 sections 14.1 and 14.2.
 #[test]
 fn an_id_outside_of_the_window_ends_the_session() {
     for rid in [103, 1_000, 99, 1] {
@@ -192,6 +198,7 @@ fn an_id_outside_of_the_window_ends_the_session() {
     }
 }
 
+/// XEP-0124 section 14.3.
 #[test]
 fn a_request_made_again_gets_the_same_answer_again() {
     let mut play = Play::begun("hold='1'");
@@ -208,6 +215,7 @@ fn a_request_made_again_gets_the_same_answer_again() {
     assert_eq!(play.taken(), [format!("12: <B>{M}</body>")]);
 }
 
+/// XEP-0124 section 14.3.
 #[test]
 fn what_a_lost_connection_was_owed_waits_for_it() {
     let mut play = Play::begun("hold='1'");
@@ -230,6 +238,7 @@ fn what_a_lost_connection_was_owed_waits_for_it() {
     assert_eq!(play.taken(), ["12: <B/>"]);
 }
 
+/// XEP-0124 section 14.3.
 #[test]
 fn answers_are_remembered_within_bounds() {
     let mut play = Play::begun("hold='1'");
@@ -262,6 +271,7 @@ fn answers_are_remembered_within_bounds() {
     );
 }
 
+/// XEP-0124 section 10.
 #[test]
 fn silence_ends_a_session_and_a_pause_may_last_longer() {
     let mut play = Play::begun("hold='1'");
@@ -288,6 +298,7 @@ fn silence_ends_a_session_and_a_pause_may_last_longer() {
     );
 }
 
+/// XEP-0124 sections 11 and 12.
 #[test]
 fn who_asks_too_often_is_refused() {
     let end = "<B type='terminate' condition='policy-violation'/>";
@@ -320,6 +331,7 @@ fn who_asks_too_often_is_refused() {
     );
 }
 
+/// XEP-0124 section 11.
 #[test]
 fn too_many_early_requests_are_refused() {
     let mut play = Play::begun("hold='1'");
@@ -340,6 +352,7 @@ fn too_many_early_requests_are_refused() {
     );
 }
 
+/// XEP-0124 section 13.
 #[test]
 fn the_end_comes_with_the_streams_and_behind_what_it_wrote() {
     let mut play = Play::begun("hold='1'");
@@ -360,6 +373,7 @@ fn the_end_comes_with_the_streams_and_behind_what_it_wrote() {
     assert_eq!(play.taken(), expected);
 }
 
+/// XEP-0124 section 13.
 #[test]
 fn nothing_is_taken_or_held_behind_the_end_that_a_client_asked_for() {
     let mut play = Play::begun("wait='60' hold='1'");
@@ -374,6 +388,7 @@ fn nothing_is_taken_or_held_behind_the_end_that_a_client_asked_for() {
     assert_eq!(play.taken(), ["1: <B type='terminate'/>", "over"]);
 }
 
+/// XEP-0124 section 17.2, XEP-0206 section 6.
 #[test]
 fn an_error_of_the_stream_is_named() {
     let cases = [
@@ -395,6 +410,7 @@ fn an_error_of_the_stream_is_named() {
     }
 }
 
+/// XEP-0124 sections 15.4 and 15.5.
 #[test]
 fn keys_keep_others_out() {
     // K(1) to K(3) of the seed "seed".
@@ -437,6 +453,7 @@ fn keys_keep_others_out() {
     );
 }
 
+/// XEP-0124 sections 9.1 and 9.2.
 #[test]
 fn both_sides_acknowledge() {
     let mut play = Play::begun("hold='2' ack='1'");
@@ -461,6 +478,7 @@ fn both_sides_acknowledge() {
     );
 }
 
+/// XEP-0206 section 5.
 #[test]
 fn a_restart_reaches_the_stream_without_payloads() {
     let mut play = Play::begun("hold='1'");
@@ -468,6 +486,7 @@ fn a_restart_reaches_the_stream_without_payloads() {
     assert_eq!(play.taken(), ["takes 101"]);
 }
 
+/// XEP-0124 section 6.
 #[test]
 fn bodies_that_are_none_are_refused() {
     let limits = xml::Limits {
