@@ -314,8 +314,8 @@ impl<R: Clone + Eq> Followed<R> {
     }
 
     /// The client is back and has handled everything up to a count. What else it was given did not
-    /// arrive, and is read again; every room is asked for more. Gives the rooms of which that has to be recorded before anything
-    /// is sent: counts begin anew behind `h`.
+    /// arrive, and is read again; every room is asked for more. Gives the rooms of which that has
+    /// to be recorded before anything is sent: counts begin anew behind `h`.
     pub fn resume(&mut self, h: Count) -> Vec<R> {
         self.detach();
         self.unsent = 0;

@@ -105,8 +105,8 @@ impl User {
 }
 
 /// Whether a presence of a room says that its recipient was put out (XEP-0045 sections 8.2, 9.1,
-/// 10.9 and 15.6.2). One that answers his own leave does not: his home knows of that, and he may have
-/// entered again since.
+/// 10.9 and 15.6.2). One that answers his own leave does not: his home knows of that, and he may
+/// have entered again since.
 pub(super) fn is_put_out(presence: &Frame) -> bool {
     let Some(x) = presence.child("x", NS_MUC_USER) else {
         return false;
