@@ -248,10 +248,26 @@ impl Service {
                 self.is_account() && visitor.is_told_unasked(config.access, &config.groups);
             config.send_last == SendLast::OnSubAndPresence && (unasked || subscribed())
         };
-        let names: Vec<Arc<str>> = names.into_iter().filter(is_told).collect();
-        // What is behind the bound is had by asking: the items are there.
-        for name in names.into_iter().take(self.fetches_left()) {
-            self.send_last(&name, session, now);
+        let names = names.into_iter().filter(is_told);
+        // Of a service, what is behind the bound is had by asking: the items are there.
+        let most = match self.is_account() {
+            true => interests_max,
+            false => self.fetches_left(),
+        };
+        let lasts = names.take(most).map(|name| (Arc::clone(session), name));
+        self.lasts = lasts.collect();
+        self.send_lasts(now);
+    }
+
+    /// Asks for as many last items as can be asked for now.
+    pub(crate) fn send_lasts(&mut self, now: Now<'_>) {
+        while self.fetches_left() > 0
+            && let Some((session, name)) = self.lasts.pop_front()
+        {
+            let node = self.state.node(&name);
+            if node.is_some_and(|node| self.may_enter(node, bare(&session), now).is_ok()) {
+                self.send_last(&name, &session, now);
+            }
         }
     }
 

@@ -75,6 +75,8 @@ pub struct Service {
     pending: VecDeque<Pending>,
     fetches: BTreeMap<u64, Question>,
     tickets: u64,
+    /// Last items that are not asked for yet: session and node.
+    pub(crate) lasts: VecDeque<(Arc<str>, Arc<str>)>,
     /// Nodes whose items are being read for a change of the host.
     pub(crate) changing: BTreeSet<Arc<str>>,
     /// Subscriptions whose notifications came back while their nodes were being changed: node and
@@ -100,6 +102,7 @@ impl Service {
             pending: VecDeque::new(),
             fetches: BTreeMap::new(),
             tickets: 0,
+            lasts: VecDeque::new(),
             changing: BTreeSet::new(),
             gone: BTreeSet::new(),
             approvals: Approvals::default(),
@@ -134,7 +137,10 @@ impl Service {
                 changes,
             } => self.change_items(&node, request, changes, now),
             Event::Sweep => self.sweep(now),
-            Event::Fetched { ticket, items } => self.fetched(ticket, items),
+            Event::Fetched { ticket, items } => {
+                self.fetched(ticket, items);
+                self.send_lasts(now);
+            }
             Event::Decided { is_committed } => self.decided(is_committed, now),
         }
         Ok(std::mem::take(&mut self.effects))
@@ -147,7 +153,7 @@ impl Service {
         match event {
             Event::Fetched { .. } | Event::Decided { .. } => true,
             Event::Related { .. } => self.is_settled(),
-            Event::Available { .. } => has_room,
+            Event::Available { .. } => has_room && self.lasts.is_empty(),
             Event::Sweep => has_room && self.changing.is_empty(),
             Event::Change { node, .. } => has_room && !self.is_busy(node),
             Event::Stanza { frame, .. } => {
@@ -168,7 +174,7 @@ impl Service {
     }
 
     /// Whether a change of a node is not decided yet, or is being made of its items.
-    pub(crate) fn is_busy(&self, node: &str) -> bool {
+    pub fn is_busy(&self, node: &str) -> bool {
         self.changing.contains(node) || self.undecided().any(|record| record.node() == node)
     }
 

@@ -422,3 +422,67 @@ fn a_managed_session_stays_whatever_nodes_send_it() {
         seen += &phone.expect(&mut world, "</event>");
     }
 }
+
+#[test]
+fn a_card_that_is_set_behind_a_picture_is_kept() {
+    for held in [false, true] {
+        let mut world = world(|_| ());
+        let mut romeo = world.login("romeo", "orchard");
+        let image = b"not quite a picture";
+        let (id, data) = (xmpp::sasl::sha1_hex(image), xmpp::sasl::encode_bytes(image));
+        let put = |node: &str, payload: &str| {
+            format!(
+                "<iq type='set' id='{node}'><pubsub xmlns='{NS}'>\
+                 <publish node='urn:xmpp:avatar:{node}'><item id='{id}'>{payload}</item></publish>\
+                 </pubsub></iq>"
+            )
+        };
+        let card = |name: &str| {
+            let card = format!("<vCard xmlns='vcard-temp'><FN>{name}</FN></vCard>");
+            format!("<iq type='set' id='{name}'>{card}</iq>")
+        };
+        romeo.ask(&mut world, &card("Old"), "id='Old'");
+        let data = format!("<data xmlns='urn:xmpp:avatar:data'>{data}</data>");
+        let info = format!("<info id='{id}' bytes='19' type='image/png'/>");
+        let info = format!("<metadata xmlns='urn:xmpp:avatar:metadata'>{info}</metadata>");
+        if held {
+            world.hold();
+        }
+        romeo.send(&put("data", &data));
+        romeo.send(&put("metadata", &info));
+        romeo.send(&card("New"));
+        world.work();
+        if held {
+            world.let_one_go();
+            world.let_go();
+        }
+        romeo.expect(&mut world, "id='New'");
+        romeo.sync(&mut world);
+        world.settle();
+        let get = "<iq type='get' id='c'><vCard xmlns='vcard-temp'/></iq>";
+        romeo.ask(&mut world, get, "id='c'");
+        let seen = romeo.expect(&mut world, "</vCard>");
+        assert!(seen.contains("<FN>New</FN>"), "{seen}");
+    }
+}
+
+#[test]
+fn a_client_that_claims_anew_while_another_is_asked_hears_of_what_it_wants_now() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    publish(&mut world, &mut romeo, 1);
+    let mut phone = world.login("romeo", "phone");
+    hears_of(&mut world, &mut phone, "romeo", "urn:example:other");
+    let (ver, children) = client(&[&format!("{NODE}+notify")]);
+    let mut silent = world.login("romeo", "silent");
+    silent.send(&presence(&ver));
+    question(&mut world, &mut silent);
+    phone.send(&presence(&ver));
+    phone.sync(&mut world);
+    for _ in 0..20 {
+        world.pass(Duration::from_millis(100));
+    }
+    let id = question(&mut world, &mut phone);
+    answer(&mut phone, "romeo", &id, &children);
+    phone.expect(&mut world, "<item id='i1'");
+}

@@ -464,7 +464,7 @@ fn a_sweep_removes_so_much_and_the_next_one_goes_on() {
 }
 
 #[test]
-fn the_last_items_of_many_nodes_are_as_many_as_can_be_asked_for() {
+fn the_last_items_of_many_nodes_are_asked_for_as_there_is_room() {
     let mut world = World::account_with(|options| options.limits.fetches_max = 2);
     let own = "juliet@capulet.example/balcony";
     for node in ["a", "b", "c"] {
@@ -473,11 +473,20 @@ fn the_last_items_of_many_nodes_are_as_many_as_can_be_asked_for() {
     world.mail.clear();
     world.reads = false;
     let interests = vec!["a".into(), "b".into(), "c".into()];
-    assert!(world.event(Event::Available {
-        session: own.into(),
-        interests
-    }));
+    let available = |session: &str| Event::Available {
+        session: session.into(),
+        interests: interests.clone(),
+    };
+    assert!(world.event(available(own)));
     assert_eq!(world.asked.len(), 2);
+    let other = "juliet@capulet.example/orchard";
+    assert!(!world.event(available(other)), "it waits for the first one");
     world.read_store();
-    assert_eq!(world.read(own).len(), 2);
+    assert_eq!(world.asked.len(), 1);
+    world.read_store();
+    assert_eq!(world.read(own).len(), 3);
+    assert!(world.event(available(other)));
+    world.read_store();
+    world.read_store();
+    assert_eq!(world.read(other).len(), 3);
 }

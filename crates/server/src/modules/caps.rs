@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use net::ConnRef;
 use stdx::time::Moment;
@@ -17,6 +18,10 @@ const DATA_FORMS: &str = "jabber:x:data";
 const NOTIFY: &str = "+notify";
 /// Bytes of a hash in its text form; a longer one is none.
 const HASH_BYTES_MAX: usize = 64;
+/// How long others with the same hash wait before one of them is asked too.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Clients with the same hash that are asked at a time.
+const SAME_MAX: usize = 4;
 /// Bytes of the text that names a client's software.
 const NODE_BYTES_MAX: usize = 512;
 
@@ -197,10 +202,19 @@ impl Table {
             return Look::Known(Arc::clone(caps));
         }
         let timeout = self.limits.answer_timeout;
-        self.asked
-            .retain(|asked| now.saturating_since(asked.since) < timeout);
-        let is_asked = self.asked.iter().any(|asked| *asked.key == *key);
-        if is_asked || self.asked.len() >= self.limits.asked_max {
+        // A session has one question: the one about what it claims now.
+        self.asked.retain(|asked| {
+            now.saturating_since(asked.since) < timeout
+                && (asked.conn != conn || *asked.key == *key)
+        });
+        let same = self.asked.iter().filter(|asked| *asked.key == *key);
+        // Who does not answer does not stand in the way of others for long.
+        let is_asked =
+            |asked: &Asked| asked.conn == conn || now.saturating_since(asked.since) < PATIENCE;
+        if same.clone().any(is_asked)
+            || same.count() >= SAME_MAX
+            || self.asked.len() >= self.limits.asked_max
+        {
             return Look::Wait;
         }
         self.number = self.number.wrapping_add(1);
@@ -419,6 +433,32 @@ mod tests {
         assert_eq!(table.look("a", conn(2), now), Look::Ask(2));
         let later = now + Duration::from_secs(5);
         assert_eq!(table.look("a", conn(3), later), Look::Ask(3));
+    }
+
+    #[test]
+    fn who_does_not_answer_is_not_in_the_way_of_others() {
+        let mut table = table(4, 2);
+        let now = Moment::default();
+        // What a session claims now is what it is asked about.
+        for (number, key) in (1..).zip(["a", "b", "c"]) {
+            assert_eq!(table.look(key, conn(1), now), Look::Ask(number));
+        }
+        assert_eq!(table.look("a", conn(2), now), Look::Ask(4));
+        assert_eq!(table.answered(conn(1), 1), None, "it claims another hash");
+        // Another client with the same hash waits a while.
+        table.limits.asked_max = 9;
+        assert_eq!(table.look("a", conn(3), now), Look::Wait);
+        let later = now + PATIENCE;
+        assert_eq!(table.look("a", conn(2), later), Look::Wait, "it is asked");
+        assert_eq!(table.look("a", conn(3), later), Look::Ask(5));
+        let later = later + PATIENCE;
+        assert_eq!(table.look("a", conn(4), later), Look::Ask(6));
+        let later = later + PATIENCE;
+        assert_eq!(table.look("a", conn(5), later), Look::Ask(7));
+        let later = later + PATIENCE;
+        assert_eq!(table.look("a", conn(6), later), Look::Wait, "four are");
+        assert_eq!(table.answered(conn(2), 4).as_deref(), Some("a"));
+        assert_eq!(table.look("a", conn(6), later), Look::Ask(8));
     }
 
     #[test]

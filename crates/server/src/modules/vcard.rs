@@ -89,6 +89,7 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
         xml: xml.into_bytes(),
         photo_hash,
     });
+    user.card_was_set();
     if is_other {
         user.publish_photo(photo.as_ref(), cx);
     }

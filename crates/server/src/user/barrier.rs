@@ -13,7 +13,7 @@ use xml::Frame;
 use super::consumers;
 use super::managed::What;
 use super::outbox::ToRead;
-use super::pep::{Held, NodeEvent};
+use super::pep::{Held, NodeEvent, Picture};
 use crate::admin::AdminAnswer;
 use crate::c2s::Control;
 use crate::iq::Question;
@@ -139,6 +139,13 @@ pub(crate) enum Effect {
     },
     /// The list of bookmarks in private storage is read for a request.
     ReadBookmarks(Box<Held>),
+    /// The vCard is read to put a picture into it that was published.
+    ReadPicture {
+        /// Which life of the nodes wants it.
+        life: Ticket,
+        /// The picture.
+        picture: Box<Picture>,
+    },
     /// Something happened at a node that a contact may be told of.
     NodeEvent {
         /// Its bare address.

@@ -46,12 +46,16 @@ impl User {
                 cx.stats().count(Counter::CapsAsked);
                 self.ask_for_caps(at, number, &claim.about, cx);
             }
-            Look::Wait => self.look_again(conn, tries, cx),
+            Look::Wait => self.look_again(at, tries, cx),
         }
     }
 
-    fn look_again(&mut self, conn: ConnRef, tries: u8, cx: &mut Context<'_, UserMsg>) {
-        if tries < TRIES_MAX {
+    fn look_again(&mut self, at: usize, tries: u8, cx: &mut Context<'_, UserMsg>) {
+        let conn = self.sessions[at].conn;
+        if tries >= TRIES_MAX {
+            // What is verified is of another claim than the one that it makes now.
+            self.sessions[at].caps = None;
+        } else {
             let after = WAIT_FIRST * (1 << tries);
             let tries = tries + 1;
             cx.send_after(after, UserMsg::Pep(Box::new(PepMsg::Caps { conn, tries })));
@@ -60,7 +64,7 @@ impl User {
 
     pub(super) fn caps_due(&mut self, conn: ConnRef, tries: u8, cx: &mut Context<'_, UserMsg>) {
         let mut sessions = self.sessions.iter();
-        let at = sessions.position(|session| session.conn == conn && session.caps.is_none());
+        let at = sessions.position(|session| session.conn == conn);
         if let Some(at) = at {
             self.look_at_caps(at, tries, cx);
         }

@@ -112,6 +112,7 @@ impl User {
             Effect::NotResumed { number, conn } => self.not_resumed(number, conn, cx),
             Effect::NodesDecided { life, items } => self.nodes_decided(life, items, cx),
             Effect::ReadBookmarks(held) => self.read_bookmarks(*held, cx),
+            Effect::ReadPicture { life, picture } => self.read_picture(life, *picture, cx),
             Effect::NodeEvent { to, event } => self.send_event(&to, event, cx),
         }
     }

@@ -11,31 +11,45 @@ use xml::Frame;
 use xml::build::Writer;
 
 use super::{Held, PepMsg};
+use crate::journal::Ticket;
 use crate::message::UserMsg;
 use crate::modules::avatar::{self, Info, Photo};
 use crate::modules::{pubsub as nodes, vcard};
 use crate::nodes::stored;
 use crate::user::User;
+use crate::user::barrier::Effect;
 
 /// A picture that is published.
-pub(super) struct Picture {
+pub(crate) struct Picture {
     /// The place of what is said of it.
     seq: u64,
     /// The picture; absent if there is none any more.
     info: Option<Info>,
 }
 
-/// A picture that has been published, with what is needed to put it into the vCard.
-pub struct Published {
+/// What is needed to put a picture into the vCard: that, and the payload of the picture's item.
+type Parts = (Option<Vec<u8>>, Option<Arc<[u8]>>);
+
+/// What was read to put a picture into the vCard.
+pub struct AvatarRead {
+    /// The life that asked.
+    life: Ticket,
+    /// How often the vCard had been set.
+    cards: u64,
     picture: Picture,
-    /// The vCard.
-    card: Option<Vec<u8>>,
-    /// The payload of its item.
-    data: Option<Arc<[u8]>>,
+    read: Result<Parts, StoreError>,
 }
 
-/// What was read.
-pub(super) type AvatarRead = Result<Published, StoreError>;
+/// Pictures on their way into the vCard, one at a time.
+#[derive(Default)]
+pub(super) struct Converting {
+    /// One is being read.
+    pub(super) is_busy: bool,
+    /// Comes next: of several only the last one counts.
+    next: Option<Picture>,
+    /// How often the vCard was set in this life.
+    cards: u64,
+}
 
 impl User {
     /// A vCard has been set whose picture is another one, or which has none any more.
@@ -91,11 +105,58 @@ impl User {
         is_other.then_some(Picture { seq, info })
     }
 
-    /// A picture has been published for good: the vCard and the picture are read.
-    pub(super) fn read_picture(&mut self, picture: Picture, cx: &mut Context<'_, UserMsg>) {
+    /// A picture has been published for good: it goes into the vCard as that is when everything is
+    /// durable that has been recorded.
+    pub(super) fn convert_picture(&mut self, picture: Picture, cx: &mut Context<'_, UserMsg>) {
+        let Some(pep) = self.pep() else { return };
+        if pep.converting.is_busy {
+            pep.converting.next = Some(picture);
+            return;
+        }
+        pep.converting.is_busy = true;
+        let life = pep.life;
+        let picture = Box::new(picture);
+        self.emit(Effect::ReadPicture { life, picture }, cx);
+    }
+
+    fn picture_done(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let Some(pep) = self.pep() else { return };
+        pep.converting.is_busy = false;
+        if let Some(next) = pep.converting.next.take() {
+            self.convert_picture(next, cx);
+        }
+    }
+
+    /// The vCard was set: what was read of it for a picture is not what it is any more.
+    pub(crate) fn card_was_set(&mut self) {
+        if let Some(pep) = self.pep() {
+            pep.converting.cards += 1;
+        }
+    }
+
+    pub(in crate::user) fn read_picture(
+        &mut self,
+        life: Ticket,
+        picture: Picture,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(pep) = self.pep_of(life) else { return };
+        let cards = pep.converting.cards;
+        if !self.ask_for_picture((life, cards), picture, cx) {
+            self.picture_done(cx);
+        }
+    }
+
+    /// Reads the vCard and the picture. False if there is nothing to convert, or no way to.
+    fn ask_for_picture(
+        &mut self,
+        (life, cards): (Ticket, u64),
+        picture: Picture,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> bool {
         let pep = self.pep().and_then(|pep| pep.service.as_ref());
         let Some(state) = pep.map(|service| service.state()) else {
-            return;
+            return false;
         };
         let is_public = |node: &pubsub::Node| {
             matches!(
@@ -104,51 +165,79 @@ impl User {
             )
         };
         if !state.node(avatar::METADATA).is_some_and(is_public) {
-            return;
+            return false;
         }
         let data = state.node(avatar::DATA).filter(|node| is_public(node));
         let number = match (&picture.info, data) {
             (None, _) => None,
             (Some(_), Some(node)) => Some(node.number),
-            (Some(_), None) => return,
+            (Some(_), None) => return false,
         };
         let (store, name) = (self.home.store.clone(), self.name.clone());
+        let wanted = picture.info.as_ref().zip(number);
+        let wanted = wanted.map(|(info, number)| (Box::<str>::from(&*info.id), number));
         let read = move || {
-            let mut data = None;
-            if let Some((info, number)) = picture.info.as_ref().zip(number) {
-                let id = [(Box::from(&*info.id), 0)];
-                let items = stored::items(&store, &name, number, &id)?;
-                data = items.into_iter().next().map(|item| item.payload);
-            }
-            let card = store.vcard(&name)?;
-            Ok(Published {
+            let parts = || {
+                let mut data = None;
+                if let Some((id, number)) = wanted {
+                    let items = stored::items(&store, &name, number, &[(id, 0)])?;
+                    data = items.into_iter().next().map(|item| item.payload);
+                }
+                Ok((store.vcard(&name)?, data))
+            };
+            Box::new(AvatarRead {
+                life,
+                cards,
                 picture,
-                card,
-                data,
+                read: parts(),
             })
         };
-        let map = |read: AvatarRead| UserMsg::Pep(Box::new(PepMsg::Avatar(Box::new(read))));
-        if cx.blocking(&self.home.reads, read, map).is_err() {
+        let map = |read| UserMsg::Pep(Box::new(PepMsg::Avatar(read)));
+        let asked = cx.blocking(&self.home.reads, read, map);
+        if asked.is_err() {
             cx.stats().count(Counter::PepDropped);
         }
+        asked.is_ok()
+    }
+
+    /// The picture goes into the vCard, unless a later one is to be, or the vCard has been set
+    /// meanwhile: then it is read again.
+    pub(super) fn picture_read(&mut self, read: AvatarRead, cx: &mut Context<'_, UserMsg>) {
+        let Some(pep) = self.pep_of(read.life) else {
+            return;
+        };
+        let AvatarRead {
+            cards,
+            picture,
+            read,
+            ..
+        } = read;
+        let converting = &mut pep.converting;
+        match read {
+            _ if converting.next.is_some() => {}
+            Ok(_) if converting.cards != cards => converting.next = Some(picture),
+            Ok(parts) => self.put_picture(picture, parts, cx),
+            Err(error) => {
+                let user = &self.name;
+                tracing::warn!(%user, %error, "cannot convert an avatar");
+            }
+        }
+        self.picture_done(cx);
     }
 
     /// The picture goes into the vCard, and its hash into presence.
-    pub(super) fn picture_read(&mut self, read: AvatarRead, cx: &mut Context<'_, UserMsg>) {
-        let published = match read {
-            Ok(published) => published,
-            Err(error) => {
-                let user = &self.name;
-                return tracing::warn!(%user, %error, "cannot convert an avatar");
-            }
-        };
-        let Published {
-            picture: Picture { seq, info },
-            card,
-            data,
-        } = published;
+    fn put_picture(
+        &mut self,
+        Picture { seq, info }: Picture,
+        (card, data): Parts,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         let pep = self.pep().and_then(|pep| pep.service.as_ref());
-        let node = pep.and_then(|service| service.state().node(avatar::METADATA));
+        let Some(service) = pep.filter(|service| !service.is_busy(avatar::METADATA)) else {
+            // Another one is being published.
+            return;
+        };
+        let node = service.state().node(avatar::METADATA);
         let last = node.and_then(|node| node.items(cx.wall()).next_back());
         if last.is_none_or(|last| last.seq != seq) {
             // Another one has been published meanwhile, and is put into the card by itself.

@@ -42,7 +42,8 @@ use crate::journal::Ticket;
 use crate::message::UserMsg;
 use crate::nodes::stored;
 
-use avatar::Picture;
+pub(crate) use avatar::Picture;
+use avatar::{AvatarRead, Converting};
 use bookmarks::Marked;
 pub(crate) use events::{Interest, NodeEvent};
 use known::Known;
@@ -82,7 +83,7 @@ pub enum PepMsg {
     /// Something happened at a node of a contact.
     Event(Arc<NodeEvent>),
     /// A picture that was published goes into the vCard.
-    Avatar(Box<avatar::AvatarRead>),
+    Avatar(Box<AvatarRead>),
     /// What private storage has of bookmarks.
     Bookmarks(Box<bookmarks::Stored>),
     /// A session's capabilities may be known by now.
@@ -135,6 +136,8 @@ pub(crate) struct Pep {
     pending: VecDeque<Held>,
     /// Answers that wait for items; bounded by the machine's `fetches_max`.
     asked: BTreeMap<u64, (Held, Charge)>,
+    /// Pictures on their way into the vCard.
+    converting: Converting,
     was_used: bool,
 }
 
@@ -148,6 +151,7 @@ impl Pep {
             waiting: VecDeque::new(),
             pending: VecDeque::new(),
             asked: BTreeMap::new(),
+            converting: Converting::default(),
             was_used: true,
         }
     }
@@ -157,6 +161,7 @@ impl Pep {
             && self.waiting.is_empty()
             && self.pending.is_empty()
             && self.asked.is_empty()
+            && !self.converting.is_busy
     }
 
     /// Requests that have no answer.
@@ -448,7 +453,7 @@ impl User {
         // Invariant: a decision is always taken.
         let _ = self.happens(Waiting { event, held }, cx);
         if let Some(picture) = picture {
-            self.read_picture(picture, cx);
+            self.convert_picture(picture, cx);
         }
         self.bookmarks_changed(&marked, cx);
         self.give_waiting(cx);
