@@ -21,6 +21,7 @@ import traceback
 
 import attackers
 import below
+import crowds  # noqa: F401  It has attackers too.
 from server import Server, binary
 from witness import Witness, quantile
 

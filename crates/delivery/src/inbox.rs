@@ -378,6 +378,13 @@ impl<L: Copy + Eq> Inbox<L> {
         }
     }
 
+    /// The count that the next stanza written to a managed session will have; `None` for one whose
+    /// client has not been back since a restart.
+    pub fn next_count(&self, session: SessionNumber) -> Option<Count> {
+        let own = self.sessions.get(session)?;
+        (own.kind == Kind::Managed && !own.is_recovered).then(|| own.next_count())
+    }
+
     /// A stanza that is in no log is about to be written to a managed session.
     pub fn will_write(&mut self, session: SessionNumber) {
         if let Some(own) = self.sessions.get_mut(session) {

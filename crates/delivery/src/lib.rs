@@ -19,14 +19,19 @@
 //!                                └──── return to the sender   ◀─────────┘ refused for good
 //! ```
 //!
+//! [`Followed`] is the third: the logs of rooms as one session reads them, by places that the rooms
+//! give.
+//!
 //! Every bound is a field of [`OutboxLimits`] or an argument, so that a test can make it 1, 2 or 4.
 
+mod followed;
 mod inbox;
 mod limits;
 mod marks;
 mod outbox;
 mod place;
 
+pub use followed::{Copied, FollowLimits, Followed, Pull, RoomChange, RoomPage};
 pub use inbox::{
     AccountChange, Addressee, Changes as InboxChanges, Consumer, Effect as InboxEffect, Entry,
     Failure, Few, Filter, Given, Inbox, Kind, Left, Link, Page as InboxPage, Recipients, Recovered,

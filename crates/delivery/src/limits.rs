@@ -33,6 +33,9 @@ pub struct OutboxLimits {
     pub recognised_for: Duration,
     /// Crashes of a recipient while it handled an entry; then the entry comes back first.
     pub crashes_max: u8,
+    /// Destinations from which something came back that wait for the common mark; with more, the
+    /// slowest destination of the window gets a mark of its own, so that the common one moves on.
+    pub returned_max: usize,
 }
 
 impl Default for OutboxLimits {
@@ -50,6 +53,7 @@ impl Default for OutboxLimits {
             give_up_attempts_min: 3,
             recognised_for: Duration::from_secs(6 * 24 * 3600),
             crashes_max: 2,
+            returned_max: 64,
         }
     }
 }

@@ -119,9 +119,10 @@ pub trait Contacts {
     /// Whether a contact is in a group of the account's roster.
     fn is_in_group(&self, bare: &str, group: &str) -> bool;
 
-    /// Full addresses of sessions that the account knows to be available with a priority that is
-    /// not negative, whose verified capabilities name `NODE+notify`, and that are not blocked: the
-    /// account's own, its contacts', and those of others who have sent it presence.
+    /// Who may be interested in a node and is not blocked. A full address is a session that is
+    /// available with a priority that is not negative, and whose verified capabilities name
+    /// `NODE+notify`. A bare address is a contact whose own home knows his sessions and their
+    /// capabilities, and finds those that are interested ([`crate::Effect::Notify`]).
     fn interested(&self, node: &str, each: &mut dyn FnMut(&str));
 }
 

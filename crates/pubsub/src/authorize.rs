@@ -44,6 +44,20 @@ impl Approvals {
     }
 }
 
+/// Whether a message is an owner's decision about a subscription (section 8.6): an account that
+/// gets one from its owner gives it to its nodes.
+pub fn is_decision(message: &Frame) -> bool {
+    let Some(x) = message.child("x", DATA_FORMS) else {
+        return false;
+    };
+    let is_type = |field: &Frame| {
+        let mut values = field.children();
+        field.attr("var").as_deref() == Some("FORM_TYPE")
+            && values.any(|value| value.text().as_deref() == Some(FORM_TYPE))
+    };
+    x.attr("type").as_deref() != Some("form") && x.children().any(|field| is_type(&field))
+}
+
 impl Service {
     /// Asks every owner of a node for an approval; the first answer counts (section 12.10).
     pub(crate) fn ask_owners(&mut self, name: &str, address: &str) {

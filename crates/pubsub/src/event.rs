@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use xml::Frame;
 
+use crate::change::Changes;
 use crate::record::{Item, Record};
 
 /// Something that happens to a service.
@@ -30,6 +31,16 @@ pub enum Event {
         /// The contact's bare address.
         bare: Arc<str>,
     },
+    /// The host keeps items of an account's node in another form too: it is shown them all, and
+    /// says what becomes of them.
+    Change {
+        /// The node, which is made if it is not there.
+        node: String,
+        /// What is answered when that is done.
+        request: Frame,
+        /// What becomes of them.
+        changes: Changes,
+    },
     /// Time has passed: leases that are over and items that are too old can go.
     Sweep,
     /// What [`Effect::Fetch`] asked for.
@@ -49,6 +60,21 @@ pub enum Event {
 /// Full and bare addresses that one frame goes to.
 pub type Audience = Arc<[Arc<str>]>;
 
+/// Everybody who is to hear of an event at a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    /// Full and bare addresses.
+    pub(crate) to: Audience,
+    /// Bare addresses of contacts of whose sessions only their homes know which are interested.
+    pub(crate) contacts: Audience,
+}
+
+impl Told {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.to.is_empty() && self.contacts.is_empty()
+    }
+}
+
 /// What a service wants to be done, in this order.
 #[derive(Clone, Debug)]
 pub enum Effect {
@@ -60,6 +86,18 @@ pub enum Effect {
         frame: Frame,
         /// Who gets it.
         to: Audience,
+    },
+    /// Give one frame to the homes of contacts: each writes it to those of the contact's sessions
+    /// that are interested in the node, each copy with the session's `to`.
+    Notify {
+        /// The frame; it has no `to`.
+        frame: Frame,
+        /// The node.
+        node: Arc<str>,
+        /// Bare addresses of the contacts.
+        contacts: Audience,
+        /// Full addresses that get a copy anyway, because they are subscribed.
+        but: Audience,
     },
     /// Deliver a stanza that has its `to`.
     Deliver(Frame),

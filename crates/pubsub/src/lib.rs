@@ -21,6 +21,7 @@ mod access;
 mod authorize;
 #[cfg(test)]
 mod bugs;
+mod change;
 mod config;
 mod disco;
 mod error;
@@ -44,6 +45,8 @@ mod tests;
 mod well_known;
 
 pub use access::{AccessModel, Affiliation, Contacts, PublishModel, SendLast, SubscriptionState};
+pub use authorize::is_decision;
+pub use change::{Change, Changes};
 pub use config::Config;
 pub use disco::features;
 pub use event::{Audience, Effect, Event};

@@ -10,7 +10,7 @@ use xmpp::ns;
 
 use crate::access::{SendLast, SubscriptionState};
 use crate::error::NS_EVENT;
-use crate::event::Audience;
+use crate::event::{Effect, Told};
 use crate::record::{Item, Record, Subscription};
 use crate::service::{Ask, Now, Service};
 use crate::state::{Node, bare};
@@ -20,23 +20,30 @@ impl Service {
     /// concerns those who wait for an approval (section 8.4.2).
     ///
     /// A session that is told because of its presence is told once, and its account's bare
-    /// subscription then needs no copy (XEP-0163 section 4.3.2).
-    pub(crate) fn audience(&self, name: &str, now: Now<'_>, with_pending: bool) -> Audience {
+    /// subscription then needs no copy (XEP-0163 section 4.3.2). A contact with a bare subscription
+    /// needs no other copy: that one goes to all his sessions.
+    pub(crate) fn audience(&self, name: &str, now: Now<'_>, with_pending: bool) -> Told {
         let Some(node) = self.state.node(name) else {
-            return Audience::default();
+            return Told::default();
         };
         let mut to: Vec<Arc<str>> = Vec::with_capacity(node.subscriptions.len());
+        let mut contacts: Vec<Arc<str>> = Vec::new();
         let mut reached: BTreeSet<String> = BTreeSet::new();
-        now.contacts.interested(name, &mut |session| {
-            let who = bare(session);
+        now.contacts.interested(name, &mut |address| {
+            let who = bare(address);
             let visitor = self.visitor(node, who, now);
             let config = &node.config;
-            if visitor.is_told_unasked(config.access, &config.groups)
-                || self.is_told(node, who, node.subscription(who, now.at), now, with_pending)
-            {
+            let unasked = visitor.is_told_unasked(config.access, &config.groups);
+            let subscribed =
+                || self.is_told(node, who, node.subscription(who, now.at), now, with_pending);
+            if who.len() == address.len() {
+                if unasked && !subscribed() {
+                    contacts.push(address.into());
+                }
+            } else if unasked || subscribed() {
                 reached.insert(who.to_owned());
-                reached.insert(session.to_owned());
-                to.push(session.into());
+                reached.insert(address.to_owned());
+                to.push(address.into());
             }
         });
         for (address, subscription) in &node.subscriptions {
@@ -47,7 +54,10 @@ impl Service {
                 to.push(Arc::clone(address));
             }
         }
-        to.into()
+        Told {
+            to: to.into(),
+            contacts: contacts.into(),
+        }
     }
 
     fn is_told(
@@ -110,16 +120,31 @@ impl Service {
         }
         writer.close();
         let frame = self.event(number, config.is_headline, &content);
-        self.send(frame, to);
+        self.send_told(name, frame, to);
     }
 
     /// Tells of an element about a node, like `<purge/>`.
-    pub(crate) fn tell(&mut self, name: &str, content: &[u8], to: Audience) {
+    pub(crate) fn tell(&mut self, name: &str, content: &[u8], to: Told) {
         let Some(node) = self.state.node(name) else {
             return;
         };
         let (number, is_headline) = (node.number, node.config.is_headline);
         let frame = self.event(number, is_headline, content);
+        self.send_told(name, frame, to);
+    }
+
+    /// Adds a frame about a node for everybody who is to hear of it.
+    pub(crate) fn send_told(&mut self, name: &str, frame: Option<Frame>, told: Told) {
+        let Told { to, contacts } = told;
+        if let Some(frame) = frame.clone().filter(|_| !contacts.is_empty()) {
+            let full = to.iter().filter(|to| to.contains('/')).cloned();
+            self.effects.push(Effect::Notify {
+                frame,
+                node: name.into(),
+                but: full.collect(),
+                contacts,
+            });
+        }
         self.send(frame, to);
     }
 

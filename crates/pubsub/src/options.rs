@@ -37,15 +37,21 @@ pub struct Options {
 impl Options {
     /// Of accounts (XEP-0163 section 5).
     pub fn account() -> Options {
-        let limits = PubsubLimits::ACCOUNT;
-        let defaults = well_known::account_defaults();
-        Options {
+        let mut options = Options {
             owner: Owner::Account,
-            limits,
-            shared: well_known::configs(&defaults, limits.items_per_node_max),
-            defaults,
+            limits: PubsubLimits::ACCOUNT,
+            defaults: well_known::account_defaults(),
             auto_creates: true,
             features: Vec::new(),
-        }
+            shared: Vec::new(),
+        };
+        options.share_defaults();
+        options
+    }
+
+    /// Lets memory have the configurations of new nodes of accounts once, as limits and defaults
+    /// are now.
+    pub fn share_defaults(&mut self) {
+        self.shared = well_known::configs(&self.defaults, self.limits.items_per_node_max);
     }
 }

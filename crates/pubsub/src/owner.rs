@@ -224,7 +224,7 @@ impl Service {
         // Who is told is known now: nothing changes at the node while this waits.
         let to = match config.notifies_delete {
             true => self.audience(&name, ask.now, true),
-            false => crate::Audience::default(),
+            false => crate::event::Told::default(),
         };
         let record = Record::Deleted {
             node: name.to_string(),
@@ -234,7 +234,7 @@ impl Service {
         self.commit(vec![record], Some(ask.frame), ask.now, move |service, _| {
             service.answer(&request, &[]);
             let frame = service.event(number, config.is_headline, &content);
-            service.send(frame, to);
+            service.send_told(&name, frame, to);
         });
         Ok(())
     }

@@ -125,6 +125,11 @@ impl Service {
             Event::Stanza { frame, may_create } => self.stanza(&frame, may_create, now),
             Event::Available { session, interests } => self.available(&session, &interests, now),
             Event::Related { bare } => self.related(&bare, now),
+            Event::Change {
+                node,
+                request,
+                changes,
+            } => self.change_items(&node, request, changes, now),
             Event::Sweep => self.sweep(now),
             Event::Fetched { ticket, items } => self.fetched(ticket, items),
             Event::Decided { is_committed } => self.decided(is_committed, now),
@@ -140,6 +145,7 @@ impl Service {
             Event::Fetched { .. } | Event::Decided { .. } => true,
             Event::Related { .. } => self.pending.is_empty(),
             Event::Available { .. } | Event::Sweep => has_room,
+            Event::Change { node, .. } => has_room && !self.is_busy(node),
             Event::Stanza { frame, .. } => {
                 has_room
                     && (self.pending.is_empty()

@@ -2,6 +2,7 @@
 //! service whose appends are committed at once, a store, a roster, and everybody's mail.
 
 mod bounds;
+mod change;
 mod durable;
 mod entity;
 mod hostile;
@@ -36,6 +37,19 @@ pub(crate) struct Roster {
     pub(crate) contacts: BTreeMap<String, BTreeSet<String>>,
     /// Sessions that are available, each with the nodes that interest it.
     pub(crate) sessions: BTreeMap<String, BTreeSet<String>>,
+    /// Whose sessions the account itself does not know: their homes do.
+    pub(crate) elsewhere: BTreeSet<String>,
+}
+
+impl Roster {
+    /// What the home of a contact knows: his sessions that are interested in a node.
+    pub(crate) fn sessions_of(&self, contact: &str, node: &str) -> Vec<String> {
+        let own = self.sessions.iter();
+        let own = own.filter(|(session, nodes)| {
+            xmpp::addr::bare_part(session) == contact && nodes.contains(node)
+        });
+        own.map(|(session, _)| session.clone()).collect()
+    }
 }
 
 impl Contacts for Roster {
@@ -51,9 +65,13 @@ impl Contacts for Roster {
 
     fn interested(&self, node: &str, each: &mut dyn FnMut(&str)) {
         for (session, nodes) in &self.sessions {
-            if nodes.contains(node) {
+            let is_known = !self.elsewhere.contains(xmpp::addr::bare_part(session));
+            if is_known && nodes.contains(node) {
                 each(session);
             }
+        }
+        for contact in &self.elsewhere {
+            each(contact);
         }
     }
 }
@@ -162,6 +180,21 @@ impl World {
                     assert!(!to.is_empty());
                     for to in to.iter() {
                         self.deliver(to, &frame.edit().set_attr("to", to).finish());
+                    }
+                }
+                Effect::Notify {
+                    frame,
+                    node,
+                    contacts,
+                    but,
+                } => {
+                    // What the homes of contacts do.
+                    for contact in contacts.iter() {
+                        let sessions = self.roster.sessions_of(contact, &node);
+                        let is_new = |to: &String| !but.iter().any(|but| **but == **to);
+                        for to in sessions.into_iter().filter(is_new) {
+                            self.deliver(&to, &frame.edit().set_attr("to", &to).finish());
+                        }
                     }
                 }
                 Effect::Deliver(frame) => {

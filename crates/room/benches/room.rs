@@ -22,6 +22,7 @@ fn stanza(n: usize, text: &str, to: &str) -> Event {
     Event::Stanza {
         frame,
         may_create: true,
+        managed: None,
     }
 }
 
@@ -41,7 +42,11 @@ fn copies(effects: &[Effect]) -> usize {
     let count = |effect: &Effect| match effect {
         Effect::Send { to, .. } => to.len(),
         Effect::Deliver(_) => 1,
-        Effect::Append(_) | Effect::Refuse { .. } | Effect::Ended => 0,
+        Effect::Append(_)
+        | Effect::Keep(_)
+        | Effect::Here { .. }
+        | Effect::Refuse { .. }
+        | Effect::Ended => 0,
     };
     effects.iter().map(count).sum()
 }
@@ -111,7 +116,7 @@ fn main() {
         let start = cpu_seconds();
         for _ in 0..(200_000 / occupants).max(1) {
             for effect in &last {
-                let Effect::Send { frame, to } = effect else {
+                let Effect::Send { frame, to, .. } = effect else {
                     continue;
                 };
                 out.clear();

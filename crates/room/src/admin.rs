@@ -14,7 +14,7 @@ use crate::invite::reason_of;
 use crate::nick;
 use crate::occupants::Key;
 use crate::record::{Affiliated, Record};
-use crate::room::{Effect, Room};
+use crate::room::Room;
 
 pub(crate) const NS_ADMIN: &str = "http://jabber.org/protocol/muc#admin";
 
@@ -479,8 +479,8 @@ impl Room {
         writer.open("status").attr("code", "101").close();
         writer.close().close();
         let to = self.seers();
-        if let (Ok(frame), false) = (Frame::parse(bytes), to.is_empty()) {
-            self.effects.push(Effect::Send { frame, to });
+        if let Ok(frame) = Frame::parse(bytes) {
+            self.send(frame, to);
         }
     }
 

@@ -242,6 +242,7 @@ impl Room {
                 self.effects.push(Effect::Send {
                     frame,
                     to: list.into(),
+                    placed: None,
                 });
             }
         }

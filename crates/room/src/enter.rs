@@ -14,7 +14,7 @@ use crate::affiliation::{Affiliation, default_role};
 use crate::broadcast::{Tell, is_of_the_room};
 use crate::config::Whois;
 use crate::nick;
-use crate::occupants::{Key, Occupant};
+use crate::occupants::{Key, Occupant, Session};
 use crate::record::{Affiliated, Record};
 use crate::room::{Effect, Room};
 
@@ -88,6 +88,10 @@ impl Room {
         };
         let x = frame.child("x", NS_MUC);
         let current = self.occupants.by_address(from);
+        if let Some(key) = current {
+            self.occupants.set_managed(key, from, self.managed);
+            self.confirmed(from);
+        }
         if current.is_none() && x.is_none() {
             // Section 7.2.1: only the element says that somebody wants to enter. Without it this
             // is a change of one who believes to be here.
@@ -265,9 +269,7 @@ impl Room {
                 return self.end_if_empty();
             }
         };
-        let session = self
-            .occupants
-            .session(entry.from.into(), entry.presence.clone());
+        let session = self.new_session(&entry);
         let holder = self.occupants.by_nick(&entry.nick);
         let key = match holder {
             Some(key) => {
@@ -286,6 +288,7 @@ impl Room {
                 })
             }
         };
+        self.say_since(key, entry.from);
         self.send_list(key, entry.from);
         if holder.is_none() {
             self.announce(key, false);
@@ -298,6 +301,31 @@ impl Room {
             }
         }
         self.welcome(key, &entry);
+    }
+
+    fn new_session(&mut self, entry: &Entry<'_>) -> Session {
+        let presence = entry.presence.clone();
+        let mut session = self.occupants.session(entry.from.into(), presence);
+        session.managed = self.managed;
+        session.since = self.told;
+        session
+    }
+
+    /// The home of a managed session is told from where on it is owed what is said; while nobody
+    /// else's is, that comes with the first of them.
+    fn say_since(&mut self, key: Key, full: &str) {
+        let occupant = self.occupants.get(key).filter(|_| self.occupants.tracks);
+        let mut sessions = occupant.iter().flat_map(|occupant| &occupant.sessions);
+        let session = sessions.find(|session| &*session.address == full);
+        let here = session.and_then(|session| {
+            Some(Effect::Here {
+                address: Arc::clone(&session.address),
+                number: session.managed.number()?,
+                since: Some(session.since),
+                is_new: true,
+            })
+        });
+        self.effects.extend(here);
     }
 
     /// Self-presence, the past and the subject, in this order (section 7.1).
@@ -353,7 +381,7 @@ impl Room {
     }
 
     /// Section 7.2.15: also if there is none, so that a client knows that it has all.
-    fn send_subject(&mut self, to: &str) {
+    pub(crate) fn send_subject(&mut self, to: &str) {
         let subject = self.state.as_ref().and_then(|state| state.subject.as_ref());
         let known = subject.and_then(|s| crate::state::delayed(&s.xml, s.at, &self.address));
         let frame = known
@@ -482,6 +510,9 @@ impl Room {
             return;
         };
         let (role, affiliation, id) = (occupant.role, occupant.affiliation, occupant.id);
+        let mut sessions = occupant.sessions.iter();
+        let since = sessions.find(|one| &*one.address == entry.from);
+        let since = since.map_or(self.told, |session| session.since);
         let was_shown = self.is_shown(occupant);
         let was_first = &*occupant.sessions[0].address == entry.from;
         if occupant.sessions.len() == 1 {
@@ -494,7 +525,8 @@ impl Room {
                 self.tell(key, &Tell::default(), was_shown);
             }
         }
-        let session = self.occupants.session(entry.from.into(), entry.presence);
+        let mut session = self.new_session(&entry);
+        session.since = since;
         let new = match target {
             Some(target) => {
                 self.occupants.add_session(target, session);

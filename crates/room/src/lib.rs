@@ -4,6 +4,7 @@
 //! ```text
 //! stanza, session gone, decided ──▶ Room::handle ──▶ Append ──▶ (journal) ──▶ Decided
 //!                                        │
+//!                                        ├──▶ Keep      who is there: in front of what leaves
 //!                                        ├──▶ Send      one frame to many, each copy with its `to`
 //!                                        ├──▶ Deliver   one stanza
 //!                                        ├──▶ Refuse    an error for who sent it
@@ -12,7 +13,8 @@
 //!
 //! What a persistent room is made of is records ([`Record`]); [`State`] is what they make, and
 //! changes only when they are committed. So a change that fails has changed nothing, and what
-//! depends on it has not left. Who is there is not durable.
+//! depends on it has not left. Of who is there, a persistent room keeps managed sessions
+//! (XEP-0198), and whom their clients were told of ([`Present`]).
 //!
 //! Every bound is a field of [`RoomLimits`], so that a test can make it 1, 2 or 4.
 
@@ -32,6 +34,7 @@ mod model;
 mod nick;
 mod occupants;
 mod owner;
+mod present;
 mod private;
 mod record;
 mod register;
@@ -48,6 +51,7 @@ pub use info::FEATURES;
 pub use limits::RoomLimits;
 pub use message::stanza_id;
 pub use occupants::{Audience, write_copy};
+pub use present::{Present, PresentSession};
 pub use record::{Affiliated, Listed, Message, RECORD_VERSION, Record, RecordError, Subject};
-pub use room::{Effect, Event, Options, Room};
-pub use state::{Kept, State};
+pub use room::{Effect, Event, Options, Placed, Room};
+pub use state::{Kept, State, late};

@@ -41,6 +41,11 @@ pub struct RoomLimits {
     pub invitations_per_message_max: usize,
     /// Messages that wait for their record; with one more the room is busy and takes nothing.
     pub pending_max: usize,
+    /// Occupants who left of whom it is remembered that they are gone, for clients that may not
+    /// have heard of it: the first one is forgotten.
+    pub gone_max: usize,
+    /// Milliseconds for which that is remembered.
+    pub gone_for_ms: i64,
     /// Occupants from which on presence is told only of moderators and of those who have spoken.
     pub large_from: u32,
 }
@@ -65,6 +70,8 @@ impl Default for RoomLimits {
             invitations_per_minute_max: 30,
             invitations_per_message_max: 10,
             pending_max: 64,
+            gone_max: 1_000,
+            gone_for_ms: 24 * 3_600 * 1_000,
             large_from: 256,
         }
     }

@@ -12,7 +12,7 @@ use crate::affiliation::Role;
 use crate::broadcast::{Tell, is_forged, write_occupant_id};
 use crate::occupants::{Key, Occupant};
 use crate::record::{Message, Record, Subject};
-use crate::room::Room;
+use crate::room::{Placed, Room};
 
 /// Children that are worth keeping for those who enter later.
 const KEPT: &[&str] = &[
@@ -76,10 +76,15 @@ impl Room {
                 xml: stamped.as_bytes().to_vec(),
             })
         });
+        let is_durable = self.is_persistent();
         self.commit_message(record, frame, now, move |room, _| {
             room.introduce(key);
             let everyone = room.occupants.everyone();
-            room.send(stamped, everyone);
+            let placed = seq.filter(|_| is_durable).map(|place| Placed {
+                place,
+                after: std::mem::replace(&mut room.told, place),
+            });
+            room.send_placed(stamped, everyone, placed);
         });
     }
 

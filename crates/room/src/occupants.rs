@@ -26,6 +26,26 @@ pub(crate) struct Session {
     pub(crate) presence: Frame,
     /// Never given out twice in the life of this machine.
     pub(crate) number: u32,
+    /// Whether it may outlive its connection.
+    pub(crate) managed: Managed,
+    /// What was said up to this place of the room's log was said before it entered.
+    pub(crate) since: u64,
+}
+
+/// Whether a session may outlive its connection (XEP-0198), and its number at its home. Takes four
+/// bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Managed(u32);
+
+impl Managed {
+    /// That of a session with a number.
+    pub(crate) fn of(number: Option<u32>) -> Managed {
+        Managed(number.map_or(0, |number| number.wrapping_add(1)))
+    }
+
+    pub(crate) fn number(self) -> Option<u32> {
+        self.0.checked_sub(1)
+    }
 }
 
 /// Somebody in the room, under one nick.
@@ -74,6 +94,12 @@ pub(crate) struct Occupants {
     announced: BTreeSet<Key>,
     next_number: u32,
     everyone: Option<Audience>,
+    /// Managed sessions of all.
+    managed: usize,
+    /// What changes is remembered.
+    pub(crate) tracks: bool,
+    /// Keys of nicks at which something has changed, while that is remembered.
+    changed: BTreeSet<String>,
 }
 
 impl Occupants {
@@ -91,8 +117,44 @@ impl Occupants {
         self.slots.get(key as usize)?.as_ref()
     }
 
+    /// He is about to change.
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Occupant> {
-        self.slots.get_mut(key as usize)?.as_mut()
+        let occupant = self.slots.get_mut(key as usize)?.as_mut()?;
+        if self.tracks {
+            let key = nick::key(&occupant.nick).into_owned();
+            self.changed.insert(key);
+        }
+        Some(occupant)
+    }
+
+    /// Managed sessions of all occupants.
+    pub(crate) fn managed(&self) -> usize {
+        self.managed
+    }
+
+    /// Something has changed at a nick.
+    pub(crate) fn has_changed(&mut self, nick: &str) {
+        if self.tracks {
+            self.changed.insert(nick::key(nick).into_owned());
+        }
+    }
+
+    /// The keys of nicks at which something has changed since this was asked last.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Says whether a session may outlive its connection.
+    pub(crate) fn set_managed(&mut self, key: Key, full: &str, managed: Managed) {
+        let Some(occupant) = self.get_mut(key) else {
+            return;
+        };
+        let mut sessions = occupant.sessions.iter_mut();
+        if let Some(session) = sessions.find(|session| &*session.address == full) {
+            let before = std::mem::replace(&mut session.managed, managed);
+            self.managed += usize::from(managed != Managed::default());
+            self.managed -= usize::from(before != Managed::default());
+        }
     }
 
     /// All of them, in no order that means anything, but always the same.
@@ -147,6 +209,8 @@ impl Occupants {
     /// Adds an occupant with one session.
     pub(crate) fn insert(&mut self, occupant: Occupant) -> Key {
         let key = self.free.pop().unwrap_or(self.slots.len() as Key);
+        self.has_changed(&occupant.nick);
+        self.managed += managed_of(&occupant);
         if occupant.is_announced {
             self.announced.insert(key);
         }
@@ -170,14 +234,18 @@ impl Occupants {
             address,
             presence,
             number: self.next_number,
+            managed: Managed::default(),
+            since: 0,
         }
     }
 
     /// Adds a session to an occupant, behind those that he has.
     pub(crate) fn add_session(&mut self, key: Key, session: Session) {
         let address = Arc::clone(&session.address);
+        let is_managed = session.managed != Managed::default();
         if let Some(occupant) = self.get_mut(key) {
             occupant.sessions.push(session);
+            self.managed += usize::from(is_managed);
             self.by_address.insert(address, key);
             self.everyone = None;
         }
@@ -195,6 +263,7 @@ impl Occupants {
             "the last session goes with its occupant"
         );
         let session = occupant.sessions.remove(at);
+        self.managed -= usize::from(session.managed != Managed::default());
         self.by_address.remove(full);
         self.everyone = None;
         Some(session)
@@ -203,6 +272,8 @@ impl Occupants {
     /// Takes an occupant with all sessions.
     pub(crate) fn remove(&mut self, key: Key) -> Option<Occupant> {
         let occupant = self.slots.get_mut(key as usize)?.take()?;
+        self.has_changed(&occupant.nick);
+        self.managed -= managed_of(&occupant);
         self.free.push(key);
         self.announced.remove(&key);
         self.by_nick.remove(&*nick::key(&occupant.nick));
@@ -220,6 +291,7 @@ impl Occupants {
             return;
         };
         let old = std::mem::replace(&mut occupant.nick, Arc::clone(&new));
+        self.has_changed(&new);
         self.by_nick.remove(&*nick::key(&old));
         self.by_nick.insert(nick_key(&new), key);
     }
@@ -240,6 +312,13 @@ impl Occupants {
         self.everyone = Some(Arc::clone(&everyone));
         everyone
     }
+}
+
+fn managed_of(occupant: &Occupant) -> usize {
+    let sessions = occupant.sessions.iter();
+    sessions
+        .filter(|session| session.managed != Managed::default())
+        .count()
 }
 
 /// Appends the copy of a frame without `to` that goes to `to`: one splice behind the element's

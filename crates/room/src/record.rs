@@ -103,7 +103,7 @@ impl Listed {
     }
 }
 
-fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, RecordError> {
+pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, RecordError> {
     match bytes.split_first() {
         Some((&RECORD_VERSION, body)) => {
             postcard::from_bytes(body).map_err(|e| RecordError::Encoding(e.to_string()))

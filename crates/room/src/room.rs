@@ -22,7 +22,8 @@ use crate::affiliation::Affiliation;
 use crate::broadcast::Tell;
 use crate::config::Config;
 use crate::limits::{Budget, RoomLimits};
-use crate::occupants::{Audience, Key, Occupants};
+use crate::occupants::{Audience, Key, Managed, Occupants};
+use crate::present::Traces;
 use crate::record::Record;
 use crate::state::{State, apply};
 
@@ -35,7 +36,25 @@ pub enum Event {
         frame: Frame,
         /// Its sender may make a room at this address if there is none.
         may_create: bool,
+        /// If the sender's session may outlive its connection (XEP-0198), its number at its home.
+        managed: Option<u32>,
     },
+    /// The client of a managed session has missed presence, and believes to be here.
+    Back {
+        /// The real full address.
+        address: Arc<str>,
+        /// The session's number at its home.
+        number: u32,
+        /// The nick that the client believes to have.
+        nick: String,
+    },
+    /// The home of a managed session of an earlier life of this room says that it is there.
+    Confirmed {
+        /// The real full address.
+        address: Arc<str>,
+    },
+    /// What [`Effect::Keep`] asked for could not be done.
+    NotKept,
     /// A session is gone without having said so.
     Gone {
         /// The real full address.
@@ -60,12 +79,30 @@ pub enum Event {
 pub enum Effect {
     /// Make these records durable together, and answer with [`Event::Decided`].
     Append(Vec<Record>),
+    /// Make durable who is there, by the names of its parts; an empty part is removed. Whatever
+    /// leaves behind this waits for it, and leaves whatever comes of it: if it could not be done,
+    /// [`Event::NotKept`] says so.
+    Keep(Vec<(String, Vec<u8>)>),
+    /// The home of a managed session is told from where on the log is owed to it; `None` if it is
+    /// not any more.
+    Here {
+        /// The real full address.
+        address: Arc<str>,
+        /// The session's number at its home.
+        number: u32,
+        /// Behind this place.
+        since: Option<u64>,
+        /// The session has just entered: nothing was said since.
+        is_new: bool,
+    },
     /// Write one frame to many: it has no `to`, each copy gets its own.
     Send {
         /// The frame.
         frame: Frame,
         /// Who gets it.
         to: Audience,
+        /// Where it is in the room's log, if it is there.
+        placed: Option<Placed>,
     },
     /// Deliver a stanza that has its `to`.
     Deliver(Frame),
@@ -79,6 +116,15 @@ pub enum Effect {
     },
     /// Nobody is there and nothing is left of the room.
     Ended,
+}
+
+/// Where a message is in the room's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its place.
+    pub place: u64,
+    /// The place of the one in front of it, or one behind that.
+    pub after: u64,
 }
 
 /// What a room is made with.
@@ -123,10 +169,15 @@ pub struct Room {
     /// What the next room at this address is made with.
     pub(crate) secret: [u8; 16],
     pub(crate) next_seq: u64,
+    /// The place of the last message of the log that all were sent.
+    pub(crate) told: u64,
+    pub(crate) traces: Traces,
     pending: VecDeque<Pending>,
     pub(crate) invitations: Budget,
     pub(crate) declines: Budget,
     pub(crate) voice: Budget,
+    /// That of the sender of the stanza that is handled.
+    pub(crate) managed: Managed,
     pub(crate) empty: Frame,
     /// Presences that many have are kept once: those seen last.
     recent: VecDeque<Frame>,
@@ -157,10 +208,13 @@ impl Room {
             occupants: Occupants::default(),
             secret,
             next_seq,
+            told: next_seq - 1,
+            traces: Traces::default(),
             pending: VecDeque::new(),
             invitations: Budget::default(),
             declines: Budget::default(),
             voice: Budget::default(),
+            managed: Managed::default(),
             // Invariant: a constant that is well-formed.
             empty: Frame::parse("<presence/>").expect("an empty element parses"),
             recent: VecDeque::new(),
@@ -179,12 +233,31 @@ impl Room {
         if !self.takes(&event) {
             return Err(event);
         }
+        // What could not be kept is said again with the next event, not at once.
+        let is_after_failure = matches!(event, Event::NotKept);
         match event {
-            Event::Stanza { frame, may_create } => self.stanza(&frame, may_create, now),
+            Event::Stanza {
+                frame,
+                may_create,
+                managed,
+            } => {
+                self.managed = Managed::of(managed);
+                self.stanza(&frame, may_create, now);
+            }
+            Event::Back {
+                address,
+                number,
+                nick,
+            } => self.back(&address, number, &nick),
+            Event::Confirmed { address } => self.confirmed(&address),
+            Event::NotKept => self.not_kept(),
             Event::Gone { address } => self.gone(&address),
             Event::Decided { is_committed } => self.decided(is_committed, now),
             Event::Shutdown => self.shut_down(),
             Event::Destroy { reason } => self.destroy_for(reason.as_deref(), now),
+        }
+        if !is_after_failure {
+            self.keep(now);
         }
         Ok(std::mem::take(&mut self.effects))
     }
@@ -194,7 +267,10 @@ impl Room {
             return true;
         }
         match event {
-            Event::Decided { .. } => true,
+            Event::Decided { .. }
+            | Event::Back { .. }
+            | Event::Confirmed { .. }
+            | Event::NotKept => true,
             Event::Stanza { frame, .. } => {
                 self.pending.len() < self.options.limits.pending_max
                     && is_plain_message(frame)
@@ -225,14 +301,19 @@ impl Room {
     }
 
     /// Everybody is told that the room's machine ends (status 332), whatever waits: nobody knows
-    /// what became of it, or will. The machine must not be used any more.
+    /// what became of it, or will. Managed sessions are not: the next life of the room takes them
+    /// up. The machine must not be used any more.
     pub fn end(&mut self) -> Vec<Effect> {
         self.pending.clear();
         self.effects.clear();
-        self.clear(&Tell {
+        let tell = Tell {
             codes: vec![332],
             ..Tell::default()
-        });
+        };
+        match self.occupants.tracks {
+            true => self.leave_behind(&tell),
+            false => self.clear(&tell),
+        }
         let effects = std::mem::take(&mut self.effects);
         let tells = |effect: &Effect| matches!(effect, Effect::Send { .. } | Effect::Deliver(_));
         effects.into_iter().filter(tells).collect()
@@ -455,8 +536,13 @@ impl Room {
 
     /// Adds a frame for several sessions.
     pub(crate) fn send(&mut self, frame: Frame, to: Audience) {
+        self.send_placed(frame, to, None);
+    }
+
+    /// The same for a message of the log.
+    pub(crate) fn send_placed(&mut self, frame: Frame, to: Audience, placed: Option<Placed>) {
         if !to.is_empty() {
-            self.effects.push(Effect::Send { frame, to });
+            self.effects.push(Effect::Send { frame, to, placed });
         }
     }
 

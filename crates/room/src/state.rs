@@ -292,6 +292,12 @@ pub(crate) fn apply(state: &mut Option<State>, record: Record, limits: &RoomLimi
     }
 }
 
+/// A message of the log as somebody is sent it who was not there at the time, without `to`. `None`
+/// if it is damaged.
+pub fn late(xml: &[u8], at: Timestamp, room: &str) -> Option<Frame> {
+    delayed(xml, at.as_millis(), room)
+}
+
 /// The message with the time at which the room got it (section 7.2.13); the room is named as the
 /// one that delayed it, never the sender's real address.
 pub(crate) fn delayed(xml: &[u8], at: i64, room: &str) -> Option<Frame> {

@@ -8,6 +8,7 @@ mod enter;
 mod hostile;
 mod large;
 mod owner;
+mod present;
 mod talk;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use stdx::Timestamp;
 use xml::Frame;
 
-use crate::{Effect, Event, Options, Record, Room, RoomLimits};
+use crate::{Effect, Event, Options, Placed, Present, Record, Room, RoomLimits};
 
 pub(crate) const ROOM: &str = "coven@chat.example";
 const START: Timestamp = Timestamp::from_millis(1_000_000_000_000);
@@ -33,6 +34,15 @@ pub(crate) struct World {
     pub(crate) decides: Option<bool>,
     pub(crate) appends: usize,
     pub(crate) has_ended: bool,
+    /// Who is there, as it is kept.
+    pub(crate) kept: BTreeMap<String, Vec<u8>>,
+    /// How often that was written.
+    pub(crate) keeps: usize,
+    /// What homes were told of where the log is owed from.
+    pub(crate) here: Vec<(String, u32, Option<u64>)>,
+    /// Where messages to all were.
+    pub(crate) placed: Vec<Placed>,
+    options: Arc<Options>,
 }
 
 impl World {
@@ -53,14 +63,20 @@ impl World {
     }
 
     pub(crate) fn with(options: Options) -> World {
+        let options = Arc::new(options);
         World {
-            room: Room::new(ROOM, None, Arc::new(options), [7; 16], 1),
+            room: Room::new(ROOM, None, Arc::clone(&options), [7; 16], 1),
             now: START,
             mail: BTreeMap::new(),
             journal: Vec::new(),
             decides: Some(true),
             appends: 0,
             has_ended: false,
+            kept: BTreeMap::new(),
+            keeps: 0,
+            here: Vec::new(),
+            placed: Vec::new(),
+            options,
         }
     }
 
@@ -88,7 +104,23 @@ impl World {
                     }
                     assert!(self.event(Event::Decided { is_committed }));
                 }
-                Effect::Send { frame, to } => {
+                Effect::Keep(parts) => {
+                    self.keeps += parts.len();
+                    for (name, part) in parts {
+                        match part.is_empty() {
+                            true => self.kept.remove(&name),
+                            false => self.kept.insert(name, part),
+                        };
+                    }
+                }
+                Effect::Here {
+                    address,
+                    number,
+                    since,
+                    ..
+                } => self.here.push((address.to_string(), number, since)),
+                Effect::Send { frame, to, placed } => {
+                    self.placed.extend(placed);
                     assert!(frame.attr("to").is_none(), "{frame:?}");
                     for to in to.iter() {
                         self.deliver(to, &frame.edit().set_attr("to", to).finish());
@@ -116,8 +148,25 @@ impl World {
         self.mail.entry(to.to_owned()).or_default().push(text);
     }
 
+    /// The process ends without a word, and a new one begins.
+    pub(crate) fn restart(&mut self) {
+        let limits = &self.options.limits;
+        let state = crate::State::of(self.journal.clone(), limits);
+        self.room = Room::new(ROOM, state, Arc::clone(&self.options), [8; 16], 1);
+        let kept = self.kept.values();
+        let kept = kept.map(|part| Present::decode(part).expect("a part"));
+        self.room.recover(kept.collect(), self.now);
+        self.forget_mail();
+        self.here.clear();
+    }
+
     /// A stanza of a real address to the room (`""`) or a nick.
     pub(crate) fn send(&mut self, from: &str, nick: &str, stanza: &str) {
+        self.send_as(from, nick, stanza, None);
+    }
+
+    /// The same of a session that is managed, with its number.
+    pub(crate) fn send_as(&mut self, from: &str, nick: &str, stanza: &str, managed: Option<u32>) {
         let to = if nick.is_empty() {
             ROOM.to_owned()
         } else {
@@ -132,7 +181,8 @@ impl World {
         assert!(
             self.event(Event::Stanza {
                 frame,
-                may_create: true
+                may_create: true,
+                managed,
             }),
             "the room is busy"
         );
@@ -161,6 +211,11 @@ impl World {
             nick,
             "<presence><x xmlns='http://jabber.org/protocol/muc'/></presence>",
         );
+    }
+
+    pub(crate) fn join_managed(&mut self, who: &str, nick: &str, number: u32) {
+        let join = "<presence><x xmlns='http://jabber.org/protocol/muc'/></presence>";
+        self.send_as(who, nick, join, Some(number));
     }
 
     /// The condition of the one error that an address is sent for a stanza.

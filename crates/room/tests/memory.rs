@@ -29,6 +29,7 @@ fn join(room: &mut Room, n: usize) {
     let event = Event::Stanza {
         frame,
         may_create: true,
+        managed: None,
     };
     let now = Timestamp::from_millis(0);
     // What is sent is the recipients' cost, and is dropped here.
@@ -78,6 +79,7 @@ fn an_occupant_costs_at_most_300_bytes() {
         let event = Event::Stanza {
             frame,
             may_create: true,
+            managed: None,
         };
         assert!(room.handle(event, Timestamp::from_millis(0)).is_ok());
         let each = bytes_in_use(&region) / (count - 1);

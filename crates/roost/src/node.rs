@@ -326,6 +326,7 @@ fn options(config: &Config) -> server::Options {
         },
         rooms: rooms(config),
         pubsub: pubsub(config),
+        pep: pep(config),
         web: web(config),
         limits: node_limits(config),
         bans: Some(settings.node.data.join("bans")),
@@ -374,6 +375,23 @@ fn pubsub(config: &Config) -> server::options::Pubsub {
         copies_per_turn: pubsub.copies_per_turn as usize,
         machine: Arc::new(machine),
         ..default
+    }
+}
+
+fn pep(config: &Config) -> server::options::Pep {
+    let pep = &config.settings.pep;
+    let mut machine = server::NodesMachine::account();
+    let limits = &mut machine.limits;
+    limits.nodes_max = pep.nodes_max as usize;
+    limits.nodes_per_creator_max = limits.nodes_max;
+    limits.items_per_node_max = pep.items_per_node_max;
+    limits.item_bytes_max = pep.item_bytes_max;
+    limits.bytes_max = pep.bytes_max;
+    machine.share_defaults();
+    server::options::Pep {
+        enabled: pep.enabled,
+        machine: Arc::new(machine),
+        ..server::options::Pep::default()
     }
 }
 

@@ -19,6 +19,7 @@ use crate::c2s::C2sService;
 use crate::guard::{Charge, Generations, Guard};
 use crate::journal::Port;
 use crate::message::{Delivery, NotTaken, Source, UserMsg};
+use crate::modules::caps;
 use crate::options::{DeliveryLimits, Limits, Options};
 use crate::place::Place;
 use crate::queues::{self, Queues};
@@ -74,6 +75,8 @@ pub struct Home {
     pub(crate) generations: RefCell<Generations>,
     /// Rooms of the node that are in no store.
     pub(crate) rooms: Arc<Table>,
+    /// Capabilities of clients.
+    pub(crate) caps: RefCell<caps::Table>,
 }
 
 impl Home {
@@ -108,6 +111,7 @@ impl Home {
             reads,
             crypto,
             inbox_limits: Arc::new(options.delivery.inbox()),
+            caps: RefCell::new(caps::Table::new(options.pep.caps.clone())),
             options,
             limits,
             talkers: RefCell::new(Talkers::new(talkers)),

@@ -277,10 +277,7 @@ impl User {
         let handler = match asker {
             Asker::Other {
                 is_subscriber: false,
-            } if is_set => None,
-            Asker::Other {
-                is_subscriber: false,
-            } => modules::for_stranger(payload.name(), payload.ns()),
+            } => modules::for_stranger(payload.name(), payload.ns(), is_set),
             _ => modules::for_account(payload.name(), payload.ns()).or_else(|| {
                 let more = self.home.options.debug_extensions;
                 modules::handler_among(more, payload.name(), payload.ns())

@@ -8,12 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actor::{Context, Mail, Name, ShardId};
+use store::Seq;
 use telemetry::Counter;
 use xml::Frame;
 
 use crate::address;
 use crate::home::Home;
 use crate::message::{Delivery, SharedCopy, UserMsg};
+
+/// Commits that what leaves may wait for; with so many, what comes waits too.
+const WAITS_MAX: u64 = 64;
+
+/// Copies of the log that found no room and are remembered; who misses more of them asks for them
+/// with the next one.
+const MISSED_MAX: usize = 4_096;
 
 /// Addresses that one frame goes to.
 type Audience = Arc<[Arc<str>]>;
@@ -24,11 +32,16 @@ pub(crate) enum Out {
     One(Frame),
     /// Copies of a frame without `to`.
     Copies(Copies),
+    /// What a session's home is told.
+    Tell(Name, UserMsg),
+    /// What is behind it waits until so many commits in all are over.
+    Wait(u64),
 }
 
 /// A fan-out that is under way.
 pub(crate) struct Copies {
     frame: Frame,
+    placed: (Seq, Seq),
     /// The frame as it goes to the shard of the last copy.
     shared: Option<(ShardId, Frame)>,
     to: Rc<[Recipient]>,
@@ -63,6 +76,10 @@ pub(crate) struct Leaving {
     /// Copies of one turn.
     turn_max: usize,
     counters: Counters,
+    /// Commits that what leaves has to wait for, and those of them that are over.
+    waits: (u64, u64),
+    /// Who found no room for a message of the log, and its place.
+    missed: Vec<(Arc<str>, Seq)>,
 }
 
 impl Leaving {
@@ -74,6 +91,8 @@ impl Leaving {
             known: None,
             turn_max: turn_max.max(1),
             counters,
+            waits: (0, 0),
+            missed: Vec::new(),
         }
     }
 
@@ -89,8 +108,36 @@ impl Leaving {
         self.queue.is_empty()
     }
 
-    /// A frame goes to many.
-    pub(crate) fn copies(&mut self, frame: Frame, to: Audience, home: &Home) {
+    /// What leaves from now on waits for a commit that is under way.
+    pub(crate) fn wait(&mut self) {
+        self.waits.0 += 1;
+        self.push(Out::Wait(self.waits.0));
+    }
+
+    /// The first commit that something waits for is over.
+    pub(crate) fn is_over(&mut self) {
+        self.waits.1 += 1;
+    }
+
+    /// Nothing leaves before a commit is over.
+    fn is_waiting(&self) -> bool {
+        matches!(self.queue.front(), Some(Out::Wait(commit)) if *commit > self.waits.1)
+    }
+
+    /// Whether what comes has to wait: copies are under way, or too much waits for commits.
+    pub(crate) fn is_busy(&self) -> bool {
+        let commits = self.waits.0 - self.waits.1;
+        !self.is_empty() && (!self.is_waiting() || commits >= WAITS_MAX)
+    }
+
+    /// Who was not given a message of the log since this was asked last, and its place.
+    pub(crate) fn take_missed(&mut self) -> Vec<(Arc<str>, Seq)> {
+        std::mem::take(&mut self.missed)
+    }
+
+    /// A frame goes to many. `placed` is its place in the log and that of the one in front of it;
+    /// zeros if it is not there.
+    pub(crate) fn copies(&mut self, frame: Frame, to: Audience, placed: (Seq, Seq), home: &Home) {
         let to = match &self.known {
             Some((audience, known)) if Arc::ptr_eq(audience, &to) => Rc::clone(known),
             _ => {
@@ -111,6 +158,7 @@ impl Leaving {
         };
         self.push(Out::Copies(Copies {
             frame,
+            placed,
             shared: None,
             to,
             done: 0,
@@ -129,7 +177,7 @@ impl Leaving {
             return;
         }
         self.leave(self.turn_max, home, cx);
-        if self.is_empty() {
+        if self.is_empty() || self.is_waiting() {
             return;
         }
         self.is_going = true;
@@ -140,17 +188,25 @@ impl Leaving {
 
     /// Lets everything leave, however much it is: whoever sends it ends.
     pub(crate) fn leave_all(&mut self, home: &Home, cx: &mut Context<'_, UserMsg>) {
+        self.waits.1 = self.waits.0;
         self.leave(usize::MAX, home, cx);
     }
 
     fn leave(&mut self, max: usize, home: &Home, cx: &mut Context<'_, UserMsg>) {
         let mut left = max;
         while let Some(out) = self.queue.pop_front() {
-            if left == 0 {
+            let must_wait = matches!(out, Out::Wait(commit) if commit > self.waits.1);
+            if left == 0 || must_wait {
                 self.queue.push_front(out);
                 break;
             }
             match out {
+                Out::Wait(_) => {}
+                Out::Tell(to, msg) => {
+                    left -= 1;
+                    // Whoever needs it asks.
+                    home.send_to(cx, &to, msg, true);
+                }
                 Out::One(frame) => {
                     left -= 1;
                     self.send_one(frame, home, cx);
@@ -167,7 +223,7 @@ impl Leaving {
 
     /// Sends at most `max` copies, and says how many.
     fn send_copies(
-        &self,
+        &mut self,
         copies: &mut Copies,
         max: usize,
         home: &Home,
@@ -197,6 +253,8 @@ impl Leaving {
             let copy = UserMsg::Copy(SharedCopy {
                 to: Arc::clone(&recipient.address),
                 frame,
+                place: copies.placed.0,
+                after: copies.placed.1,
             });
             // A message brings the account of a session that is gone to life, so that it says so.
             let sent = if is_message {
@@ -206,6 +264,10 @@ impl Leaving {
             };
             if matches!(sent, Err(actor::SendError::Full(_))) {
                 cx.stats().count(self.counters.dropped);
+                if copies.placed.0 != 0 && self.missed.len() < MISSED_MAX {
+                    let to = Arc::clone(&recipient.address);
+                    self.missed.push((to, copies.placed.0));
+                }
             }
         }
         cx.stats().add(self.counters.sent, count as u64);

@@ -95,9 +95,10 @@ pub(crate) const JOURNAL_BACKLOG_MAX: usize = 65_536;
 /// Their bytes, by estimate; at that, one more is refused likewise.
 pub(crate) const JOURNAL_BACKLOG_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Appends of a shard that are committed together whoever made them. While more wait, actors take
-/// turns: one that has thousands of appends to make delays the others by one such batch.
-pub(crate) const BATCH_APPENDS: usize = 64;
+/// Appends of a shard that are committed together whoever made them. While more wait, each actor's
+/// first one goes and the others as far as there is room: who has thousands of appends to make
+/// delays others by one such batch.
+pub(crate) const BATCH_APPENDS: usize = 256;
 
 /// Pause between questions what became of an append in doubt.
 pub(crate) const DOUBT_POLL: Duration = Duration::from_millis(50);
@@ -215,8 +216,8 @@ pub(crate) const BAN_REASON_BYTES_MAX: usize = 256;
 /// `resource-constraint`. They take no room from the roster.
 pub(crate) const REQUESTS_MAX: usize = 100;
 
-/// Bytes of those requests that are kept with what they say; further ones are kept without it. Every
-/// change of a roster writes them again.
+/// Bytes of those requests that are kept with what they say; further ones are kept without it.
+/// Every change of a roster writes them again.
 pub(crate) const REQUESTS_BYTES_MAX: usize = 16 * 1024;
 
 /// Time in which registrations of one address are counted.

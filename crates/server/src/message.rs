@@ -16,10 +16,11 @@ use crate::admin::{AdminAnswer, AdminCommand};
 use crate::guard::Generation;
 use crate::journal::Ticket;
 use crate::nodes::NodesMsg;
-use crate::room::RoomMsg;
+use crate::room::{OfRoom, RoomMsg};
 use crate::user::consumers::ReadPage;
 use crate::user::intake::MarkRead;
 use crate::user::outbox::{OutgoingPage, Returning};
+use crate::user::pep::PepMsg;
 use crate::user::recover::Stored;
 use crate::user::resume::Owed;
 
@@ -92,6 +93,8 @@ pub enum UserMsg {
     Copy(SharedCopy),
     /// What only rooms are told.
     Room(Box<RoomMsg>),
+    /// What a room says to the home of a session that is there.
+    OfRoom(Box<OfRoom>),
     /// What only services are told.
     Nodes(Box<NodesMsg>),
     /// The next part of what leaves a room or a service.
@@ -155,6 +158,8 @@ pub enum UserMsg {
     Answer(Option<Box<crate::iq::LateAnswer>>),
     /// Questions that waited for their clients to read may be asked.
     AskAgain,
+    /// What concerns nodes of accounts.
+    Pep(Box<PepMsg>),
     /// How much there is in the private storage.
     StorageRead(Box<crate::user::storage::StorageRead>),
     /// An administrator's command.
@@ -210,6 +215,8 @@ pub struct Delivery {
     /// The credit of the stanza that was passed on, if it is in no log: it comes back when the
     /// recipient's home has taken the stanza, wherever that ends.
     pub debt: Option<Box<crate::user::Debt>>,
+    /// Of presence for a room: the number of the sender's session, if it is managed.
+    pub managed: Option<u32>,
 }
 
 /// The same stanza once more. Its credit comes back once.
@@ -220,6 +227,7 @@ impl Clone for Delivery {
             frame: self.frame.clone(),
             source: self.source,
             debt: None,
+            managed: self.managed,
         }
     }
 }
@@ -232,6 +240,7 @@ impl Delivery {
             frame,
             source: Source::default(),
             debt: None,
+            managed: None,
         }
     }
 }
@@ -243,6 +252,10 @@ pub struct SharedCopy {
     pub to: Arc<str>,
     /// The stanza, without `to`.
     pub frame: Frame,
+    /// Its place in the room's log; 0 if it is not there.
+    pub place: Seq,
+    /// The place of the message in front of it there.
+    pub after: Seq,
 }
 
 /// A place in a sender's log (docs/delivery.md).

@@ -46,6 +46,8 @@ pub struct Options {
     pub rooms: Rooms,
     /// Services that have nodes.
     pub pubsub: Pubsub,
+    /// Nodes of accounts.
+    pub pep: Pep,
     /// Streams over HTTP, and everything else on their port.
     pub web: Web,
     /// Bounds that may change while the node runs.
@@ -115,6 +117,8 @@ pub struct DeliveryLimits {
     pub refusals_max: usize,
     /// Ended sessions of a user whose counts are remembered, while the user is loaded.
     pub ended_max: usize,
+    /// What a session is given of the logs of rooms.
+    pub rooms: delivery::FollowLimits,
     /// What a session keeps of stanzas that are in no log: presence gives way, then it ends.
     pub unlogged: xmpp::sm::Limits,
     /// Stanzas that are in no log after which a client is asked what it has handled (XEP-0198).
@@ -150,6 +154,7 @@ impl Default for DeliveryLimits {
             records_bytes_max: store::limits::SESSIONS_BYTES_MAX,
             refusals_max: 64,
             ended_max: 8,
+            rooms: delivery::FollowLimits::default(),
             unlogged: xmpp::sm::Limits::default(),
             ask_every: 8,
             ask_again_every: 64,
@@ -227,7 +232,8 @@ impl Delivery {
         let relations = [
             (self.unacked_max > 0, "a session takes a message"),
             (
-                self.outbox.is_sound() && self.outbox.entries_max as usize <= LAGGING_MAX,
+                self.outbox.is_sound()
+                    && self.outbox.entries_max as usize + self.outbox.returned_max < LAGGING_MAX,
                 "the bounds of what is handed over fit each other",
             ),
             (!pages.contains(&0), "a page and a read have room"),
@@ -273,8 +279,8 @@ pub struct Commits {
     pub backlog_appends_max: usize,
     /// Their bytes, by estimate; at that, one more append is refused.
     pub backlog_bytes_max: usize,
-    /// Appends of one batch beyond which actors take turns: while more wait, each has as many
-    /// turns as fill a batch, and at least one.
+    /// Appends of one batch, whoever made them. While more wait, each actor's first one goes, and
+    /// the others as far as there is room.
     pub batch_appends: usize,
     /// Appends of one user that are not decided; at that, new stanzas wait in its mailbox.
     pub barrier_appends_max: usize,
@@ -392,6 +398,58 @@ impl Default for Pubsub {
             copies_per_turn: 256,
             sweep_every: Duration::from_secs(60 * 60),
             machine: Arc::new(machine),
+        }
+    }
+}
+
+/// Nodes of accounts (XEP-0163).
+#[derive(Clone, Debug)]
+pub struct Pep {
+    /// Whether accounts have any.
+    pub enabled: bool,
+    /// Requests and sessions that wait for the nodes of one account, because they are being read or
+    /// changed; one more is answered `resource-constraint`. Each costs its stanza.
+    pub waiting_max: usize,
+    /// Bounds and defaults of each account.
+    pub machine: Arc<pubsub::Options>,
+    /// What is remembered of the capabilities of clients (XEP-0115), by each shard.
+    pub caps: Caps,
+}
+
+impl Default for Pep {
+    fn default() -> Pep {
+        Pep {
+            enabled: true,
+            waiting_max: 64,
+            machine: Arc::new(pubsub::Options::account()),
+            caps: Caps::default(),
+        }
+    }
+}
+
+/// Bounds of what a shard remembers of the capabilities of clients (XEP-0115).
+#[derive(Clone, Debug)]
+pub struct Caps {
+    /// Hashes that are remembered, with the nodes that those clients want to hear of. With one
+    /// more the oldest that no session has is forgotten; if all are in use the new one is not
+    /// remembered, and its clients are asked one by one.
+    pub known_max: usize,
+    /// Clients that have been asked and have not answered. What is announced with one more is
+    /// looked at again, for longer than `answer_timeout`.
+    pub asked_max: usize,
+    /// Time for an answer; then another client with the same hash is asked.
+    pub answer_timeout: Duration,
+    /// Nodes that one client can say it wants to hear of; what is behind them is not looked at.
+    pub interests_max: usize,
+}
+
+impl Default for Caps {
+    fn default() -> Caps {
+        Caps {
+            known_max: 1_024,
+            asked_max: 256,
+            answer_timeout: Duration::from_secs(5),
+            interests_max: 256,
         }
     }
 }

@@ -112,6 +112,24 @@ fn a_message_that_a_full_disk_refused_comes_back_when_there_is_room() {
     assert_eq!(received(&mut world, 1), [1]);
 }
 
+/// It was told that its message had been handled, whose error was in memory only.
+#[test]
+fn a_client_whose_session_ended_hears_of_no_count_that_errors_wait_for() {
+    let mut world = World::new();
+    let (mut romeo, token) = world.login_managed("romeo", "orchard");
+    world.switches().set_full(true);
+    romeo.send(&message(0));
+    world.work();
+    drop(romeo);
+    for _ in 0..15 {
+        world.pass(Duration::from_secs(1));
+    }
+    let mut romeo = world.connect("romeo");
+    romeo.resume(&token, 0);
+    let failed = romeo.expect(&mut world, "</failed>");
+    assert!(!failed.contains(" h='"), "{failed}");
+}
+
 /// Errors that cannot be recorded have a bound: what is beyond it is not counted as handled.
 #[test]
 fn a_stream_ends_with_which_too_many_errors_would_wait_for_the_disk() {

@@ -343,6 +343,9 @@ fn say_group(world: &mut World, peers: &mut [Peer], first: usize) {
 fn what_was_under_way_is_handed_over_again_although_a_page_behind_it_was_asked_for() {
     const { assert!(1 + 2 * GROUP > WINDOW && 1 + GROUP > WINDOW / 2) };
     let mut world = World::new();
+    // A group is one batch, whoever appends.
+    world.options.commits.batch_appends = usize::MAX;
+    world.crash();
     let mut juliet = world.login("juliet", "balcony");
     juliet.ask(&mut world, "<presence/>", "<presence");
     let mut romeo = world.login("romeo", "orchard");

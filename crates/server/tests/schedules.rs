@@ -64,6 +64,7 @@ fn draw_outbox(may_refuse: bool, rng: &mut Rng) -> OutboxLimits {
         answer_timeout: any(&[1, 20, 200, 5_000], rng),
         retry_min,
         retry_max: any(&[1, 200, 15_000], rng).max(retry_min),
+        returned_max: [0, 1, 64][rng.usize(..3)],
         ..usual
     }
 }
@@ -206,7 +207,7 @@ impl Inside {
                 2 => self.sim().journal().switches().doubt(1),
                 3 => self.disk.faults().fail_reads(self.rng.u64(..100)),
                 4 => return self.refuse(count),
-                5 => self.fence(),
+                5 => return self.fence(count),
                 _ => {}
             }
         }
@@ -225,9 +226,16 @@ impl Inside {
         released
     }
 
-    fn fence(&mut self) {
-        self.sim().journal().switches().fence(1);
-        self.seen.note(Event::Fenced);
+    /// Another home has taken the range of the first of it.
+    fn fence(&mut self, count: usize) -> usize {
+        let switches = self.sim().journal().switches();
+        switches.fence(1);
+        let released = self.sim().journal().release(count);
+        switches.fence(0);
+        if released > 0 {
+            self.seen.note(Event::Fenced);
+        }
+        released
     }
 
     /// Something is wrong for longer than anybody waits for it.

@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Online, away, blocking the asker, and nobody.
 const SUBJECTS: [&str; 4] = ["here", "away", "shy", "nobody"];
 
-const IQS: [(&str, &str, &str); 27] = [
+const IQS: [(&str, &str, &str); 31] = [
     (
         "get",
         "service discovery, what it is",
@@ -116,6 +116,30 @@ const IQS: [(&str, &str, &str); 27] = [
         "set",
         "registration: remove",
         "<query xmlns='jabber:iq:register'><remove/></query>",
+    ),
+    (
+        "get",
+        "items of a node for contacts",
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+         <items node='http://jabber.org/protocol/tune'/></pubsub>",
+    ),
+    (
+        "set",
+        "subscription to such a node",
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+         <subscribe node='http://jabber.org/protocol/tune' jid='asker@localhost'/></pubsub>",
+    ),
+    (
+        "get",
+        "configuration of such a node",
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub#owner'>\
+         <configure node='http://jabber.org/protocol/tune'/></pubsub>",
+    ),
+    (
+        "set",
+        "subscriptions that wait at such a node",
+        "<command xmlns='http://jabber.org/protocol/commands' \
+         node='http://jabber.org/protocol/pubsub#get-pending'/>",
     ),
     (
         "get",
@@ -288,6 +312,16 @@ fn login_rows(out: &mut String, address: std::net::SocketAddr) {
     row(out, "registration, where it is enabled", &registered);
 }
 
+/// Everybody who is there has a node for contacts.
+fn publish(client: &mut Client) {
+    client.send(
+        "<iq type='set' id='p'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+         <publish node='http://jabber.org/protocol/tune'><item id='current'>\
+         <tune xmlns='http://jabber.org/protocol/tune'/></item></publish></pubsub></iq>",
+    );
+    client.expect("<item id='current'/>");
+}
+
 fn table() -> String {
     let mut options = options(2, true);
     options.archive.enabled = true;
@@ -296,12 +330,17 @@ fn table() -> String {
     let running = start_with(options, net::Limits::default(), &users);
     let mut here = Client::login(running.address, "here", "a");
     here.send("<presence/>");
+    publish(&mut here);
     let mut shy = Client::login(running.address, "shy", "a");
     shy.send(
         "<presence/><iq type='set' id='b'><block xmlns='urn:xmpp:blocking'>\
          <item jid='asker@localhost'/></block></iq>",
     );
     shy.expect("id='b'");
+    publish(&mut shy);
+    let mut away = Client::login(running.address, "away", "a");
+    publish(&mut away);
+    drop(away);
     let mut asker = Client::login(running.address, "asker", "a");
     let mut out = String::new();
     for (at, (kind, what, payload)) in IQS.iter().enumerate() {

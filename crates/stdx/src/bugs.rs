@@ -34,7 +34,7 @@ pub const ALL: [(&str, &str); 8] = [
 
 /// Bugs that show only at a bound of what is handed over. The exploration of `crates/delivery` must
 /// find each of them.
-pub const AT_BOUNDS: [(&str, &str); 11] = [
+pub const AT_BOUNDS: [(&str, &str); 12] = [
     (
         "window_full_is_settled",
         "what a destination was handed over when it begins to lag counts as settled",
@@ -54,6 +54,10 @@ pub const AT_BOUNDS: [(&str, &str); 11] = [
     (
         "order_is_not_checked",
         "an entry is taken although the one in front of it was not",
+    ),
+    (
+        "returned_shares_at_once",
+        "the mark that says that something came back goes before the common one has passed it",
     ),
     (
         "return_is_not_awaited",

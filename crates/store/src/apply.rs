@@ -174,6 +174,16 @@ impl<T: Txn> Entity<'_, T> {
                 numbered,
                 ..
             } => self.session_numbered(*number, *void_through, numbered),
+            Record::SessionRoomPut {
+                number, room, read, ..
+            } => {
+                self.session_room_put(*number, room, read);
+                Ok(())
+            }
+            Record::SessionRoomRemove { number, room, .. } => {
+                self.session_room_remove(*number, room);
+                Ok(())
+            }
             Record::AccountLock { locked, .. } => {
                 self.profile(|profile| profile.account.locked = *locked)
             }

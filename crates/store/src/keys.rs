@@ -14,6 +14,8 @@
 //! Head   slot:u16 user                     Head, to which the entries behind it add
 //! State  slot:u16 user                     Profile
 //! Log    slot:u16 user 00 seq:u64          StoredEntry; the upper bit of seq is 0
+//!        slot:u16 user 00 fb session:u32 room
+//!                                          RoomRead: how far a session has read a room's log
 //!        slot:u16 user 00 fc seq:u64       StoredEntry: trimmed, and kept for a destination
 //!        slot:u16 user 00 fd peer:u64      OlderMark: a sender that Recognition has no room for
 //!        slot:u16 user 00 fe               Recognition, up to the head's `folded`
@@ -41,6 +43,7 @@ pub(crate) const SLOT_KEY: &[u8] = b"slot_key";
 pub(crate) const EPOCH: &[u8] = b"epoch";
 /// The upper bit of a sequence number is 0: whatever else is in a log sorts behind the entries.
 const ENTRIES_END: u8 = 0x80;
+const FOLLOWED: u8 = 0xfb;
 const PINNED: u8 = 0xfc;
 const MARK: u8 = 0xfd;
 const RECOGNITION: u8 = 0xfe;
@@ -116,6 +119,25 @@ pub(crate) fn log_pinned_end(slots: &SlotKey, user: &str) -> Vec<u8> {
     let mut key = owned(slots, user, 1);
     key.push(PINNED + 1);
     key
+}
+
+/// How far a session has read the log of a room.
+pub(crate) fn followed(slots: &SlotKey, user: &str, session: u32, room: &str) -> Vec<u8> {
+    let mut key = owned(slots, user, 5 + room.len());
+    key.push(FOLLOWED);
+    key.extend_from_slice(&session.to_be_bytes());
+    key.extend_from_slice(room.as_bytes());
+    key
+}
+
+/// The run of keys of all rooms of a session, or of all sessions.
+pub(crate) fn followed_by(slots: &SlotKey, user: &str, session: Option<u32>) -> (Vec<u8>, Vec<u8>) {
+    let start = followed(slots, user, session.unwrap_or_default(), "");
+    let end = match session.map(|session| session.checked_add(1)) {
+        Some(Some(next)) => followed(slots, user, next, ""),
+        _ => log_pinned(slots, user, 0),
+    };
+    (start, end)
 }
 
 /// How far a sender was heard of that [`crate::Recognition`] has no room for.
@@ -379,20 +401,26 @@ pub(crate) fn parse_seq(rest: &[u8]) -> Option<Seq> {
 
 /// What a key in `Log` is for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Log {
+pub(crate) enum Log<'a> {
     Entry(Seq),
+    Followed(u32, &'a str),
     Pinned(Seq),
     Mark(u64),
     Recognition,
     Index { peer: u64, last: Seq },
 }
 
-pub(crate) fn parse_log(rest: &[u8]) -> Option<Log> {
+pub(crate) fn parse_log(rest: &[u8]) -> Option<Log<'_>> {
     match rest.split_first()? {
         (&INDEX, rest) => {
             let (peer, last) = rest.split_first_chunk::<8>()?;
             let (peer, last) = (u64::from_be_bytes(*peer), parse_seq(last)?);
             Some(Log::Index { peer, last })
+        }
+        (&FOLLOWED, rest) => {
+            let (session, room) = rest.split_first_chunk::<4>()?;
+            let session = u32::from_be_bytes(*session);
+            Some(Log::Followed(session, std::str::from_utf8(room).ok()?))
         }
         (&PINNED, rest) => parse_seq(rest).map(Log::Pinned),
         (&MARK, rest) => parse_seq(rest).map(Log::Mark),
@@ -461,6 +489,16 @@ mod tests {
         let (_, _, rest) = parse_owned(&pinned).unwrap();
         assert_eq!(parse_log(rest), Some(Log::Pinned(7)));
         assert!(pinned < log_pinned_end(&KEY, "a@b"));
+        for session in [7, u32::MAX] {
+            let key = followed(&KEY, "a@b", session, "r@c");
+            let (_, _, rest) = parse_owned(&key).unwrap();
+            assert_eq!(parse_log(rest), Some(Log::Followed(session, "r@c")));
+            for run in [Some(session), None] {
+                let (start, end) = followed_by(&KEY, "a@b", run);
+                assert!(start <= key && key < end && end <= pinned);
+            }
+        }
+        assert!(log_entries_end(&KEY, "a@b") < followed_by(&KEY, "a@b", None).0);
         let mark = log_mark(&KEY, "a@b", u64::MAX);
         let (_, _, rest) = parse_owned(&mark).unwrap();
         assert_eq!(parse_log(rest), Some(Log::Mark(u64::MAX)));

@@ -88,6 +88,9 @@ pub const DIRECTED_MAX: usize = 1_000;
 /// are not acknowledged.
 pub const NUMBERED_MAX: usize = 2_048;
 
+/// Entries of one room's log that one session was given and has not acknowledged.
+pub const FOLLOWED_GIVEN_MAX: usize = 2_048;
+
 /// Entries of one user that wait again after the sessions that had them ended: as many as 64
 /// sessions with full queues. More are only archived.
 pub const REQUEUED_MAX: usize = 65_536;
@@ -97,8 +100,8 @@ pub const REQUEUED_MAX: usize = 65_536;
 pub const SEEN_MAX: usize = 128;
 
 /// Destinations of one user that lag: one for each of the most entries that may wait to be handed
-/// over. Sixteen bytes each.
-pub const LAGGING_MAX: usize = 10_000;
+/// over, and those from which something came back lately. Sixteen bytes each.
+pub const LAGGING_MAX: usize = 10_240;
 
 /// Messages of one user whose origin-id is remembered; the oldest is forgotten.
 pub const ORIGINS_MAX: usize = 256;

@@ -376,7 +376,7 @@ impl<T: Txn> Entity<'_, T> {
         self.head.cursors.retain(|have| have.number != number);
         self.save_sessions(&sessions.records);
         self.save_head();
-        Ok(())
+        self.session_rooms_remove(number)
     }
 
     pub(crate) fn session_numbered(

@@ -208,6 +208,26 @@ impl Store {
         Ok(true)
     }
 
+    /// Those of these accounts or services that have a part. Each costs one look-up of a key.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn with_part<T: AsRef<str>>(
+        &self,
+        users: Vec<T>,
+        (node, part): (u64, &str),
+    ) -> Result<Vec<T>, StoreError> {
+        let (slots, snapshot) = (self.slot_key(), self.snapshot()?);
+        let mut found = Vec::new();
+        for user in users {
+            let key = keys::node_part(&slots, user.as_ref(), node, part);
+            if snapshot.get(Space::Blob, &key)?.is_some() {
+                found.push(user);
+            }
+        }
+        Ok(found)
+    }
+
     /// Items of a node by their ids, in one snapshot: those that are there, in the order of `ids`,
     /// of which no more than [`ITEMS_MAX`] are looked at.
     ///

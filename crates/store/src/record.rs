@@ -10,6 +10,7 @@ use stdx::time::Timestamp;
 use crate::delivery::{
     ArchivePrefs, Delivered, LaggingMark, LogEntry, NumberedEntry, Progress, SessionRecord,
 };
+use crate::followed::RoomRead;
 use crate::limits::{
     ITEM_ID_BYTES_MAX, ITEMS_MAX, KNOWN_ADDRESSES_MAX, NODE_PART_BYTES_MAX, PRIVATE_NAME_BYTES_MAX,
     ROOM_PART_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX,
@@ -21,7 +22,7 @@ use crate::shared::SharedBytes;
 pub type Seq = u64;
 
 /// The encoding version that [`Record::encode`] writes, its leading byte.
-pub const RECORD_VERSION: u8 = 5;
+pub const RECORD_VERSION: u8 = 6;
 
 /// The oldest version that [`Record::decode`] reads: later ones only added kinds of records.
 const RECORD_VERSION_MIN: u8 = 2;
@@ -273,6 +274,26 @@ pub enum Record {
         /// The node's number.
         node: u64,
     },
+    /// Replaces how far a session has read the log of a room. It goes with the session.
+    SessionRoomPut {
+        /// Whose session.
+        user: String,
+        /// Its number.
+        number: u32,
+        /// The room.
+        room: String,
+        /// How far.
+        read: RoomRead,
+    },
+    /// A session does not read the log of a room any more.
+    SessionRoomRemove {
+        /// Whose session.
+        user: String,
+        /// Its number.
+        number: u32,
+        /// The room.
+        room: String,
+    },
 }
 
 /// What is kept under one id of a node.
@@ -364,6 +385,8 @@ impl Record {
             | Record::ItemPut { user, .. }
             | Record::ItemsRemove { user, .. }
             | Record::ItemsClear { user, .. }
+            | Record::SessionRoomPut { user, .. }
+            | Record::SessionRoomRemove { user, .. }
             | Record::KnownAddressesPut { user, .. } => user,
             Record::LogAppend { user, .. } => user,
         }
@@ -407,6 +430,7 @@ impl Record {
             | Record::NodeRemove { .. }
             | Record::ItemsClear { .. }
             | Record::MarksForget { .. }
+            | Record::SessionRoomRemove { .. }
             | Record::SessionRemove { .. } => 0,
             Record::RosterPut { item, .. } => item.size(),
             Record::RosterRemove { contact, .. } => contact.len(),
@@ -446,6 +470,7 @@ impl Record {
                 }
                 value.len()
             }
+            Record::SessionRoomPut { room, read, .. } => read.check(room)?,
             Record::NodePut { part, value, .. } => {
                 node_name(part, NODE_PART_BYTES_MAX)?;
                 value.len()

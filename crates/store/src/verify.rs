@@ -11,6 +11,7 @@ use crate::backup;
 use crate::delivery::{EntryFlags, Recognition, SessionRecord};
 use crate::engine::{Reader, Space};
 use crate::error::{OpenError, StoreError};
+use crate::followed::RoomRead;
 use crate::keys;
 use crate::limits::{PROBLEMS_LISTED_MAX, UNCOUNTED_BYTES_MAX};
 use crate::log::{derive_head, read_head};
@@ -312,6 +313,9 @@ impl Walk<'_> {
                     decode::<OlderMark>(value, user).map_err(|e| e.to_string())?;
                     log.has_marks = true;
                 }
+                keys::Log::Followed(..) => {
+                    decode::<RoomRead>(value, user).map_err(|e| e.to_string())?;
+                }
                 keys::Log::Recognition => {
                     decode::<Recognition>(value, user).map_err(|e| e.to_string())?;
                 }
@@ -605,6 +609,7 @@ pub(crate) fn check_entry(space: Space, key: &[u8], value: &[u8]) -> Result<(), 
                     decode_borrowed::<StoredEntry<'_>>(value, user).map(drop)
                 }
                 keys::Log::Mark(_) => decode::<OlderMark>(value, user).map(drop),
+                keys::Log::Followed(..) => decode::<RoomRead>(value, user).map(drop),
                 keys::Log::Recognition => decode::<Recognition>(value, user).map(drop),
                 keys::Log::Index { .. } => decode::<Vec<Seq>>(value, user).map(drop),
             }

@@ -179,6 +179,8 @@ fn an_account_has_nodes_until_it_is_removed() {
     ])
     .unwrap();
     assert_eq!(nodes(&kept, HECATE).unwrap().len(), 2);
+    let with = |part| kept.with_part(vec![SERVICE, HECATE], (1, part)).unwrap();
+    assert_eq!((with("0"), with("1")), (vec![HECATE], vec![]));
     assert!(kept.load_user(HECATE).unwrap().is_some());
     check(&kept, 0);
     kept.bulk([Record::AccountRemove {
@@ -186,6 +188,8 @@ fn an_account_has_nodes_until_it_is_removed() {
     }])
     .unwrap();
     assert_eq!(nodes(&kept, HECATE), None);
+    let found = kept.with_part(vec![HECATE], (1, "0"));
+    assert_eq!(found.unwrap(), [""; 0]);
     assert_eq!(kept.totals().unwrap().len(), 0);
     check(&kept, 0);
     assert_eq!(kept.verify().unwrap().blobs, 0);

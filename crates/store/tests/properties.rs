@@ -13,8 +13,8 @@ use stdx::time::Timestamp;
 use store::{
     ArchivePrefs, Delivered, Durability, Engine, EntryFlags, FaultyEngine, FjallEngine,
     FjallOptions, InlineJournal, Item, Journal, KnownAddress, LogEntry, MemoryEngine,
-    NumberedEntry, Outbound, Outcome, Progress, Reader, Record, Roster, SessionRecord, Store,
-    Tenure,
+    NumberedEntry, Outbound, Outcome, Progress, Reader, Record, RoomRead, Roster, SessionRecord,
+    Store, Tenure,
 };
 
 const USERS: [&str; 4] = ["romeo@x", "juliet@x", "nurse@verona", "verona"];
@@ -131,6 +131,15 @@ fn record() -> impl Strategy<Value = Record> {
             Record::ItemsRemove { user, node, ids }
         }),
         1 => (user(), 0u64..3).prop_map(|(user, node)| Record::ItemsClear { user, node }),
+        2 => (user(), 0u32..4, user(), any::<u32>(), 0u64..40).prop_map(
+            |(user, number, room, count, seq)| {
+                let given = vec![NumberedEntry { count, seq }];
+                Record::SessionRoomPut { user, number, room, read: RoomRead { acked: seq, given } }
+            }
+        ),
+        1 => (user(), 0u32..4, user()).prop_map(|(user, number, room)| {
+            Record::SessionRoomRemove { user, number, room }
+        }),
         1 => (user(), any::<bool>()).prop_map(|(user, locked)| {
             Record::AccountLock { user, locked }
         }),

@@ -138,6 +138,12 @@ catalogue! {
         PubsubItems => "roost_pubsub_items_total", "Items that services with nodes made durable";
         PubsubCopies => "roost_pubsub_copies_total", "Copies that services sent to subscribers";
         PubsubCopiesDropped => "roost_pubsub_copies_dropped_total", "Copies that found no room";
+        PepLoaded => "roost_pep_loaded_total", "Nodes of accounts read from the store";
+        PepItems => "roost_pep_items_total", "Items that accounts made durable at their nodes";
+        PepEvents => "roost_pep_events_total", "Events of nodes given to contacts or sessions";
+        PepDropped => "roost_pep_dropped_total", "Events or questions for nodes without room";
+        CapsAsked => "roost_caps_asked_total", "Clients asked for unknown capabilities";
+        CapsFalse => "roost_caps_false_total", "Capabilities that did not match their hash";
         StorageRefused => "roost_storage_refused_total", "Changes refused: the domain is full";
     }
 }

@@ -443,6 +443,46 @@ impl Client {
         Ok(())
     }
 
+    /// Sends presence that says of which nodes this client wants to hear (XEP-0115, XEP-0163), and
+    /// answers the server's question about it: no client had this hash before.
+    ///
+    /// # Errors
+    /// The server does not ask.
+    pub fn announce(&mut self, nodes: &[String]) -> Result<(), String> {
+        const DISCO: &str = "http://jabber.org/protocol/disco#info";
+        let unique = format!("urn:example:client:{:016x}", fastrand::u64(..));
+        let mut features: Vec<String> = vec![DISCO.to_owned(), unique];
+        features.extend(nodes.iter().map(|node| format!("{node}+notify")));
+        features.sort_unstable();
+        let text: String = features.iter().map(|var| format!("{var}<")).collect();
+        let text = format!("client/pc//Play<{text}");
+        let hash = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+        let ver = STANDARD.encode(hash);
+        let presence = format!(
+            "<presence><c xmlns='http://jabber.org/protocol/caps' hash='sha-1' \
+             node='urn:example:client' ver='{ver}'/></presence>"
+        );
+        self.send(presence.as_bytes())?;
+        self.wait_for("our own presence", |element, me| {
+            element.name == "presence" && element.attr("from") == Some(me)
+        })?;
+        let about = format!("urn:example:client#{ver}");
+        let question = self.wait_for("a question about capabilities", |element, _| {
+            let query = element.child(DISCO, "query");
+            query.is_some_and(|query| query.attr("node") == Some(&about))
+        })?;
+        let (id, from) = (question.attr("id"), question.attr("from"));
+        let (id, from) = (id.unwrap_or_default(), from.unwrap_or_default());
+        let vars = features.iter();
+        let vars: String = vars.map(|var| format!("<feature var='{var}'/>")).collect();
+        let answer = format!(
+            "<iq type='result' id='{id}' to='{from}'><query xmlns='{DISCO}' node='{about}'>\
+             <identity category='client' type='pc' name='Play'/>{vars}</query></iq>"
+        );
+        self.send(answer.as_bytes())?;
+        self.sync()
+    }
+
     /// A round trip to the server: what was sent before is then processed by our own server side.
     ///
     /// # Errors

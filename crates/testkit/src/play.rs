@@ -205,6 +205,7 @@ impl<'a> Play<'a> {
                 self.role(name)?.ignores_ack_requests = true;
                 Ok(())
             }
+            Verb::HearsOf(name, nodes) => self.client(name)?.announce(nodes),
             Verb::NegotiatesTls(name) => {
                 let domain = self.actor(name)?.domain.clone();
                 self.client(name)?.negotiate_tls(&domain)

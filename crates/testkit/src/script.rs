@@ -121,6 +121,9 @@ pub enum Verb {
     IgnoresPresence(String),
     /// `romeo ignores ack requests` from now on (XEP-0198 section 4).
     IgnoresAckRequests(String),
+    /// `romeo hears of NODE NODE`: sends presence whose capabilities say so (XEP-0115), with a hash
+    /// that no client had before, and tells the server what it is the hash of.
+    HearsOf(String, Vec<String>),
     /// `romeo negotiates TLS`: the handshake after `<proceed/>`.
     NegotiatesTls(String),
     /// `romeo and juliet are contacts`, in both directions.
@@ -257,6 +260,7 @@ impl Verb {
             | Self::DropsLink(a)
             | Self::IgnoresPresence(a)
             | Self::IgnoresAckRequests(a)
+            | Self::HearsOf(a, _)
             | Self::NegotiatesTls(a) => vec![a],
             Self::AreContacts(a, b) | Self::IsSubscribedTo(a, b) => vec![a, b],
             Self::OperatorRuns(_)
@@ -352,6 +356,10 @@ fn verb(line: &str, block: Option<String>) -> Result<Verb, String> {
         }
         ([a, "is", "subscribed", "to", b], _) => {
             Ok(Verb::IsSubscribedTo((*a).to_owned(), (*b).to_owned()))
+        }
+        ([_, "hears", "of", nodes @ ..], _) if !nodes.is_empty() => {
+            let nodes = nodes.iter().map(|node| (*node).to_owned());
+            Ok(Verb::HearsOf(name, nodes.collect()))
         }
         (["pause", number, "ms"], _) => number
             .parse()

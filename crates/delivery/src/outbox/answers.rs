@@ -119,7 +119,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         self.move_mark();
         self.read_on();
         if self.handed == self.tail {
-            self.lagging_may_keep_up();
+            self.lagging_may_keep_up(now);
         }
         over
     }
@@ -148,7 +148,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
             Step::CaughtUp => {
                 self.lagging_changed = true;
                 if self.handed == self.tail {
-                    self.keeps_up(dest);
+                    self.keeps_up(dest, now);
                 }
                 Vec::new()
             }

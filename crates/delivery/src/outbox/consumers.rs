@@ -28,20 +28,44 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         self.move_mark();
     }
 
-    /// A destination that has caught up shares the common mark again.
-    pub(super) fn keeps_up(&mut self, dest: D) {
-        self.lagging.remove(&dest);
-        self.lagging_changed = true;
+    /// A destination that has caught up shares the common mark again, as soon as that has passed
+    /// what came back from it. Too many of those that wait for the mark have it moved: the slowest
+    /// destination of the window gets a mark of its own instead.
+    pub(super) fn keeps_up(&mut self, dest: D, now: Moment) {
+        let mark = self.mark;
+        let own = self.lagging.get(&dest);
+        if own.is_some_and(|own| own.may_share(mark) || bugs::is("returned_shares_at_once")) {
+            self.lagging.remove(&dest);
+            self.lagging_changed = true;
+            return;
+        }
+        let waiting = self.lagging.values().filter(|own| own.keeps_mark());
+        if waiting.count() > self.limits.returned_max
+            && let Some(slowest) = self.window.oldest()
+        {
+            self.lag(slowest, now);
+        }
+    }
+
+    /// The common mark has moved: those share it that waited for that.
+    fn share_again(&mut self) {
+        if self.handed < self.tail {
+            return; // There may be more for them, which is not noted yet.
+        }
+        let (before, mark) = (self.lagging.len(), self.mark);
+        self.lagging
+            .retain(|_, own| !(own.keeps_mark() && own.may_share(mark)));
+        self.lagging_changed |= self.lagging.len() != before;
     }
 
     /// The common consumer has come to the end of the log: so may those that lag have.
-    pub(super) fn lagging_may_keep_up(&mut self) {
+    pub(super) fn lagging_may_keep_up(&mut self, now: Moment) {
         let idle = self.lagging.iter().filter(|(_, own)| own.is_idle());
         let idle: Vec<D> = idle.map(|(dest, _)| *dest).collect();
         for dest in idle {
             let own = self.lagging.get(&dest);
             if own.is_some_and(|own| own.has_caught_up(self.tail)) {
-                self.keeps_up(dest);
+                self.keeps_up(dest, now);
             } else {
                 // It came to an end that the log has passed since, with nothing for it; nobody else
                 // would wake it.
@@ -127,6 +151,9 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
             "the mark goes back from {} to {mark}",
             self.mark
         );
-        self.mark = mark.max(self.mark);
+        if mark > self.mark {
+            self.mark = mark;
+            self.share_again();
+        }
     }
 }

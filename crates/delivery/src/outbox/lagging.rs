@@ -43,6 +43,9 @@ pub(super) struct Lagging {
     doubt_through: Place,
     /// Entries up to here come back unread, because an operator said so.
     pub(super) drop_through: Place,
+    /// The last entry that came back. Its recipient would not recognise it: until the common mark
+    /// has passed it, only this destination's own mark says that it is settled.
+    returned_through: Place,
     /// Attempts in a row that failed, and why the last one did.
     pub(super) failures: u32,
     pub(super) last: Option<Refusal>,
@@ -149,6 +152,7 @@ impl Lagging {
             read_through: in_flight.back().map_or(handed, |flight| flight.place),
             doubt_through: recovered,
             drop_through: Place::START,
+            returned_through: Place::START,
             failures: 0,
             last: None,
             crashes: None,
@@ -166,6 +170,7 @@ impl Lagging {
             mark,
             pending,
             read_through: mark,
+            returned_through: mark,
             ..Lagging::new(tail, Vec::new(), Moment::FAR, tail)
         }
     }
@@ -211,6 +216,16 @@ impl Lagging {
             State::Returning(place) => Some(place),
             _ => None,
         }
+    }
+
+    /// Whether everything for it is settled, and it keeps its mark for the sake of what came back.
+    pub(super) fn keeps_mark(&self) -> bool {
+        self.is_idle() && self.pending == 0 && self.returned_through > Place::START
+    }
+
+    /// Whether the common mark says of everything that came back that it is settled.
+    pub(super) fn may_share(&self, mark: Place) -> bool {
+        self.returned_through <= mark
     }
 
     pub(super) fn has_caught_up(&self, tail: Place) -> bool {
@@ -369,6 +384,7 @@ impl Lagging {
             // Whether the next one is taken is as doubtful as before.
             State::Returning(_) => {
                 self.mark = place;
+                self.returned_through = place;
                 settled = 1;
                 self.state = State::Idle;
             }

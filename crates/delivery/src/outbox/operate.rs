@@ -7,9 +7,10 @@ use stdx::time::Moment;
 use super::{Outbox, Stuck};
 
 impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
-    /// Destinations that lag.
+    /// Destinations that lag and have not got everything.
     pub fn stuck(&self, now: Moment) -> impl Iterator<Item = Stuck<D>> + '_ {
-        self.lagging.iter().map(move |(dest, lagging)| Stuck {
+        let stuck = self.lagging.iter().filter(|(_, own)| !own.keeps_mark());
+        stuck.map(move |(dest, lagging)| Stuck {
             dest: *dest,
             pending: lagging.pending,
             mark: lagging.mark,

@@ -16,6 +16,10 @@ const FOUND_IN: [(&str, &str); AT_BOUNDS.len()] = [
     ),
     ("order_is_not_checked", "failed_and_doubtful_commits"),
     ("return_is_not_awaited", "crashes_while_an_entry_comes_back"),
+    (
+        "returned_shares_at_once",
+        "crashes_after_an_entry_came_back",
+    ),
     ("lagging_is_not_recorded", "entries_that_grow_old"),
     (
         "silence_is_no_doubt",

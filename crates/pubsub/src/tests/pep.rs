@@ -46,6 +46,43 @@ fn section_3_a_publication_makes_the_node_and_tells_who_sees_presence() {
     assert_eq!(told(&mut world), [OWN, CHAMBER, NURSE]);
 }
 
+/// The account knows its own sessions; those of a contact are known at his home.
+#[test]
+fn section_4_3_2_contacts_are_told_once_whoever_knows_their_sessions() {
+    const HALL: &str = "romeo@montague.example/hall";
+    let romeo = "romeo@montague.example";
+    let mut world = World::account();
+    everybody(&mut world, TUNE);
+    let nodes = BTreeSet::from([TUNE.to_owned()]);
+    world.roster.sessions.insert(HALL.to_owned(), nodes);
+    let nurse = "nurse@capulet.example";
+    world.roster.elsewhere = [romeo, nurse].map(str::to_owned).into();
+    world.publish_at(OWN, TUNE, "current", "").unwrap();
+    assert_eq!(told(&mut world), [OWN, CHAMBER, NURSE, HALL, ROMEO]);
+    // A subscribed session gets its copy from the account, and none from its home.
+    let subscribe = |jid: &str| format!("<subscribe node='{TUNE}' jid='{jid}'/>");
+    world.set(ROMEO, &subscribe(ROMEO)).unwrap();
+    world.mail.clear();
+    world.publish_at(OWN, TUNE, "current", "").unwrap();
+    assert_eq!(told(&mut world), [OWN, CHAMBER, NURSE, HALL, ROMEO]);
+    // A copy for the bare address is one for all his sessions.
+    let unsubscribe = format!("<unsubscribe node='{TUNE}' jid='{ROMEO}'/>");
+    world.set(ROMEO, &unsubscribe).unwrap();
+    world.set(ROMEO, &subscribe(romeo)).unwrap();
+    world.mail.clear();
+    world.publish_at(OWN, TUNE, "current", "").unwrap();
+    assert_eq!(told(&mut world), [OWN, CHAMBER, NURSE, romeo]);
+    // Who may not enter is not told at his home either, and neither is anybody of the end.
+    let whitelist = format!(
+        "<configure node='{TUNE}'>{}</configure>",
+        form("node_config", &[("access_model", "whitelist")])
+    );
+    world.own(OWN, "set", &whitelist).unwrap();
+    world.mail.clear();
+    world.publish_at(OWN, TUNE, "current", "").unwrap();
+    assert_eq!(told(&mut world), [OWN, CHAMBER]);
+}
+
 #[test]
 fn section_2_2_the_account_alone_publishes() {
     let mut world = World::account();

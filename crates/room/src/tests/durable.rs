@@ -114,6 +114,7 @@ fn nothing_leaves_before_it_is_committed() {
     let leave = Event::Stanza {
         frame: leave.unwrap(),
         may_create: true,
+        managed: None,
     };
     assert!(!world.event(leave.clone()));
     assert!(
@@ -178,6 +179,7 @@ fn messages_that_wait_are_bounded() {
         world.event(Event::Stanza {
             frame: hi.clone(),
             may_create: true,
+            managed: None,
         })
     };
     assert_eq!([say(), say(), say()], [true, true, false]);

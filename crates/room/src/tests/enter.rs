@@ -50,7 +50,8 @@ fn who_may_not_create_is_refused() {
         .finish();
     assert!(world.event(Event::Stanza {
         frame,
-        may_create: false
+        may_create: false,
+        managed: None,
     }));
     assert_eq!(
         condition(&world.read_one(HAG)).unwrap(),

@@ -363,6 +363,21 @@ settings! {
         copies_per_turn: u32 = "256", integer(1, 1_000_000, "copies");
     }
 
+    /// Nodes of accounts: personal eventing (XEP-0163, docs/pubsub.md), with bookmarks, avatars and
+    /// the device lists of encryption in it.
+    "pep" pep: PepSettings {
+        /// Whether accounts have nodes. Those in the store stay there.
+        enabled: bool = "true", Bound::Switch;
+        /// Nodes of one account; one more is refused (policy-violation, max-nodes-exceeded).
+        nodes_max: u32 = "256", integer(0, 10_000, "nodes");
+        /// Items that a node may be configured to keep (not-acceptable); then the oldest makes way.
+        items_per_node_max: u32 = "1_000", integer(1, 10_000, "items");
+        /// One item; a larger one is refused (not-acceptable, payload-too-big).
+        item_bytes_max: u32 = "131_072", integer(KIB, MIB, "bytes");
+        /// All items of one account; more are refused (resource-constraint).
+        bytes_max: u64 = "16_777_216", integer(64 * KIB, 4 * GIB, "bytes");
+    }
+
     /// Bounds. What happens at each is in docs/limits.md. Lowered ones leave what is there already.
     "limits" limits: LimitSettings {
         /// Addresses that connection counts and pacing leave alone.

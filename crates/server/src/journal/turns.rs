@@ -1,11 +1,12 @@
 //! Which of the appends that wait go with the next batch. All of them, while they are few; when
-//! many wait, actors take turns, so that one that appends a lot waits for itself: whoever has one
-//! append to make has it in the next batch. Owns the choice, which has no state.
+//! many wait, each actor's first one goes, and of the others as many as have room, in order. So who
+//! appends a lot waits for himself: whoever has one append to make has it in the next batch. Owns
+//! the choice, which has no state.
 
 use std::collections::VecDeque;
 
 use actor::Addr;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use store::RangeId;
 
 use super::{Owner, Who};
@@ -18,41 +19,36 @@ enum Lane {
     Import(u64),
 }
 
-/// Whether each of the appends that wait goes now: those of ranges that `may_go`, in whole rounds
-/// until there are `enough`. In a round each actor has one turn. Who waits for all of a range goes
-/// only with or behind all that was appended to it before.
+/// Whether each of the appends that wait goes now: of ranges that `may_go`, the first of each lane,
+/// and others until there are `enough`. Who waits for all of a range goes only with or behind all
+/// that was appended to it before.
 pub(super) fn choose(
     owners: &VecDeque<Owner>,
     enough: usize,
     may_go: impl Fn(RangeId) -> bool,
 ) -> Vec<bool> {
-    let mut had: FxHashMap<Lane, u32> = FxHashMap::default();
-    // How many of the same lane are in front; nothing of what waits for a doubt has a round.
-    let rounds: Vec<Option<u32>> = owners
+    let mut lanes: FxHashSet<Lane> = FxHashSet::default();
+    let is_first: Vec<bool> = owners
         .iter()
-        .map(|owner| {
-            let lane = match owner.who {
-                Who::User(addr, _) => Lane::Actor(addr),
-                Who::Import(number) => Lane::Import(number),
-                Who::Waiter(..) => return may_go(owner.range).then_some(0),
-            };
-            if !may_go(owner.range) {
-                return None;
-            }
-            let in_front = had.entry(lane).or_insert(0);
-            *in_front += 1;
-            Some(*in_front - 1)
-        })
+        .map(|owner| may_go(owner.range) && lane(owner).is_none_or(|lane| lanes.insert(lane)))
         .collect();
-    let last = last_round(&rounds, enough);
+    let first = is_first.iter().filter(|is_first| **is_first).count();
+    let mut places = enough.saturating_sub(first);
     let mut left_behind: FxHashSet<RangeId> = FxHashSet::default();
     owners
         .iter()
-        .zip(rounds)
-        .map(|(owner, round)| {
-            let is_waiter = matches!(owner.who, Who::Waiter(..));
-            let goes = round.is_some_and(|round| round <= last)
-                && !(is_waiter && left_behind.contains(&owner.range));
+        .zip(is_first)
+        .map(|(owner, is_first)| {
+            let goes = match lane(owner) {
+                None => is_first && !left_behind.contains(&owner.range),
+                Some(_) if is_first => true,
+                Some(_) => {
+                    // Of a lane nothing overtakes: once there is no place left, none is found.
+                    let has_place = places > 0 && may_go(owner.range);
+                    places -= usize::from(has_place);
+                    has_place
+                }
+            };
             if !goes {
                 left_behind.insert(owner.range);
             }
@@ -61,20 +57,10 @@ pub(super) fn choose(
         .collect()
 }
 
-/// The round with which there are `enough`.
-fn last_round(rounds: &[Option<u32>], enough: usize) -> u32 {
-    let mut sizes: Vec<usize> = Vec::new();
-    for &round in rounds.iter().flatten() {
-        let round = round as usize;
-        if sizes.len() <= round {
-            sizes.resize(round + 1, 0);
-        }
-        sizes[round] += 1;
+fn lane(owner: &Owner) -> Option<Lane> {
+    match owner.who {
+        Who::User(addr, _) => Some(Lane::Actor(addr)),
+        Who::Import(number) => Some(Lane::Import(number)),
+        Who::Waiter(..) => None,
     }
-    let mut sum = 0;
-    let found = sizes.iter().position(|size| {
-        sum += size;
-        sum >= enough
-    });
-    u32::try_from(found.unwrap_or(sizes.len())).unwrap_or(u32::MAX)
 }

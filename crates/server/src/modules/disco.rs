@@ -7,7 +7,7 @@ use xmpp::error::Condition;
 
 use super::{MODULES, Module, Xep, archive};
 use crate::host::HostRequest;
-use crate::iq::{Answer, Request};
+use crate::iq::{Answer, Asker, Request};
 use crate::message::UserMsg;
 use crate::user::User;
 
@@ -30,7 +30,8 @@ pub(super) const MODULE: Module = Module {
             number: 115,
             name: "Entity Capabilities",
             version: "1.6.0",
-            note: "The server's own, in its stream features.",
+            note: "The server's own, in its stream features; those of clients are verified and \
+                   decide which nodes they hear of.",
         },
     ],
     host_features: &[NS_INFO, NS_ITEMS, NS_CAPS],
@@ -97,7 +98,7 @@ fn host_info(request: &HostRequest<'_>) -> Answer {
         return Answer::error(Condition::ItemNotFound);
     }
     let features = host_features(has_registration);
-    info(node.as_deref(), HOST_IDENTITY, &features)
+    info(node.as_deref(), &[HOST_IDENTITY], &features)
 }
 
 /// The services of a domain: where its rooms and its nodes are.
@@ -110,48 +111,72 @@ fn host_items(request: &HostRequest<'_>) -> Answer {
     items(request.is_set, request.payload.attr("node").is_some(), &own)
 }
 
-fn account_info(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) -> Answer {
+fn account_info(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
     if request.is_set {
         return Answer::error(Condition::NotAllowed);
     }
+    let options = &user.home.options;
+    let has_nodes = options.pep.enabled;
     if request.payload.attr("node").is_some() {
-        return Answer::error(Condition::ItemNotFound);
+        return match has_nodes {
+            true => user.ask_nodes(request, cx),
+            false => Answer::error(Condition::ItemNotFound),
+        };
     }
+    let of_nodes = match has_nodes {
+        true => pubsub::features(&options.pep.machine),
+        false => Vec::new(),
+    };
     let mut features: Vec<_> = MODULES
         .iter()
         .flat_map(|module| module.account_features)
         .copied()
-        .filter(|feature| !archive::is_off(feature, &user.home.options))
+        .filter(|feature| !archive::is_off(feature, options))
+        .chain(of_nodes.iter().map(String::as_str))
         .collect();
     features.sort_unstable();
-    info(None, ("account", "registered", ""), &features)
+    features.dedup();
+    let all = [("account", "registered", ""), ("pubsub", "pep", "")];
+    let identities = if has_nodes { &all[..] } else { &all[..1] };
+    info(None, identities, &features)
 }
 
-/// There are none, for whoever asks (section 8): an empty list tells a stranger nothing.
-fn account_items(
-    _user: &mut User,
-    request: &Request<'_>,
-    _cx: &mut Context<'_, UserMsg>,
-) -> Answer {
+/// The nodes that whoever asks may see. For strangers there are none (section 8): an empty list
+/// tells nothing.
+fn account_items(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
+    let is_stranger = matches!(
+        request.asker,
+        Asker::Other {
+            is_subscriber: false
+        }
+    );
+    if user.home.options.pep.enabled && !is_stranger && !request.is_set {
+        return user.ask_nodes(request, cx);
+    }
     items(request.is_set, request.payload.attr("node").is_some(), &[])
 }
 
-pub(crate) fn info(node: Option<&str>, identity: (&str, &str, &str), features: &[&str]) -> Answer {
-    let (category, kind, name) = identity;
+pub(crate) fn info(
+    node: Option<&str>,
+    identities: &[(&str, &str, &str)],
+    features: &[&str],
+) -> Answer {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out);
     writer.open("query").attr("xmlns", NS_INFO);
     if let Some(node) = node {
         writer.attr("node", node);
     }
-    writer
-        .open("identity")
-        .attr("category", category)
-        .attr("type", kind);
-    if !name.is_empty() {
-        writer.attr("name", name);
+    for (category, kind, name) in identities {
+        writer
+            .open("identity")
+            .attr("category", category)
+            .attr("type", kind);
+        if !name.is_empty() {
+            writer.attr("name", name);
+        }
+        writer.close();
     }
-    writer.close();
     for feature in features {
         writer.open("feature").attr("var", feature).close();
     }

@@ -7,7 +7,7 @@ use xml::{Child, Frame};
 use xmpp::ns;
 use xmpp::stanza::{self, Kind, MessageType};
 
-use super::{Module, Xep};
+use super::{Module, Xep, mam};
 
 /// An extension that needs nothing of a server but to be routed and stored by the rules below.
 const fn passed(number: u16, name: &'static str, version: &'static str) -> Xep {
@@ -118,7 +118,8 @@ pub(crate) fn keep(frame: &Frame) -> Keep {
 fn says(child: &Child<'_>) -> Says {
     let content = |is_conversation| Says::Content { is_conversation };
     match (child.name(), child.ns()) {
-        ("no-store", ns::HINTS) => Says::NoStore,
+        // A result of a room's archive is there already (XEP-0313).
+        ("no-store", ns::HINTS) | ("result", mam::NS) => Says::NoStore,
         ("no-permanent-store", ns::HINTS) => Says::NoPermanentStore,
         ("no-copy", ns::HINTS) | ("private", ns::CARBONS) => Says::NoCopy,
         ("store", ns::HINTS) => Says::Store,
@@ -183,6 +184,15 @@ mod tests {
         assert_eq!(of("chat", unknown), all());
         let carbon = false;
         assert_eq!(of("normal", unknown), Keep { carbon, ..all() });
+    }
+
+    #[test]
+    fn results_of_an_archive_are_not_kept_once_more() {
+        let result = "<result xmlns='urn:xmpp:mam:2' id='1'><forwarded/></result>";
+        for kind in ["normal", "chat"] {
+            let keep = of(kind, result);
+            assert!(!keep.log && !keep.archive && !keep.for_room, "{keep:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,10 @@
 //! and what it answers; this file only puts the tables together.
 
 pub mod archive;
+pub(crate) mod avatar;
 pub mod blocking;
+pub(crate) mod bookmarks;
+pub(crate) mod caps;
 pub(crate) mod carbons;
 pub(crate) mod csi;
 pub mod disco;
@@ -66,7 +69,9 @@ pub struct Module {
 /// Every module.
 pub const MODULES: &[&Module] = &[
     &archive::MODULE,
+    &avatar::MODULE,
     &blocking::MODULE,
+    &bookmarks::MODULE,
     &carbons::MODULE,
     &csi::MODULE,
     &disco::MODULE,
@@ -140,9 +145,12 @@ pub(crate) fn handler_among(modules: &[&Module], name: &str, ns: &str) -> Option
 
 /// The handler of a request of somebody who may not see the account's presence. What is not here is
 /// answered as if nobody had the name (RFC 6121 section 11.1, XEP-0030 section 8).
-pub fn for_stranger(name: &str, ns: &str) -> Option<AccountHandler> {
+///
+/// Nodes may be open to everybody; what a stranger may not see is answered likewise.
+pub fn for_stranger(name: &str, ns: &str, is_set: bool) -> Option<AccountHandler> {
     match (name, ns) {
-        ("vCard", vcard::NS) | ("query", disco::NS_ITEMS) => for_account(name, ns),
+        ("vCard", vcard::NS) | ("query", disco::NS_ITEMS) if !is_set => for_account(name, ns),
+        ("pubsub", pubsub::NS | pubsub::NS_OWNER) => for_account(name, ns),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
 
-use super::{Module, Xep};
+use super::{Module, Xep, bookmarks};
 use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
 use crate::user::{User, storage};
@@ -48,6 +48,11 @@ fn get(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
         return Answer::error(Condition::BadRequest);
     };
     let (name, ns) = (element.name().to_owned(), element.ns().to_owned());
+    if bookmarks::is_storage(&name, &ns)
+        && let Some(answer) = user.show_bookmarks(request, cx)
+    {
+        return answer;
+    }
     let owner = user.name.clone();
     user.ask_store(request, cx, move |store| {
         let stored = store
@@ -132,6 +137,9 @@ pub(crate) fn set_known(user: &mut User, set: &Frame, cx: &mut Context<'_, UserM
             name: element.name().to_owned(),
             xml: element.as_bytes().to_vec(),
         });
+        if bookmarks::is_storage(element.name(), element.ns()) {
+            user.bookmarks_stored(element.as_bytes(), cx);
+        }
     }
     Answer::done()
 }

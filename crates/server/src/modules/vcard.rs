@@ -7,6 +7,7 @@ use store::Record;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
+use super::avatar::Photo;
 use super::{Module, Xep};
 use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
@@ -14,7 +15,7 @@ use crate::user::{User, storage};
 
 pub(super) const NS: &str = "vcard-temp";
 const NS_UPDATE: &str = "vcard-temp:x:update";
-const EMPTY: &[u8] = b"<vCard xmlns='vcard-temp'/>";
+pub(super) const EMPTY: &[u8] = b"<vCard xmlns='vcard-temp'/>";
 
 pub(super) const MODULE: Module = Module {
     xeps: &[
@@ -71,20 +72,26 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
         Ok(card) => card,
         Err(error) => return Answer::Error(error),
     };
-    let photo_hash = match photo(&card).map(|photo| photo_hash(&photo)) {
-        Some(Err(error)) => return Answer::Error(error),
-        Some(Ok(hash)) => hash,
-        None => String::new(),
+    let photo = match photo(&card).transpose() {
+        Err(error) => return Answer::Error(error),
+        Ok(photo) => photo,
     };
+    let photo_hash = photo.as_ref().map(|photo| photo.hash.clone());
+    let photo_hash = photo_hash.unwrap_or_default();
     if !user.may_store(xml.len(), cx) {
         return storage::full().into();
     }
+    let before = user.photo_hash.as_deref().cloned().unwrap_or_default();
     user.keep_photo_hash(photo_hash.clone());
+    let is_other = before != photo_hash;
     user.record(Record::VCardPut {
         user: String::from(&*user.name),
         xml: xml.into_bytes(),
         photo_hash,
     });
+    if is_other {
+        user.publish_photo(photo.as_ref(), cx);
+    }
     Answer::done()
 }
 
@@ -101,17 +108,45 @@ pub(crate) fn with_photo_hash(presence: Frame, photo_hash: Option<&str>) -> Fram
     presence.edit().append_child(update.as_bytes()).finish()
 }
 
-fn photo(card: &minidom::Element) -> Option<String> {
-    let data = card.get_child("PHOTO", NS)?.get_child("BINVAL", NS)?;
-    Some(data.text().split_whitespace().collect())
+/// The same presence with another hash, after the picture was published at the account's nodes
+/// (XEP-0398 section 4). `None` where the client wants to say something else, and where nothing
+/// changes.
+pub(crate) fn with_new_hash(
+    presence: &Frame,
+    before: Option<&str>,
+    photo_hash: Option<&str>,
+) -> Option<Frame> {
+    let says = presence.child("x", NS_UPDATE);
+    if let Some(x) = &says {
+        let photo = x.children().find(|child| child.name() == "photo")?;
+        if photo.text().as_deref().unwrap_or_default() != before.unwrap_or_default() {
+            return None;
+        }
+    }
+    let edit = presence
+        .edit()
+        .remove_children(|child| (child.name(), child.ns()) == ("x", NS_UPDATE));
+    let update = match photo_hash {
+        Some(hash) => format!("<x xmlns='{NS_UPDATE}'><photo>{hash}</photo></x>"),
+        None => format!("<x xmlns='{NS_UPDATE}'><photo/></x>"),
+    };
+    Some(edit.append_child(update.as_bytes()).finish())
 }
 
-/// XEP-0153 section 3.1: SHA-1 of the decoded image, in lower-case hexadecimal.
-fn photo_hash(base64: &str) -> Result<String, StanzaError> {
-    let image = base64::engine::general_purpose::STANDARD
-        .decode(base64)
-        .map_err(|_| {
-            StanzaError::new(Condition::BadRequest).with_text("The photo is not valid Base64.")
-        })?;
-    Ok(xmpp::sasl::sha1_hex(&image))
+/// The picture of a card. Its hash is of the decoded image (XEP-0153 section 3.1).
+fn photo(card: &minidom::Element) -> Option<Result<Photo, StanzaError>> {
+    let photo = card.get_child("PHOTO", NS)?;
+    let data = photo.get_child("BINVAL", NS)?;
+    let base64: String = data.text().split_whitespace().collect();
+    let kind = photo.get_child("TYPE", NS).map(|kind| kind.text());
+    let decoded = base64::engine::general_purpose::STANDARD.decode(&base64);
+    let invalid =
+        |_| StanzaError::new(Condition::BadRequest).with_text("The photo is not valid Base64.");
+    let photo = decoded.map_err(invalid).map(|image| Photo {
+        kind: kind.unwrap_or_else(|| "image/png".to_owned()),
+        hash: xmpp::sasl::sha1_hex(&image),
+        bytes: image.len(),
+        base64,
+    });
+    Some(photo)
 }

@@ -13,7 +13,7 @@
 mod durable;
 mod intake;
 mod items;
-mod stored;
+pub(crate) mod stored;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -276,8 +276,12 @@ impl NodesActor {
         for effect in effects {
             match effect {
                 Effect::Append(records) => self.append(records, std::mem::take(&mut held), cx),
-                Effect::Send { frame, to } => self.leaving.copies(frame, to, &self.home),
+                Effect::Send { frame, to } => {
+                    self.leaving.copies(frame, to, (0, 0), &self.home);
+                }
                 Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
+                // It has no contacts.
+                Effect::Notify { .. } => {}
                 Effect::Fetch {
                     ticket,
                     node,

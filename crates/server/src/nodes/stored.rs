@@ -1,4 +1,5 @@
-//! A service as the store has it: the records of its machine as those of the store, and back.
+//! The nodes of a service or an account as the store has them: the records of its machine as those
+//! of the store, and back.
 //!
 //! | record of the machine | in the store |
 //! |---|---|
@@ -6,6 +7,9 @@
 //! | `Affiliated`, `Subscribed` | parts `a` and `s` with the address |
 //! | `Published`, `Retracted`, `Purged` | items |
 //! | `Deleted` | nothing is left of the node; where it moved is in part `m` of number 0 |
+//!
+//! Part `n` of number 0 says of an account that it may have nodes: who wants to know need not read
+//! them. It stays when the last node goes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +26,12 @@ const SUBSCRIBED: &str = "s";
 /// The number of what no node has.
 const NO_NODE: u64 = 0;
 const MOVED: &str = "m";
+const MARK: &str = "n";
 
 // ---- Reading -----------------------------------------------------------------------------------
 
 /// The state of a service as the store has it, and whether it has one. Blocks.
-pub(super) fn read(
+pub(crate) fn read(
     store: &Store,
     name: &str,
     options: &Options,
@@ -36,6 +41,11 @@ pub(super) fn read(
     let mut names: BTreeMap<u64, String> = BTreeMap::new();
     let is_made = store.load_nodes(name, |entry| {
         match entry {
+            NodeEntry::Part {
+                node: NO_NODE,
+                part: MARK,
+                ..
+            } => {}
             NodeEntry::Part {
                 node: NO_NODE,
                 value,
@@ -73,8 +83,26 @@ pub(super) fn read(
     Ok((state, is_made))
 }
 
+/// Those of these accounts that may have nodes. Blocks.
+pub(crate) fn with_nodes<T: AsRef<str>>(
+    store: &Store,
+    accounts: Vec<T>,
+) -> Result<Vec<T>, StoreError> {
+    store.with_part(accounts, (NO_NODE, MARK))
+}
+
+/// The record that says of an account that it may have nodes.
+pub(crate) fn mark(user: &str) -> store::Record {
+    store::Record::NodePut {
+        user: user.to_owned(),
+        node: NO_NODE,
+        part: MARK.to_owned(),
+        value: vec![1],
+    }
+}
+
 /// Items of a node, those that are there. Blocks.
-pub(super) fn items(
+pub(crate) fn items(
     store: &Store,
     name: &str,
     number: u64,
@@ -228,34 +256,46 @@ fn move_on(moved: &mut Vec<Record>, record: &Record, max: usize) -> bool {
     moved.len() != before
 }
 
+/// The records of the store for those of a machine at `user` in `state`. `moved` are the deleted
+/// nodes that are elsewhere now, as the last append left them, and then as this one does.
+pub(crate) fn translate(
+    (user, state): (&str, &State),
+    (moved, moved_max): (&mut Vec<Record>, usize),
+    records: Vec<Record>,
+) -> Vec<store::Record> {
+    let mut translation = Translation {
+        user,
+        state,
+        heads: BTreeMap::new(),
+        stored: Vec::with_capacity(records.len() + 2),
+    };
+    let mut is_moved = false;
+    for record in records {
+        is_moved |= move_on(moved, &record, moved_max);
+        translation.add(record);
+    }
+    if is_moved {
+        let value = match moved.is_empty() {
+            true => Vec::new(),
+            false => Record::encode_all(moved),
+        };
+        translation.put(NO_NODE, MOVED.to_owned(), value);
+    }
+    translation.stored
+}
+
 impl NodesActor {
     /// The records of the store for those of the machine.
     pub(super) fn stored(&mut self, records: Vec<Record>) -> Vec<store::Record> {
         let (user, nothing) = (&*self.name, State::default());
-        let mut translation = Translation {
-            user,
-            state: self.service.as_ref().map_or(&nothing, Service::state),
-            heads: BTreeMap::new(),
-            stored: Vec::with_capacity(records.len() + 2),
-        };
+        let state = self.service.as_ref().map_or(&nothing, Service::state);
+        let max = self.home.options.pubsub.machine.limits.moved_max;
+        let mut stored = translate((user, state), (&mut self.moved, max), records);
         if !self.is_made {
             let user = user.to_owned();
-            translation.stored.push(store::Record::ServiceMake { user });
+            stored.insert(0, store::Record::ServiceMake { user });
         }
-        let moved_max = self.home.options.pubsub.machine.limits.moved_max;
-        let mut is_moved = false;
-        for record in records {
-            is_moved |= move_on(&mut self.moved, &record, moved_max);
-            translation.add(record);
-        }
-        if is_moved {
-            let value = match self.moved.is_empty() {
-                true => Vec::new(),
-                false => Record::encode_all(&self.moved),
-            };
-            translation.put(NO_NODE, MOVED.to_owned(), value);
-        }
-        translation.stored
+        stored
     }
 }
 

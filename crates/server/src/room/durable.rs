@@ -5,7 +5,7 @@
 
 use actor::{Context, Mail, Name};
 use delivery::Refusal;
-use room::{Effect, Event, Listed, Message, Record, Room, State};
+use room::{Effect, Event, Listed, Message, Present, Record, Room, State};
 use stdx::Timestamp;
 use store::{EntryFlags, LogEntry, Seq, StoreError};
 use telemetry::Counter;
@@ -26,6 +26,8 @@ const CONFIGURED: &str = "1";
 const UNLOCKED: &str = "2";
 const AFFILIATED: &str = "a";
 const SUBJECT: &str = "s";
+/// Those who are there: before a nick's key.
+pub(super) const PRESENT: &str = "o";
 
 /// What becomes of an append.
 pub(super) enum For {
@@ -35,6 +37,8 @@ pub(super) enum For {
     Change,
     /// Nothing.
     Upkeep,
+    /// What tells of who is there leaves.
+    Presence,
     /// There is no append: a message that is in no log keeps its place behind others.
     Nothing,
 }
@@ -79,10 +83,15 @@ impl RoomActor {
     pub(super) fn recovered(&self, loaded: &Loaded, now: Timestamp) -> Result<Room, StoreError> {
         let options = std::sync::Arc::clone(&self.home.options.rooms.machine);
         let corrupt = |why: String| StoreError::Corrupt(format!("{}: {why}", self.name));
-        let mut state = None;
+        let (mut state, mut present) = (None, Vec::new());
         if let Some(stored) = &loaded.stored {
             let mut records = Vec::with_capacity(stored.parts.len() + stored.latest.len());
             for (part, value) in &stored.parts {
+                if part.starts_with(PRESENT) {
+                    let one = Present::decode(value);
+                    present.push(one.map_err(|error| corrupt(format!("part {part}: {error}")))?);
+                    continue;
+                }
                 let record = Record::decode(value);
                 records.push(record.map_err(|error| corrupt(format!("part {part}: {error}")))?);
             }
@@ -101,7 +110,9 @@ impl RoomActor {
         }
         let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or_default();
         let first = loaded.next_seq.max(seconds * SEQS_PER_SECOND);
-        Ok(Room::new(&self.name, state, options, loaded.secret, first))
+        let mut room = Room::new(&self.name, state, options, loaded.secret, first);
+        room.recover(present, now);
+        Ok(room)
     }
 
     // ---- Writing -------------------------------------------------------------------------------
@@ -208,7 +219,20 @@ impl RoomActor {
                     let records = self.stored(records, source);
                     self.append(records, (For::Change, taking), cx);
                 }
-                Effect::Send { frame, to } => self.leaving.copies(frame, to, &self.home),
+                Effect::Keep(parts) => self.keep(parts, cx),
+                Effect::Here {
+                    address,
+                    number,
+                    since,
+                    is_new,
+                } => {
+                    let who = self.sitting(address, number);
+                    self.tell_home((who, since), is_new);
+                }
+                Effect::Send { frame, to, placed } => {
+                    let placed = placed.map_or((0, 0), |placed| (placed.place, placed.after));
+                    self.leaving.copies(frame, to, placed, &self.home);
+                }
                 Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
                 Effect::Refuse { request, error } => match taking.take() {
                     Some(taking) => {
@@ -280,6 +304,7 @@ impl RoomActor {
                 return false;
             }
             (For::Upkeep, _) => {}
+            (For::Presence, fate) => self.kept(matches!(fate, Fate::Done { .. }), cx),
             (For::Nothing, fate) => {
                 let Some(taking) = taking else { return true };
                 let was_behind_refused = true;

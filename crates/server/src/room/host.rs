@@ -66,7 +66,7 @@ pub(crate) fn answer(home: &Home, frame: &Frame) -> Said {
             let features = [disco::NS_INFO, disco::NS_ITEMS, NS_MUC, NS_RSM, ns::PING];
             Said::Now(disco::info(
                 None,
-                ("conference", "text", "Rooms"),
+                &[("conference", "text", "Rooms")],
                 &features,
             ))
         }

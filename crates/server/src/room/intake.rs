@@ -9,6 +9,7 @@ use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
+use super::here::Sitting;
 use super::{Phase, RoomActor, RoomMsg, overloaded};
 use crate::address;
 use crate::message::{Delivery, UserMsg};
@@ -24,13 +25,19 @@ pub(super) enum Parked {
     Mark(Delivery),
     /// The store is asked how many rooms its sender has made.
     Made(Delivery),
+    /// The room is busy, and a session is not there any more.
+    Gone(Sitting),
 }
 
 impl Parked {
     /// The stanza, unless it is in its sender's log.
     pub(super) fn unlogged(&self) -> Option<&Frame> {
-        let (Parked::Busy(delivery) | Parked::Mark(delivery) | Parked::Made(delivery)) = self;
-        (delivery.source.seq == 0).then_some(&delivery.frame)
+        match self {
+            Parked::Busy(delivery) | Parked::Mark(delivery) | Parked::Made(delivery) => {
+                (delivery.source.seq == 0).then_some(&delivery.frame)
+            }
+            Parked::Gone(_) => None,
+        }
     }
 }
 
@@ -117,6 +124,7 @@ impl RoomActor {
         let event = Event::Stanza {
             frame: delivery.frame.clone(),
             may_create,
+            managed: delivery.managed,
         };
         // Before what comes of it is performed: an append names it.
         if !had_room && may_create {
@@ -134,6 +142,7 @@ impl RoomActor {
         match self.parked.take() {
             // What was in front of it may have been refused: then it is not its turn any more.
             Some(Parked::Busy(delivery)) => self.deliver(delivery, cx),
+            Some(Parked::Gone(who)) => self.is_gone(who, cx),
             other => self.parked = other,
         }
     }
@@ -186,11 +195,16 @@ impl RoomActor {
         };
         let max = self.home.options.rooms.per_account_max;
         let from = delivery.frame.attr("from").unwrap_or_default();
-        let temporary = self.home.rooms.made_by(address::bare(&from));
+        let creator = Name::from(address::bare(&from));
         drop(from);
-        match count.map(|count| count + temporary) {
-            Ok(count) if count < max => self.give(delivery, true, cx),
-            Ok(_) => {
+        match count.map(|count| self.home.rooms.reserve(&creator, count, max)) {
+            Ok(Some(reserved)) => {
+                self.give(delivery, true, cx);
+                // From here on the room itself is counted, if it is there.
+                self.list_temporary();
+                drop(reserved);
+            }
+            Ok(None) => {
                 cx.stats().count(Counter::RoomsRefused);
                 let error = StanzaError::new(Condition::ResourceConstraint)
                     .with_text("This account has made as many rooms as it may.");

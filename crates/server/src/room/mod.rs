@@ -13,12 +13,14 @@
 mod archive;
 mod command;
 mod durable;
+pub(crate) mod here;
 pub(crate) mod host;
 mod intake;
 mod retention;
 pub(crate) mod temporary;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use actor::{Actor, Context, Mail, Name, Reason, Reply};
 use delivery::{Marks, Place, Refusal};
@@ -41,6 +43,8 @@ pub use ::room::Options as Machine;
 pub(crate) use command::address_of;
 pub use command::{RoomCommand, RoomLine, RoomSample};
 use durable::{For, Waiting};
+use here::PulledPage;
+pub(crate) use here::{OfRoom, Pulled, Sitting};
 use intake::Parked;
 use temporary::Temporary;
 
@@ -60,6 +64,21 @@ pub enum RoomMsg {
     Oldest(Result<Vec<LogEntry>, StoreError>),
     /// A page of the archive.
     Page(Box<archive::Page>),
+    /// A managed session is there.
+    Alive(Sitting),
+    /// A managed session is not there.
+    NotHere(Sitting),
+    /// The client of a managed session is back and has missed presence; it believes to have this
+    /// nick.
+    Back(Sitting, String),
+    /// A managed session asks for a page of the log.
+    Pull(Pulled),
+    /// It was read.
+    Pulled(Box<PulledPage>),
+    /// Homes that have not said whether their sessions are there may be asked again.
+    AskHomes,
+    /// Homes are told of copies that they have missed.
+    Missed(Vec<(Arc<str>, Seq)>),
 }
 
 /// What the store has of a room.
@@ -206,6 +225,7 @@ impl RoomActor {
         self.room = Some(room);
         self.phase = Phase::Ready;
         self.unread = 0;
+        self.ask_homes(cx);
     }
 
     /// Tries again for as long as somebody may want something; after a while whoever asks is told.
@@ -253,7 +273,7 @@ impl RoomActor {
 
     /// Whether what comes has to wait.
     fn must_hold(&self) -> bool {
-        self.phase == Phase::Loading || self.parked.is_some() || !self.leaving.is_empty()
+        self.phase == Phase::Loading || self.parked.is_some() || self.leaving.is_busy()
     }
 
     // ---- Figures -------------------------------------------------------------------------------
@@ -280,6 +300,24 @@ impl RoomActor {
             RoomMsg::Made(count) => self.made_read(count, cx),
             RoomMsg::Oldest(oldest) => self.oldest_read(oldest, cx),
             RoomMsg::Page(page) => self.page_read(*page, cx),
+            RoomMsg::Alive(who) => self.session_says(Event::Confirmed { address: who.full }, cx),
+            RoomMsg::NotHere(who) => self.is_gone(who, cx),
+            RoomMsg::Back(who, nick) if self.phase != Phase::Ready => {
+                let again = UserMsg::Room(Box::new(RoomMsg::Back(who, nick)));
+                cx.send_after(self.home.bounds().load_retry, again);
+            }
+            RoomMsg::Back(who, nick) => {
+                let event = Event::Back {
+                    address: who.full,
+                    number: who.number,
+                    nick,
+                };
+                self.session_says(event, cx);
+            }
+            RoomMsg::Pull(pulled) => self.pull(pulled, cx),
+            RoomMsg::Pulled(page) => self.pulled(*page, cx),
+            RoomMsg::AskHomes => self.ask_homes(cx),
+            RoomMsg::Missed(missed) => self.tell_of_missed(missed, cx),
         }
     }
 }
@@ -318,6 +356,7 @@ impl Actor for RoomActor {
         while self.conclude_decided(cx) {
             (self.taking, self.handling) = (None, None);
         }
+        self.look_at_missed(cx);
         self.note(cx);
         self.stop_if_unknown(cx);
         if self.must_hold() {
@@ -334,6 +373,12 @@ impl Actor for RoomActor {
         }
         self.forget_temporary();
         self.home.journal.forget(cx.myself());
+        let is_over = matches!(reason, Reason::Normal | Reason::Shutdown);
+        if !is_over && self.room.as_ref().is_some_and(|room| room.managed() > 0) {
+            // Managed sessions are still there, and may have missed something.
+            let (shard, name) = (cx.shard(), Name::clone(&self.name));
+            let _ = cx.send_named(shard, &name, UserMsg::Wake);
+        }
         if let Some(taking) = self.taking.take() {
             // Its sender's home counts how often that happens.
             taking.refuse(&self.name, Refusal::Crashed, None, &self.home, cx);
@@ -365,7 +410,9 @@ impl RoomActor {
         let Some(room) = &mut self.room else { return };
         for effect in room.end() {
             match effect {
-                Effect::Send { frame, to } => self.leaving.copies(frame, to, &self.home),
+                Effect::Send { frame, to, .. } => {
+                    self.leaving.copies(frame, to, (0, 0), &self.home);
+                }
                 Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
                 _ => {}
             }

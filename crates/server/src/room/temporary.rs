@@ -17,6 +17,29 @@ pub(crate) struct Temporary {
     pub(crate) listed: Listed,
 }
 
+impl Inner {
+    fn has_one_less(&mut self, creator: &Name) {
+        if let Some(count) = self.made.get_mut(creator) {
+            *count -= 1;
+            if *count == 0 {
+                self.made.remove(creator);
+            }
+        }
+    }
+}
+
+/// A room that is counted before it is there: rooms are made on all shards at once.
+pub(crate) struct Reserved {
+    table: Arc<Table>,
+    creator: Name,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.table.lock().has_one_less(&self.creator);
+    }
+}
+
 /// In the order of range and address, as the store lists its rooms.
 type Place = (u16, Name);
 
@@ -46,18 +69,33 @@ impl Table {
         if let Some(creator) = creator {
             *inner.made.entry(creator).or_insert(0) += 1;
         }
-        if let Some(old) = old
-            && let Some(count) = inner.made.get_mut(&old.creator)
-        {
-            *count -= 1;
-            if *count == 0 {
-                inner.made.remove(&old.creator);
-            }
+        if let Some(old) = old {
+            inner.has_one_less(&old.creator);
         }
     }
 
+    /// Counts a room that somebody is about to make, unless he has made `max` with it and `stored`
+    /// others. It is counted until what this gives is dropped; then the room itself is.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        creator: &Name,
+        stored: u32,
+        max: u32,
+    ) -> Option<Reserved> {
+        let mut inner = self.lock();
+        let made = inner.made.get(creator).copied().unwrap_or(0);
+        (made.saturating_add(stored) < max).then(|| {
+            inner.made.insert(Name::clone(creator), made + 1);
+            Reserved {
+                table: Arc::clone(self),
+                creator: Name::clone(creator),
+            }
+        })
+    }
+
     /// How many somebody has made.
-    pub(crate) fn made_by(&self, creator: &str) -> u32 {
+    #[cfg(test)]
+    fn made_by(&self, creator: &str) -> u32 {
         let inner = self.lock();
         inner.made.get(creator).copied().unwrap_or(0)
     }
@@ -252,6 +290,20 @@ mod tests {
             }
             assert_eq!(paged, found);
         }
+    }
+
+    #[test]
+    fn rooms_that_are_being_made_count_too() {
+        let (table, creator) = (Arc::<Table>::default(), Name::from("a@x"));
+        let first = table.reserve(&creator, 1, 3).expect("the second of three");
+        let second = table.reserve(&creator, 1, 3).expect("the third");
+        assert!(table.reserve(&creator, 1, 3).is_none());
+        assert!(table.reserve(&Name::from("b@x"), 0, 1).is_some());
+        drop(first);
+        assert!(table.reserve(&creator, 1, 3).is_some(), "one was not made");
+        drop(second);
+        assert_eq!(table.made_by("a@x"), 0);
+        assert!(table.lock().made.is_empty());
     }
 
     #[test]

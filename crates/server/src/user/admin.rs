@@ -176,6 +176,7 @@ impl User {
         for item in &contacts {
             roster::part_from(self, item, cx);
         }
+        self.forget_nodes(cx);
         self.roster = super::Roster::default();
         self.blocklist = super::Blocklist::default();
         self.last = None;

@@ -13,6 +13,7 @@ use xml::Frame;
 use super::consumers;
 use super::managed::What;
 use super::outbox::ToRead;
+use super::pep::{Held, NodeEvent};
 use crate::admin::AdminAnswer;
 use crate::c2s::Control;
 use crate::iq::Question;
@@ -129,6 +130,22 @@ pub(crate) enum Effect {
         /// The connection that resumes it.
         conn: ConnRef,
     },
+    /// A change of the account's nodes is durable.
+    NodesDecided {
+        /// Which life of them made it.
+        life: Ticket,
+        /// Items that it published.
+        items: u64,
+    },
+    /// The list of bookmarks in private storage is read for a request.
+    ReadBookmarks(Box<Held>),
+    /// Something happened at a node that a contact may be told of.
+    NodeEvent {
+        /// Its bare address.
+        to: Name,
+        /// What happened.
+        event: std::sync::Arc<NodeEvent>,
+    },
 }
 
 impl Effect {
@@ -172,6 +189,7 @@ impl Effect {
             Effect::Nonza(conn, bytes) => Some(Effect::Nonza(conn, bytes)),
             Effect::Control(conn, control) => Some(Effect::Control(conn, control)),
             Effect::Ask(question) => Some(Effect::Ask(question)),
+            Effect::ReadBookmarks(held) => Some(Effect::ReadBookmarks(held)),
             Effect::Forward { delivery, .. } => {
                 // The credit comes back by the [`Origin`].
                 if let Some(debt) = delivery.debt {

@@ -216,6 +216,8 @@ impl User {
                 None => session.is_available(),
             };
             if meant {
+                self.hears_of_itself(at, &delivery.frame);
+                let session = &self.sessions[at];
                 self.write_presence(session.conn, &delivery.frame, cx);
             }
         }

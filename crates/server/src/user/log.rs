@@ -49,6 +49,10 @@ pub(super) struct Log {
     pub inbox_due: Option<Moment>,
     /// Errors for the user's own messages that could not be recorded yet.
     pub refusals: Vec<Frame>,
+    /// Rooms may have something to be asked for.
+    pub rooms_due: bool,
+    /// [`crate::room::OfRoom::Due`] is on its way.
+    pub rooms_timer: bool,
     /// Sessions that ended lately.
     pub ended: VecDeque<Ended>,
     /// How many sessions without stream management there were.
@@ -108,6 +112,8 @@ impl Log {
             inbox,
             inbox_due: None,
             refusals: Vec::new(),
+            rooms_due: false,
+            rooms_timer: false,
             ended: VecDeque::new(),
             next_plain: 0,
             next_session: 0,
@@ -137,6 +143,8 @@ impl Log {
             next_plain: self.next_plain,
             next_session: self.next_session,
             timer: self.timer,
+            rooms_due: true,
+            rooms_timer: self.rooms_timer,
             outbox_due: self.outbox_due,
             owed: self.owed,
             ..Log::new(head, windows, outbox, self.inbox)
@@ -160,6 +168,7 @@ impl Log {
             next_plain: self.next_plain,
             next_session: self.next_session,
             timer: self.timer,
+            rooms_timer: self.rooms_timer,
             is_trimming: self.is_trimming,
             inbox_due: self.inbox_due,
             outbox_due: self.outbox_due,

@@ -2,6 +2,8 @@
 //! many of its client's stanzas were handled, and the connection that it has at the moment. State
 //! only; what of its user's log it is owed is known by [`delivery::Inbox`].
 
+use actor::Name;
+use delivery::Followed;
 use net::ConnRef;
 use rustc_hash::FxHashMap;
 use stdx::time::Moment;
@@ -34,6 +36,8 @@ pub(crate) struct Resuming {
 pub(crate) enum What {
     /// An entry of the user's log.
     Entry(Seq),
+    /// A message of a room's log, which is read there again if need be.
+    Elsewhere,
     /// Presence: the current one can take its place.
     Presence,
     /// Any other stanza.
@@ -43,6 +47,11 @@ pub(crate) enum What {
 impl What {
     pub(super) fn is_entry(self) -> bool {
         matches!(self, What::Entry(_))
+    }
+
+    /// Whether it is a message that must reach the client.
+    pub(super) fn is_owed(self) -> bool {
+        matches!(self, What::Entry(_) | What::Elsewhere)
     }
 }
 
@@ -66,6 +75,8 @@ pub(crate) struct Managed {
     pub inbound_recorded: u32,
     /// What was written and is not acknowledged.
     pub out: Outbound,
+    /// How far it has read the logs of rooms; absent unless it is in one that has a log.
+    pub rooms: Option<Box<Followed<Name>>>,
     /// Presence was given up: at its resumption it is told the current one of all contacts.
     pub presence_lost: bool,
     /// The process was started again: the first resumption that is completed pushes the roster,
@@ -90,6 +101,7 @@ impl Managed {
             inbound: 0,
             inbound_recorded: 0,
             out: Outbound::default(),
+            rooms: None,
             presence_lost: false,
             roster_lost: false,
             is_full: false,
@@ -111,6 +123,7 @@ impl Managed {
         }
         let kept = match what {
             What::Entry(seq) => Kept::Entry(seq),
+            What::Elsewhere => Kept::Elsewhere,
             What::Presence => Kept::Presence(bytes.into()),
             What::Other => Kept::Other(bytes.into()),
         };

@@ -6,10 +6,12 @@ mod admin;
 mod barrier;
 mod bind;
 pub(crate) mod blocklist;
+mod caps;
 mod class;
 mod client_state;
 pub(crate) mod consumers;
 mod copies;
+mod followed;
 mod gate;
 mod inbound;
 mod inbox;
@@ -21,6 +23,7 @@ pub(crate) mod managed;
 mod outbound;
 pub(crate) mod outbox;
 mod owed;
+pub(crate) mod pep;
 pub(crate) mod presence;
 pub(crate) mod recover;
 mod refusals;
@@ -56,6 +59,7 @@ pub(crate) use class::Users;
 pub(crate) use layout::session_number;
 use log::Log;
 use login::Login;
+use pep::PepMsg;
 use recover::Stored;
 pub(crate) use requests::Debt;
 use requests::Requests;
@@ -241,6 +245,7 @@ impl User {
         self.unread = 0;
         self.is_woken = false;
         cx.release();
+        self.read_nodes_again(cx);
         self.go_on(cx);
     }
 
@@ -280,7 +285,10 @@ impl User {
         if !self.is_being_read() {
             return Some(msg);
         }
+        let is_read_anew =
+            |msg: &PepMsg| matches!(msg, PepMsg::Loaded { .. } | PepMsg::Fetched { .. });
         match msg {
+            UserMsg::Pep(msg) if is_read_anew(&msg) => None,
             UserMsg::Page(_)
             | UserMsg::Outgoing(_)
             | UserMsg::Returning(_)
@@ -290,6 +298,7 @@ impl User {
             | UserMsg::NewPassword(_)
             | UserMsg::KnownAddresses(_)
             | UserMsg::StorageRead(_)
+            | UserMsg::Pep(_)
             | UserMsg::NextLogin
             | UserMsg::Expire { .. }
             | UserMsg::Progress
@@ -352,6 +361,7 @@ impl User {
             || self.is_woken
             || !self.barrier.is_open()
             || self.login.is_busy()
+            || self.has_busy_nodes()
             || self.log.as_ref().is_some_and(|log| !log.is_at_rest());
         if (in_use || !cx.stop_when_idle()) && self.sessions.is_empty() {
             cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
@@ -399,6 +409,7 @@ impl Actor for User {
                 }
             }
             UserMsg::Copy(copy) => self.shared_copy(&copy, cx),
+            UserMsg::OfRoom(said) => self.room_says(*said, cx),
             UserMsg::Room(_) | UserMsg::Nodes(_) | UserMsg::GoOn => {}
             UserMsg::Probe { from } => self.probed(&from, cx),
             UserMsg::Credentials { conn, from } => self.credentials_wanted(conn, from, cx),
@@ -447,6 +458,7 @@ impl Actor for User {
             UserMsg::Answer(answer) => self.answered(answer.map(|answer| *answer), cx),
             UserMsg::AskAgain => self.ask_again(cx),
             UserMsg::StorageRead(read) => self.storage_read(*read, cx),
+            UserMsg::Pep(msg) => self.pep_msg(*msg, cx),
             UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),
             UserMsg::Idle => self.idle(cx),
         }
@@ -454,6 +466,7 @@ impl Actor for User {
             self.end_full_sessions(cx);
         }
         self.work_on_inbox(cx);
+        self.work_on_rooms(cx);
         self.settle(cx);
     }
 
@@ -471,6 +484,7 @@ impl Actor for User {
         }
         self.home.queues.note(&self.name, None);
         self.home.journal.forget(cx.myself());
+        self.answer_the_rest(cx);
         if let Some((to, source)) = self.turn.as_mut().and_then(|turn| turn.taking.take()) {
             // It was being taken: its sender's home counts how often that happens.
             let answer = Box::new(NotTaken {

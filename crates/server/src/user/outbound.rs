@@ -90,6 +90,10 @@ impl User {
 
     fn message_from_session(&mut self, conn: ConnRef, frame: Frame, cx: &mut Context<'_, UserMsg>) {
         self.panic_if_asked(&frame, false);
+        let is_own = frame.attr("to").is_none_or(|to| *to == *self.name);
+        if is_own && self.home.options.pep.enabled && pubsub::is_decision(&frame) {
+            return self.decide_subscription(conn, frame, cx);
+        }
         // RFC 6120 section 10.3.1: without an address it is for the sender's own account.
         let Some(to) = frame.attr("to").map(|to| to.into_owned()) else {
             return self.deliver(Delivery::new(None, frame), cx);
@@ -116,7 +120,7 @@ impl User {
                 }
             }
             // Answers to what the server asked: pings and roster pushes need no more than to come.
-            IqType::Result | IqType::Error if own => {}
+            IqType::Result | IqType::Error if own => self.caps_answered(conn, &frame, cx),
             _ => {
                 if let Some(to) = to {
                     self.route(conn, &to, frame, cx);

@@ -167,6 +167,7 @@ impl User {
                 ..Source::default()
             },
             debt: None,
+            managed: None,
         };
         self.emit(Effect::HandOver { to: peer, delivery }, cx);
         if let Some(link) = self.turn().link.take() {
@@ -378,6 +379,7 @@ impl User {
                 frame,
                 source,
                 debt: None,
+                managed: None,
             };
             self.hand_over(&entry.peer, delivery, over, cx);
         }

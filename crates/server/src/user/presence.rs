@@ -36,19 +36,30 @@ impl User {
         let session = &mut self.sessions[at];
         let is_initial = !session.is_available();
         session.priority = priority;
-        session.presence = Some(frame.clone());
         let (conn, full) = (session.conn, Arc::clone(&session.full));
+        self.show_new_presence(at, frame, cx);
+        if is_initial {
+            self.probe_contacts(&full, cx);
+            self.show_own_resources(at, cx);
+            self.show_waiting_requests(conn, cx);
+        }
+        self.look_at_caps(at, 0, cx);
+    }
+
+    /// The presence of a session is another one from now on, though its client said nothing.
+    pub(super) fn show_new_presence(
+        &mut self,
+        at: usize,
+        frame: Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        self.sessions[at].presence = Some(frame.clone());
         self.save_session(at);
         self.broadcast(&frame, cx);
         for other in 0..self.sessions.len() {
             if self.sessions[other].is_available() {
                 self.write_presence(self.sessions[other].conn, &frame, cx);
             }
-        }
-        if is_initial {
-            self.probe_contacts(&full, cx);
-            self.show_own_resources(at, cx);
-            self.show_waiting_requests(conn, cx);
         }
     }
 
@@ -57,6 +68,7 @@ impl User {
         let session = &mut self.sessions[at];
         let was_available = session.presence.take().is_some();
         let directed = session.directed.take();
+        session.caps = None;
         if !was_available && directed.is_none() {
             return;
         }
@@ -181,7 +193,7 @@ impl User {
     }
 
     /// Whether presence can and may go to a contact.
-    fn may_reach(&self, bare: &str) -> bool {
+    pub(super) fn may_reach(&self, bare: &str) -> bool {
         self.destination(bare) == Destination::Local && !self.blocklist.covers(bare)
     }
 
@@ -221,6 +233,10 @@ impl User {
                 .with_app("<blocked xmlns='urn:xmpp:blocking:errors'/>");
             return self.reply_error(self.sessions[at].conn, &frame, &error, cx);
         }
+        let is_room = self.home.hosts_rooms(address::domain(address::bare(to)));
+        if is_room {
+            self.enters_or_leaves(at, to, frame.attr_raw("type").is_some());
+        }
         let directed = self.sessions[at].directed.get_or_insert_default();
         let known = directed.iter().position(|other| **other == *to);
         if frame.attr_raw("type").is_some() {
@@ -236,6 +252,12 @@ impl User {
             directed.push(to.into());
         }
         self.save_session(at);
+        let (bare, resource) = address::split(to);
+        if is_room && self.destination(bare) == Destination::Local {
+            let mut delivery = Delivery::new(resource.map(Into::into), frame);
+            delivery.managed = self.sessions[at].number_for_rooms();
+            return self.forward(bare, delivery, true, cx);
+        }
         self.route_presence(to, frame, cx);
     }
 

@@ -8,7 +8,7 @@ use delivery::{Left, Place, Recovered, Recovery, SessionNumber, StoredEntry, Sto
 use net::ConnRef;
 use stdx::slab::Key;
 use stdx::time::Moment;
-use store::{LogHead, SessionRecord, Store, StoreError, UserState, Windows};
+use store::{LogHead, RoomRead, SessionRecord, Store, StoreError, UserState, Windows};
 use telemetry::Gauge;
 use xml::Frame;
 use xmpp::stanza;
@@ -28,6 +28,8 @@ pub struct Stored {
     recovered: Recovered,
     /// What sessions left that ended.
     left: Vec<Left>,
+    /// How far sessions have read the logs of rooms.
+    rooms: Vec<(u32, String, RoomRead)>,
     /// Entries that wait for each destination that lags, and all that wait to be handed over.
     outgoing: (Vec<u32>, u32),
 }
@@ -106,6 +108,7 @@ impl Stored {
             state,
             recovered: Recovered::default(),
             left: Vec::new(),
+            rooms: Vec::new(),
             outgoing: (Vec::new(), 0),
         };
         let lagging = stored.state.windows.as_deref();
@@ -149,6 +152,7 @@ impl Stored {
             self.recovered = without_sessions(head, windows);
             return Ok(());
         }
+        self.rooms = store.rooms_read(user)?;
         let (mark, _) = account(head, windows);
         let mut recovery = Recovery::new(mark, sessions);
         let mut after = recovery.floor().unwrap_or(mark).number();
@@ -184,6 +188,7 @@ impl User {
         for record in &stored.state.sessions.records {
             if !layout::is_left(record) {
                 self.recover_session(record, cx);
+                self.recover_rooms(self.sessions.len() - 1, &stored.rooms, cx);
             }
         }
     }

@@ -72,6 +72,13 @@ impl User {
         log.refusals.len() + again.count() >= max && self.is_owed_an_entry(*conn, stanza)
     }
 
+    /// Whether errors wait that are not durable.
+    pub(super) fn has_refusals(&self) -> bool {
+        let log = self.log.as_ref();
+        let is_error = |effect: &Effect| matches!(effect, Effect::Told(_) | Effect::NotTold(_));
+        log.is_some_and(|log| !log.refusals.is_empty()) || self.barrier.effects().any(is_error)
+    }
+
     /// What waits becomes entries, in one append with the counts that are recorded next.
     pub(super) fn tell_refusals(&mut self, cx: &mut Context<'_, UserMsg>) {
         let log = self.log.as_mut().filter(|log| !log.refusals.is_empty());

@@ -14,6 +14,7 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::User;
+use super::pep::Pep;
 use super::storage::Storage;
 use crate::c2s::C2sService;
 use crate::guard::Charge;
@@ -138,16 +139,19 @@ pub(crate) struct Requests {
     is_timed: bool,
     /// What is known of the owner's private storage.
     pub(super) storage: Storage,
+    /// The account's nodes, while they are in memory.
+    pub(super) pep: Option<Box<Pep>>,
 }
 
 impl Requests {
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.own.is_empty()
             && self.of_others.is_empty()
             && self.under_way == 0
             && self.untaken.is_empty()
             && !self.is_timed
             && self.storage.is_unknown()
+            && self.pep.is_none()
     }
 }
 

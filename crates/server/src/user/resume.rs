@@ -43,6 +43,9 @@ impl User {
         };
         managed.link = Link::Detached(now);
         managed.out.detached();
+        if let Some(rooms) = &mut managed.rooms {
+            rooms.detach();
+        }
         let number = managed.number;
         self.log().inbox.detach(SessionNumber::new(number));
         self.expires(at, now, cx);
@@ -119,6 +122,8 @@ impl User {
             let ended = self.log.as_ref().map(|log| &log.ended);
             let ended = ended.and_then(|ended| ended.iter().find(|ended| ended.token == previd));
             let h = ended.map(|ended| ended.inbound);
+            // What was refused counts as handled once its error is durable.
+            let h = h.filter(|_| !self.has_refusals());
             return self.resume_failed_at(conn, Condition::ItemNotFound, h, cx);
         };
         if self.sessions[at].link().is_some() {
@@ -248,6 +253,10 @@ impl User {
             self.log().inbox.detach(SessionNumber::new(number));
             return self.too_high(at, Some(conn), error, cx);
         }
+        self.resume_rooms(at, h);
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
         let sent = Count::new(managed.out.sent());
         let unacked = managed.out.unacked();
         let counts = unacked.filter_map(|(count, kept)| kept.entry().map(|_| Count::new(count)));
@@ -329,6 +338,8 @@ impl User {
                     bytes.extend_from_slice(frame.map_or(b"<message/>", |frame| frame));
                 }
                 Kept::Presence(stanza) | Kept::Other(stanza) => bytes.extend_from_slice(stanza),
+                // None is left by a resumption: it is read in the room's log.
+                Kept::Elsewhere => {}
             }
         }
         if resent > 0 {
@@ -352,5 +363,9 @@ impl User {
         if presence_lost && self.sessions[at].is_available() {
             self.show_contacts_again(at, cx);
         }
+        if self.sessions[at].caps.is_none() {
+            self.look_at_caps(at, 0, cx);
+        }
+        self.rooms_resumed(at, presence_lost, cx);
     }
 }

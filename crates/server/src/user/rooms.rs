@@ -27,6 +27,10 @@ impl User {
         let Some((conn, is_inactive)) = session.map(|s| (s.conn, s.is_inactive)) else {
             return self.is_not_there(copy, cx);
         };
+        let at = self
+            .sessions
+            .iter()
+            .position(|session| session.conn == conn);
         let frame = &copy.frame;
         if self.blocklist.is_active()
             && frame
@@ -35,11 +39,20 @@ impl User {
         {
             return;
         }
+        if let Some(at) = at
+            && copy.place != 0
+            && self.placed_copy(at, copy, cx)
+        {
+            return;
+        }
         if frame.name() != "presence" {
             cx.stats().count(Counter::MessagesOut);
             return self.write(conn, What::Other, cx, |out| {
                 room::write_copy(frame, &copy.to, out);
             });
+        }
+        if let Some(at) = at {
+            self.hears_of_itself(at, frame);
         }
         // Nobody looks, and it says nothing of the client itself: it may wait.
         if is_inactive && !has_status(frame) {
@@ -58,7 +71,10 @@ impl User {
         if copy.frame.name() != "message" {
             return;
         }
-        let frame = copy.frame.edit().set_attr("to", &copy.to).finish();
+        // To the room itself: whoever said it has done nothing wrong.
+        let from = copy.frame.attr("from").unwrap_or_default();
+        let frame = copy.frame.edit().set_attr("to", &copy.to);
+        let frame = frame.set_attr("from", address::bare(&from)).finish();
         self.bounce(&frame, Condition::ServiceUnavailable, cx);
     }
 
@@ -81,6 +97,20 @@ impl User {
             self.write_frame(conn, &reply, cx);
         }
     }
+}
+
+/// Whether a presence of a room is about its recipient, who does not only change his nick (XEP-0045
+/// sections 7.6 and 7.14).
+pub(super) fn is_of_himself(presence: &Frame) -> bool {
+    let Some(x) = presence.child("x", NS_MUC_USER) else {
+        return false;
+    };
+    let has = |code: &str| {
+        let mut children = x.children();
+        children
+            .any(|child| child.name() == "status" && child.attr("code").as_deref() == Some(code))
+    };
+    has("110") && !has("303")
 }
 
 /// Whether a presence has a status code: it says what became of its recipient, or of a nick.

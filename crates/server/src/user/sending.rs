@@ -110,6 +110,9 @@ impl User {
             Effect::Resume { number, conn } => self.read_owed(number, conn, cx),
             Effect::Resumed { number, conn } => self.resumed(number, conn, cx),
             Effect::NotResumed { number, conn } => self.not_resumed(number, conn, cx),
+            Effect::NodesDecided { life, items } => self.nodes_decided(life, items, cx),
+            Effect::ReadBookmarks(held) => self.read_bookmarks(*held, cx),
+            Effect::NodeEvent { to, event } => self.send_event(&to, event, cx),
         }
     }
 

@@ -7,9 +7,10 @@ use net::ConnRef;
 use xml::Frame;
 
 use super::managed::Managed;
+use crate::modules::caps::Caps;
 use crate::modules::csi::Held;
 
-/// A bound resource. An idle one costs its 80 bytes, its address and its last presence.
+/// A bound resource. An idle one costs its 88 bytes, its address and its last presence.
 pub(crate) struct Session {
     /// Its name among the user's sessions: the connection that it was bound on, which is also where
     /// its stanzas go unless it is managed.
@@ -40,7 +41,12 @@ pub(crate) struct Session {
     pub managed: Option<Box<Managed>>,
     /// What an inactive client is spared until it matters.
     pub held: Option<Box<Held>>,
+    /// What its client can do (XEP-0115), once that is verified; shared with others like it.
+    pub caps: Option<Arc<Caps>>,
 }
+
+/// An idle user costs one: a field that few need belongs in a box.
+const _: () = assert!(size_of::<Session>() <= 88);
 
 impl Session {
     /// A session that has just been bound; `full` is the bare address, a slash and the resource.
@@ -60,6 +66,7 @@ impl Session {
             directed: None,
             managed: None,
             held: None,
+            caps: None,
         }
     }
 

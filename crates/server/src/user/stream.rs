@@ -144,7 +144,11 @@ impl User {
         let number = SessionNumber::new(managed.number);
         match managed.out.ack(h) {
             Ok(entries) => {
-                let has = self.log().inbox.acknowledge(number, Count::new(h));
+                let rooms = managed.rooms.as_mut();
+                let has_room = rooms.is_some_and(|rooms| rooms.acknowledge(Count::new(h)));
+                let log = self.log();
+                log.rooms_due |= has_room;
+                let has = log.inbox.acknowledge(number, Count::new(h));
                 debug_assert!(has.is_ok(), "both count alike");
                 if !entries.is_empty() {
                     self.may_trim(cx);
@@ -170,6 +174,8 @@ impl User {
         };
         let number = SessionNumber::new(managed.number);
         let is_waited_for = !log.inbox.has_caught_up(number) && log.inbox.in_flight(number) > 0;
+        let rooms = managed.rooms.as_ref();
+        let is_waited_for = is_waited_for || rooms.is_some_and(|rooms| rooms.waits_for_client());
         if is_waited_for && managed.out.should_ask(1) {
             managed.out.asked(now);
             self.emit(Effect::Nonza(conn, sm::REQUEST.to_vec()), cx);
@@ -218,6 +224,8 @@ impl User {
             let number = SessionNumber::new(managed.number);
             let log = self.log.as_ref();
             let has_some = log.is_some_and(|log| log.inbox.in_flight(number) > 0);
+            let rooms = managed.rooms.as_ref();
+            let has_some = has_some || rooms.is_some_and(|rooms| rooms.has_in_flight());
             let is_new = has_some && managed.out.should_ask(1);
             if is_new {
                 managed.out.asked(now);
@@ -253,6 +261,9 @@ impl User {
         if is_kept && let Some(log) = &mut self.log {
             let number = SessionNumber::new(managed.number);
             let count = log.inbox.wrote(number, what.is_entry());
+            if let (What::Elsewhere, Some(rooms)) = (what, &mut managed.rooms) {
+                rooms.sent();
+            }
             let sent = Some(Count::new(managed.out.sent()));
             debug_assert_eq!(count, sent, "both count alike");
         }
@@ -262,7 +273,7 @@ impl User {
                 // A client that has not answered is asked again after a while.
                 let unacked = managed.out.sent().wrapping_sub(managed.out.acked());
                 // Nobody should be given again what he has, because he was not asked.
-                let every = if what.is_entry() { 1 } else { ask_every };
+                let every = if what.is_owed() { 1 } else { ask_every };
                 let is_asked = managed.out.should_ask(every);
                 let ask = is_asked || unacked.is_multiple_of(again_every);
                 if is_asked {

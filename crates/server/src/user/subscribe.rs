@@ -143,6 +143,9 @@ impl User {
             return self.remove_item(&item.jid, cx);
         }
         let version = self.roster.put(&item);
+        let lost = old.state.subscription.from() && !item.state.subscription.from()
+            || old.groups.iter().any(|group| !item.groups.contains(group));
+        let gained = !old.state.subscription.to() && item.state.subscription.to();
         self.record(Record::RosterPut {
             user: String::from(&*self.name),
             version,
@@ -151,17 +154,27 @@ impl User {
         if item.listed && !item.looks_like(old) {
             roster::push(self, &item, cx);
         }
+        if lost {
+            self.contact_lost_rights(&item.jid, cx);
+        }
+        if gained {
+            self.interest_in(&item.jid, cx);
+        }
     }
 
     /// Forgets a contact: a record and the roster in memory. Nothing is pushed: the caller knows
     /// whether clients saw the item.
-    pub(crate) fn remove_item(&mut self, jid: &str, _cx: &mut Context<'_, UserMsg>) {
+    pub(crate) fn remove_item(&mut self, jid: &str, cx: &mut Context<'_, UserMsg>) {
+        let could_see = self.is_subscriber(jid);
         let version = self.roster.remove(jid);
         self.record(Record::RosterRemove {
             user: String::from(&*self.name),
             version,
             contact: jid.to_owned(),
         });
+        if could_see {
+            self.contact_lost_rights(jid, cx);
+        }
     }
 }
 

@@ -185,6 +185,9 @@ impl User {
         self.failures += 1;
         for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
             managed.not_recorded();
+            if let Some(rooms) = &mut managed.rooms {
+                rooms.failed(cx.now());
+            }
         }
         let error = error.to_stanza_error();
         match origin {

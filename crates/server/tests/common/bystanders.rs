@@ -3,7 +3,7 @@
 //! memory; and an administrator who imports and asks meanwhile. They share shards, journal, disk
 //! and bounds with the others, and keep the promises too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +22,9 @@ const CROWD: usize = store::limits::SEEN_MAX + 32;
 /// One schedule in so many has a crowd of that size; the others a few.
 const CROWDED_EVERY: u64 = 8;
 const FEW: usize = 12;
-/// Clients at a time.
-const CLIENTS_MAX: usize = 6;
+/// Clients at a time; and of a crowd, that begin at a time.
+const CLIENTS_MAX: usize = 16;
+const ENTER_MAX: usize = 4;
 /// Looks at a client until it gives up.
 const LOOKS_MAX: u32 = 400;
 /// How long everything may take to settle: longer than any pause, and than a quarantine.
@@ -179,7 +180,7 @@ impl Bystanders {
             said: Vec::new(),
             imported: 0,
             is_gone: false,
-            // Those that are to be quarantined crash six times, twice at each message.
+            // Six crashes in a minute are one too many, and each of these messages causes two.
             poisons: if seed % 4 == 1 { 4 } else { 0 },
         }
     }
@@ -201,15 +202,18 @@ impl Bystanders {
 
     /// Something happens, or nothing.
     pub(crate) fn tick(&mut self, sim: &mut Sim, seen: &Seen) {
-        let user = self.turn % self.crowd;
-        let is_busy = self.clients.iter().any(|client| client.user == user);
-        let is_due = self.crowd == CROWD && self.turn < CROWD || self.rng.u8(..4) == 0;
-        if is_due && !is_busy && self.clients.len() < CLIENTS_MAX {
-            self.turn += 1;
-            if self.turn == CROWD {
-                seen.note(Event::Crowded);
+        let is_crowding = self.crowd == CROWD && self.turn < CROWD;
+        let count = match is_crowding {
+            true => ENTER_MAX,
+            false => usize::from(self.rng.u8(..4) == 0),
+        };
+        for _ in 0..count {
+            let user = self.turn % self.crowd;
+            let is_busy = self.clients.iter().any(|client| client.user == user);
+            if !is_busy && self.clients.len() < CLIENTS_MAX {
+                self.turn += 1;
+                self.begin(sim, user);
             }
-            self.begin(sim, user);
         }
         if self.rng.u8(..32) == 0 {
             self.administer(sim, seen);
@@ -397,6 +401,12 @@ impl Bystanders {
             }
         }
         Bystanders::count(&sim, seen);
+        let senders = bodies(&store, HUB)
+            .into_iter()
+            .map(|number| self.said[number].from);
+        if senders.collect::<HashSet<_>>().len() > store::limits::SEEN_MAX {
+            seen.note(Event::Crowded);
+        }
         let mut found: Vec<String> = late;
         let senders = (0..self.crowd).map(member);
         let returned: Vec<usize> = senders.flat_map(|user| errors(&store, &user)).collect();

@@ -51,6 +51,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             hosts: vec!["conference.localhost".into()],
             ..server::options::Rooms::default()
         },
+        pep: server::options::Pep::default(),
         pubsub: server::options::Pubsub {
             hosts: vec!["pubsub.localhost".into()],
             ..server::options::Pubsub::default()

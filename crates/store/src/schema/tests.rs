@@ -461,6 +461,51 @@ fn a_head_without_services_is_read_and_can_be_changed() {
     assert!(report.is_good(), "{report}");
 }
 
+/// A session of before rooms were read by sessions is given a place in a room's log.
+#[test]
+fn a_session_of_before_may_read_the_log_of_a_room() {
+    let mut versions = vec![];
+    let room = "coven@conference.x";
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let store = Store::with_engine(Arc::clone(&engine), Durability::Memory, SLOTS).unwrap();
+    let user = || "juliet@capulet.example".to_owned();
+    let before = [
+        Record::AccountPut {
+            user: user(),
+            account: Account::default(),
+        },
+        Record::SessionPut {
+            user: user(),
+            session: Box::default(),
+        },
+    ];
+    for record in &before {
+        // Records of the version before this one differ in nothing else.
+        let mut bytes = record.encode();
+        versions.push(std::mem::replace(&mut bytes[0], 5));
+        assert_eq!(Record::decode(&bytes).as_ref(), Ok(record));
+    }
+    assert_eq!(versions, [6, 6]);
+    store.bulk(before).unwrap();
+    drop(store);
+    let store = Store::with_engine(Arc::clone(&engine), Durability::Memory, SLOTS).unwrap();
+    assert_eq!(store.rooms_read(&user()).unwrap(), []);
+    let read = crate::RoomRead {
+        acked: 7,
+        given: Vec::new(),
+    };
+    let put = Record::SessionRoomPut {
+        user: user(),
+        number: 0,
+        room: room.to_owned(),
+        read: read.clone(),
+    };
+    store.bulk([put]).unwrap();
+    let expected = (0, room.to_owned(), read);
+    assert_eq!(store.rooms_read(&user()).unwrap(), [expected]);
+    assert!(store.verify().unwrap().is_good());
+}
+
 fn opened(batch: Batch) -> Result<Store, OpenError> {
     let engine = MemoryEngine::new();
     engine.commit(batch, Durability::Memory).unwrap();

@@ -1,8 +1,10 @@
 //! Whether a history fits the promises of docs/delivery.md. Pure: facts in, findings out, a line
 //! each. Every rule is a function, named by what must hold.
 
+mod rooms;
+
 use super::record::{Chain, Delivery, Entry, Fate, History, Message, Way};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// How a device ended.
 pub(super) struct Final<'a> {
@@ -13,6 +15,8 @@ pub(super) struct Final<'a> {
     pub(super) chain: Option<usize>,
     /// Messages that it has seen.
     pub(super) known: &'a HashSet<usize>,
+    /// If it is in the room: who it was told is there.
+    pub(super) there: Option<&'a BTreeSet<String>>,
 }
 
 /// What a server is held to beyond the standards.
@@ -44,6 +48,9 @@ pub(super) fn check(history: &History, finals: &[Final<'_>], rules: Rules) -> Ve
         catching_up_shows_what_was_missed_in_order_once,
         devices_know_everything,
         counters_agree,
+        rooms::what_was_said_is_in_the_room_once,
+        rooms::occupants_hear_all_of_it_in_one_order,
+        rooms::everybody_is_told_who_is_there,
     ] {
         let mut found = rule(&view);
         if found.len() > FINDINGS_MAX {
@@ -531,6 +538,7 @@ mod tests {
             name: format!("u{user}/d0"),
             chain: None,
             known: &known,
+            there: None,
         };
         let finals = [end(0), end(1)];
         let rules = Rules {

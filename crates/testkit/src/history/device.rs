@@ -2,6 +2,7 @@
 //! careful client does. Owns what the client knows; everything it saw goes to the history.
 
 mod hear;
+mod room;
 
 use super::link::{BACKLOG_BYTES_MAX, Cut, Link};
 use super::plan::{DevicePlan, PADDING_MAX};
@@ -10,6 +11,7 @@ use super::record::{Chain, Entry, History};
 use crate::tree::{NS_CLIENT, NS_STREAMS, escape};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use room::{ROOM, Room};
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
@@ -56,6 +58,8 @@ pub(super) struct Shared<'a> {
     pub(super) padding_max: usize,
     /// Whether the ids of a log grow.
     pub(super) has_ordered_ids: bool,
+    /// Whether there is a room.
+    pub(super) has_room: bool,
     /// Whether the disk may refuse things at the moment.
     pub(super) is_disk_bad: bool,
     /// Whether `id` attributes are used again and again, as some clients do.
@@ -81,6 +85,8 @@ enum Phase {
 enum Purpose {
     CatchUp,
     Audit,
+    /// The room's archive, for the checker.
+    Room,
 }
 
 struct Query {
@@ -94,6 +100,8 @@ struct Query {
 struct Sent {
     xml: String,
     message: Option<usize>,
+    /// What it says to all.
+    said: Option<usize>,
 }
 
 struct Session {
@@ -120,6 +128,7 @@ pub(super) struct Device {
     since: Instant,
     session: Option<Session>,
     outbox: VecDeque<usize>,
+    room: Room,
     cursor: Option<String>,
     pub(super) known: HashSet<usize>,
     query: Option<Query>,
@@ -142,6 +151,7 @@ impl Device {
             since: Instant::now(),
             session: None,
             outbox: VecDeque::new(),
+            room: Room::default(),
             cursor: None,
             known: HashSet::new(),
             query: None,
@@ -182,6 +192,7 @@ impl Device {
     pub(super) fn is_settled(&self) -> bool {
         self.is_ready()
             && self.outbox.is_empty()
+            && self.is_settled_in_room()
             && self.query.is_none()
             && !self.wants_catch_up
             && self.is_all_acknowledged()
@@ -517,6 +528,7 @@ impl Device {
             unacked: VecDeque::new(),
             is_shown: false,
         });
+        self.leave_room(shared);
         shared
             .history
             .note(&self.name, format_args!("begins session {chain}"));
@@ -556,7 +568,20 @@ impl Device {
         };
         shared.history.chains[session.chain].sent += 1;
         if self.plan.is_managed {
-            session.unacked.push_back(Sent { xml, message });
+            session.unacked.push_back(Sent {
+                xml,
+                message,
+                said: None,
+            });
+        }
+    }
+
+    /// Sends what is said to all. In a new session it is not said again.
+    fn send_said(&mut self, xml: String, said: usize, shared: &mut Shared<'_>) {
+        self.send(xml, None, shared);
+        let session = self.session.as_mut();
+        if let Some(sent) = session.and_then(|session| session.unacked.back_mut()) {
+            sent.said = Some(said);
         }
     }
 
@@ -588,6 +613,7 @@ impl Device {
                 .history
                 .note(&self.name, format_args!("sends {}", listed(&sent)));
         }
+        self.speak(shared);
         if self.wants_catch_up && self.query.is_none() {
             self.wants_catch_up = false;
             self.query(Purpose::CatchUp, shared);
@@ -683,6 +709,11 @@ impl Device {
         self.query(Purpose::Audit, shared);
     }
 
+    /// Reads the room's whole archive.
+    pub(super) fn audit_room(&mut self, shared: &mut Shared<'_>) {
+        self.query(Purpose::Room, shared);
+    }
+
     pub(super) fn is_querying(&self) -> bool {
         self.query.is_some()
     }
@@ -690,7 +721,7 @@ impl Device {
     fn query(&mut self, purpose: Purpose, shared: &mut Shared<'_>) {
         let after = match purpose {
             Purpose::CatchUp => self.cursor.clone(),
-            Purpose::Audit => None,
+            Purpose::Audit | Purpose::Room => None,
         };
         self.queries += 1;
         self.query = Some(Query {
@@ -707,7 +738,11 @@ impl Device {
         let id = query.id;
         let max = match query.purpose {
             Purpose::CatchUp => shared.page,
-            Purpose::Audit => AUDIT_PAGE,
+            Purpose::Audit | Purpose::Room => AUDIT_PAGE,
+        };
+        let to = match query.purpose {
+            Purpose::Room => format!(" to='{ROOM}'"),
+            Purpose::CatchUp | Purpose::Audit => String::new(),
         };
         shared.history.note(
             &self.name,
@@ -715,7 +750,7 @@ impl Device {
         );
         let after = after.map_or(String::new(), |id| format!("<after>{}</after>", escape(id)));
         let xml = format!(
-            "<iq type='set' id='q{id}'><query xmlns='{NS_MAM}' queryid='q{id}'>\
+            "<iq type='set' id='q{id}'{to}><query xmlns='{NS_MAM}' queryid='q{id}'>\
              <set xmlns='{NS_RSM}'><max>{max}</max>{after}</set></query></iq>"
         );
         self.send(xml, None, shared);

@@ -70,6 +70,8 @@ pub(super) struct Plan {
     pub(super) disk_fault: Option<(usize, Mood)>,
     /// At a kill, nothing of what was not synced survives; else some of it may.
     pub(super) is_all_lost: bool,
+    /// Devices with stream management are in a room too.
+    pub(super) has_room: bool,
     pub(super) faults: Faults,
     /// Bounds of the server that are as small as its configuration lets them be.
     pub(super) tiny: Option<Tiny>,
@@ -214,6 +216,7 @@ impl Plan {
             kills,
             disk_fault,
             is_all_lost: rng.bool(),
+            has_room: (seed / 2).is_multiple_of(2),
             faults,
             tiny: None,
         }

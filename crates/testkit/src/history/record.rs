@@ -38,6 +38,14 @@ pub(super) struct Message {
     pub(super) was_refused: bool,
 }
 
+/// Something that was said to all in the room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    /// Number of the device that said it.
+    pub(super) device: usize,
+    pub(super) fate: Fate,
+}
+
 /// How a message reached a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -72,6 +80,8 @@ pub(super) struct Chain {
     pub(super) has_carbons: bool,
     /// In the order of arrival.
     pub(super) deliveries: Vec<Delivery>,
+    /// What it heard in the room, for each time that it was there.
+    pub(super) heard: Vec<Vec<usize>>,
     /// From behind this id on, everything comes live; `None` until the first catch-up is complete.
     pub(super) live_from: Option<String>,
     /// When the server had shown it its own presence, in deliveries of all devices so far: from
@@ -98,6 +108,7 @@ impl Chain {
             is_managed: false,
             has_carbons,
             deliveries: Vec::new(),
+            heard: Vec::new(),
             live_from: None,
             shown_at: None,
             confirmed: 0,
@@ -133,6 +144,12 @@ pub(super) struct History {
     pub(super) catch_ups: Vec<CatchUp>,
     /// By user, read at the end.
     pub(super) archives: Vec<Vec<Entry>>,
+    /// Everything that was to be said in the room.
+    pub(super) said: Vec<Said>,
+    /// The room is there, and has an archive.
+    pub(super) has_room: bool,
+    /// Of what was said, what the room has, read at the end.
+    pub(super) room_archive: Vec<usize>,
     /// By user: the highest id that anybody saw so far.
     pub(super) seen_max: Vec<Option<String>>,
     /// By user and id: the message that it was seen on.
@@ -164,6 +181,9 @@ impl History {
             chains: Vec::new(),
             catch_ups: Vec::new(),
             archives: vec![Vec::new(); users],
+            said: Vec::new(),
+            has_room: false,
+            room_archive: Vec::new(),
             seen_max: vec![None; users],
             ids: HashMap::new(),
             ids_of: HashMap::new(),

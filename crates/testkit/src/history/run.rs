@@ -153,6 +153,7 @@ impl Rig {
             padding_max: self.plan.padding_max,
             has_ordered_ids: self.is_roost,
             is_disk_bad: self.is_disk_bad,
+            has_room: self.plan.has_room && self.is_roost,
             reuses_ids: !self.plan.may_refuse(),
             heard: Heard::default(),
         };
@@ -176,6 +177,7 @@ impl Rig {
             }
             self.work_on_disk(step)?;
             self.reconnect();
+            self.enter();
             let next = self.dice.step(&self.plan);
             self.carry_out(next)?;
             match self.armed {
@@ -230,6 +232,13 @@ impl Rig {
                 let link = self.server.connect();
                 self.with(device, |device, shared| device.connect(link, shared));
             }
+        }
+    }
+
+    /// Who is not in the room enters it.
+    fn enter(&mut self) {
+        for device in 0..self.devices.len() {
+            self.with(device, Device::enter);
         }
     }
 
@@ -321,7 +330,11 @@ impl Rig {
             self.devices[device].compose(number);
         }
         let is_asking = self.dice.chance(0.6);
+        let says = self.history.messages.len().is_multiple_of(2);
         self.with(device, |device, shared| {
+            if says {
+                device.say_to_all(shared);
+            }
             device.work(shared);
             if is_asking && device.is_ready() {
                 device.request();
@@ -517,6 +530,11 @@ impl Rig {
                         device.request();
                     });
                 }
+                self.with(device, Device::enter);
+                let is_where_it_should = self.with(device, |device, shared| {
+                    !device.has_room(shared) || device.in_room().is_some()
+                });
+                is_settled &= is_where_it_should;
                 is_settled &= *is_asked && self.devices[device].is_settled();
             }
             if is_settled {
@@ -549,6 +567,11 @@ impl Rig {
             readers.push(reader);
         }
         self.await_queries(deadline)?;
+        let in_room = |device: &Device| device.in_room().is_some();
+        if let Some(reader) = self.devices.iter().position(in_room) {
+            self.with(reader, Device::audit_room);
+            self.await_queries(deadline)?;
+        }
         for device in 0..self.devices.len() {
             self.when_ready(device, |device, shared| {
                 device.catch_up();
@@ -588,6 +611,7 @@ impl Rig {
                 name: device.name().to_owned(),
                 chain: device.chain(),
                 known: &device.known,
+                there: device.in_room(),
             })
             .collect();
         let rules = Rules {

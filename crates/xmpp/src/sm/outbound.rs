@@ -20,6 +20,8 @@ pub type Entries = SmallVec<[u64; 4]>;
 pub enum Kept {
     /// A message of a log: its place there.
     Entry(u64),
+    /// A message of somebody else's log, which is read there again if the client has not got it.
+    Elsewhere,
     /// Presence, which may give way: the current one can be sent in its place.
     Presence(Box<[u8]>),
     /// Anything else.
@@ -214,7 +216,7 @@ impl Outbound {
         self.bytes += SLOT_BYTES;
         if let Slot::Kept(kept) = slot {
             self.bytes += kept.bytes();
-            self.stanzas += u16::from(!matches!(kept, Kept::Entry(_)));
+            self.stanzas += u16::from(kept.has_bytes());
             self.presences += u16::from(matches!(kept, Kept::Presence(_)));
         }
     }
@@ -223,7 +225,7 @@ impl Outbound {
         self.bytes -= SLOT_BYTES;
         if let Slot::Kept(kept) = slot {
             self.bytes -= kept.bytes();
-            self.stanzas -= u16::from(!matches!(kept, Kept::Entry(_)));
+            self.stanzas -= u16::from(kept.has_bytes());
             self.presences -= u16::from(matches!(kept, Kept::Presence(_)));
         }
     }
@@ -360,7 +362,7 @@ impl Outbound {
     }
 
     /// The client is back and has handled `h`. What is left is to be sent again, in order, and is
-    /// counted from `h` on, as the client does.
+    /// counted from `h` on, as the client does. What is kept elsewhere is not: it is read there.
     ///
     /// # Errors
     /// It was never sent so many; nothing is changed.
@@ -368,10 +370,13 @@ impl Outbound {
         let mut acked = Entries::new();
         let behind = self.handled(h, &mut acked)?;
         let (places, sent) = (self.queue.len(), self.sent);
-        self.queue.retain(|slot| matches!(slot, Slot::Kept(_)));
-        let gaps = places - self.queue.len();
+        let elsewhere = |slot: &&Slot| matches!(slot, Slot::Kept(Kept::Elsewhere));
+        let elsewhere = self.queue.iter().filter(elsewhere).count();
+        let stays = |slot: &Slot| matches!(slot, Slot::Kept(kept) if *kept != Kept::Elsewhere);
+        self.queue.retain(stays);
+        let gone = places - self.queue.len();
         self.rest();
-        self.bytes -= gaps as u32 * SLOT_BYTES;
+        self.bytes -= gone as u32 * SLOT_BYTES;
         self.acked = h;
         self.sent = h.wrapping_add(self.queue.len() as u32);
         // All of it is about to be sent again.
@@ -380,7 +385,7 @@ impl Outbound {
         Ok(Resumed {
             acked,
             is_renumbered: self.sent != sent,
-            presence_lost: gaps > 0,
+            presence_lost: gone > elsewhere,
             behind,
         })
     }
@@ -413,18 +418,22 @@ impl Kept {
     /// Bytes that it has of its own.
     fn bytes(&self) -> u32 {
         match self {
-            Kept::Entry(_) => 0,
+            Kept::Entry(_) | Kept::Elsewhere => 0,
             Kept::Presence(bytes) | Kept::Other(bytes) => {
                 u32::try_from(bytes.len()).unwrap_or(u32::MAX)
             }
         }
     }
 
+    fn has_bytes(&self) -> bool {
+        matches!(self, Kept::Presence(_) | Kept::Other(_))
+    }
+
     /// Its place in the log, if it has one.
     pub fn entry(&self) -> Option<u64> {
         match self {
             Kept::Entry(seq) => Some(*seq),
-            Kept::Presence(_) | Kept::Other(_) => None,
+            Kept::Elsewhere | Kept::Presence(_) | Kept::Other(_) => None,
         }
     }
 }

@@ -223,6 +223,7 @@ fn body(number: u64, size: u8) -> Box<[u8]> {
 fn number_of(kept: &Kept) -> u64 {
     match kept {
         Kept::Entry(seq) => *seq,
+        Kept::Elsewhere => unreachable!("none was pushed"),
         Kept::Presence(bytes) | Kept::Other(bytes) => {
             u64::from_le_bytes(bytes[..8].try_into().unwrap())
         }
@@ -407,4 +408,26 @@ fn a_client_is_asked_again_once_it_has_answered() {
     assert!(!outbound.is_overdue(Moment::FAR, timeout));
     let _ = outbound.resume(1).unwrap();
     assert!(outbound.should_ask(1), "what is sent again is asked for");
+}
+
+#[test]
+fn what_is_kept_elsewhere_is_counted_and_not_sent_again() {
+    let mut outbound = Outbound::default();
+    for n in 0..6 {
+        let kept = match n % 2 {
+            0 => Kept::Elsewhere,
+            _ => Kept::Entry(n),
+        };
+        assert_eq!(outbound.push(kept, LIMITS), Pushed::Kept);
+    }
+    assert_eq!(outbound.sent(), 6);
+    assert_eq!(outbound.ack(1).unwrap().len(), 0);
+    let resumed = outbound.resume(3).unwrap();
+    assert_eq!(resumed.acked.as_slice(), [1]);
+    assert!(resumed.is_renumbered && !resumed.presence_lost);
+    let left: Vec<(u32, &Kept)> = outbound.unacked().collect();
+    assert_eq!(left, [(4, &Kept::Entry(3)), (5, &Kept::Entry(5))]);
+    assert_eq!(outbound.sent(), 5);
+    outbound.ack(5).unwrap();
+    assert_eq!(outbound.heap_bytes(), 0);
 }

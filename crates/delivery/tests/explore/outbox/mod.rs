@@ -27,6 +27,7 @@ fn limits(window: usize, per_destination: u32) -> OutboxLimits {
         give_up_attempts_min: 1,
         recognised_for: Duration::from_secs(2),
         crashes_max: 2,
+        returned_max: 1,
     }
 }
 
@@ -129,6 +130,23 @@ worlds! {
         kills: 1,
         ..Budget::default()
     }), ["an entry came back refused", "an entry was handed over again after a crash"];
+
+    crashes_after_an_entry_came_back: World::new(limits(2, 2), Budget {
+        messages: 2,
+        finals: 1,
+        kills: 1,
+        ..Budget::default()
+    }), ["an entry came back refused", "an entry was handed over again after a crash"];
+
+    crashes_while_nobody_may_wait_for_the_mark: World::new(
+        OutboxLimits { returned_max: 0, ..limits(2, 2) },
+        Budget {
+            messages: 2,
+            finals: 2,
+            kills: 1,
+            ..Budget::default()
+        },
+    ), ["an entry came back refused", "a destination lags"];
 
     crashes_with_small_pages: World::new(limits(1, 2), Budget {
         messages: 3,

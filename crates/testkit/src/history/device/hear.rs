@@ -3,6 +3,7 @@
 
 use super::super::reader::Element;
 use super::super::record::{CatchUp, Delivery, Entry, Fate, Way};
+use super::room::said;
 use super::{
     DOMAIN, Device, NS_CARBONS, NS_DELAY, NS_FORWARD, NS_MAM, NS_RSM, NS_SID, NS_SM, Purpose,
     Query, Shared, listed, one_line,
@@ -23,8 +24,10 @@ impl Device {
             session.received = session.received.wrapping_add(1);
         }
         match element.name() {
+            "message" if self.room_message(element, shared) => {}
             "message" => self.handle_message(element, shared),
             "iq" => self.handle_iq(element, shared),
+            "presence" if self.room_presence(element, shared) => {}
             _ => {
                 let from = element.attr("from").and_then(|from| from.split_once('@'));
                 let name = &self.name;
@@ -75,6 +78,11 @@ impl Device {
         history.chains[session.chain].taken = h;
         let mut accepted = Vec::new();
         for sent in session.unacked.drain(..more as usize) {
+            if let Some(said) = sent.said.map(|said| &mut history.said[said])
+                && said.fate == Fate::Unknown
+            {
+                said.fate = Fate::Accepted;
+            }
             let Some(number) = sent.message else { continue };
             let message = &mut history.messages[number];
             if message.fate == Fate::Unknown {
@@ -182,9 +190,14 @@ impl Device {
         if result.attr("queryid") != Some(&format!("q{}", query.id)) {
             return;
         }
-        let message = forwarded(result).and_then(number);
+        let message = forwarded(result);
+        let is_of_room = query.purpose == Purpose::Room;
+        let message = message.and_then(|message| match is_of_room {
+            true => said(message),
+            false => number(message),
+        });
         let id = result.attr("id").unwrap_or_default().to_owned();
-        if let Some(message) = message {
+        if let Some(message) = message.filter(|_| !is_of_room) {
             shared.history.saw(self.plan.user, &id, message);
         }
         query.entries.push(Entry {
@@ -206,6 +219,9 @@ impl Device {
                 escape(from)
             );
             return self.send(answer, None, shared);
+        }
+        if id == "room" {
+            return self.configured(element, shared);
         }
         if let Some(rest) = id.strip_prefix("ping-") {
             return self.confirmed(rest, shared);
@@ -257,6 +273,10 @@ impl Device {
             &self.name,
             format_args!("read {:?}: {}", query.purpose, listed(&numbers)),
         );
+        if query.purpose == Purpose::Room {
+            shared.history.room_archive = numbers;
+            return;
+        }
         if query.purpose == Purpose::Audit {
             shared.history.archives[self.plan.user] = query.entries;
             return;

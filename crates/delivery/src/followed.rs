@@ -1,0 +1,439 @@
+//! The logs of rooms, as one managed session reads them (docs/rooms.md). The room decides the order
+//! and keeps the messages; the session's home numbers what its client is sent, and knows up to
+//! where the client has each room's log.
+//!
+//! A *copy* comes from the room with its place and the place in front of it. One that follows what
+//! the session was given last is given at once, with the next count; one that does not, or that
+//! cannot be sent now, is left to the log: the room is *behind*, and is asked for pages from the
+//! session's place on until nothing is left. So a copy may be lost, or come twice, or come while
+//! there is no link: only places count.
+//!
+//! | room | event | room | effect |
+//! |---|---|---|---|
+//! | caught up | copy that follows, room in the window | caught up | record the count, then write |
+//! | caught up | copy that does not follow, or cannot be sent | behind | |
+//! | behind | link, and room in the window | asked | pull a page |
+//! | asked | page | caught up, or behind | record the counts, then write |
+//! | asked | no answer for a while | behind | |
+//! | any | link lost | behind, if it was asked or not caught up | |
+//! | any | resumed: some of what was given did not arrive | behind | record that it was not given |
+//! | any | append failed | behind, if it was given something by it | nothing is asked for during a pause |
+//!
+//! What is recorded of a room ([`RoomChange`]) says what the session was given and has not
+//! acknowledged, with the counts: after a restart the client's `h` says which of it arrived.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use stdx::time::Moment;
+
+use crate::place::{Count, Place};
+
+/// Bounds of what one session is given of rooms' logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FollowLimits {
+    /// Messages of rooms that a session was given and has not acknowledged; with so many it is
+    /// given no more, and reads the rooms' logs when there is room again. Each costs 32 bytes.
+    pub window: usize,
+    /// Messages that one page asks for.
+    pub page: usize,
+    /// Time that a room may take to answer; then it is asked again. Also the pause after an append
+    /// that failed: the next one would fail as well while the disk is full.
+    pub answer_timeout: Duration,
+}
+
+impl Default for FollowLimits {
+    fn default() -> Self {
+        FollowLimits {
+            window: 256,
+            page: 50,
+            answer_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What becomes of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Copied {
+    /// It is written with the next count, once [`Followed::change`] of its room is recorded.
+    Given,
+    /// It is read from the room's log when its turn comes.
+    Later,
+    /// The session has it already.
+    Again,
+}
+
+/// A page to ask a room for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pull<R> {
+    /// The room.
+    pub room: R,
+    /// Names the answer.
+    pub id: u32,
+    /// Messages behind this place.
+    pub after: Place,
+    /// Most messages.
+    pub limit: usize,
+}
+
+/// A page of a room's log.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RoomPage {
+    /// [`Pull::id`].
+    pub id: u32,
+    /// Places of what the session is to be given, in order.
+    pub places: Vec<Place>,
+    /// Up to here the log was looked at.
+    pub through: Place,
+    /// There was nothing behind that.
+    pub is_end: bool,
+}
+
+/// What is to be recorded of one room.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RoomChange {
+    /// Nothing up to here is owed.
+    pub acked: Place,
+    /// What was given behind that and is not acknowledged, in order.
+    pub given: Vec<(Count, Place)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum State {
+    CaughtUp,
+    Behind,
+    Asked { id: u32, since: Moment },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Room<R> {
+    room: R,
+    /// Up to here everything was given.
+    read: Place,
+    /// The last place that the log is known to have.
+    head: Place,
+    state: State,
+    /// What is recorded of it may have counts that were given out anew since.
+    is_void: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct InFlight<R> {
+    room: R,
+    place: Place,
+    count: Count,
+}
+
+/// How far one session has read the logs of the rooms that it is in. `R` names a room.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Followed<R> {
+    limits: FollowLimits,
+    rooms: Vec<Room<R>>,
+    /// Given and not acknowledged, in the order of the counts.
+    flight: VecDeque<InFlight<R>>,
+    /// So many of the last ones wait for their commit.
+    unsent: usize,
+    last_id: u32,
+    /// An append failed then: nothing is asked for before [`FollowLimits::answer_timeout`].
+    failed_at: Option<Moment>,
+}
+
+impl<R: Clone + Eq> Followed<R> {
+    /// A session that is in no room.
+    pub fn new(limits: FollowLimits) -> Self {
+        Followed {
+            limits,
+            rooms: Vec::new(),
+            flight: VecDeque::new(),
+            unsent: 0,
+            last_id: 0,
+            failed_at: None,
+        }
+    }
+
+    /// Takes up what is recorded of a room: [`Followed::resume`] follows before anything is given.
+    /// What was given, of all rooms, comes in any order.
+    pub fn recover(&mut self, room: R, recorded: &RoomChange) {
+        let last = recorded.given.last().map_or(recorded.acked, |last| last.1);
+        self.rooms.push(Room {
+            room: room.clone(),
+            read: last,
+            head: last,
+            state: State::Behind,
+            is_void: false,
+        });
+        for &(count, place) in &recorded.given {
+            let room = room.clone();
+            let behind = self
+                .flight
+                .iter()
+                .take_while(|own| !own.count.is_after(count));
+            let at = behind.count();
+            self.flight.insert(at, InFlight { room, place, count });
+        }
+    }
+
+    /// Whether the session reads the room's log.
+    pub fn follows(&self, room: &R) -> bool {
+        self.rooms.iter().any(|own| own.room == *room)
+    }
+
+    /// The rooms.
+    pub fn rooms(&self) -> impl Iterator<Item = &R> {
+        self.rooms.iter().map(|own| &own.room)
+    }
+
+    /// Whether it is in no room.
+    pub fn is_empty(&self) -> bool {
+        self.rooms.is_empty() && self.flight.is_empty()
+    }
+
+    /// Whether something was given and is not acknowledged.
+    pub fn has_in_flight(&self) -> bool {
+        !self.flight.is_empty()
+    }
+
+    /// The session is in a room from now on, and everything behind a place is owed to it;
+    /// `is_caught_up` says that there is nothing yet. A room that it reads already stays where it
+    /// is.
+    pub fn follow(&mut self, room: R, at: Place, is_caught_up: bool) {
+        if !self.follows(&room) {
+            self.rooms.push(Room {
+                room,
+                read: at,
+                head: at,
+                state: match is_caught_up {
+                    true => State::CaughtUp,
+                    false => State::Behind,
+                },
+                is_void: false,
+            });
+        }
+    }
+
+    /// The session is not in a room any more. False if it was not.
+    pub fn leave(&mut self, room: &R) -> bool {
+        let before = self.rooms.len();
+        self.rooms.retain(|own| own.room != *room);
+        before != self.rooms.len()
+    }
+
+    /// The log of a room goes as far as this.
+    pub fn reaches(&mut self, room: &R, place: Place) {
+        if let Some(own) = self.rooms.iter_mut().find(|own| own.room == *room)
+            && place > own.read
+        {
+            own.head = own.head.max(place);
+            if own.state == State::CaughtUp {
+                own.state = State::Behind;
+            }
+        }
+    }
+
+    /// A copy of a message at a place behind `after` has come. `count` is that of the next stanza
+    /// that is written to the session, if it can be written to: its link is there, and it is not
+    /// being resumed.
+    pub fn copy(
+        &mut self,
+        room: &R,
+        (place, after): (Place, Place),
+        count: Option<Count>,
+    ) -> Copied {
+        if !self.follows(room) {
+            self.rooms.push(Room {
+                room: room.clone(),
+                read: after,
+                head: after,
+                state: State::CaughtUp,
+                is_void: false,
+            });
+        }
+        let has_room = self.flight.len() < self.limits.window;
+        let mut rooms = self.rooms.iter_mut();
+        // Invariant: it was added above if it was not there.
+        let own = rooms.find(|own| own.room == *room).expect("it is there");
+        if place <= own.read {
+            return Copied::Again;
+        }
+        own.head = own.head.max(place);
+        match count {
+            Some(count) if own.state == State::CaughtUp && after <= own.read && has_room => {
+                own.read = place;
+                let room = room.clone();
+                self.flight.push_back(InFlight { room, place, count });
+                self.unsent += 1;
+                Copied::Given
+            }
+            _ => {
+                if own.state == State::CaughtUp {
+                    own.state = State::Behind;
+                }
+                Copied::Later
+            }
+        }
+    }
+
+    /// What is to be recorded of a room now.
+    pub fn change(&self, room: &R) -> RoomChange {
+        let given = self.flight.iter().filter(|entry| entry.room == *room);
+        let given: Vec<(Count, Place)> = given.map(|entry| (entry.count, entry.place)).collect();
+        let own = self.rooms.iter().find(|own| own.room == *room);
+        let read = own.map_or(Place::START, |own| own.read);
+        let acked = given.first().map_or(read, |(_, place)| place.before());
+        RoomChange { acked, given }
+    }
+
+    /// The first of what waits for its commit was written.
+    pub fn sent(&mut self) {
+        self.unsent = self.unsent.saturating_sub(1);
+        self.failed_at = None;
+    }
+
+    /// The client has handled everything up to a count. True if that made room.
+    pub fn acknowledge(&mut self, h: Count) -> bool {
+        let sent = self.flight.len() - self.unsent;
+        let acked = self.flight.iter().take(sent);
+        let acked = acked.take_while(|entry| !entry.count.is_after(h)).count();
+        self.flight.drain(..acked);
+        if self.flight.is_empty() {
+            self.flight = VecDeque::new(); // Most are at rest, and then take no memory.
+        }
+        acked > 0
+    }
+
+    /// The link is gone: nobody waits for an answer.
+    pub fn detach(&mut self) {
+        for own in &mut self.rooms {
+            if matches!(own.state, State::Asked { .. }) {
+                own.state = State::Behind;
+            }
+        }
+    }
+
+    /// The client is back and has handled everything up to a count. What else it was given did not
+    /// arrive, and is read again. Gives the rooms of which that has to be recorded before anything
+    /// is sent: counts begin anew behind `h`.
+    pub fn resume(&mut self, h: Count) -> Vec<R> {
+        self.detach();
+        self.unsent = 0;
+        self.acknowledge(h);
+        for entry in std::mem::take(&mut self.flight).into_iter().rev() {
+            if let Some(own) = self.rooms.iter_mut().find(|own| own.room == entry.room) {
+                own.read = own.read.min(entry.place.before());
+                own.state = State::Behind;
+                own.is_void = true;
+            }
+        }
+        let void = self.rooms.iter().filter(|own| own.is_void);
+        void.map(|own| own.room.clone()).collect()
+    }
+
+    /// What [`Followed::resume`] asked for is recorded, and the client has heard that its session
+    /// goes on.
+    pub fn resumed(&mut self) {
+        for own in &mut self.rooms {
+            own.is_void = false;
+        }
+    }
+
+    /// Whether rooms wait for the client to acknowledge something.
+    pub fn waits_for_client(&self) -> bool {
+        let is_behind = |own: &Room<R>| own.state == State::Behind;
+        self.flight.len() >= self.limits.window && self.rooms.iter().any(is_behind)
+    }
+
+    /// An append failed, and so does everything behind it: what waits for its commit was not given.
+    pub fn failed(&mut self, now: Moment) {
+        self.failed_at = Some(now);
+        let sent = self.flight.len() - self.unsent;
+        self.unsent = 0;
+        for entry in self.flight.drain(sent..).rev() {
+            if let Some(own) = self.rooms.iter_mut().find(|own| own.room == entry.room) {
+                own.read = own.read.min(entry.place.before());
+                own.state = State::Behind;
+            }
+        }
+        self.detach();
+    }
+
+    /// The next page to ask for. The session can be written to.
+    pub fn poll_pull(&mut self, now: Moment) -> Option<Pull<R>> {
+        let left = self.limits.window.saturating_sub(self.flight.len());
+        if left == 0 || self.failed_at.is_some() {
+            return None;
+        }
+        let mut rooms = self.rooms.iter_mut();
+        let own = rooms.find(|own| own.state == State::Behind)?;
+        self.last_id = self.last_id.wrapping_add(1);
+        let id = self.last_id;
+        own.state = State::Asked { id, since: now };
+        Some(Pull {
+            room: own.room.clone(),
+            id,
+            after: own.read,
+            limit: left.min(self.limits.page),
+        })
+    }
+
+    /// When [`Followed::handle_timeout`] has something to do.
+    pub fn deadline(&self) -> Option<Moment> {
+        let asked = self.rooms.iter().filter_map(|own| match own.state {
+            State::Asked { since, .. } => Some(since),
+            State::CaughtUp | State::Behind => None,
+        });
+        let first = asked.chain(self.failed_at).min()?;
+        Some(first + self.limits.answer_timeout)
+    }
+
+    /// Rooms that have not answered are asked again, and so are all after an append that failed.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        let timeout = self.limits.answer_timeout;
+        self.failed_at = self.failed_at.filter(|at| *at + timeout > now);
+        for own in &mut self.rooms {
+            if let State::Asked { since, .. } = own.state
+                && since + timeout <= now
+            {
+                own.state = State::Behind;
+            }
+        }
+    }
+
+    /// Whether a page is the one that the room was asked for.
+    pub fn awaits(&self, room: &R, id: u32) -> bool {
+        let is_it = |own: &Room<R>| {
+            own.room == *room && matches!(own.state, State::Asked { id: own, .. } if own == id)
+        };
+        self.rooms.iter().any(is_it)
+    }
+
+    /// A page has come, which the session awaits. `count` is that of the next stanza that is
+    /// written to the session: the page's entries get it and those behind it. All of them leave
+    /// once [`Followed::change`] of the room is recorded. Gives how many, of the page's first ones;
+    /// others the session has already.
+    pub fn page(&mut self, room: &R, page: &RoomPage, count: Count) -> Vec<Place> {
+        let mut rooms = self.rooms.iter_mut();
+        let Some(own) = rooms.find(|own| own.room == *room) else {
+            return Vec::new();
+        };
+        let new = page.places.iter().filter(|place| **place > own.read);
+        let new: Vec<Place> = new.copied().collect();
+        for (more, place) in new.iter().enumerate() {
+            self.flight.push_back(InFlight {
+                room: room.clone(),
+                place: *place,
+                count: count.plus(more as u32),
+            });
+        }
+        self.unsent += new.len();
+        own.read = own.read.max(page.through);
+        let has_all = page.is_end && own.head <= own.read;
+        own.state = match has_all {
+            true => State::CaughtUp,
+            false => State::Behind,
+        };
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests;

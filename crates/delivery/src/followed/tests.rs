@@ -1,0 +1,381 @@
+//! A room, a home and a client whose link breaks, whose home crashes and whose appends fail, in
+//! random orders and with windows and pages of 1, 2 and 4: whatever happens, the client is given
+//! what the room has in its order and once, and in the end all of it.
+
+use super::*;
+
+const ROOM: &str = "coven";
+const OTHER: &str = "heath";
+
+fn place(n: u64) -> Place {
+    Place::new(n)
+}
+
+fn count(n: u32) -> Count {
+    Count::new(n)
+}
+
+fn limits(window: usize, page: usize) -> FollowLimits {
+    FollowLimits {
+        window,
+        page,
+        ..FollowLimits::default()
+    }
+}
+
+fn at(seconds: u64) -> Moment {
+    Moment::ZERO + Duration::from_secs(seconds)
+}
+
+#[test]
+fn a_copy_that_follows_is_given_at_once_and_only_once() {
+    let mut session = Followed::new(FollowLimits::default());
+    let copy = |s: &mut Followed<&str>, n, after, c| s.copy(&ROOM, (place(n), place(after)), c);
+    assert_eq!(copy(&mut session, 5, 3, Some(count(1))), Copied::Given);
+    assert_eq!(copy(&mut session, 5, 3, Some(count(2))), Copied::Again);
+    assert_eq!(copy(&mut session, 6, 5, Some(count(2))), Copied::Given);
+    let change = session.change(&ROOM);
+    assert_eq!(change.acked, place(4));
+    assert_eq!(change.given, [(count(1), place(5)), (count(2), place(6))]);
+    session.sent();
+    assert!(session.acknowledge(count(9)), "only the first was written");
+    assert_eq!(session.change(&ROOM).given, [(count(2), place(6))]);
+    // One that does not follow is read from the log, and so is what comes behind it.
+    assert_eq!(copy(&mut session, 9, 8, Some(count(3))), Copied::Later);
+    assert_eq!(copy(&mut session, 10, 9, Some(count(3))), Copied::Later);
+    let pull = session.poll_pull(at(0)).unwrap();
+    assert_eq!((pull.after, pull.limit), (place(6), 50));
+    assert!(session.awaits(&ROOM, pull.id) && !session.awaits(&ROOM, pull.id + 1));
+    let page = RoomPage {
+        id: pull.id,
+        places: vec![place(8), place(9)],
+        through: place(9),
+        is_end: true,
+    };
+    let given = session.page(&ROOM, &page, count(3));
+    assert_eq!(given, [place(8), place(9)]);
+    // What came meanwhile is behind the page.
+    assert_eq!(session.poll_pull(at(0)).unwrap().after, place(9));
+}
+
+#[test]
+fn a_room_that_does_not_answer_is_asked_again() {
+    let mut session: Followed<&str> = Followed::new(FollowLimits::default());
+    session.follow(ROOM, place(3), false);
+    assert!(session.poll_pull(at(0)).is_some());
+    assert_eq!(session.poll_pull(at(0)), None);
+    assert_eq!(session.deadline(), Some(at(5)));
+    session.handle_timeout(at(4));
+    assert_eq!(session.poll_pull(at(4)), None);
+    session.handle_timeout(at(5));
+    assert!(session.poll_pull(at(5)).is_some());
+    assert!(session.leave(&ROOM) && !session.leave(&ROOM));
+    assert_eq!((session.deadline(), session.is_empty()), (None, true));
+}
+
+#[test]
+fn after_an_append_that_failed_nothing_is_asked_for_during_a_pause() {
+    let mut session: Followed<&str> = Followed::new(FollowLimits::default());
+    let given = session.copy(&ROOM, (place(1), place(0)), Some(count(1)));
+    assert_eq!(given, Copied::Given);
+    session.failed(at(0));
+    assert_eq!(session.poll_pull(at(4)), None);
+    assert_eq!(session.deadline(), Some(at(5)));
+    session.handle_timeout(at(4));
+    assert_eq!(session.poll_pull(at(4)), None);
+    session.handle_timeout(at(5));
+    let pull = session.poll_pull(at(5));
+    assert_eq!(pull.map(|pull| pull.after), Some(place(0)));
+    // An append that is durable ends the pause.
+    session.failed(at(6));
+    session.sent();
+    assert!(session.poll_pull(at(6)).is_some());
+}
+
+#[test]
+fn a_full_window_waits_for_the_client() {
+    let mut session = Followed::new(limits(1, 1));
+    let given = session.copy(&ROOM, (place(1), place(0)), Some(count(1)));
+    let later = session.copy(&OTHER, (place(7), place(6)), Some(count(2)));
+    assert_eq!((given, later), (Copied::Given, Copied::Later));
+    session.sent();
+    assert_eq!(session.poll_pull(at(0)), None);
+    assert!(session.acknowledge(count(1)));
+    assert_eq!(session.poll_pull(at(0)).map(|pull| pull.room), Some(OTHER));
+}
+
+/// Numbers that look random (SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+}
+
+/// What the home writes: a message of a room, or anything else.
+type Stanza = Option<(&'static str, Place)>;
+
+/// What an append records, and what is written with it.
+type Append = (Vec<(&'static str, RoomChange)>, Vec<Stanza>);
+
+struct World {
+    dice: Dice,
+    limits: FollowLimits,
+    /// Places of each room's log.
+    logs: [(&'static str, Vec<u64>); 2],
+    home: Followed<&'static str>,
+    /// What the store has of each room.
+    stored: [(&'static str, RoomChange); 2],
+    /// Appends that are not decided.
+    pending: VecDeque<Append>,
+    /// The count of the last stanza that was written, or will be.
+    numbered: Count,
+    is_linked: bool,
+    /// Nobody says anything more.
+    is_over: bool,
+    /// Written and not read by the client.
+    wire: VecDeque<Stanza>,
+    /// Stanzas that the client has handled.
+    h: u32,
+    has: Vec<(&'static str, u64)>,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut dice = Dice(seed);
+        let sizes = [1, 2, 4];
+        let limits = limits(sizes[dice.roll(3) as usize], sizes[dice.roll(3) as usize]);
+        let mut home = Followed::new(limits);
+        home.follow(ROOM, place(0), true);
+        home.follow(OTHER, place(0), false);
+        World {
+            dice,
+            limits,
+            logs: [(ROOM, Vec::new()), (OTHER, Vec::new())],
+            home,
+            stored: [
+                (ROOM, RoomChange::default()),
+                (OTHER, RoomChange::default()),
+            ],
+            pending: VecDeque::new(),
+            numbered: count(0),
+            is_linked: true,
+            is_over: false,
+            wire: VecDeque::new(),
+            h: 0,
+            has: Vec::new(),
+        }
+    }
+
+    fn next(&self) -> Count {
+        self.numbered.plus(1)
+    }
+
+    /// Somebody says something; the copy may be lost, or come twice.
+    fn say(&mut self) {
+        let which = self.dice.roll(2) as usize;
+        let (room, log) = &mut self.logs[which];
+        let after = log.last().copied().unwrap_or(0);
+        let new = after + 1 + self.dice.roll(2);
+        log.push(new);
+        let room = *room;
+        for _ in 0..self.dice.roll(3) {
+            self.copy(room, new, after);
+        }
+    }
+
+    fn copy(&mut self, room: &'static str, new: u64, after: u64) {
+        let next = self.is_linked.then(|| self.next());
+        let copied = self.home.copy(&room, (place(new), place(after)), next);
+        if copied == Copied::Given {
+            self.numbered = self.next();
+            let records = vec![(room, self.home.change(&room))];
+            self.pending
+                .push_back((records, vec![Some((room, place(new)))]));
+        }
+    }
+
+    /// Something that is in no log is written, behind what waits.
+    fn other(&mut self) {
+        if self.is_linked {
+            self.numbered = self.next();
+            self.pending.push_back((Vec::new(), vec![None]));
+        }
+    }
+
+    fn pull(&mut self) {
+        if !self.is_linked {
+            return;
+        }
+        let Some(pull) = self.home.poll_pull(at(0)) else {
+            return;
+        };
+        assert!(pull.limit <= self.limits.page);
+        if self.dice.roll(8) == 0 {
+            // The question is lost.
+            return self.home.handle_timeout(at(5));
+        }
+        let log = self.logs.iter().find(|(room, _)| *room == pull.room);
+        let log = &log.unwrap().1;
+        let behind = log.iter().copied().filter(|n| *n > pull.after.number());
+        let places: Vec<Place> = behind.take(pull.limit).map(place).collect();
+        let is_end = places.len() < pull.limit;
+        let through = places.last().copied().unwrap_or(pull.after);
+        let page = RoomPage {
+            id: pull.id,
+            places,
+            through,
+            is_end,
+        };
+        if !self.is_over && self.dice.roll(4) == 0 {
+            self.say(); // Meanwhile.
+        }
+        assert!(self.home.awaits(&pull.room, pull.id));
+        let next = self.next();
+        let given = self.home.page(&pull.room, &page, next);
+        self.numbered = self.numbered.plus(given.len() as u32);
+        let records = vec![(pull.room, self.home.change(&pull.room))];
+        let stanzas = given.iter().map(|place| Some((pull.room, *place)));
+        self.pending.push_back((records, stanzas.collect()));
+    }
+
+    fn commit(&mut self) {
+        let Some((records, stanzas)) = self.pending.pop_front() else {
+            return;
+        };
+        for (room, change) in records {
+            let mut stored = self.stored.iter_mut();
+            stored.find(|(own, _)| *own == room).unwrap().1 = change;
+        }
+        for stanza in stanzas {
+            if stanza.is_some() {
+                self.home.sent();
+            }
+            if self.is_linked {
+                self.wire.push_back(stanza);
+            }
+        }
+    }
+
+    fn fail(&mut self) {
+        if !self.pending.is_empty() {
+            // Counts of what will not be written are given out again.
+            let dropped: usize = self.pending.drain(..).map(|(_, all)| all.len()).sum();
+            let numbered = self.numbered.number().wrapping_sub(dropped as u32);
+            self.numbered = count(numbered);
+            self.home.failed(at(0));
+            self.home.handle_timeout(at(5));
+        }
+    }
+
+    fn read(&mut self) {
+        if let Some(stanza) = self.wire.pop_front() {
+            self.h += 1;
+            self.has.extend(stanza.map(|(room, n)| (room, n.number())));
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        if self.is_linked {
+            self.home.acknowledge(count(self.h));
+        }
+    }
+
+    /// Nothing is pending when a link is lost in this world: what is written to a session without
+    /// one is counted and kept elsewhere.
+    fn lose_link(&mut self) {
+        while !self.pending.is_empty() {
+            self.commit();
+        }
+        self.wire.clear();
+        self.is_linked = false;
+        self.home.detach();
+    }
+
+    fn crash(&mut self) {
+        self.pending.clear();
+        self.wire.clear();
+        self.is_linked = false;
+        self.home = Followed::new(self.limits);
+        for (room, stored) in &self.stored {
+            self.home.recover(*room, stored);
+        }
+    }
+
+    fn resume(&mut self) {
+        if self.is_linked {
+            return;
+        }
+        let lost = self.home.resume(count(self.h));
+        let changes = lost.into_iter().map(|room| (room, self.home.change(&room)));
+        self.pending.push_back((changes.collect(), Vec::new()));
+        match self.dice.roll(6) {
+            0 => return self.crash(), // Before that is recorded.
+            1 => {
+                self.pending.clear();
+                self.home.failed(at(0));
+                return self.home.handle_timeout(at(5));
+            }
+            _ => self.commit(),
+        }
+        self.home.resumed();
+        self.numbered = count(self.h);
+        self.is_linked = true;
+    }
+
+    fn check(&self, is_over: bool) {
+        for (room, log) in &self.logs {
+            let has = self.has.iter().filter(|(own, _)| own == room);
+            let has: Vec<u64> = has.map(|(_, n)| *n).collect();
+            let expected = &log[..has.len().min(log.len())];
+            assert_eq!(has, expected, "of {log:?}");
+            assert!(!is_over || has.len() == log.len(), "{has:?} of {log:?}");
+        }
+    }
+}
+
+#[test]
+fn everything_comes_once_and_in_order_whatever_breaks() {
+    let mut given = 0;
+    for seed in 0..20_000 {
+        let mut world = World::new(seed);
+        for _ in 0..60 {
+            match world.dice.roll(16) {
+                0..=3 => world.say(),
+                4 => world.other(),
+                5..=6 => world.pull(),
+                7..=9 => world.commit(),
+                10..=11 => world.read(),
+                12 => world.acknowledge(),
+                13 => world.resume(),
+                _ => match world.dice.roll(6) {
+                    0 => world.lose_link(),
+                    1 => world.crash(),
+                    2 => world.fail(),
+                    _ => world.read(),
+                },
+            }
+            world.check(false);
+        }
+        world.is_over = true;
+        for (room, last) in [0, 1].map(|n| (world.logs[n].0, world.logs[n].1.last())) {
+            let last = last.copied().unwrap_or(0);
+            world.home.reaches(&room, place(last));
+        }
+        for _ in 0..400 {
+            world.resume();
+            world.pull();
+            world.commit();
+            world.read();
+            world.acknowledge();
+        }
+        world.check(true);
+        given += world.has.len();
+    }
+    assert!(given > 100_000, "{given}");
+}

@@ -1,0 +1,240 @@
+//! Who is there after a restart, what a client is told that comes back, and what that costs.
+
+use super::*;
+
+const HI: &str = "<message type='groupchat'><body>hi</body></message>";
+
+/// The owner with a managed session, and a persistent room.
+fn persistent() -> World {
+    let mut world = World::new();
+    world.join_managed(CRONE, "crone", 1);
+    world.configure(CRONE, &[("persistentroom", "1")]).unwrap();
+    world.forget_mail();
+    world
+}
+
+fn back(world: &mut World, who: &str, number: u32, nick: &str) -> Vec<String> {
+    world.read(who);
+    assert!(world.event(Event::Back {
+        address: who.into(),
+        number,
+        nick: nick.to_owned(),
+    }));
+    world.read(who)
+}
+
+/// Nicks that are said to be there, and those that are said not to be.
+fn told(mail: &[String]) -> (Vec<String>, Vec<String>) {
+    let nick = |one: &String| {
+        let frame = Frame::parse(one.clone().into_bytes()).unwrap();
+        let from = frame.attr("from").unwrap().into_owned();
+        let nick = from.split_once('/').map_or("", |(_, nick)| nick);
+        nick.to_owned()
+    };
+    let presences = mail.iter().filter(|one| one.starts_with("<presence"));
+    let (gone, there): (Vec<&String>, Vec<&String>) =
+        presences.partition(|one| one.contains("type='unavailable'"));
+    let nicks = |all: Vec<&String>| all.into_iter().map(nick).collect();
+    (nicks(there), nicks(gone))
+}
+
+#[test]
+fn managed_sessions_are_there_after_a_restart_and_others_are_gone() {
+    let mut world = persistent();
+    world.join(WICCA, "wicca");
+    world.join_managed(HAG, "hag", 7);
+    world.restart();
+    assert_eq!(world.room.sessions(), 2);
+    let unconfirmed = world.room.unconfirmed();
+    let unconfirmed: Vec<(&str, u32)> = unconfirmed.iter().map(|(a, n)| (&**a, *n)).collect();
+    assert_eq!(unconfirmed, [(CRONE, 1), (HAG, 7)]);
+    // It speaks as it did, to all who are there.
+    world.send(HAG, "", HI);
+    has(&world.read_one(CRONE), &["coven@chat.example/hag", "hi"]);
+    let mail = back(&mut world, CRONE, 1, "crone");
+    let (there, gone) = told(&mail);
+    assert_eq!(
+        (&*there, &*gone),
+        (
+            &["hag", "crone"].map(String::from)[..],
+            &["wicca".to_owned()][..]
+        )
+    );
+    has(&mail[mail.len() - 1], &["<subject"]);
+    has(&mail[mail.len() - 2], &["code='110'"]);
+    assert!(world.event(Event::Confirmed {
+        address: HAG.into()
+    }));
+    assert_eq!(world.room.unconfirmed(), []);
+}
+
+#[test]
+fn a_session_whose_home_does_not_know_it_leaves() {
+    let mut world = persistent();
+    world.join_managed(HAG, "hag", 7);
+    world.restart();
+    world.send(CRONE, "", HI);
+    world.forget_mail();
+    assert!(world.event(Event::Gone {
+        address: HAG.into()
+    }));
+    has(&world.read_one(CRONE), &["/hag'", "type='unavailable'"]);
+    // After another restart it is remembered that he is gone.
+    world.restart();
+    assert_eq!(told(&back(&mut world, CRONE, 1, "crone")).1, ["hag"]);
+    // Who comes back without being there is told so, and of nobody else.
+    let mail = back(&mut world, HAG, 7, "hag");
+    assert_eq!(mail.len(), 1);
+    has(
+        &mail[0],
+        &["/hag'", "code='110'", "code='333'", "unavailable"],
+    );
+    let mail = back(&mut world, CRONE, 2, "crone");
+    assert_eq!(
+        mail.len(),
+        1,
+        "of another session of that address: {mail:?}"
+    );
+}
+
+#[test]
+fn what_a_room_decided_of_an_occupant_survives() {
+    let mut world = persistent();
+    world.join_managed(HAG, "hag", 7);
+    world.join_managed(WICCA, "wicca", 3);
+    world
+        .admin(CRONE, "<item nick='hag' role='moderator'/>")
+        .unwrap();
+    world.send_as(
+        HAG,
+        "hag2",
+        "<presence><show>away</show></presence>",
+        Some(7),
+    );
+    // A ban that was committed, of one who was not taken out any more.
+    let kept = world.kept.clone();
+    world
+        .admin(
+            CRONE,
+            "<item jid='wiccarocks@example.org' affiliation='outcast'/>",
+        )
+        .unwrap();
+    world.kept = kept;
+    world.restart();
+    assert_eq!(world.room.sessions(), 2);
+    let mail = back(&mut world, CRONE, 1, "crone");
+    assert_eq!(told(&mail).1, ["hag", "wicca"]);
+    let hag = mail.iter().find(|one| one.contains("/hag2'")).unwrap();
+    has(hag, &["<show>away</show>", "role='moderator'"]);
+}
+
+#[test]
+fn only_rooms_with_managed_sessions_keep_anything() {
+    let mut world = World::coven();
+    world.configure(CRONE, &[("persistentroom", "1")]).unwrap();
+    world.join(HECATE, "hecate");
+    assert_eq!((world.keeps, world.kept.len()), (0, 0));
+    // The first one brings along whoever its client is told of.
+    world.join_managed("a@example.org/1", "a", 1);
+    assert_eq!(world.kept.len(), 5);
+    let told = world.room.told();
+    assert_eq!(world.here, [("a@example.org/1".to_owned(), 1, Some(told))]);
+    world.send(HAG, "", HI);
+    world.join_managed("b@example.org/1", "b", 9);
+    assert_eq!(
+        world.here[1..],
+        [("b@example.org/1".to_owned(), 9, Some(told + 1))]
+    );
+    world.send("a@example.org/1", "a", "<presence type='unavailable'/>");
+    assert_eq!(
+        world.kept.len(),
+        6,
+        "that one is gone is kept for the other"
+    );
+    world.send("b@example.org/1", "b", "<presence type='unavailable'/>");
+    assert_eq!(world.kept.len(), 0, "{:?}", world.kept);
+    world.join_managed("b@example.org/1", "b", 9);
+    world.here.clear();
+    world.configure(CRONE, &[("persistentroom", "0")]).unwrap();
+    assert_eq!(world.here, [("b@example.org/1".to_owned(), 9, None)]);
+}
+
+#[test]
+fn those_who_left_are_forgotten_in_time_and_in_number() {
+    let mut world = World::with(Options {
+        limits: RoomLimits {
+            gone_max: 2,
+            gone_for_ms: 1_000,
+            ..RoomLimits::default()
+        },
+        locks_new: false,
+        ..Options::default()
+    });
+    world.join_managed(CRONE, "crone", 1);
+    world.configure(CRONE, &[("persistentroom", "1")]).unwrap();
+    for n in 0..4 {
+        let who = format!("u{n}@example.org/x");
+        world.join(&who, &format!("u{n}"));
+        world.send(&who, "", "<presence type='unavailable'/>");
+    }
+    assert_eq!(told(&back(&mut world, CRONE, 1, "crone")).1, ["u2", "u3"]);
+    assert_eq!(world.kept.len(), 3);
+    world.now = Timestamp::from_millis(world.now.as_millis() + 1_001);
+    world.join(HAG, "hag");
+    assert_eq!(told(&back(&mut world, CRONE, 1, "crone")).1, [""; 0]);
+    assert_eq!(world.kept.len(), 2);
+    // Who is there again is not gone.
+    world.send(HAG, "", "<presence type='unavailable'/>");
+    world.join(HAG, "hag");
+    let (there, gone) = told(&back(&mut world, CRONE, 1, "crone"));
+    assert_eq!((there.len(), gone.len()), (2, 0));
+}
+
+#[test]
+fn places_follow_each_other() {
+    let mut world = persistent();
+    for _ in 0..3 {
+        world.send(CRONE, "", HI);
+    }
+    let chat_state = "<message type='groupchat'><active xmlns='urn:x'/></message>";
+    world.send(CRONE, "", chat_state);
+    world.restart();
+    world.send(CRONE, "", HI);
+    assert_eq!(world.placed.len(), 4);
+    for pair in world.placed.windows(2) {
+        assert_eq!(pair[1].after, pair[0].place);
+    }
+}
+
+#[test]
+fn what_could_not_be_kept_is_said_again() {
+    let mut world = persistent();
+    world.join_managed(HAG, "hag", 7);
+    let kept = std::mem::take(&mut world.kept);
+    assert!(world.event(Event::NotKept));
+    assert!(world.kept.is_empty());
+    world.send(CRONE, "", HI);
+    assert_eq!(world.kept, kept);
+}
+
+/// Two thousand who enter make two thousand records, whatever they are told of each other.
+#[test]
+fn what_is_kept_is_linear() {
+    for clients in [Some(1), None] {
+        let mut world = World::limited(|limits| limits.large_from = 16);
+        world.join_managed(CRONE, "crone", 1);
+        world.configure(CRONE, &[("persistentroom", "1")]).unwrap();
+        world.keeps = 0;
+        for n in 0..2_000 {
+            let (who, nick) = (format!("u{n}@example.org/x"), format!("u{n}"));
+            match clients {
+                Some(number) => world.join_managed(&who, &nick, number),
+                None => world.join(&who, &nick),
+            }
+            world.forget_mail();
+        }
+        // Of unmanaged ones only those of whom clients are told.
+        let expected = if clients.is_some() { 2_000 } else { 14 };
+        assert_eq!(world.keeps, expected);
+    }
+}

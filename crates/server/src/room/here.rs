@@ -1,0 +1,305 @@
+//! Managed sessions in a room (XEP-0198, docs/rooms.md): who is there is durable before anybody is
+//! told; after a restart their homes are asked whether they are; a session whose client comes back
+//! is told who is there, and given what it has missed out of the room's log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actor::{Context, Mail, Name};
+use delivery::{Place, RoomPage};
+use room::Event;
+use stdx::Timestamp;
+use store::{LogEntry, Seq, Store, StoreError};
+use xml::Frame;
+
+use super::durable::{For, PRESENT, Waiting};
+use super::intake::Parked;
+use super::{Phase, RoomActor, RoomMsg};
+use crate::address;
+use crate::leaving::Out;
+use crate::message::UserMsg;
+
+/// Records of one append of who is there.
+const RECORDS_MAX: usize = 1_000;
+
+/// Pause before homes that did not say whether their sessions are there are asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Pause before homes whose mailboxes were full are told what they have missed.
+const TELL_AGAIN: Duration = Duration::from_millis(250);
+
+/// A managed session in a room, as both sides name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sitting {
+    /// The room.
+    pub room: Name,
+    /// The session's full address.
+    pub full: Arc<str>,
+    /// Its number at its home.
+    pub number: u32,
+}
+
+/// What a room says to the home of a managed session.
+pub enum OfRoom {
+    /// From where on the room's log is owed to it; `None` if nothing more is.
+    Here {
+        /// Who.
+        who: Sitting,
+        /// Behind this place.
+        since: Option<Seq>,
+        /// It has just entered: nothing was said since.
+        is_new: bool,
+    },
+    /// A copy found no room: the log goes as far as this.
+    More {
+        /// Who; of the number nothing is known.
+        who: Sitting,
+        /// Place of the copy.
+        place: Seq,
+    },
+    /// The room has been read, and believes that the session is there: is it?
+    Asks {
+        /// Who.
+        who: Sitting,
+        /// The log goes as far as this.
+        told: Seq,
+    },
+    /// What the session asked for is owed to nobody: it is not there, or nothing is kept.
+    Absent(Sitting),
+    /// A page of the log.
+    Page {
+        /// Who.
+        who: Sitting,
+        /// What it is.
+        page: RoomPage,
+        /// Its messages, without `to`.
+        messages: Vec<Frame>,
+    },
+    /// Rooms that were asked may be asked again. (The home tells itself.)
+    Due,
+}
+
+/// A question for a page of the log.
+#[derive(Clone, Debug)]
+pub struct Pulled {
+    /// Who asks.
+    pub who: Sitting,
+    /// Names the answer.
+    pub id: u32,
+    /// Messages behind this place.
+    pub after: Seq,
+    /// Most messages.
+    pub limit: usize,
+}
+
+/// A page that was read.
+pub struct PulledPage {
+    who: Sitting,
+    found: Result<(RoomPage, Vec<Frame>), StoreError>,
+}
+
+impl RoomActor {
+    // ---- Who is there --------------------------------------------------------------------------
+
+    /// What changed of who is there becomes durable; what leaves from here on waits for that.
+    pub(super) fn keep(&mut self, parts: Vec<(String, Vec<u8>)>, cx: &mut Context<'_, UserMsg>) {
+        let record = |(nick, value): (String, Vec<u8>)| store::Record::RoomPut {
+            user: String::from(&*self.name),
+            part: format!("{PRESENT}{nick}"),
+            value,
+        };
+        let mut records: Vec<store::Record> = parts.into_iter().map(record).collect();
+        while !records.is_empty() {
+            let rest = records.split_off(records.len().min(RECORDS_MAX));
+            let waiting = Waiting::of(For::Presence, None);
+            self.appends.append(records, waiting, &self.home, cx);
+            self.leaving.wait();
+            records = rest;
+        }
+    }
+
+    /// It is, or cannot be: what waits leaves all the same, and it is said again later.
+    pub(super) fn kept(&mut self, is_done: bool, cx: &mut Context<'_, UserMsg>) {
+        self.leaving.is_over();
+        if let (false, Some(room)) = (is_done, &mut self.room) {
+            // Invariant: such an event is always taken.
+            let _ = room.handle(Event::NotKept, cx.wall());
+        }
+    }
+
+    /// Asks the homes of sessions of an earlier life whether they are there.
+    pub(super) fn ask_homes(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let room = self.room.as_ref().filter(|_| self.phase == Phase::Ready);
+        let unconfirmed = room.map(room::Room::unconfirmed).unwrap_or_default();
+        let told = room.map_or(0, room::Room::told);
+        if unconfirmed.is_empty() {
+            return;
+        }
+        for (full, number) in unconfirmed {
+            let home = Name::from(address::bare(&full));
+            let who = self.sitting(full, number);
+            let asks = UserMsg::OfRoom(Box::new(OfRoom::Asks { who, told }));
+            self.leaving.push(Out::Tell(home, asks));
+        }
+        self.leaving.go_on(&self.home, cx);
+        cx.send_after(ASK_AGAIN, UserMsg::Room(Box::new(RoomMsg::AskHomes)));
+    }
+
+    pub(super) fn sitting(&self, full: Arc<str>, number: u32) -> Sitting {
+        Sitting {
+            room: self.name.clone(),
+            full,
+            number,
+        }
+    }
+
+    /// What the machine says to the home of a session.
+    pub(super) fn tell_home(&mut self, (who, since): (Sitting, Option<Seq>), is_new: bool) {
+        let home = Name::from(address::bare(&who.full));
+        let here = OfRoom::Here { who, since, is_new };
+        let out = Out::Tell(home, UserMsg::OfRoom(Box::new(here)));
+        self.leaving.push(out);
+    }
+
+    /// The home of a session says that it is there, or that its client is back.
+    pub(super) fn session_says(&mut self, event: Event, cx: &mut Context<'_, UserMsg>) {
+        if self.phase != Phase::Ready {
+            return; // It is asked again.
+        }
+        // Invariant: such an event is always taken.
+        let _ = self.happens(event, None, cx);
+    }
+
+    /// The home of a session says that it is not there. In its turn.
+    pub(super) fn is_gone(&mut self, who: Sitting, cx: &mut Context<'_, UserMsg>) {
+        let number = self.room.as_ref().and_then(|r| r.managed_number(&who.full));
+        if self.phase != Phase::Ready || number != Some(who.number) {
+            return;
+        }
+        let event = Event::Gone {
+            address: Arc::clone(&who.full),
+        };
+        if self.happens(event, None, cx).is_err() {
+            self.parked = Some(Parked::Gone(who));
+        }
+    }
+
+    // ---- What was missed -----------------------------------------------------------------------
+
+    /// Copies found no room in the mailboxes of homes: these are told so after a while.
+    pub(super) fn look_at_missed(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let missed = self.leaving.take_missed();
+        if !missed.is_empty() {
+            let missed = RoomMsg::Missed(missed);
+            cx.send_after(TELL_AGAIN, UserMsg::Room(Box::new(missed)));
+        }
+    }
+
+    pub(super) fn tell_of_missed(
+        &mut self,
+        mut missed: Vec<(Arc<str>, Seq)>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        missed.retain(|(full, place)| {
+            let Some(room) = &self.room else { return false };
+            let Some(number) = room.managed_number(full) else {
+                return false;
+            };
+            let (home, place) = (Name::from(address::bare(full)), *place);
+            let who = self.sitting(Arc::clone(full), number);
+            let more = UserMsg::OfRoom(Box::new(OfRoom::More { who, place }));
+            self.home.send_to(cx, &home, more, true).is_some()
+        });
+        if !missed.is_empty() {
+            let missed = RoomMsg::Missed(missed);
+            cx.send_after(TELL_AGAIN, UserMsg::Room(Box::new(missed)));
+        }
+    }
+
+    /// A session asks for what it has missed. If the store is too busy, it asks again.
+    pub(super) fn pull(&mut self, pulled: Pulled, cx: &mut Context<'_, UserMsg>) {
+        let Some(room) = self.room.as_ref().filter(|_| self.phase == Phase::Ready) else {
+            return;
+        };
+        let state = room.state();
+        let is_kept = state.is_some_and(|state| state.config.is_persistent);
+        let number = room.managed_number(&pulled.who.full);
+        if !is_kept || number != Some(pulled.who.number) {
+            let home = Name::from(address::bare(&pulled.who.full));
+            let absent = UserMsg::OfRoom(Box::new(OfRoom::Absent(pulled.who)));
+            self.home.send_to(cx, &home, absent, false);
+            return;
+        }
+        let (store, name, told) = (self.home.store.clone(), self.name.clone(), room.told());
+        let bytes_max = self.home.bounds().page_bytes;
+        let read = move || {
+            let found = page(&store, &name, &pulled, (told, bytes_max));
+            let who = pulled.who;
+            Box::new(PulledPage { who, found })
+        };
+        let map = |page| UserMsg::Room(Box::new(RoomMsg::Pulled(page)));
+        let _ = cx.blocking(&self.home.reads, read, map);
+    }
+
+    pub(super) fn pulled(&mut self, page: PulledPage, cx: &mut Context<'_, UserMsg>) {
+        let PulledPage { who, found } = page;
+        let (page, messages) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                return tracing::warn!(room = %self.name, %error, "cannot read what was missed");
+            }
+        };
+        let home = Name::from(address::bare(&who.full));
+        let page = OfRoom::Page {
+            who,
+            page,
+            messages,
+        };
+        // Lost, it is asked for again.
+        self.home
+            .send_to(cx, &home, UserMsg::OfRoom(Box::new(page)), false);
+    }
+}
+
+/// A page of a room's log, up to so many bytes; everything up to `told` is committed.
+fn page(
+    store: &Store,
+    room: &str,
+    pulled: &Pulled,
+    (told, bytes_max): (Seq, usize),
+) -> Result<(RoomPage, Vec<Frame>), StoreError> {
+    let entries = store.log_read(room, pulled.after, pulled.limit)?;
+    let mut is_end = entries.len() < pulled.limit;
+    let (mut places, mut messages) = (Vec::new(), Vec::new());
+    let (mut bytes, mut through) = (0, pulled.after);
+    for entry in entries {
+        bytes += entry.frame.len();
+        if bytes > bytes_max && !messages.is_empty() {
+            is_end = false;
+            break;
+        }
+        through = entry.seq;
+        match late(&entry, room) {
+            Some(message) => {
+                places.push(Place::new(entry.seq));
+                messages.push(message);
+            }
+            None => tracing::error!(room, seq = entry.seq, "a stored message is damaged"),
+        }
+    }
+    if is_end {
+        through = through.max(told);
+    }
+    let page = RoomPage {
+        id: pulled.id,
+        places,
+        through: Place::new(through),
+        is_end,
+    };
+    Ok((page, messages))
+}
+
+fn late(entry: &LogEntry, room: &str) -> Option<Frame> {
+    let at: Timestamp = entry.at;
+    room::late(&entry.frame, at, room)
+}

@@ -1,0 +1,474 @@
+//! The logs of rooms that managed sessions of this user are in (XEP-0198, docs/rooms.md): carries
+//! out what [`delivery::Followed`] decides. Copies are counted and written once that is recorded;
+//! what is missed is asked for; and rooms are told which sessions outlived the process, and whose
+//! clients are back. Messages are in the rooms' logs and not in this user's.
+
+use std::sync::Arc;
+
+use actor::{Context, Mail, Name};
+use delivery::{Copied, Count, Followed, Place, RoomChange, RoomPage, SessionNumber};
+use net::ConnRef;
+use store::{NumberedEntry, Record, RoomRead, Seq};
+use telemetry::Counter;
+use xml::Frame;
+
+use super::User;
+use super::barrier::Effect;
+use super::managed::What;
+use super::presence::unavailable_of;
+use super::rooms::is_of_himself;
+use super::session::Session;
+use crate::address;
+use crate::message::{SharedCopy, UserMsg};
+use crate::room::{OfRoom, Pulled, RoomMsg, Sitting};
+
+fn places(read: &RoomRead) -> RoomChange {
+    let given = read.given.iter();
+    let given = given.map(|entry| (Count::new(entry.count), Place::new(entry.seq)));
+    RoomChange {
+        acked: Place::new(read.acked),
+        given: given.collect(),
+    }
+}
+
+fn recorded(change: &RoomChange) -> RoomRead {
+    let given = change.given.iter().map(|(count, place)| NumberedEntry {
+        count: count.number(),
+        seq: place.number(),
+    });
+    RoomRead {
+        acked: change.acked.number(),
+        given: given.collect(),
+    }
+}
+
+impl Session {
+    /// The nick under which the session is in a room, or wants to be.
+    fn nick_in(&self, room: &str) -> Option<&str> {
+        let directed = self.directed.as_deref()?;
+        let mut nicks = directed.iter().filter_map(|to| {
+            let (bare, nick) = address::split(to);
+            (bare == room).then_some(nick?)
+        });
+        nicks.next()
+    }
+
+    /// The number by which a room knows the session, if it may outlive its connection.
+    pub(super) fn number_for_rooms(&self) -> Option<u32> {
+        let managed = self.managed.as_ref();
+        let managed = managed.filter(|managed| managed.max_seconds > 0)?;
+        Some(managed.number)
+    }
+}
+
+impl User {
+    /// The session that a room means.
+    fn sitting(&self, who: &Sitting) -> Option<usize> {
+        let at = self.managed_session(who.number)?;
+        (self.sessions[at].full == who.full).then_some(at)
+    }
+
+    fn rooms_of(&mut self, at: usize) -> Option<&mut Followed<Name>> {
+        let limits = self.home.bounds().rooms;
+        let managed = self.sessions[at].managed.as_mut()?;
+        let rooms = managed
+            .rooms
+            .get_or_insert_with(|| Followed::new(limits).into());
+        Some(&mut **rooms)
+    }
+
+    /// The count that the next stanza of a session will have, if it can be written to.
+    fn count_of_next(&self, at: usize) -> Option<Count> {
+        let managed = self.sessions[at].managed.as_ref()?;
+        managed.attached().filter(|_| !managed.is_full)?;
+        let log = self.log.as_ref()?;
+        log.inbox.next_count(SessionNumber::new(managed.number))
+    }
+
+    // ---- What is given -------------------------------------------------------------------------
+
+    /// A message of a room's log comes to a session. False if the session is not managed: then it
+    /// is written like any other stanza.
+    pub(super) fn placed_copy(
+        &mut self,
+        at: usize,
+        copy: &SharedCopy,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> bool {
+        if copy.place == 0 || self.sessions[at].number_for_rooms().is_none() {
+            return false;
+        }
+        let from = copy.frame.attr("from").unwrap_or_default();
+        let room = Name::from(address::bare(&from));
+        self.flush_held(self.sessions[at].conn, cx);
+        let count = self.count_of_next(at);
+        let is_recovered = self.is_recovered(at);
+        let Some(rooms) = self.rooms_of(at) else {
+            return false;
+        };
+        if is_recovered && !rooms.follows(&room) {
+            // From where on it is owed what is said the room says when its client is back.
+            return true;
+        }
+        let place = (Place::new(copy.place), Place::new(copy.after));
+        match rooms.copy(&room, place, count) {
+            Copied::Given => {
+                let mut bytes = Vec::new();
+                room::write_copy(&copy.frame, &copy.to, &mut bytes);
+                self.give_of_room(at, &room, vec![bytes], cx);
+            }
+            Copied::Later => self.log().rooms_due = true,
+            Copied::Again => cx.stats().count(Counter::MessagesRepeated),
+        }
+        true
+    }
+
+    fn is_recovered(&self, at: usize) -> bool {
+        let managed = self.sessions[at].managed.as_ref();
+        managed.is_some_and(|managed| managed.is_recovered)
+    }
+
+    /// Messages of a room are written to a session, once it is recorded which counts they have.
+    fn give_of_room(
+        &mut self,
+        at: usize,
+        room: &Name,
+        messages: Vec<Vec<u8>>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let conn = self.sessions[at].conn;
+        let number = SessionNumber::new(self.sessions[at].number);
+        self.record_room(at, room);
+        for bytes in messages {
+            cx.stats().count(Counter::MessagesOut);
+            self.log().inbox.will_write(number);
+            let write = Effect::Write(conn, What::Elsewhere, bytes);
+            self.turn().effects.push(write);
+        }
+    }
+
+    fn record_room(&mut self, at: usize, room: &Name) {
+        let number = self.sessions[at].number;
+        let Some(rooms) = self.rooms_of(at) else {
+            return;
+        };
+        let read = recorded(&rooms.change(room));
+        self.record(Record::SessionRoomPut {
+            user: String::from(&*self.name),
+            number,
+            room: String::from(&**room),
+            read,
+        });
+    }
+
+    /// A page of a room's log has come.
+    fn room_page(
+        &mut self,
+        who: &Sitting,
+        (page, messages): (&RoomPage, &[Frame]),
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(at) = self.sitting(who) else {
+            return;
+        };
+        let is_awaited = self
+            .rooms_of(at)
+            .is_some_and(|rooms| rooms.awaits(&who.room, page.id));
+        if !is_awaited {
+            return;
+        }
+        self.flush_held(self.sessions[at].conn, cx);
+        let Some(count) = self.count_of_next(at) else {
+            return; // It is asked for again when the session has a link.
+        };
+        // What somebody wrote whom the user has blocked is passed over.
+        let is_shown = |message: &Frame| {
+            let from = message.attr("from").unwrap_or_default();
+            !(self.blocklist.is_active() && self.blocklist.covers(&from))
+        };
+        let shown: Vec<bool> = messages.iter().map(is_shown).collect();
+        let kept = page.places.iter().zip(&shown).filter(|(_, shown)| **shown);
+        let shorter = RoomPage {
+            places: kept.map(|(place, _)| *place).collect(),
+            ..page.clone()
+        };
+        let Some(rooms) = self.rooms_of(at) else {
+            return;
+        };
+        let given = rooms.page(&who.room, &shorter, count);
+        let mut written = Vec::with_capacity(given.len());
+        for (place, message) in page.places.iter().zip(messages) {
+            if given.contains(place) {
+                let mut bytes = Vec::new();
+                room::write_copy(message, &who.full, &mut bytes);
+                written.push(bytes);
+            }
+        }
+        self.log().rooms_due = true;
+        if !written.is_empty() {
+            self.give_of_room(at, &who.room, written, cx);
+        }
+    }
+
+    // ---- What is missed ------------------------------------------------------------------------
+
+    /// Asks rooms for what sessions are behind with.
+    pub(super) fn work_on_rooms(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let Some(log) = self.log.as_mut().filter(|log| log.rooms_due) else {
+            return;
+        };
+        log.rooms_due = false;
+        let now = cx.now();
+        let mut is_waiting = false;
+        for at in 0..self.sessions.len() {
+            let can_read = self.count_of_next(at).is_some();
+            let session = &mut self.sessions[at];
+            let (full, number) = (Arc::clone(&session.full), session.number);
+            let rooms = session.managed.as_mut().and_then(|m| m.rooms.as_mut());
+            let Some(rooms) = rooms.filter(|_| can_read) else {
+                continue;
+            };
+            while let Some(pull) = rooms.poll_pull(now) {
+                let room = pull.room;
+                let pulled = Pulled {
+                    who: Sitting {
+                        room: Name::clone(&room),
+                        full: Arc::clone(&full),
+                        number,
+                    },
+                    id: pull.id,
+                    after: pull.after.number(),
+                    limit: pull.limit,
+                };
+                let pull = UserMsg::Room(Box::new(RoomMsg::Pull(pulled)));
+                // Lost, it is asked again after a while.
+                self.home.send_to(cx, &room, pull, true);
+            }
+            is_waiting |= rooms.deadline().is_some();
+        }
+        let pause = self.home.bounds().rooms.answer_timeout;
+        let log = self.log();
+        if is_waiting && !log.rooms_timer {
+            log.rooms_timer = true;
+            cx.send_after(pause, UserMsg::OfRoom(Box::new(OfRoom::Due)));
+        }
+    }
+
+    fn rooms_may_be_asked(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let now = cx.now();
+        let sessions = self.sessions.iter_mut();
+        for managed in sessions.filter_map(|session| session.managed.as_mut()) {
+            if let Some(rooms) = &mut managed.rooms {
+                rooms.handle_timeout(now);
+            }
+        }
+        if let Some(log) = &mut self.log {
+            (log.rooms_timer, log.rooms_due) = (false, true);
+        }
+    }
+
+    // ---- What rooms say ------------------------------------------------------------------------
+
+    pub(super) fn room_says(&mut self, said: OfRoom, cx: &mut Context<'_, UserMsg>) {
+        match said {
+            OfRoom::Here { who, since, is_new } => self.is_here(&who, since, is_new),
+            OfRoom::More { who, place } => {
+                let at = self.sitting(&who);
+                if let Some(rooms) = at.and_then(|at| self.rooms_of(at)) {
+                    rooms.reaches(&who.room, Place::new(place));
+                    self.log().rooms_due = true;
+                }
+            }
+            OfRoom::Asks { who, told } => self.answer_room(who, told, cx),
+            OfRoom::Absent(who) => {
+                if let Some(at) = self.sitting(&who) {
+                    self.stop_reading(at, &who.room);
+                }
+            }
+            OfRoom::Page {
+                who,
+                page,
+                messages,
+            } => self.room_page(&who, (&page, &messages), cx),
+            OfRoom::Due => self.rooms_may_be_asked(cx),
+        }
+    }
+
+    fn is_here(&mut self, who: &Sitting, since: Option<Seq>, is_new: bool) {
+        let Some(at) = self.sitting(who) else {
+            return;
+        };
+        let Some(since) = since else {
+            return self.stop_reading(at, &who.room);
+        };
+        if self.sessions[at].nick_in(&who.room).is_none() {
+            return; // It has left meanwhile.
+        }
+        let is_caught_up = is_new && !self.is_recovered(at);
+        if let Some(rooms) = self.rooms_of(at) {
+            rooms.follow(who.room.clone(), Place::new(since), is_caught_up);
+        }
+        self.log().rooms_due = true;
+    }
+
+    /// A room that was read asks whether a session is there.
+    fn answer_room(&mut self, who: Sitting, told: Seq, cx: &mut Context<'_, UserMsg>) {
+        let at = self.sitting(&who);
+        let is_there = at.is_some_and(|at| self.sessions[at].nick_in(&who.room).is_some());
+        if self.phase == super::Phase::Unreadable {
+            return; // It asks again.
+        }
+        let room = who.room.clone();
+        let answer = match is_there {
+            true => RoomMsg::Alive(who),
+            false => RoomMsg::NotHere(who),
+        };
+        self.home
+            .send_to(cx, &room, UserMsg::Room(Box::new(answer)), false);
+        // A room that crashed may not have told others what it told this one.
+        if let Some(at) = at.filter(|at| is_there && !self.is_recovered(*at)) {
+            self.is_back_in(at, &room, cx);
+            if let Some(rooms) = self.rooms_of(at) {
+                rooms.reaches(&room, Place::new(told));
+            }
+            self.log().rooms_due = true;
+        }
+    }
+
+    /// A session does not read the log of a room any more.
+    fn stop_reading(&mut self, at: usize, room: &Name) {
+        let number = self.sessions[at].number;
+        let managed = self.sessions[at].managed.as_mut();
+        let rooms = managed.and_then(|managed| managed.rooms.as_mut());
+        if rooms.is_some_and(|rooms| rooms.leave(room)) {
+            self.record(Record::SessionRoomRemove {
+                user: String::from(&*self.name),
+                number,
+                room: String::from(&**room),
+            });
+        }
+    }
+
+    // ---- Entering and leaving ------------------------------------------------------------------
+
+    /// A session sends presence to a room: of those to one room the last one says where it is.
+    pub(super) fn enters_or_leaves(&mut self, at: usize, to: &str, leaves: bool) {
+        let bare = address::bare(to);
+        if let Some(directed) = &mut self.sessions[at].directed {
+            directed.retain(|other| address::bare(other) != bare || !leaves && **other == *to);
+        }
+        if leaves && self.sessions[at].managed.is_some() {
+            self.stop_reading(at, &Name::from(bare));
+        }
+    }
+
+    /// Presence comes to a session: a room may say that it is not there any more.
+    pub(super) fn hears_of_itself(&mut self, at: usize, presence: &Frame) {
+        if self.sessions[at].managed.is_none() || self.sessions[at].directed.is_none() {
+            return;
+        }
+        let from = presence.attr("from").unwrap_or_default();
+        let bare = address::bare(&from);
+        let is_out = presence.attr_raw("type") == Some("unavailable")
+            && self.home.hosts_rooms(address::domain(bare))
+            && is_of_himself(presence);
+        if is_out && self.sessions[at].nick_in(bare).is_some() {
+            self.enters_or_leaves(at, &from, true);
+            self.save_session(at);
+        }
+    }
+
+    // ---- Restarts and resumptions --------------------------------------------------------------
+
+    /// A session has outlived the process: what it has of rooms, and these hear that it is there.
+    pub(super) fn recover_rooms(
+        &mut self,
+        at: usize,
+        read: &[(u32, String, RoomRead)],
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let number = self.sessions[at].number;
+        for (_, room, read) in read.iter().filter(|(own, ..)| *own == number) {
+            let room = Name::from(&**room);
+            if let Some(rooms) = self.rooms_of(at) {
+                rooms.recover(room, &places(read));
+            }
+        }
+        for (room, _) in self.rooms_entered(at) {
+            let who = Sitting {
+                room: room.clone(),
+                full: Arc::clone(&self.sessions[at].full),
+                number,
+            };
+            let alive = UserMsg::Room(Box::new(RoomMsg::Alive(who)));
+            self.home.send_to(cx, &room, alive, true);
+        }
+    }
+
+    /// Rooms that a session is in, as far as is known here, with its nicks.
+    fn rooms_entered(&self, at: usize) -> Vec<(Name, String)> {
+        let directed = self.sessions[at].directed.iter();
+        let rooms = directed
+            .flat_map(|directed| directed.iter())
+            .filter_map(|to| {
+                let (bare, nick) = address::split(to);
+                let is_room = self.home.hosts_rooms(address::domain(bare));
+                is_room.then_some((Name::from(bare), nick?.to_owned()))
+            });
+        rooms.collect()
+    }
+
+    /// A client is back, and has handled so much: what else of rooms it was given is read again.
+    /// That counts begin anew is recorded before it hears anything.
+    pub(super) fn resume_rooms(&mut self, at: usize, h: u32) {
+        let Some(managed) = self.sessions[at].managed.as_mut() else {
+            return;
+        };
+        let Some(rooms) = &mut managed.rooms else {
+            return;
+        };
+        for room in rooms.resume(Count::new(h)) {
+            self.record_room(at, &room);
+        }
+    }
+
+    /// It has heard that its session goes on.
+    pub(super) fn rooms_resumed(
+        &mut self,
+        at: usize,
+        missed_presence: bool,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let managed = self.sessions[at].managed.as_mut();
+        if let Some(rooms) = managed.and_then(|managed| managed.rooms.as_mut()) {
+            rooms.resumed();
+            self.log().rooms_due = true;
+        }
+        if missed_presence && self.sessions[at].number_for_rooms().is_some() {
+            for (room, _) in self.rooms_entered(at) {
+                self.is_back_in(at, &room, cx);
+            }
+        }
+    }
+
+    fn is_back_in(&mut self, at: usize, room: &Name, cx: &mut Context<'_, UserMsg>) {
+        let session = &self.sessions[at];
+        let Some(nick) = session.nick_in(room).map(str::to_owned) else {
+            return;
+        };
+        let who = Sitting {
+            room: room.clone(),
+            full: Arc::clone(&session.full),
+            number: session.number,
+        };
+        let gone = unavailable_of(&format!("{room}/{nick}"));
+        let conn: ConnRef = session.conn;
+        let back = UserMsg::Room(Box::new(RoomMsg::Back(who, nick)));
+        if self.home.send_to(cx, room, back, true).is_some() {
+            // The room has too much to do: its client enters again, and is told everything.
+            self.enters_or_leaves(at, gone.attr("from").as_deref().unwrap_or_default(), true);
+            self.save_session(at);
+            self.write_presence(conn, &gone, cx);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Items that an answer waits for: the store is asked for them, on the budget of whoever wants
+//! them.
+
+use std::mem;
+
+use actor::{Context, Mail};
+use pubsub::Event;
+use store::StoreError;
+use telemetry::Counter;
+
+use super::{Held, PepMsg, Waiting};
+use crate::journal::Ticket;
+use crate::message::UserMsg;
+use crate::nodes::stored;
+use crate::user::User;
+use crate::user::requests::Debt;
+
+impl User {
+    /// Asks the store for items. False if it cannot be asked now: the node is gone, too many reads
+    /// wait, or the address of whoever asks has as many questions under way as it may.
+    pub(super) fn fetch(
+        &mut self,
+        ticket: u64,
+        (node, items): (&str, Vec<(Box<str>, u64)>),
+        held: &mut Held,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> bool {
+        let Some(pep) = self.pep() else { return false };
+        let life = pep.life;
+        let node = pep.service.as_ref().and_then(|one| one.state().node(node));
+        let Some(number) = node.map(|node| node.number) else {
+            return false;
+        };
+        let limits = self.home.limits();
+        let max = (
+            limits.questions_per_address_max,
+            limits.answer_bytes_per_address_max,
+        );
+        let from = held.debt.as_ref().and_then(Debt::from);
+        let Some(charge) = self.home.guard.budgets.ask(from, max) else {
+            cx.stats().count(Counter::QuestionsRefused);
+            self.home.brake(&self.name, cx.now());
+            return false;
+        };
+        let (store, name) = (self.home.store.clone(), self.name.clone());
+        let read = move || stored::items(&store, &name, number, &items);
+        let map = move |items| {
+            UserMsg::Pep(Box::new(PepMsg::Fetched {
+                life,
+                ticket,
+                items,
+            }))
+        };
+        if cx.blocking(&self.home.reads, read, map).is_err() {
+            cx.stats().count(Counter::QuestionsRefused);
+            return false;
+        }
+        let held = mem::take(held);
+        if let Some(pep) = self.pep() {
+            pep.asked.insert(ticket, (held, charge));
+        }
+        true
+    }
+
+    pub(super) fn fetched(
+        &mut self,
+        (life, ticket): (Ticket, u64),
+        items: Result<Vec<pubsub::Item>, StoreError>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let name = self.name.clone();
+        let Some(pep) = self.pep_of(life) else { return };
+        let asked = pep.asked.remove(&ticket);
+        let held = Held {
+            debt: asked.and_then(|(held, _)| held.debt),
+            ..Held::default()
+        };
+        let items = items
+            .inspect_err(|error| tracing::warn!(user = %name, %error, "cannot read items"))
+            .ok();
+        // Invariant: what was asked for is always taken.
+        let event = Event::Fetched { ticket, items };
+        let _ = self.happens(Waiting { event, held }, cx);
+        self.give_waiting(cx);
+    }
+}

@@ -1,0 +1,306 @@
+//! Nodes of accounts in a whole node, under a clock and a journal that move when the test says so:
+//! what was answered is there wherever the node is killed, and nobody has heard of anything else;
+//! what fails has changed nothing; what waits is bounded; what a client wants to hear of is asked
+//! once.
+
+mod common;
+
+use std::time::Duration;
+
+use common::world::{Peer, World};
+use server::Options;
+
+const NS: &str = "http://jabber.org/protocol/pubsub";
+const CAPS: &str = "http://jabber.org/protocol/caps";
+const DISCO: &str = "http://jabber.org/protocol/disco#info";
+const NODE: &str = "urn:example:node";
+
+/// A node whose clients need not say that they are there.
+fn world(change: impl FnOnce(&mut Options)) -> World {
+    const NEVER: Duration = Duration::from_secs(1_000_000);
+    World::with(|options| {
+        options.limits.idle_ping = NEVER;
+        options.delivery.ack_timeout = NEVER;
+        change(options);
+    })
+}
+
+fn publication(node: &str, item: usize) -> String {
+    format!(
+        "<iq type='set' id='p{item}'><pubsub xmlns='{NS}'><publish node='{node}'>\
+         <item id='i{item}'><e xmlns='urn:e'>{item}</e></item></publish>\
+         <publish-options><x xmlns='jabber:x:data' type='submit'>\
+         <field var='FORM_TYPE'><value>{NS}#publish-options</value></field>\
+         <field var='pubsub#max_items'><value>10</value></field></x></publish-options>\
+         </pubsub></iq>"
+    )
+}
+
+fn publish(world: &mut World, peer: &mut Peer, item: usize) {
+    peer.ask(world, &publication(NODE, item), &format!("id='p{item}'"));
+    peer.expect(world, "</iq>");
+}
+
+/// Numbers of the items that are in a text.
+fn items_in(text: &str) -> Vec<usize> {
+    let ids = text.split("<item id='i").skip(1);
+    let ids = ids.filter_map(|rest| rest.split_once('\''));
+    ids.filter_map(|(id, _)| id.parse().ok()).collect()
+}
+
+/// What the account has kept, as it reads it.
+fn kept(world: &mut World, peer: &mut Peer) -> Vec<usize> {
+    let get = format!(
+        "<iq type='get' id='kept'><pubsub xmlns='{NS}'><items node='{NODE}'/></pubsub></iq>"
+    );
+    peer.ask(world, &get, "id='kept'");
+    let answer = peer.expect(world, "</iq>");
+    items_in(&answer)
+}
+
+/// The numbers of publications that were answered like this.
+fn answered(seen: &str, kind: &str) -> Vec<usize> {
+    let answers = seen.split("<iq ").skip(1);
+    let answers = answers.filter(|iq| iq.contains(&format!("type='{kind}'")));
+    let ids = answers.filter_map(|iq| iq.split_once("id='p")?.1.split_once('\''));
+    ids.filter_map(|(id, _)| id.parse().ok()).collect()
+}
+
+/// The hash of a client with these features, and the children of its answer.
+fn client(features: &[&str]) -> (String, String) {
+    let mut sorted = features.to_vec();
+    sorted.sort_unstable();
+    let text: String = sorted.iter().map(|var| format!("{var}<")).collect();
+    let ver = xmpp::sasl::sha1_base64(format!("client/pc//Test<{text}").as_bytes());
+    let vars = sorted.iter().map(|var| format!("<feature var='{var}'/>"));
+    let vars: String = vars.collect();
+    let identity = "<identity category='client' type='pc' name='Test'/>";
+    (ver, format!("{identity}{vars}"))
+}
+
+fn presence(ver: &str) -> String {
+    format!("<presence><c xmlns='{CAPS}' hash='sha-1' node='urn:test' ver='{ver}'/></presence>")
+}
+
+/// The id of a question about capabilities.
+fn question(world: &mut World, peer: &mut Peer) -> String {
+    peer.expect(world, "id='caps-");
+    let number = peer.expect(world, "'");
+    peer.expect(world, "</iq>");
+    format!("caps-{}", number.trim_end_matches('\''))
+}
+
+fn answer(peer: &mut Peer, user: &str, id: &str, children: &str) {
+    peer.send(&format!(
+        "<iq type='result' id='{id}' to='{user}@localhost'>\
+         <query xmlns='{DISCO}'>{children}</query></iq>"
+    ));
+}
+
+/// Says of which node the client wants to hear, and answers the question about it.
+fn hears_of(world: &mut World, peer: &mut Peer, user: &str, node: &str) {
+    let (ver, children) = client(&[&format!("{node}+notify")]);
+    peer.send(&presence(&ver));
+    let id = question(world, peer);
+    answer(peer, user, &id, &children);
+    peer.sync(world);
+}
+
+#[test]
+fn what_was_answered_or_heard_of_is_there_wherever_the_node_is_killed() {
+    const ITEMS: usize = 3;
+    for kill_after in 0..=ITEMS {
+        let mut world = world(|_| ());
+        let mut romeo = world.login("romeo", "orchard");
+        let mut phone = world.login("romeo", "phone");
+        hears_of(&mut world, &mut phone, "romeo", NODE);
+        romeo.sync(&mut world);
+        world.hold();
+        for item in 1..=ITEMS {
+            romeo.send(&publication(NODE, item));
+            world.work();
+        }
+        for _ in 0..kill_after {
+            world.switches().set_hold(true);
+            world.try_one();
+        }
+        world.work();
+        while romeo.read() {}
+        while phone.read() {}
+        let (done, heard) = (answered(&romeo.seen, "result"), items_in(&phone.seen));
+        world.crash();
+        let mut romeo = world.login("romeo", "orchard");
+        let there = match kill_after {
+            // There is no such node.
+            0 => Vec::new(),
+            _ => kept(&mut world, &mut romeo),
+        };
+        for item in done.iter().chain(&heard) {
+            assert!(
+                there.contains(item),
+                "killed after {kill_after}: {done:?} were answered, {heard:?} heard of, and \
+                 {there:?} are there"
+            );
+        }
+        assert_eq!((there.len(), done.len()), (kill_after, kill_after));
+        // A session that comes online is sent the last one.
+        let mut phone = world.login("romeo", "phone");
+        hears_of(&mut world, &mut phone, "romeo", NODE);
+        if kill_after > 0 {
+            let seen = phone.expect(&mut world, "</event>");
+            assert_eq!(items_in(&seen), [kill_after], "{seen}");
+        }
+    }
+}
+
+#[test]
+fn a_change_that_is_refused_has_changed_nothing_and_what_waited_is_taken_up() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    publish(&mut world, &mut romeo, 1);
+    world.switches().set_full(true);
+    romeo.send(&publication(NODE, 2));
+    romeo.send(&publication(NODE, 3));
+    let mut seen = String::new();
+    while answered(&seen, "error").len() < 2 {
+        seen += &romeo.expect(&mut world, "<resource-constraint");
+    }
+    world.switches().set_full(false);
+    publish(&mut world, &mut romeo, 4);
+    assert_eq!(kept(&mut world, &mut romeo), [1, 4]);
+    world.crash();
+    let mut romeo = world.login("romeo", "orchard");
+    assert_eq!(kept(&mut world, &mut romeo), [1, 4]);
+}
+
+#[test]
+fn what_waits_for_a_node_is_bounded() {
+    let mut world = world(|options| options.pep.waiting_max = 1);
+    let mut romeo = world.login("romeo", "orchard");
+    publish(&mut world, &mut romeo, 1);
+    romeo.sync(&mut world);
+    world.hold();
+    for item in 2..=5 {
+        romeo.send(&publication(NODE, item));
+        world.work();
+    }
+    world.let_go();
+    let mut seen = String::new();
+    while answered(&seen, "result").len() + answered(&seen, "error").len() < 4 {
+        seen += &romeo.expect(&mut world, "</iq>");
+    }
+    // One is being made durable, one waits, and there is no room for others.
+    assert_eq!(answered(&seen, "result"), [2, 3], "{seen}");
+    assert_eq!(answered(&seen, "error"), [4, 5], "{seen}");
+    assert_eq!(kept(&mut world, &mut romeo), [1, 2, 3]);
+}
+
+#[test]
+fn nodes_that_nobody_uses_are_forgotten_and_read_again() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    publish(&mut world, &mut romeo, 1);
+    for _ in 0..3 {
+        world.pass(world.options.delivery.limits.idle_eviction);
+    }
+    publish(&mut world, &mut romeo, 2);
+    assert_eq!(kept(&mut world, &mut romeo), [1, 2]);
+}
+
+#[test]
+fn a_hash_is_asked_about_once_and_the_next_client_is_asked_if_nobody_answers() {
+    let mut world = world(|_| ());
+    let (ver, children) = client(&[&format!("{NODE}+notify")]);
+    let mut romeo = world.login("romeo", "orchard");
+    publish(&mut world, &mut romeo, 1);
+    let mut first = world.login("romeo", "first");
+    first.send(&presence(&ver));
+    question(&mut world, &mut first);
+    let mut second = world.login("romeo", "second");
+    second.send(&presence(&ver));
+    let seen = second.sync(&mut world);
+    assert!(!seen.contains("caps-"), "another one was asked: {seen}");
+    // The first one does not answer.
+    for _ in 0..80 {
+        world.pass(Duration::from_millis(100));
+    }
+    let id = question(&mut world, &mut second);
+    answer(&mut second, "romeo", &id, &children);
+    second.expect(&mut world, "<item id='i1'");
+    // Whoever comes now is not asked, and hears.
+    let mut third = world.login("romeo", "third");
+    third.send(&presence(&ver));
+    let seen = third.expect(&mut world, "<item id='i1'");
+    assert!(!seen.contains("caps-"), "{seen}");
+    // An answer that nobody asked for means nothing.
+    let (other, children) = client(&["urn:example:other+notify"]);
+    let mut fourth = world.login("romeo", "fourth");
+    fourth.send(&presence(&other));
+    let id = question(&mut world, &mut fourth);
+    answer(&mut third, "romeo", &id, &children);
+    third.sync(&mut world);
+    answer(&mut fourth, "romeo", &id, &children);
+    fourth.sync(&mut world);
+    let seen = third.sync(&mut world);
+    assert!(!seen.contains("<event"), "{seen}");
+}
+
+#[test]
+fn a_session_of_before_a_crash_gets_last_items_when_it_is_resumed() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    let (mut phone, token) = world.login_managed("romeo", "phone");
+    hears_of(&mut world, &mut phone, "romeo", NODE);
+    publish(&mut world, &mut romeo, 1);
+    phone.expect(&mut world, "<item id='i1'");
+    phone.sync(&mut world);
+    world.crash();
+    let mut phone = world.connect("romeo");
+    phone.resume(&token, 0);
+    phone.expect(&mut world, "<resumed");
+    let id = question(&mut world, &mut phone);
+    let (_, children) = client(&[&format!("{NODE}+notify")]);
+    answer(&mut phone, "romeo", &id, &children);
+    phone.expect(&mut world, "<item id='i1'");
+}
+
+#[test]
+fn the_whole_of_a_list_of_bookmarks_is_made_native_or_nothing() {
+    const LIST: &str = "urn:xmpp:bookmarks:1";
+    let mut world = world(|options| {
+        let mut machine = server::NodesMachine::account();
+        machine.limits.items_per_node_max = 2;
+        machine.share_defaults();
+        options.pep.machine = std::sync::Arc::new(machine);
+    });
+    let mut romeo = world.login("romeo", "orchard");
+    let set = |rooms: &[&str]| {
+        let rooms = rooms.iter();
+        let rooms = rooms.map(|room| format!("<conference jid='{room}@rooms'/>"));
+        let rooms: String = rooms.collect();
+        format!(
+            "<iq type='set' id='b'><query xmlns='jabber:iq:private'>\
+             <storage xmlns='storage:bookmarks'>{rooms}</storage></query></iq>"
+        )
+    };
+    let native = |world: &mut World, romeo: &mut Peer| {
+        romeo.sync(world);
+        let get = format!(
+            "<iq type='get' id='n'><pubsub xmlns='{NS}'><items node='{LIST}'/></pubsub></iq>"
+        );
+        romeo.ask(world, &get, "id='n'");
+        let answer = romeo.expect(world, "</iq>");
+        let ids = answer.split("<item id='").skip(1);
+        let ids = ids.filter_map(|rest| rest.split_once('@'));
+        ids.map(|(id, _)| id.to_owned()).collect::<Vec<_>>()
+    };
+    romeo.ask(&mut world, &set(&["a", "b"]), "id='b'");
+    assert_eq!(native(&mut world, &mut romeo), ["a", "b"]);
+    romeo.ask(&mut world, &set(&["b", "c"]), "id='b'");
+    assert_eq!(native(&mut world, &mut romeo), ["b", "c"]);
+    romeo.ask(&mut world, &set(&["d", "e", "f"]), "id='b'");
+    assert_eq!(native(&mut world, &mut romeo), ["b", "c"]);
+    world.crash();
+    let mut romeo = world.login("romeo", "orchard");
+    assert_eq!(native(&mut world, &mut romeo), ["b", "c"]);
+}
