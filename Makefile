@@ -102,7 +102,7 @@ chromium:
 HISTORY := $(CARGO) run --quiet --package testkit --bin history --
 
 history: build ## A short run of the history checker: a server that is killed.
-	$(HISTORY) --seeds $(HISTORY_SEEDS) --faults kills,cuts,stops,amnesia,unsynced
+	$(HISTORY) --seeds $(HISTORY_SEEDS) $(HISTORY_ROOMS) --faults kills,cuts,stops,amnesia,unsynced
 
 disks: build ## SEEDS of a server that is killed, and whose disk is full or fails for a while.
 	$(HISTORY) --seeds $(SEEDS) --seed $(SEED) --faults all

@@ -16,6 +16,7 @@ that nothing is lost, doubled or reordered. ROOST_BIN names the server under tes
   --jobs N        seeds at the same time [2]
   --faults LIST   of kills,stops,unsynced,disk,cuts,amnesia; all; none [kills,stops,cuts,amnesia]
   --tiny          with bounds of the server as small as its configuration lets them be
+  --rooms         in half of the seeds devices are in a room too
   --prosody       against the Prosody of the system
   --folder DIR    where histories of failed seeds go [target/history]
   --keep          write the history of every seed
@@ -81,6 +82,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
         faults: faults("kills,stops,cuts,amnesia")?,
         is_prosody: false,
         is_tiny: false,
+        has_rooms: false,
         folder: "target/history".into(),
         keeps_all: false,
         stops_at_first: false,
@@ -104,6 +106,10 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
             "--tiny" => {
                 options.is_tiny = true;
                 options.replay.push_str(" --tiny");
+            }
+            "--rooms" => {
+                options.has_rooms = true;
+                options.replay.push_str(" --rooms");
             }
             "--folder" => options.folder = value()?.into(),
             "--bug" => options.bug = Some(value()?),

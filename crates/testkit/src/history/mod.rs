@@ -44,6 +44,8 @@ pub struct Options {
     pub is_prosody: bool,
     /// With bounds of the server that are as small as its configuration lets them be.
     pub is_tiny: bool,
+    /// In half of the seeds devices are in a room too.
+    pub has_rooms: bool,
     /// Where histories of failed seeds go.
     pub folder: PathBuf,
     /// Writes the history of every seed.
@@ -110,7 +112,7 @@ pub fn run(options: &Options, say: &(dyn Fn(&str) + Sync)) -> Result<Summary, St
                 return;
             }
             let seed = options.seed + number;
-            let outcome = match play(&template, seed, options.faults, options.is_tiny) {
+            let outcome = match play(&template, seed, options) {
                 Ok(outcome) => outcome,
                 Err(why) => {
                     is_over.store(true, Ordering::Relaxed);

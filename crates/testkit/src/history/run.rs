@@ -1,6 +1,7 @@
 //! Plays one seed against one server: carries the plan out, lets everything settle, reads the
 //! archives and asks the checker. Owns the loop over sockets and the moments of faults.
 
+use super::Options;
 use super::checker::{self, Final, Rules};
 use super::device::{Device, Heard, Shared};
 use super::disk::Mood;
@@ -50,17 +51,13 @@ pub(super) struct Tally {
 ///
 /// # Errors
 /// The server cannot be started at all.
-pub(super) fn play(
-    template: &Template,
-    seed: u64,
-    faults: Faults,
-    is_tiny: bool,
-) -> Result<Outcome, String> {
-    let plan = Plan::new(seed, faults);
-    let plan = match is_tiny {
+pub(super) fn play(template: &Template, seed: u64, options: &Options) -> Result<Outcome, String> {
+    let plan = Plan::new(seed, options.faults);
+    let mut plan = match options.is_tiny {
         true => plan.with_tiny_bounds(seed),
         false => plan,
     };
+    plan.has_room &= options.has_rooms;
     let server = template.start(&plan)?;
     let is_roost = matches!(template, Template::Roost(..));
     Ok(Rig::new(seed, plan, server, is_roost).play())
