@@ -3,14 +3,22 @@
 //! Owns [`Moment`] (monotonic, for deadlines), [`Timestamp`] (wall clock, for people and the wire,
 //! with the date profile of XEP-0082) and [`Clock`]. [`SystemClock`] is the only code in the
 //! workspace that reads the machine's clock. Deliberately not here: time zones other than UTC on
-//! output, leap seconds (a second 60 is read as 59).
+//! output, leap seconds (one is read as the last moment before it).
 
 use std::fmt;
 use std::ops::Add;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ::time::OffsetDateTime;
+use ::time::format_description::well_known::Rfc3339;
+use rustix::time::{ClockId, clock_gettime};
+
+/// 0000-01-01T00:00:00Z and 9999-12-31T23:59:59.999Z in milliseconds: what XEP-0082 can write.
+const FIRST_MS: i64 = -62_167_219_200_000;
+const LAST_MS: i64 = 253_402_300_799_999;
 
 /// Nanoseconds since the process (or the simulation) started; never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,43 +81,12 @@ impl Timestamp {
         WithMillis(self)
     }
 
-    /// Civil date and time of day in UTC: (year, month, day, hour, minute, second, millisecond).
-    fn civil(self) -> (i64, u32, u32, u32, u32, u32, u32) {
-        let (days, ms) = (self.0.div_euclid(86_400_000), self.0.rem_euclid(86_400_000));
-        // Days to civil date over eras of 400 years whose years start in March, so that the leap
-        // day is the last day of a year.
-        let shifted = days + 719_468;
-        let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-        let year_of_era =
-            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted_month = (5 * day_of_year + 2) / 153;
-        let day = (day_of_year - (153 * shifted_month + 2) / 5 + 1) as u32;
-        let month = if shifted_month < 10 {
-            shifted_month + 3
-        } else {
-            shifted_month - 9
-        } as u32;
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
-        let ms = ms as u32;
-        (
-            year,
-            month,
-            day,
-            ms / 3_600_000,
-            ms / 60_000 % 60,
-            ms / 1000 % 60,
-            ms % 1000,
-        )
-    }
-
-    fn from_civil(year: i64, month: u32, day: u32, ms_of_day: i64) -> Timestamp {
-        let shifted_year = year - i64::from(month <= 2);
-        let (era, year_of_era) = (shifted_year.div_euclid(400), shifted_year.rem_euclid(400));
-        let shifted_month = i64::from(if month > 2 { month - 3 } else { month + 9 });
-        let day_of_year = (153 * shifted_month + 2) / 5 + i64::from(day) - 1;
-        let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-        Timestamp((era * 146_097 + day_of_era - 719_468) * 86_400_000 + ms_of_day)
+    /// Date and time in UTC. What has no four digits of a year becomes the nearest that has.
+    fn civil(self) -> OffsetDateTime {
+        let ms = self.0.clamp(FIRST_MS, LAST_MS);
+        // Within the bounds there is one for every millisecond.
+        OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000)
+            .unwrap_or(OffsetDateTime::UNIX_EPOCH)
     }
 }
 
@@ -126,15 +103,24 @@ impl Add<Duration> for Timestamp {
 /// any.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day, hour, minute, second, ms) = self.civil();
-        if ms > 0 {
+        let at = self.civil();
+        if at.millisecond() > 0 {
             return self.with_millis().fmt(f);
         }
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
-        )
+        write_seconds(at, f)?;
+        f.write_str("Z")
     }
+}
+
+/// `2026-11-21T01:02:03`. The library has a description language for formats, which takes memory
+/// for each text.
+fn write_seconds(at: OffsetDateTime, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
+    let (hour, minute, second) = at.to_hms();
+    write!(
+        f,
+        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
+    )
 }
 
 /// Display form of a [`Timestamp`] with milliseconds; see [`Timestamp::with_millis`].
@@ -143,11 +129,9 @@ pub struct WithMillis(Timestamp);
 
 impl fmt::Display for WithMillis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day, hour, minute, second, ms) = self.0.civil();
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z"
-        )
+        let at = self.0.civil();
+        write_seconds(at, f)?;
+        write!(f, ".{:03}Z", at.millisecond())
     }
 }
 
@@ -163,84 +147,19 @@ impl fmt::Display for NotADate {
 
 impl std::error::Error for NotADate {}
 
-fn digits(bytes: &[u8]) -> Result<u32, NotADate> {
-    let mut value = 0u32;
-    for byte in bytes {
-        if !byte.is_ascii_digit() {
-            return Err(NotADate);
-        }
-        value = value * 10 + u32::from(byte - b'0');
-    }
-    Ok(value)
-}
-
-fn days_in_month(year: u32, month: u32) -> u32 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => {
-            29
-        }
-        2 => 28,
-        _ => 31,
-    }
-}
-
-/// Reads the fraction after the seconds: (milliseconds, rest). Further digits are cut off.
-fn fraction(rest: &[u8]) -> Result<(u32, &[u8]), NotADate> {
-    let Some(tail) = rest.strip_prefix(b".") else {
-        return Ok((0, rest));
-    };
-    let len = tail.iter().take_while(|b| b.is_ascii_digit()).count();
-    if len == 0 {
-        return Err(NotADate);
-    }
-    let (read, rest) = tail.split_at(len);
-    let places = read.iter().chain(b"00").take(3);
-    let ms = places.fold(0, |ms, digit| ms * 10 + u32::from(digit - b'0'));
-    Ok((ms, rest))
-}
-
-/// Reads the zone: `Z` or `+hh:mm` or `-hh:mm`, as minutes east of UTC.
-fn zone(rest: &[u8]) -> Result<i64, NotADate> {
-    match rest {
-        b"Z" => Ok(0),
-        [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] => {
-            let (hours, minutes) = (digits(&[*h1, *h2])?, digits(&[*m1, *m2])?);
-            if hours > 23 || minutes > 59 {
-                return Err(NotADate);
-            }
-            let offset = i64::from(hours * 60 + minutes);
-            Ok(if *sign == b'-' { -offset } else { offset })
-        }
-        _ => Err(NotADate),
-    }
-}
-
 impl FromStr for Timestamp {
     type Err = NotADate;
 
     /// Reads the DateTime profile of XEP-0082: years 0000-9999, any fraction, `Z` or an offset.
     fn from_str(text: &str) -> Result<Timestamp, NotADate> {
-        let b = text.as_bytes();
-        if b.len() < 20 || [b[4], b[7], b[10], b[13], b[16]] != *b"--T::" {
+        // RFC 3339 lets people choose what is between date and time, and small letters.
+        let is_profile = text.as_bytes().get(10) == Some(&b'T') && !text.ends_with('z');
+        if !is_profile {
             return Err(NotADate);
         }
-        let (year, month, day) = (digits(&b[..4])?, digits(&b[5..7])?, digits(&b[8..10])?);
-        let (hour, minute) = (digits(&b[11..13])?, digits(&b[14..16])?);
-        let second = digits(&b[17..19])?;
-        let valid = (1..=12).contains(&month)
-            && (1..=days_in_month(year, month)).contains(&day)
-            && hour < 24
-            && minute < 60
-            && second <= 60;
-        if !valid {
-            return Err(NotADate);
-        }
-        let (ms, rest) = fraction(&b[19..])?;
-        let offset = zone(rest)?;
-        let of_day = i64::from((hour * 60 + minute) * 60 + second.min(59)) * 1000 + i64::from(ms);
-        let at = Timestamp::from_civil(i64::from(year), month, day, of_day);
-        Ok(Timestamp(at.0 - offset * 60_000))
+        let at = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| NotADate)?;
+        let ms = at.unix_timestamp_nanos().div_euclid(1_000_000);
+        i64::try_from(ms).map(Timestamp).map_err(|_| NotADate)
     }
 }
 
@@ -255,15 +174,23 @@ pub trait Clock: Send + Sync {
 /// The machine's clock. All clones count from the same start.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
-    start: Instant,
+    /// Nanoseconds of the machine's monotonic clock.
+    start: u64,
+}
+
+/// The machine's monotonic clock in nanoseconds. A shard reads it several times for a message: the
+/// standard library's `Instant`, which carries seconds and nanoseconds apart, takes more
+/// instructions than the reading.
+fn monotonic_nanos() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl SystemClock {
     /// Starts counting now. A process makes one and clones it for every shard.
-    #[allow(clippy::disallowed_methods)] // The one place that reads the machine's clock.
     pub fn new() -> Self {
         SystemClock {
-            start: Instant::now(),
+            start: monotonic_nanos(),
         }
     }
 }
@@ -275,10 +202,8 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods)] // The one place that reads the machine's clock.
     fn now(&self) -> Moment {
-        let elapsed = Instant::now().saturating_duration_since(self.start);
-        Moment(elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos()))
+        Moment(monotonic_nanos().saturating_sub(self.start))
     }
 
     #[allow(clippy::disallowed_methods)] // The one place that reads the machine's clock.
@@ -391,6 +316,19 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_four_digits_of_a_year_becomes_the_nearest_that_has() {
+        let first = "0000-01-01T00:00:00Z";
+        assert_eq!(Timestamp(FIRST_MS).to_string(), first);
+        assert_eq!(Timestamp(FIRST_MS - 1).to_string(), first);
+        assert_eq!(Timestamp(i64::MIN).to_string(), first);
+        let last = "9999-12-31T23:59:59.999Z";
+        assert_eq!(Timestamp(LAST_MS).to_string(), last);
+        assert_eq!(Timestamp(i64::MAX).to_string(), last);
+        assert_eq!(first.parse(), Ok(Timestamp(FIRST_MS)));
+        assert_eq!(last.parse(), Ok(Timestamp(LAST_MS)));
+    }
+
+    #[test]
     fn parses_the_examples_of_xep_0082() {
         let moon: Timestamp = "1969-07-21T02:56:15Z".parse().unwrap();
         assert_eq!("1969-07-20T21:56:15-05:00".parse(), Ok(moon));
@@ -412,6 +350,9 @@ mod tests {
             "2026-11-21T01:02:03.Z",
             "2026-11-21T01:02:03+24:00",
             "2026-11-21 01:02:03Z",
+            "2026-11-21T01:02:03z",
+            "2026-11-21T01:02:03Zulu",
+            "2026-11-21T01:02:60Z",
             "２026-11-21T01:02:03Z",
         ] {
             assert_eq!(text.parse::<Timestamp>(), Err(NotADate), "{text}");

@@ -9,18 +9,16 @@ use crate::index::{Attr, Buffer, ChildSpan, Index, Ns, Span};
 /// A change in the making.
 pub struct Edit<'a> {
     frame: FrameRef<'a>,
-    changes: SmallVec<[Change; 3]>,
-    /// The names and values of the changes, one behind the other.
-    text: SmallVec<[u8; 96]>,
+    changes: SmallVec<[Change<'a>; 3]>,
     removed: SmallVec<[bool; 8]>,
     appended: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
-struct Change {
-    name: Span,
+struct Change<'a> {
+    name: &'a str,
     /// `None` to remove.
-    value: Option<Span>,
+    value: Option<&'a str>,
 }
 
 /// What an edit is written to.
@@ -54,33 +52,22 @@ impl<'a> Edit<'a> {
         Edit {
             frame,
             changes: SmallVec::new(),
-            text: SmallVec::new(),
             removed: SmallVec::new(),
             appended: Vec::new(),
         }
     }
 
-    fn keep(&mut self, text: &str) -> Span {
-        let start = self.text.len() as u32;
-        self.text.extend_from_slice(text.as_bytes());
-        Span {
-            start,
-            end: self.text.len() as u32,
-        }
-    }
-
     /// Replaces the value of an attribute, or adds it.
     #[must_use]
-    pub fn set_attr(mut self, name: &str, value: &str) -> Self {
-        let (name, value) = (self.keep(name), Some(self.keep(value)));
+    pub fn set_attr(mut self, name: &'a str, value: &'a str) -> Self {
+        let value = Some(value);
         self.changes.push(Change { name, value });
         self
     }
 
     /// Removes an attribute.
     #[must_use]
-    pub fn remove_attr(mut self, name: &str) -> Self {
-        let name = self.keep(name);
+    pub fn remove_attr(mut self, name: &'a str) -> Self {
         self.changes.push(Change { name, value: None });
         self
     }
@@ -99,12 +86,10 @@ impl<'a> Edit<'a> {
         self
     }
 
-    /// The last change of an attribute is the one that counts.
-    fn change_of(&self, name: &[u8]) -> Option<Change> {
-        let mut changes = self.changes.iter().rev();
-        changes
-            .find(|change| change.name.of(&self.text) == name)
-            .copied()
+    /// Which change of an attribute counts: the last one.
+    fn change_of(&self, name: &[u8]) -> Option<usize> {
+        let is_it = |change: &Change<'_>| change.name.as_bytes() == name;
+        self.changes.iter().rposition(is_it)
     }
 
     /// Writes the start tag up to the last attribute and tells where the attributes are now, and
@@ -114,23 +99,23 @@ impl<'a> Edit<'a> {
         let base = out.at();
         let at = |out: &_| (Sink::at(out) - base) as u32;
         let mut copied = 0;
+        // Changes of attributes that are there.
+        let mut is_done: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.changes.len());
         for attr in index.attrs() {
             let shift = i64::from(at(out)) - copied as i64;
-            let value = match self.change_of(attr.name.of(bytes)) {
-                None => {
-                    let now = Attr {
-                        name: attr.name.shifted(shift),
-                        value: attr.value.shifted(shift),
-                    };
-                    written(Some(attr.value), now);
-                    continue;
-                }
-                Some(change) => change.value,
+            let Some(nth) = self.change_of(attr.name.of(bytes)) else {
+                let now = Attr {
+                    name: attr.name.shifted(shift),
+                    value: attr.value.shifted(shift),
+                };
+                written(Some(attr.value), now);
+                continue;
             };
+            is_done[nth] = true;
             let (start, end) = (attr.name.start as usize, attr.value.end as usize + 1);
-            if let Some(value) = value {
+            if let Some(value) = self.changes[nth].value {
                 out.put(&bytes[copied..attr.value.start as usize - 1]);
-                let value = self.write_value(out, value, base);
+                let value = write_value(out, value, base);
                 let name = attr.name.shifted(shift);
                 written(Some(attr.value), Attr { name, value });
             } else {
@@ -140,33 +125,18 @@ impl<'a> Edit<'a> {
         }
         out.put(&bytes[copied..index.attrs_end() as usize]);
         for (nth, change) in self.changes.iter().enumerate() {
-            let name = change.name.of(&self.text);
-            let is_known = index.attrs().any(|attr| attr.name.of(bytes) == name);
-            let mut later = self.changes[nth + 1..].iter();
-            if is_known || later.any(|other| other.name.of(&self.text) == name) {
-                continue;
-            }
-            if let Some(value) = change.value {
+            let is_last = self.change_of(change.name.as_bytes()) == Some(nth);
+            if let (Some(value), true) = (change.value, is_last && !is_done[nth]) {
                 out.put(b" ");
                 let start = at(out);
-                out.put(name);
+                out.put(change.name.as_bytes());
                 let end = at(out);
                 out.put(b"=");
-                let value = self.write_value(out, value, base);
+                let value = write_value(out, value, base);
                 let name = Span { start, end };
                 written(None, Attr { name, value });
             }
         }
-    }
-
-    /// Writes a new value in its quotes and returns where it is.
-    fn write_value(&self, out: &mut impl Sink, value: Span, base: usize) -> Span {
-        out.put(b"'");
-        let start = (out.at() - base) as u32;
-        escape::attr_with(value.of(&self.text), |bytes| out.put(bytes));
-        let end = (out.at() - base) as u32;
-        out.put(b"'");
-        Span { start, end }
     }
 
     /// Declares the prefixes that the element has from the stream's root, which it leaves.
@@ -275,6 +245,16 @@ impl<'a> Edit<'a> {
             .collect();
         index
     }
+}
+
+/// Writes a new value in its quotes and returns where it is.
+fn write_value(out: &mut impl Sink, value: &str, base: usize) -> Span {
+    out.put(b"'");
+    let start = (out.at() - base) as u32;
+    escape::attr_with(value.as_bytes(), |bytes| out.put(bytes));
+    let end = (out.at() - base) as u32;
+    out.put(b"'");
+    Span { start, end }
 }
 
 fn end_tag_start(bytes: &[u8]) -> usize {

@@ -2,8 +2,9 @@
 
 /// Appends `text` as character data.
 pub fn text(out: &mut Vec<u8>, text: &str) {
+    let is_special = |byte| (byte == b'&') | (byte == b'<') | (byte == b'>') | (byte == b'\r');
     let put = |bytes: &[u8]| out.extend_from_slice(bytes);
-    escape(text.as_bytes(), put, |byte| match byte {
+    escape(text.as_bytes(), put, is_special, |byte| match byte {
         b'&' => Some(b"&amp;"),
         b'<' => Some(b"&lt;"),
         b'>' => Some(b"&gt;"),
@@ -19,7 +20,11 @@ pub fn attr(out: &mut Vec<u8>, value: &str) {
 
 /// The same, into whatever takes bytes.
 pub(crate) fn attr_with(value: &[u8], put: impl FnMut(&[u8])) {
-    escape(value, put, |byte| match byte {
+    let is_quote = |byte| (byte == b'\'') | (byte == b'"');
+    let is_space = |byte| (byte == b'\t') | (byte == b'\n') | (byte == b'\r');
+    let is_markup = |byte| (byte == b'&') | (byte == b'<') | (byte == b'>');
+    let is_special = |byte| is_quote(byte) | is_space(byte) | is_markup(byte);
+    escape(value, put, is_special, |byte| match byte {
         b'&' => Some(b"&amp;"),
         b'<' => Some(b"&lt;"),
         b'>' => Some(b"&gt;"),
@@ -32,7 +37,16 @@ pub(crate) fn attr_with(value: &[u8], put: impl FnMut(&[u8])) {
     });
 }
 
-fn escape(bytes: &[u8], mut put: impl FnMut(&[u8]), entity: impl Fn(u8) -> Option<&'static [u8]>) {
+/// `is_special` names the bytes that have an entity.
+fn escape(
+    bytes: &[u8],
+    mut put: impl FnMut(&[u8]),
+    is_special: impl Fn(u8) -> bool,
+    entity: impl Fn(u8) -> Option<&'static [u8]>,
+) {
+    if !any(bytes, is_special) {
+        return put(bytes);
+    }
     let mut from = 0;
     for (at, byte) in bytes.iter().enumerate() {
         if let Some(entity) = entity(*byte) {
@@ -44,11 +58,19 @@ fn escape(bytes: &[u8], mut put: impl FnMut(&[u8]), entity: impl Fn(u8) -> Optio
     put(&bytes[from..]);
 }
 
+/// Whether any of the bytes is of a kind. Looks at all of them, many at a time: in nearly every
+/// text there is none.
+#[inline]
+fn any(bytes: &[u8], is_it: impl Fn(u8) -> bool) -> bool {
+    bytes.iter().fold(false, |found, byte| found | is_it(*byte))
+}
+
 /// Undoes escaping in text that the parser has accepted; `None` if there is nothing to undo.
 pub(crate) fn unescape(raw: &str, is_attr: bool) -> Option<String> {
     let special =
         |byte: u8| byte == b'&' || byte == b'\r' || (is_attr && matches!(byte, b'\t' | b'\n'));
-    if !raw.bytes().any(special) {
+    // Of what is below a space the parser has accepted no more than line ends and tabs.
+    if !any(raw.as_bytes(), |byte| (byte == b'&') | (byte < b' ')) {
         return None;
     }
     let mut out = String::with_capacity(raw.len());
@@ -107,8 +129,8 @@ fn number(digits: &[u8], radix: u32) -> Option<char> {
     char::from_u32(value).filter(|c| is_char(*c))
 }
 
-/// The Char production of XML 1.0.
-pub(crate) fn is_char(c: char) -> bool {
+/// Whether XML can carry a character: the Char production of XML 1.0.
+pub fn is_char(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}')
         || matches!(c, '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }

@@ -75,6 +75,16 @@ impl<'a> FrameRef<'a> {
         utf8(ns_bytes(self.index.ns(), self.bytes, self.roots))
     }
 
+    /// Whether it has this local name. Cheaper than to compare [`FrameRef::name`].
+    pub fn is_named(&self, name: &str) -> bool {
+        self.index.name().of(self.bytes) == name.as_bytes()
+    }
+
+    /// Whether it is of this namespace. Cheaper than to compare [`FrameRef::ns`].
+    pub fn is_of(&self, ns: &str) -> bool {
+        ns_bytes(self.index.ns(), self.bytes, self.roots) == ns.as_bytes()
+    }
+
     /// The element as it came.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
@@ -114,8 +124,7 @@ impl<'a> FrameRef<'a> {
 
     /// The first child of a name and namespace.
     pub fn child(&self, name: &str, ns: &str) -> Option<Child<'a>> {
-        self.children()
-            .find(|child| child.name() == name && child.ns() == ns)
+        self.children().find(|child| child.is(name, ns))
     }
 
     /// Whether text other than white space stands directly in the element.
@@ -164,6 +173,9 @@ impl Frame {
             children: u16::MAX,
             prefixes: u16::MAX,
         };
+        if bytes.first() != Some(&b'<') {
+            return Err(Error::NotWellFormed("text outside an element"));
+        }
         let mut scratch = Scratch::default();
         let end = match Parser::new(bytes, &limits, &[], &mut scratch).element() {
             Ok(end) => end,
@@ -208,6 +220,16 @@ impl Frame {
     /// Namespace name.
     pub fn ns(&self) -> &str {
         self.as_ref().ns()
+    }
+
+    /// See [`FrameRef::is_named`].
+    pub fn is_named(&self, name: &str) -> bool {
+        self.as_ref().is_named(name)
+    }
+
+    /// See [`FrameRef::is_of`].
+    pub fn is_of(&self, ns: &str) -> bool {
+        self.as_ref().is_of(ns)
     }
 
     /// The element's bytes.
@@ -277,6 +299,16 @@ impl<'a> Child<'a> {
     /// Namespace name.
     pub fn ns(&self) -> &'a str {
         utf8(self.ns)
+    }
+
+    /// Whether it has this local name and namespace. Cheaper than to compare the two.
+    pub fn is(&self, name: &str, ns: &str) -> bool {
+        self.name == name.as_bytes() && self.is_of(ns)
+    }
+
+    /// Whether it is of this namespace. Cheaper than to compare [`Child::ns`].
+    pub fn is_of(&self, ns: &str) -> bool {
+        self.ns == ns.as_bytes()
     }
 
     /// The child as it stands in the frame; its namespace may be declared outside.

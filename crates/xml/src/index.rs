@@ -1,6 +1,9 @@
 //! The index of a frame: where its names, attributes and children are. The parser fills one in its
 //! scratch; a frame that travels has it packed behind its bytes, in the same allocation.
 
+use std::ops::Deref;
+use std::slice;
+
 use smallvec::SmallVec;
 
 /// A range of bytes of the input.
@@ -88,8 +91,66 @@ const HEAD: usize = 8;
 const ATTR: usize = 4;
 const CHILD: usize = 6;
 
-/// Bytes that are built up without an allocation as long as they are few.
-pub(crate) type Buffer = SmallVec<[u8; 1024]>;
+/// Bytes that most frames do not exceed, their index included.
+const INLINE_BYTES: usize = 512;
+
+/// Bytes that are built up without an allocation as long as they are few. Appending to it is on the
+/// path of every message: a copy, and nothing else.
+pub(crate) struct Buffer {
+    inline: [u8; INLINE_BYTES],
+    length: usize,
+    /// All of them, once they are many.
+    spilled: Vec<u8>,
+}
+
+impl Buffer {
+    pub(crate) fn new() -> Self {
+        Buffer::from(Vec::new())
+    }
+
+    #[inline]
+    pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
+        let end = self.length + bytes.len();
+        if self.spilled.is_empty()
+            && let Some(free) = self.inline.get_mut(self.length..end)
+        {
+            free.copy_from_slice(bytes);
+            self.length = end;
+        } else {
+            self.spill(bytes);
+        }
+    }
+
+    #[cold]
+    fn spill(&mut self, bytes: &[u8]) {
+        if self.spilled.is_empty() {
+            self.spilled.reserve(2 * INLINE_BYTES + bytes.len());
+            self.spilled.extend_from_slice(&self.inline[..self.length]);
+        }
+        self.spilled.extend_from_slice(bytes);
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(spilled: Vec<u8>) -> Self {
+        Buffer {
+            inline: [0; INLINE_BYTES],
+            length: 0,
+            spilled,
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self.spilled.is_empty() {
+            true => &self.inline[..self.length],
+            false => &self.spilled,
+        }
+    }
+}
 
 /// Appends the packed index.
 pub(crate) fn pack(index: &Index, out: &mut Buffer) {
@@ -136,38 +197,67 @@ fn ns_words(ns: Ns) -> (u32, u32) {
     }
 }
 
+/// The words of a group.
+fn words<const WORDS: usize, const BYTES: usize>(bytes: &[u8; BYTES]) -> [u32; WORDS] {
+    let (groups, _) = bytes.as_chunks();
+    std::array::from_fn(|at| u32::from_le_bytes(groups[at]))
+}
+
+fn ns_of(words: [u32; 2]) -> Ns {
+    match words {
+        [0, 0] => Ns::Content,
+        [1, 0] => Ns::None,
+        [2, 0] => Ns::Xml,
+        [root, 0] => Ns::Root((root - 3) as u16),
+        [start, end] => Ns::Here(Span { start, end }),
+    }
+}
+
+fn attr_of(bytes: &[u8; ATTR * WORD]) -> Attr {
+    let [name_start, name_end, value_start, value_end] = words(bytes);
+    Attr {
+        name: Span {
+            start: name_start,
+            end: name_end,
+        },
+        value: Span {
+            start: value_start,
+            end: value_end,
+        },
+    }
+}
+
+fn child_of(bytes: &[u8; CHILD * WORD]) -> ChildSpan {
+    let [name_start, name_end, ns_start, ns_end, start, end] = words(bytes);
+    ChildSpan {
+        name: Span {
+            start: name_start,
+            end: name_end,
+        },
+        ns: ns_of([ns_start, ns_end]),
+        span: Span { start, end },
+    }
+}
+
 impl<'a> Packed<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Packed(bytes)
     }
 
-    fn words<const N: usize>(self, at: usize) -> [u32; N] {
-        let bytes = &self.0[at * WORD..][..N * WORD];
-        let mut words = [0; N];
-        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(WORD)) {
-            *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        }
-        words
-    }
-
-    fn span(self, at: usize) -> Span {
-        let [start, end] = self.words(at);
-        Span { start, end }
-    }
-
-    fn ns(self, at: usize) -> Ns {
-        match self.words(at) {
-            [0, 0] => Ns::Content,
-            [1, 0] => Ns::None,
-            [2, 0] => Ns::Xml,
-            [root, 0] => Ns::Root((root - 3) as u16),
-            [start, end] => Ns::Here(Span { start, end }),
-        }
-    }
-
     fn word(self, at: usize) -> u32 {
-        let [word] = self.words(at);
-        word
+        let (groups, _) = self.0.as_chunks();
+        u32::from_le_bytes(groups[at])
+    }
+
+    fn attrs(self) -> &'a [[u8; ATTR * WORD]] {
+        let (groups, _) = self.0[HEAD * WORD..].as_chunks();
+        &groups[..self.word(6) as usize]
+    }
+
+    fn children(self) -> &'a [[u8; CHILD * WORD]] {
+        let first = (HEAD + self.word(6) as usize * ATTR) * WORD;
+        let (groups, _) = self.0[first..].as_chunks();
+        &groups[..self.word(7) as usize]
     }
 }
 
@@ -175,14 +265,17 @@ impl<'a> IndexRef<'a> {
     pub(crate) fn name(self) -> Span {
         match self {
             IndexRef::Fresh(index) => index.name,
-            IndexRef::Packed(packed) => packed.span(0),
+            IndexRef::Packed(packed) => Span {
+                start: packed.word(0),
+                end: packed.word(1),
+            },
         }
     }
 
     pub(crate) fn ns(self) -> Ns {
         match self {
             IndexRef::Fresh(index) => index.ns,
-            IndexRef::Packed(packed) => packed.ns(2),
+            IndexRef::Packed(packed) => ns_of([packed.word(2), packed.word(3)]),
         }
     }
 
@@ -207,45 +300,82 @@ impl<'a> IndexRef<'a> {
         }
     }
 
-    fn attrs_len(self) -> usize {
+    pub(crate) fn attrs(self) -> Attrs<'a> {
         match self {
-            IndexRef::Fresh(index) => index.attrs.len(),
-            IndexRef::Packed(packed) => packed.word(6) as usize,
+            IndexRef::Fresh(index) => Attrs::Fresh(index.attrs.iter()),
+            IndexRef::Packed(packed) => Attrs::Packed(packed.attrs().iter()),
         }
     }
 
-    fn children_len(self) -> usize {
+    pub(crate) fn children(self) -> Children<'a> {
         match self {
-            IndexRef::Fresh(index) => index.children.len(),
-            IndexRef::Packed(packed) => packed.word(7) as usize,
+            IndexRef::Fresh(index) => Children::Fresh(index.children.iter()),
+            IndexRef::Packed(packed) => Children::Packed(packed.children().iter()),
+        }
+    }
+}
+
+/// Attributes, wherever their index is.
+pub(crate) enum Attrs<'a> {
+    Fresh(slice::Iter<'a, Attr>),
+    Packed(slice::Iter<'a, [u8; ATTR * WORD]>),
+}
+
+impl Iterator for Attrs<'_> {
+    type Item = Attr;
+
+    #[inline]
+    fn next(&mut self) -> Option<Attr> {
+        match self {
+            Attrs::Fresh(attrs) => attrs.next().copied(),
+            Attrs::Packed(attrs) => attrs.next().map(attr_of),
+        }
+    }
+}
+
+/// Children, wherever their index is.
+pub(crate) enum Children<'a> {
+    Fresh(slice::Iter<'a, ChildSpan>),
+    Packed(slice::Iter<'a, [u8; CHILD * WORD]>),
+}
+
+impl Iterator for Children<'_> {
+    type Item = ChildSpan;
+
+    #[inline]
+    fn next(&mut self) -> Option<ChildSpan> {
+        match self {
+            Children::Fresh(children) => children.next().copied(),
+            Children::Packed(children) => children.next().map(child_of),
         }
     }
 
-    pub(crate) fn attrs(self) -> impl ExactSizeIterator<Item = Attr> + use<'a> {
-        (0..self.attrs_len()).map(move |at| match self {
-            IndexRef::Fresh(index) => index.attrs[at],
-            IndexRef::Packed(packed) => {
-                let at = HEAD + at * ATTR;
-                Attr {
-                    name: packed.span(at),
-                    value: packed.span(at + 2),
-                }
-            }
-        })
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Children::Fresh(children) => children.size_hint(),
+            Children::Packed(children) => children.size_hint(),
+        }
     }
+}
 
-    pub(crate) fn children(self) -> impl ExactSizeIterator<Item = ChildSpan> + use<'a> {
-        let first = HEAD + self.attrs_len() * ATTR;
-        (0..self.children_len()).map(move |at| match self {
-            IndexRef::Fresh(index) => index.children[at],
-            IndexRef::Packed(packed) => {
-                let at = first + at * CHILD;
-                ChildSpan {
-                    name: packed.span(at),
-                    ns: packed.ns(at + 2),
-                    span: packed.span(at + 4),
-                }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_has_all_that_was_appended_on_both_sides_of_its_inline_room() {
+        for piece in [1, 7, 100, INLINE_BYTES - 1, INLINE_BYTES, INLINE_BYTES + 1] {
+            let mut buffer = Buffer::new();
+            let mut expected = Vec::new();
+            for nth in 0..=2 * INLINE_BYTES / piece + 1 {
+                let bytes = vec![nth as u8; piece];
+                buffer.extend_from_slice(&bytes);
+                expected.extend_from_slice(&bytes);
+                assert_eq!(buffer[..], expected[..], "{nth} pieces of {piece}");
             }
-        })
+        }
+        let mut begun = Buffer::from(b"<a/>".to_vec());
+        begun.extend_from_slice(b"index");
+        assert_eq!(&begun[..], b"<a/>index");
     }
 }

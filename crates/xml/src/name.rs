@@ -24,6 +24,11 @@ pub(crate) fn name_class(byte: u8) -> u8 {
     CLASS[usize::from(byte)]
 }
 
+/// Whether a byte of ASCII may start a name.
+pub(crate) fn may_start(byte: u8) -> bool {
+    name_class(byte) == 1
+}
+
 /// Whether `name`, made of name bytes, is an NCName.
 pub(crate) fn is_ncname(name: &[u8]) -> bool {
     let Some(first) = name.first() else {

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::escape::entity_char;
 use crate::index::{Attr, ChildSpan, Index, Ns, Span};
 use crate::limits::Limits;
-use crate::name::{BEYOND_ASCII, is_ncname, name_class};
+use crate::name::{BEYOND_ASCII, is_ncname, may_start, name_class};
 use crate::roots::{RootDecl, Roots};
 
 #[derive(Clone, Copy)]
@@ -66,6 +66,21 @@ const PLAIN: [bool; 256] = {
     table
 };
 
+/// Bytes that are looked at in one go.
+const BLOCK: usize = 16;
+
+/// Whether a block is [`PLAIN`] as far as a quick look tells: it takes what is rare for special.
+/// Without a branch, so that all bytes are compared at once.
+fn is_plain(block: &[u8; BLOCK]) -> bool {
+    let is_special = |byte: u8| {
+        let is_markup = (byte == b'<') | (byte == b'>') | (byte == b'&');
+        is_markup | (byte == b'\'') | (byte == b'"') | !(b' '..0x80).contains(&byte)
+    };
+    !block
+        .iter()
+        .fold(false, |found, byte| found | is_special(*byte))
+}
+
 type Res<T> = Result<T, Stop>;
 
 fn bad<T>(why: &'static str) -> Res<T> {
@@ -79,6 +94,8 @@ pub(crate) struct Parser<'p> {
     pub(crate) roots: &'p [RootDecl],
     pub(crate) scratch: &'p mut Scratch,
     non_ascii: bool,
+    /// An attribute of the current tag has a prefix.
+    has_prefix: bool,
 }
 
 impl<'p> Parser<'p> {
@@ -101,6 +118,7 @@ impl<'p> Parser<'p> {
             roots,
             scratch,
             non_ascii: false,
+            has_prefix: false,
         }
     }
 
@@ -160,10 +178,10 @@ impl<'p> Parser<'p> {
     /// Skips what means nothing in text and in values, and returns it.
     fn skip_plain(&mut self) -> &'p [u8] {
         let rest = &self.bytes[self.at..];
-        let plain = rest
-            .iter()
-            .position(|byte| !PLAIN[usize::from(*byte)])
-            .unwrap_or(rest.len());
+        let (blocks, _) = rest.as_chunks();
+        let plain = blocks.iter().take_while(|block| is_plain(block)).count() * BLOCK;
+        let tail = rest[plain..].iter();
+        let plain = plain + tail.take_while(|byte| PLAIN[usize::from(**byte)]).count();
         self.at += plain;
         &rest[..plain]
     }
@@ -176,34 +194,42 @@ impl<'p> Parser<'p> {
         self.at > from
     }
 
-    /// A name, perhaps with a prefix.
-    fn qname(&mut self) -> Res<Span> {
+    /// A name, perhaps with a prefix: whether it has one.
+    fn qname(&mut self) -> Res<(Span, bool)> {
         let start = self.at;
         let mut is_name = self.ncname();
-        if self.peek()? == b':' {
+        let mut next = self.peek()?;
+        let has_prefix = next == b':';
+        if has_prefix {
             self.at += 1;
             is_name &= self.ncname();
+            next = self.peek()?;
         }
-        if is_name && self.peek()? != b':' {
-            Ok(span(start, self.at))
+        if is_name && next != b':' {
+            Ok((span(start, self.at), has_prefix))
         } else {
-            self.peek()?;
             bad("a malformed name")
         }
     }
 
     /// A run of bytes that names are made of, and whether it is one.
     fn ncname(&mut self) -> bool {
-        let start = self.at;
-        let mut classes = 0;
-        while let Some(byte) = self.bytes.get(self.at)
-            && name_class(*byte) != 0
-        {
-            classes |= name_class(*byte);
-            self.at += 1;
+        let rest = &self.bytes[self.at..];
+        let (mut length, mut classes) = (0, 0);
+        for byte in rest {
+            let class = name_class(*byte);
+            if class == 0 {
+                break;
+            }
+            classes |= class;
+            length += 1;
         }
+        self.at += length;
         self.non_ascii |= classes & BEYOND_ASCII != 0;
-        is_ncname(&self.bytes[start..self.at])
+        if classes & BEYOND_ASCII == 0 {
+            return length > 0 && may_start(rest[0]);
+        }
+        is_ncname(&rest[..length])
     }
 
     fn start_tag(&mut self) -> Res<()> {
@@ -214,6 +240,7 @@ impl<'p> Parser<'p> {
         self.at += 1;
         let name = self.qname()?;
         self.scratch.tag.clear();
+        self.has_prefix = false;
         let mut attrs_end = self.at;
         let closed = loop {
             let spaced = self.skip_space();
@@ -239,7 +266,8 @@ impl<'p> Parser<'p> {
     }
 
     fn attribute(&mut self) -> Res<()> {
-        let name = self.qname()?;
+        let (name, has_prefix) = self.qname()?;
+        self.has_prefix |= has_prefix;
         self.skip_space();
         if self.peek()? != b'=' {
             return bad("an attribute without a value");
@@ -356,17 +384,24 @@ impl<'p> Parser<'p> {
 
     fn end_tag(&mut self) -> Res<()> {
         self.at += 2;
-        let name = self.qname()?;
-        self.skip_space();
-        if self.peek()? != b'>' {
-            return bad("a malformed end tag");
-        }
-        self.at += 1;
         // Invariant: `element` calls this only while an element is open.
-        let open = self.scratch.open.pop().expect("an element is open");
-        if open.name.of(self.bytes) != name.of(self.bytes) {
-            return bad("an end tag that does not match");
+        let open = *self.scratch.open.last().expect("an element is open");
+        let expected = open.name.of(self.bytes);
+        let rest = self.bytes[self.at..].strip_prefix(expected);
+        if rest.is_some_and(|rest| rest.first() == Some(&b'>')) {
+            self.at += expected.len() + 1;
+        } else {
+            let (name, _) = self.qname()?;
+            self.skip_space();
+            if self.peek()? != b'>' {
+                return bad("a malformed end tag");
+            }
+            self.at += 1;
+            if expected != name.of(self.bytes) {
+                return bad("an end tag that does not match");
+            }
         }
+        self.scratch.open.pop();
         self.scratch.decls.truncate(open.decls as usize);
         self.close_child();
         Ok(())
@@ -381,7 +416,13 @@ impl<'p> Parser<'p> {
     }
 
     /// A start tag is complete: namespaces, uniqueness of attributes, the index.
-    fn enter(&mut self, start: usize, name: Span, attrs_end: usize, closed: bool) -> Res<()> {
+    fn enter(
+        &mut self,
+        start: usize,
+        (name, has_prefix): (Span, bool),
+        attrs_end: usize,
+        closed: bool,
+    ) -> Res<()> {
         let outer = self
             .scratch
             .open
@@ -389,7 +430,10 @@ impl<'p> Parser<'p> {
             .map_or(Ns::Content, |open| open.default);
         let decls = self.scratch.decls.len() as u32;
         let default = self.declare(outer)?;
-        let (prefix, local) = split(self.bytes, name);
+        let (prefix, local) = match has_prefix {
+            true => split(self.bytes, name),
+            false => (None, name),
+        };
         let ns = match prefix {
             None => default,
             Some(prefix) => self.resolve(prefix)?,
@@ -509,10 +553,8 @@ impl<'p> Parser<'p> {
 
     /// No two attributes of one name, before and after their prefixes are resolved.
     fn check_unique(&mut self) -> Res<()> {
-        let mut prefixed = false;
-        for at in 0..self.scratch.tag.len() {
-            let name = self.scratch.tag[at].name.of(self.bytes);
-            prefixed |= name.contains(&b':') && !name.starts_with(b"xmlns:");
+        for (at, attr) in self.scratch.tag.iter().enumerate() {
+            let name = attr.name.of(self.bytes);
             if self.scratch.tag[..at]
                 .iter()
                 .any(|other| other.name.of(self.bytes) == name)
@@ -520,7 +562,7 @@ impl<'p> Parser<'p> {
                 return bad("an attribute twice");
             }
         }
-        if !prefixed {
+        if !self.has_prefix {
             return Ok(());
         }
         self.scratch.expanded.clear();

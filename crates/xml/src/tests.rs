@@ -1,6 +1,6 @@
 //! Tables of input and outcome for the framer, frames and edits.
 
-use crate::{Error, Event, Frame, Framer, Limits, Scratch};
+use crate::{Child, Error, Event, Frame, Framer, Limits, Scratch};
 
 const HEADER: &str = "<?xml version='1.0'?><stream:stream to='a' version='1.0' \
                       xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' xmlns:e='urn:e'>";
@@ -349,10 +349,51 @@ fn edits_are_splices_that_keep_the_index_true() {
 }
 
 #[test]
+fn of_several_changes_of_an_attribute_the_last_one_counts() {
+    let frame = Frame::parse("<m to='a' id='1'/>").unwrap();
+    let edited = frame
+        .edit()
+        .set_attr("to", "b")
+        .set_attr("from", "c")
+        .remove_attr("id")
+        .set_attr("from", "d")
+        .set_attr("to", "e")
+        .set_attr("id", "2")
+        .set_attr("x", "y")
+        .remove_attr("x")
+        .finish();
+    assert_eq!(edited.as_bytes(), b"<m to='e' id='2' from='d'/>");
+    assert_eq!(edited.attr("from").unwrap(), "d");
+}
+
+#[test]
+fn names_are_told_apart_without_text() {
+    let frame = Frame::parse("<m><x xmlns='urn:x'/><y/></m>").unwrap();
+    assert!(frame.is_named("m") && !frame.is_named("x"));
+    assert!(frame.is_of(crate::NS_CONTENT) && !frame.is_of("urn:x"));
+    let of_x = |child: &Child<'_>| child.is("x", "urn:x") && child.is_of("urn:x");
+    assert_eq!(frame.children().filter(of_x).count(), 1);
+    assert!(!frame.children().any(|child| child.is("y", "urn:x")));
+}
+
+#[test]
 fn readdressing_writes_the_recipient() {
     let mut out = Vec::new();
     Frame::parse("<presence from='a@b/c'/>")
         .unwrap()
         .write_readdressed(&mut out, None, Some("d@e"));
     assert_eq!(out, b"<presence from='a@b/c' to='d@e'/>");
+}
+
+/// Bytes of another node are parsed alone: whatever they begin with, they are an element or none.
+#[test]
+fn what_does_not_begin_with_a_tag_is_no_frame() {
+    for bytes in ["", "x", "xa/>", "a", " <a/>", "\u{feff}<a/>"] {
+        let refused = Frame::parse(bytes).err();
+        assert!(
+            matches!(refused, Some(Error::NotWellFormed(_))),
+            "{bytes:?}"
+        );
+    }
+    assert!(Frame::parse("<").is_err());
 }
