@@ -1,0 +1,352 @@
+//! What goes from node to node: messages with whom they are for, and answers about them. The head
+//! of a packet is read by itself, so that who is not at home of its range reads no more.
+
+use crate::Address;
+use crate::codec::{Bad, Reader, Writer};
+use crate::error::WireError;
+use crate::kind::Kind;
+use crate::limits::PACKET_BYTES_MAX;
+use crate::message::Message;
+
+/// The newest version that this node knows, of packets that it writes too.
+pub const VERSION: u8 = 1;
+
+/// The oldest version that is still understood.
+pub const VERSION_MIN: u8 = 1;
+
+/// Version, kind, range, tenure.
+const HEAD_BYTES: usize = 8;
+
+/// Flags of an envelope.
+const ACTIVATE: u8 = 1;
+const HAS_CREDIT: u8 = 2;
+const HAS_CLIENT: u8 = 4;
+
+/// A message and whom it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The recipient's bare address.
+    pub to: Address,
+    /// Its range.
+    pub range: u16,
+    /// The tenure of that range's home, as the sender's home knows it.
+    pub tenure: u32,
+    /// Whether an entity that is not loaded gets it.
+    pub activate: bool,
+    /// What is owed for it.
+    pub credit: Option<Credit>,
+    /// What is said.
+    pub message: Message,
+}
+
+/// The credit of a stanza that was passed on: its connection takes another one when the recipient's
+/// home has answered with the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credit {
+    /// Names it at the node that wrote the packet.
+    pub number: u64,
+    /// Where the client is, as one number: questions are counted by it.
+    pub client: Option<u64>,
+}
+
+/// The answer of a node that is not, or not any more, at home of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The range.
+    pub range: u16,
+    /// The latest tenure of it that the node knows of, 0 for none.
+    pub tenure: u32,
+    /// Whom the packet was for.
+    pub to: Address,
+}
+
+/// Everything that goes from node to node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Packet {
+    /// A message for an entity.
+    Message(Envelope),
+    /// What was owed for a message has come back ([`Credit::number`]).
+    Credited {
+        /// The number.
+        number: u64,
+    },
+    /// A message was for somebody who is at home elsewhere: nobody has it.
+    Moved(Moved),
+}
+
+impl Packet {
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Packet::Message(envelope) => envelope.message.kind(),
+            Packet::Credited { .. } => Kind::Credited,
+            Packet::Moved(_) => Kind::Moved,
+        }
+    }
+
+    fn place(&self) -> (u16, u32) {
+        match self {
+            Packet::Message(envelope) => (envelope.range, envelope.tenure),
+            Packet::Credited { .. } => (0, 0),
+            Packet::Moved(moved) => (moved.range, moved.tenure),
+        }
+    }
+
+    /// Writes it behind what is in `out`.
+    ///
+    /// # Errors
+    /// A field exceeds its bound: nothing was written.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
+        let (start, kind) = (out.len(), self.kind());
+        let mut writer = Writer::new(out);
+        writer.u8(kind.since());
+        writer.u8(kind.number());
+        let (range, tenure) = self.place();
+        writer.u16(range);
+        writer.u32(tenure);
+        match self {
+            Packet::Message(envelope) => envelope.write(&mut writer),
+            Packet::Credited { number } => writer.u64(*number),
+            Packet::Moved(moved) => writer.address(&moved.to, "recipient"),
+        }
+        let written = writer.finish().map_err(|bad| wrong(kind, bad));
+        let bytes = out.len() - start;
+        let written = match bytes <= PACKET_BYTES_MAX {
+            true => written,
+            false => Err(WireError::Size { bytes }),
+        };
+        if written.is_err() {
+            out.truncate(start);
+        }
+        written
+    }
+
+    /// Reads one, which is all of `bytes`.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn decode(bytes: &[u8]) -> Result<Packet, WireError> {
+        Arrival::read(bytes)?.packet()
+    }
+}
+
+impl Envelope {
+    fn write(&self, out: &mut Writer<'_>) {
+        let client = self.credit.and_then(|credit| credit.client);
+        let mut flags = 0;
+        flags |= if self.activate { ACTIVATE } else { 0 };
+        flags |= self.credit.map_or(0, |_| HAS_CREDIT);
+        flags |= client.map_or(0, |_| HAS_CLIENT);
+        out.u8(flags);
+        out.address(&self.to, "recipient");
+        if let Some(credit) = self.credit {
+            out.number(credit.number);
+        }
+        if let Some(client) = client {
+            out.u64(client);
+        }
+        self.message.write(out);
+    }
+}
+
+/// A packet of which the head was read.
+#[derive(Clone, Copy)]
+pub struct Arrival<'a> {
+    kind: Kind,
+    range: u16,
+    tenure: u32,
+    body: &'a [u8],
+}
+
+impl<'a> Arrival<'a> {
+    /// Reads the head of a packet.
+    ///
+    /// # Errors
+    /// [`WireError::Version`] and [`WireError::Kind`] name what this node does not know;
+    /// [`WireError::Size`].
+    pub fn read(bytes: &'a [u8]) -> Result<Arrival<'a>, WireError> {
+        Arrival::read_as(bytes, VERSION)
+    }
+
+    /// As a node reads it that knows versions up to `newest`.
+    fn read_as(bytes: &'a [u8], newest: u8) -> Result<Arrival<'a>, WireError> {
+        let size = || WireError::Size { bytes: bytes.len() };
+        let (head, body) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or_else(size)?;
+        let [version, kind, range @ .., t0, t1, t2, t3] = *head;
+        if version > newest {
+            return Err(WireError::Version { version, kind });
+        }
+        let known = Kind::of(kind, version).filter(|_| version >= VERSION_MIN);
+        let kind = known.ok_or(WireError::Kind { version, kind })?;
+        if bytes.len() > PACKET_BYTES_MAX {
+            return Err(size());
+        }
+        Ok(Arrival {
+            kind,
+            range: u16::from_le_bytes(range),
+            tenure: u32::from_le_bytes([t0, t1, t2, t3]),
+            body,
+        })
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The range that it is for, and the tenure of its home; `None` if it is for the node itself.
+    pub fn place(&self) -> Option<(u16, u32)> {
+        match self.kind {
+            Kind::Credited | Kind::Moved => None,
+            _ => Some((self.range, self.tenure)),
+        }
+    }
+
+    /// The answer of a node that is not at home of its range: whose latest tenure that it knows of
+    /// is `tenure`.
+    ///
+    /// # Errors
+    /// The recipient's address is none.
+    pub fn moved(&self, tenure: u32) -> Result<Moved, WireError> {
+        let mut from = Reader::new(self.body);
+        let to = from.u8("flags").and_then(|_| from.address("recipient"));
+        Ok(Moved {
+            range: self.range,
+            tenure,
+            to: to.map_err(|bad| wrong(self.kind, bad))?,
+        })
+    }
+
+    /// Reads the rest.
+    ///
+    /// # Errors
+    /// [`WireError::Field`], [`WireError::Trailing`].
+    pub fn packet(&self) -> Result<Packet, WireError> {
+        let mut from = Reader::new(self.body);
+        let packet = self.body(&mut from).map_err(|bad| wrong(self.kind, bad))?;
+        match from.left() {
+            0 => Ok(packet),
+            bytes => Err(WireError::Trailing {
+                kind: self.kind.name(),
+                bytes,
+            }),
+        }
+    }
+
+    fn body(&self, from: &mut Reader<'_>) -> Result<Packet, Bad> {
+        match self.kind {
+            Kind::Credited if (self.range, self.tenure) == (0, 0) => {
+                return Ok(Packet::Credited {
+                    number: from.u64("number")?,
+                });
+            }
+            Kind::Credited => return Err(Bad("range")),
+            Kind::Moved => {
+                return Ok(Packet::Moved(Moved {
+                    range: self.range,
+                    tenure: self.tenure,
+                    to: from.address("recipient")?,
+                }));
+            }
+            _ => {}
+        }
+        let flags = from.u8("flags")?;
+        let has = |flag| flags & flag != 0;
+        let is_known = flags & !(ACTIVATE | HAS_CREDIT | HAS_CLIENT) == 0;
+        if !is_known || has(HAS_CLIENT) && !has(HAS_CREDIT) {
+            return Err(Bad("flags"));
+        }
+        let to = from.address("recipient")?;
+        let credit = match has(HAS_CREDIT) {
+            true => Some(Credit {
+                number: from.number("credit")?,
+                client: has(HAS_CLIENT).then(|| from.u64("client")).transpose()?,
+            }),
+            false => None,
+        };
+        // Invariant: all other kinds are those of messages.
+        let message = Message::read(self.kind, from)?.ok_or(Bad("kind"))?;
+        Ok(Packet::Message(Envelope {
+            to,
+            range: self.range,
+            tenure: self.tenure,
+            activate: has(ACTIVATE),
+            credit,
+            message,
+        }))
+    }
+}
+
+fn wrong(kind: Kind, Bad(field): Bad) -> WireError {
+    WireError::Field {
+        kind: kind.name(),
+        field,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe() -> Vec<u8> {
+        let probe = Packet::Message(Envelope {
+            to: "b@x".into(),
+            range: 5,
+            tenure: 9,
+            activate: false,
+            credit: None,
+            message: Message::Probe {
+                from: "a@x/1".into(),
+            },
+        });
+        let mut bytes = Vec::new();
+        probe.encode(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// What a newer node writes of kinds that came before is of their version: an older one reads
+    /// it, and a newer one reads what an older one writes.
+    #[test]
+    fn a_newer_version_changes_nothing_of_older_kinds() {
+        let bytes = probe();
+        assert_eq!(bytes[0], Kind::Probe.since());
+        let older = Arrival::read_as(&bytes, VERSION).and_then(|arrival| arrival.packet());
+        let newer = Arrival::read_as(&bytes, VERSION + 1).and_then(|arrival| arrival.packet());
+        assert_eq!(older, newer);
+        assert!(older.is_ok());
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_by_name() {
+        let mut bytes = probe();
+        bytes[0] = VERSION + 1;
+        let refused = Packet::decode(&bytes).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "a packet of kind 3 is of version 2; this node knows up to 1"
+        );
+        // The node that wrote it knows it.
+        assert!(Arrival::read_as(&bytes, VERSION + 1).is_ok());
+        bytes[..2].copy_from_slice(&[1, 200]);
+        let refused = Packet::decode(&bytes).unwrap_err();
+        assert_eq!(refused.to_string(), "version 1 has no packet of kind 200");
+        bytes[0] = 0;
+        let refused = WireError::Kind {
+            version: 0,
+            kind: 200,
+        };
+        assert_eq!(Packet::decode(&bytes), Err(refused));
+    }
+
+    #[test]
+    fn a_head_is_enough_to_say_that_a_range_is_elsewhere() {
+        let mut bytes = probe();
+        // Nothing of the message is looked at.
+        bytes.truncate(HEAD_BYTES + 1 + 4);
+        let arrival = Arrival::read(&bytes).unwrap();
+        assert_eq!(arrival.place(), Some((5, 9)));
+        let moved = arrival.moved(12).unwrap();
+        assert_eq!((moved.range, moved.tenure, &*moved.to), (5, 12, "b@x"));
+        assert!(arrival.packet().is_err());
+    }
+}

@@ -1,0 +1,149 @@
+//! One packet of every kind, with something in every field.
+#![allow(dead_code, reason = "each test program needs a part of it")]
+
+use std::sync::Arc;
+
+use delivery::{Attempt, Place, Refusal, RoomPage};
+use wire::{
+    Credit, Envelope, Interest, Message, Moved, NodeEvent, NotTaken, OfRoom, Packet, Pulled,
+    SharedCopy, Sitting, Source, Stanza, ToRoom,
+};
+use xml::Frame;
+use xmpp::error::{Condition, StanzaError};
+
+/// A message in an envelope whose fields are all used.
+pub(crate) fn to(message: Message) -> Packet {
+    Packet::Message(Envelope {
+        to: "juliet@capulet.lit".into(),
+        range: 77,
+        tenure: 0x0102_0304,
+        activate: true,
+        credit: Some(Credit {
+            number: 300,
+            client: Some(0xffff_c0a8_0001),
+        }),
+        message,
+    })
+}
+
+pub(crate) fn frame(text: &str) -> Frame {
+    Frame::parse(text).unwrap()
+}
+
+fn sitting() -> Sitting {
+    Sitting {
+        room: "hall@conference.capulet.lit".into(),
+        full: "romeo@montague.lit/orchard".into(),
+        number: 4,
+    }
+}
+
+fn source() -> Source {
+    Source {
+        seq: 1_000,
+        after: 998,
+        attempt: Attempt::new(7),
+    }
+}
+
+fn not_taken() -> NotTaken {
+    let error = StanzaError::new(Condition::Forbidden)
+        .with_text("Not you.")
+        .with_app("<outcast xmlns='urn:example'/>")
+        .with_kind("cancel");
+    NotTaken {
+        by: 0x1122_3344_5566_7788,
+        source: source(),
+        why: Refusal::Final,
+        error: Some(error),
+    }
+}
+
+fn page() -> OfRoom {
+    OfRoom::Page {
+        who: sitting(),
+        page: RoomPage {
+            id: 3,
+            places: vec![Place::new(5), Place::new(900)],
+            through: Place::new(901),
+            is_end: true,
+        },
+        messages: vec![
+            frame("<message from='hall@c/a'><body>1</body></message>"),
+            frame("<message from='hall@c/b'><body>2</body></message>"),
+        ],
+    }
+}
+
+/// One of every kind, in the order of their numbers.
+pub(crate) fn all() -> Vec<Packet> {
+    let stanza = Stanza {
+        resource: Some("balcony".into()),
+        frame: frame("<message from='romeo@montague.lit/orchard'><body>Hi</body></message>"),
+        source: source(),
+        managed: Some(9),
+    };
+    let copy = SharedCopy {
+        to: "romeo@montague.lit/orchard".into(),
+        frame: frame("<message from='hall@conference.capulet.lit/nurse'><body>x</body></message>"),
+        place: 12,
+        after: 11,
+    };
+    let event = NodeEvent {
+        frame: frame("<message from='romeo@montague.lit'><event xmlns='urn:e'/></message>"),
+        node: "urn:xmpp:mood".into(),
+        but: Arc::from([Arc::from("juliet@capulet.lit/balcony")]),
+    };
+    let interest = Interest {
+        session: "juliet@capulet.lit/balcony".into(),
+        nodes: Arc::from([Box::from("urn:xmpp:mood"), Box::from("urn:xmpp:tune")]),
+    };
+    let pulled = Pulled {
+        who: sitting(),
+        id: 3,
+        after: 4,
+        limit: 50,
+    };
+    let room = |said| to(Message::ToRoom(Box::new(said)));
+    let of_room = |said| to(Message::OfRoom(Box::new(said)));
+    vec![
+        to(Message::Stanza(stanza)),
+        to(Message::Copy(copy)),
+        to(Message::Probe {
+            from: "romeo@montague.lit/orchard".into(),
+        }),
+        to(Message::Taken {
+            by: u64::MAX,
+            seq: 1_000,
+        }),
+        to(Message::NotTaken(Box::new(not_taken()))),
+        to(Message::Interest(interest)),
+        to(Message::NodeEvent(Arc::new(event))),
+        room(ToRoom::Alive(sitting())),
+        room(ToRoom::NotHere(sitting())),
+        room(ToRoom::Back(sitting(), "Romeo".to_owned())),
+        room(ToRoom::Pull(pulled)),
+        room(ToRoom::Missed("romeo@montague.lit/orchard".into(), 12)),
+        of_room(OfRoom::Here {
+            who: sitting(),
+            since: Some(12),
+            is_new: true,
+        }),
+        of_room(OfRoom::More {
+            who: sitting(),
+            place: 13,
+        }),
+        of_room(OfRoom::Asks {
+            who: sitting(),
+            told: 14,
+        }),
+        of_room(OfRoom::Absent(sitting())),
+        of_room(page()),
+        Packet::Credited { number: 300 },
+        Packet::Moved(Moved {
+            range: 77,
+            tenure: 5,
+            to: "juliet@capulet.lit".into(),
+        }),
+    ]
+}
