@@ -7,7 +7,7 @@ use stdx::wheel::TimerKey;
 
 use crate::ask::{Answered, JobDone, Reply};
 use crate::core::{Core, Mail, Timer, realm_of};
-use crate::limits::{RELATIONS_MAX, TIMERS_MAX};
+use crate::limits::{PRESSURE_HIGH, RELATIONS_MAX, TIMERS_MAX};
 use crate::mailbox::Item;
 use crate::pool::{Pool, PoolFull};
 use crate::realm::Slot;
@@ -235,6 +235,12 @@ impl<M: Send + 'static> Context<'_, M> {
     /// Messages that wait in this actor's mailbox.
     pub fn waiting(&mut self) -> usize {
         self.slot().map_or(0, |slot| slot.waiting())
+    }
+
+    /// Whether more messages wait for a shard than it takes in some turns
+    /// ([`crate::limits::PRESSURE_HIGH`]): whoever has many to send there goes on later.
+    pub fn is_behind(&self, shard: ShardId) -> bool {
+        self.core.links.waiting(shard) >= PRESSURE_HIGH
     }
 
     // ---- The end -------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-//! All entities of a shard at once: one drawn at random, and the end of every one. For whoever
-//! disturbs a running system on purpose and for drivers that start a shard over; nothing here is
-//! used while all goes well.
+//! All entities of a shard at once: one drawn at random, and the end of every one or of some. For
+//! whoever disturbs a running system on purpose, for drivers that start a shard over, and for
+//! entities that go to another node.
 
 use crate::core::{Core, Mail};
 use crate::types::{ActorId, Name, Reason};
@@ -26,6 +26,21 @@ impl Core {
             self.terminate(*who, Reason::Killed);
         }
         all.len()
+    }
+
+    /// Ends the entities of this shard whose names are chosen, at once and in order: no crash is
+    /// counted. What waits in their mailboxes goes to their successors. Returns how many there
+    /// were.
+    pub fn end_entities_if(&mut self, is_chosen: impl Fn(&Name) -> bool) -> usize {
+        let mut ended = 0;
+        for who in self.entities() {
+            let name = self.describe(who).and_then(|(name, _, _)| name);
+            if name.is_some_and(|name| is_chosen(&name)) {
+                self.terminate(who, Reason::Normal);
+                ended += 1;
+            }
+        }
+        ended
     }
 
     fn entities(&mut self) -> Vec<ActorId> {

@@ -138,6 +138,11 @@ impl Links {
         pressures.max().unwrap_or(Pressure::Low)
     }
 
+    /// Messages that one shard has not taken yet; none wait for a shard that is not there.
+    pub(crate) fn waiting(&self, shard: ShardId) -> usize {
+        self.inbox(shard).map_or(0, Inbox::waiting)
+    }
+
     /// Asks every shard to shut down.
     pub(crate) fn shut_down(&self) {
         for inbox in &self.inboxes {
@@ -195,7 +200,9 @@ impl Inbox {
     }
 
     pub(crate) fn take_overflow(&self) -> Vec<Call> {
-        if !self.has_overflow.swap(false, Ordering::SeqCst) {
+        // Looked at first: nearly always there is nothing, and a swap costs more.
+        let has_some = self.has_overflow.load(Ordering::SeqCst);
+        if !has_some || !self.has_overflow.swap(false, Ordering::SeqCst) {
             return Vec::new();
         }
         std::mem::take(&mut *self.overflow.lock().unwrap_or_else(PoisonError::into_inner))
@@ -244,7 +251,10 @@ impl Inbox {
     }
 
     pub(crate) fn wake_up(&self) {
-        self.sleeps.store(false, Ordering::SeqCst);
+        // Only the shard itself lets it sleep: awake, it stays so.
+        if self.sleeps.load(Ordering::Relaxed) {
+            self.sleeps.store(false, Ordering::SeqCst);
+        }
     }
 
     pub(crate) fn is_shutdown_requested(&self) -> bool {

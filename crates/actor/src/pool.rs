@@ -3,10 +3,11 @@
 //! Owns the threads and their bounded queue, which refuses at once when it is full. Deliberately
 //! not here: how the result gets back (see [`crate::Context::blocking`]).
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex};
-use std::{fmt, io, thread};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
+use std::{fmt, io, mem};
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
@@ -24,7 +25,51 @@ impl std::error::Error for PoolFull {}
 
 /// A pool of named threads. Its threads end when the last clone is gone and the queue is done.
 #[derive(Clone, Debug)]
-pub struct Pool(Option<SyncSender<Job>>);
+pub struct Pool(Option<Arc<Owner>>, Lane);
+
+/// Which queue a clone's jobs wait in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    First,
+    Later,
+}
+
+/// What all clones of a pool share; its end is the end of the threads.
+#[derive(Debug)]
+struct Owner(Arc<Queue>);
+
+#[derive(Debug)]
+struct Queue {
+    state: Mutex<State>,
+    /// Jobs that no thread has taken yet, in each lane.
+    max: usize,
+    /// Jobs of the later lane that are done at a time.
+    later_max: usize,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// Done when no other job waits.
+    later: VecDeque<Job>,
+    /// How many of those are under way.
+    later_running: usize,
+    /// Threads that sleep. A job wakes one of them, the one that fell asleep last: its memory is
+    /// still in the caches, and where there is little to do the others are never touched.
+    idle: Vec<Thread>,
+    /// No more jobs will come.
+    is_closed: bool,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("jobs", &self.jobs.len())
+            .field("later", &self.later.len())
+            .field("idle", &self.idle.len())
+            .finish_non_exhaustive()
+    }
+}
 
 impl Pool {
     /// Starts `threads` threads behind a queue of at most `queue_max` jobs.
@@ -32,20 +77,31 @@ impl Pool {
     /// # Errors
     /// The operating system's, if it gives no thread.
     pub fn new(name: &str, threads: usize, queue_max: usize) -> io::Result<Pool> {
-        let (sender, receiver) = sync_channel::<Job>(queue_max);
-        let receiver = Arc::new(Mutex::new(receiver));
+        let queue = Arc::new(Queue {
+            state: Mutex::default(),
+            // Without a thread, what waited would wait for ever.
+            max: if threads == 0 { 0 } else { queue_max },
+            later_max: (threads / 2).max(1),
+        });
+        let pool = Pool(Some(Arc::new(Owner(Arc::clone(&queue)))), Lane::First);
         for number in 0..threads {
-            let receiver = Arc::clone(&receiver);
+            let queue = Arc::clone(&queue);
             thread::Builder::new()
                 .name(format!("{name}-{number}"))
-                .spawn(move || work(&receiver))?;
+                .spawn(move || queue.work())?;
         }
-        Ok(Pool(Some(sender)))
+        Ok(pool)
     }
 
     /// A pool that runs each job at once on the caller's thread: for simulations.
     pub fn inline() -> Pool {
-        Pool(None)
+        Pool(None, Lane::First)
+    }
+
+    /// The same threads, for jobs that are done when no others wait and by at most half of the
+    /// threads at a time. They have a queue of their own, of the same length.
+    pub fn later(&self) -> Pool {
+        Pool(self.0.clone(), Lane::Later)
     }
 
     /// Hands a job over. A panic of the job stays with it.
@@ -58,24 +114,99 @@ impl Pool {
 
     /// Hands a job over, or gives it back.
     pub(crate) fn offer(&self, job: Job) -> Result<(), Job> {
-        let Some(sender) = &self.0 else {
-            run_one(job);
-            return Ok(());
-        };
-        sender.try_send(job).map_err(|error| match error {
-            TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
-        })
+        match &self.0 {
+            Some(owner) => owner.0.offer(job, self.1),
+            None => {
+                run_one(job);
+                Ok(())
+            }
+        }
     }
 }
 
-fn work(receiver: &Mutex<Receiver<Job>>) {
-    loop {
-        let job = match receiver.lock() {
-            Ok(receiver) => receiver.recv(),
-            Err(_) => return,
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let idle = {
+            let mut state = self.0.lock();
+            state.is_closed = true;
+            mem::take(&mut state.idle)
         };
-        let Ok(job) = job else { return };
-        run_one(job);
+        idle.iter().for_each(Thread::unpark);
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that may panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn offer(&self, job: Job, lane: Lane) -> Result<(), Job> {
+        let sleeper = {
+            let mut state = self.lock();
+            let jobs = match lane {
+                Lane::First => &mut state.jobs,
+                Lane::Later => &mut state.later,
+            };
+            if jobs.len() >= self.max {
+                return Err(job);
+            }
+            jobs.push_back(job);
+            // With so many under way, one of their threads takes the next.
+            let is_taken = lane == Lane::Later && state.later_running >= self.later_max;
+            if is_taken { None } else { state.idle.pop() }
+        };
+        // Behind the lock, which the thread takes first of all.
+        if let Some(sleeper) = sleeper {
+            sleeper.unpark();
+        }
+        Ok(())
+    }
+
+    fn work(&self) {
+        let mut done = Lane::First;
+        while let Some((job, lane)) = self.next(done) {
+            run_one(job);
+            done = lane;
+        }
+    }
+
+    /// Waits for a job; `None` when there will be none any more. The thread has just done one of
+    /// the lane `done`.
+    fn next(&self, done: Lane) -> Option<(Job, Lane)> {
+        let me = thread::current();
+        let mut state = self.lock();
+        if done == Lane::Later {
+            state.later_running -= 1;
+        }
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                // Whoever has done a later job and does another one now leaves its place.
+                let is_free = state.later_running < self.later_max && !state.later.is_empty();
+                let sleeper = if is_free { state.idle.pop() } else { None };
+                drop(state);
+                if let Some(sleeper) = sleeper {
+                    sleeper.unpark();
+                }
+                return Some((job, Lane::First));
+            }
+            if state.later_running < self.later_max
+                && let Some(job) = state.later.pop_front()
+            {
+                state.later_running += 1;
+                return Some((job, Lane::Later));
+            }
+            // Of the later ones, whoever does one now takes the next.
+            if state.is_closed {
+                return None;
+            }
+            state.idle.push(me.clone());
+            drop(state);
+            thread::park();
+            state = self.lock();
+            // Who wakes it takes it off the list; a thread may also wake of itself.
+            state.idle.retain(|idle| idle.id() != me.id());
+        }
     }
 }
 
@@ -84,5 +215,123 @@ fn run_one(job: Job) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
         // The payload may panic when dropped.
         let _ = catch_unwind(AssertUnwindSafe(move || drop(panic)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, sync_channel};
+
+    use super::*;
+
+    /// A pool of which every thread is asleep.
+    fn asleep(threads: usize, queue_max: usize) -> Pool {
+        let pool = Pool::new("test", threads, queue_max).unwrap();
+        wait_for(&pool, |state| state.idle.len() == threads);
+        pool
+    }
+
+    fn wait_for(pool: &Pool, is_so: impl Fn(&State) -> bool) {
+        while !is_so(&pool.0.as_ref().unwrap().0.lock()) {
+            thread::yield_now();
+        }
+    }
+
+    fn thread_of_job(pool: &Pool) -> String {
+        let (sender, receiver) = sync_channel(1_024);
+        let job = move || drop(sender.send(thread::current().name().unwrap().to_owned()));
+        pool.run(job).unwrap();
+        receiver.recv().unwrap()
+    }
+
+    /// Keeps a thread until something comes.
+    fn block(pool: &Pool, until: Receiver<()>) {
+        pool.run(move || until.recv().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn one_job_at_a_time_is_done_by_one_thread() {
+        let pool = asleep(4, 8);
+        let first = thread_of_job(&pool);
+        for _ in 0..20 {
+            wait_for(&pool, |state| state.idle.len() == 4);
+            assert_eq!(thread_of_job(&pool), first);
+        }
+    }
+
+    #[test]
+    fn jobs_at_once_have_a_thread_each_and_the_queue_has_its_bound() {
+        let pool = asleep(3, 2);
+        let mut kept = Vec::new();
+        for busy in 1..=3 {
+            let (sender, receiver) = sync_channel(1_024);
+            block(&pool, receiver);
+            wait_for(&pool, |state| {
+                state.jobs.is_empty() && state.idle.len() == 3 - busy
+            });
+            kept.push(sender);
+        }
+        let (done, results) = sync_channel(1_024);
+        for number in 0..2 {
+            let done = done.clone();
+            pool.run(move || done.send(number).unwrap()).unwrap();
+        }
+        assert_eq!(pool.run(|| ()), Err(PoolFull));
+        kept.pop().unwrap().send(()).unwrap();
+        assert_eq!([results.recv().unwrap(), results.recv().unwrap()], [0, 1]);
+        for sender in kept {
+            sender.send(()).unwrap();
+        }
+        wait_for(&pool, |state| state.idle.len() == 3);
+    }
+
+    #[test]
+    fn later_jobs_wait_for_others_and_leave_them_threads() {
+        let pool = asleep(2, 2);
+        let later = pool.later();
+        let (done, results) = sync_channel(1_024);
+        let note = |what: &'static str| {
+            let done = done.clone();
+            move || done.send(what).unwrap()
+        };
+        // One of the two threads may do a later job; the other one is for the first lane.
+        let (go_on, until) = sync_channel(1_024);
+        block(&later, until);
+        wait_for(&pool, |state| state.later.is_empty());
+        later.run(note("later")).unwrap();
+        later.run(note("later still")).unwrap();
+        assert_eq!(later.run(|| ()), Err(PoolFull));
+        pool.run(note("at once")).unwrap();
+        assert_eq!(results.recv().unwrap(), "at once");
+        // When both are free again, what waits in the first lane comes first.
+        let (go_on_too, until) = sync_channel(1_024);
+        block(&pool, until);
+        wait_for(&pool, |state| state.jobs.is_empty());
+        pool.run(note("first")).unwrap();
+        pool.run(note("second")).unwrap();
+        go_on.send(()).unwrap();
+        let order: Vec<&str> = (0..4).map(|_| results.recv().unwrap()).collect();
+        assert_eq!(order, ["first", "second", "later", "later still"]);
+        go_on_too.send(()).unwrap();
+        wait_for(&pool, |state| {
+            state.idle.len() == 2 && state.later_running == 0
+        });
+    }
+
+    #[test]
+    fn threads_do_what_waits_and_end_with_the_last_clone() {
+        let pool = asleep(1, 8);
+        let queue = Arc::downgrade(&pool.0.as_ref().unwrap().0);
+        let (go, until) = sync_channel(1_024);
+        block(&pool, until);
+        let (done, results) = sync_channel(1_024);
+        let clone = pool.clone();
+        clone.run(move || done.send(()).unwrap()).unwrap();
+        drop((pool, clone));
+        go.send(()).unwrap();
+        results.recv().unwrap();
+        while queue.strong_count() > 0 {
+            thread::yield_now();
+        }
     }
 }

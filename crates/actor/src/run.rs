@@ -45,6 +45,7 @@ fn run<M: Send + 'static>(core: &mut Core, id: u16, key: Key) -> u32 {
     };
     slot.flags.queued = false;
     let is_entity = slot.flags.entity && !slot.flags.started;
+    let is_new = !slot.flags.started && !slot.flags.ending;
     let mut actor = match slot.actor.take() {
         Some(actor) => actor,
         None if slot.flags.ending && is_entity => {
@@ -61,12 +62,15 @@ fn run<M: Send + 'static>(core: &mut Core, id: u16, key: Key) -> u32 {
         },
         None => return 0,
     };
+    if is_new && let Some(slot) = realm_of::<M>(&mut core.realms, id).slots.get_mut(key) {
+        slot.flags.started = true;
+    }
     core.stats.count(Counter::ActorRuns);
     let began = core.now;
     let mut handled = 0;
     let mut cx = core.context::<M>(id, key);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        work(&mut *actor, &mut cx, &mut handled);
+        work(&mut *actor, &mut cx, is_new, &mut handled);
     }));
     let (mut cost, stop) = (cx.cost.max(1), cx.stop.take());
     core.tick();
@@ -80,18 +84,12 @@ fn run<M: Send + 'static>(core: &mut Core, id: u16, key: Key) -> u32 {
             core.drop_quietly(panic);
             Some(reason)
         }
-        (Ok(()), Some(reason)) => Some(reason),
-        (Ok(()), None) => {
-            let slot = realm_of::<M>(&mut core.realms, id).slots.get(key);
-            let is_ending = slot.is_some_and(|slot| slot.flags.ending);
-            is_ending.then(|| ending(core, id, key))
-        }
+        (Ok(()), stop) => stop,
     };
-    if let Some(reason) = reason {
-        end(core, id, key, Some(actor), reason);
-        return cost;
+    match reason {
+        Some(reason) => end(core, id, key, Some(actor), reason),
+        None => put_back(core, id, key, actor, handled, cost),
     }
-    put_back(core, id, key, actor, handled, cost);
     cost
 }
 
@@ -99,19 +97,15 @@ fn run<M: Send + 'static>(core: &mut Core, id: u16, key: Key) -> u32 {
 fn work<M: Send + 'static>(
     actor: &mut dyn AnyActor<M>,
     cx: &mut Context<'_, M>,
+    is_new: bool,
     handled: &mut u32,
 ) {
     let (id, key) = (cx.id.realm, cx.id.key);
     let began = cx.core.now;
-    if let Some(slot) = realm_of::<M>(&mut cx.core.realms, id).slots.get_mut(key) {
-        if slot.flags.ending {
+    if is_new {
+        actor.started(cx);
+        if cx.stop.is_some() {
             return;
-        }
-        if !std::mem::replace(&mut slot.flags.started, true) {
-            actor.started(cx);
-            if cx.stop.is_some() {
-                return;
-            }
         }
     }
     while cx.cost < ACTOR_BUDGET {
@@ -192,6 +186,7 @@ fn hear<M: Send + 'static>(actor: &mut dyn AnyActor<M>, signal: Signal, cx: &mut
     }
 }
 
+/// Puts an actor back that has worked, unless somebody has asked for its end meanwhile.
 fn put_back<M: Send + 'static>(
     core: &mut Core,
     id: u16,
@@ -205,6 +200,10 @@ fn put_back<M: Send + 'static>(
     let Some(slot) = realm.slots.get_mut(key) else {
         return;
     };
+    if slot.flags.ending {
+        let reason = ending(core, id, key);
+        return end(core, id, key, Some(actor), reason);
+    }
     slot.actor = Some(actor);
     if slot.window != window {
         (slot.window, slot.handled, slot.cost) = (window, 0, 0);

@@ -205,14 +205,18 @@ impl Core {
     /// Hands what was collected for other shards over; true if some found no room and waits.
     pub(crate) fn flush_outgoing(&mut self) -> bool {
         self.held_back = 0;
-        for (id, shard) in std::mem::take(&mut self.dirty) {
-            let Some(ops) = self.ops(id) else { continue };
-            let left = (ops.flush)(self, id, usize::from(shard));
-            if left > 0 {
-                self.dirty.push((id, shard));
-                self.held_back += left as u64;
-            }
-        }
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.retain(|(id, shard)| {
+            let Some(ops) = self.ops(*id) else {
+                return false;
+            };
+            let left = (ops.flush)(self, *id, usize::from(*shard));
+            self.held_back += left as u64;
+            left > 0
+        });
+        // What a flush sends itself comes behind what waits already.
+        dirty.append(&mut self.dirty);
+        self.dirty = dirty;
         for shard in 0..self.calls.len() {
             if self.calls[shard].is_empty() {
                 continue;

@@ -22,6 +22,9 @@ use crate::types::{Alarm, AskError, Reason, ShardId};
 /// How soon a shard looks again whether a full inbox of another has room.
 const BLOCKED_RETRY: Duration = Duration::from_millis(1);
 
+/// Room for so many timers that are due at once is kept from one turn to the next.
+const TIMERS_KEPT: usize = 256;
+
 /// How often `shut_down` goes over the actors again because a last handler started new ones.
 const SHUTDOWN_PASSES: usize = 8;
 
@@ -138,7 +141,12 @@ impl Shard {
 
     /// Takes note of the time; called by the driver after its poll, before it hands events over.
     pub fn begin(&mut self) {
-        self.core.tick();
+        self.begin_at(self.core.clock.now());
+    }
+
+    /// The same for a driver that has just read the clock.
+    pub fn begin_at(&mut self, now: Moment) {
+        self.core.now = now;
         if let Some(inbox) = self.inbox() {
             inbox.wake_up();
         }
@@ -221,11 +229,11 @@ impl Shard {
     }
 
     fn fire_timers(&mut self) {
-        let due = &mut self.received;
+        let mut due = std::mem::take(&mut self.received);
         self.core
             .timers
             .advance(self.core.now, &mut |timer| due.push(timer));
-        for timer in std::mem::take(due) {
+        for timer in due.drain(..) {
             match timer {
                 Timer::Msg { realm, key, node } => {
                     if let Some(ops) = self.core.ops(realm) {
@@ -240,6 +248,8 @@ impl Shard {
                 }
             }
         }
+        due.shrink_to(TIMERS_KEPT);
+        self.received = due;
     }
 
     /// Ends every actor with [`Reason::Shutdown`], supervisors with their children first, hands

@@ -212,6 +212,11 @@ impl Handle {
             .unwrap_or_default()
     }
 
+    /// Messages from other shards and threads that a shard has not taken yet.
+    pub fn waiting(&self, shard: ShardId) -> usize {
+        self.links.waiting(shard)
+    }
+
     /// Rates and the busiest actors of a shard, as of its last report.
     pub fn report(&self, shard: ShardId) -> Arc<Report> {
         let inbox = self.links.inbox(shard);

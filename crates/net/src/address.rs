@@ -116,6 +116,11 @@ impl AddressKey {
         self.0
     }
 
+    /// The key of a number that [`AddressKey::to_bits`] gave.
+    pub fn from_bits(bits: u64) -> AddressKey {
+        AddressKey(bits)
+    }
+
     /// The key of an address.
     pub fn of(address: IpAddr) -> AddressKey {
         let (bits, v4) = bits_of(address);

@@ -246,7 +246,8 @@ impl<S: Service> Driver<S> {
 
     /// One turn; returns how long the loop may sleep after it.
     fn turn(&mut self, events: &Events) -> Duration {
-        self.shard.begin();
+        self.shard.begin_at(self.now);
+        self.service.turn_begins(&mut self.shard);
         self.notice_switches();
         self.handshakes_left = self.settings.limits.handshakes_per_turn;
         for event in events {
@@ -262,13 +263,14 @@ impl<S: Service> Driver<S> {
         self.fire_timers();
         self.drain_some();
         let mut turn = self.shard.turn();
+        let mut unsettled = self.settle();
         for _ in 1..ROUNDS_MAX {
-            if !self.settle() {
+            if !unsettled {
                 break;
             }
             turn = self.shard.turn();
+            unsettled = self.settle();
         }
-        let unsettled = self.settle();
         self.flush_all();
         self.publish();
         self.sleep(turn, unsettled)
@@ -296,6 +298,9 @@ impl<S: Service> Driver<S> {
     /// Lets protocol states and other shards have what the actors' turn left for them. Returns
     /// whether the actors may have new mail.
     fn settle(&mut self) -> bool {
+        if self.leaving.is_empty() && self.core.borrow().is_settled() {
+            return false;
+        }
         let mut again = self.adopt_arrivals();
         again |= self.open_new();
         let controls = self.core.borrow().controls.len();

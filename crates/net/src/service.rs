@@ -82,6 +82,12 @@ pub trait Service: Sized + 'static {
     /// What actors and pools tell that state.
     type Control: Send + 'static;
 
+    /// A turn of the shard begins: nothing of it has happened, and what it writes leaves at its
+    /// end.
+    fn turn_begins(&mut self, shard: &mut Shard) {
+        let _ = shard;
+    }
+
     /// A connection has come.
     fn accept(&mut self, cx: &mut Cx<'_>, peer: &Peer) -> Self::Conn;
 
