@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 
+use crate::directory::DirectoryEntry;
 use crate::engine::{Space, Visit};
 use crate::error::StoreError;
 use crate::heads::{LiveHead, TailEntry};
@@ -157,6 +158,7 @@ impl<T: Txn> Entity<'_, T> {
                 self.blob_put(key, blob(xml))
             }
             Record::LogAppend { entry, .. } => self.log_append(entry),
+            Record::LogReplace { seq, frame, .. } => self.log_replace(*seq, frame),
             Record::LogTrim { through, .. } => self.log_trim(*through),
             Record::LogProgress { progress, .. } => {
                 self.log_progress(progress);
@@ -210,6 +212,10 @@ impl<T: Txn> Entity<'_, T> {
             Record::ItemPut { node, item, .. } => self.item_put(*node, item),
             Record::ItemsRemove { node, ids, .. } => self.items_remove(*node, ids),
             Record::ItemsClear { node, .. } => self.items_clear(*node),
+            Record::DirectoryPut { entry, .. } => {
+                self.directory_put(entry);
+                Ok(())
+            }
         }
     }
 
@@ -221,7 +227,9 @@ impl<T: Txn> Entity<'_, T> {
             Record::AccountPut { .. } => !live || kind == Kind::Account,
             Record::RoomMake { .. } => !live || kind == Kind::Room,
             Record::ServiceMake { .. } => !live,
-            Record::RoomPut { .. } | Record::RoomRemove { .. } => live && kind == Kind::Room,
+            Record::RoomPut { .. } | Record::RoomRemove { .. } | Record::LogReplace { .. } => {
+                live && kind == Kind::Room
+            }
             Record::NodePut { .. }
             | Record::NodeRemove { .. }
             | Record::ItemPut { .. }
@@ -307,6 +315,7 @@ impl<T: Txn> Entity<'_, T> {
     fn account_remove(&mut self) -> Result<(), StoreError> {
         self.count(false)?;
         self.txn.delete(Space::State, self.key.clone());
+        self.directory_put(&DirectoryEntry::default());
         self.forget()
     }
 

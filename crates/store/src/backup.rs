@@ -48,7 +48,7 @@ fn checksum(number: u64, bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-struct ChunkWriter<W> {
+pub(crate) struct ChunkWriter<W> {
     to: W,
     chunk: Vec<u8>,
     chunks: u64,
@@ -56,11 +56,11 @@ struct ChunkWriter<W> {
 }
 
 impl<W: Write> ChunkWriter<W> {
-    fn new(mut to: W) -> io::Result<ChunkWriter<W>> {
-        to.write_all(MAGIC)?;
+    pub(crate) fn new(mut to: W, magic: &[u8; 8]) -> io::Result<ChunkWriter<W>> {
+        to.write_all(magic)?;
         let moved = Moved {
             entries: 0,
-            bytes: MAGIC.len() as u64,
+            bytes: magic.len() as u64,
         };
         Ok(ChunkWriter {
             to,
@@ -70,7 +70,7 @@ impl<W: Write> ChunkWriter<W> {
         })
     }
 
-    fn entry(&mut self, space: Space, key: &[u8], value: &[u8]) -> io::Result<()> {
+    pub(crate) fn entry(&mut self, space: Space, key: &[u8], value: &[u8]) -> io::Result<()> {
         let length = |bytes: &[u8]| {
             u32::try_from(bytes.len()).map_err(|_| io::Error::other("an entry of over 4 GiB"))
         };
@@ -107,7 +107,7 @@ impl<W: Write> ChunkWriter<W> {
         Ok(())
     }
 
-    fn finish(mut self) -> io::Result<(W, Moved)> {
+    pub(crate) fn finish(mut self) -> io::Result<(W, Moved)> {
         self.flush()?;
         self.chunk
             .extend_from_slice(&self.moved.entries.to_le_bytes());
@@ -118,28 +118,40 @@ impl<W: Write> ChunkWriter<W> {
 }
 
 /// One entry of a backup.
-struct Entry<'a> {
-    space: Space,
-    key: &'a [u8],
-    value: &'a [u8],
+pub(crate) struct Entry<'a> {
+    pub(crate) space: Space,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
 }
 
 /// Reads a whole backup, giving out entries of verified chunks only.
 fn read_backup(
     path: &Path,
+    each: impl FnMut(Entry<'_>) -> Result<(), StoreError>,
+) -> Result<Moved, OpenError> {
+    read_chunks(path, (MAGIC, "a backup"), each)
+}
+
+/// Reads a whole file of chunks, giving out entries of verified chunks only. What it is comes with
+/// its first bytes.
+pub(crate) fn read_chunks(
+    path: &Path,
+    (expected, what): (&[u8; 8], &str),
     mut each: impl FnMut(Entry<'_>) -> Result<(), StoreError>,
 ) -> Result<Moved, OpenError> {
     let file = File::open(path).map_err(|error| OpenError::from_io(path, error))?;
     let bad = |why: &str| OpenError::Corrupt(format!("{}: {why}", path.display()));
     let read = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => bad("the backup ends early"),
+        io::ErrorKind::UnexpectedEof => bad("the file ends early"),
         _ => OpenError::from_io(path, error),
     };
     let mut from = BufReader::with_capacity(BACKUP_CHUNK_BYTES, file);
     let mut magic = [0; 8];
     from.read_exact(&mut magic).map_err(read)?;
-    if &magic != MAGIC {
-        return Err(bad("this is not a backup, or one of a newer version"));
+    if &magic != expected {
+        return Err(bad(&format!(
+            "this is not {what}, or one of a newer version"
+        )));
     }
     let mut moved = Moved {
         entries: 0,
@@ -232,7 +244,7 @@ impl Store {
             .mode(0o600)
             .open(path)
             .map_err(io)?;
-        let mut writer = ChunkWriter::new(BufWriter::new(file)).map_err(io)?;
+        let mut writer = ChunkWriter::new(BufWriter::new(file), MAGIC).map_err(io)?;
         for space in Space::ALL {
             let mut failed = None;
             snapshot.scan(

@@ -13,6 +13,7 @@ use crate::limits::{
     ARCHIVE_PREFS_MAX, DIRECTED_MAX, LAGGING_MAX, NUMBERED_MAX, ORIGINS_MAX, REQUEUED_MAX,
     SEEN_MAX, SEQ_MAX, SESSIONS_BYTES_MAX, SESSIONS_MAX, TOKEN_BYTES_MAX, USER_BYTES_MAX,
 };
+use crate::octets;
 use crate::record::{RecordError, Seq, millis};
 use crate::shared::SharedBytes;
 
@@ -131,6 +132,7 @@ pub struct SessionRecord {
     /// Names it in entries. Larger than that of every session of the user before it.
     pub number: u32,
     /// What the client must show to resume it.
+    #[serde(with = "octets")]
     pub token: Vec<u8>,
     /// Its resource.
     pub resource: String,
@@ -140,6 +142,7 @@ pub struct SessionRecord {
     /// in the layout stays.
     pub detached: Option<i64>,
     /// Its last available presence, if it is available.
+    #[serde(with = "octets::optional")]
     pub presence: Option<Vec<u8>>,
     /// Who got directed presence.
     pub directed: Vec<String>,

@@ -49,7 +49,8 @@ impl Tenure {
     /// Before anybody took the range: nothing can be appended with it.
     pub const NONE: Tenure = Tenure(0);
 
-    pub(crate) const fn new(number: u32) -> Tenure {
+    /// The tenure of this number, for whoever implements [`Journal`]; 0 is [`Tenure::NONE`].
+    pub const fn new(number: u32) -> Tenure {
         Tenure(number)
     }
 }

@@ -10,7 +10,10 @@
 //!                                          have stored
 //!        "r" range:u16 room                ListedRoom: who made the room, and what lists say of it
 //!        "q" creator:u64 room              nothing: a room by the hash of who made it
+//!        "d" range:u16 user                DirectoryEntry: what the user directory says of him
 //!        "epoch"                           u64: how often sequence numbers began anew
+//!        "h" range:u16                     u64: rolling hash of what a follower applied
+//!        "s" stream:u16                    StreamMark: what a follower has applied of a stream
 //! Head   slot:u16 user                     Head, to which the entries behind it add
 //! State  slot:u16 user                     Profile
 //! Log    slot:u16 user 00 seq:u64          StoredEntry; the upper bit of seq is 0
@@ -56,6 +59,9 @@ const PRIVATE: u8 = b'p';
 const KNOWN: u8 = b'l';
 const ROOM: u8 = b'r';
 const MADE: u8 = b'q';
+const DIRECTORY: u8 = b'd';
+const HASH: u8 = b'h';
+const STREAM: u8 = b's';
 const NODE: u8 = b'n';
 const ITEM: u8 = b'i';
 const PAYLOAD: u8 = b'j';
@@ -216,6 +222,18 @@ pub(crate) fn position(range: RangeId) -> [u8; 3] {
     [POSITION, high, low]
 }
 
+/// The rolling hash of what a follower applied to a range.
+pub(crate) fn hash(range: RangeId) -> [u8; 3] {
+    let [high, low] = range.index().to_be_bytes();
+    [HASH, high, low]
+}
+
+/// What a follower has applied of a stream. There are no more streams than ranges.
+pub(crate) fn stream(stream: u16) -> [u8; 3] {
+    let [high, low] = stream.to_be_bytes();
+    [STREAM, high, low]
+}
+
 pub(crate) fn count(range: RangeId, domain: &str) -> Vec<u8> {
     of_domain(COUNT, range, domain)
 }
@@ -246,6 +264,14 @@ pub(crate) fn rooms_behind(slots: &SlotKey, room_before: Option<&str>) -> (Vec<u
     }
     (start, vec![ROOM + 1])
 }
+
+/// What the user directory says of an account.
+pub(crate) fn directory(slots: &SlotKey, user: &str) -> Vec<u8> {
+    of_domain(DIRECTORY, slots.slot(user).range(), user)
+}
+
+/// The run of keys of the whole directory.
+pub(crate) const DIRECTORY_RUN: (&[u8], &[u8]) = (&[DIRECTORY], &[DIRECTORY + 1]);
 
 /// A room by the [`SlotKey::peer`] of who made it.
 pub(crate) fn made(creator: u64, room: &str) -> Vec<u8> {
@@ -347,10 +373,13 @@ pub(crate) enum Meta<'a> {
     SlotKey,
     Epoch,
     Position(RangeId),
+    Hash(RangeId),
+    Stream(u16),
     Count(RangeId, &'a str),
     Stored(RangeId, &'a str),
     Room(RangeId, &'a str),
     Made(u64, &'a str),
+    Directory(RangeId, &'a str),
 }
 
 pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
@@ -372,9 +401,12 @@ pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
     let range = RangeId::from_index(u16::from_be_bytes([high, low]))?;
     match (tag, rest) {
         (POSITION, []) => Some(Meta::Position(range)),
+        (HASH, []) => Some(Meta::Hash(range)),
+        (STREAM, []) => Some(Meta::Stream(range.index())),
         (COUNT, domain) => Some(Meta::Count(range, std::str::from_utf8(domain).ok()?)),
         (STORED, domain) => Some(Meta::Stored(range, std::str::from_utf8(domain).ok()?)),
         (ROOM, room) => Some(Meta::Room(range, std::str::from_utf8(room).ok()?)),
+        (DIRECTORY, user) => Some(Meta::Directory(range, std::str::from_utf8(user).ok()?)),
         _ => None,
     }
 }
@@ -548,6 +580,10 @@ mod tests {
         let (start, end) = rooms_behind(&KEY, None);
         assert!(start < listed && listed < end);
         assert!(rooms_behind(&KEY, Some("a@b")).0 > listed);
+        let entry = directory(&KEY, "a@b");
+        let expected = Meta::Directory(slot.range(), "a@b");
+        assert_eq!(parse_meta(&entry), Some(expected));
+        assert!(*DIRECTORY_RUN.0 <= *entry && *entry < *DIRECTORY_RUN.1);
         for creator in [7, u64::MAX] {
             let key = made(creator, "a@b");
             assert_eq!(parse_meta(&key), Some(Meta::Made(creator, "a@b")));
@@ -556,6 +592,8 @@ mod tests {
         }
         let range = RangeId::from_index(3).unwrap();
         assert_eq!(parse_meta(&position(range)), Some(Meta::Position(range)));
+        assert_eq!(parse_meta(&hash(range)), Some(Meta::Hash(range)));
+        assert_eq!(parse_meta(&stream(3)), Some(Meta::Stream(3)));
         assert_eq!(
             parse_meta(&count(range, "b")),
             Some(Meta::Count(range, "b"))

@@ -23,6 +23,9 @@ pub const ITEM_ID_BYTES_MAX: usize = 1_024;
 /// Items that one record removes by their ids, and that one read gives out.
 pub const ITEMS_MAX: usize = 1_024;
 
+/// Bytes of one field of an entry of the user directory.
+pub const DIRECTORY_FIELD_BYTES_MAX: usize = 256;
+
 /// Largest single value (a roster, a vCard, a stanza), in bytes. Far above the stanza limit: it
 /// only keeps a mistake from becoming a multi-gigabyte value.
 pub const VALUE_BYTES_MAX: usize = 16 * 1_024 * 1_024;

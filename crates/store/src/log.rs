@@ -58,6 +58,24 @@ impl<T: Txn> Entity<'_, T> {
         Ok(())
     }
 
+    /// Nothing else of the entry changes: whatever finds it, still does.
+    pub(crate) fn log_replace(&mut self, seq: Seq, frame: &[u8]) -> Result<(), StoreError> {
+        let key = keys::log_entry_of(&self.key, seq);
+        let Some(value) = self.txn.get(Space::Log, &key)? else {
+            return Ok(());
+        };
+        let (_, mut entry) = parse_entry(&key, &value)?;
+        let before = entry.frame.len() as u64;
+        entry.frame = frame;
+        let bytes = (self.head.log.bytes + frame.len() as u64).checked_sub(before);
+        self.head.log.bytes = bytes.ok_or_else(|| {
+            StoreError::Corrupt(format!("{}: log head counts too little", self.user))
+        })?;
+        self.txn.put(Space::Log, key, entry.encode());
+        self.save_head();
+        Ok(())
+    }
+
     pub(crate) fn log_progress(&mut self, progress: &Progress) {
         let had_outgoing = self.head.has_outgoing();
         self.head.advance(progress);

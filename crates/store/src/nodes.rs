@@ -177,6 +177,33 @@ impl Store {
     pub fn load_nodes(
         &self,
         user: &str,
+        visit: impl FnMut(NodeEntry<'_>) -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
+        let slots = self.slot_key();
+        let runs = [
+            keys::node_parts(&slots, user, None),
+            keys::items(&slots, user, None),
+        ];
+        self.visit_nodes(user, &runs, visit)
+    }
+
+    /// As [`Store::load_nodes`], without items.
+    ///
+    /// # Errors
+    /// As [`Store::load_nodes`].
+    pub fn load_node_parts(
+        &self,
+        user: &str,
+        visit: impl FnMut(NodeEntry<'_>) -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
+        let runs = [keys::node_parts(&self.slot_key(), user, None)];
+        self.visit_nodes(user, &runs, visit)
+    }
+
+    fn visit_nodes(
+        &self,
+        user: &str,
+        runs: &[(Vec<u8>, Vec<u8>)],
         mut visit: impl FnMut(NodeEntry<'_>) -> Result<(), StoreError>,
     ) -> Result<bool, StoreError> {
         self.in_doubt().check(user)?;
@@ -185,11 +212,8 @@ impl Store {
         if !head.is_some_and(|head| head.may_have_nodes()) {
             return Ok(false);
         }
-        for (start, end) in [
-            keys::node_parts(&slots, user, None),
-            keys::items(&slots, user, None),
-        ] {
-            scan::visit(&*snapshot, Space::Blob, (&start, &end), |key, value| {
+        for (start, end) in runs {
+            scan::visit(&*snapshot, Space::Blob, (start, end), |key, value| {
                 visit(match blob_of(key, user)? {
                     keys::Blob::NodePart { node, part } => NodeEntry::Part {
                         node,

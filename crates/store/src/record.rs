@@ -10,11 +10,13 @@ use stdx::time::Timestamp;
 use crate::delivery::{
     ArchivePrefs, Delivered, LaggingMark, LogEntry, NumberedEntry, Progress, SessionRecord,
 };
+use crate::directory::DirectoryEntry;
 use crate::followed::RoomRead;
 use crate::limits::{
     ITEM_ID_BYTES_MAX, ITEMS_MAX, KNOWN_ADDRESSES_MAX, NODE_PART_BYTES_MAX, PRIVATE_NAME_BYTES_MAX,
     ROOM_PART_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX,
 };
+use crate::octets;
 use crate::shared::SharedBytes;
 
 /// Position of an entry in its entity's log. Assigned by the entity's home, strictly increasing
@@ -22,7 +24,7 @@ use crate::shared::SharedBytes;
 pub type Seq = u64;
 
 /// The encoding version that [`Record::encode`] writes, its leading byte.
-pub const RECORD_VERSION: u8 = 6;
+pub const RECORD_VERSION: u8 = 8;
 
 /// The oldest version that [`Record::decode`] reads: later ones only added kinds of records.
 const RECORD_VERSION_MIN: u8 = 2;
@@ -294,6 +296,24 @@ pub enum Record {
         /// The room.
         room: String,
     },
+    /// Replaces the frame of an entry in a room's log, which keeps its place, its time and whom it
+    /// is from. One that is not there any more changes nothing.
+    LogReplace {
+        /// The room.
+        user: String,
+        /// The entry.
+        seq: Seq,
+        /// Its frame from now on.
+        frame: Vec<u8>,
+    },
+    /// Replaces what the user directory says of an account (XEP-0055); an empty entry takes the
+    /// account out of it.
+    DirectoryPut {
+        /// Whose entry.
+        user: String,
+        /// What whoever searches is told.
+        entry: DirectoryEntry,
+    },
 }
 
 /// What is kept under one id of a node.
@@ -387,6 +407,8 @@ impl Record {
             | Record::ItemsClear { user, .. }
             | Record::SessionRoomPut { user, .. }
             | Record::SessionRoomRemove { user, .. }
+            | Record::LogReplace { user, .. }
+            | Record::DirectoryPut { user, .. }
             | Record::KnownAddressesPut { user, .. } => user,
             Record::LogAppend { user, .. } => user,
         }
@@ -448,6 +470,8 @@ impl Record {
                 xml.len()
             }
             Record::LogAppend { entry, .. } => entry.check()?,
+            Record::LogReplace { frame, .. } => frame.len(),
+            Record::DirectoryPut { entry, .. } => entry.check()?,
             Record::LogProgress { progress, .. } => progress.check()?,
             Record::LogDelivered { delivered, .. } => delivered.check()?,
             Record::SessionPut { session, .. } => session.check()?,
@@ -524,10 +548,13 @@ pub struct ScramKeys {
     /// Iteration count of the derivation.
     pub iterations: u32,
     /// Salt of the derivation.
+    #[serde(with = "octets")]
     pub salt: Vec<u8>,
     /// `StoredKey`.
+    #[serde(with = "octets")]
     pub stored_key: Vec<u8>,
     /// `ServerKey`.
+    #[serde(with = "octets")]
     pub server_key: Vec<u8>,
 }
 
@@ -577,6 +604,7 @@ pub struct RosterItem {
     /// The item is shown to clients; false for a mere pending request.
     pub listed: bool,
     /// The contact's unanswered request ("pending in"): the `subscribe` stanza.
+    #[serde(with = "octets::optional")]
     pub pending_in: Option<Vec<u8>>,
 }
 

@@ -26,6 +26,7 @@ pub struct ListedRoom {
     /// Who made it.
     pub creator: String,
     /// What the server says about it.
+    #[serde(with = "crate::octets")]
     pub about: Vec<u8>,
 }
 

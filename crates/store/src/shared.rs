@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::octets;
+
 /// A shared buffer, or as much of its beginning as is meant.
 #[derive(Clone, Default)]
 pub struct SharedBytes {
@@ -67,7 +69,7 @@ impl Serialize for SharedBytes {
 
 impl<'de> Deserialize<'de> for SharedBytes {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<SharedBytes, D::Error> {
-        Vec::<u8>::deserialize(from).map(SharedBytes::from)
+        octets::deserialize(from).map(SharedBytes::from)
     }
 }
 

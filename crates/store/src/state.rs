@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use stdx::time::Timestamp;
 
 use crate::delivery::{
@@ -12,6 +12,7 @@ use crate::delivery::{
     SessionCursor, SessionRecord, Sessions, Windows,
 };
 use crate::error::StoreError;
+use crate::octets;
 use crate::record::{Account, Roster, Seq, millis};
 use crate::schema;
 use crate::stored::Stored;
@@ -244,7 +245,7 @@ pub(crate) struct StoredEntry<'a> {
     pub(crate) origin: u64,
     pub(crate) went_to: Cow<'a, Few<Outbound>>,
     pub(crate) progress: Cow<'a, Progress>,
-    #[serde(serialize_with = "as_bytes")]
+    #[serde(serialize_with = "octets::serialize")]
     pub(crate) frame: &'a [u8],
 }
 
@@ -287,11 +288,6 @@ impl<'a> StoredEntry<'a> {
         (self.flags.has(EntryFlags::WAITING) && seq > head.log.delivered_through)
             || head.requeued.binary_search(&seq).is_ok()
     }
-}
-
-/// Length and bytes, as for any slice, but not byte by byte.
-fn as_bytes<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_bytes(bytes)
 }
 
 impl UserState {

@@ -9,9 +9,11 @@ use std::path::Path;
 use crate::apply::decode_u64;
 use crate::backup;
 use crate::delivery::{EntryFlags, Recognition, SessionRecord};
+use crate::directory::DirectoryEntry;
 use crate::engine::{Reader, Space};
 use crate::error::{OpenError, StoreError};
 use crate::followed::RoomRead;
+use crate::follower::StreamMark;
 use crate::keys;
 use crate::limits::{PROBLEMS_LISTED_MAX, UNCOUNTED_BYTES_MAX};
 use crate::log::{derive_head, read_head};
@@ -167,6 +169,12 @@ impl Walk<'_> {
                 Some(keys::Meta::Position(_)) => {
                     decode_u64(value, "position of a range").map_err(|e| e.to_string())?;
                 }
+                Some(keys::Meta::Hash(_)) => {
+                    decode_u64(value, "hash of a range").map_err(|e| e.to_string())?;
+                }
+                Some(keys::Meta::Stream(_)) => {
+                    StreamMark::decode(value).map_err(|e| e.to_string())?;
+                }
                 Some(keys::Meta::Count(..)) => {
                     let count = decode_u64(value, "account count").map_err(|e| e.to_string())?;
                     counts.insert(key.to_vec(), count);
@@ -188,6 +196,14 @@ impl Walk<'_> {
                 }
                 Some(keys::Meta::Made(creator, room)) => {
                     is_made_by(reader, &slots, creator, room)?;
+                }
+                Some(keys::Meta::Directory(_, user)) => {
+                    let entry: DirectoryEntry = decode(value, user).map_err(|e| e.to_string())?;
+                    entry.check().map_err(|e| format!("{user}: {e}"))?;
+                    match load_head(reader, &slots, user)? {
+                        Some(head) if head.is_account() => {}
+                        _ => return Err(format!("{user}: in the directory, and no account")),
+                    }
                 }
                 None => return Err(format!("unknown key in meta: {key:02x?}")),
             }

@@ -11,8 +11,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use stdx::time::Timestamp;
 use store::{
-    ArchivePrefs, Delivered, Durability, Engine, EntryFlags, FaultyEngine, FjallEngine,
-    FjallOptions, InlineJournal, Item, Journal, KnownAddress, LogEntry, MemoryEngine,
+    ArchivePrefs, Delivered, DirectoryEntry, Durability, Engine, EntryFlags, FaultyEngine,
+    FjallEngine, FjallOptions, InlineJournal, Item, Journal, KnownAddress, LogEntry, MemoryEngine,
     NumberedEntry, Outbound, Outcome, Progress, Reader, Record, RoomRead, Roster, SessionRecord,
     Store, Tenure,
 };
@@ -88,6 +88,9 @@ fn record() -> impl Strategy<Value = Record> {
             Record::LogAppend { user: user.into(), entry }
         }),
         2 => (user(), 0u64..40).prop_map(|(user, through)| Record::LogTrim { user, through }),
+        2 => (user(), 0u64..40, vec(any::<u8>(), 0..60)).prop_map(|(user, seq, frame)| {
+            Record::LogReplace { user, seq, frame }
+        }),
         2 => (user(), progress()).prop_map(|(user, progress)| {
             Record::LogProgress { user, progress }
         }),
@@ -116,6 +119,10 @@ fn record() -> impl Strategy<Value = Record> {
             Record::RoomPut { user, part, value }
         }),
         1 => user().prop_map(|user| Record::RoomRemove { user }),
+        2 => (user(), "[a-c]{0,2}").prop_map(|(user, nick)| {
+            let entry = DirectoryEntry { nick, ..DirectoryEntry::default() };
+            Record::DirectoryPut { user, entry }
+        }),
         1 => user().prop_map(|user| Record::ServiceMake { user }),
         2 => (user(), 0u64..3, "[0a][a-c]{0,2}", vec(any::<u8>(), 0..20)).prop_map(
             |(user, node, part, value)| Record::NodePut { user, node, part, value }

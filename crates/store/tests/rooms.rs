@@ -50,6 +50,14 @@ fn message(seq: u64, sender: &str, source: u64) -> Record {
     }
 }
 
+fn replace(seq: u64, frame: &str) -> Record {
+    Record::LogReplace {
+        user: COVEN.into(),
+        seq,
+        frame: frame.into(),
+    }
+}
+
 fn remove(room: &str) -> Record {
     Record::RoomRemove { user: room.into() }
 }
@@ -226,4 +234,70 @@ fn what_cannot_be_stored_is_refused() {
     ] {
         assert_eq!(bad.check(), Err(RecordError::Room), "{bad:?}");
     }
+}
+
+/// Entries that are folded, that are not, that are gone, and that never were.
+#[test]
+fn the_frame_of_an_entry_is_replaced_and_nothing_else() {
+    let engine = Arc::new(MemoryEngine::new());
+    let kept = store(&engine);
+    kept.bulk([make(COVEN, HECATE, "name")]).unwrap();
+    kept.bulk((1..200).map(|seq| message(seq, HECATE, seq + 100)))
+        .unwrap();
+    kept.bulk([Record::LogTrim {
+        user: COVEN.into(),
+        through: 5,
+    }])
+    .unwrap();
+    let before = kept.log_read(COVEN, 0, 300).unwrap();
+    let (_, room) = kept.load_room(COVEN, 1).unwrap();
+    let bytes = room.unwrap().log.bytes;
+    kept.bulk([
+        replace(5, "<trimmed/>"),
+        replace(6, ""),
+        replace(199, "<message>a much longer one</message>"),
+        replace(200, "<not-yet/>"),
+    ])
+    .unwrap();
+    check(&kept, 1);
+    drop(kept);
+    let kept = store(&engine);
+    check(&kept, 1);
+    let after = kept.log_read(COVEN, 0, 300).unwrap();
+    assert_eq!(after.len(), before.len());
+    for (old, new) in before.iter().zip(&after) {
+        let expected = match old.seq {
+            6 => b"".to_vec(),
+            199 => b"<message>a much longer one</message>".to_vec(),
+            _ => old.frame.to_vec(),
+        };
+        assert_eq!(new.frame.to_vec(), expected);
+        let mut same = new.clone();
+        same.frame = old.frame.clone();
+        assert_eq!(same, *old);
+    }
+    let (next, room) = kept.load_room(COVEN, 1).unwrap();
+    let less = "<message>6</message>".len() as u64;
+    let more = "a much longer one".len() as u64 - 3;
+    assert_eq!((next, room.unwrap().log.bytes), (200, bytes - less + more));
+    // An account has no entries that anybody replaces.
+    kept.bulk([put("a@localhost")]).unwrap();
+    let entry = |user: &str| Record::LogAppend {
+        user: user.into(),
+        entry: LogEntry {
+            seq: 1,
+            peer: "x@y".into(),
+            frame: b"<message/>".to_vec().into(),
+            ..LogEntry::default()
+        },
+    };
+    kept.bulk([entry("a@localhost")]).unwrap();
+    kept.bulk([Record::LogReplace {
+        user: "a@localhost".into(),
+        seq: 1,
+        frame: b"<gone/>".to_vec(),
+    }])
+    .unwrap();
+    let kept = kept.log_read("a@localhost", 0, 9).unwrap();
+    assert_eq!(&*kept[0].frame, b"<message/>");
 }

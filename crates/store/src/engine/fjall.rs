@@ -168,7 +168,13 @@ impl FjallEngine {
 
     fn write(&self, batch: Batch, durability: Durability) -> Result<(), StoreError> {
         let open = self.current()?;
-        open.wait_for_background(|open| open.has_room())?;
+        let mut is_touched = [false; Space::ALL.len()];
+        for change in &batch {
+            is_touched[change.space.index()] = true;
+        }
+        // Of the others nothing changes, and to ask costs two locks each.
+        let touched = || open.spaces.iter().zip(is_touched).filter(|(_, is)| *is);
+        open.wait_for_background(|_| touched().all(|(space, _)| has_room(space)))?;
         let mode = match durability {
             Durability::Fsync if stdx::bugs::is("no_fsync") => PersistMode::Buffer,
             Durability::Fsync => PersistMode::SyncData,
@@ -187,7 +193,7 @@ impl FjallEngine {
             }
         }
         write.commit().map_err(from_fjall)?;
-        for space in &open.spaces {
+        for (space, _) in touched() {
             if space.tree.active_memtable().size() > self.options.write_buffer_bytes {
                 // The batch is committed. If sealing fails, the next commit fails or tries again.
                 let _ = space.rotate_memtable();
@@ -269,14 +275,6 @@ impl FjallEngine {
 }
 
 impl Open {
-    /// Whether a commit can go on without running into the library's own, endless waits.
-    fn has_room(&self) -> bool {
-        self.spaces.iter().all(|space| {
-            space.sealed_memtable_count() <= SEALED_MAX
-                && space.l0_table_count() <= FIRST_LEVEL_TABLES_MAX
-        })
-    }
-
     fn wait_for_background(&self, ready: impl Fn(&Open) -> bool) -> Result<(), StoreError> {
         for _ in 0..BACKGROUND_STEPS_MAX {
             if ready(self) {
@@ -290,6 +288,11 @@ impl Open {
             "flushing makes no progress".to_owned(),
         ))
     }
+}
+
+/// Whether a commit can go on without running into the library's own, endless waits.
+fn has_room(space: &Keyspace) -> bool {
+    space.sealed_memtable_count() <= SEALED_MAX && space.l0_table_count() <= FIRST_LEVEL_TABLES_MAX
 }
 
 impl Engine for FjallEngine {

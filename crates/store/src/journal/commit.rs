@@ -84,8 +84,44 @@ pub(crate) struct Committer {
     _writer: WriterToken,
 }
 
-/// Positions of the ranges that a group touches.
-struct Moved([Option<Position>; RANGES as usize]);
+/// Positions of the ranges that a group touches: most groups touch few of them.
+struct Moved {
+    to: Vec<(RangeId, Position)>,
+    /// Where each range is in `to`.
+    places: [u8; RANGES as usize],
+}
+
+/// The place of a range that was not touched.
+const UNTOUCHED: u8 = u8::MAX;
+
+const _: () = assert!(RANGES < UNTOUCHED as u16, "every range has a place");
+
+impl Moved {
+    fn new() -> Moved {
+        Moved {
+            to: Vec::new(),
+            places: [UNTOUCHED; RANGES as usize],
+        }
+    }
+
+    fn get(&self, range: RangeId) -> Option<Position> {
+        let place = self.places[usize::from(range.index())];
+        self.to
+            .get(usize::from(place))
+            .map(|(_, position)| *position)
+    }
+
+    fn set(&mut self, range: RangeId, position: Position) {
+        let place = &mut self.places[usize::from(range.index())];
+        match self.to.get_mut(usize::from(*place)) {
+            Some(known) => known.1 = position,
+            None => {
+                *place = self.to.len() as u8;
+                self.to.push((range, position));
+            }
+        }
+    }
+}
 
 impl Committer {
     /// Takes the store's only writer token and reads all positions.
@@ -164,13 +200,10 @@ impl Committer {
                 *outcome = Outcome::InDoubt(doubt);
             }
         }
-        let mut ranges = RangeId::all().zip(moved.0);
-        self.doubtful = ranges.find_map(|(range, moved_to)| {
-            Some(Doubtful {
-                range,
-                moved_to: moved_to?,
-                appends: std::mem::take(&mut appends),
-            })
+        self.doubtful = moved.to.first().map(|&(range, moved_to)| Doubtful {
+            range,
+            moved_to,
+            appends,
         });
     }
 
@@ -220,31 +253,27 @@ impl Committer {
         // What is known of heads comes back only if the commit succeeds.
         let heads = std::mem::take(&mut self.heads);
         let mut overlay = Overlay::new(&*engine).with_heads(heads);
-        let mut moved = Moved([None; RANGES as usize]);
+        let mut moved = Moved::new();
         let mut outcomes = Vec::with_capacity(group.len());
         let mut broken = Vec::new();
         for append in group {
-            let at = moved.0[usize::from(append.range.index())]
-                .unwrap_or_else(|| self.positions.get(append.range));
+            let at = moved.get(append.range);
+            let at = at.unwrap_or_else(|| self.positions.get(append.range));
             let outcome = if broken.contains(&append.writer) {
                 Outcome::Failed(AppendFailure::Follows)
             } else {
                 self.try_append(append, at, &mut overlay)?
             };
             match outcome {
-                Outcome::Committed(position) => {
-                    moved.0[usize::from(append.range.index())] = Some(position);
-                }
+                Outcome::Committed(position) => moved.set(append.range, position),
                 _ if append.writer == Writer::NOBODY => {}
                 _ => broken.push(append.writer),
             }
             outcomes.push(outcome);
         }
-        for (range, position) in RangeId::all().zip(&moved.0) {
-            if let Some(position) = position {
-                let value = position.value().to_be_bytes().to_vec();
-                overlay.put(Space::Meta, keys::position(range).to_vec(), value);
-            }
+        for (range, position) in &moved.to {
+            let value = position.value().to_be_bytes().to_vec();
+            overlay.put(Space::Meta, keys::position(*range).to_vec(), value);
         }
         let heads = overlay.take_heads();
         let batch = overlay.into_batch();
@@ -262,10 +291,8 @@ impl Committer {
             }
         }
         self.heads = heads;
-        for (range, position) in RangeId::all().zip(moved.0) {
-            if let Some(position) = position {
-                self.positions.set(range, position);
-            }
+        for (range, position) in moved.to {
+            self.positions.set(range, position);
         }
         Ok(outcomes)
     }
@@ -303,9 +330,14 @@ impl Committer {
             return Err(format!("{} records in one append", append.records.len()));
         }
         // Records check themselves when they are applied.
+        let mut checked = None;
         for record in &append.records {
-            if self.slots.slot(record.user()).range() != append.range {
-                return Err(format!("{} does not belong to the range", record.user()));
+            let user = record.user();
+            if checked.replace(user) == Some(user) {
+                continue; // Nearly all records of an append are of one entity.
+            }
+            if self.slots.slot(user).range() != append.range {
+                return Err(format!("{user} does not belong to the range"));
             }
         }
         Ok(())

@@ -55,13 +55,41 @@ pub struct JournalStats {
     pub commit_us_sum: u64,
 }
 
+impl JournalStats {
+    /// A call was answered that took so long; `records` are those of each append. For whoever
+    /// implements [`crate::Journal`].
+    pub fn decided(&mut self, records: &[usize], outcomes: &[Outcome], took: Duration) {
+        let mut committed = 0;
+        for (records, outcome) in records.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Committed(_) => {
+                    self.committed += 1;
+                    committed += *records as u64;
+                }
+                Outcome::Fenced => self.fenced += 1,
+                Outcome::Failed(_) | Outcome::InDoubt(_) => self.failed += 1,
+            }
+        }
+        self.groups += 1;
+        self.records += committed;
+        self.group_records[bucket(committed)] += 1;
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.commit_us[bucket(took_us)] += 1;
+        self.commit_us_sum += took_us;
+    }
+}
+
+fn bucket(value: u64) -> usize {
+    let bucket = (u64::BITS - value.saturating_sub(1).leading_zeros()) as usize;
+    bucket.min(BUCKETS - 1)
+}
+
 fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
 fn observe(histogram: &[AtomicU64; BUCKETS], value: u64) {
-    let bucket = (u64::BITS - value.saturating_sub(1).leading_zeros()) as usize;
-    add(&histogram[bucket.min(BUCKETS - 1)], 1);
+    add(&histogram[bucket(value)], 1);
 }
 
 impl Counters {
