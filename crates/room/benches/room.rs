@@ -15,14 +15,14 @@ const ROOM: &str = "lobby@conference.example.org";
 
 fn stanza(n: usize, text: &str, to: &str) -> Event {
     let parsed = Frame::parse(text.to_owned()).expect("a stanza");
-    let frame = parsed
-        .edit()
-        .set_attr("from", &format!("user{n:05}@example.org/client.aB3d"));
+    let from = format!("user{n:05}@example.org/client.aB3d");
+    let frame = parsed.edit().set_attr("from", &from);
     let frame = frame.set_attr("to", to).finish();
     Event::Stanza {
         frame,
         may_create: true,
         managed: None,
+        named: None,
     }
 }
 

@@ -413,6 +413,7 @@ impl Room {
         if present.is_empty() {
             return self.tell_of_absent(new);
         }
+        let mut going = Vec::new();
         for key in present {
             let Some(occupant) = self.occupants.get(key) else {
                 continue;
@@ -427,35 +428,28 @@ impl Room {
                 ..Tell::default()
             };
             if now == Affiliation::Outcast {
-                self.eject(
-                    key,
-                    now,
-                    Tell {
-                        codes: vec![301],
-                        ..tell
-                    },
-                );
+                let codes = vec![301];
+                going.push((key, now, Tell { codes, ..tell }));
             } else if members_only && now < Affiliation::Member {
-                self.eject(
-                    key,
-                    now,
-                    Tell {
-                        codes: vec![321],
-                        ..tell
-                    },
-                );
+                let codes = vec![321];
+                going.push((key, now, Tell { codes, ..tell }));
             } else if (role, now) != (occupant.role, occupant.affiliation) {
                 self.set_role(key, (role, now), &tell);
             }
         }
+        self.eject(going);
     }
 
-    /// Removes an occupant because of an affiliation that he has now.
-    pub(crate) fn eject(&mut self, key: Key, affiliation: Affiliation, tell: Tell) {
-        if let Some(occupant) = self.occupants.get_mut(key) {
-            occupant.affiliation = affiliation;
-            self.remove(key, &tell);
+    /// Removes occupants because of affiliations that they have now.
+    pub(crate) fn eject(&mut self, going: Vec<(Key, Affiliation, Tell)>) {
+        let mut leaving = Vec::with_capacity(going.len());
+        for (key, affiliation, tell) in going {
+            if let Some(occupant) = self.occupants.get_mut(key) {
+                occupant.affiliation = affiliation;
+                leaving.push((key, tell));
+            }
         }
+        self.remove_all(leaving);
     }
 
     /// Somebody who is not there has another affiliation (status 101): those who may see real

@@ -15,11 +15,13 @@ use xmpp::{addr, ns};
 
 use crate::affiliation::{Affiliation, Role};
 use crate::config::Whois;
+use crate::hats::{NS_HATS, write_hats};
 use crate::occupants::{Audience, Key, Occupant};
+use crate::retract;
 use crate::room::{Effect, Room};
 
 pub(crate) const NS_USER: &str = "http://jabber.org/protocol/muc#user";
-const NS_OCCUPANT_ID: &str = "urn:xmpp:occupant-id:0";
+pub(crate) const NS_OCCUPANT_ID: &str = "urn:xmpp:occupant-id:0";
 
 /// What a presence says besides who and what an occupant is.
 #[derive(Clone, Debug, Default)]
@@ -57,11 +59,11 @@ pub(crate) fn write_occupant_id(out: &mut Vec<u8>, id: &[u8; 16]) {
 
 /// Whether a child is one that only the room may add.
 pub(crate) fn is_of_the_room(child: &xml::Child<'_>) -> bool {
-    child.ns() == NS_USER || child.ns() == NS_OCCUPANT_ID
+    [NS_USER, NS_OCCUPANT_ID, NS_HATS].contains(&child.ns())
 }
 
 /// Whether a child of a message says what only the room may say: what it adds to all stanzas, an id
-/// that it gave, or that it delayed the message.
+/// that it gave, that it delayed the message, or that somebody retracted it.
 pub(crate) fn is_forged(child: &xml::Child<'_>, room: &str) -> bool {
     // However it is spelled: clients compare addresses, not text.
     let names_room = |attr: &str| {
@@ -71,7 +73,7 @@ pub(crate) fn is_forged(child: &xml::Child<'_>, room: &str) -> bool {
     match (child.name(), child.ns()) {
         ("stanza-id", ns::STANZA_ID) => names_room("by"),
         ("delay", ns::DELAY) => names_room("from"),
-        _ => is_of_the_room(child),
+        _ => is_of_the_room(child) || retract::is_forged(child),
     }
 }
 
@@ -162,13 +164,19 @@ impl Room {
                 .close();
         }
         writer.close();
+        if !tell.is_unavailable
+            && let Some(state) = &self.state
+        {
+            write_hats(&mut x, state.hats.of(occupant.bare()));
+        }
         let kept = if tell.is_unavailable {
             &self.empty
         } else {
             occupant.presence()
         };
+        let from = format!("{}/{}", self.address, occupant.nick);
         let mut edit = tell.presence.as_ref().unwrap_or(kept).edit();
-        edit = edit.set_attr("from", &format!("{}/{}", self.address, occupant.nick));
+        edit = edit.set_attr("from", &from);
         if tell.is_unavailable {
             edit = edit.set_attr("type", "unavailable");
         }
@@ -219,11 +227,11 @@ impl Room {
         self.effects.push(Effect::Deliver(frame));
     }
 
-    /// Tells everybody but himself of an occupant: those who see real addresses, and the others.
-    pub(crate) fn tell_others(&mut self, key: Key, tell: &Tell) {
+    /// Where everybody is but one: those who see real addresses, and the others.
+    fn audiences(&self, except: Option<Key>) -> [Audience; 2] {
         let (mut seers, mut others) = (Vec::new(), Vec::new());
         for (other, occupant) in self.occupants.iter() {
-            if other == key {
+            if Some(other) == except {
                 continue;
             }
             let list = match self.sees_addresses(occupant.role) {
@@ -233,15 +241,22 @@ impl Room {
             let addresses = occupant.sessions.iter();
             list.extend(addresses.map(|session| std::sync::Arc::clone(&session.address)));
         }
+        [seers.into(), others.into()]
+    }
+
+    /// Tells everybody but himself of an occupant: those who see real addresses, and the others.
+    pub(crate) fn tell_others(&mut self, key: Key, tell: &Tell) {
+        let audiences = self.audiences(Some(key));
         let Some(occupant) = self.occupants.get(key) else {
             return;
         };
-        for (list, with_address) in [(seers, true), (others, false)] {
-            if !list.is_empty() {
+        let [seers, others] = audiences;
+        for (to, with_address) in [(seers, true), (others, false)] {
+            if !to.is_empty() {
                 let frame = self.presence(occupant, tell, (with_address, false), None);
                 self.effects.push(Effect::Send {
                     frame,
-                    to: list.into(),
+                    to,
                     placed: None,
                 });
             }
@@ -340,6 +355,39 @@ impl Room {
             was_shown,
         );
         self.occupants.remove(key);
+    }
+
+    /// Removes several together. Each is told of himself, and those who stay of all of them: so it
+    /// costs nothing that those who go do not see each other go, however many they are.
+    pub(crate) fn remove_all(&mut self, mut leaving: Vec<(Key, Tell)>) {
+        if leaving.len() < 2 {
+            if let Some((key, tell)) = leaving.pop() {
+                self.remove(key, &tell);
+            }
+            return;
+        }
+        let mut gone = Vec::with_capacity(leaving.len());
+        for (key, tell) in leaving {
+            let Some(occupant) = self.occupants.get(key) else {
+                continue;
+            };
+            let tell = Tell {
+                is_unavailable: true,
+                ..tell
+            };
+            if self.is_shown(occupant) {
+                let of = |with| self.presence(occupant, &tell, (with, false), None);
+                gone.push([of(true), of(false)]);
+            }
+            self.tell_himself(key, &tell);
+            self.occupants.remove(key);
+        }
+        let audiences = self.audiences(None);
+        for frames in gone {
+            for (frame, to) in frames.into_iter().zip(&audiences) {
+                self.send(frame, Audience::clone(to));
+            }
+        }
     }
 
     /// A message of the room itself to everybody, with status codes (section 10.2.1).

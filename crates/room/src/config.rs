@@ -2,12 +2,13 @@
 //! and how it is read. What a change means for those present is decided in `owner`.
 
 use serde::{Deserialize, Serialize};
+use xml::Frame;
 use xml::build::Writer;
 use xmpp::addr;
 use xmpp::error::Condition;
 
 use crate::affiliation::Role;
-use crate::form::{FormWriter, Submission, flag};
+use crate::form::{self, Fields, FormWriter, Submission, flag};
 use crate::limits::RoomLimits;
 
 pub(crate) const FORM_TYPE: &str = "http://jabber.org/protocol/muc#roomconfig";
@@ -216,6 +217,11 @@ fn number(text: &mut String, value: u32) -> &str {
 }
 
 impl Config {
+    /// Whether anybody may enter who is not banned, without a password and without being a member.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.is_members_only && self.password.is_empty()
+    }
+
     /// The form for an owner, with the present values (section 10.1.3). Occupant counts above
     /// `occupants_max` are not offered.
     pub(crate) fn write_form(
@@ -262,6 +268,40 @@ impl Config {
             &[],
         );
         form.close();
+    }
+
+    /// The fields of the form with the present values, but for who is admin or owner: how a
+    /// configuration is written where people may read it.
+    pub fn fields(&self) -> Fields {
+        let mut out = Vec::new();
+        self.write_form(&mut Writer::new(&mut out), &[], &[], u32::MAX);
+        // Invariant: what is written is a form.
+        let mut fields = Frame::parse(out).map_or_else(|_| Fields::new(), |x| form::shown(&x));
+        fields.retain(|name, _| !is_of_people(name));
+        fields
+    }
+
+    /// The inverse of [`Config::fields`]. What is not named is as in a new room.
+    ///
+    /// # Errors
+    /// The name of a field that is unknown, or whose value means nothing or is beyond a limit.
+    pub fn of_fields(fields: &Fields, limits: &RoomLimits) -> Result<Config, String> {
+        let known = Config::default().fields();
+        for (name, values) in fields {
+            let one = Fields::from([(name.clone(), values.clone())]);
+            let is_alone = name == "muc#roomconfig_passwordprotectedroom";
+            let is_bad = !is_alone
+                && Config::default()
+                    .with(&Submission::of(one), limits)
+                    .is_err();
+            if is_bad || !known.contains_key(name) {
+                return Err(name.clone());
+            }
+        }
+        let submission = Submission::of(fields.clone());
+        let submitted = Config::default().with(&submission, limits);
+        let submitted = submitted.map_err(|_| "muc#roomconfig_passwordprotectedroom".to_owned())?;
+        Ok(submitted.config)
     }
 
     fn write_texts(&self, form: &mut FormWriter<'_, '_>, occupants_max: u32) {
@@ -482,6 +522,14 @@ impl Config {
     }
 }
 
+/// Whether a field is no part of a configuration.
+fn is_of_people(name: &str) -> bool {
+    matches!(
+        name,
+        "muc#roomconfig_roomadmins" | "muc#roomconfig_roomowners"
+    )
+}
+
 fn boolean(value: &str) -> Result<bool, Condition> {
     flag(value).ok_or(Condition::NotAcceptable)
 }
@@ -526,7 +574,6 @@ fn addresses(values: &[String], limits: &RoomLimits) -> Result<Vec<String>, Cond
 mod tests {
     use super::*;
     use crate::form::Form;
-    use xml::Frame;
 
     fn submit(fields: &[(&str, &[&str])]) -> Result<Submitted, Condition> {
         let mut bytes = Vec::new();
@@ -578,6 +625,10 @@ mod tests {
                 .edit()
                 .set_attr("type", "submit")
                 .finish();
+            assert_eq!(
+                Config::of_fields(&wanted.fields(), &RoomLimits::default()),
+                Ok(wanted.clone())
+            );
             let Ok(Form::Submitted(form)) = Form::parse(&form, FORM_TYPE) else {
                 panic!()
             };

@@ -14,7 +14,7 @@ use crate::affiliation::{Affiliation, default_role};
 use crate::broadcast::{Tell, is_of_the_room};
 use crate::config::Whois;
 use crate::nick;
-use crate::occupants::{Key, Occupant, Session};
+use crate::occupants::{Audience, Key, Occupant, Session};
 use crate::record::{Affiliated, Record};
 use crate::room::{Effect, Room};
 
@@ -349,16 +349,20 @@ impl Room {
             ..Tell::default()
         };
         self.tell_session(key, entry.from, &tell);
+        self.send_card_presence(entry.from);
         self.send_history(entry);
         self.send_subject(entry.from);
     }
 
-    /// Section 7.2.14: the most that all criteria allow, the oldest first.
+    /// Section 7.2.14: the most that all criteria allow, the oldest first. All who enter are sent
+    /// the same bytes.
     fn send_history(&mut self, entry: &Entry<'_>) {
         let Some(state) = &self.state else { return };
         let wish = &entry.wish;
         let mut chars = wish.chars_max.unwrap_or(usize::MAX);
         let count = wish.stanzas_max.unwrap_or(usize::MAX);
+        let address_bytes = " to=''".len() + entry.from.len();
+        let to: Audience = [entry.from.into()].into();
         let mut found = Vec::new();
         for kept in state.history.iter().rev().take(count) {
             if wish
@@ -370,12 +374,15 @@ impl Room {
             let Some(frame) = kept.frame(&self.address) else {
                 continue;
             };
-            let frame = frame.edit().set_attr("to", entry.from).finish();
-            match chars.checked_sub(frame.as_bytes().len()) {
+            match chars.checked_sub(frame.as_bytes().len() + address_bytes) {
                 Some(left) => chars = left,
                 None => break,
             }
-            found.push(Effect::Deliver(frame));
+            found.push(Effect::Send {
+                frame: frame.clone(),
+                to: Audience::clone(&to),
+                placed: None,
+            });
         }
         self.effects.extend(found.into_iter().rev());
     }

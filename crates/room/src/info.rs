@@ -9,12 +9,18 @@ use xmpp::{addr, ns};
 
 use crate::admin::NS_ADMIN;
 use crate::affiliation::Affiliation;
+use crate::card::NS_VCARD;
+use crate::command::NS_COMMANDS;
 use crate::config::{Config, Whois};
 use crate::enter::NS_MUC;
 use crate::form::FormWriter;
+use crate::hats::NS_HATS;
 use crate::owner::NS_OWNER;
+use crate::retract::{NS_MODERATE, NS_RETRACT, NS_TOMBSTONE};
 use crate::room::Room;
 
+const NS_MAM: &str = "urn:xmpp:mam:2";
+const NS_FULL_TEXT: &str = "urn:xmpp:fulltext:0";
 const NODE_NICK: &str = "x-roomuser-item";
 const NODE_TRAFFIC: &str = "http://jabber.org/protocol/muc#traffic";
 const FORM_TYPE: &str = "http://jabber.org/protocol/muc#roominfo";
@@ -23,15 +29,21 @@ const FORM_TYPE: &str = "http://jabber.org/protocol/muc#roominfo";
 pub const FEATURES: &[&str] = &[
     ns::DISCO_INFO,
     ns::DISCO_ITEMS,
+    NS_COMMANDS,
     NS_MUC,
     "http://jabber.org/protocol/muc#request",
     "http://jabber.org/protocol/muc#self-ping-optimization",
     "http://jabber.org/protocol/muc#stable_id",
     "jabber:iq:register",
     "jabber:x:conference",
+    NS_MODERATE,
+    NS_RETRACT,
+    NS_TOMBSTONE,
+    NS_HATS,
     "urn:xmpp:occupant-id:0",
     "urn:xmpp:ping",
     "urn:xmpp:sid:0",
+    NS_VCARD,
 ];
 
 /// The features that name the type of a room (section 16.3).
@@ -79,30 +91,46 @@ impl Room {
             ("query", ns::DISCO_INFO) => self.disco_info(frame, &payload, from),
             ("query", ns::DISCO_ITEMS) => self.disco_items(frame, &payload, from),
             ("ping", ns::PING) => self.answer(frame, &[]),
+            ("command", NS_COMMANDS) => self.command(frame, is_set, from, now),
+            ("vCard", NS_VCARD) => self.card(frame, is_set, from, now),
+            ("moderate", NS_MODERATE) => self.moderate(frame, is_set, from, now),
             _ => self.refuse(frame, Condition::ServiceUnavailable),
         }
     }
 
     fn disco_info(&mut self, frame: &Frame, query: &xml::Child<'_>, from: &str) {
+        match query.attr("node").as_deref() {
+            Some(NODE_NICK) => self.reserved_nick_info(frame, from),
+            // Section 18.1.1.
+            Some(NODE_TRAFFIC) => self.refuse(frame, Condition::FeatureNotImplemented),
+            Some(node) if self.command_info(frame, from, node) => {}
+            Some(_) => self.refuse(frame, Condition::ItemNotFound),
+            None => self.room_info(frame, from),
+        }
+    }
+
+    fn room_info(&mut self, frame: &Frame, from: &str) {
         let Some(state) = &self.state else { return };
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         writer.open("query").attr("xmlns", ns::DISCO_INFO);
-        match query.attr("node").as_deref() {
-            Some(NODE_NICK) => return self.reserved_nick_info(frame, from),
-            // Section 18.1.1.
-            Some(NODE_TRAFFIC) => return self.refuse(frame, Condition::FeatureNotImplemented),
-            Some(_) => return self.refuse(frame, Condition::ItemNotFound),
-            None => {}
-        }
         let config = &state.config;
         writer
             .open("identity")
             .attr("category", "conference")
             .attr("type", "text");
-        writer.attr("name", &config.name).close();
+        // Of one without a name, clients show the address.
+        if !config.name.is_empty() {
+            writer.attr("name", &config.name);
+        }
+        writer.close();
         for feature in FEATURES.iter().chain(&type_features(config)) {
             writer.open("feature").attr("var", feature).close();
+        }
+        if config.is_persistent && self.options.has_archive {
+            for feature in [NS_MAM, NS_FULL_TEXT] {
+                writer.open("feature").attr("var", feature).close();
+            }
         }
         let (subject, occupants) = match self.may_follow(from) {
             true => (self.subject_text(), self.occupants.len().to_string()),
@@ -142,6 +170,11 @@ impl Room {
             "Occupants may change the subject",
         );
         form.field(subject, &[flag(config.may_change_subject)], &[]);
+        let hashes: Vec<&str> = state.card.hashes.iter().map(String::as_str).collect();
+        if !hashes.is_empty() {
+            let avatar = ("muc#roominfo_avatarhash", "text-multi", "Avatar hash");
+            form.field(avatar, &hashes, &[]);
+        }
         let name = ("muc#roomconfig_roomname", single, "Name");
         form.field(name, &[&config.name], &[]);
         form.close();
@@ -178,8 +211,10 @@ impl Room {
 
     /// Section 6.5: who is there is told to those who are.
     fn disco_items(&mut self, frame: &Frame, query: &xml::Child<'_>, from: &str) {
-        if query.attr("node").is_some() {
-            return self.refuse(frame, Condition::ItemNotFound);
+        match query.attr("node").as_deref() {
+            Some(NS_COMMANDS) => return self.list_commands(frame, from),
+            Some(_) => return self.refuse(frame, Condition::ItemNotFound),
+            None => {}
         }
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);

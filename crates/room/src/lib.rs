@@ -23,8 +23,11 @@ mod affiliation;
 mod broadcast;
 #[cfg(test)]
 mod bugs;
+mod card;
+mod command;
 mod config;
 mod enter;
+mod hats;
 mod info;
 mod invite;
 mod limits;
@@ -38,6 +41,7 @@ mod present;
 mod private;
 mod record;
 mod register;
+mod retract;
 mod room;
 mod state;
 #[cfg(test)]
@@ -46,7 +50,9 @@ mod tests;
 use xmpp::form;
 
 pub use affiliation::{Affiliation, Role};
+pub use card::Card;
 pub use config::{AllowPm, Config, Roles, Whois};
+pub use hats::{Hat, Hats};
 pub use info::FEATURES;
 pub use limits::RoomLimits;
 pub use message::stanza_id;

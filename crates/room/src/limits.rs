@@ -34,6 +34,19 @@ pub struct RoomLimits {
     pub message_bytes_max: usize,
     /// Bytes of a reason; a longer one is left out.
     pub reason_bytes_max: usize,
+    /// Hats of a room (XEP-0317); one more is `resource-constraint`.
+    pub hats_max: usize,
+    /// Hats that somebody has, each for each; one more is `resource-constraint`. What is told of a
+    /// hat that goes is told of all of them.
+    pub hats_worn_max: usize,
+    /// Bytes of a hat's URI, and of its title; a longer one is `not-acceptable`.
+    pub hat_text_bytes_max: usize,
+    /// Bytes of all hats and whose they are; more is `resource-constraint`.
+    pub hat_bytes_max: usize,
+    /// Bytes of the room's card (XEP-0486); a larger one is `not-acceptable`.
+    pub card_bytes_max: usize,
+    /// Pictures in it; more is `not-acceptable`.
+    pub card_photos_max: usize,
     /// Invitations, declined ones and requests for voice that a room passes on in a minute, each
     /// kind for itself; one more is `resource-constraint`.
     pub invitations_per_minute_max: u16,
@@ -67,6 +80,12 @@ impl Default for RoomLimits {
             subject_bytes_max: 4_096,
             message_bytes_max: 64 * 1024,
             reason_bytes_max: 512,
+            hats_max: 64,
+            hats_worn_max: 256,
+            hat_text_bytes_max: 256,
+            hat_bytes_max: 64 * 1024,
+            card_bytes_max: 64 * 1024,
+            card_photos_max: 4,
             invitations_per_minute_max: 30,
             invitations_per_message_max: 10,
             pending_max: 64,

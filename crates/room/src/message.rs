@@ -12,7 +12,7 @@ use crate::affiliation::Role;
 use crate::broadcast::{Tell, is_forged, write_occupant_id};
 use crate::occupants::{Key, Occupant};
 use crate::record::{Message, Record, Subject};
-use crate::room::{Placed, Room};
+use crate::room::Room;
 
 /// Children that are worth keeping for those who enter later.
 const KEPT: &[&str] = &[
@@ -27,6 +27,12 @@ const KEPT: &[&str] = &[
 /// The id of a message of the room's log.
 pub fn stanza_id(seq: u64) -> String {
     format!("{seq:016x}")
+}
+
+/// The place of a message in the room's log by its id; `None` if the room gives out no such id.
+pub(crate) fn seq_of(id: &str) -> Option<u64> {
+    let seq = u64::from_str_radix(id, 16).ok()?;
+    (stanza_id(seq) == id).then_some(seq)
 }
 
 impl Room {
@@ -67,24 +73,21 @@ impl Room {
         let is_kept = frame.children().any(|child| KEPT.contains(&child.name()));
         let seq = is_kept.then_some(self.next_seq);
         let stamped = self.stamped(frame, occupant, seq);
-        let record = seq.map(|seq| {
+        let mut records = Vec::new();
+        if let Some(seq) = seq {
             self.next_seq += 1;
-            Record::Message(Message {
+            records.push(Record::Message(Message {
                 seq,
                 at: now.as_millis(),
                 sender: xmpp::addr::bare_part(from).to_owned(),
                 xml: stamped.as_bytes().to_vec(),
-            })
-        });
-        let is_durable = self.is_persistent();
-        self.commit_message(record, frame, now, move |room, _| {
+            }));
+            records.extend(self.retracted_by(frame, (from, seq), now));
+        }
+        let is_durable = self.is_durable();
+        self.commit_message(records, frame, now, move |room, _| {
             room.introduce(key);
-            let everyone = room.occupants.everyone();
-            let placed = seq.filter(|_| is_durable).map(|place| Placed {
-                place,
-                after: std::mem::replace(&mut room.told, place),
-            });
-            room.send_placed(stamped, everyone, placed);
+            room.send_to_all(stamped, seq, is_durable);
         });
     }
 

@@ -172,23 +172,15 @@ impl Room {
         let Some(state) = &self.state else { return };
         let new = state.config.clone();
         if new.is_members_only && !old.is_members_only {
-            let keys: Vec<_> = self.occupants.iter().map(|(key, _)| key).collect();
-            for key in keys {
-                let Some(occupant) = self.occupants.get(key) else {
-                    continue;
-                };
-                if occupant.affiliation < Affiliation::Member {
-                    let affiliation = occupant.affiliation;
-                    self.eject(
-                        key,
-                        affiliation,
-                        Tell {
-                            codes: vec![322],
-                            ..Tell::default()
-                        },
-                    );
-                }
-            }
+            let occupants = self.occupants.iter();
+            let others = occupants.filter(|(_, o)| o.affiliation < Affiliation::Member);
+            let tell = Tell {
+                codes: vec![322],
+                ..Tell::default()
+            };
+            let going = others.map(|(key, o)| (key, o.affiliation, tell.clone()));
+            let going = going.collect();
+            self.eject(going);
         }
         let codes = status_codes(old, &new);
         if !codes.is_empty() {

@@ -1,12 +1,12 @@
-//! Who is there, as far as it is durable (docs/rooms.md): in a persistent room with managed
-//! sessions (XEP-0198) these, and whoever their clients were told of. After a restart managed
+//! Who is there, as far as it is durable (docs/rooms.md): in a room with managed sessions
+//! (XEP-0198) these, and whoever their clients were told of. After a restart managed
 //! sessions are still there, until their homes say otherwise; of everybody else who was, and of
 //! those who left while a client may not have heard of it, it is remembered that they are gone. A
 //! client that comes back is told of both.
 //!
 //! | room | what is kept |
 //! |---|---|
-//! | temporary, or without managed sessions | nothing |
+//! | without managed sessions | nothing |
 //! | other | each occupant who has a managed session or is announced; for a while those who left |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,8 +23,9 @@ use crate::affiliation::{Affiliation, Role};
 use crate::broadcast::{NS_USER, Tell};
 use crate::nick;
 use crate::occupants::{Key, Managed, Occupant, Session};
-use crate::record::{RecordError, decode};
+use crate::record::{Record, RecordError, decode};
 use crate::room::{Effect, Room};
+use crate::state::State;
 
 /// An occupant, or one who was there, as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,14 +92,37 @@ pub(crate) struct Traces {
 }
 
 impl Room {
-    pub(crate) fn is_persistent(&self) -> bool {
-        let state = self.state.as_ref();
-        state.is_some_and(|state| state.config.is_persistent)
+    pub(crate) fn is_durable(&self) -> bool {
+        self.state.as_ref().is_some_and(State::is_durable)
+    }
+
+    /// A temporary room is in the store for as long as managed sessions are in it. What could not
+    /// be written is tried again with the next event.
+    pub(crate) fn follow(&mut self, now: Timestamp) {
+        let Some(state) = &self.state else { return };
+        let is_managed = self.occupants.managed() > 0;
+        let is_due = match is_managed {
+            true => !state.is_durable(),
+            false => state.is_followed,
+        };
+        // One such change is under way at a time.
+        if !is_due || self.is_busy() {
+            return;
+        }
+        if self.occupants.len() == 0 {
+            self.end_if_empty();
+            if self.state.is_none() {
+                return;
+            }
+        }
+        let decision = self.empty.clone();
+        let records = vec![Record::Followed(is_managed)];
+        self.commit(records, &decision, now, |_, _| ());
     }
 
     /// What has to be kept of what has happened, in front of whatever leaves.
     pub(crate) fn keep(&mut self, now: Timestamp) {
-        let keeps = self.is_persistent() && self.occupants.managed() > 0;
+        let keeps = self.is_durable() && self.occupants.managed() > 0;
         match (self.occupants.tracks, keeps) {
             (false, false) => return,
             (false, true) => self.begin_to_keep(),
@@ -151,7 +175,7 @@ impl Room {
         self.occupants.tracks = false;
         self.occupants.take_changed();
         let traces = std::mem::take(&mut self.traces);
-        if self.is_persistent() {
+        if self.is_durable() {
             let parts = traces.by_nick.into_keys().map(|key| (key, Vec::new()));
             let parts: Vec<(String, Vec<u8>)> = parts.collect();
             if !parts.is_empty() {
@@ -221,17 +245,6 @@ impl Room {
         }
     }
 
-    /// What was to be kept could not be: all of it is said again with the next change.
-    pub(crate) fn not_kept(&mut self) {
-        if self.occupants.tracks {
-            let all: Vec<Key> = self.occupants.iter().map(|(key, _)| key).collect();
-            for key in all {
-                // That it is looked at says that it changed.
-                let _ = self.occupants.get_mut(key);
-            }
-        }
-    }
-
     /// Those who are not kept are told that they are not there any more.
     pub(crate) fn leave_behind(&mut self, tell: &Tell) {
         let all = self.occupants.iter().flat_map(|(key, occupant)| {
@@ -246,6 +259,33 @@ impl Room {
         };
         for (key, address) in unmanaged.collect::<Vec<_>>() {
             self.tell_session(key, &address, &tell);
+        }
+    }
+
+    /// Managed sessions of which nobody knows whether it is durable that they are there, or are
+    /// not, are told that they are not.
+    pub(crate) fn leave_unsure(&mut self, unsure: &[String]) {
+        let mut told: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
+        for key in unsure {
+            if let Some(trace) = self.traces.by_nick.get(key) {
+                let nick = Arc::clone(&trace.nick);
+                told.insert(Arc::clone(&trace.address), nick);
+            }
+        }
+        // The nick that somebody has now goes before one that he had.
+        for key in unsure {
+            let there = self.occupants.by_nick(key);
+            let Some(occupant) = there.and_then(|there| self.occupants.get(there)) else {
+                continue;
+            };
+            let sessions = occupant.sessions.iter();
+            let managed = sessions.filter(|session| session.managed.number().is_some());
+            for session in managed {
+                told.insert(Arc::clone(&session.address), Arc::clone(&occupant.nick));
+            }
+        }
+        for (address, nick) in told {
+            self.tell_absent(&address, &nick);
         }
     }
 
@@ -392,7 +432,7 @@ impl Room {
         };
         let mut sessions = occupant.sessions.iter();
         let session = sessions.find(|session| &*session.address == address);
-        if let (Some(session), true) = (session, self.is_persistent()) {
+        if let (Some(session), true) = (session, self.is_durable()) {
             let here = Effect::Here {
                 address: Arc::clone(&session.address),
                 number,

@@ -4,10 +4,21 @@
 use serde::{Deserialize, Serialize};
 
 use crate::affiliation::Affiliation;
-use crate::config::Config;
+use crate::card::Card;
+use crate::config::{Config, Whois};
+use crate::hats::Hats;
 
 /// The encoding version that [`Record::encode`] writes, its leading byte.
 pub const RECORD_VERSION: u8 = 1;
+
+/// The encoding version that [`Listed::encode`] writes.
+const LISTED_VERSION: u8 = 3;
+
+/// That of before, of a persistent room: its name, and whether anybody may know of it.
+const LISTED_PERSISTENT: u8 = 1;
+
+/// The same of a temporary one.
+const LISTED_TEMPORARY: u8 = 2;
 
 /// One durable change of one room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +44,20 @@ pub enum Record {
     Message(Message),
     /// Removes the room with everything in it.
     Destroyed,
+    /// Whether managed sessions (XEP-0198) are in it: until they have left, a temporary room is as
+    /// durable as a persistent one.
+    Followed(bool),
+    /// Replaces a message of the room's log by what is left of it.
+    Retracted {
+        /// Its place.
+        seq: u64,
+        /// The tombstone, without `to`.
+        xml: Vec<u8>,
+    },
+    /// Replaces all hats and whose they are.
+    Hats(Box<Hats>),
+    /// Replaces the room's card.
+    Card(Box<Card>),
 }
 
 /// What relates an address to the room.
@@ -85,30 +110,90 @@ pub struct Listed {
     pub name: String,
     /// Whether anybody may know of it.
     pub is_public: bool,
+    /// Whether it ends with its last occupant.
+    pub is_temporary: bool,
+    /// What it is for.
+    pub description: String,
+    /// The language of its discussions, empty if it has none.
+    pub lang: String,
+    /// Whether anybody may enter, without a password and without being a member.
+    pub is_open: bool,
+    /// Who is shown real addresses.
+    pub whois: Whois,
 }
 
 impl Listed {
+    /// What a list says of a room with this configuration. Of a room that its creator has not
+    /// configured yet others know nothing.
+    pub fn of(config: &Config, is_locked: bool) -> Listed {
+        Listed {
+            name: config.name.clone(),
+            is_public: config.is_public && !is_locked,
+            is_temporary: !config.is_persistent,
+            description: config.description.clone(),
+            lang: config.lang.clone(),
+            is_open: config.is_open(),
+            whois: config.whois,
+        }
+    }
+
+    /// Whether [`Listed::of`] is this, without making it.
+    pub(crate) fn is_of(&self, config: &Config, is_locked: bool) -> bool {
+        let Listed {
+            name,
+            is_public,
+            is_temporary,
+            description,
+            lang,
+            is_open,
+            whois,
+        } = self;
+        config.name == *name
+            && (config.is_public && !is_locked) == *is_public
+            && config.is_persistent != *is_temporary
+            && config.description == *description
+            && config.lang == *lang
+            && config.is_open() == *is_open
+            && config.whois == *whois
+    }
+
     /// Bytes for a store: a version byte, then postcard.
     pub fn encode(&self) -> Vec<u8> {
         // Invariant: as in `Record::encode`.
-        postcard::to_extend(self, vec![RECORD_VERSION]).expect("it is written to memory")
+        postcard::to_extend(self, vec![LISTED_VERSION]).expect("it is written to memory")
     }
 
-    /// The inverse of [`Listed::encode`].
+    /// The inverse of [`Listed::encode`]. What versions before 3 did not say is as if it were
+    /// empty.
     ///
     /// # Errors
     /// As [`Record::decode`].
     pub fn decode(bytes: &[u8]) -> Result<Listed, RecordError> {
-        decode(bytes)
+        match bytes.split_first() {
+            Some((&version @ (LISTED_PERSISTENT | LISTED_TEMPORARY), _)) => {
+                let (name, is_public) = decode_of(bytes, version)?;
+                Ok(Listed {
+                    name,
+                    is_public,
+                    is_temporary: version == LISTED_TEMPORARY,
+                    ..Listed::default()
+                })
+            }
+            _ => decode_of(bytes, LISTED_VERSION),
+        }
     }
 }
 
 pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, RecordError> {
+    decode_of(bytes, RECORD_VERSION)
+}
+
+fn decode_of<'a, T: Deserialize<'a>>(bytes: &'a [u8], own: u8) -> Result<T, RecordError> {
     match bytes.split_first() {
-        Some((&RECORD_VERSION, body)) => {
+        Some((&version, body)) if version == own => {
             postcard::from_bytes(body).map_err(|e| RecordError::Encoding(e.to_string()))
         }
-        Some((&version, _)) if version > RECORD_VERSION => Err(RecordError::Version(version)),
+        Some((&version, _)) if version > own => Err(RecordError::Version(version)),
         _ => Err(RecordError::Encoding("no version byte".to_owned())),
     }
 }
@@ -167,6 +252,16 @@ mod tests {
                 ..Message::default()
             }),
             Record::Destroyed,
+            Record::Followed(true),
+            Record::Retracted {
+                seq: 3,
+                xml: b"<message/>".to_vec(),
+            },
+            Record::Hats(Box::default()),
+            Record::Card(Box::new(Card {
+                xml: b"<vCard/>".to_vec(),
+                hashes: vec!["a".to_owned()],
+            })),
         ] {
             assert_eq!(Record::decode(&record.encode()), Ok(record));
         }
@@ -174,12 +269,37 @@ mod tests {
 
     #[test]
     fn what_lists_say_is_read_back() {
-        let listed = Listed {
-            name: "A room".to_owned(),
-            is_public: true,
-        };
-        assert_eq!(Listed::decode(&listed.encode()), Ok(listed));
-        assert_eq!(Listed::decode(&[2]), Err(RecordError::Version(2)));
+        for is_temporary in [false, true] {
+            let listed = Listed {
+                name: "A room".to_owned(),
+                is_public: true,
+                is_temporary,
+                description: "Of some use".to_owned(),
+                lang: "en".to_owned(),
+                is_open: true,
+                whois: Whois::Anyone,
+            };
+            assert_eq!(Listed::decode(&listed.encode()), Ok(listed));
+        }
+        assert_eq!(Listed::decode(&[4]), Err(RecordError::Version(4)));
+        let broken = Listed::decode(&[3, 200]);
+        assert!(matches!(broken, Err(RecordError::Encoding(_))));
+    }
+
+    /// Rooms of before version 3 are in lists as they were.
+    #[test]
+    fn what_lists_said_before_is_read() {
+        for version in [1, 2] {
+            let before = [version, 6, b'A', b' ', b'r', b'o', b'o', b'm', 1];
+            let expected = Listed {
+                name: "A room".to_owned(),
+                is_public: true,
+                is_temporary: version == 2,
+                ..Listed::default()
+            };
+            assert_eq!(Listed::decode(&before), Ok(expected));
+            assert!(Listed::decode(&before[..4]).is_err());
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::limits::{Budget, RoomLimits};
 use crate::occupants::{Audience, Key, Managed, Occupants};
 use crate::present::Traces;
-use crate::record::Record;
+use crate::record::{Message, Record};
 use crate::state::{State, apply};
 
 /// Something that happens to a room.
@@ -38,6 +38,8 @@ pub enum Event {
         may_create: bool,
         /// If the sender's session may outlive its connection (XEP-0198), its number at its home.
         managed: Option<u32>,
+        /// The message that [`Room::names`] asked for, if the log has it.
+        named: Option<Box<Message>>,
     },
     /// The client of a managed session has missed presence, and believes to be here.
     Back {
@@ -53,8 +55,6 @@ pub enum Event {
         /// The real full address.
         address: Arc<str>,
     },
-    /// What [`Effect::Keep`] asked for could not be done.
-    NotKept,
     /// A session is gone without having said so.
     Gone {
         /// The real full address.
@@ -80,8 +80,7 @@ pub enum Effect {
     /// Make these records durable together, and answer with [`Event::Decided`].
     Append(Vec<Record>),
     /// Make durable who is there, by the names of its parts; an empty part is removed. Whatever
-    /// leaves behind this waits for it, and leaves whatever comes of it: if it could not be done,
-    /// [`Event::NotKept`] says so.
+    /// leaves behind this waits until that is done: nobody is told what a restart may take back.
     Keep(Vec<(String, Vec<u8>)>),
     /// The home of a managed session is told from where on the log is owed to it; `None` if it is
     /// not any more.
@@ -136,6 +135,8 @@ pub struct Options {
     pub defaults: Config,
     /// New rooms are closed to others until their creator has configured them.
     pub locks_new: bool,
+    /// What is said in persistent rooms can be read from an archive (XEP-0313).
+    pub has_archive: bool,
 }
 
 impl Default for Options {
@@ -144,6 +145,7 @@ impl Default for Options {
             limits: RoomLimits::default(),
             defaults: Config::default(),
             locks_new: true,
+            has_archive: true,
         }
     }
 }
@@ -178,6 +180,10 @@ pub struct Room {
     pub(crate) voice: Budget,
     /// That of the sender of the stanza that is handled.
     pub(crate) managed: Managed,
+    /// The message of the log that it is about, if that is not in memory.
+    pub(crate) named: Option<Box<Message>>,
+    /// Commands that were begun.
+    pub(crate) commands: u64,
     pub(crate) empty: Frame,
     /// Presences that many have are kept once: those seen last.
     recent: VecDeque<Frame>,
@@ -215,6 +221,8 @@ impl Room {
             declines: Budget::default(),
             voice: Budget::default(),
             managed: Managed::default(),
+            named: None,
+            commands: 0,
             // Invariant: a constant that is well-formed.
             empty: Frame::parse("<presence/>").expect("an empty element parses"),
             recent: VecDeque::new(),
@@ -233,16 +241,22 @@ impl Room {
         if !self.takes(&event) {
             return Err(event);
         }
-        // What could not be kept is said again with the next event, not at once.
-        let is_after_failure = matches!(event, Event::NotKept);
+        let is_after_failure = matches!(
+            event,
+            Event::Decided {
+                is_committed: false
+            }
+        );
         match event {
             Event::Stanza {
                 frame,
                 may_create,
                 managed,
+                named,
             } => {
-                self.managed = Managed::of(managed);
+                (self.managed, self.named) = (Managed::of(managed), named);
                 self.stanza(&frame, may_create, now);
+                self.named = None;
             }
             Event::Back {
                 address,
@@ -250,27 +264,29 @@ impl Room {
                 nick,
             } => self.back(&address, number, &nick),
             Event::Confirmed { address } => self.confirmed(&address),
-            Event::NotKept => self.not_kept(),
             Event::Gone { address } => self.gone(&address),
             Event::Decided { is_committed } => self.decided(is_committed, now),
             Event::Shutdown => self.shut_down(),
             Event::Destroy { reason } => self.destroy_for(reason.as_deref(), now),
         }
         if !is_after_failure {
+            self.follow(now);
             self.keep(now);
         }
         Ok(std::mem::take(&mut self.effects))
     }
 
+    /// A change is not decided yet.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     fn takes(&self, event: &Event) -> bool {
-        if self.pending.is_empty() {
+        if !self.is_busy() {
             return true;
         }
         match event {
-            Event::Decided { .. }
-            | Event::Back { .. }
-            | Event::Confirmed { .. }
-            | Event::NotKept => true,
+            Event::Decided { .. } | Event::Back { .. } | Event::Confirmed { .. } => true,
             Event::Stanza { frame, .. } => {
                 self.pending.len() < self.options.limits.pending_max
                     && is_plain_message(frame)
@@ -302,8 +318,10 @@ impl Room {
 
     /// Everybody is told that the room's machine ends (status 332), whatever waits: nobody knows
     /// what became of it, or will. Managed sessions are not: the next life of the room takes them
-    /// up. The machine must not be used any more.
-    pub fn end(&mut self) -> Vec<Effect> {
+    /// up, but for those of `unsure`, names of parts that [`Effect::Keep`] asked for and that may
+    /// not be durable: these are told that they are not there (status 333), and their homes say the
+    /// same to the next life. The machine must not be used any more.
+    pub fn end(&mut self, unsure: &[String]) -> Vec<Effect> {
         self.pending.clear();
         self.effects.clear();
         let tell = Tell {
@@ -311,7 +329,10 @@ impl Room {
             ..Tell::default()
         };
         match self.occupants.tracks {
-            true => self.leave_behind(&tell),
+            true => {
+                self.leave_behind(&tell);
+                self.leave_unsure(unsure);
+            }
             false => self.clear(&tell),
         }
         let effects = std::mem::take(&mut self.effects);
@@ -332,16 +353,12 @@ impl Room {
     /// Whether somebody may know what goes on in the room: who is there, who could enter without
     /// saying a password, and owners, who are shown it. Nobody who is banned.
     pub fn may_follow(&self, from: &str) -> bool {
-        let Some(config) = self.state.as_ref().map(|state| &state.config) else {
+        let Some(state) = &self.state else {
             return false;
         };
-        match self.affiliation_of(from) {
-            Affiliation::Outcast => false,
-            Affiliation::Owner => true,
-            _ if self.has_session(from) => true,
-            _ if !config.password.is_empty() => false,
-            affiliation => affiliation >= Affiliation::Member || !config.is_members_only,
-        }
+        let bare = addr::bare_part(from);
+        let is_banned = state.affiliation(bare) == Affiliation::Outcast;
+        !is_banned && (self.has_session(from) || state.may_follow(bare))
     }
 
     /// Whether the room is there for somebody: until it is configured it is not for others than its
@@ -423,17 +440,13 @@ impl Room {
     /// The same for a message to all; without records it only keeps its place in the order.
     pub(crate) fn commit_message(
         &mut self,
-        record: Option<Record>,
+        records: Vec<Record>,
         request: &Frame,
         now: Timestamp,
         then: impl FnOnce(&mut Room, Timestamp) + Send + 'static,
     ) {
-        let is_durable = self
-            .state
-            .as_ref()
-            .is_some_and(|state| state.config.is_persistent);
-        let waits = !self.pending.is_empty() || (is_durable && record.is_some());
-        let records: Vec<Record> = record.into_iter().collect();
+        let is_durable = self.is_durable();
+        let waits = !self.pending.is_empty() || (is_durable && !records.is_empty());
         if !waits {
             self.apply(records);
             return then(self, now);
@@ -449,19 +462,20 @@ impl Room {
         });
     }
 
-    /// Which records have to be appended for a change: none for a temporary room, all for a
-    /// persistent one, everything for one that becomes persistent, and its end for one that
-    /// no longer is.
-    fn durable(&self, records: Vec<Record>) -> (Vec<Record>, Vec<Record>) {
-        let was = self
-            .state
-            .as_ref()
-            .is_some_and(|state| state.config.is_persistent);
+    /// Which records have to be appended for a change: none for a room that is in no store, all for
+    /// one that is, everything for one that comes there, and its end for one that no longer is.
+    fn durable(&self, mut records: Vec<Record>) -> (Vec<Record>, Vec<Record>) {
+        let was = self.is_durable();
         let mut after = self.state.clone();
         let is_plain = |r: &Record| {
             matches!(
                 r,
-                Record::Affiliated(_) | Record::Subject(_) | Record::Message(_)
+                Record::Affiliated(_)
+                    | Record::Subject(_)
+                    | Record::Message(_)
+                    | Record::Retracted { .. }
+                    | Record::Hats(_)
+                    | Record::Card(_)
             )
         };
         if records.iter().all(is_plain) {
@@ -471,7 +485,13 @@ impl Room {
         for record in records.iter().cloned() {
             apply(&mut after, record, &self.options.limits);
         }
-        let after = after.filter(|state| state.config.is_persistent);
+        let is_left = matches!(&after, Some(after) if was && !after.is_durable());
+        if is_left && self.occupants.managed() > 0 {
+            // It is temporary from now on, and managed sessions are in it.
+            apply(&mut after, Record::Followed(true), &self.options.limits);
+            records.push(Record::Followed(true));
+        }
+        let after = after.filter(State::is_durable);
         let durable = match (was, after) {
             (true, Some(_)) => records.clone(),
             (false, Some(after)) => after.snapshot(),
@@ -581,10 +601,10 @@ impl Room {
         if self.occupants.len() > 0 || !self.pending.is_empty() {
             return;
         }
-        let is_durable = state.config.is_persistent;
-        if is_durable && !state.is_locked {
+        if state.config.is_persistent && !state.is_locked {
             return;
         }
+        let is_durable = state.is_durable();
         self.next_seq = self.next_seq.max(state.next_seq);
         self.state = None;
         if is_durable {

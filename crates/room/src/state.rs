@@ -10,7 +10,9 @@ use xml::build::Writer;
 use xmpp::{addr, ns};
 
 use crate::affiliation::Affiliation;
+use crate::card::Card;
 use crate::config::Config;
+use crate::hats::Hats;
 use crate::limits::RoomLimits;
 use crate::nick;
 use crate::record::{Affiliated, Listed, Message, Record, Subject};
@@ -26,6 +28,8 @@ pub struct State {
     pub is_locked: bool,
     /// How the room behaves.
     pub config: Config,
+    /// Managed sessions (XEP-0198) are in it.
+    pub is_followed: bool,
     /// By address.
     affiliations: BTreeMap<String, Entry>,
     /// Owners among them.
@@ -41,6 +45,12 @@ pub struct State {
     history_bytes: usize,
     /// The place of the next message.
     pub next_seq: u64,
+    /// What the room calls some of those who are in it.
+    pub hats: Hats,
+    /// What it shows of itself.
+    pub card: Card,
+    /// No message has a place below it.
+    pub(crate) first_seq: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +94,7 @@ impl State {
             secret,
             is_locked: true,
             config: Config::default(),
+            is_followed: false,
             affiliations: BTreeMap::new(),
             owners: 0,
             affiliation_bytes: 0,
@@ -92,22 +103,27 @@ impl State {
             history: VecDeque::new(),
             history_bytes: 0,
             next_seq: first.max(1),
+            hats: Hats::default(),
+            card: Card::default(),
+            first_seq: first.max(1),
         }
+    }
+
+    /// Whether the room is in the store: it is persistent, or managed sessions would lose it with
+    /// the process.
+    pub fn is_durable(&self) -> bool {
+        self.config.is_persistent || self.is_followed
     }
 
     /// What a list of rooms says about it. Of a room that its creator has not configured yet others
     /// know nothing.
     pub fn listed(&self) -> Listed {
-        Listed {
-            name: self.config.name.clone(),
-            is_public: self.config.is_public && !self.is_locked,
-        }
+        Listed::of(&self.config, self.is_locked)
     }
 
     /// Whether [`State::listed`] is this, without making it.
     pub fn is_listed_as(&self, listed: &Listed) -> bool {
-        self.config.name == listed.name
-            && (self.config.is_public && !self.is_locked) == listed.is_public
+        listed.is_of(&self.config, self.is_locked)
     }
 
     /// The affiliation of a bare address; a ban of its domain holds for it (section 9.2).
@@ -123,6 +139,17 @@ impl State {
                     Affiliation::None
                 }
             }
+        }
+    }
+
+    /// Whether an account that is not in the room may know what goes on there: who could enter
+    /// without saying a password, and owners, who are shown it.
+    pub fn may_follow(&self, bare: &str) -> bool {
+        match self.affiliation(bare) {
+            Affiliation::Outcast => false,
+            Affiliation::Owner => true,
+            _ if !self.config.password.is_empty() => false,
+            affiliation => affiliation >= Affiliation::Member || !self.config.is_members_only,
         }
     }
 
@@ -199,9 +226,18 @@ impl State {
         if !self.is_locked {
             records.push(Record::Unlocked);
         }
+        if self.is_followed {
+            records.push(Record::Followed(true));
+        }
         let all = self.affiliations.iter();
         records.extend(all.map(|(address, entry)| Record::Affiliated(affiliated(address, entry))));
         records.extend(self.subject.clone().map(Record::Subject));
+        if !self.hats.is_empty() {
+            records.push(Record::Hats(Box::new(self.hats.clone())));
+        }
+        if !self.card.xml.is_empty() {
+            records.push(Record::Card(Box::new(self.card.clone())));
+        }
         let history = self
             .history
             .iter()
@@ -255,6 +291,29 @@ impl State {
         self.trim(limits);
     }
 
+    /// A message of the history, by its place.
+    pub(crate) fn kept(&self, seq: u64) -> Option<&Message> {
+        let at = self.position(seq)?;
+        self.history.get(at).map(|kept| &kept.message)
+    }
+
+    fn position(&self, seq: u64) -> Option<usize> {
+        let history = &self.history;
+        history
+            .binary_search_by_key(&seq, |kept| kept.message.seq)
+            .ok()
+    }
+
+    fn retract(&mut self, seq: u64, xml: Vec<u8>, limits: &RoomLimits) {
+        let at = self.position(seq);
+        if let Some(kept) = at.and_then(|at| self.history.get_mut(at)) {
+            self.history_bytes = self.history_bytes + xml.len() - kept.message.xml.len();
+            kept.message.xml = xml;
+            kept.frame = OnceLock::new();
+            self.trim(limits);
+        }
+    }
+
     fn trim(&mut self, limits: &RoomLimits) {
         let count_max = usize::from(self.config.history_length.min(limits.history_max));
         while self.history.len() > count_max || self.history_bytes > limits.history_bytes_max {
@@ -286,9 +345,13 @@ pub(crate) fn apply(state: &mut Option<State>, record: Record, limits: &RoomLimi
             state.trim(limits);
         }
         (Record::Unlocked, Some(state)) => state.is_locked = false,
+        (Record::Followed(on), Some(state)) => state.is_followed = on,
         (Record::Affiliated(new), Some(state)) => state.affiliate(new),
         (Record::Subject(subject), Some(state)) => state.subject = Some(subject),
         (Record::Message(message), Some(state)) => state.keep(message, limits),
+        (Record::Hats(hats), Some(state)) => state.hats = *hats,
+        (Record::Card(card), Some(state)) => state.card = *card,
+        (Record::Retracted { seq, xml }, Some(state)) => state.retract(seq, xml, limits),
     }
 }
 

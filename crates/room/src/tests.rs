@@ -3,12 +3,15 @@
 
 mod admin;
 mod bounds;
+mod card;
 mod durable;
 mod enter;
+mod hats;
 mod hostile;
 mod large;
 mod owner;
 mod present;
+mod retract;
 mod talk;
 
 use std::collections::BTreeMap;
@@ -148,6 +151,12 @@ impl World {
         self.mail.entry(to.to_owned()).or_default().push(text);
     }
 
+    /// Whether the store has the room.
+    pub(crate) fn is_durable(&self) -> bool {
+        let limits = &self.options.limits;
+        crate::State::of(self.journal.clone(), limits).is_some()
+    }
+
     /// The process ends without a word, and a new one begins.
     pub(crate) fn restart(&mut self) {
         let limits = &self.options.limits;
@@ -183,6 +192,7 @@ impl World {
                 frame,
                 may_create: true,
                 managed,
+                named: None,
             }),
             "the room is busy"
         );

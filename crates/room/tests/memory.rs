@@ -30,6 +30,7 @@ fn join(room: &mut Room, n: usize) {
         frame,
         may_create: true,
         managed: None,
+        named: None,
     };
     let now = Timestamp::from_millis(0);
     // What is sent is the recipients' cost, and is dropped here.
@@ -80,6 +81,7 @@ fn an_occupant_costs_at_most_300_bytes() {
             frame,
             may_create: true,
             managed: None,
+            named: None,
         };
         assert!(room.handle(event, Timestamp::from_millis(0)).is_ok());
         let each = bytes_in_use(&region) / (count - 1);

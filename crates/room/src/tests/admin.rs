@@ -82,10 +82,9 @@ fn a_ban_removes_and_keeps_out_every_session() {
             "Treason",
         ],
     );
-    has(
-        &world.read("hag66@example.org/phone")[1],
-        &["code='301'", "code='110'"],
-    );
+    // They go together: neither sees the other go.
+    let phone = world.read_one("hag66@example.org/phone");
+    has(&phone, &["code='301'", "code='110'", "/hagphone'"]);
     assert_eq!(world.read(WICCA).len(), 2);
     let list = world.list(CRONE, "<item affiliation='outcast'/>").unwrap();
     has(&list, &["jid='hag66@example.org'", "Treason"]);
@@ -295,4 +294,51 @@ fn a_request_that_means_nothing_changes_nothing() {
     let nicks = "<item jid='x@y' affiliation='member' nick='n'/>\
                  <item jid='z@y' affiliation='member' nick='N'/>";
     assert_eq!(world.admin(CRONE, nicks).unwrap_err(), "conflict/cancel");
+}
+
+/// A ban of a domain, and a room that turns members-only: the copies are those of who goes and who
+/// stays, not of everybody who goes for everybody else.
+#[test]
+fn a_crowd_goes_together() {
+    for is_ban in [true, false] {
+        let mut world = World::coven();
+        for n in 0..50 {
+            world.join(&format!("u{n}@elsewhere.example/r"), &format!("n{n}"));
+        }
+        world.forget_mail();
+        if is_ban {
+            let item = "<item affiliation='outcast' jid='elsewhere.example'/>";
+            world.admin(CRONE, item).unwrap();
+        } else {
+            let member = "<item affiliation='member' jid='wiccarocks@example.org'/>\
+                          <item affiliation='member' jid='hag66@example.org'/>";
+            world.admin(CRONE, member).unwrap();
+            world.forget_mail();
+            world.configure(CRONE, &[("membersonly", "1")]).unwrap();
+        }
+        let code = if is_ban { "code='301'" } else { "code='322'" };
+        for n in 0..50 {
+            let own = world.read(&format!("u{n}@elsewhere.example/r"));
+            assert_eq!(own.len(), 1, "{own:?}");
+            has(
+                &own[0],
+                &["type='unavailable'", code, "code='110'", &format!("/n{n}'")],
+            );
+        }
+        for who in [WICCA, HAG] {
+            let mail = world.read(who);
+            let gone = mail.iter().filter(|one| one.contains("type='unavailable'"));
+            assert_eq!(gone.count(), 50);
+            assert!(
+                mail.iter()
+                    .filter(|one| one.contains("unavailable"))
+                    .all(|one| { one.contains(code) && !one.contains("u7@") })
+            );
+        }
+        has(
+            &world.read(CRONE).concat(),
+            &["jid='u7@elsewhere.example/r'"],
+        );
+        assert_eq!(world.room.occupants(), 3);
+    }
 }

@@ -115,6 +115,7 @@ fn nothing_leaves_before_it_is_committed() {
         frame: leave.unwrap(),
         may_create: true,
         managed: None,
+        named: None,
     };
     assert!(!world.event(leave.clone()));
     assert!(
@@ -180,6 +181,7 @@ fn messages_that_wait_are_bounded() {
             frame: hi.clone(),
             may_create: true,
             managed: None,
+            named: None,
         })
     };
     assert_eq!([say(), say(), say()], [true, true, false]);

@@ -52,6 +52,7 @@ fn who_may_not_create_is_refused() {
         frame,
         may_create: false,
         managed: None,
+        named: None,
     }));
     assert_eq!(
         condition(&world.read_one(HAG)).unwrap(),

@@ -155,8 +155,13 @@ fn only_rooms_with_managed_sessions_keep_anything() {
     assert_eq!(world.kept.len(), 0, "{:?}", world.kept);
     world.join_managed("b@example.org/1", "b", 9);
     world.here.clear();
+    // A room that is temporary from then on is kept until the last of them has left.
     world.configure(CRONE, &[("persistentroom", "0")]).unwrap();
-    assert_eq!(world.here, [("b@example.org/1".to_owned(), 9, None)]);
+    assert_eq!((&*world.here, world.is_durable()), (&[][..], true));
+    world.send("b@example.org/1", "b", "<presence type='unavailable'/>");
+    assert!(!world.is_durable());
+    world.join_managed("b@example.org/1", "b", 9);
+    assert!(world.is_durable());
 }
 
 #[test]
@@ -207,14 +212,31 @@ fn places_follow_each_other() {
 }
 
 #[test]
-fn what_could_not_be_kept_is_said_again() {
+fn at_the_end_of_the_machine_who_may_not_be_there_is_told_so() {
     let mut world = persistent();
     world.join_managed(HAG, "hag", 7);
-    let kept = std::mem::take(&mut world.kept);
-    assert!(world.event(Event::NotKept));
-    assert!(world.kept.is_empty());
-    world.send(CRONE, "", HI);
-    assert_eq!(world.kept, kept);
+    world.join_managed(WICCA, "wicca", 8);
+    world.send_as(WICCA, "wicca2", "<presence/>", Some(8));
+    world.forget_mail();
+    let told = world.room.end(&["wicca".to_owned(), "wicca2".to_owned()]);
+    let told: Vec<String> = told
+        .iter()
+        .map(|effect| match effect {
+            Effect::Deliver(frame) => String::from_utf8_lossy(frame.as_bytes()).into_owned(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    has(
+        &told[0],
+        &[
+            WICCA,
+            "/wicca2'",
+            "type='unavailable'",
+            "code='110'",
+            "code='333'",
+        ],
+    );
 }
 
 #[test]
