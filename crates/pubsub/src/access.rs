@@ -158,7 +158,7 @@ impl Visitor<'_> {
     }
 
     /// Whether he may subscribe, and retrieve unless that takes an approval (sections 6.1.3 and
-    /// 6.5.9). An explicit affiliation opens what the access model closes.
+    /// 6.5.1). An explicit affiliation opens what the access model closes.
     ///
     /// # Errors
     /// The error that the text asks for.

@@ -59,7 +59,7 @@ pub fn is_decision(message: &Frame) -> bool {
 }
 
 impl Service {
-    /// Asks every owner of a node for an approval; the first answer counts (section 12.10).
+    /// Asks every owner of a node for an approval; the first answer counts (section 12.13).
     pub(crate) fn ask_owners(&mut self, name: &str, address: &str) {
         let Some(node) = self.state.node(name) else {
             return;

@@ -2,14 +2,16 @@
 //! how it is read.
 
 use serde::{Deserialize, Serialize};
+use xml::Frame;
 use xml::build::Writer;
 use xmpp::addr;
 use xmpp::error::Condition;
-use xmpp::form::{FormWriter, Submission, flag};
+use xmpp::form::{self, Fields, FormWriter, Submission, flag};
 
 use crate::access::{AccessModel, PublishModel, SendLast};
 use crate::error::Refusal;
 use crate::limits::PubsubLimits;
+use crate::options::{Options, Owner};
 
 pub(crate) const FORM_TYPE: &str = "http://jabber.org/protocol/pubsub#node_config";
 
@@ -160,6 +162,38 @@ impl Config {
         let name = "pubsub#contact";
         field(name, "jid-multi", "Whom to ask", &contacts, NO_PAIRS);
         form.close();
+    }
+
+    /// The fields of the form with the present values: how a configuration is written where people
+    /// may read it.
+    pub fn fields(&self) -> Fields {
+        let mut out = Vec::new();
+        self.write(&mut Writer::new(&mut out), "result", true);
+        // Invariant: what is written is a form.
+        Frame::parse(out).map_or_else(|_| Fields::new(), |x| form::shown(&x))
+    }
+
+    /// The inverse of [`Config::fields`]. What is not named is as in a new node of a service that
+    /// belongs to nobody. Roster groups are of use at nodes of accounts only.
+    ///
+    /// # Errors
+    /// The name of a field that is unknown, or whose value means nothing or is beyond a limit.
+    pub fn of_fields(fields: &Fields, options: &Options) -> Result<Config, String> {
+        let offers = Offers {
+            limits: &options.limits,
+            has_roster: options.owner == Owner::Account,
+        };
+        let mut config = Config::default();
+        for (name, values) in fields {
+            let bare = name.strip_prefix("pubsub#").unwrap_or_default();
+            if !matches!(config.set(bare, values, offers), Ok(true)) {
+                return Err(name.clone());
+            }
+        }
+        if config.access == AccessModel::Roster && config.groups.is_empty() {
+            return Err("pubsub#roster_groups_allowed".to_owned());
+        }
+        Ok(config)
     }
 
     fn texts(&self) -> [(&'static str, &'static str, String); 7] {
@@ -401,7 +435,6 @@ fn access_model(value: &str, offers: Offers<'_>) -> Result<AccessModel, Refusal>
 
 #[cfg(test)]
 mod tests {
-    use xml::Frame;
     use xmpp::form::Form;
 
     use super::*;
@@ -444,6 +477,9 @@ mod tests {
             notifies_sub: true,
             ..Config::default()
         };
+        let fields = config.fields();
+        let options = Options::account();
+        assert_eq!(Config::of_fields(&fields, &options), Ok(config.clone()));
         for kind in ["form", "result"] {
             let mut out = Vec::new();
             config.write(&mut Writer::new(&mut out), kind, true);

@@ -41,6 +41,14 @@ pub enum Event {
         /// What becomes of them.
         changes: Changes,
     },
+    /// Whoever runs the service does something to a node, whoever owns it. Of a node that is not
+    /// there nothing comes.
+    Operate {
+        /// The node.
+        node: String,
+        /// What.
+        act: Act,
+    },
     /// Time has passed: leases that are over and items that are too old can go.
     Sweep,
     /// What [`Effect::Fetch`] asked for.
@@ -55,6 +63,15 @@ pub enum Event {
         /// It is durable. Otherwise it is certain that it never will be.
         is_committed: bool,
     },
+}
+
+/// What is done to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// It ends.
+    Delete,
+    /// Its items go.
+    Purge,
 }
 
 /// Full and bare addresses that one frame goes to.

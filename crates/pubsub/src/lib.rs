@@ -31,6 +31,7 @@ mod lists;
 #[cfg(test)]
 mod model;
 mod notify;
+mod operator;
 mod options;
 mod owner;
 mod publish;
@@ -49,7 +50,7 @@ pub use authorize::is_decision;
 pub use change::{Change, Changes};
 pub use config::Config;
 pub use disco::features;
-pub use event::{Audience, Effect, Event};
+pub use event::{Act, Audience, Effect, Event};
 pub use limits::PubsubLimits;
 pub use options::{Options, Owner};
 pub use record::{Item, RECORD_VERSION, Record, RecordError, Subscription};

@@ -40,7 +40,7 @@ pub struct PubsubLimits {
     /// Roster groups or contacts that a configuration names; more is `not-acceptable`.
     pub names_max: usize,
     /// Days for which a subscription may be leased; a longer lease is cut (XEP-0060 section
-    /// 12.18).
+    /// 12.19).
     pub lease_days_max: u32,
     /// Nodes in which a session that comes online is interested; what is behind them is not looked
     /// at.

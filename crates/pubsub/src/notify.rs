@@ -148,7 +148,7 @@ impl Service {
         self.send(frame, to);
     }
 
-    /// Tells an address what its subscription is now (section 12.11), and owners, if they want to
+    /// Tells an address what its subscription is now (section 12.14), and owners, if they want to
     /// know.
     pub(crate) fn tell_of_subscription(
         &mut self,
@@ -342,7 +342,7 @@ impl Service {
         });
     }
 
-    /// A notification came back (section 12.3): who is not there any more is no subscriber.
+    /// A notification came back (section 12.4): who is not there any more is no subscriber.
     pub(crate) fn bounced(&mut self, ask: &Ask<'_>) {
         let Some(error) = ask.frame.child("error", xml::NS_CONTENT) else {
             return;

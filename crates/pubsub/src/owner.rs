@@ -12,7 +12,7 @@ use crate::access::Affiliation;
 use crate::config::{Config, FORM_TYPE};
 use crate::error::{NS, NS_OWNER, Refusal};
 use crate::record::Record;
-use crate::service::{Ask, Service, node_of};
+use crate::service::{Ask, Now, Service, node_of};
 use crate::state::Node;
 
 impl Service {
@@ -203,7 +203,7 @@ impl Service {
     /// Section 8.4.
     pub(crate) fn delete(&mut self, ask: &Ask<'_>, action: &Frame) -> Result<(), Refusal> {
         let name = node_of(action)?;
-        let (name, node) = self.owned(ask, &name)?;
+        let (name, _) = self.owned(ask, &name)?;
         let redirect = action.child("redirect", NS_OWNER);
         let moved_to = match redirect.map(|redirect| redirect.attr("uri")) {
             None => None,
@@ -214,9 +214,24 @@ impl Service {
         if moved_to.as_ref().is_some_and(|uri| uri.len() > bytes_max) {
             return Err(Condition::NotAcceptable.into());
         }
+        self.remove_node(&name, moved_to, Some(ask.frame), ask.now);
+        Ok(())
+    }
+
+    /// Removes a node and tells whoever is to be told; `request` is answered then.
+    pub(crate) fn remove_node(
+        &mut self,
+        name: &Arc<str>,
+        moved_to: Option<String>,
+        request: Option<&Frame>,
+        now: Now<'_>,
+    ) {
+        let Some(node) = self.state.node(name) else {
+            return;
+        };
         let mut content = Vec::new();
         let mut writer = Writer::new(&mut content);
-        writer.open("delete").attr("node", &name);
+        writer.open("delete").attr("node", name);
         if let Some(uri) = &moved_to {
             writer.open("redirect").attr("uri", uri).close();
         }
@@ -224,20 +239,21 @@ impl Service {
         let (number, config) = (node.number, Arc::clone(&node.config));
         // Who is told is known now: nothing changes at the node while this waits.
         let to = match config.notifies_delete {
-            true => self.audience(&name, ask.now, true),
+            true => self.audience(name, now, true),
             false => crate::event::Told::default(),
         };
         let record = Record::Deleted {
             node: name.to_string(),
             moved_to,
         };
-        let request = ask.frame.clone();
-        self.commit(vec![record], Some(ask.frame), ask.now, move |service, _| {
-            service.answer(&request, &[]);
+        let (own, name) = (request.cloned(), Arc::clone(name));
+        self.commit(vec![record], request, now, move |service, _| {
+            if let Some(request) = &own {
+                service.answer(request, &[]);
+            }
             let frame = service.event(number, config.is_headline, &content);
             service.send_told(&name, frame, to);
         });
-        Ok(())
     }
 
     /// Section 8.5.
@@ -247,38 +263,42 @@ impl Service {
         if !node.config.keeps_items {
             return Err(Refusal::unsupported("persistent-items"));
         }
-        let is_told = node.config.notifies_retract;
+        self.empty_node(name, Some(ask.frame), ask.now);
+        Ok(())
+    }
+
+    /// Removes all items of a node and tells whoever is to be told; `request` is answered then.
+    pub(crate) fn empty_node(&mut self, name: Arc<str>, request: Option<&Frame>, now: Now<'_>) {
+        let node = self.state.node(&name);
+        let is_told = node.is_some_and(|node| node.config.notifies_retract);
         let record = Record::Purged {
             node: name.to_string(),
         };
         let mut content = Vec::new();
         let mut writer = Writer::new(&mut content);
         writer.open("purge").attr("node", &name).close();
-        self.take_away(ask, record, name, is_told.then_some(content));
-        Ok(())
+        let content = is_told.then_some(content);
+        self.take_away((request, now), record, name, content);
     }
 
     /// Makes it durable that items are gone, answers the request, and tells subscribers `content`,
     /// if they are to be told.
     pub(crate) fn take_away(
         &mut self,
-        ask: &Ask<'_>,
+        (request, now): (Option<&Frame>, Now<'_>),
         record: Record,
         name: Arc<str>,
         content: Option<Vec<u8>>,
     ) {
-        let request = ask.frame.clone();
-        self.commit(
-            vec![record],
-            Some(ask.frame),
-            ask.now,
-            move |service, now| {
-                service.answer(&request, &[]);
-                if let Some(content) = content {
-                    let to = service.audience(&name, now, false);
-                    service.tell(&name, &content, to);
-                }
-            },
-        );
+        let own = request.cloned();
+        self.commit(vec![record], request, now, move |service, now| {
+            if let Some(request) = &own {
+                service.answer(request, &[]);
+            }
+            if let Some(content) = content {
+                let to = service.audience(&name, now, false);
+                service.tell(&name, &content, to);
+            }
+        });
     }
 }

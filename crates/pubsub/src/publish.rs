@@ -311,7 +311,12 @@ impl Service {
         let mut writer = Writer::new(&mut content);
         writer.open("items").attr("node", &name);
         writer.open("retract").attr("id", &id).close().close();
-        self.take_away(ask, record, name, is_told.then_some(content));
+        self.take_away(
+            (Some(ask.frame), ask.now),
+            record,
+            name,
+            is_told.then_some(content),
+        );
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use crate::service::{Ask, Service, node_of};
 use crate::state::{Meta, Node};
 
 impl Service {
-    /// Whether somebody may retrieve items (section 6.5.9). With `authorize` only subscribers may,
+    /// Whether somebody may retrieve items (section 6.5.1). With `authorize` only subscribers may,
     /// and who publishes; with `whitelist` who is on the list (section 4.5).
     pub(crate) fn may_retrieve(&self, node: &Node, ask: &Ask<'_>) -> Result<(), Refusal> {
         self.may_enter(node, ask.bare, ask.now)?;
@@ -74,7 +74,7 @@ impl Service {
             true => kept.collect(),
             false => kept.filter(|item| wanted.contains(&*item.id)).collect(),
         };
-        // The newest of them (section 6.5.7), the oldest first.
+        // The newest of them (section 6.5.5), the oldest first.
         let all = &all[all.len().saturating_sub(most)..];
         let set = rsm::Set::find(rest)?;
         let keys = (all.len(), |at: usize| &*all[at].id);

@@ -88,7 +88,7 @@ pub struct Subscription {
     pub state: SubscriptionState,
     /// It is told of nothing while this is set (`pubsub#deliver`).
     pub is_silent: bool,
-    /// When it ends, in milliseconds since 1970 (section 12.18).
+    /// When it ends, in milliseconds since 1970 (section 12.19).
     pub expires: Option<i64>,
 }
 

@@ -136,6 +136,7 @@ impl Service {
                 request,
                 changes,
             } => self.change_items(&node, request, changes, now),
+            Event::Operate { node, act } => self.operate(&node, act, now),
             Event::Sweep => self.sweep(now),
             Event::Fetched { ticket, items } => {
                 self.fetched(ticket, items);
@@ -155,7 +156,9 @@ impl Service {
             Event::Related { .. } => self.is_settled(),
             Event::Available { .. } => has_room && self.lasts.is_empty(),
             Event::Sweep => has_room && self.changing.is_empty(),
-            Event::Change { node, .. } => has_room && !self.is_busy(node),
+            Event::Change { node, .. } | Event::Operate { node, .. } => {
+                has_room && !self.is_busy(node)
+            }
             Event::Stanza { frame, .. } => {
                 has_room
                     && (self.is_settled()

@@ -272,6 +272,11 @@ impl Node {
         self.affiliations.iter().map(|(who, what)| (&**who, *what))
     }
 
+    /// Every subscription that has not been removed, by address; leases may be over.
+    pub fn subscriptions(&self) -> impl ExactSizeIterator<Item = (&str, Subscription)> {
+        self.subscriptions.iter().map(|(who, what)| (&**who, *what))
+    }
+
     /// How many owners there are.
     pub fn owners(&self) -> usize {
         self.owners

@@ -7,6 +7,7 @@ mod durable;
 mod entity;
 mod hostile;
 mod lists;
+mod operator;
 mod owner;
 mod pep;
 mod publisher;
