@@ -385,11 +385,11 @@ impl<L: Copy + Eq> Inbox<L> {
         (own.kind == Kind::Managed && !own.is_recovered).then(|| own.next_count())
     }
 
-    /// A stanza that is in no log is about to be written to a managed session.
+    /// A stanza that is in no log is about to be written to a managed session. Also to one whose
+    /// client has not been back since a restart: it may be when the stanza's turn comes.
     pub fn will_write(&mut self, session: SessionNumber) {
         if let Some(own) = self.sessions.get_mut(session) {
-            // What a client is owed that has not been back since a restart is in the log only.
-            own.pending_others += u32::from(!own.is_recovered);
+            own.pending_others += 1;
         }
     }
 
@@ -402,17 +402,19 @@ impl<L: Copy + Eq> Inbox<L> {
     }
 
     /// The first stanza that waited for its commit is written to a managed session, or would have
-    /// been, had it a link. Gives its count. `is_entry` says whether the log has it.
+    /// been, had it a link. Gives its count; none if it is passed over, because the client has not
+    /// been back since a restart. `is_entry` says whether the log has it.
     pub fn wrote(&mut self, session: SessionNumber, is_entry: bool) -> Option<Count> {
         let own = self.sessions.get_mut(session)?;
+        if !is_entry {
+            own.pending_others = own.pending_others.saturating_sub(1);
+        }
         if own.is_recovered {
             return None;
         }
-        let pending = match is_entry {
-            true => &mut own.pending_entries,
-            false => &mut own.pending_others,
-        };
-        *pending = pending.saturating_sub(1);
+        if is_entry {
+            own.pending_entries = own.pending_entries.saturating_sub(1);
+        }
         own.written = own.written.plus(1);
         Some(own.written)
     }

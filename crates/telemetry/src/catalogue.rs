@@ -108,6 +108,7 @@ catalogue! {
         ChaosPanics => "roost_chaos_panics_total", "Shards that `roost chaos` made panic";
         ChaosDropped => "roost_chaos_dropped_total", "Links dropped by `roost chaos`";
         ChaosStalls => "roost_chaos_stalls_total", "Times that `roost chaos` stalled reads";
+        ChaosHangs => "roost_chaos_hangs_total", "Shards that `roost chaos` made hang";
         ChaosDelays => "roost_chaos_delays_total", "Times that `roost chaos` delayed the store";
         ChaosFailures => "roost_chaos_failures_total", "Commits failed by `roost chaos`";
         MessagesAccepted => "roost_messages_accepted_total", "Messages put into their sender's log";

@@ -1,6 +1,8 @@
 //! Stanza errors (RFC 6120 section 8.3) and stream errors (section 4.9): every condition, and the
 //! stanzas that carry them.
 
+use std::borrow::Cow;
+
 use xml::Frame;
 use xml::build::Writer;
 
@@ -17,6 +19,11 @@ macro_rules! conditions {
         impl $name {
             /// Every condition.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
+
+            /// The condition whose element has this name.
+            pub fn parse(name: &str) -> Option<$name> {
+                $name::ALL.iter().copied().find(|one| one.as_str() == name)
+            }
 
             /// The name of its element.
             pub fn as_str(self) -> &'static str {
@@ -90,15 +97,18 @@ conditions! {
     }
 }
 
+/// The types of stanza errors (RFC 6120 section 8.3.2).
+pub const KINDS: [&str; 5] = ["auth", "cancel", "continue", "modify", "wait"];
+
 /// What is wrong with a stanza.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StanzaError {
     /// The condition; it decides the type.
     pub condition: Condition,
     /// A sentence for people.
-    pub text: Option<&'static str>,
+    pub text: Option<Cow<'static, str>>,
     /// An application's own condition, a well-formed element.
-    pub app: Option<&'static str>,
+    pub app: Option<Cow<'static, str>>,
     /// Another type than the condition's usual one.
     pub kind: Option<&'static str>,
 }
@@ -117,14 +127,14 @@ impl StanzaError {
     /// Adds a sentence for people.
     #[must_use]
     pub fn with_text(mut self, text: &'static str) -> Self {
-        self.text = Some(text);
+        self.text = Some(Cow::Borrowed(text));
         self
     }
 
     /// Adds an application's condition.
     #[must_use]
     pub fn with_app(mut self, app: &'static str) -> Self {
-        self.app = Some(app);
+        self.app = Some(Cow::Borrowed(app));
         self
     }
 
@@ -145,14 +155,14 @@ impl StanzaError {
             .open(self.condition.as_str())
             .attr("xmlns", ns::STANZA_ERRORS)
             .close();
-        if let Some(text) = self.text {
+        if let Some(text) = &self.text {
             writer
                 .open("text")
                 .attr("xmlns", ns::STANZA_ERRORS)
                 .attr("xml:lang", "en");
             writer.text(text).close();
         }
-        if let Some(app) = self.app {
+        if let Some(app) = &self.app {
             writer.raw(app.as_bytes());
         }
         writer.close();
@@ -198,6 +208,18 @@ impl StreamError {
             writer.text(text).close();
         }
         writer.close();
+        out.extend_from_slice(b"</stream:stream>");
+    }
+
+    /// Writes the error of a client that is served elsewhere (RFC 6120 section 4.9.3.19), and the
+    /// end of the stream.
+    pub fn write_see_other_host(host: &str, out: &mut Vec<u8>) {
+        let mut writer = Writer::new(out);
+        writer.open("stream:error");
+        writer
+            .open(StreamError::SeeOtherHost.as_str())
+            .attr("xmlns", ns::STREAM_ERRORS);
+        writer.text(host).close().close();
         out.extend_from_slice(b"</stream:stream>");
     }
 

@@ -1,6 +1,8 @@
 //! Data forms (XEP-0004): read from a submission, written field by field. What a field means is its
 //! form type's business.
 
+use std::collections::BTreeMap;
+
 use xml::Frame;
 use xml::build::Writer;
 
@@ -59,7 +61,17 @@ impl Form {
     }
 }
 
+/// The fields of a form with their values, by name: how a program keeps a form.
+pub type Fields = BTreeMap<String, Vec<String>>;
+
 impl Submission {
+    /// Of these fields.
+    pub fn of(fields: Fields) -> Submission {
+        Submission {
+            fields: fields.into_iter().collect(),
+        }
+    }
+
     /// The fields with their values.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &[String])> {
         let fields = self.fields.iter();
@@ -72,6 +84,20 @@ impl Submission {
         let (_, values) = fields.find(|(known, _)| known == name)?;
         values.first().map(String::as_str)
     }
+}
+
+/// The fields of a form as it is shown to somebody, without its type.
+pub fn shown(x: &Frame) -> Fields {
+    let mut fields = Fields::new();
+    for field in x.children().filter(|one| one.name() == "field") {
+        let Some(name) = field.attr("var").filter(|name| name != "FORM_TYPE") else {
+            continue;
+        };
+        let values = field.children().filter(|one| one.name() == "value");
+        let values = values.filter_map(|one| one.text().map(std::borrow::Cow::into_owned));
+        fields.insert(name.into_owned(), values.collect());
+    }
+    fields
 }
 
 /// A boolean of a form (XEP-0004 section 3.3).

@@ -122,13 +122,6 @@ impl Negotiation {
         writer.open("stream:features");
         if self.user.is_some() {
             writer.open("bind").attr("xmlns", ns::BIND).close();
-            // RFC 3921's session, which some clients wait for: a no-op since RFC 6121.
-            writer
-                .open("session")
-                .attr("xmlns", ns::SESSION)
-                .open("optional")
-                .close()
-                .close();
             writer
                 .open("ver")
                 .attr("xmlns", ns::ROSTER_VERSIONING)

@@ -242,6 +242,17 @@ pub fn sha1_base64(data: &[u8]) -> String {
     STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, data))
 }
 
+/// SHA-1 in hexadecimal of what is Base64, white space left out (XEP-0153 section 3.1); empty of
+/// nothing, `None` of what is no Base64.
+pub fn picture_hash(base64: &str) -> Option<String> {
+    let base64: String = base64.split_whitespace().collect();
+    let image = STANDARD.decode(base64).ok()?;
+    Some(match image.is_empty() {
+        true => String::new(),
+        false => sha1_hex(&image),
+    })
+}
+
 /// The first message of SCRAM.
 #[derive(Debug)]
 pub struct ClientFirst {

@@ -57,17 +57,19 @@ pub enum IqType {
 /// `bad-request` for an IQ or presence of no known type, `feature-not-implemented` for an element
 /// that is no stanza. A message of an unknown type is a normal one (RFC 6121 section 5.2.2).
 pub fn parse_kind(frame: &Frame) -> Result<Kind, Condition> {
-    let kind = frame.attr("type");
-    let kind = kind.as_deref();
-    match frame.name() {
-        "message" => Ok(Kind::Message(match kind {
+    let frame = frame.as_ref();
+    let kind = || frame.attr("type");
+    if frame.is_named("message") {
+        return Ok(Kind::Message(match kind().as_deref() {
             Some("chat") => MessageType::Chat,
             Some("groupchat") => MessageType::Groupchat,
             Some("headline") => MessageType::Headline,
             Some("error") => MessageType::Error,
             _ => MessageType::Normal,
-        })),
-        "presence" => Ok(Kind::Presence(match kind {
+        }));
+    }
+    if frame.is_named("presence") {
+        return Ok(Kind::Presence(match kind().as_deref() {
             None => PresenceType::Available,
             Some("unavailable") => PresenceType::Unavailable,
             Some("subscribe") => PresenceType::Subscribe,
@@ -77,16 +79,18 @@ pub fn parse_kind(frame: &Frame) -> Result<Kind, Condition> {
             Some("probe") => PresenceType::Probe,
             Some("error") => PresenceType::Error,
             Some(_) => return Err(Condition::BadRequest),
-        })),
-        "iq" => Ok(Kind::Iq(match kind {
+        }));
+    }
+    if frame.is_named("iq") {
+        return Ok(Kind::Iq(match kind().as_deref() {
             Some("get") => IqType::Get,
             Some("set") => IqType::Set,
             Some("result") => IqType::Result,
             Some("error") => IqType::Error,
             _ => return Err(Condition::BadRequest),
-        })),
-        _ => Err(Condition::FeatureNotImplemented),
+        }));
     }
+    Err(Condition::FeatureNotImplemented)
 }
 
 /// Checks what RFC 6120 section 8.2.3 asks of an IQ: an `id`, a type, and one child in a request.

@@ -198,6 +198,23 @@ impl C2s {
         if self.is_closed() {
             return;
         }
+        self.begin_if_needed(out);
+        error.write(text, out);
+        self.close(effects);
+    }
+
+    /// Ends the stream of a client that is served at another host, `host:port`.
+    pub fn redirect(&mut self, host: &str, out: &mut Vec<u8>, effects: &mut Effects) {
+        if self.is_closed() {
+            return;
+        }
+        self.begin_if_needed(out);
+        StreamError::write_see_other_host(host, out);
+        self.close(effects);
+    }
+
+    /// An error is the first thing that is said.
+    fn begin_if_needed(&mut self, out: &mut Vec<u8>) {
         if let Some(negotiation) = &mut self.negotiation
             && !negotiation.header_sent
         {
@@ -209,8 +226,6 @@ impl C2s {
                 .unwrap_or_default();
             negotiation.write_header(domain, out);
         }
-        error.write(text, out);
-        self.close(effects);
     }
 
     /// Nothing is written from here on: what still comes finds a stream that has ended.
@@ -395,8 +410,10 @@ impl C2s {
             return;
         }
         if let Some(full) = &self.full {
-            let full = Arc::clone(full);
-            return self.handle_stanza(&full, frame, out, effects);
+            if let Err(error) = handle_stanza(full, frame, out, effects) {
+                self.abort(error, None, out, effects);
+            }
+            return;
         }
         let Some(negotiation) = &mut self.negotiation else {
             return;
@@ -855,58 +872,59 @@ impl C2s {
             self.full = full;
         }
     }
+}
 
-    // ---- The bound session ---------------------------------------------------------------------
+// ---- The bound session -------------------------------------------------------------------------
 
-    fn handle_stanza(
-        &mut self,
-        full: &Arc<str>,
-        frame: &FrameRef<'_>,
-        out: &mut Vec<u8>,
-        effects: &mut Effects,
-    ) {
-        match (frame.name(), frame.ns()) {
-            ("message" | "presence" | "iq", ns::CLIENT) => {}
+/// An element of the session `full`. Its stanza is stamped, and refused if it is malformed.
+///
+/// # Errors
+/// What ends the stream.
+fn handle_stanza(
+    full: &str,
+    frame: &FrameRef<'_>,
+    out: &mut Vec<u8>,
+    effects: &mut Effects,
+) -> Result<(), StreamError> {
+    let is_named = |name: &&str| frame.is_named(name);
+    if !frame.is_of(ns::CLIENT) || !["message", "presence", "iq"].iter().any(is_named) {
+        return match (frame.name(), frame.ns()) {
             ("enable" | "resume" | "r" | "a", ns::STREAM_MANAGEMENT)
             | ("active" | "inactive", ns::CLIENT_STATE) => {
-                return effects.push(Effect::Element(frame.to_frame()));
+                effects.push(Effect::Element(frame.to_frame()));
+                Ok(())
             }
-            _ => {
-                return self.abort(StreamError::UnsupportedStanzaType, None, out, effects);
-            }
+            _ => Err(StreamError::UnsupportedStanzaType),
+        };
+    }
+    // Section 8.1.2.1: the address is the server's to give; a wrong one ends the stream.
+    if let Some(from) = frame.attr("from") {
+        let right = addr::normalize(&from)
+            .is_ok_and(|from| *from == *full || *from == *addr::bare_part(full));
+        if !right {
+            return Err(StreamError::InvalidFrom);
         }
-        // Section 8.1.2.1: the address is the server's to give; a wrong one ends the stream.
-        if let Some(from) = frame.attr("from") {
-            let right = addr::normalize(&from)
-                .is_ok_and(|from| *from == **full || *from == *addr::bare_part(full));
-            if !right {
-                return self.abort(StreamError::InvalidFrom, None, out, effects);
-            }
-        }
-        let mut edit = frame.edit().set_attr("from", full);
-        let mut malformed = false;
-        if let Some(to) = frame.attr("to") {
-            match addr::normalize(&to) {
-                Ok(normal) if *normal != *to => edit = edit.set_attr("to", &normal),
-                Ok(_) => {}
-                Err(_) => malformed = true,
-            }
-        }
-        // What routing compares has one spelling, so that `&#101;rror` is not an error to others.
-        if let Some(kind) = frame.attr("type")
-            && matches!(kind, Cow::Owned(_))
-        {
-            edit = edit.set_attr("type", &kind);
-        }
-        let stanza = edit.finish();
-        if malformed {
-            return refuse(&stanza, StanzaError::new(Condition::JidMalformed), out);
-        }
-        if let Err(condition) = stanza::check(&stanza) {
-            return refuse(&stanza, StanzaError::new(condition), out);
-        }
+    }
+    let to = frame.attr("to");
+    let to = to.as_deref().map(addr::normalize);
+    let kind = frame.attr("type");
+    let mut edit = frame.edit().set_attr("from", full);
+    if let Some(Ok(Cow::Owned(normal))) = &to {
+        edit = edit.set_attr("to", normal);
+    }
+    // What routing compares has one spelling, so that `&#101;rror` is not an error to others.
+    if let Some(Cow::Owned(kind)) = &kind {
+        edit = edit.set_attr("type", kind);
+    }
+    let stanza = edit.finish();
+    if matches!(to, Some(Err(_))) {
+        refuse(&stanza, StanzaError::new(Condition::JidMalformed), out);
+    } else if let Err(condition) = stanza::check(&stanza) {
+        refuse(&stanza, StanzaError::new(condition), out);
+    } else {
         effects.push(Effect::Stanza(stanza));
     }
+    Ok(())
 }
 
 fn refuse(frame: &Frame, error: StanzaError, out: &mut Vec<u8>) {
