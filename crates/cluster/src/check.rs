@@ -1,0 +1,394 @@
+//! Whether an engine keeps what a journal promises. Owns the rules and, for each that is broken,
+//! the command that mends it. What is observed comes from `observe`; nothing here asks anybody.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::layout::Layout;
+
+/// The oldest server that is known to do what the journal relies on.
+pub const VERSION_MIN: (u32, u32) = (2, 14);
+
+/// The engine forgets ids after this; a publish in doubt is sent again for as long at least.
+pub const DUPLICATE_WINDOW_MIN: Duration = Duration::from_secs(120);
+
+/// Copies of each stream: one server may be lost.
+pub const REPLICAS: usize = 3;
+
+/// Bounds of the check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Most difference between a server's clock and this machine's. Default: 1 s.
+    pub skew_max: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            skew_max: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What the monitoring port of a server said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Server {
+    /// The address that was asked.
+    pub monitor: String,
+    /// The server's name.
+    pub name: String,
+    /// Its version: `2.15.2`.
+    pub version: String,
+    /// Whether it stores streams at all.
+    pub has_jetstream: bool,
+    /// Whether it syncs each write to the disk.
+    pub syncs_always: bool,
+    /// Its clock minus ours, and how uncertain that is, in milliseconds.
+    pub skew_ms: i64,
+    /// Half of the round trip, in milliseconds.
+    pub uncertain_ms: i64,
+    /// Servers of its cluster, by what the leader of all streams says; 0 if it knows none.
+    pub cluster_size: usize,
+}
+
+/// A stream's configuration, as far as the journal relies on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Its name.
+    pub name: String,
+    /// What it listens to.
+    pub subjects: Vec<String>,
+    /// Copies.
+    pub replicas: usize,
+    /// Kept in files.
+    pub is_file: bool,
+    /// A full stream refuses what is new instead of forgetting what is old.
+    pub discards_new: bool,
+    /// Messages cannot be deleted one by one.
+    pub denies_delete: bool,
+    /// It can be purged up to a snapshot.
+    pub denies_purge: bool,
+    /// Messages are forgotten after this; zero: never.
+    pub age_max: Duration,
+    /// Messages are forgotten above this number; none if not positive.
+    pub messages_max: i64,
+    /// The same for one subject.
+    pub messages_per_subject_max: i64,
+    /// Messages are kept whatever consumers do.
+    pub keeps_all: bool,
+    /// Largest message; any if not positive.
+    pub message_size_max: i32,
+    /// A message may replace all earlier ones.
+    pub allows_rollup: bool,
+    /// How long ids are known.
+    pub duplicate_window: Duration,
+    /// It acknowledges.
+    pub acknowledges: bool,
+    /// It accepts nothing.
+    pub is_sealed: bool,
+    /// It has a leader.
+    pub has_leader: bool,
+}
+
+/// Everything that was observed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Monitoring ports that answered.
+    pub servers: Vec<Server>,
+    /// Monitoring ports that did not, each with why.
+    pub silent: Vec<(String, String)>,
+    /// The streams that are there, of those that the layout names.
+    pub streams: Vec<Stream>,
+}
+
+/// What is wrong, and what mends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What is wrong and why it matters.
+    pub what: String,
+    /// A command, or a line for a configuration file.
+    pub mend: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n    {}", self.what, self.mend)
+    }
+}
+
+fn problem(what: String, mend: String) -> Problem {
+    Problem { what, mend }
+}
+
+/// Everything that is wrong; empty: a node may serve.
+pub fn check(options: &Options, layout: &Layout, observed: &Observed) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (monitor, why) in &observed.silent {
+        problems.push(problem(
+            format!("the monitoring port {monitor} does not answer: {why}"),
+            "nats-server -m 8222  # or http_port: 8222 in its configuration".to_owned(),
+        ));
+    }
+    for server in &observed.servers {
+        check_server(options, server, &mut problems);
+    }
+    let known = observed.servers.len() + observed.silent.len();
+    let largest = observed
+        .servers
+        .iter()
+        .map(|server| server.cluster_size)
+        .max();
+    match largest.unwrap_or_default() {
+        size if known > 0 && size < REPLICAS => problems.push(problem(
+            format!("the engine has {size} servers with JetStream; {REPLICAS} survive one's loss"),
+            "nats-server --cluster nats://HOST:6222 --routes nats://OTHER:6222 --jetstream"
+                .to_owned(),
+        )),
+        size if size > known => problems.push(problem(
+            format!("the engine has {size} servers and {known} monitoring ports are configured"),
+            "monitor = [\"http://HOST:8222\", …]  # one for each server".to_owned(),
+        )),
+        _ => {}
+    }
+    if known == 0 {
+        problems.push(problem(
+            "no monitoring port is configured: only there a server says whether it syncs"
+                .to_owned(),
+            "monitor = [\"http://HOST:8222\", …]".to_owned(),
+        ));
+    }
+    for stream in layout.streams() {
+        let name = layout.stream_name(stream);
+        match observed.streams.iter().find(|there| there.name == name) {
+            Some(there) => check_stream(there, &layout.subject(stream), &mut problems),
+            None => problems.push(problem(
+                format!("the stream {name} is missing"),
+                "roost cluster check --create".to_owned(),
+            )),
+        }
+    }
+    problems
+}
+
+fn check_server(options: &Options, server: &Server, problems: &mut Vec<Problem>) {
+    let name = &server.name;
+    if version(&server.version) < Some(VERSION_MIN) {
+        let (major, minor) = VERSION_MIN;
+        problems.push(problem(
+            format!(
+                "{name} is version {}; {major}.{minor} is needed",
+                server.version
+            ),
+            "go install github.com/nats-io/nats-server/v2@latest".to_owned(),
+        ));
+    }
+    if !server.has_jetstream {
+        problems.push(problem(
+            format!("{name} runs without JetStream"),
+            "nats-server --jetstream --store_dir FOLDER".to_owned(),
+        ));
+    } else if !server.syncs_always {
+        problems.push(problem(
+            format!("{name} acknowledges before its disk has it: a power cut loses messages"),
+            "jetstream { sync_interval: always }  # in its configuration; then restart it"
+                .to_owned(),
+        ));
+    }
+    let skew_max = i64::try_from(options.skew_max.as_millis()).unwrap_or(i64::MAX);
+    if server.skew_ms.abs() > skew_max + server.uncertain_ms {
+        problems.push(problem(
+            format!(
+                "the clock of {name} differs by {} ms from this machine's",
+                server.skew_ms
+            ),
+            "timedatectl set-ntp true  # on both".to_owned(),
+        ));
+    }
+}
+
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn check_stream(stream: &Stream, subject: &str, problems: &mut Vec<Problem>) {
+    let name = &stream.name;
+    let mut edit = |is_wrong: bool, what: &str, flags: &str| {
+        if is_wrong {
+            let mend = format!("nats stream edit {name} --force {flags}");
+            problems.push(problem(format!("{name} {what}"), mend));
+        }
+    };
+    edit(
+        stream.replicas < REPLICAS,
+        &format!(
+            "has {} copies; {REPLICAS} survive one server's loss",
+            stream.replicas
+        ),
+        "--replicas 3",
+    );
+    edit(
+        !stream.discards_new,
+        "forgets what is old when it is full",
+        "--discard new",
+    );
+    edit(
+        !stream.age_max.is_zero(),
+        "forgets messages by their age",
+        "--max-age 0s",
+    );
+    edit(
+        stream.messages_max > 0,
+        "forgets messages above a number",
+        "--max-msgs -1",
+    );
+    edit(
+        stream.messages_per_subject_max > 0,
+        "forgets messages above a number for a subject",
+        "--max-msgs-per-subject -1",
+    );
+    edit(
+        stream.allows_rollup,
+        "lets one message replace all others",
+        "--no-allow-rollup",
+    );
+    edit(
+        stream.duplicate_window < DUPLICATE_WINDOW_MIN,
+        "forgets ids in under two minutes: a publish in doubt could be stored twice",
+        "--dupe-window 2m",
+    );
+    edit(
+        (1..1_024 * 1_024).contains(&stream.message_size_max),
+        "refuses messages of under 1 MB",
+        "--max-msg-size -1",
+    );
+    edit(
+        stream.subjects != [subject],
+        "listens to other subjects",
+        &format!("--subjects {subject}"),
+    );
+    edit(!stream.acknowledges, "does not acknowledge", "--ack");
+    let is_fixed = !stream.is_file
+        || !stream.denies_delete
+        || stream.denies_purge
+        || !stream.keeps_all
+        || stream.is_sealed;
+    if is_fixed {
+        let what = "was made with what cannot be changed: it must be in files, keep all messages \
+                    (retention: limits), deny deletion, allow a purge, and not be sealed";
+        problems.push(problem(
+            format!("{name} {what}"),
+            format!("nats stream rm {name} && roost cluster check --create  # this loses its data"),
+        ));
+    }
+    if !stream.has_leader {
+        problems.push(problem(
+            format!("{name} has no leader: a majority of its servers is gone"),
+            "nats server report jetstream  # says which; start them".to_owned(),
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good(layout: &Layout) -> Observed {
+        let server = |name: &str| Server {
+            monitor: format!("http://{name}:8222"),
+            name: name.to_owned(),
+            version: "2.15.2".to_owned(),
+            has_jetstream: true,
+            syncs_always: true,
+            skew_ms: 3,
+            uncertain_ms: 5,
+            cluster_size: 3,
+        };
+        let stream = |stream| Stream {
+            name: layout.stream_name(stream),
+            subjects: vec![layout.subject(stream)],
+            replicas: 3,
+            is_file: true,
+            discards_new: true,
+            denies_delete: true,
+            denies_purge: false,
+            age_max: Duration::ZERO,
+            messages_max: -1,
+            messages_per_subject_max: -1,
+            keeps_all: true,
+            message_size_max: -1,
+            allows_rollup: false,
+            duplicate_window: DUPLICATE_WINDOW_MIN,
+            acknowledges: true,
+            is_sealed: false,
+            has_leader: true,
+        };
+        Observed {
+            servers: ["n1", "n2", "n3"].map(server).to_vec(),
+            silent: Vec::new(),
+            streams: layout.streams().map(stream).collect(),
+        }
+    }
+
+    fn problems(change: impl FnOnce(&mut Observed)) -> Vec<Problem> {
+        let layout = Layout::new("roost", 2).unwrap();
+        let mut observed = good(&layout);
+        change(&mut observed);
+        check(&Options::default(), &layout, &observed)
+    }
+
+    #[track_caller]
+    fn one(mend: &str, change: impl FnOnce(&mut Observed)) {
+        let found = problems(change);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].mend.contains(mend), "{found:?}");
+    }
+
+    #[test]
+    fn an_engine_as_it_should_be_has_no_problem() {
+        assert_eq!(problems(|_| {}), []);
+    }
+
+    /// Goal: each rule finds exactly what breaks it, and names what mends that.
+    #[test]
+    fn each_rule_names_what_mends() {
+        one("go install", |o| o.servers[0].version = "2.9.10".to_owned());
+        one("go install", |o| o.servers[0].version = "beta".to_owned());
+        one("sync_interval: always", |o| {
+            o.servers[1].syncs_always = false;
+        });
+        one("--jetstream", |o| o.servers[1].has_jetstream = false);
+        one("set-ntp", |o| o.servers[2].skew_ms = -1_100);
+        one("http_port", |o| {
+            let lost = o.servers.remove(0);
+            o.silent.push((lost.monitor, "refused".to_owned()));
+        });
+        one("one for each server", |o| drop(o.servers.remove(0)));
+        one("--routes", |o| {
+            o.servers.iter_mut().for_each(|s| s.cluster_size = 1);
+        });
+        one("monitor =", |o| o.servers.clear());
+        one("--create", |o| drop(o.streams.remove(1)));
+        one("--replicas 3", |o| o.streams[0].replicas = 1);
+        one("--discard new", |o| o.streams[0].discards_new = false);
+        one("--max-age 0s", |o| {
+            o.streams[0].age_max = Duration::from_secs(1);
+        });
+        one("--max-msgs -1", |o| o.streams[0].messages_max = 10);
+        one("--max-msgs-per-subject", |o| {
+            o.streams[0].messages_per_subject_max = 1;
+        });
+        one("--no-allow-rollup", |o| o.streams[0].allows_rollup = true);
+        one("--dupe-window", |o| {
+            o.streams[0].duplicate_window = Duration::from_secs(9);
+        });
+        one("--max-msg-size", |o| o.streams[0].message_size_max = 1_000);
+        one("--subjects", |o| o.streams[0].subjects.clear());
+        one("--ack", |o| o.streams[0].acknowledges = false);
+        one("stream rm", |o| o.streams[0].is_file = false);
+        one("stream rm", |o| o.streams[0].denies_delete = false);
+        one("stream rm", |o| o.streams[0].keeps_all = false);
+        one("stream rm", |o| o.streams[0].is_sealed = true);
+        one("server report", |o| o.streams[0].has_leader = false);
+    }
+}

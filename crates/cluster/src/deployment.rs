@@ -1,0 +1,60 @@
+//! What all nodes of a deployment share and nobody may change: the key of the slot hash and the
+//! number of streams. One entry of the map's bucket, made by the first node that comes, with
+//! compare-and-set. Owns the entry and its bytes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{self, Engine, EngineError};
+use crate::layout::Layout;
+
+/// Its key in the bucket.
+pub(crate) const KEY: &str = "deployment";
+
+/// Version of what nodes agree on. A node refuses a deployment of a newer one.
+pub const FORMAT: u32 = 1;
+
+/// What all nodes share.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deployment {
+    /// [`FORMAT`] of whoever made it.
+    pub format: u32,
+    /// How the ranges are divided.
+    pub streams: u16,
+    /// The key of the slot hash.
+    pub slot_key: [u8; 16],
+}
+
+/// Shown without the key, which nobody outside may know.
+impl std::fmt::Debug for Deployment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Deployment")
+            .field("format", &self.format)
+            .field("streams", &self.streams)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The deployment of an engine; made with this key if there is none. Blocks for some seconds at
+/// most, on a runtime of its own.
+///
+/// # Errors
+/// [`EngineError`] if the engine cannot be asked.
+pub fn join(
+    options: &engine::Options,
+    layout: &Layout,
+    slot_key: [u8; 16],
+) -> Result<Deployment, EngineError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| EngineError::File(error.to_string()))?;
+    let made = Deployment {
+        format: FORMAT,
+        streams: layout.streams().count() as u16,
+        slot_key,
+    };
+    runtime.block_on(async {
+        let engine = Engine::connect(options, layout.clone()).await?;
+        engine.map().await?.deployment(&made).await
+    })
+}

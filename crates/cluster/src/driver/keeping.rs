@@ -1,0 +1,274 @@
+//! The task of the map: the keeper's machine against the bucket. Owns the watch, and tells the
+//! streams' tasks what the map says. Homes end without a word here: their progress says so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use stdx::{Clock, Moment, SystemClock};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{Command, MapOptions, Progress, Shared, lock};
+use crate::engine::{Bucket, Engine, Entry, Watch};
+use crate::journal::Epoch;
+use crate::journal::message::Author;
+use crate::layout::StreamId;
+use crate::map::keeper::{Effect, Keeper};
+use crate::map::view::MapView;
+use crate::map::{Node, Report, Revision};
+
+/// How often the machine is told the time.
+const TICK: Duration = Duration::from_millis(50);
+/// Ticks between two questions whether the bucket has a leader, and two reports.
+const TICKS_PER_LOOK: u32 = 10;
+
+/// What the map is told and asked from outside.
+#[derive(Debug, Default)]
+pub(super) struct Door {
+    /// The node's weight: 0 while it drains.
+    pub(super) weight: AtomicU32,
+    /// Commits or links lag.
+    pub(super) is_slow: AtomicBool,
+    /// Until when effects that need no commit may leave, in nanoseconds of the driver's clock. A
+    /// moment, not an answer: a process that was paused must not believe an old one.
+    pub(super) acts_until: AtomicU64,
+    /// The map, as it was a moment ago.
+    pub(super) view: Shared<Arc<MapView>>,
+}
+
+pub(super) struct Parts {
+    pub(super) engine: Engine,
+    pub(super) streams: Vec<mpsc::WeakSender<Command>>,
+    pub(super) progress: Vec<Shared<Progress>>,
+    pub(super) door: Arc<Door>,
+    /// The one by which the door's moments count.
+    pub(super) clock: SystemClock,
+    /// Changes when the driver ends.
+    pub(super) end: watch::Receiver<()>,
+}
+
+enum Said {
+    Renewed(Moment, Option<Revision>),
+    Changed,
+    Watching(Option<Box<(Bucket, Watch)>>),
+    Leader(bool),
+}
+
+/// The task of the map.
+pub(super) struct Keeping {
+    parts: Parts,
+    keeper: Keeper,
+    name: String,
+    clock: SystemClock,
+    bucket: Option<Bucket>,
+    watch: Option<Watch>,
+    asked: JoinSet<Said>,
+    is_asking: bool,
+    /// The newest tenures of this node whose end the keeper was told.
+    ended: Vec<Epoch>,
+    applied: Vec<u64>,
+    ticks: u32,
+    /// What a stream is to be told once it has room: the last word counts.
+    untold: Vec<Option<Command>>,
+}
+
+impl Keeping {
+    pub(super) fn new(options: MapOptions, author: Author, parts: Parts) -> Keeping {
+        let clock = parts.clock;
+        let streams = parts.progress.len();
+        let node = Node {
+            incarnation: author.incarnation,
+            zone: options.zone,
+            link: options.link,
+            clients: options.clients,
+            weight: parts.door.weight.load(Ordering::Relaxed),
+            streams: vec![Report::default(); streams],
+            ..Node::default()
+        };
+        let name = author.node.clone();
+        // There are at most `layout::STREAMS_MAX` of them.
+        let keeper = Keeper::new(clock.now(), options.times, author, node, streams as u16);
+        Keeping {
+            keeper,
+            name,
+            clock,
+            bucket: None,
+            watch: None,
+            asked: JoinSet::new(),
+            is_asking: false,
+            ended: vec![0; streams],
+            applied: vec![0; streams],
+            ticks: 0,
+            untold: (0..streams).map(|_| None).collect(),
+            parts,
+        }
+    }
+
+    /// Until the driver ends.
+    pub(super) async fn run(mut self) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                _ = self.parts.end.changed() => return,
+                Some(said) = self.asked.join_next() => {
+                    if let Ok(said) = said {
+                        self.on_said(said);
+                    }
+                }
+                entry = next(&mut self.watch) => self.on_entry(entry),
+                _ = ticks.tick() => self.on_tick(),
+            }
+            self.perform();
+        }
+    }
+
+    fn on_said(&mut self, said: Said) {
+        let now = self.clock.now();
+        match said {
+            Said::Renewed(sent, Some(revision)) => self.keeper.on_renewed(sent, revision),
+            Said::Renewed(_, None) | Said::Changed => {}
+            Said::Watching(watching) => {
+                self.is_asking = false;
+                let (bucket, watch) = watching.map(|both| *both).unzip();
+                (self.bucket, self.watch) = (bucket, watch);
+            }
+            Said::Leader(has_leader) => self.keeper.on_leader(now, has_leader),
+        }
+    }
+
+    fn on_entry(&mut self, entry: Option<(Revision, Entry)>) {
+        let now = self.clock.now();
+        match entry {
+            Some((revision, Entry::Home(stream, home))) => {
+                self.keeper.on_home(now, stream, revision, home);
+            }
+            Some((revision, Entry::Node(name, node))) => {
+                self.keeper.on_node(now, &name, revision, node);
+            }
+            None => self.watch = None,
+        }
+    }
+
+    fn on_tick(&mut self) {
+        let now = self.clock.now();
+        self.ticks = self.ticks.wrapping_add(1);
+        if self.ticks.is_multiple_of(TICKS_PER_LOOK) {
+            self.look();
+        }
+        for at in 0..self.parts.progress.len() {
+            let shown = *lock(&self.parts.progress[at]);
+            if shown.ended > self.ended[at] {
+                self.ended[at] = shown.ended;
+                let stream = StreamId(at as u16);
+                self.keeper
+                    .on_ended(now, stream, shown.ended, shown.mark.epoch);
+            }
+        }
+        self.keeper.on_time(now);
+    }
+
+    fn look(&mut self) {
+        let engine = self.parts.engine.clone();
+        if self.watch.is_none() && !self.is_asking {
+            self.is_asking = true;
+            let engine = engine.clone();
+            self.asked
+                .spawn(async move { Said::Watching(watch_map(&engine).await) });
+        }
+        self.asked
+            .spawn(async move { Said::Leader(engine.map_has_leader().await) });
+        let reports = (0..self.parts.progress.len()).map(|at| {
+            let shown = *lock(&self.parts.progress[at]);
+            let before = std::mem::replace(&mut self.applied[at], shown.stats.applied);
+            let load = shown.stats.applied.saturating_sub(before);
+            Report {
+                lag_ms: shown.lag_ms,
+                load: u32::try_from(load).unwrap_or(u32::MAX) * u32::from(shown.is_home),
+                serving: shown.serving,
+            }
+        });
+        let reports = reports.collect();
+        let door = &self.parts.door;
+        let is_slow = door.is_slow.load(Ordering::Relaxed);
+        let weight = door.weight.load(Ordering::Relaxed);
+        self.keeper.report(is_slow, weight, reports);
+    }
+
+    fn perform(&mut self) {
+        while let Some(effect) = self.keeper.poll() {
+            match effect {
+                Effect::Renew(sent, revision, node) => {
+                    let entry = Entry::Node(self.name.clone(), node);
+                    self.put(revision, entry, move |revision| {
+                        Said::Renewed(sent, revision)
+                    });
+                }
+                Effect::Fence(name, revision, node) => {
+                    self.put(revision, Entry::Node(name, node), |_| Said::Changed);
+                }
+                Effect::Change(stream, revision, home) => {
+                    self.put(revision, Entry::Home(stream, home), |_| Said::Changed);
+                }
+                Effect::TakeOver(stream, epoch) => self.tell(stream, Command::TakeOver(epoch)),
+                Effect::StepDown(stream) => self.tell(stream, Command::StepDown),
+            }
+        }
+        self.tell_all();
+        let until = self.keeper.acts_until().as_nanos();
+        self.parts.door.acts_until.store(until, Ordering::Relaxed);
+        let view = self.keeper.view(self.clock.now());
+        let shown = &mut *lock(&self.parts.door.view);
+        if **shown != view {
+            *shown = Arc::new(view);
+        }
+    }
+
+    fn put(
+        &mut self,
+        revision: Revision,
+        entry: Entry,
+        say: impl FnOnce(Option<Revision>) -> Said + Send + 'static,
+    ) {
+        if let Some(bucket) = self.bucket.clone() {
+            self.asked
+                .spawn(async move { say(bucket.put(revision, &entry).await) });
+        }
+    }
+
+    fn tell(&mut self, stream: StreamId, command: Command) {
+        if let Some(untold) = self.untold.get_mut(usize::from(stream.0)) {
+            *untold = Some(command);
+        }
+    }
+
+    /// Tells the streams that have room for it what there is to tell.
+    fn tell_all(&mut self) {
+        for (to, untold) in self.parts.streams.iter().zip(&mut self.untold) {
+            let Some(command) = untold.take() else {
+                continue;
+            };
+            // A stream whose task has ended has no home here.
+            let Some(to) = to.upgrade() else { continue };
+            if let Err(TrySendError::Full(command)) = to.try_send(command) {
+                *untold = Some(command);
+            }
+        }
+    }
+}
+
+async fn watch_map(engine: &Engine) -> Option<Box<(Bucket, Watch)>> {
+    let bucket = engine.map().await.ok()?;
+    let watch = bucket.watch().await.ok()?;
+    Some(Box::new((bucket, watch)))
+}
+
+async fn next(watch: &mut Option<Watch>) -> Option<(Revision, Entry)> {
+    match watch {
+        Some(watch) => watch.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,377 @@
+//! One stream's task: commands, answers, messages and time go into its machine, effects come out
+//! and are performed. Owns the consumer and its watchdog.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use stdx::{Clock, SystemClock};
+use store::{Follower, Store, StoreError, Writer};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::snapshots::{self, Place};
+use super::{
+    Appending, Command, Event, Events, Hear, Options, Outcome, Progress, Shared, Word, is_home,
+    lock,
+};
+use crate::engine::{Engine, Messages};
+use crate::journal::member::{Effect, Member};
+use crate::journal::message::Author;
+use crate::journal::replica::{Replica, ReplicaError};
+use crate::journal::writer::Token;
+use crate::journal::{Answer, Epoch, Found, Seq};
+use crate::layout::StreamId;
+
+/// How often the machine is told the time.
+const TICK: Duration = Duration::from_millis(50);
+/// Ticks between two looks at the stream's end.
+const TICKS_PER_LOOK: u32 = 20;
+/// Ticks before a consumer or a snapshot that could not be had is asked for again.
+const TICKS_PER_RETRY: u32 = 20;
+
+/// What a task is made of.
+pub(super) struct Parts {
+    pub(super) stream: StreamId,
+    pub(super) engine: Engine,
+    pub(super) store: Store,
+    pub(super) follower: Shared<Follower>,
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) events: Events,
+    pub(super) progress: Shared<Progress>,
+}
+
+/// What was asked of the engine has been answered.
+enum Said {
+    Answer(u64, Answer),
+    Found(Seq, Found),
+    Last(Option<Seq>),
+    Consumer(Option<Messages>),
+    End(Option<(Seq, Seq)>),
+    Loaded(Result<Place, String>),
+    Stored,
+}
+
+/// One stream's task.
+pub(super) struct Task {
+    parts: Parts,
+    member: Member,
+    clock: SystemClock,
+    place: Place,
+    stalled_ticks: u32,
+    waiting: HashMap<Token, Hear>,
+    token: Token,
+    asked: JoinSet<Said>,
+    messages: Option<Messages>,
+    /// A consumer is being made.
+    is_asking: bool,
+    /// A snapshot is needed, or on its way.
+    needs_snapshot: bool,
+    is_loading: bool,
+    ticks: u32,
+    /// The mark at the last tick at which it moved, and how many ticks ago that was.
+    moved: (Seq, u32),
+    retry_in: u32,
+}
+
+impl Task {
+    pub(super) fn new(options: &Options, author: Author, parts: Parts) -> Result<Task, StoreError> {
+        let ranges = options.layout.ranges(parts.stream);
+        let place = Place::new(&options.folder, &author, parts.stream, ranges.clone());
+        let follower = lock(&parts.follower);
+        let replica = Replica::new(options.replica.clone(), parts.stream.0, ranges, &follower)?;
+        drop(follower);
+        let stalled_ticks = options.stalled_after.as_millis() / TICK.as_millis();
+        Ok(Task {
+            member: Member::new(options.member.clone(), author, replica),
+            clock: SystemClock::new(),
+            place,
+            stalled_ticks: u32::try_from(stalled_ticks).unwrap_or(u32::MAX),
+            waiting: HashMap::new(),
+            token: 0,
+            asked: JoinSet::new(),
+            messages: None,
+            is_asking: false,
+            needs_snapshot: false,
+            is_loading: false,
+            ticks: 0,
+            moved: (0, 0),
+            retry_in: 0,
+            parts,
+        })
+    }
+
+    /// Until the driver ends.
+    pub(super) async fn run(mut self) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                command = self.parts.commands.recv() => match command {
+                    Some(command) => self.on_command(command),
+                    None => return,
+                },
+                Some(said) = self.asked.join_next() => {
+                    if let Ok(said) = said {
+                        self.on_said(said);
+                    }
+                }
+                message = next(&mut self.messages) => self.on_message(message),
+                _ = ticks.tick() => self.on_tick(),
+            }
+            self.perform();
+        }
+    }
+
+    fn on_command(&mut self, command: Command) {
+        let now = self.clock.now();
+        match command {
+            Command::Append(epoch, appends) => self.append(epoch, appends),
+            Command::TakeOver(epoch) => self.member.take_over(now, epoch),
+            Command::StepDown => self.member.step_down(),
+            Command::Snapshot(done) => {
+                let (engine, store) = (self.parts.engine.clone(), self.parts.store.clone());
+                let place = self.place.clone();
+                self.asked.spawn(async move {
+                    let stored = snapshots::store(&engine, &store, &place).await;
+                    // Nobody needs to listen.
+                    let _ = done.send(stored);
+                    Said::Stored
+                });
+            }
+        }
+    }
+
+    /// Hands appends to the machine. One that follows a refused one of its writer is refused too.
+    fn append(&mut self, epoch: Option<Epoch>, appends: Vec<Appending>) {
+        let now = self.clock.now();
+        let is_over = epoch.is_some() && self.member.serving() != epoch;
+        let mut broken: Vec<Writer> = Vec::new();
+        for one in appends {
+            let mut hear = one.hear;
+            if is_over {
+                hear(Word::Decided(Outcome::Fenced));
+                continue;
+            }
+            if broken.contains(&one.writer) {
+                hear(Word::Decided(Outcome::Follows));
+                continue;
+            }
+            self.token += 1;
+            match self.member.append(now, self.token, one.range, one.bytes) {
+                Ok(()) => drop(self.waiting.insert(self.token, hear)),
+                Err(refused) => {
+                    if one.writer != Writer::NOBODY {
+                        broken.push(one.writer);
+                    }
+                    hear(Word::Decided(Outcome::Refused(refused)));
+                }
+            }
+        }
+    }
+
+    fn on_said(&mut self, said: Said) {
+        let now = self.clock.now();
+        let follower = &mut *lock(&self.parts.follower);
+        match said {
+            Said::Answer(number, answer) => self.member.on_answer(now, number, answer, follower),
+            Said::Found(seq, found) => self.member.on_found(now, seq, &found, follower),
+            Said::Last(last) => self.member.on_last(now, last),
+            Said::Consumer(messages) => {
+                self.is_asking = false;
+                self.messages = messages;
+                self.moved = (self.member.mark().seq, 0);
+            }
+            Said::End(Some((first, last))) => {
+                lock(&self.parts.progress).last = last;
+                // With everything purged no message comes that would show the gap.
+                self.needs_snapshot |= first > self.member.mark().seq + 1;
+            }
+            Said::End(None) => {}
+            Said::Loaded(place) => {
+                self.is_loading = false;
+                self.retry_in = TICKS_PER_RETRY;
+                let loaded = place.and_then(|place| place.load(follower));
+                match loaded {
+                    Ok(mark) => {
+                        self.needs_snapshot = false;
+                        self.messages = None;
+                        self.member.on_snapshot(follower);
+                        let event = Event::Loaded(self.parts.stream, mark.seq);
+                        tell(&self.parts, event);
+                    }
+                    Err(why) => tell(&self.parts, Event::Stuck(self.parts.stream, why)),
+                }
+            }
+            Said::Stored => {}
+        }
+    }
+
+    fn on_message(&mut self, message: Option<(Seq, Bytes)>) {
+        match message {
+            Some((seq, bytes)) => {
+                let follower = &mut *lock(&self.parts.follower);
+                self.member
+                    .on_message(self.clock.now(), seq, &bytes, follower);
+            }
+            None => self.replace_consumer(),
+        }
+    }
+
+    fn replace_consumer(&mut self) {
+        if self.messages.take().is_some() {
+            lock(&self.parts.progress).consumers_replaced += 1;
+        }
+        self.retry_in = TICKS_PER_RETRY;
+    }
+
+    fn on_tick(&mut self) {
+        let now = self.clock.now();
+        self.member.on_time(now, &mut lock(&self.parts.follower));
+        self.ticks = self.ticks.wrapping_add(1);
+        self.retry_in = self.retry_in.saturating_sub(1);
+        let mark = self.member.mark();
+        let last = {
+            let mut shown = lock(&self.parts.progress);
+            shown.mark = mark;
+            shown.last = shown.last.max(mark.seq);
+            shown.lag_ms = self.moved.1.saturating_mul(TICK.as_millis() as u32);
+            shown.is_home = is_home(self.member.role());
+            shown.stats = self.member.replica().stats();
+            shown.last
+        };
+        match self.moved {
+            (seq, ticks) if seq == mark.seq && last > seq => self.moved = (seq, ticks + 1),
+            _ => self.moved = (mark.seq, 0),
+        }
+        if self.moved.1 > self.stalled_ticks && self.messages.is_some() {
+            self.replace_consumer();
+        }
+        if self.ticks.is_multiple_of(TICKS_PER_LOOK) {
+            self.ask(|engine, stream| async move { Said::End(engine.bounds(stream).await) });
+        }
+        if self.needs_snapshot {
+            self.load();
+        } else if self.messages.is_none() && !self.is_asking && self.retry_in == 0 {
+            self.is_asking = true;
+            let from = mark.seq + 1;
+            self.ask(move |engine, stream| async move {
+                Said::Consumer(engine.messages(stream, from).await.ok())
+            });
+            self.retry_in = TICKS_PER_RETRY;
+        }
+    }
+
+    fn load(&mut self) {
+        if self.is_loading || self.retry_in > 0 {
+            return;
+        }
+        self.is_loading = true;
+        let (engine, place) = (self.parts.engine.clone(), self.place.clone());
+        self.asked.spawn(async move {
+            let fetched = snapshots::fetch(&engine, &place).await;
+            Said::Loaded(fetched.map(|()| place))
+        });
+    }
+
+    fn ask<F>(&mut self, ask: impl FnOnce(Engine, StreamId) -> F)
+    where
+        F: Future<Output = Said> + Send + 'static,
+    {
+        let asked = ask(self.parts.engine.clone(), self.parts.stream);
+        self.asked.spawn(asked);
+    }
+
+    fn perform(&mut self) {
+        while let Some(effect) = self.member.poll() {
+            let stream = self.parts.stream;
+            match effect {
+                Effect::Publish(publish) => self.ask(move |engine, stream| async move {
+                    let answer = engine.publish(stream, &publish).await;
+                    Said::Answer(publish.number, answer)
+                }),
+                Effect::Read(seq) => self.ask(move |engine, stream| async move {
+                    Said::Found(seq, engine.read(stream, seq).await)
+                }),
+                Effect::AskLast => self.ask(|engine, stream| async move {
+                    Said::Last(engine.bounds(stream).await.map(|(_, last)| last))
+                }),
+                Effect::Committed(tokens) => {
+                    for (token, position) in tokens {
+                        self.answer(token, Outcome::Committed(position));
+                    }
+                }
+                Effect::Failed(tokens) => {
+                    for token in tokens {
+                        self.answer(token, Outcome::Fenced);
+                    }
+                }
+                Effect::Unknown(tokens) => {
+                    for token in tokens {
+                        self.answer(token, Outcome::Unknown);
+                    }
+                }
+                Effect::Serving { epoch, .. } => {
+                    lock(&self.parts.progress).serving = epoch;
+                    tell(&self.parts, Event::Serving(stream, epoch));
+                }
+                Effect::InDoubt(tokens) => {
+                    for token in &tokens {
+                        self.doubt(*token);
+                    }
+                    tell(&self.parts, Event::InDoubt(stream, tokens.len()));
+                }
+                Effect::Quorum(has) => {
+                    if !has {
+                        // Nobody is to wait for these, who has others beside them.
+                        self.waiting
+                            .values_mut()
+                            .for_each(|hear| hear(Word::InDoubt));
+                    }
+                    tell(&self.parts, Event::Quorum(stream, has));
+                }
+                Effect::Ended(epoch, why) => {
+                    let mut shown = lock(&self.parts.progress);
+                    shown.serving = 0;
+                    shown.ended = shown.ended.max(epoch);
+                    drop(shown);
+                    tell(&self.parts, Event::Ended(stream, why));
+                }
+                Effect::Diverged(divergence) => {
+                    tell(&self.parts, Event::Diverged(stream, divergence));
+                }
+                Effect::Stuck(error) => {
+                    self.needs_snapshot = !matches!(error, ReplicaError::Store(_));
+                    self.retry_in = 0;
+                    tell(&self.parts, Event::Stuck(stream, error.to_string()));
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, token: Token, outcome: Outcome) {
+        if let Some(mut hear) = self.waiting.remove(&token) {
+            hear(Word::Decided(outcome));
+        }
+    }
+
+    fn doubt(&mut self, token: Token) {
+        if let Some(hear) = self.waiting.get_mut(&token) {
+            hear(Word::InDoubt);
+        }
+    }
+}
+
+fn tell(parts: &Parts, event: Event) {
+    if !parts.events.tell(event) {
+        lock(&parts.progress).events_lost += 1;
+    }
+}
+
+async fn next(messages: &mut Option<Messages>) -> Option<(Seq, Bytes)> {
+    match messages {
+        Some(messages) => messages.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,267 @@
+//! The engine's client: the few requests that the journal and the map make of it. The only module
+//! beside its own parts that names async-nats. Owns what each answer means; decides nothing.
+
+mod map;
+mod object;
+mod setup;
+
+pub use map::{Bucket, Entry, Watch};
+
+use std::time::Duration;
+
+use async_nats::jetstream::{self, stream};
+use async_nats::{Client, ConnectOptions, HeaderMap, Request, client::RequestErrorKind, header};
+use bytes::Bytes;
+use serde::Deserialize;
+
+use crate::journal::{Answer, Found, Publish, Seq};
+use crate::layout::{Layout, StreamId};
+
+/// How to reach the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Addresses of its servers: `nats://host:4222` or `tls://…`, with `user:password@` before the
+    /// host if it asks.
+    pub servers: Vec<String>,
+    /// Longest wait for a connection. Default: 5 s.
+    pub connect_within: Duration,
+    /// Longest wait for an answer; what then happens is the asker's business. Default: 2 s.
+    pub answer_within: Duration,
+}
+
+impl Options {
+    /// Defaults for these servers.
+    pub fn new(servers: Vec<String>) -> Options {
+        Options {
+            servers,
+            connect_within: Duration::from_secs(5),
+            answer_within: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Why the engine could not be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// No connection.
+    #[error("the engine cannot be reached: {0}")]
+    Unreachable(String),
+    /// A request failed.
+    #[error("{asked}: {why}")]
+    Failed {
+        /// What was asked.
+        asked: String,
+        /// What came back.
+        why: String,
+    },
+    /// A file of this machine.
+    #[error("{0}")]
+    File(String),
+}
+
+fn failed(asked: impl Into<String>) -> impl FnOnce(&dyn std::fmt::Display) -> EngineError {
+    let asked = asked.into();
+    move |why| EngineError::Failed {
+        asked,
+        why: why.to_string(),
+    }
+}
+
+/// A connection to the engine. Clones share it.
+#[derive(Clone)]
+pub struct Engine {
+    client: Client,
+    jetstream: jetstream::Context,
+    layout: Layout,
+    answer_within: Duration,
+}
+
+/// What a publish is answered with.
+#[derive(Deserialize)]
+struct Reply {
+    error: Option<ReplyError>,
+    seq: Option<Seq>,
+}
+
+#[derive(Deserialize)]
+struct ReplyError {
+    code: u32,
+    #[serde(default)]
+    err_code: u32,
+    #[serde(default)]
+    description: String,
+}
+
+/// `10071`: wrong last sequence.
+const WRONG_SEQUENCE: u32 = 10_071;
+/// `10158`: a message with this id is being stored.
+const IN_PROCESS: u32 = 10_158;
+/// Codes from here on are about the engine's state, not about the request.
+const UNAVAILABLE: u32 = 500;
+
+/// What the bytes of a reply mean. What decides nothing is [`Answer::Silence`].
+fn answer(reply: &[u8]) -> Answer {
+    match serde_json::from_slice(reply) {
+        Ok(Reply {
+            error: Some(error), ..
+        }) => match error.err_code {
+            WRONG_SEQUENCE => Answer::WrongSequence,
+            IN_PROCESS => Answer::Silence,
+            _ if error.code >= UNAVAILABLE => Answer::Silence,
+            code => Answer::Refused(format!("{} ({code})", error.description)),
+        },
+        Ok(Reply { seq: Some(seq), .. }) => Answer::Stored(seq),
+        _ => Answer::Silence,
+    }
+}
+
+impl Engine {
+    /// Connects. The connection is made anew by itself whenever it is lost.
+    ///
+    /// # Errors
+    /// [`EngineError::Unreachable`] if no server answers in time.
+    pub async fn connect(options: &Options, layout: Layout) -> Result<Engine, EngineError> {
+        let connect = ConnectOptions::new()
+            .name("roost")
+            .connection_timeout(options.connect_within)
+            .request_timeout(Some(options.answer_within));
+        let connected = connect.connect(options.servers.clone()).await;
+        let client = connected.map_err(|error| EngineError::Unreachable(error.to_string()))?;
+        let mut jetstream = jetstream::new(client.clone());
+        jetstream.set_timeout(options.answer_within);
+        Ok(Engine {
+            client,
+            jetstream,
+            layout,
+            answer_within: options.answer_within,
+        })
+    }
+
+    /// How things are called.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Sends a publish and waits for its answer.
+    pub async fn publish(&self, stream: StreamId, publish: &Publish) -> Answer {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::NATS_MESSAGE_ID, publish.id.as_str());
+        let expected = publish.expected.to_string();
+        headers.insert(header::NATS_EXPECTED_LAST_SEQUENCE, expected.as_str());
+        let name = self.layout.stream_name(stream);
+        headers.insert(header::NATS_EXPECTED_STREAM, name.as_str());
+        let request = Request::new()
+            .headers(headers)
+            .payload(publish.payload.clone())
+            .timeout(Some(self.answer_within));
+        let subject = self.layout.subject(stream);
+        match self.client.send_request(subject, request).await {
+            Ok(reply) => answer(&reply.payload),
+            // It never left, and never will.
+            Err(error) if error.kind() == RequestErrorKind::MaxPayloadExceeded => {
+                Answer::Refused(error.to_string())
+            }
+            Err(_) => Answer::Silence,
+        }
+    }
+
+    async fn handle(&self, stream: StreamId) -> Option<stream::Stream<()>> {
+        let name = self.layout.stream_name(stream);
+        self.jetstream.get_stream_no_info(name).await.ok()
+    }
+
+    /// What the stream's leader has at a sequence.
+    pub async fn read(&self, stream: StreamId, seq: Seq) -> Found {
+        let Some(handle) = self.handle(stream).await else {
+            return Found::Silence;
+        };
+        match handle.get_raw_message(seq).await {
+            Ok(message) => Found::Message(message.payload),
+            Err(error) => match error.kind() {
+                stream::LastRawMessageErrorKind::NoMessageFound => Found::Absent,
+                _ => Found::Silence,
+            },
+        }
+    }
+
+    /// First and last sequence, from the stream's leader.
+    pub async fn bounds(&self, stream: StreamId) -> Option<(Seq, Seq)> {
+        let info = self.handle(stream).await?.get_info().await.ok()?;
+        Some((info.state.first_sequence, info.state.last_sequence))
+    }
+
+    /// The name of the server that leads the stream.
+    pub async fn leader(&self, stream: StreamId) -> Option<String> {
+        let info = self.handle(stream).await?.get_info().await.ok()?;
+        info.cluster?.leader.filter(|leader| !leader.is_empty())
+    }
+
+    /// Forgets everything before a sequence.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub async fn purge(&self, stream: StreamId, before: Seq) -> Result<(), EngineError> {
+        let fail = || failed(format!("purge of {}", self.layout.stream_name(stream)));
+        let handle = self.handle(stream).await;
+        let handle = handle.ok_or_else(|| fail()(&"the stream does not answer"))?;
+        let purged = handle.purge().sequence(before).await;
+        purged.map(drop).map_err(|error| fail()(&error))
+    }
+
+    /// Messages from a sequence on, in order. Ends with an error when the consumer is of no use any
+    /// more; another one is made then.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub async fn messages(&self, stream: StreamId, from: Seq) -> Result<Messages, EngineError> {
+        let fail = || failed(format!("consumer of {}", self.layout.stream_name(stream)));
+        let handle = self.handle(stream).await;
+        let handle = handle.ok_or_else(|| fail()(&"the stream does not answer"))?;
+        let config = jetstream::consumer::pull::OrderedConfig {
+            deliver_policy: jetstream::consumer::DeliverPolicy::ByStartSequence {
+                start_sequence: from,
+            },
+            ..Default::default()
+        };
+        let consumer = handle.create_consumer(config).await;
+        let consumer = consumer.map_err(|error| fail()(&error))?;
+        let messages = consumer.messages().await.map_err(|error| fail()(&error))?;
+        Ok(Messages(Box::pin(messages)))
+    }
+}
+
+type Ordered = jetstream::consumer::pull::Ordered;
+
+/// A stream's messages as they are committed.
+pub struct Messages(std::pin::Pin<Box<Ordered>>);
+
+impl Messages {
+    /// The next message with its sequence; `None` when the consumer is of no use any more.
+    pub async fn next(&mut self) -> Option<(Seq, Bytes)> {
+        use futures_util::StreamExt;
+        let message = self.0.next().await?.ok()?;
+        let seq = message.info().ok()?.stream_sequence;
+        Some((seq, message.payload.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_mean_what_was_measured() {
+        let stored = br#"{"stream":"s","seq":12,"duplicate":true}"#;
+        assert_eq!(answer(stored), Answer::Stored(12));
+        let error = |code: u32, err: u32| {
+            let text = format!(r#"{{"error":{{"code":{code},"err_code":{err}}}}}"#);
+            answer(text.as_bytes())
+        };
+        assert_eq!(error(400, 10_071), Answer::WrongSequence);
+        assert_eq!(error(409, 10_158), Answer::Silence);
+        assert_eq!(error(503, 10_008), Answer::Silence);
+        assert!(matches!(error(400, 10_054), Answer::Refused(_)));
+        assert_eq!(answer(b"nonsense"), Answer::Silence);
+        assert_eq!(answer(b"{}"), Answer::Silence);
+    }
+}

@@ -1,0 +1,162 @@
+//! The bucket of the map: compare-and-set, a watch, whether it has a leader, and what all nodes of
+//! a deployment share.
+
+use std::time::Duration;
+
+use async_nats::jetstream::kv;
+use bytes::Bytes;
+use futures_util::StreamExt;
+
+use super::{Engine, EngineError, failed};
+use crate::deployment::{self, Deployment};
+use crate::layout::StreamId;
+use crate::map::{Home, Key, Node, Revision};
+
+/// Times that what all nodes share is asked for, and the pause between them.
+const ATTEMPTS: (u32, Duration) = (40, Duration::from_millis(250));
+
+/// The bucket with homes and leases.
+#[derive(Clone)]
+pub struct Bucket(kv::Store);
+
+/// What an entry says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The home of a stream.
+    Home(StreamId, Home),
+    /// A node of this name.
+    Node(String, Node),
+}
+
+impl Entry {
+    fn key(&self) -> Key {
+        match self {
+            Entry::Home(stream, _) => Key::Home(*stream),
+            Entry::Node(name, _) => Key::Node(name.clone()),
+        }
+    }
+
+    fn encode(&self) -> Bytes {
+        let bytes = match self {
+            Entry::Home(_, home) => serde_json::to_vec(home),
+            Entry::Node(_, node) => serde_json::to_vec(node),
+        };
+        // Invariant: they are plain structs with string keys.
+        bytes.expect("an entry is JSON").into()
+    }
+
+    /// Nothing for what is not ours, or was written by somebody who knows better.
+    fn decode(key: &str, value: &[u8]) -> Option<Entry> {
+        match Key::parse(key)? {
+            Key::Home(stream) => {
+                let home = serde_json::from_slice(value).ok()?;
+                Some(Entry::Home(stream, home))
+            }
+            Key::Node(name) => {
+                let node = serde_json::from_slice(value).ok()?;
+                Some(Entry::Node(name, node))
+            }
+        }
+    }
+}
+
+/// Entries as they change.
+pub struct Watch(kv::Watch);
+
+impl Watch {
+    /// The next change with its revision, or `None` when the watch is of no use any more.
+    pub async fn next(&mut self) -> Option<(Revision, Entry)> {
+        loop {
+            let entry = self.0.next().await?.ok()?;
+            if let Some(found) = Entry::decode(&entry.key, &entry.value) {
+                return Some((entry.revision, found));
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// The bucket of the map.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub async fn map(&self) -> Result<Bucket, EngineError> {
+        let bucket = self.layout.map_bucket();
+        let found = self.jetstream.get_key_value(&bucket).await;
+        found
+            .map(Bucket)
+            .map_err(|error| failed(format!("bucket {bucket}"))(&error))
+    }
+
+    /// Whether the bucket has a leader now, who could take a renewal.
+    pub async fn map_has_leader(&self) -> bool {
+        let name = format!("KV_{}", self.layout.map_bucket());
+        let Ok(handle) = self.jetstream.get_stream_no_info(name).await else {
+            return false;
+        };
+        // Only a leader answers.
+        handle.get_info().await.is_ok()
+    }
+}
+
+impl Bucket {
+    /// Changes an entry if it has this revision (0: there is none). `None` if it has another one,
+    /// or nobody answered: the watch says what became of it.
+    pub async fn put(&self, expected: Revision, entry: &Entry) -> Option<Revision> {
+        let key = entry.key().name();
+        self.0.update(key, entry.encode(), expected).await.ok()
+    }
+
+    /// What all nodes share: as it is, or as it is made by this.
+    ///
+    /// # Errors
+    /// What the engine said, or what is there cannot be read.
+    pub async fn deployment(&self, made: &Deployment) -> Result<Deployment, EngineError> {
+        let fail = || failed("the deployment's entry in the map");
+        // Invariant: it is a plain struct.
+        let bytes: Bytes = serde_json::to_vec(made).expect("an entry is JSON").into();
+        // One that another node was faster with is read; a copy of the bucket may not have it yet.
+        for attempt in 0..ATTEMPTS.0 {
+            if attempt > 0 {
+                tokio::time::sleep(ATTEMPTS.1).await;
+            }
+            if self.0.create(deployment::KEY, bytes.clone()).await.is_ok() {
+                return Ok(made.clone());
+            }
+            let found = self.0.get(deployment::KEY).await;
+            if let Some(bytes) = found.map_err(|error| fail()(&error))? {
+                return serde_json::from_slice(&bytes).map_err(|error| fail()(&error));
+            }
+        }
+        Err(fail()(&"it cannot be made"))
+    }
+
+    /// All entries as they are, each with its revision.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub async fn entries(&self) -> Result<Vec<(Revision, Entry)>, EngineError> {
+        let fail = || failed("entries of the map");
+        let mut keys = self.0.keys().await.map_err(|error| fail()(&error))?;
+        let mut entries = Vec::new();
+        while let Some(key) = keys.next().await {
+            let key = key.map_err(|error| fail()(&error))?;
+            let entry = self.0.entry(&key).await.map_err(|error| fail()(&error))?;
+            let entry = entry
+                .and_then(|entry| Some((entry.revision, Entry::decode(&entry.key, &entry.value)?)));
+            entries.extend(entry);
+        }
+        Ok(entries)
+    }
+
+    /// All entries as they are, and then every change.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub async fn watch(&self) -> Result<Watch, EngineError> {
+        let watched = self.0.watch_with_history(">").await;
+        watched
+            .map(Watch)
+            .map_err(|error| failed("watch of the map")(&error))
+    }
+}

@@ -1,0 +1,122 @@
+//! Snapshots in the engine's object store: by stream and sequence, the newest last. Owns their
+//! names and how many are kept; what is in them is the store's business.
+
+use std::path::Path;
+
+use async_nats::jetstream::object_store::ObjectStore;
+use futures_util::StreamExt;
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
+
+use super::{Engine, EngineError, failed};
+use crate::journal::Seq;
+use crate::layout::StreamId;
+
+/// Snapshots of a stream that are kept: the last verified one, and the one before.
+const SNAPSHOTS_MAX: usize = 2;
+
+fn name(stream: StreamId, seq: Seq) -> String {
+    // With leading zeros, so that the order of names is that of sequences.
+    format!("{}.{seq:020}", stream.0)
+}
+
+fn parse(stream: StreamId, name: &str) -> Option<Seq> {
+    let (of, seq) = name.split_once('.')?;
+    (of == stream.0.to_string()).then(|| seq.parse().ok())?
+}
+
+impl Engine {
+    async fn bucket(&self) -> Result<ObjectStore, EngineError> {
+        let bucket = self.layout.snapshot_bucket();
+        let found = self.jetstream.get_object_store(&bucket).await;
+        found.map_err(|error| failed(format!("bucket {bucket}"))(&error))
+    }
+
+    /// Stores a file as the snapshot at a sequence.
+    ///
+    /// # Errors
+    /// What the engine or the file said. A part that was stored is found by nobody.
+    pub async fn put_snapshot(
+        &self,
+        stream: StreamId,
+        seq: Seq,
+        file: &Path,
+    ) -> Result<(), EngineError> {
+        let opened = File::open(file).await;
+        let mut from = opened.map_err(|error| EngineError::File(error.to_string()))?;
+        let name = name(stream, seq);
+        let put = self.bucket().await?.put(name.as_str(), &mut from).await;
+        put.map(drop)
+            .map_err(|error| failed(format!("snapshot {name}"))(&error))
+    }
+
+    /// The sequences of a stream's snapshots, oldest first.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub async fn snapshots(&self, stream: StreamId) -> Result<Vec<Seq>, EngineError> {
+        let fail = || failed(format!("snapshots of stream {}", stream.0));
+        let listed = self.bucket().await?.list().await;
+        let mut listed = listed.map_err(|error| fail()(&error))?;
+        let mut found = Vec::new();
+        while let Some(info) = listed.next().await {
+            let info = info.map_err(|error| fail()(&error))?;
+            found.extend(parse(stream, &info.name));
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Writes the snapshot at a sequence to a new file. The engine's own checksum is compared on
+    /// the way.
+    ///
+    /// # Errors
+    /// What the engine or the file said; the file is of no use then.
+    pub async fn load_snapshot(
+        &self,
+        stream: StreamId,
+        seq: Seq,
+        file: &Path,
+    ) -> Result<(), EngineError> {
+        let name = name(stream, seq);
+        let fail = || failed(format!("snapshot {name}"));
+        let found = self.bucket().await?.get(&name).await;
+        let mut object = found.map_err(|error| fail()(&error))?;
+        let made = File::create(file).await;
+        let mut to = made.map_err(|error| EngineError::File(error.to_string()))?;
+        let copied = tokio::io::copy(&mut object, &mut to).await;
+        copied.map_err(|error| fail()(&error))?;
+        let flushed = to.flush().await;
+        flushed.map_err(|error| EngineError::File(error.to_string()))
+    }
+
+    /// Removes all but the newest snapshots of a stream.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub async fn forget_snapshots(&self, stream: StreamId) -> Result<(), EngineError> {
+        let snapshots = self.snapshots(stream).await?;
+        let too_many = snapshots.len().saturating_sub(SNAPSHOTS_MAX);
+        let bucket = self.bucket().await?;
+        for seq in &snapshots[..too_many] {
+            let name = name(stream, *seq);
+            let deleted = bucket.delete(&name).await;
+            deleted.map_err(|error| failed(format!("snapshot {name}"))(&error))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_snapshots_sort_like_their_sequences() {
+        let (old, new) = (name(StreamId(3), 9), name(StreamId(3), 10));
+        assert!(old < new);
+        assert_eq!(parse(StreamId(3), &new), Some(10));
+        assert_eq!(parse(StreamId(1), &new), None);
+        assert_eq!(parse(StreamId(3), "other"), None);
+    }
+}

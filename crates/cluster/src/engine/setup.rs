@@ -1,0 +1,96 @@
+//! What the engine has to have: it is made here when an operator asks for that, and observed here
+//! for `check`.
+
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use async_nats::jetstream::{kv, object_store};
+
+use super::{Engine, EngineError, failed};
+use crate::check::{self, DUPLICATE_WINDOW_MIN, REPLICAS};
+use crate::layout::StreamId;
+
+impl Engine {
+    /// Makes every stream and bucket of the layout that is not there. What is there is left as it
+    /// is.
+    ///
+    /// # Errors
+    /// What the engine said to the first that it did not make.
+    pub async fn create(&self) -> Result<(), EngineError> {
+        for stream in self.layout.streams() {
+            let config = self.config(stream);
+            let name = config.name.clone();
+            let made = self.jetstream.get_or_create_stream(config).await;
+            made.map_err(|error| failed(format!("stream {name}"))(&error))?;
+        }
+        let bucket = self.layout.map_bucket();
+        if self.jetstream.get_key_value(&bucket).await.is_err() {
+            let config = kv::Config {
+                bucket: bucket.clone(),
+                num_replicas: REPLICAS,
+                history: 1,
+                ..kv::Config::default()
+            };
+            let made = self.jetstream.create_key_value(config).await;
+            made.map_err(|error| failed(format!("bucket {bucket}"))(&error))?;
+        }
+        let bucket = self.layout.snapshot_bucket();
+        if self.jetstream.get_object_store(&bucket).await.is_err() {
+            let config = object_store::Config {
+                bucket: bucket.clone(),
+                num_replicas: REPLICAS,
+                ..object_store::Config::default()
+            };
+            let made = self.jetstream.create_object_store(config).await;
+            made.map_err(|error| failed(format!("bucket {bucket}"))(&error))?;
+        }
+        Ok(())
+    }
+
+    fn config(&self, stream: StreamId) -> Config {
+        Config {
+            name: self.layout.stream_name(stream),
+            subjects: vec![self.layout.subject(stream)],
+            retention: RetentionPolicy::Limits,
+            storage: StorageType::File,
+            num_replicas: REPLICAS,
+            discard: DiscardPolicy::New,
+            deny_delete: true,
+            duplicate_window: DUPLICATE_WINDOW_MIN,
+            ..Config::default()
+        }
+    }
+
+    /// The streams of the layout that are there.
+    pub async fn observe_streams(&self) -> Vec<check::Stream> {
+        let mut streams = Vec::new();
+        for stream in self.layout.streams() {
+            let Some(handle) = self.handle(stream).await else {
+                continue;
+            };
+            let Ok(info) = handle.get_info().await else {
+                continue;
+            };
+            let config = info.config;
+            let leader = info.cluster.and_then(|cluster| cluster.leader);
+            streams.push(check::Stream {
+                name: config.name,
+                subjects: config.subjects,
+                replicas: config.num_replicas,
+                is_file: config.storage == StorageType::File,
+                discards_new: config.discard == DiscardPolicy::New,
+                denies_delete: config.deny_delete,
+                denies_purge: config.deny_purge,
+                age_max: config.max_age,
+                messages_max: config.max_messages,
+                messages_per_subject_max: config.max_messages_per_subject,
+                keeps_all: config.retention == RetentionPolicy::Limits,
+                message_size_max: config.max_message_size,
+                allows_rollup: config.allow_rollup,
+                duplicate_window: config.duplicate_window,
+                acknowledges: !config.no_ack,
+                is_sealed: config.sealed,
+                has_leader: leader.is_some_and(|leader| !leader.is_empty()),
+            });
+        }
+        streams
+    }
+}

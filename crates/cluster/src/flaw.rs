@@ -1,0 +1,62 @@
+//! Mistakes on purpose, which the simulation must find: that shows that it looks where it should.
+//! Only this crate's own tests have them; elsewhere the question is a constant.
+
+/// A mistake in the rules of the journal or of leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "some are made by the simulation itself")
+)]
+pub(crate) enum Flaw {
+    /// Ten publishes are under way at a time.
+    Pipelines,
+    /// What was not acknowledged within the time of a quorum counts as failed.
+    TimeOutDecides,
+    /// An expectation that was refused counts as failed, without a look at the stream.
+    RefusalDecides,
+    /// Replicas apply what an older epoch wrote behind a newer one.
+    EpochNotChecked,
+    /// A new home serves before its replica has read up to its epoch record.
+    ServesEarly,
+    /// A process that begins again gives out the ids of its predecessor.
+    IdWithoutIncarnation,
+    /// An acknowledgement counts whatever its sequence is, with ids that come again.
+    AnyAcknowledgement,
+    /// A home acts without a look at when it last renewed its lease.
+    LeaseNotChecked,
+    /// The end of a lease is put whatever its entry says by then.
+    FenceIsBlind,
+    /// What is in doubt is sent again under a new id and at a new place.
+    NewIdAfterDoubt,
+}
+
+#[cfg(not(test))]
+pub(crate) const fn is(_: Flaw) -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(crate) use chosen::{is, with};
+
+#[cfg(test)]
+mod chosen {
+    use std::cell::Cell;
+
+    use super::Flaw;
+
+    thread_local! {
+        static CHOSEN: Cell<Option<Flaw>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn is(flaw: Flaw) -> bool {
+        CHOSEN.get() == Some(flaw)
+    }
+
+    /// Runs something with a mistake in it.
+    pub(crate) fn with<T>(flaw: Option<Flaw>, run: impl FnOnce() -> T) -> T {
+        CHOSEN.set(flaw);
+        let result = run();
+        CHOSEN.set(None);
+        result
+    }
+}

@@ -1,0 +1,129 @@
+//! What was handed to a link and not taken by the other side. Owns positions and what is sent again
+//! after a connection was lost; no socket, no clock.
+
+use std::collections::VecDeque;
+
+/// Packets of one session: one life of the peer, as long as it belongs to the cluster.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    /// Position of the first packet in the queue.
+    first: u64,
+    /// Position of the next packet that leaves on the present connection.
+    next: u64,
+    queue: VecDeque<Vec<u8>>,
+}
+
+/// The other side said something that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Impossible;
+
+impl Outgoing {
+    pub(super) fn new() -> Outgoing {
+        Outgoing {
+            first: 1,
+            next: 1,
+            queue: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn push(&mut self, packet: Vec<u8>) {
+        self.queue.push_back(packet);
+    }
+
+    /// A new connection: the other side has so many packets of the session. What follows is sent
+    /// again. Returns the bytes of what is not needed any more.
+    pub(super) fn connected(&mut self, received: u64) -> Result<usize, Impossible> {
+        let freed = self.acknowledged(received)?;
+        self.next = self.first;
+        Ok(freed)
+    }
+
+    /// The other side has all packets up to this one. Returns the bytes of what is not needed any
+    /// more.
+    pub(super) fn acknowledged(&mut self, received: u64) -> Result<usize, Impossible> {
+        if received >= self.first + self.queue.len() as u64 {
+            return Err(Impossible);
+        }
+        let mut freed = 0;
+        while self.first <= received {
+            // Invariant: `received` is behind the front, as was checked above.
+            freed += self.queue.pop_front().map_or(0, |packet| packet.len());
+            self.first += 1;
+        }
+        self.next = self.next.max(self.first);
+        Ok(freed)
+    }
+
+    /// The other side did not take the packet at a position. Its acknowledgement comes later.
+    pub(super) fn moved(&self, position: u64) -> Result<&[u8], Impossible> {
+        let at = position.checked_sub(self.first).ok_or(Impossible)?;
+        let packet = self.queue.get(at as usize);
+        packet.map(Vec::as_slice).ok_or(Impossible)
+    }
+
+    /// The next packet to send on this connection, with its position.
+    pub(super) fn next(&mut self) -> Option<(u64, &[u8])> {
+        let packet = self.queue.get((self.next - self.first) as usize)?;
+        self.next += 1;
+        Some((self.next - 1, packet))
+    }
+
+    /// The peer is gone: everything that it did not acknowledge.
+    pub(super) fn give_up(self) -> VecDeque<Vec<u8>> {
+        self.queue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(count: u8) -> Outgoing {
+        let mut outgoing = Outgoing::new();
+        (1..=count).for_each(|n| outgoing.push(vec![n]));
+        outgoing
+    }
+
+    fn sent(outgoing: &mut Outgoing) -> Vec<(u64, u8)> {
+        let mut sent = Vec::new();
+        while let Some((position, packet)) = outgoing.next() {
+            sent.push((position, packet[0]));
+        }
+        sent
+    }
+
+    /// Goal: after a lost connection exactly what the other side does not have is sent again, with
+    /// its position.
+    #[test]
+    fn what_was_not_received_is_sent_again() {
+        let mut outgoing = filled(4);
+        assert_eq!(outgoing.connected(0), Ok(0));
+        assert_eq!(sent(&mut outgoing), [(1, 1), (2, 2), (3, 3), (4, 4)]);
+        assert_eq!(outgoing.acknowledged(1), Ok(1));
+        assert_eq!(outgoing.connected(2), Ok(1));
+        assert_eq!(sent(&mut outgoing), [(3, 3), (4, 4)]);
+        outgoing.push(vec![5]);
+        assert_eq!(sent(&mut outgoing), [(5, 5)]);
+        assert_eq!(outgoing.moved(4), Ok(&[4][..]));
+        assert_eq!(outgoing.acknowledged(4), Ok(2));
+        assert_eq!(outgoing.give_up(), [[5]]);
+    }
+
+    /// Goal: acknowledgements that overtake what was sent, and of what never was, are noticed.
+    #[test]
+    fn what_cannot_be_is_noticed() {
+        let mut outgoing = filled(2);
+        assert_eq!(outgoing.acknowledged(3), Err(Impossible));
+        assert_eq!(outgoing.moved(3), Err(Impossible));
+        assert_eq!(outgoing.acknowledged(2), Ok(2));
+        assert_eq!(outgoing.moved(2), Err(Impossible));
+        // Late ones are no news.
+        assert_eq!(outgoing.acknowledged(1), Ok(0));
+        assert_eq!(outgoing.next(), None);
+        assert_eq!(outgoing.len(), 0);
+    }
+}

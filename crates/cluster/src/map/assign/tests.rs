@@ -1,0 +1,151 @@
+//! Streams find homes that are alive, warm, not full and spread, and do not wander.
+
+use super::*;
+
+fn node(zone: &str, weight: u32, streams: usize) -> Node {
+    Node {
+        incarnation: 1,
+        zone: zone.to_owned(),
+        weight,
+        streams: vec![Report::default(); streams],
+        ..Node::default()
+    }
+}
+
+fn view(weights: &[u32], streams: usize) -> View {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let nodes = names.iter().zip(weights);
+    View {
+        nodes: nodes
+            .map(|(name, weight)| ((*name).to_owned(), node(name, *weight, streams)))
+            .collect(),
+        homes: vec![None; streams],
+    }
+}
+
+/// Applies plans until nothing changes, and counts the planned moves.
+fn settle(view: &mut View) -> usize {
+    let mut planned = 0;
+    for _ in 0..1_000 {
+        let moves = plan(&Options::default(), view);
+        if moves.is_empty() {
+            return planned;
+        }
+        for one in moves {
+            let at = usize::from(one.stream.0);
+            let before = view.homes[at].replace(one.to.clone());
+            let load = before.and_then(|before| view.nodes.get_mut(&before));
+            let load = load.map(|node| std::mem::take(&mut node.streams[at].load));
+            view.nodes.get_mut(&one.to).unwrap().streams[at].load = load.unwrap_or_default();
+            planned += usize::from(one.is_planned);
+        }
+    }
+    panic!("homes wander for ever");
+}
+
+fn count(view: &View, name: &str) -> usize {
+    let homes = view.homes.iter();
+    homes.filter(|home| home.as_deref() == Some(name)).count()
+}
+
+/// Goal: homes are given out by weight, and a node of weight 0 gets none.
+#[test]
+fn homes_follow_weights() {
+    let mut view = view(&[1, 1, 2, 0], 16);
+    assert_eq!(settle(&mut view), 0);
+    let counts = ["a", "b", "c", "d"].map(|name| count(&view, name));
+    assert_eq!(counts, [4, 4, 8, 0]);
+}
+
+/// Goal: who dies loses all at once to the others, who is new gets its share one by one.
+#[test]
+fn nodes_die_and_join() {
+    let mut view = view(&[1, 1, 1], 15);
+    settle(&mut view);
+    view.nodes.remove("a");
+    for home in &mut view.homes {
+        home.take_if(|home| home == "a");
+    }
+    assert_eq!(plan(&Options::default(), &view).len(), 5);
+    assert_eq!(settle(&mut view), 0);
+    view.nodes.insert("a".to_owned(), node("a", 1, 15));
+    let moved = settle(&mut view);
+    assert!((3..=5).contains(&moved), "{moved} moves");
+    assert!(count(&view, "a") >= 3);
+}
+
+/// Goal: measured load is evened out, and then nothing moves any more.
+#[test]
+fn load_is_balanced_and_comes_to_rest() {
+    let mut view = view(&[1, 1], 8);
+    for stream in 0..8 {
+        view.homes[stream] = Some("a".to_owned());
+        let load = [50, 10, 10, 10, 5, 5, 5, 5][stream];
+        view.nodes.get_mut("a").unwrap().streams[stream].load = load;
+    }
+    settle(&mut view);
+    let load = |name: &str| -> u32 { view.nodes[name].streams.iter().map(|s| s.load).sum() };
+    assert!(
+        load("a").abs_diff(load("b")) <= 10,
+        "{} {}",
+        load("a"),
+        load("b")
+    );
+}
+
+/// Goal: a candidate that lags is taken only if there is no other, and then the one that lags
+/// least.
+#[test]
+fn candidates_are_warm_if_any_is() {
+    let mut view = view(&[1, 1, 1], 1);
+    let mut lag = |name: &str, lag_ms| view.nodes.get_mut(name).unwrap().streams[0].lag_ms = lag_ms;
+    lag("a", 5_000);
+    lag("b", 3_000);
+    assert_eq!(plan(&Options::default(), &view)[0].to, "c");
+    view.nodes.get_mut("c").unwrap().streams[0].lag_ms = 9_000;
+    assert_eq!(plan(&Options::default(), &view)[0].to, "b");
+}
+
+/// Goal: a node that is slow loses its homes to one that is warm, one at a time; if all are slow,
+/// streams without a home still get one.
+#[test]
+fn slow_nodes_lose_their_homes() {
+    let mut view = view(&[1, 1], 4);
+    settle(&mut view);
+    view.nodes.get_mut("a").unwrap().is_slow = true;
+    let moves = plan(&Options::default(), &view);
+    assert_eq!((moves.len(), moves[0].is_planned), (1, true));
+    settle(&mut view);
+    assert_eq!(count(&view, "b"), 4);
+    view.nodes.get_mut("b").unwrap().is_slow = true;
+    assert_eq!(plan(&Options::default(), &view), []);
+    view.homes[0] = None;
+    assert_eq!(plan(&Options::default(), &view).len(), 1);
+}
+
+/// Goal: copies are in different zones while there are any, and a node that leaves changes only
+/// what it had.
+#[test]
+fn copies_spread_over_zones() {
+    let zones = [("a", "x"), ("b", "x"), ("c", "x"), ("d", "y"), ("e", "z")];
+    let mut nodes: BTreeMap<String, Node> = zones
+        .iter()
+        .map(|(name, zone)| ((*name).to_owned(), node(zone, 1, 1)))
+        .collect();
+    let before: Vec<Vec<String>> = (0..16).map(|s| replicas(&nodes, StreamId(s), 3)).collect();
+    for chosen in &before {
+        let mut zones: Vec<&str> = chosen
+            .iter()
+            .map(|name| nodes[name].zone.as_str())
+            .collect();
+        zones.sort_unstable();
+        assert_eq!(zones, ["x", "y", "z"]);
+    }
+    nodes.remove("a");
+    for (stream, before) in (0..16).zip(before) {
+        let after = replicas(&nodes, StreamId(stream), 3);
+        let lost = before.iter().filter(|name| !after.contains(name)).count();
+        assert_eq!(lost, usize::from(before.contains(&"a".to_owned())));
+    }
+    assert_eq!(replicas(&nodes, StreamId(0), 9).len(), 4);
+}

@@ -1,0 +1,32 @@
+//! The bucket of the map: compare-and-set against one counter, and a history that watchers read.
+
+use std::collections::BTreeMap;
+
+use crate::map::Revision;
+
+#[derive(Default)]
+pub(super) struct Bucket {
+    entries: BTreeMap<String, Revision>,
+    /// Entry `n` has revision `n + 1`.
+    pub(super) history: Vec<(String, String)>,
+    pub(super) is_down: bool,
+}
+
+impl Bucket {
+    /// The new revision, if the entry has the expected one.
+    pub(super) fn put(
+        &mut self,
+        key: &str,
+        expected: Option<Revision>,
+        value: String,
+    ) -> Option<Revision> {
+        let is_there = self.entries.get(key).copied().unwrap_or_default();
+        if self.is_down || expected.is_some_and(|expected| expected != is_there) {
+            return None;
+        }
+        self.history.push((key.to_owned(), value));
+        let revision = self.history.len() as Revision;
+        self.entries.insert(key.to_owned(), revision);
+        Some(revision)
+    }
+}

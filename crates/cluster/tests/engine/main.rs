@@ -1,0 +1,254 @@
+//! The journal against a real engine of three servers: made, checked, written, killed, taken over,
+//! and followed from a snapshot.
+
+#![allow(clippy::disallowed_methods)] // These wait for processes, on the real clock.
+
+mod nodes;
+mod servers;
+
+use std::time::Duration;
+
+use cluster::deployment;
+use cluster::driver::{Event, Outcome};
+use cluster::engine::Engine;
+use cluster::journal::message::{Author, Body, Entry, Message, Run};
+use cluster::journal::writer::Refused;
+use cluster::journal::{Answer, Publish, append};
+use cluster::layout::{Layout, StreamId};
+use cluster::observe;
+use store::Position;
+
+use nodes::{Node, record};
+use servers::Servers;
+
+const STREAM: StreamId = StreamId(0);
+
+fn layout() -> Layout {
+    Layout::new("test", 2).unwrap()
+}
+
+/// Goal: an engine that was made here has no problem; one that does not sync, and a stream that
+/// forgets, are named with what mends them.
+#[test]
+fn an_engine_is_checked() {
+    let servers = Servers::start(false);
+    let layout = layout();
+    let found = observe::run(&servers.observe(&layout, false)).unwrap();
+    let missing = found.iter().filter(|p| p.mend.contains("--create")).count();
+    let unsynced = found
+        .iter()
+        .filter(|p| p.mend.contains("sync_interval: always"));
+    assert_eq!(
+        (missing, unsynced.count(), found.len()),
+        (2, 3, 5),
+        "{found:?}"
+    );
+    servers.create(&layout);
+    let found = observe::run(&servers.observe(&layout, false)).unwrap();
+    assert_eq!(found.len(), 3, "{found:?}");
+    drop(servers);
+    let servers = Servers::start(true);
+    servers.create(&layout);
+    assert_eq!(observe::run(&servers.observe(&layout, false)).unwrap(), []);
+}
+
+/// Goal: nodes that come first and all at once agree on what all share.
+#[test]
+fn nodes_that_come_at_once_are_of_one_deployment() {
+    let servers = Servers::start(true);
+    servers.create(&layout());
+    let join = |key: u8| {
+        let options = servers.options();
+        std::thread::spawn(move || deployment::join(&options, &layout(), [key; 16]).unwrap())
+    };
+    let joining: Vec<_> = (1..=6).map(join).collect();
+    let joined = joining.into_iter().map(|one| one.join().unwrap());
+    let joined: Vec<_> = joined.collect();
+    assert!(joined.iter().all(|one| *one == joined[0]), "{joined:?}");
+    let late = deployment::join(&servers.options(), &layout(), [9; 16]).unwrap();
+    assert_eq!(late, joined[0]);
+}
+
+/// Goal: what is acknowledged survives a server that is killed, appends go on without it, and a
+/// second node that followed has the same.
+#[test]
+fn appends_survive_a_killed_server() {
+    let mut servers = Servers::start(true);
+    servers.create(&layout());
+    let a = Node::start(&servers, &layout(), "a", 1);
+    let b = Node::start(&servers, &layout(), "b", 1);
+    a.take_over(STREAM, 1);
+    let mut accepted = 0;
+    for n in 0..200 {
+        accepted += u64::from(a.append(n) == Outcome::Committed(Position::new(accepted + 1)));
+    }
+    assert_eq!(accepted, 200);
+    let leader = a.leader_of(STREAM);
+    servers.kill(leader);
+    for n in 200..300 {
+        let outcome = a.append_patiently(n);
+        assert_eq!(outcome, Outcome::Committed(Position::new(u64::from(n) + 1)));
+    }
+    servers.run(leader);
+    b.catch_up_with(&a, STREAM);
+    assert_eq!(a.marks(STREAM), b.marks(STREAM));
+}
+
+/// Goal: without a majority nothing is decided and new appends are refused; the one that was under
+/// way is committed once the majority is back, and counts once.
+#[test]
+fn a_lost_quorum_decides_nothing() {
+    let mut servers = Servers::start(true);
+    servers.create(&layout());
+    let a = Node::start(&servers, &layout(), "a", 1);
+    a.take_over(STREAM, 1);
+    assert_eq!(a.append(0), Outcome::Committed(Position::new(1)));
+    servers.kill(0);
+    servers.kill(1);
+    let in_doubt = a.begin(1);
+    a.expect(Duration::from_secs(20), |e| {
+        *e == Event::Quorum(STREAM, false)
+    });
+    assert_eq!(a.append(2), Outcome::Refused(Refused::NoQuorum));
+    servers.run(0);
+    servers.run(1);
+    assert_eq!(Node::wait(in_doubt), Outcome::Committed(Position::new(2)));
+    assert_eq!(a.append_patiently(3), Outcome::Committed(Position::new(3)));
+}
+
+/// Goal: a take-over fences. The deposed home's next append is refused, ten appends that a rival
+/// had prepared count nowhere though the engine acknowledges nine of them, and the new home goes
+/// on.
+#[test]
+fn a_take_over_fences_a_rival_with_prepared_appends() {
+    let servers = Servers::start(true);
+    servers.create(&layout());
+    let a = Node::start(&servers, &layout(), "a", 1);
+    let b = Node::start(&servers, &layout(), "b", 1);
+    a.take_over(STREAM, 1);
+    for n in 0..20 {
+        assert_eq!(
+            a.append(n),
+            Outcome::Committed(Position::new(u64::from(n) + 1))
+        );
+    }
+    let last = a.driver().progress(STREAM).mark.seq.max(21);
+    b.take_over(STREAM, 2);
+    let acknowledged = rival(&a, last);
+    assert_eq!(acknowledged, 9);
+    let fenced = a.append(20);
+    let is_fenced = matches!(fenced, Outcome::Fenced | Outcome::Refused(Refused::NotHome));
+    assert!(is_fenced, "{fenced:?}");
+    // The rival's messages are where b's next one should have been, unless it had read them.
+    let mut outcome = b.append_patiently(21);
+    for epoch in 3..10 {
+        if matches!(outcome, Outcome::Committed(_)) {
+            break;
+        }
+        b.take_over(STREAM, epoch);
+        outcome = b.append_patiently(21);
+    }
+    assert_eq!(outcome, Outcome::Committed(Position::new(21)));
+    a.catch_up_with(&b, STREAM);
+    assert_eq!(a.marks(STREAM), b.marks(STREAM));
+    assert_eq!(b.driver().progress(STREAM).stats.void, 9);
+}
+
+/// Ten publishes of epoch 1, all at once, the first behind `last`. How many are acknowledged.
+fn rival(node: &Node, last: u64) -> usize {
+    let range = layout().ranges(STREAM)[0];
+    let publish = |ahead: u64| {
+        let message = Message {
+            author: Author {
+                node: "rival".to_owned(),
+                incarnation: 9,
+            },
+            number: ahead,
+            epoch: 1,
+            body: Body::Appends {
+                runs: vec![Run::new(range, Position::new(last + ahead), 1)],
+                check: None,
+                entries: vec![Entry::new(range, append::encode(&[record(900)]).into())],
+            },
+        };
+        Publish {
+            number: ahead,
+            expected: last + ahead,
+            id: message.id(),
+            payload: message.encode(),
+        }
+    };
+    node.block_on(async |engine: Engine| {
+        let mut acknowledged = 0;
+        for ahead in 0..10 {
+            let answer = engine.publish(STREAM, &publish(ahead)).await;
+            acknowledged += usize::from(matches!(answer, Answer::Stored(_)));
+        }
+        acknowledged
+    })
+}
+
+/// Goal: a snapshot is verified before the stream is purged behind it, and a node that begins with
+/// nothing loads it, reads the tail, and is equal.
+#[test]
+fn a_new_node_begins_with_a_snapshot() {
+    let servers = Servers::start(true);
+    servers.create(&layout());
+    let a = Node::start(&servers, &layout(), "a", 1);
+    a.take_over(STREAM, 1);
+    for n in 0..30 {
+        assert!(matches!(a.append(n), Outcome::Committed(_)));
+    }
+    let seq = Node::wait(a.driver().snapshot(STREAM)).unwrap();
+    assert!(seq >= 31, "{seq}");
+    let bounds = a.block_on(async |engine: Engine| engine.bounds(STREAM).await);
+    assert_eq!(bounds, Some((seq + 1, seq)));
+    for n in 30..40 {
+        assert!(matches!(a.append(n), Outcome::Committed(_)));
+    }
+    let b = Node::start(&servers, &layout(), "b", 1);
+    b.expect(Duration::from_secs(30), |e| {
+        *e == Event::Loaded(STREAM, seq)
+    });
+    b.catch_up_with(&a, STREAM);
+    assert_eq!(a.marks(STREAM), b.marks(STREAM));
+    b.take_over(STREAM, 2);
+    assert_eq!(
+        b.append_patiently(41),
+        Outcome::Committed(Position::new(41))
+    );
+}
+
+/// Goal: nodes with a map find homes by themselves; when one that is a home ends, another one is
+/// after its lease, and a node that begins again gets homes.
+#[test]
+fn nodes_with_a_map_find_homes() {
+    let servers = Servers::start(true);
+    servers.create(&layout());
+    let a = Node::with_map(&servers, &layout(), "a", 1);
+    let b = Node::with_map(&servers, &layout(), "b", 1);
+    let homes = |nodes: &[&Node]| -> Vec<usize> {
+        let count = |stream| nodes.iter().filter(|n| n.is_home(stream)).count();
+        layout().streams().map(count).collect()
+    };
+    Node::until("each stream has a home", || homes(&[&a, &b]) == [1, 1]);
+    let (home, other) = match a.is_home(STREAM) {
+        true => (a, b),
+        false => (b, a),
+    };
+    assert!(home.driver().may_act());
+    assert_eq!(
+        home.append_patiently(1),
+        Outcome::Committed(Position::new(1))
+    );
+    drop(home);
+    Node::until("the other took all", || homes(&[&other]) == [1, 1]);
+    assert_eq!(
+        other.append_patiently(2),
+        Outcome::Committed(Position::new(2))
+    );
+    let again = Node::with_map(&servers, &layout(), "c", 1);
+    Node::until("the new one has a share", || {
+        homes(&[&other, &again]) == [1, 1] && layout().streams().any(|s| again.is_home(s))
+    });
+}

@@ -1,0 +1,147 @@
+//! Three servers of the engine as processes of this test: on free ports, in a temporary folder,
+//! syncing every write, and ended by their process ids.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use cluster::check;
+use cluster::engine;
+use cluster::layout::Layout;
+use cluster::observe;
+
+const SERVERS: usize = 3;
+
+pub(crate) struct Servers {
+    folder: tempfile::TempDir,
+    binary: PathBuf,
+    ports: Vec<[u16; 3]>,
+    running: Vec<Option<Child>>,
+    syncs: bool,
+}
+
+/// The server that `make test` installs, or the one that `NATS_SERVER` names.
+fn binary() -> PathBuf {
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/nats/nats-server");
+    let named = env::var_os("NATS_SERVER").map(PathBuf::from);
+    let binary = named.unwrap_or(installed);
+    assert!(
+        binary.exists(),
+        "{} is missing: `make nats` installs it, which needs Go",
+        binary.display()
+    );
+    binary
+}
+
+/// Ports that nobody listens on now. All are held until the last is known, so that they differ.
+fn free_ports(count: usize) -> Vec<u16> {
+    let held: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
+    held.iter().map(port).collect()
+}
+
+impl Servers {
+    /// Starts them and waits until streams can be made.
+    pub(crate) fn start(syncs: bool) -> Servers {
+        let ports = free_ports(3 * SERVERS);
+        let mut servers = Servers {
+            folder: tempfile::tempdir().unwrap(),
+            binary: binary(),
+            ports: ports.chunks(3).map(|p| [p[0], p[1], p[2]]).collect(),
+            running: (0..SERVERS).map(|_| None).collect(),
+            syncs,
+        };
+        for server in 0..SERVERS {
+            servers.run(server);
+        }
+        servers.wait();
+        servers
+    }
+
+    /// Starts one, with what it had.
+    pub(crate) fn run(&mut self, server: usize) {
+        let [client, route, monitor] = self.ports[server];
+        let routes: Vec<String> = self.ports.iter().map(|p| route_of(p[1])).collect();
+        let sync = if self.syncs {
+            "sync_interval: always"
+        } else {
+            ""
+        };
+        let folder = self.folder.path().join(server.to_string());
+        let text = format!(
+            "server_name: n{server}\nlisten: 127.0.0.1:{client}\nhttp: 127.0.0.1:{monitor}\n\
+             jetstream {{ store_dir: \"{}\"\n {sync}\n }}\n\
+             cluster {{ name: test\n listen: 127.0.0.1:{route}\n routes: [{}] }}\n",
+            folder.display(),
+            routes.join(", ")
+        );
+        let config = self.folder.path().join(format!("{server}.conf"));
+        fs::write(&config, text).unwrap();
+        let log = fs::File::create(self.folder.path().join(format!("{server}.log"))).unwrap();
+        let child = Command::new(&self.binary)
+            .arg("-c")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        self.running[server] = Some(child.unwrap());
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self, server: usize) {
+        if let Some(mut child) = self.running[server].take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    pub(crate) fn options(&self) -> engine::Options {
+        let address = |ports: &[u16; 3]| format!("nats://127.0.0.1:{}", ports[0]);
+        engine::Options::new(self.ports.iter().map(address).collect())
+    }
+
+    pub(crate) fn observe(&self, layout: &Layout, create: bool) -> observe::Options {
+        let monitor = |ports: &[u16; 3]| format!("http://127.0.0.1:{}", ports[2]);
+        observe::Options {
+            engine: self.options(),
+            monitor: self.ports.iter().map(monitor).collect(),
+            layout: layout.clone(),
+            create,
+            check: check::Options::default(),
+        }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Makes the streams of a layout, however long the servers take to find each other.
+    pub(crate) fn create(&self, layout: &Layout) {
+        let started = Instant::now();
+        while let Err(error) = observe::run(&self.observe(layout, true)) {
+            assert!(started.elapsed() < Duration::from_secs(30), "{error}");
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn wait(&self) {
+        self.create(&Layout::new("wait", 1).unwrap());
+    }
+}
+
+fn route_of(port: u16) -> String {
+    format!("\"nats://127.0.0.1:{port}\"")
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for server in 0..SERVERS {
+            self.kill(server);
+        }
+    }
+}
