@@ -1,9 +1,11 @@
 //! Addresses that were normalised at the edge, as plain text: splitting them costs no allocation.
 
+use memchr::memchr;
+
 /// The bare address and the resource.
 pub(crate) fn split(jid: &str) -> (&str, Option<&str>) {
-    match jid.split_once('/') {
-        Some((bare, resource)) => (bare, Some(resource)),
+    match memchr(b'/', jid.as_bytes()) {
+        Some(at) => (&jid[..at], Some(&jid[at + 1..])),
         None => (jid, None),
     }
 }
@@ -13,15 +15,23 @@ pub(crate) fn bare(jid: &str) -> &str {
     split(jid).0
 }
 
+/// The local part, absent for a domain's own address, and the domain.
+pub(crate) fn parts(jid: &str) -> (Option<&str>, &str) {
+    let bare = bare(jid);
+    match memchr(b'@', bare.as_bytes()) {
+        Some(at) => (Some(&bare[..at]), &bare[at + 1..]),
+        None => (None, bare),
+    }
+}
+
 /// The domain.
 pub(crate) fn domain(jid: &str) -> &str {
-    let bare = bare(jid);
-    bare.split_once('@').map_or(bare, |(_, domain)| domain)
+    parts(jid).1
 }
 
 /// The local part, absent for a domain's own address.
 pub(crate) fn local(jid: &str) -> Option<&str> {
-    bare(jid).split_once('@').map(|(local, _)| local)
+    parts(jid).0
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 //! socket of a running server and from the command line on a stopped one. Calls block and are for
 //! threads of their own, never for a shard.
 
-use std::collections::BTreeMap;
+mod moving;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use actor::{Handle, Name, ShardId};
+use actor::{Handle, Name};
 use serde::{Deserialize, Serialize};
 use stdx::time::{Clock, SystemClock, Timestamp};
 use store::{Journal, Record, Store};
@@ -16,13 +16,13 @@ use store::{Journal, Record, Store};
 use crate::address;
 use crate::chaos::{Chaos, Fault};
 use crate::guard::{Entry, Guard, List};
-use crate::journal::{PORT, PortMsg};
 use crate::limits::ADMIN_DEADLINE;
-use crate::message::{AppendError, UserMsg};
+use crate::message::UserMsg;
 use crate::node::SYSTEM_ACTORS_PER_SHARD;
+use crate::nodes::{NodeItem, NodeLine, NodeSample, NodesAct, NodesCommand};
 use crate::options::Options;
 use crate::place::Place;
-use crate::portable::{self, Line};
+use crate::portable;
 use crate::queues::{self, Queue, QueueCommand, Stuck};
 use crate::room::temporary::Table;
 use crate::room::{RoomCommand, RoomLine, RoomSample};
@@ -105,17 +105,19 @@ pub enum Request {
         /// Bare address.
         jid: String,
     },
-    /// A page of accounts with all that belongs to them, as the lines of docs/export-format.md.
+    /// A page of what there is with all that belongs to it, as the lines of docs/export-format.md.
     Export {
-        /// Those behind this address.
+        /// Where the page before said that this one starts.
         after: Option<String>,
-        /// At most this many, and [`PAGE_MAX`].
+        /// Of so many accounts, rooms and services at most, and [`PAGE_MAX`].
         limit: usize,
     },
     /// Lines of an export.
     Import {
         /// At most [`PAGE_MAX`] lines.
         lines: Vec<String>,
+        /// They are looked at only.
+        check: bool,
     },
     /// A part of a population for load tests: accounts u`first`… with ring contacts.
     Provision {
@@ -170,6 +172,49 @@ pub enum Request {
         /// Why, for its occupants.
         reason: Option<String>,
     },
+    /// A page of nodes, in the order of services and names.
+    NodeList {
+        /// Of this service or account; of all services without.
+        address: Option<String>,
+        /// Those behind this one: address and name.
+        after: Option<(String, String)>,
+        /// At most this many, and [`PAGE_MAX`].
+        limit: usize,
+    },
+    /// Figures of a node.
+    NodeShow {
+        /// The service or account.
+        address: String,
+        /// Its name.
+        node: String,
+    },
+    /// A page of the items of a node.
+    NodeItems {
+        /// The service or account.
+        address: String,
+        /// Its name.
+        node: String,
+        /// Those behind this place.
+        after: u64,
+    },
+    /// Who is related to a node.
+    NodePeople {
+        /// The service or account.
+        address: String,
+        /// Its name.
+        node: String,
+        /// Those who are subscribed, instead of those with an affiliation.
+        subscriptions: bool,
+    },
+    /// Does something to a node: subscribers are told.
+    NodeChange {
+        /// The service or account.
+        address: String,
+        /// Its name.
+        node: String,
+        /// What.
+        act: NodesAct,
+    },
     /// What became of a message.
     Trace {
         /// Its stanza-id (XEP-0359).
@@ -208,7 +253,7 @@ impl fmt::Debug for Request {
             Request::Sample => ("Sample", String::new()),
             Request::UserInspect { jid } => ("UserInspect", jid.clone()),
             Request::Export { after, .. } => ("Export", format!("after {after:?}")),
-            Request::Import { lines } => ("Import", format!("{} lines", lines.len())),
+            Request::Import { lines, .. } => ("Import", format!("{} lines", lines.len())),
             Request::Provision {
                 domain,
                 first,
@@ -225,6 +270,19 @@ impl fmt::Debug for Request {
             Request::RoomList { after, .. } => ("RoomList", format!("after {after:?}")),
             Request::RoomShow { room } => ("RoomShow", room.clone()),
             Request::RoomDestroy { room, .. } => ("RoomDestroy", room.clone()),
+            Request::NodeList { address, after, .. } => {
+                ("NodeList", format!("{address:?}, after {after:?}"))
+            }
+            Request::NodeShow { address, node } => ("NodeShow", format!("{address}, {node:?}")),
+            Request::NodeItems { address, node, .. } => {
+                ("NodeItems", format!("{address}, {node:?}"))
+            }
+            Request::NodePeople { address, node, .. } => {
+                ("NodePeople", format!("{address}, {node:?}"))
+            }
+            Request::NodeChange { address, node, act } => {
+                ("NodeChange", format!("{address}, {node:?}, {act:?}"))
+            }
             Request::Trace { id, by } => ("Trace", format!("{id}, {by:?}")),
             Request::Chaos { fault } => ("Chaos", format!("{fault:?}")),
             Request::Backup { dest } => ("Backup", dest.display().to_string()),
@@ -272,7 +330,25 @@ pub enum Response {
         /// Where the next page starts, `None` at the end.
         next: Option<String>,
     },
-    /// How many accounts an import or a provisioning has made.
+    /// What an import has made, or would.
+    Imported {
+        /// Accounts.
+        accounts: u64,
+        /// Rooms that may be entered.
+        rooms: u64,
+        /// Nodes.
+        nodes: u64,
+    },
+    /// A line of an import is not taken, and nothing of the request.
+    Refused {
+        /// Its place in the request, from 0.
+        index: usize,
+        /// A word for programs.
+        code: String,
+        /// A sentence for people: what is wrong and what to do.
+        message: String,
+    },
+    /// How many accounts a provisioning has made.
     Made {
         /// Accounts.
         accounts: u64,
@@ -298,6 +374,28 @@ pub enum Response {
     Room {
         /// The figures.
         room: Box<RoomSample>,
+    },
+    /// Nodes, in the order in which pages follow each other.
+    Nodes {
+        /// Each with what a list says about it.
+        nodes: Vec<NodeLine>,
+    },
+    /// A node.
+    Node {
+        /// The figures.
+        node: Box<NodeSample>,
+    },
+    /// Items of a node.
+    Items {
+        /// The oldest first.
+        items: Vec<NodeItem>,
+        /// There are no more.
+        is_last: bool,
+    },
+    /// Addresses, each with what it is to a node.
+    People {
+        /// By address.
+        people: Vec<(String, String)>,
     },
     /// How many that concerned.
     Counted {
@@ -349,6 +447,8 @@ pub enum AdminCommand {
     Create(store::Account),
     /// Take a record that an import makes of it.
     Import(Box<Record>),
+    /// Leave the memory for an import, if nothing is under way.
+    Leave,
     /// Remove it.
     Remove,
     /// Give it new keys.
@@ -366,6 +466,8 @@ pub enum AdminCommand {
     Queue(QueueCommand),
     /// Do something that rooms do.
     Room(RoomCommand),
+    /// Do something to one of its nodes.
+    Nodes(NodesCommand),
 }
 
 /// What the account answers.
@@ -478,7 +580,7 @@ impl Admin {
                 Ok(response)
             }
             Request::Export { after, limit } => self.export(after.as_deref(), limit),
-            Request::Import { lines } => self.import(&lines),
+            Request::Import { lines, check } => self.import(&lines, check),
             Request::Provision {
                 domain,
                 users,
@@ -517,6 +619,28 @@ impl Admin {
             }
             Request::RoomShow { room } => self.show_room(&room),
             Request::RoomDestroy { room, reason } => self.destroy_room(&room, reason.as_deref()),
+            Request::NodeList {
+                address,
+                after,
+                limit,
+            } => {
+                let limit = limit.min(PAGE_MAX);
+                self.list_nodes(address.as_deref(), after.as_ref(), limit)
+            }
+            Request::NodeShow { address, node } => self.show_node(&address, &node),
+            Request::NodeItems {
+                address,
+                node,
+                after,
+            } => self.node_items(&address, &node, after),
+            Request::NodePeople {
+                address,
+                node,
+                subscriptions,
+            } => self.node_people(&address, &node, subscriptions),
+            Request::NodeChange { address, node, act } => {
+                self.change_node(&address, NodesCommand { node, act })
+            }
             Request::Trace { id, by } => {
                 let by = self.own_address_if(by)?;
                 let lines = self.trace(&id, by.as_deref())?;
@@ -581,7 +705,18 @@ impl Admin {
         })
     }
 
+    /// Refuses what is for somebody who is at home on another node.
+    pub(crate) fn must_be_here(&self, jid: &str) -> Result<(), Response> {
+        let range = self.place.range(jid);
+        if self.options.cluster.is_none() || self.place.is_here(range) {
+            return Ok(());
+        }
+        let message = format!("{jid} is at home on another node of the cluster: ask that one");
+        Err(error("elsewhere", &message))
+    }
+
     fn tell(&self, jid: &str, command: AdminCommand) -> Outcome {
+        self.must_be_here(jid)?;
         let shard = self.place.shard(jid);
         let name = Name::from(jid);
         let answer = self.handle.ask_named(
@@ -632,7 +767,7 @@ impl Admin {
     }
 
     /// The normalised bare address of an account of this server.
-    fn own_address(&self, jid: &str) -> Result<String, Response> {
+    pub(crate) fn own_address(&self, jid: &str) -> Result<String, Response> {
         let parsed = xmpp::addr::parse(jid)
             .map_err(|e| error("bad_address", &format!("{jid:?} is not an address: {e}")))?;
         let jid = parsed.as_str();
@@ -697,49 +832,6 @@ impl Admin {
         Ok(Response::Status { status })
     }
 
-    fn export(&self, after: Option<&str>, limit: usize) -> Outcome {
-        let limit = limit.clamp(1, PAGE_MAX);
-        let jids = self
-            .store
-            .accounts(None, after, limit)
-            .map_err(unreadable)?;
-        let mut lines = Vec::new();
-        for jid in &jids {
-            lines.extend(portable::export(&self.store, jid).map_err(unreadable)?);
-        }
-        let next = (jids.len() == limit)
-            .then(|| jids.last().cloned())
-            .flatten();
-        Ok(Response::Lines { lines, next })
-    }
-
-    fn import(&self, lines: &[String]) -> Outcome {
-        let mut records = Vec::new();
-        let mut accounts = 0;
-        for line in lines {
-            let line: Line = serde_json::from_str(line)
-                .map_err(|e| error("bad_line", &format!("not a line of an export: {e}")))?;
-            let jid = self.own_address(line.jid())?;
-            if matches!(line, Line::Account { .. }) {
-                accounts += 1;
-                self.must_not_exist(&jid)?;
-            }
-            records.push(line.into_record().map_err(|e| error("bad_line", &e))?);
-        }
-        self.append(records)?;
-        Ok(Response::Made { accounts })
-    }
-
-    fn must_not_exist(&self, jid: &str) -> Result<(), Response> {
-        match self.store.load_user(jid).map_err(unreadable)? {
-            Some(_) => Err(error(
-                "user_exists",
-                &format!("there is an account {jid} already"),
-            )),
-            None => Ok(()),
-        }
-    }
-
     fn provision(&self, part: portable::Population, password: &str) -> Outcome {
         if part.count > (PAGE_MAX * 100) as u64 {
             return Err(error(
@@ -757,80 +849,6 @@ impl Admin {
         Ok(Response::Made { accounts: made })
     }
 }
-
-impl Admin {
-    /// Appends records of accounts through the queues of the shards where they are at home, a batch
-    /// at a time. Accounts that are loaded append theirs themselves.
-    fn append(&self, records: impl IntoIterator<Item = Record>) -> Result<(), Response> {
-        let mut records = records.into_iter().peekable();
-        while records.peek().is_some() {
-            let mut shards: BTreeMap<u16, Vec<Record>> = BTreeMap::new();
-            for record in records.by_ref().take(BATCH) {
-                let shard = self.place.shard(record.user()).index();
-                shards.entry(shard).or_default().push(record);
-            }
-            for (shard, records) in shards {
-                for record in self.append_at(ShardId::new(shard), records)? {
-                    self.tell_loaded(record)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Appends one batch of one shard. Returns the records of accounts that are loaded there.
-    fn append_at(&self, shard: ShardId, records: Vec<Record>) -> Result<Vec<Record>, Response> {
-        let mut patience = BUSY_ATTEMPTS;
-        loop {
-            let question = |reply| PortMsg::Import {
-                slots: self.place.slots(),
-                records: records.clone(),
-                reply,
-            };
-            let answer = self
-                .handle
-                .ask_named(shard, &Name::from(PORT), question, IMPORT_DEADLINE)
-                .map_err(|why| error("no_answer", &format!("{why}; {SOME_MADE}")))?;
-            match answer.result {
-                Ok(()) => return Ok(answer.loaded),
-                Err(AppendError::Busy) if patience > 0 => {
-                    patience -= 1;
-                    std::thread::sleep(BUSY_PAUSE);
-                }
-                Err(AppendError::Busy) => {
-                    let message = "the server is too busy to take these accounts; try again";
-                    return Err(error("busy", message));
-                }
-                Err(why) => {
-                    let message =
-                        format!("the store did not take all of it ({why:?}); {SOME_MADE}");
-                    return Err(error("store_unavailable", &message));
-                }
-            }
-        }
-    }
-
-    /// Hands a record to the account's actor.
-    fn tell_loaded(&self, record: Record) -> Result<(), Response> {
-        let jid = record.user().to_owned();
-        let told = self.tell(&jid, AdminCommand::Import(Box::new(record)));
-        told.map(drop)
-    }
-}
-
-/// Records that an import or a provisioning hands to a shard at a time: the shard's turn is short.
-const BATCH: usize = 1_024;
-
-/// How long a batch may take to be durable. Then it may still happen; nothing more is handed over.
-const IMPORT_DEADLINE: Duration = Duration::from_secs(60);
-
-/// Times that a batch is handed over while too much waits; then the administrator is told.
-const BUSY_ATTEMPTS: u32 = 1_000;
-
-/// Pause between them.
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
-
-const SOME_MADE: &str = "some of these accounts may have been made: `roost user list` shows which";
 
 pub(crate) fn error(code: &str, message: &str) -> Response {
     Response::Error {
@@ -862,6 +880,7 @@ mod tests {
             },
             Request::Import {
                 lines: vec![secret()],
+                check: false,
             },
             Request::Provision {
                 domain: "localhost".to_owned(),

@@ -68,6 +68,8 @@ pub enum Abort {
     LoginGivenUp,
     /// Its address is banned.
     Banned,
+    /// Its account is at home on another node, or on its way there.
+    Moved,
 }
 
 /// What actors and pools tell a connection.
@@ -145,7 +147,7 @@ pub(crate) enum Framing {
     Bosh(Box<Bosh>),
 }
 
-/// What a client that has authenticated asks its user for.
+/// What a client asks its user for, where that user is at home.
 struct Entry {
     /// Bare address.
     user: String,
@@ -155,6 +157,8 @@ struct Entry {
 }
 
 enum Way {
+    /// The keys to authenticate with.
+    LogIn,
     /// A new session, with this resource if it can be had.
     Bind(Option<String>),
     /// The session that this `<resume/>` names.
@@ -286,7 +290,8 @@ impl C2sService {
     }
 
     fn carry_out_once(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
-        for effect in std::mem::take(&mut self.effects) {
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
             match effect {
                 Effect::StartTls => {
                     conn.restart();
@@ -318,7 +323,7 @@ impl C2sService {
                     self.bring_home(cx, conn, user, Way::Resume(request));
                 }
                 Effect::Stanza(frame) | Effect::Element(frame) => {
-                    conn.is_managed |= frame.ns() == ns::STREAM_MANAGEMENT;
+                    conn.is_managed |= frame.is_of(ns::STREAM_MANAGEMENT);
                     let id = cx.id();
                     let Some(user) = conn.user else { continue };
                     let msg = UserMsg::Stanza { conn: id, frame };
@@ -333,6 +338,10 @@ impl C2sService {
                 }
                 Effect::Close => conn.close(cx),
             }
+        }
+        if self.effects.is_empty() {
+            // Its memory is used again.
+            self.effects = effects;
         }
     }
 
@@ -373,8 +382,12 @@ impl C2sService {
             .map_err(|_| ())
     }
 
-    /// Lets the connection enter where its user is at home.
-    fn bring_home(&self, cx: &mut Cx<'_>, conn: &mut Conn, user: String, way: Way) {
+    /// Lets the connection enter where its user is at home. It moves there as soon as it says whose
+    /// it is: what the login takes is then said on one shard, which need not be woken each time.
+    fn bring_home(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: String, way: Way) {
+        if self.home.is_elsewhere(&user) {
+            return self.redirect(cx, conn, Some(&user));
+        }
         let begun = conn
             .login
             .as_ref()
@@ -386,13 +399,14 @@ impl C2sService {
             conn.attempt().entry = Some(entry);
             cx.hand_over(home);
         } else {
-            self.enter(cx, entry);
+            self.enter(cx, conn, entry);
         }
     }
 
-    fn enter(&self, cx: &mut Cx<'_>, entry: Entry) {
+    fn enter(&mut self, cx: &mut Cx<'_>, state: &mut Conn, entry: Entry) {
         let conn = cx.id();
         let msg = match entry.way {
+            Way::LogIn => return self.ask_for_keys(cx, state, &entry.user),
             Way::Bind(resource) => UserMsg::Bind {
                 conn,
                 resource: resource.map(Into::into),
@@ -432,7 +446,7 @@ impl C2sService {
             }
         };
         match begin {
-            Begin::Now => self.ask_for_keys(cx, conn, &user),
+            Begin::Now => self.bring_home(cx, conn, user, Way::LogIn),
             Begin::After(time) => {
                 cx.mail().stats().count(Counter::LoginsPaced);
                 self.brake(conn.address, cx.now());
@@ -450,11 +464,11 @@ impl C2sService {
     }
 
     /// The client has waited.
-    fn begin_delayed(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: &str) {
+    fn begin_delayed(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: String) {
         let key = AddressKey::of(conn.address);
         if self.home.guard.addresses.begin_late(key, cx.now()) {
             conn.attempt().is_counted = true;
-            self.ask_for_keys(cx, conn, user);
+            self.bring_home(cx, conn, user, Way::LogIn);
         } else {
             self.keys_unavailable(cx, conn);
         }
@@ -497,6 +511,9 @@ impl C2sService {
     }
 
     fn register(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: String, password: String) {
+        if self.home.is_elsewhere(&user) {
+            return self.redirect(cx, conn, Some(&user));
+        }
         let per_hour = self.home.options.registrations_per_hour;
         let (addresses, key) = (&self.home.guard.addresses, AddressKey::of(conn.address));
         if !addresses.may_register(key, per_hour, cx.now()) {
@@ -597,6 +614,9 @@ impl C2sService {
                 "Too many logins of this account have begun.",
             ),
             Abort::Banned => (StreamError::PolicyViolation, "This address is banned."),
+            Abort::Moved => {
+                return self.redirect(cx, conn, None);
+            }
         };
         conn.machine
             .abort(error, Some(text), cx.out(), &mut self.effects);
@@ -893,7 +913,7 @@ impl C2sService {
             cx.set_deadline(Some(end));
             let delayed = conn.login.as_mut().and_then(|login| login.delayed.take());
             if let Some(user) = delayed {
-                self.begin_delayed(cx, conn, &user);
+                self.begin_delayed(cx, conn, user);
                 self.carry_out(cx, conn);
             }
             return Self::pause_or_resume(cx, conn);
@@ -913,7 +933,9 @@ impl C2sService {
         cx.set_deadline(Some(conn.accepted + self.home.limits().login_timeout));
         let entry = conn.login.as_mut().and_then(|login| login.entry.take());
         if let Some(entry) = entry {
-            self.enter(cx, entry);
+            self.enter(cx, conn, entry);
+            self.carry_out(cx, conn);
+            Self::pause_or_resume(cx, conn);
         }
     }
 

@@ -32,6 +32,8 @@ pub enum Fault {
     DropLinks(usize),
     /// A shard reads from no connection for so many milliseconds.
     StallReads(u64),
+    /// A shard does nothing at all for so many milliseconds.
+    HangShard(u64),
     /// For a second, commits and reads of the store take so many milliseconds longer.
     DelayStore(u64),
     /// The next commit fails.
@@ -76,6 +78,10 @@ impl Chaos {
                 let what = format!("shard {} reads nothing for {time:?}", shard.index());
                 (what, Counter::ChaosStalls)
             }
+            Fault::HangShard(ms) => {
+                let time = Duration::from_millis(ms).min(FAULT_TIME_MAX);
+                (self.hang(shard, time)?, Counter::ChaosHangs)
+            }
             Fault::DelayStore(ms) => {
                 let delay = Duration::from_millis(ms).min(FAULT_TIME_MAX);
                 (self.delay(delay), Counter::ChaosDelays)
@@ -103,6 +109,13 @@ impl Chaos {
             return Ok(());
         }
         Err("too many faults wait for their turn".to_owned())
+    }
+
+    fn hang(&self, shard: ShardId, time: Duration) -> Result<String, String> {
+        if self.handle.run_on(shard, move |_| thread::sleep(time)) {
+            return Ok(format!("shard {} hangs for {time:?}", shard.index()));
+        }
+        Err("the way to the shard is full".to_owned())
     }
 
     fn kill(&self, first: ShardId) -> Result<String, String> {

@@ -5,12 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actor::{Actor, Context, Mail, Name, Pool, Reply, SendError};
+use actor::{Actor, Context, Mail, Name, Pool, Refused, Reply, SendError, Shard, ShardId};
 use delivery::Refusal;
 use net::AddressKey;
 use stdx::time::{Moment, Timestamp};
 use store::Store;
 use telemetry::Counter;
+use wire::{Message, NotTaken, Source, ToRoom};
 use xml::Frame;
 use xmpp::error::StanzaError;
 
@@ -18,13 +19,15 @@ use crate::address;
 use crate::c2s::C2sService;
 use crate::guard::{Charge, Generations, Guard};
 use crate::journal::Port;
-use crate::message::{Delivery, NotTaken, Source, UserMsg};
+use crate::message::{AppendError, Delivery, Said, UserMsg};
 use crate::modules::caps;
 use crate::options::{DeliveryLimits, Limits, Options};
 use crate::place::Place;
+use crate::post::{Credits, Post};
 use crate::queues::{self, Queues};
 use crate::repeats::Repeats;
 use crate::room::temporary::Table;
+use crate::search::Pace;
 use crate::talkers::{self, Talkers};
 use crate::user::{Debt, Turn};
 
@@ -42,6 +45,9 @@ pub struct Home {
     pub journal: Port,
     /// Threads that read the store.
     pub reads: Pool,
+    /// The same threads, for requests, rooms and services: anybody can have much of them read, and
+    /// logins and deliveries go before.
+    pub later_reads: Pool,
     /// Threads that derive keys.
     pub crypto: Pool,
     /// How the node is set up.
@@ -75,8 +81,14 @@ pub struct Home {
     pub(crate) generations: RefCell<Generations>,
     /// Rooms of the node that are in no store.
     pub(crate) rooms: Arc<Table>,
+    /// How often accounts search for others.
+    pub(crate) searches: RefCell<Pace>,
     /// Capabilities of clients.
     pub(crate) caps: RefCell<caps::Table>,
+    /// This node's lease was over when it was looked at last.
+    is_fenced: Cell<bool>,
+    /// Takes messages to other nodes, or through their bytes if that is asked for.
+    post: Option<Post>,
 }
 
 impl Home {
@@ -100,7 +112,11 @@ impl Home {
         queues: queues::Published,
         guard: Arc<Guard>,
         rooms: Arc<Table>,
+        credits: Arc<Credits>,
     ) -> Self {
+        let through_bytes = options.wire.through_bytes;
+        let post = (through_bytes || options.cluster.is_some())
+            .then(|| Post::new(credits, remote.clone(), through_bytes));
         let limits = RefCell::new(Rc::new(options.limits.clone()));
         Home {
             io,
@@ -108,6 +124,7 @@ impl Home {
             place,
             store,
             journal,
+            later_reads: reads.later(),
             reads,
             crypto,
             inbox_limits: Arc::new(options.delivery.inbox()),
@@ -126,6 +143,9 @@ impl Home {
             guard,
             generations: RefCell::default(),
             rooms,
+            is_fenced: Cell::default(),
+            searches: RefCell::default(),
+            post,
         }
     }
 
@@ -173,7 +193,10 @@ impl Home {
 
     /// Whether a domain is one of this server's, those of rooms and services included.
     pub fn serves(&self, domain: &str) -> bool {
-        self.hosts_accounts(domain) || self.hosts_rooms(domain) || self.hosts_nodes(domain)
+        self.hosts_accounts(domain)
+            || self.hosts_rooms(domain)
+            || self.hosts_nodes(domain)
+            || self.hosts_search(domain)
     }
 
     /// Whether a domain is one of accounts.
@@ -184,6 +207,11 @@ impl Home {
     /// Whether a domain is one of rooms.
     pub fn hosts_rooms(&self, domain: &str) -> bool {
         self.options.rooms.hosts.iter().any(|own| own == domain)
+    }
+
+    /// Whether an address is one at which rooms or accounts are searched.
+    pub fn hosts_search(&self, bare: &str) -> bool {
+        self.options.search_hosts().any(|own| own == bare)
     }
 
     /// Whether an address is that of a service that has nodes.
@@ -221,37 +249,118 @@ impl Home {
         }
     }
 
-    /// Sends a message to an account of this server, wherever it lives. Without `activate`, an
-    /// account that is not loaded does not get it. A message that its mailbox has no room for comes
-    /// back.
-    pub fn send(
+    /// Says something to an entity of this server, wherever it lives. Without `activate`, one that
+    /// is not loaded does not hear it. What its mailbox has no room for comes back.
+    pub(crate) fn say(
         &self,
         mail: &mut impl Mail,
-        bare: &str,
-        msg: UserMsg,
+        to: &Name,
+        message: Message,
         activate: bool,
-    ) -> Option<UserMsg> {
-        self.send_to(mail, &Name::from(bare), msg, activate)
+    ) -> Option<Message> {
+        let refused = self.send(mail, (self.place.shard(to), to), message.into(), activate);
+        refused.map(|said| said.message)
     }
 
-    /// As [`Home::send`].
-    pub(crate) fn send_to(
+    /// The same for a stanza, with what is owed for it.
+    pub(crate) fn pass_on(
         &self,
         mail: &mut impl Mail,
-        name: &Name,
-        msg: UserMsg,
+        to: &Name,
+        delivery: Delivery,
         activate: bool,
-    ) -> Option<UserMsg> {
-        let shard = self.place.shard(name);
+    ) -> Option<Delivery> {
+        let refused = self.send(mail, (self.place.shard(to), to), delivery.into(), activate);
+        match refused {
+            Some(Said {
+                message: Message::Stanza(stanza),
+                debt,
+            }) => Some(Delivery { stanza, debt }),
+            _ => None,
+        }
+    }
+
+    /// The same to an entity whose shard is known. Whatever one entity says to another passes here.
+    pub(crate) fn send(
+        &self,
+        mail: &mut impl Mail,
+        (shard, to): (ShardId, &Name),
+        said: Said,
+        activate: bool,
+    ) -> Option<Said> {
+        let said = match &self.post {
+            None => said,
+            Some(post) => match post.pass((&self.place, to), said, activate) {
+                Ok(Some(said)) => said,
+                Ok(None) => return None,
+                Err(said) => return Some(said),
+            },
+        };
+        let msg = UserMsg::Said(said);
         let sent = if activate {
-            mail.send_named(shard, name, msg)
+            mail.send_named(shard, to, msg)
         } else {
-            mail.send_named_if_active(shard, name, msg)
+            mail.send_named_if_active(shard, to, msg)
         };
         match sent {
-            Ok(()) => None,
-            Err(SendError::Full(msg)) => Some(msg),
-            Err(SendError::Gone(_)) => None,
+            Err(SendError::Full(UserMsg::Said(said))) => Some(said),
+            _ => None,
+        }
+    }
+
+    /// What another entity said finds no room, or nobody.
+    pub(crate) fn not_heard(&self, name: &Name, said: Said, why: Refused, core: &mut impl Mail) {
+        match said.message {
+            Message::Stanza(stanza) if stanza.source.seq != 0 => {
+                let from = stanza.frame.attr("from").unwrap_or_default();
+                let why = match why {
+                    Refused::Quarantined => Refusal::Quarantined,
+                    Refused::Full => Refusal::Full,
+                };
+                let answer = self.not_taken(name, stanza.source, why, None);
+                let to = Name::from(address::bare(&from));
+                self.say(core, &to, Message::NotTaken(answer), false);
+            }
+            Message::Stanza(stanza) => self.return_error(core, &stanza.frame, &busy()),
+            Message::Copy(copy) => {
+                let from = copy.frame.attr("from").unwrap_or_default();
+                core.stats().count(match self.hosts_nodes(&from) {
+                    true => Counter::PubsubCopiesDropped,
+                    false => Counter::RoomCopiesDropped,
+                });
+                if copy.place != 0 {
+                    // The home hears of it from the room, in the reserve of its mailbox.
+                    let missed = ToRoom::Missed(Arc::clone(&copy.to), copy.place);
+                    let room = Name::from(address::bare(&from));
+                    let missed = Message::ToRoom(Box::new(missed));
+                    self.say(core, &room, missed, true);
+                }
+            }
+            // Whoever needs it asks again.
+            _ => {}
+        }
+    }
+
+    /// Whether an address is at home on another node of the cluster.
+    pub(crate) fn is_elsewhere(&self, bare: &str) -> bool {
+        self.options.cluster.is_some() && !self.place.is_here(self.place.range(bare))
+    }
+
+    /// Ends all entities of the shard if this node's lease was not renewed in time, once each time:
+    /// others may act for them soon. A process that was stopped finds out here, before anything
+    /// of it leaves.
+    pub(crate) fn end_if_fenced(&self, shard: &mut Shard) {
+        let Some(cluster) = &self.options.cluster else {
+            return;
+        };
+        let is_fenced = !cluster.away.may_act();
+        if self.is_fenced.replace(is_fenced) == is_fenced || !is_fenced {
+            return;
+        }
+        self.place.leave_all();
+        let ended = shard.core().end_entities_if(|_| true);
+        if ended > 0 {
+            tracing::warn!(ended, "the lease of this node is over: its entities end");
         }
     }
 
@@ -264,13 +373,16 @@ impl Home {
         };
         let (bare, resource) = address::split(&from);
         let delivery = Delivery::new(resource.map(Into::into), reply);
-        if self
-            .send(mail, bare, UserMsg::Deliver(delivery), false)
-            .is_some()
-        {
+        let refused = self.pass_on(mail, &Name::from(bare), delivery, false);
+        if refused.is_some() {
             mail.stats().count(Counter::ActorDropped);
         }
     }
+}
+
+/// Too much waits: try again later (design section 5).
+fn busy() -> StanzaError {
+    AppendError::Busy.to_stanza_error()
 }
 
 /// New bounds for one shard; answered once they are in force.

@@ -34,19 +34,20 @@ pub(crate) fn answer(home: &Home, frame: &Frame, now: Timestamp) -> Option<Frame
                 return refuse(Condition::ServiceUnavailable);
             }
             let payload = iq::payload(frame)?;
-            let answer = match modules::for_host(payload.name(), payload.ns()) {
-                Some(handler) => {
-                    let is_set = kind == IqType::Set;
-                    handler(&HostRequest {
-                        home,
-                        frame,
-                        payload,
-                        is_set,
-                        now,
-                    })
-                }
-                None => Answer::error(Condition::ServiceUnavailable),
-            };
+            let answer =
+                match modules::for_host(&home.options.modules, payload.name(), payload.ns()) {
+                    Some(handler) => {
+                        let is_set = kind == IqType::Set;
+                        handler(&HostRequest {
+                            home,
+                            frame,
+                            payload,
+                            is_set,
+                            now,
+                        })
+                    }
+                    None => Answer::error(Condition::ServiceUnavailable),
+                };
             iq::reply_of(frame, answer)
         }
         Kind::Iq(_) | Kind::Presence(_) => None,

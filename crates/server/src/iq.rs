@@ -3,15 +3,17 @@
 
 use std::cell::RefCell;
 
-use actor::Context;
+use actor::{Context, Mail as _};
 use net::{AddressKey, ConnRef};
+use store::{ArchivePrefs, Record};
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::stanza::{self, IqType, Kind};
 
 use crate::guard::Charge;
 use crate::message::UserMsg;
-use crate::modules;
+use crate::modules::outcome::Reply;
+use crate::modules::{self, AccountHandler, Change, Outcome, View};
 use crate::user::managed::What;
 use crate::user::{Debt, Effect, User};
 
@@ -274,12 +276,13 @@ impl User {
             return (Answer::error(Condition::BadRequest), false);
         };
         let is_set = frame.attr_raw("type") == Some("set");
+        let on = &self.home.options.modules;
         let handler = match asker {
             Asker::Other {
                 is_subscriber: false,
-            } => modules::for_stranger(payload.name(), payload.ns(), is_set),
-            _ => modules::for_account(payload.name(), payload.ns()).or_else(|| {
-                let more = self.home.options.debug_extensions;
+            } => modules::for_stranger(on, payload.name(), payload.ns(), is_set),
+            _ => modules::for_account(on, payload.name(), payload.ns()).or_else(|| {
+                let more = self.home.options.debug_extensions.iter().copied();
                 modules::handler_among(more, payload.name(), payload.ns())
             }),
         };
@@ -299,7 +302,13 @@ impl User {
             asker,
             debt: RefCell::new(debt),
         };
-        let answer = handler(self, &request, cx);
+        let answer = match handler {
+            AccountHandler::Acts(handle) => handle(self, &request, cx),
+            AccountHandler::Reads(handle) => {
+                let outcome = handle(&View::new(self, cx.wall()), &request);
+                self.perform_outcome(outcome, &request, cx)
+            }
+        };
         match request.take_debt() {
             Some(debt) if is_owner => {
                 debt.forgive();
@@ -311,6 +320,37 @@ impl User {
                 (answer, false)
             }
             None => (answer, had_debt),
+        }
+    }
+
+    /// Performs what an extension returned.
+    fn perform_outcome(
+        &mut self,
+        outcome: Outcome,
+        request: &Request<'_>,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Answer {
+        for change in outcome.changes {
+            match change {
+                Change::Carbons(is_on) => {
+                    self.change_session(request.asker.conn(), |session| {
+                        std::mem::replace(&mut session.carbons, is_on) != is_on
+                    });
+                }
+                Change::ArchivePrefs(prefs) => {
+                    self.record(Record::ArchivePrefsPut {
+                        user: String::from(&*self.name),
+                        prefs: prefs.clone(),
+                    });
+                    let is_usual = prefs == ArchivePrefs::default();
+                    self.archive_prefs = (!is_usual).then(|| Box::new(prefs));
+                }
+            }
+        }
+        match outcome.reply {
+            Reply::Result(payload) => Answer::Result(payload),
+            Reply::Error(error) => Answer::Error(error),
+            Reply::Read(job) => self.ask_for(request, job, cx),
         }
     }
 
@@ -355,6 +395,15 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
         job: impl FnOnce(&store::Store) -> Result<Found, StanzaError> + Send + 'static,
     ) -> Answer {
+        self.ask_for(request, Job::new(job), cx)
+    }
+
+    fn ask_for(
+        &mut self,
+        request: &Request<'_>,
+        job: Job,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Answer {
         let question = Question {
             about: About {
                 frame: request.frame.clone(),
@@ -362,7 +411,7 @@ impl User {
                 debt: request.take_debt(),
                 charge: None,
             },
-            job: Job(Box::new(job)),
+            job,
         };
         // Behind the commits that are under way: the answer has everything that came before.
         self.emit(Effect::Ask(Box::new(question)), cx);

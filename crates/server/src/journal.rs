@@ -249,6 +249,13 @@ impl Queue {
         }
     }
 
+    /// What was loaded of these ranges is gone, whatever tenure it was in.
+    fn forget(&mut self, ranges: &[RangeId]) {
+        for range in ranges {
+            self.tenures.remove(range);
+        }
+    }
+
     /// Whether one more append may wait. The last one may exceed the bytes: a large one must not
     /// wait for ever.
     fn has_room(&self) -> bool {

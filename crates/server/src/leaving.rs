@@ -10,11 +10,12 @@ use std::time::Duration;
 use actor::{Context, Mail, Name, ShardId};
 use store::Seq;
 use telemetry::Counter;
+use wire::{Message, SharedCopy};
 use xml::Frame;
 
 use crate::address;
 use crate::home::Home;
-use crate::message::{Delivery, SharedCopy, UserMsg};
+use crate::message::{Delivery, UserMsg};
 
 /// Commits that what leaves may wait for; with so many, what comes waits too.
 const WAITS_MAX: u64 = 64;
@@ -22,6 +23,12 @@ const WAITS_MAX: u64 = 64;
 /// Copies of the log that found no room and are remembered; who misses more of them asks for them
 /// with the next one.
 const MISSED_MAX: usize = 4_096;
+
+/// Stanzas for single recipients up to which nobody asks how much their shard has to do.
+const FEW: usize = 16;
+
+/// Pause while the shard of the next recipient is behind.
+const HOLD_UP: Duration = Duration::from_millis(1);
 
 /// Addresses that one frame goes to.
 type Audience = Arc<[Arc<str>]>;
@@ -33,7 +40,7 @@ pub(crate) enum Out {
     /// Copies of a frame without `to`.
     Copies(Copies),
     /// What a session's home is told.
-    Tell(Name, UserMsg),
+    Tell(Name, Message),
     /// What is behind it waits until so many commits in all are over.
     Wait(u64),
 }
@@ -108,10 +115,30 @@ impl Leaving {
         self.queue.is_empty()
     }
 
-    /// What leaves from now on waits for a commit that is under way.
-    pub(crate) fn wait(&mut self) {
+    /// What leaves from now on waits for a commit that is under way. Gives the number of that: each
+    /// is above the one before.
+    pub(crate) fn wait(&mut self) -> u64 {
         self.waits.0 += 1;
         self.push(Out::Wait(self.waits.0));
+        self.waits.0
+    }
+
+    /// What waits for commits of which nobody knows whether they are durable says no more who is
+    /// there. Whatever else waits for them may leave.
+    pub(crate) fn forget_presence(&mut self) {
+        let over = self.waits.1;
+        let is_open = |out: &Out| matches!(out, Out::Wait(commit) if *commit > over);
+        let Some(first) = self.queue.iter().position(is_open) else {
+            return;
+        };
+        let behind = self.queue.split_off(first);
+        self.queue
+            .extend(behind.into_iter().filter(|out| match out {
+                Out::One(frame) => frame.name() != "presence",
+                Out::Copies(copies) => copies.frame.name() != "presence",
+                Out::Tell(..) => false,
+                Out::Wait(_) => true,
+            }));
     }
 
     /// The first commit that something waits for is over.
@@ -152,7 +179,10 @@ impl Leaving {
                 let mut all: Vec<Recipient> = to.iter().map(recipient).collect();
                 all.sort_by_key(|recipient| recipient.shard);
                 let all: Rc<[Recipient]> = all.into();
-                self.known = Some((to, Rc::clone(&all)));
+                // History for one does not take the place of everybody.
+                if all.len() > 1 {
+                    self.known = Some((to, Rc::clone(&all)));
+                }
                 all
             }
         };
@@ -181,8 +211,29 @@ impl Leaving {
             return;
         }
         self.is_going = true;
+        if self.is_held_up(home, cx) {
+            cx.send_after(HOLD_UP, UserMsg::GoOn);
+            return;
+        }
         if cx.send_priority(cx.myself(), UserMsg::GoOn).is_err() {
             cx.send_after(Duration::ZERO, UserMsg::GoOn);
+        }
+    }
+
+    /// The shard of the next recipient has more to take than it can in some turns. What is sent
+    /// there all the same would wait in memory: who enters rooms with a long history brings about a
+    /// thousand times what he sends.
+    fn is_held_up(&self, home: &Home, cx: &Context<'_, UserMsg>) -> bool {
+        match self.queue.front() {
+            Some(Out::Copies(copies)) => {
+                let next = copies.to.get(copies.done);
+                next.is_some_and(|recipient| cx.is_behind(recipient.shard))
+            }
+            Some(Out::One(frame)) if self.queue.len() > FEW => {
+                let to = frame.attr("to").unwrap_or_default();
+                cx.is_behind(home.place.shard(address::bare(&to)))
+            }
+            _ => false,
         }
     }
 
@@ -194,6 +245,9 @@ impl Leaving {
 
     fn leave(&mut self, max: usize, home: &Home, cx: &mut Context<'_, UserMsg>) {
         let mut left = max;
+        if max < usize::MAX && self.is_held_up(home, cx) {
+            return;
+        }
         while let Some(out) = self.queue.pop_front() {
             let must_wait = matches!(out, Out::Wait(commit) if commit > self.waits.1);
             if left == 0 || must_wait {
@@ -205,7 +259,7 @@ impl Leaving {
                 Out::Tell(to, msg) => {
                     left -= 1;
                     // Whoever needs it asks.
-                    home.send_to(cx, &to, msg, true);
+                    home.say(cx, &to, msg, true);
                 }
                 Out::One(frame) => {
                     left -= 1;
@@ -245,24 +299,21 @@ impl Leaving {
             let frame = match shared {
                 Some((_, frame)) => frame.clone(),
                 None => {
-                    let frame = own_copy(&copies.frame, shard == own);
+                    let is_shared = shard == own || copies.to.len() == 1;
+                    let frame = own_copy(&copies.frame, is_shared);
                     copies.shared = Some((shard, frame.clone()));
                     frame
                 }
             };
-            let copy = UserMsg::Copy(SharedCopy {
+            let copy = Message::Copy(SharedCopy {
                 to: Arc::clone(&recipient.address),
                 frame,
                 place: copies.placed.0,
                 after: copies.placed.1,
             });
             // A message brings the account of a session that is gone to life, so that it says so.
-            let sent = if is_message {
-                cx.send_named(shard, &recipient.bare, copy)
-            } else {
-                cx.send_named_if_active(shard, &recipient.bare, copy)
-            };
-            if matches!(sent, Err(actor::SendError::Full(_))) {
+            let at = (shard, &recipient.bare);
+            if home.send(cx, at, copy.into(), is_message).is_some() {
                 cx.stats().count(self.counters.dropped);
                 if copies.placed.0 != 0 && self.missed.len() < MISSED_MAX {
                     let to = Arc::clone(&recipient.address);
@@ -292,19 +343,17 @@ impl Leaving {
             _ => false,
         };
         let delivery = Delivery::new(resource.map(Into::into), frame);
-        if home
-            .send(cx, bare, UserMsg::Deliver(delivery), activate)
-            .is_some()
-        {
+        let refused = home.pass_on(cx, &Name::from(bare), delivery, activate);
+        if refused.is_some() {
             cx.stats().count(self.counters.dropped);
         }
     }
 }
 
-/// A frame for another shard has bytes of its own: a count of users that two shards change is
-/// passed between processors with every copy.
-fn own_copy(frame: &Frame, is_own_shard: bool) -> Frame {
-    if is_own_shard {
+/// A frame for many of another shard has bytes of its own: a count of users that two shards change
+/// is passed between processors with every copy.
+fn own_copy(frame: &Frame, is_shared: bool) -> Frame {
+    if is_shared {
         return frame.clone();
     }
     Frame::parse(frame.as_bytes().to_vec()).unwrap_or_else(|_| frame.clone())

@@ -4,8 +4,10 @@
 mod address;
 pub mod admin;
 mod appends;
+pub mod away;
 mod c2s;
 pub mod chaos;
+mod elsewhere;
 pub mod guard;
 mod home;
 mod host;
@@ -16,13 +18,15 @@ mod limits;
 mod message;
 pub mod modules;
 mod node;
-mod nodes;
+pub mod nodes;
 pub mod options;
 mod place;
 mod portable;
+mod post;
 pub mod queues;
 mod repeats;
 pub mod room;
+mod search;
 mod sweep;
 mod taking;
 mod talkers;
@@ -35,5 +39,7 @@ mod web;
 /// What services with nodes are made with.
 pub use pubsub::Options as NodesMachine;
 
-pub use node::{Busy, Node, Sim, StartError};
+pub use portable::Order as ImportOrder;
+
+pub use node::{Busy, Door, Node, Sim, StartError};
 pub use options::Options;

@@ -237,3 +237,6 @@ const _: () = assert!(
     REQUEST_BYTES_MAX <= u16::MAX as usize,
     "a packed roster item counts the bytes of its request in 16 bits"
 );
+
+/// Credits of stanzas that left as bytes and were not answered ([`crate::options::Wire`]).
+pub(crate) const CREDITS_AWAY_MAX: usize = 65_536;

@@ -1,13 +1,13 @@
-//! What a user actor is told: plain data, so that the same message reaches an actor on this shard,
-//! on another shard and, later, on another node.
+//! What entities are told: what others say ([`wire::Message`]), which is plain data wherever these
+//! are at home, and what happens here, which has handles and pages of the store in it and never
+//! leaves its shard's process.
 
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
 
 use actor::Reply;
-use delivery::{Attempt, Refusal};
 use net::{AddressKey, ConnRef};
 use stdx::time::Moment;
-use store::Seq;
+use wire::{Message, Stanza};
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::stream::LoginEnd;
@@ -16,7 +16,8 @@ use crate::admin::{AdminAnswer, AdminCommand};
 use crate::guard::Generation;
 use crate::journal::Ticket;
 use crate::nodes::NodesMsg;
-use crate::room::{OfRoom, RoomMsg};
+use crate::room::RoomMsg;
+use crate::user::Debt;
 use crate::user::consumers::ReadPage;
 use crate::user::intake::MarkRead;
 use crate::user::outbox::{OutgoingPage, Returning};
@@ -24,8 +25,10 @@ use crate::user::pep::PepMsg;
 use crate::user::recover::Stored;
 use crate::user::resume::Owed;
 
-/// The mailbox type of a user.
+/// The mailbox type of an entity.
 pub enum UserMsg {
+    /// What another entity says.
+    Said(Said),
     /// A connection wants the keys that its client's password is checked against.
     Credentials {
         /// The connection that asks; answered by `Control::Keys`.
@@ -87,24 +90,14 @@ pub enum UserMsg {
         /// Nobody ended its stream: its session may be resumed, if it can be.
         is_lost: bool,
     },
-    /// A stanza from somebody else.
-    Deliver(Delivery),
-    /// What a room or a service sends to one of many.
-    Copy(SharedCopy),
     /// What only rooms are told.
     Room(Box<RoomMsg>),
-    /// What a room says to the home of a session that is there.
-    OfRoom(Box<OfRoom>),
+    /// Rooms that were asked by sessions may be asked again.
+    RoomsDue,
     /// What only services are told.
     Nodes(Box<NodesMsg>),
     /// The next part of what leaves a room or a service.
     GoOn,
-    /// The server of a contact that came online asks for this user's presence (RFC 6121 section
-    /// 4.3). Sent only to users who are loaded: an offline contact costs nothing.
-    Probe {
-        /// Full address of the new session.
-        from: Arc<str>,
-    },
     /// What the store holds of this user.
     Loaded(Box<Result<Option<Stored>, store::StoreError>>),
     /// The store could not be read a moment ago: once more.
@@ -130,15 +123,6 @@ pub enum UserMsg {
     Oldest(Box<Result<Vec<store::LogEntry>, store::StoreError>>),
     /// What a session that is taken up again has not acknowledged.
     Owed(Box<Owed>),
-    /// The recipient's home has an entry of this user's log.
-    Taken {
-        /// The recipient ([`store::SlotKey::peer`]).
-        by: u64,
-        /// The entry's place.
-        seq: Seq,
-    },
-    /// A recipient's home did not take an entry.
-    NotTaken(Box<NotTaken>),
     /// Something of what is handed over is due: an answer, or a retry.
     OutboxDue,
     /// Cursors that moved are recorded.
@@ -200,87 +184,82 @@ pub struct NewPassword {
     /// When it was asked for.
     pub begun: Generation,
     /// The credit of the request.
-    pub debt: Option<crate::user::Debt>,
+    pub debt: Option<Debt>,
 }
 
-/// A stanza on its way to a user. Its frame carries the sender's full address in `from`.
+/// What another entity says, and what is owed for it here.
+#[derive(Debug)]
+pub struct Said {
+    /// What it says.
+    pub message: Message,
+    /// The credit of a stanza that was passed on, if it is in no log: it comes back when the
+    /// recipient's home has taken the stanza, wherever that ends. Between nodes it stays behind,
+    /// under a number ([`wire::Credit`]).
+    pub debt: Option<Box<Debt>>,
+}
+
+impl From<Message> for Said {
+    fn from(message: Message) -> Said {
+        Said {
+            message,
+            debt: None,
+        }
+    }
+}
+
+impl From<Delivery> for Said {
+    fn from(delivery: Delivery) -> Said {
+        Said {
+            message: Message::Stanza(delivery.stanza),
+            debt: delivery.debt,
+        }
+    }
+}
+
+/// A stanza on its way to an entity.
 #[derive(Debug)]
 pub struct Delivery {
-    /// The resource it is addressed to; `None` for the bare address.
-    pub resource: Option<Box<str>>,
-    /// The stanza, shared by all its recipients.
-    pub frame: Frame,
-    /// Where it is in its sender's log, if it is handed over from there.
-    pub source: Source,
-    /// The credit of the stanza that was passed on, if it is in no log: it comes back when the
-    /// recipient's home has taken the stanza, wherever that ends.
-    pub debt: Option<Box<crate::user::Debt>>,
-    /// Of presence for a room: the number of the sender's session, if it is managed.
-    pub managed: Option<u32>,
+    /// The stanza.
+    pub stanza: Stanza,
+    /// [`Said::debt`].
+    pub debt: Option<Box<Debt>>,
 }
 
 /// The same stanza once more. Its credit comes back once.
 impl Clone for Delivery {
     fn clone(&self) -> Self {
         Delivery {
-            resource: self.resource.clone(),
-            frame: self.frame.clone(),
-            source: self.source,
+            stanza: self.stanza.clone(),
             debt: None,
-            managed: self.managed,
         }
+    }
+}
+
+impl Deref for Delivery {
+    type Target = Stanza;
+
+    fn deref(&self) -> &Stanza {
+        &self.stanza
+    }
+}
+
+impl DerefMut for Delivery {
+    fn deref_mut(&mut self) -> &mut Stanza {
+        &mut self.stanza
+    }
+}
+
+impl From<Stanza> for Delivery {
+    fn from(stanza: Stanza) -> Delivery {
+        Delivery { stanza, debt: None }
     }
 }
 
 impl Delivery {
     /// A stanza that is in no log.
     pub fn new(resource: Option<Box<str>>, frame: Frame) -> Self {
-        Delivery {
-            resource,
-            frame,
-            source: Source::default(),
-            debt: None,
-            managed: None,
-        }
+        Stanza::new(resource, frame).into()
     }
-}
-
-/// A frame for one of many, who share it.
-#[derive(Clone, Debug)]
-pub struct SharedCopy {
-    /// The recipient's full address.
-    pub to: Arc<str>,
-    /// The stanza, without `to`.
-    pub frame: Frame,
-    /// Its place in the room's log; 0 if it is not there.
-    pub place: Seq,
-    /// The place of the message in front of it there.
-    pub after: Seq,
-}
-
-/// A place in a sender's log (docs/delivery.md).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Source {
-    /// The place; 0 for none.
-    pub seq: Seq,
-    /// The place of the last message to the same recipient that may not have come yet; 0 for none.
-    /// Without it this one must not be taken.
-    pub after: Seq,
-    /// Names this handing over in its answer.
-    pub attempt: Attempt,
-}
-
-/// A message was not taken by its recipient's home.
-#[derive(Clone, Debug)]
-pub struct NotTaken {
-    /// The recipient ([`store::SlotKey::peer`]).
-    pub by: u64,
-    /// What was handed over.
-    pub source: Source,
-    /// Why.
-    pub why: Refusal,
-    /// What its sender is told, if that is for good.
-    pub error: Option<StanzaError>,
 }
 
 /// Why an append did not happen. But for [`AppendError::Failed`] it is certain that it did not, and

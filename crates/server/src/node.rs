@@ -1,6 +1,7 @@
 //! One node: its shards on their threads, its pools, its journal. Starts, drains and reloads; what
 //! process it lives in is the binary's affair.
 
+mod door;
 mod setup;
 mod sim;
 
@@ -18,14 +19,16 @@ use store::{Journal, LocalJournal, Store, Switches};
 use crate::admin::Admin;
 use crate::c2s::C2sService;
 use crate::chaos::Chaos;
+use crate::elsewhere::Returned;
 use crate::home::SetLimits;
 use crate::limits::{ADMIN_DEADLINE, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE};
 use crate::options::{Limits, Options};
 use crate::sweep;
 use crate::wake::wake;
 
-use setup::{Layout, Setup, Under};
+use setup::{Layout, Setup, Started, Under};
 
+pub use door::Door;
 pub use sim::Sim;
 
 /// Threads that read the store: enough that a slow disk delays only those who wait for it.
@@ -37,9 +40,9 @@ const CRYPTO_THREADS: usize = 2;
 /// Derivations that may wait; at two milliseconds each this is a few seconds.
 const CRYPTO_QUEUE: usize = 2_048;
 
-/// Actors of each shard that are no accounts: the port to the journal, its keeper, and the keeper
-/// of limits.
-pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 3;
+/// Actors of each shard that are no accounts: the port to the journal, its keeper, the keeper of
+/// limits, and who takes packets that came back.
+pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 4;
 
 /// Why a node did not start. The operator is told what to do.
 #[derive(Debug, thiserror::Error)]
@@ -68,12 +71,16 @@ pub struct Node {
     caretaker: JoinHandle<()>,
     /// Reads what the domains have stored.
     counter: JoinHandle<()>,
+    /// Loads users who are not done, of ranges that come from other nodes.
+    waker: Option<JoinHandle<()>>,
     network: Arc<net::Shared>,
     addresses: Vec<SocketAddr>,
     admin: Admin,
     journal: Arc<dyn Journal>,
     /// Where each shard takes new bounds.
     bounds: Vec<Addr<SetLimits>>,
+    /// To its cluster, if it belongs to one.
+    door: Option<Door>,
 }
 
 impl Node {
@@ -109,6 +116,8 @@ impl Node {
             queues,
             guard,
             rooms,
+            credits,
+            remote,
             ..
         } = layout.setup.clone();
         let (addresses, shared) = (layout.network.addresses().to_vec(), layout.network.shared());
@@ -147,24 +156,36 @@ impl Node {
             );
         }
         drop(layout.setup);
-        let bounds: Vec<_> = layout.bounds.iter().take(threads.len()).collect();
-        if bounds.len() < threads.len() {
+        let started: Vec<_> = layout.bounds.iter().take(threads.len()).collect();
+        if started.len() < threads.len() {
             shared.stop();
             return Err(StartError::Shard);
         }
+        let (bounds, returns) = in_order(started);
+        let door = admin.options.cluster.is_some().then(|| Door {
+            place: admin.place.clone(),
+            handle: admin.handle.clone(),
+            credits,
+            remote,
+            returns,
+            network: Arc::clone(&shared),
+        });
         let (store, handle) = (admin.store.clone(), admin.handle.clone());
         let place = admin.place.clone();
         let network = Arc::clone(&shared);
         let max_age = admin.options.archive.max_age;
         let guard = Arc::clone(&admin.guard);
+        let comers = door.clone();
         let caretaker = thread::Builder::new()
             .name("caretaker".to_owned())
             .spawn(move || {
                 let is_over = || network.is_stopping();
-                wake(&store, &place, &handle, is_over);
-                // The last of them are in the shards' inboxes; a moment later they are there.
-                thread::sleep(WAKE_PACE);
-                place.set_woken();
+                if comers.is_none() {
+                    wake(&store, &place, &handle, is_over);
+                    // The last of them are in the shards' inboxes; a moment later they are there.
+                    thread::sleep(WAKE_PACE);
+                    place.set_woken();
+                }
                 while !is_over() {
                     let before = sweep::oldest_kept(clock.wall(), max_age);
                     sweep::sweep(&store, &place, &handle, before, is_over);
@@ -172,6 +193,10 @@ impl Node {
                     thread::park_timeout(SWEEP_EVERY);
                 }
             })?;
+        let waker = match &door {
+            Some(door) => Some(waker(admin.store.clone(), door.clone())?),
+            None => None,
+        };
         let (store, guard) = (admin.store.clone(), Arc::clone(&admin.guard));
         let network = Arc::clone(&shared);
         let counter = thread::Builder::new()
@@ -190,11 +215,13 @@ impl Node {
             threads,
             caretaker,
             counter,
+            waker,
             network: shared,
             addresses,
             admin,
             journal,
             bounds,
+            door,
         })
     }
 
@@ -206,6 +233,11 @@ impl Node {
     /// The administrator's door.
     pub fn admin(&self) -> Admin {
         self.admin.clone()
+    }
+
+    /// The door to the node's cluster, if it belongs to one.
+    pub fn door(&self) -> Option<Door> {
+        self.door.clone()
     }
 
     /// Whether every shard is running.
@@ -256,7 +288,8 @@ impl Node {
             thread::sleep(Duration::from_millis(20));
         }
         self.network.stop();
-        let others = [self.caretaker, self.counter];
+        let others = [self.caretaker, self.counter].into_iter();
+        let others: Vec<_> = others.chain(self.waker).collect();
         others.iter().for_each(|thread| thread.thread().unpark());
         for thread in self.threads.into_iter().chain(others) {
             // A shard that panicked has said so already.
@@ -274,16 +307,32 @@ fn seed() -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
+/// What each shard said when it had started, by shard.
+fn in_order(mut started: Vec<Started>) -> (Vec<Addr<SetLimits>>, Vec<Addr<Returned>>) {
+    started.sort_by_key(|(bounds, _)| bounds.shard());
+    started.into_iter().unzip()
+}
+
+fn waker(store: Store, door: Door) -> io::Result<JoinHandle<()>> {
+    let wake = move || door::wake_those_who_come(&store, &door);
+    thread::Builder::new().name("waker".to_owned()).spawn(wake)
+}
+
 /// The journal, and what disturbs it if it shall be disturbed.
 type Disturbed = (Arc<dyn Journal>, Option<Arc<Switches>>);
 
 fn journal(store: &Store, options: &Options) -> Result<Disturbed, StartError> {
-    let journal = LocalJournal::start_with(store, options.commits.journal.clone());
-    let journal = journal.map_err(|e| StartError::Options(e.to_string()))?;
+    let journal: Arc<dyn Journal> = match &options.cluster {
+        Some(cluster) => Arc::clone(&cluster.journal),
+        None => {
+            let journal = LocalJournal::start_with(store, options.commits.journal.clone());
+            Arc::new(journal.map_err(|e| StartError::Options(e.to_string()))?)
+        }
+    };
     if options.debug_commit_delay.is_zero() && !options.chaos {
-        return Ok((Arc::new(journal), None));
+        return Ok((journal, None));
     }
-    let twin = store::TwinJournal::start(Arc::new(journal), store::Plan::default())?;
+    let twin = store::TwinJournal::start(journal, store::Plan::default())?;
     let switches = twin.switches();
     switches.set_delay(options.debug_commit_delay);
     Ok((Arc::new(twin), Some(switches)))

@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::away::Cluster;
 use crate::limits::{
     BARRIER_APPENDS_MAX, BARRIER_BYTES_MAX, BARRIER_EFFECTS_MAX, BATCH_APPENDS, BUSY_RETRY,
-    DOUBT_POLL, JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX, PORT_RESTART,
+    CREDITS_AWAY_MAX, DOUBT_POLL, JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX, PORT_RESTART,
 };
+use crate::modules::{self, Switches};
 use store::limits::LAGGING_MAX;
 
 /// Most messages that a session may be sent ahead of what it has acknowledged: as many as one read
@@ -24,7 +26,7 @@ pub struct Options {
     pub domains: Vec<String>,
     /// Shards, each a thread; at least 1.
     pub shards: u16,
-    /// Whether an authenticated socket moves to the shard where its user is at home.
+    /// Whether a socket moves to the shard where its user is at home, once it says who that is.
     pub hand_over: bool,
     /// SASL mechanisms, strongest first, by their registered names.
     pub mechanisms: Vec<String>,
@@ -42,30 +44,99 @@ pub struct Options {
     pub delivery: Delivery,
     /// The message archive.
     pub archive: Archive,
+    /// What is looked at for an inbox.
+    pub inbox: InboxBounds,
     /// Rooms.
     pub rooms: Rooms,
+    /// The directory of users.
+    pub directory: Directory,
     /// Services that have nodes.
     pub pubsub: Pubsub,
     /// Nodes of accounts.
     pub pep: Pep,
     /// Streams over HTTP, and everything else on their port.
     pub web: Web,
+    /// Which extensions are on. One that is off is neither announced nor answered, whatever the
+    /// options of its own say.
+    pub modules: Switches,
     /// Bounds that may change while the node runs.
     pub limits: Limits,
     /// Where the ban and allow lists are kept; `None` if they end with the process.
     pub bans: Option<PathBuf>,
     /// Bounds of what waits for commits.
     pub commits: Commits,
+    /// Messages between entities as bytes.
+    pub wire: Wire,
+    /// Other nodes, and the journal that they share; `None`: this one stands alone.
+    pub cluster: Option<Cluster>,
     /// Whether faults may be caused on purpose ([`crate::chaos`]).
     pub chaos: bool,
     /// Time between a commit's arrival and its execution, for tests of the barrier.
     pub debug_commit_delay: Duration,
     /// Extensions that answer for accounts beside [`crate::modules::MODULES`], for tests of what
     /// bounds each of them.
-    pub debug_extensions: &'static [&'static crate::modules::Module],
+    pub debug_extensions: &'static [&'static modules::Module],
     /// A secret that makes the handler of a user panic who sends a message with it, for tests of
     /// isolation.
     pub debug_panic_hook: Option<String>,
+}
+
+/// What entities say to each other, as bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Whether every message is taken through its bytes although its recipient is at home here, for
+    /// tests of these.
+    pub through_bytes: bool,
+    /// Credits of stanzas that left as bytes and were not answered. The credit of one more comes
+    /// back at once, as if its connection were far from its window.
+    pub credits_max: usize,
+}
+
+impl Default for Wire {
+    fn default() -> Wire {
+        Wire {
+            through_bytes: false,
+            credits_max: CREDITS_AWAY_MAX,
+        }
+    }
+}
+
+impl Options {
+    /// Makes [`Options::modules`] and the extensions' own options say the same: what is off in one
+    /// place is off in the other.
+    pub(crate) fn settle_modules(&mut self) {
+        if !self.archive.enabled {
+            self.modules.turn_off(&modules::archive::MODULE);
+        }
+        if !self.pep.enabled {
+            // Both convert to and from nodes of accounts.
+            self.modules.turn_off(&modules::avatar::MODULE);
+            self.modules.turn_off(&modules::bookmarks::MODULE);
+        }
+        let on = &self.modules;
+        self.archive.enabled = on.has(&modules::archive::MODULE);
+        self.registration_enabled &= on.has(&modules::register::MODULE);
+        self.pep.enabled &= on.has(&modules::pubsub::MODULE);
+        if !on.has(&modules::pubsub::MODULE) {
+            self.pubsub.hosts.clear();
+        }
+        if !on.has(&modules::rooms::MODULE) {
+            self.rooms.hosts.clear();
+            self.rooms.search_hosts.clear();
+        }
+        if !on.has(&modules::directory::MODULE) {
+            self.directory.hosts.clear();
+        }
+    }
+
+    /// The addresses at which rooms or accounts are searched, each once.
+    pub(crate) fn search_hosts(&self) -> impl Iterator<Item = &String> {
+        let rooms = &self.rooms.search_hosts;
+        let others = self.directory.hosts.iter();
+        rooms
+            .iter()
+            .chain(others.filter(|host| !rooms.contains(host)))
+    }
 }
 
 /// How sessions outlive their connections (XEP-0198).
@@ -313,6 +384,9 @@ impl Default for Commits {
     }
 }
 
+/// The usual [`Archive::searched_max`]: an answer within a tenth of a second.
+pub const ARCHIVE_SEARCHED_MAX: usize = 20_000;
+
 /// What is kept of messages (XEP-0313).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archive {
@@ -326,6 +400,30 @@ pub struct Archive {
     pub max_messages: u64,
     /// Their bytes; likewise.
     pub max_bytes: u64,
+    /// Entries that one query for words looks at; its answer says where the next one goes on.
+    pub searched_max: usize,
+}
+
+/// What is looked at for one inbox (XEP-0430): what is beyond is not in it, or not counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxBounds {
+    /// Archived messages of the account, the latest first. Each costs its parse; of each
+    /// conversation some 200 bytes are in memory for the time of the answer.
+    pub entries_max: usize,
+    /// Bookmarked rooms; each is read with its affiliations.
+    pub rooms_max: usize,
+    /// Archived messages of each of them, the latest first.
+    pub room_entries_max: usize,
+}
+
+impl Default for InboxBounds {
+    fn default() -> InboxBounds {
+        InboxBounds {
+            entries_max: 20_000,
+            rooms_max: 100,
+            room_entries_max: 200,
+        }
+    }
 }
 
 /// Rooms (XEP-0045).
@@ -334,6 +432,10 @@ pub struct Rooms {
     /// Domains of rooms, normalised, none of them one of [`Options::domains`]; none of them at all
     /// if there are no rooms.
     pub hosts: Vec<String>,
+    /// Where rooms are searched (XEP-0433): domains, normalised, none of them one of
+    /// [`Options::domains`], [`Rooms::hosts`] or [`Pubsub::hosts`]; none of them at all if they are
+    /// not.
+    pub search_hosts: Vec<String>,
     /// Who may make rooms.
     pub create: Create,
     /// Rooms that one account may have made; one more is refused with `resource-constraint`. Those
@@ -345,9 +447,9 @@ pub struct Rooms {
     /// Pages of the archive of one room that are read at a time; one more is refused with
     /// `resource-constraint`.
     pub pages_at_once: u32,
-    /// Rooms that are looked at for one page of the list: of those that not everybody may know of
-    /// there may be many. The page ends there if it has at least one room, and the next one goes
-    /// on.
+    /// Rooms that are looked at for one search, and for one page of the list: of those that not
+    /// everybody may know of there may be many. The page ends there if it has at least one room,
+    /// and the next one goes on.
     pub looked_at_max: usize,
     /// Bounds and defaults of each room.
     pub machine: Arc<room::Options>,
@@ -358,12 +460,44 @@ impl Default for Rooms {
     fn default() -> Rooms {
         Rooms {
             hosts: Vec::new(),
+            search_hosts: Vec::new(),
             create: Create::Everybody,
             per_account_max: 100,
             copies_per_turn: 256,
             pages_at_once: 4,
             looked_at_max: 10_000,
             machine: Arc::default(),
+        }
+    }
+}
+
+/// The directory of accounts that want to be found (XEP-0055).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directory {
+    /// Where it is: domains, normalised, none of them one of [`Options::domains`],
+    /// [`Rooms::hosts`] or [`Pubsub::hosts`]; they may be those of [`Rooms::search_hosts`]. None of
+    /// them at all if there is no directory.
+    pub hosts: Vec<String>,
+    /// Accounts that one search finds; others are not told of.
+    pub results_max: usize,
+    /// Entries that one search looks at.
+    pub looked_at_max: usize,
+    /// Searches of one account; one more is refused with `resource-constraint`.
+    pub searches_per_minute: u32,
+    /// Accounts of one shard that search in the same minute, each at the cost of its address in
+    /// memory; one more is refused with `resource-constraint`.
+    pub searchers_max: usize,
+}
+
+impl Default for Directory {
+    /// No directory, and what it would be like.
+    fn default() -> Directory {
+        Directory {
+            hosts: Vec::new(),
+            results_max: 20,
+            looked_at_max: 100_000,
+            searches_per_minute: 10,
+            searchers_max: 10_000,
         }
     }
 }

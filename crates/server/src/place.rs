@@ -1,11 +1,14 @@
-//! Where an entity lives: address → slot → range → shard. The one place that decides it, so that a
-//! cluster can later put a range map behind the same function.
+//! Where an entity lives: address → slot → range → shard; and in a cluster, on which node that is.
+//! The one place that decides it. Owns what this node believes of every range; who is not at home
+//! where it is sought says so itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use actor::ShardId;
 use store::{RangeId, SlotKey};
+
+use crate::away::NodeId;
 
 /// The placement of one node: every range is at home on one of its shards.
 #[derive(Clone, Debug)]
@@ -13,7 +16,18 @@ pub struct Place {
     key: SlotKey,
     shards: u16,
     has_woken: Arc<AtomicBool>,
+    /// The tenure of this home with each range, as messages name it; 0 of ranges that are
+    /// elsewhere.
+    tenures: Arc<[AtomicU32]>,
+    /// Where ranges are that are elsewhere: the number of the node and one more, above the tenure;
+    /// 0 of those of which nobody knows.
+    homes: Arc<[AtomicU64]>,
+    /// Ranges that came here and whose users are to be woken.
+    to_wake: Arc<[AtomicBool]>,
 }
+
+/// The tenure of a home that never shared its ranges with another one.
+const FIRST_TENURE: u32 = 1;
 
 impl Place {
     /// `key` is the one stored with the data; `shards` is at least 1.
@@ -23,7 +37,18 @@ impl Place {
             key,
             shards,
             has_woken: Arc::default(),
+            tenures: RangeId::all()
+                .map(|_| AtomicU32::new(FIRST_TENURE))
+                .collect(),
+            homes: RangeId::all().map(|_| AtomicU64::new(0)).collect(),
+            to_wake: RangeId::all().map(|_| AtomicBool::new(false)).collect(),
         }
+    }
+
+    /// Every range is elsewhere, until [`Place::set_tenure`] says otherwise.
+    pub(crate) fn elsewhere(self) -> Place {
+        self.leave_all();
+        self
     }
 
     /// Whether everybody whose sessions outlived the last process is there. Before, who is not
@@ -37,6 +62,47 @@ impl Place {
         self.has_woken.store(true, Ordering::Release);
     }
 
+    /// A range has come here: not everybody is.
+    pub(crate) fn wake_later(&self, range: RangeId) {
+        self.to_wake[usize::from(range.index())].store(true, Ordering::Release);
+        self.has_woken.store(false, Ordering::Release);
+    }
+
+    /// Ranges that came here since this was asked last.
+    pub(crate) fn take_to_wake(&self) -> Vec<RangeId> {
+        let came = |range: &RangeId| {
+            self.to_wake[usize::from(range.index())].swap(false, Ordering::AcqRel)
+        };
+        RangeId::all().filter(came).collect()
+    }
+
+    /// Nothing is at home here any more.
+    pub(crate) fn leave_all(&self) {
+        for range in RangeId::all() {
+            self.set_tenure(range, 0);
+        }
+    }
+
+    /// Whether a range is at home here.
+    pub fn is_here(&self, range: RangeId) -> bool {
+        self.tenure(range) != 0
+    }
+
+    /// Where a range is that is not at home here, and the tenure of its home there.
+    pub(crate) fn away(&self, range: RangeId) -> Option<(NodeId, u32)> {
+        let home = self.homes[usize::from(range.index())].load(Ordering::Acquire);
+        let node = u16::try_from((home >> 32).checked_sub(1)?).ok()?;
+        Some((NodeId(node), home as u32))
+    }
+
+    /// From now on a range that is not here is there.
+    pub(crate) fn set_away(&self, range: RangeId, home: Option<(NodeId, u32)>) {
+        let home = home.map_or(0, |(NodeId(node), tenure)| {
+            ((u64::from(node) + 1) << 32) | u64::from(tenure)
+        });
+        self.homes[usize::from(range.index())].store(home, Ordering::Release);
+    }
+
     /// The keyed hash.
     pub fn slots(&self) -> SlotKey {
         self.key
@@ -45,6 +111,21 @@ impl Place {
     /// The range that holds a bare address.
     pub fn range(&self, bare: &str) -> RangeId {
         self.key.slot(bare).range()
+    }
+
+    /// The tenure of a range's home, as messages to its entities name it.
+    pub(crate) fn tenure(&self, range: RangeId) -> u32 {
+        self.tenures[usize::from(range.index())].load(Ordering::Acquire)
+    }
+
+    /// Whether a range is at home here, in that tenure and no other.
+    pub(crate) fn is_home(&self, range: RangeId, tenure: u32) -> bool {
+        tenure != 0 && self.tenure(range) == tenure
+    }
+
+    /// From now on a range is at home here in another tenure, or elsewhere (0).
+    pub(crate) fn set_tenure(&self, range: RangeId, tenure: u32) {
+        self.tenures[usize::from(range.index())].store(tenure, Ordering::Release);
     }
 
     /// The shard where a range is at home.

@@ -1,12 +1,24 @@
-//! Accounts as text: the JSON lines of docs/export-format.md, and populations for load tests.
+//! What a node has as text: the JSON lines of docs/export-format.md, and populations for load
+//! tests. Owns the lines of accounts; those of rooms, of nodes, and the way of all of them out and
+//! in are in `portable/`.
+
+mod export;
+mod import;
+mod nodes;
+mod order;
+mod rooms;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use stdx::time::Timestamp;
-use store::{Account, Record, RosterItem, ScramHash, ScramKeys, Store, StoreError};
+use store::{Account, DirectoryEntry, Record, RosterItem, ScramHash, ScramKeys, Store, StoreError};
 
 use crate::modules::roster;
+
+pub(crate) use export::{Cursor, Export};
+pub(crate) use import::{Import, Made};
+pub use order::Order;
 
 /// The salt of every provisioned account.
 pub(crate) const SHARED_SALT: [u8; 16] = *b"roost-provision!";
@@ -60,6 +72,78 @@ pub(crate) enum Line {
         /// The element.
         xml: String,
     },
+    /// What the directory says of it.
+    Directory {
+        /// Bare address.
+        jid: String,
+        /// Given name.
+        #[serde(default)]
+        first: String,
+        /// Family name.
+        #[serde(default)]
+        last: String,
+        /// Nickname.
+        #[serde(default)]
+        nick: String,
+        /// Email address.
+        #[serde(default)]
+        email: String,
+    },
+    /// A room.
+    Room(rooms::RoomLine),
+    /// Who is related to it.
+    RoomAffiliations(rooms::AffiliationsLine),
+    /// A message of its archive.
+    RoomMessage(rooms::MessageLine),
+    /// It may be entered.
+    RoomOpen(rooms::OpenLine),
+    /// A service with nodes.
+    Service(nodes::ServiceLine),
+    /// A node of it, or of an account.
+    Node(nodes::NodeLine),
+    /// Who is related to it.
+    NodeAffiliations(nodes::NodeAffiliationsLine),
+    /// Who is told of it.
+    NodeSubscriptions(nodes::NodeSubscriptionsLine),
+    /// What was published there.
+    NodeItem(nodes::NodeItemLine),
+    /// Nodes that are elsewhere now.
+    NodesMoved(nodes::NodesMovedLine),
+}
+
+/// Why a line is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bad {
+    /// A word for programs.
+    pub(crate) code: String,
+    /// A sentence for people.
+    pub(crate) message: String,
+}
+
+/// The line itself is wrong.
+fn bad(message: &str) -> Bad {
+    Bad {
+        code: "bad_line".to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+/// A bare address in normal form, of an account or of a domain.
+fn bare(jid: &str) -> Result<String, Bad> {
+    let normal = xmpp::addr::normalize(jid);
+    let normal = normal.map_err(|error| bad(&format!("{jid:?} is not an address: {error}")))?;
+    match normal.contains('/') {
+        true => Err(bad(&format!("{jid:?} has a resource"))),
+        false => Ok(normal.into_owned()),
+    }
+}
+
+/// Reads a line.
+///
+/// # Errors
+/// It is none.
+fn parse(text: &str) -> Result<Line, String> {
+    serde_json::from_str(text).map_err(|error| format!("not a line of an export: {error}"))
 }
 
 /// SCRAM keys in Base64.
@@ -108,15 +192,66 @@ impl Line {
             | Line::Roster { jid, .. }
             | Line::Blocklist { jid, .. }
             | Line::Vcard { jid, .. }
-            | Line::Private { jid, .. } => jid,
+            | Line::Private { jid, .. }
+            | Line::Directory { jid, .. } => jid,
+            Line::Room(line) => &line.jid,
+            Line::RoomAffiliations(line) => &line.jid,
+            Line::RoomMessage(line) => &line.jid,
+            Line::RoomOpen(line) => &line.jid,
+            Line::Service(line) => &line.jid,
+            Line::Node(line) => &line.jid,
+            Line::NodeAffiliations(line) => &line.jid,
+            Line::NodeSubscriptions(line) => &line.jid,
+            Line::NodeItem(line) => &line.jid,
+            Line::NodesMoved(line) => &line.jid,
         }
     }
 
-    /// The record that makes it so.
+    fn jid_mut(&mut self) -> &mut String {
+        match self {
+            Line::Account { jid, .. }
+            | Line::Roster { jid, .. }
+            | Line::Blocklist { jid, .. }
+            | Line::Vcard { jid, .. }
+            | Line::Private { jid, .. }
+            | Line::Directory { jid, .. } => jid,
+            Line::Room(line) => &mut line.jid,
+            Line::RoomAffiliations(line) => &mut line.jid,
+            Line::RoomMessage(line) => &mut line.jid,
+            Line::RoomOpen(line) => &mut line.jid,
+            Line::Service(line) => &mut line.jid,
+            Line::Node(line) => &mut line.jid,
+            Line::NodeAffiliations(line) => &mut line.jid,
+            Line::NodeSubscriptions(line) => &mut line.jid,
+            Line::NodeItem(line) => &mut line.jid,
+            Line::NodesMoved(line) => &mut line.jid,
+        }
+    }
+
+    fn is_of_room(&self) -> bool {
+        matches!(
+            self,
+            Line::Room(_) | Line::RoomAffiliations(_) | Line::RoomMessage(_) | Line::RoomOpen(_)
+        )
+    }
+
+    fn may_be_of_service(&self) -> bool {
+        matches!(
+            self,
+            Line::Service(_)
+                | Line::Node(_)
+                | Line::NodeAffiliations(_)
+                | Line::NodeSubscriptions(_)
+                | Line::NodeItem(_)
+                | Line::NodesMoved(_)
+        )
+    }
+
+    /// The record that makes it so, of a line of an account.
     ///
     /// # Errors
     /// What is wrong with the line.
-    pub(crate) fn into_record(self) -> Result<Record, String> {
+    fn into_record(self) -> Result<Record, String> {
         Ok(match self {
             Line::Account {
                 jid,
@@ -156,6 +291,22 @@ impl Line {
                 name,
                 xml: xml.into_bytes(),
             },
+            Line::Directory {
+                jid,
+                first,
+                last,
+                nick,
+                email,
+            } => Record::DirectoryPut {
+                user: jid,
+                entry: DirectoryEntry {
+                    first,
+                    last,
+                    nick,
+                    email,
+                },
+            },
+            _ => return Err("a line that is not of an account".to_owned()),
         })
     }
 }
@@ -237,11 +388,11 @@ impl Contact {
     }
 }
 
-/// The lines of one account.
+/// The lines of one account, but for its nodes.
 ///
 /// # Errors
 /// The store's.
-pub(crate) fn export(store: &Store, jid: &str) -> Result<Vec<String>, StoreError> {
+fn export(store: &Store, jid: &str) -> Result<Vec<String>, StoreError> {
     let Some(state) = store.load_user(jid)? else {
         return Ok(Vec::new());
     };
@@ -278,6 +429,15 @@ pub(crate) fn export(store: &Store, jid: &str) -> Result<Vec<String>, StoreError
             ns,
             name,
             xml: text(xml),
+        });
+    }
+    if let Some(entry) = store.directory_entry(jid)? {
+        lines.push(Line::Directory {
+            jid: own(),
+            first: entry.first,
+            last: entry.last,
+            nick: entry.nick,
+            email: entry.email,
         });
     }
     // Invariant: plain values always serialise.

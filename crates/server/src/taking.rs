@@ -6,11 +6,12 @@ use actor::{Mail, Name};
 use delivery::{Marks, Place, Recognised, Refusal};
 use store::Seq;
 use telemetry::Counter;
+use wire::{Message, Source};
 use xmpp::error::StanzaError;
 
 use crate::address;
 use crate::home::Home;
-use crate::message::{Delivery, Source, UserMsg};
+use crate::message::Delivery;
 
 /// A message on its way out of its sender's log.
 #[derive(Clone, Debug)]
@@ -103,7 +104,7 @@ impl Taking {
     pub(crate) fn confirm(&self, own: &Name, home: &Home, mail: &mut impl Mail) {
         let (by, seq) = (home.place.slots().peer(own), self.source.seq);
         // Lost, it is asked for again.
-        home.send_to(mail, &self.from, UserMsg::Taken { by, seq }, false);
+        home.say(mail, &self.from, Message::Taken { by, seq }, false);
     }
 
     /// Tells its sender's home that `own` did not take it; `error` is what its sender is told if
@@ -117,6 +118,6 @@ impl Taking {
         mail: &mut impl Mail,
     ) {
         let answer = home.not_taken(own, self.source, why, error);
-        home.send_to(mail, &self.from, UserMsg::NotTaken(answer), false);
+        home.say(mail, &self.from, Message::NotTaken(answer), false);
     }
 }

@@ -40,8 +40,8 @@ pub(crate) fn wake(store: &Store, place: &Place, handle: &Handle, is_over: impl 
     }
 }
 
-/// Sends a user who may have to be loaded a message, as soon as there is room for it. False if the
-/// node stops before.
+/// Sends a user who may have to be loaded a message, as soon as there is room for it; one who is at
+/// home elsewhere gets none. False if the node stops before.
 pub(crate) fn send(
     place: &Place,
     handle: &Handle,
@@ -49,6 +49,9 @@ pub(crate) fn send(
     msg: impl Fn() -> UserMsg,
     is_over: impl Fn() -> bool,
 ) -> bool {
+    if !place.is_here(place.range(user)) {
+        return true;
+    }
     let name = Name::from(user);
     while handle.send_named(place.shard(user), &name, msg()).is_err() {
         if is_over() {

@@ -65,6 +65,10 @@ impl Service for C2sService {
     type Conn = Connection;
     type Control = c2s::Control;
 
+    fn turn_begins(&mut self, shard: &mut Shard) {
+        self.home.end_if_fenced(shard);
+    }
+
     fn accept(&mut self, cx: &mut Cx<'_>, peer: &Peer) -> Connection {
         if self.is_banned(cx, peer.address.ip()) {
             cx.abort();

@@ -8,21 +8,10 @@ use std::time::Duration;
 
 use common::PANIC;
 use common::world::{Peer, RESUME_TIMEOUT, SM, World, bodies, stanzas};
-use server::Options;
 use stdx::rand::Rng;
 
 const ROOM: &str = "coven@conference.localhost";
 const MUC: &str = "http://jabber.org/protocol/muc";
-
-/// A node whose clients need not say that they are there.
-fn world(change: impl FnOnce(&mut Options)) -> World {
-    const NEVER: Duration = Duration::from_secs(1_000_000);
-    World::with(|options| {
-        options.limits.idle_ping = NEVER;
-        options.delivery.ack_timeout = NEVER;
-        change(options);
-    })
-}
 
 /// A client that counts what it is sent, and resumes.
 struct Client {
@@ -124,14 +113,28 @@ fn configure(world: &mut World, owner: &mut Client, fields: &str) {
     owner.expect(world, "id='config'");
 }
 
+/// Rooms are temporary unless their owner says otherwise.
+const TEMPORARY: &str = "";
 const PERSISTENT: &str = "<field var='muc#roomconfig_persistentroom'><value>1</value></field>";
 
 fn pair(world: &mut World) -> (Client, Client) {
+    pair_in(world, PERSISTENT)
+}
+
+fn pair_in(world: &mut World, kind: &str) -> (Client, Client) {
     let mut romeo = Client::enter(world, "romeo", "romeo");
-    configure(world, &mut romeo, PERSISTENT);
+    configure(world, &mut romeo, kind);
     let juliet = Client::enter(world, "juliet", "juliet");
     romeo.expect(world, "/juliet'");
     (romeo, juliet)
+}
+
+fn kick(world: &mut World, moderator: &mut Client, nick: &str) {
+    moderator.send(&format!(
+        "<iq type='set' id='kick' to='{ROOM}'><query xmlns='{MUC}#admin'>\
+         <item nick='{nick}' role='none'/></query></iq>"
+    ));
+    moderator.expect(world, "id='kick'");
 }
 
 /// Lets all that is left happen.
@@ -143,9 +146,13 @@ fn rest(world: &mut World) {
 
 #[test]
 fn what_was_said_to_a_lost_link_comes_once() {
-    for is_killed in [false, true] {
-        let mut world = world(|_| ());
-        let (mut romeo, mut juliet) = pair(&mut world);
+    let kinds = [TEMPORARY, PERSISTENT];
+    let all = kinds
+        .into_iter()
+        .flat_map(|kind| [(kind, false), (kind, true)]);
+    for (kind, is_killed) in all {
+        let mut world = World::patient(|_| ());
+        let (mut romeo, mut juliet) = pair_in(&mut world, kind);
         for number in 1..=3 {
             romeo.say(number);
         }
@@ -172,14 +179,104 @@ fn what_was_said_to_a_lost_link_comes_once() {
         assert_eq!(
             juliet.said(),
             [1, 2, 3, 4, 5, 6, 7, 8, 9],
-            "killed: {is_killed}"
+            "killed: {is_killed} {kind}"
         );
     }
 }
 
+/// Whether the room is there for somebody who asks, and whether the store has it.
+fn is_there(world: &mut World) -> (bool, bool) {
+    let mut asker = world.login("juliet", "asker");
+    let asks = format!(
+        "<iq type='get' id='there' to='{ROOM}'>\
+         <query xmlns='http://jabber.org/protocol/disco#info'/></iq>"
+    );
+    let answer = asker.ask(world, &asks, "</iq>");
+    let stored = common::store_on(&world.disk).room(ROOM);
+    let is_stored = stored.expect("the store is read").is_some();
+    (answer.contains("muc_temporary"), is_stored)
+}
+
+#[test]
+fn a_temporary_room_is_kept_for_as_long_as_managed_sessions_are_in_it() {
+    let mut world = World::patient(|_| ());
+    let mut plain = world.login("romeo", "plain");
+    let enters = format!("<presence to='{ROOM}/plain'><x xmlns='{MUC}'/></presence>");
+    plain.ask(&mut world, &enters, "<subject");
+    let accepts = format!(
+        "<iq type='set' id='made' to='{ROOM}'><query xmlns='{MUC}#owner'>\
+         <x xmlns='jabber:x:data' type='submit'/></query></iq>"
+    );
+    plain.ask(&mut world, &accepts, "id='made'");
+    assert_eq!(is_there(&mut world), (true, false));
+    let mut juliet = Client::enter(&mut world, "juliet", "juliet");
+    rest(&mut world);
+    assert_eq!(is_there(&mut world), (true, true));
+    juliet.lose_link();
+    drop(plain);
+    world.crash();
+    assert_eq!(is_there(&mut world), (true, true));
+    juliet.resume(&mut world);
+    rest(&mut world);
+    let mut plain = world.login("romeo", "plain");
+    let seen = plain.ask(&mut world, &enters, "<subject");
+    assert!(seen.contains("/juliet'"), "{seen}");
+    // The last of them leaves, others stay.
+    juliet.send(&format!(
+        "<presence type='unavailable' to='{ROOM}/juliet'/>"
+    ));
+    rest(&mut world);
+    assert_eq!(is_there(&mut world), (true, false));
+    // And comes back; then the last of all leaves.
+    let mut juliet = Client::enter(&mut world, "juliet", "again");
+    rest(&mut world);
+    assert_eq!(is_there(&mut world), (true, true));
+    plain.send(&format!("<presence type='unavailable' to='{ROOM}/plain'/>"));
+    juliet.send(&format!("<presence type='unavailable' to='{ROOM}/again'/>"));
+    rest(&mut world);
+    assert_eq!(is_there(&mut world), (false, false));
+}
+
+#[test]
+fn a_temporary_room_ends_when_the_time_of_those_it_waited_for_is_up() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, mut juliet) = pair_in(&mut world, TEMPORARY);
+    romeo.lose_link();
+    juliet.lose_link();
+    world.crash();
+    rest(&mut world);
+    assert_eq!(is_there(&mut world), (true, true));
+    world.pass(RESUME_TIMEOUT);
+    rest(&mut world);
+    assert_eq!(is_there(&mut world), (false, false));
+}
+
+#[test]
+fn a_room_that_becomes_temporary_keeps_what_managed_sessions_have_not_read() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    juliet.peer = None;
+    rest(&mut world);
+    romeo.say(1);
+    romeo.expect(&mut world, "<body>1</body>");
+    let not = PERSISTENT.replace(">1<", ">0<");
+    configure(&mut world, &mut romeo, &not);
+    romeo.say(2);
+    romeo.expect(&mut world, "<body>2</body>");
+    romeo.lose_link();
+    world.crash();
+    romeo.resume(&mut world);
+    juliet.resume(&mut world);
+    romeo.say(3);
+    rest(&mut world);
+    juliet.read();
+    assert_eq!(juliet.said(), [1, 2, 3]);
+    assert_eq!(is_there(&mut world), (true, true));
+}
+
 #[test]
 fn who_does_not_come_back_leaves_when_his_time_is_up() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let (mut romeo, mut juliet) = pair(&mut world);
     juliet.lose_link();
     romeo.lose_link();
@@ -204,7 +301,7 @@ fn who_does_not_come_back_leaves_when_his_time_is_up() {
 
 #[test]
 fn an_occupant_without_stream_management_is_gone_after_a_kill() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = Client::enter(&mut world, "romeo", "romeo");
     configure(&mut world, &mut romeo, PERSISTENT);
     let mut plain = world.login("juliet", "balcony");
@@ -234,7 +331,7 @@ fn an_occupant_without_stream_management_is_gone_after_a_kill() {
 
 #[test]
 fn a_room_that_crashes_has_its_managed_occupants() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let (mut romeo, mut juliet) = pair(&mut world);
     romeo.say(1);
     juliet.expect(&mut world, "<body>1</body>");
@@ -257,7 +354,7 @@ fn a_room_that_crashes_has_its_managed_occupants() {
 
 #[test]
 fn who_leaves_is_owed_nothing_more() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let (mut romeo, mut juliet) = pair(&mut world);
     romeo.say(1);
     juliet.expect(&mut world, "<body>1</body>");
@@ -289,7 +386,7 @@ fn who_leaves_is_owed_nothing_more() {
 
 #[test]
 fn who_leaves_and_enters_in_one_breath_is_there() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let (mut romeo, mut juliet) = pair(&mut world);
     juliet.send(&format!(
         "<presence type='unavailable' to='{ROOM}/juliet'/>\
@@ -312,7 +409,7 @@ fn who_leaves_and_enters_in_one_breath_is_there() {
 
 #[test]
 fn what_was_said_before_the_room_heard_of_a_client_that_is_back_comes() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let (mut romeo, mut juliet) = pair(&mut world);
     // Nothing was said yet, so that nothing is recorded of how far she has read.
     juliet.lose_link();
@@ -346,7 +443,7 @@ fn what_was_said_before_the_room_heard_of_a_client_that_is_back_comes() {
 
 #[test]
 fn who_was_away_everywhere_is_owed_nothing_of_that_time() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let (mut romeo, mut juliet) = pair(&mut world);
     romeo.say(1);
     juliet.expect(&mut world, "<body>1</body>");
@@ -367,7 +464,7 @@ fn who_was_away_everywhere_is_owed_nothing_of_that_time() {
 
 #[test]
 fn who_is_put_out_after_a_kill_is_told_when_she_is_back() {
-    let mut world = world(|options| {
+    let mut world = World::patient(|options| {
         options.delivery.resume_timeout = Duration::from_secs(1_000);
     });
     let (mut romeo, mut juliet) = pair(&mut world);
@@ -376,11 +473,7 @@ fn who_is_put_out_after_a_kill_is_told_when_she_is_back() {
     world.crash();
     romeo.resume(&mut world);
     rest(&mut world);
-    romeo.send(&format!(
-        "<iq type='set' id='kick' to='{ROOM}'><query xmlns='{MUC}#admin'>\
-         <item nick='juliet' role='none'/></query></iq>"
-    ));
-    romeo.expect(&mut world, "id='kick'");
+    kick(&mut world, &mut romeo, "juliet");
     rest(&mut world);
     let before = juliet.heard.len();
     juliet.resume(&mut world);
@@ -391,12 +484,336 @@ fn who_is_put_out_after_a_kill_is_told_when_she_is_back() {
     assert!(is_told, "{after}");
 }
 
+/// A room says that a session was put out, and its client never reads it: the session's home had
+/// forgotten the room as soon as it was written, so that after a kill nobody told the client.
+#[test]
+fn who_was_put_out_and_has_not_read_it_is_told_at_each_resumption() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    kick(&mut world, &mut romeo, "juliet");
+    rest(&mut world);
+    romeo.lose_link();
+    let before = juliet.heard.len();
+    for _ in 0..3 {
+        // What is on its way never arrives.
+        juliet.peer = None;
+        juliet.heard.truncate(before);
+        world.crash();
+        juliet.resume(&mut world);
+        rest(&mut world);
+        juliet.read();
+        let (_, after) = juliet.heard.split_at(before);
+        let is_told = after.contains("code='110'") && after.contains("type='unavailable'");
+        assert!(is_told, "{after}");
+    }
+}
+
+/// She is put out while she sends presence again. Her home forgot the room when it heard that,
+/// though she had entered since.
+#[test]
+fn who_enters_before_she_hears_that_she_is_out_is_there() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    romeo.send(&format!(
+        "<iq type='set' id='kick' to='{ROOM}'><query xmlns='{MUC}#admin'>\
+         <item nick='juliet' role='none'/></query></iq>"
+    ));
+    juliet.send(&format!(
+        "<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>"
+    ));
+    romeo.expect(&mut world, "id='kick'");
+    rest(&mut world);
+    juliet.acknowledge();
+    rest(&mut world);
+    let (_, after) = juliet.heard.split_once("code='307'").expect("she is out");
+    assert!(after.contains("code='110'"), "and in again: {after}");
+    juliet.lose_link();
+    romeo.lose_link();
+    world.crash();
+    romeo.resume(&mut world);
+    juliet.resume(&mut world);
+    rest(&mut world);
+    romeo.say(1);
+    rest(&mut world);
+    juliet.read();
+    assert_eq!(juliet.said(), [1], "{}", juliet.heard);
+}
+
+/// A copy is on its way to a session while another one takes its name. That one was given it,
+/// though it had not entered, and what follows was counted from there.
+#[test]
+fn a_session_is_given_nothing_of_one_that_had_its_name() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    juliet.lose_link();
+    let mut peer = world.connect("juliet");
+    world.hold();
+    romeo.say(1);
+    world.work();
+    peer.send(
+        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+         <resource>juliet</resource></bind></iq>",
+    );
+    world.work();
+    // What he says is handed over to the room, whose commit comes behind that of her old session.
+    world.let_one_go();
+    world.let_one_go();
+    peer.expect(&mut world, "</bind></iq>");
+    peer.send(&format!("<enable {SM} resume='true'/>"));
+    world.work();
+    world.let_go();
+    peer.expect(&mut world, "<enabled");
+    rest(&mut world);
+    romeo.read();
+    assert_eq!(romeo.said(), [1]);
+    while peer.read() {}
+    assert!(!peer.seen.contains("<body>1"), "{}", peer.seen);
+}
+
+/// A session enters, and another one takes its name before the room has said so. That one was told
+/// that it is there, and believed it for good if the process was killed before the room had heard
+/// that the first one has ended.
+#[test]
+fn a_session_is_not_told_that_it_is_where_one_was_that_had_its_name() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, _juliet) = pair(&mut world);
+    let (mut old, _) = world.login_managed("romeo", "desk");
+    let mut peer = world.connect("romeo");
+    world.hold();
+    old.send(&format!(
+        "<presence to='{ROOM}/desk'><x xmlns='{MUC}'/></presence>"
+    ));
+    world.work();
+    peer.send(
+        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+         <resource>desk</resource></bind></iq>",
+    );
+    world.work();
+    // The room's commit comes behind that of the old session's end.
+    world.let_one_go();
+    world.let_one_go();
+    peer.expect(&mut world, "</bind></iq>");
+    world.work();
+    world.let_go();
+    rest(&mut world);
+    while peer.read() {}
+    for presence in peer.seen.split("<presence ").skip(1) {
+        assert!(presence.contains("type='unavailable'"), "{}", peer.seen);
+    }
+    romeo.read();
+    assert_eq!(there(&romeo), ["juliet", "romeo"], "{}", romeo.heard);
+}
+
+/// A session enters, and enables stream management only then: the room does not know that it is
+/// managed, and it hears what is said all the same.
+#[test]
+fn who_has_entered_before_her_stanzas_are_counted_hears_what_is_said() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = Client::enter(&mut world, "romeo", "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    let mut juliet = world.login("juliet", "juliet");
+    let presence = format!("<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>");
+    juliet.ask(&mut world, &presence, "<subject");
+    juliet.ask(
+        &mut world,
+        &format!("<enable {SM} resume='true'/>"),
+        "<enabled",
+    );
+    for number in 1..=2 {
+        romeo.say(number);
+    }
+    juliet.expect(&mut world, "<body>2</body>");
+    // From here on the room knows.
+    juliet.ask(&mut world, &presence, "<subject");
+    romeo.say(3);
+    juliet.expect(&mut world, "<body>3</body>");
+}
+
+/// Presence of another device waits for a commit since before a client was back, and other presence
+/// behind it: only the latter was counted as waiting, so that a message of the room was recorded
+/// with a count that a stanza in front of it has. The client had handled that one, and so the
+/// message counted as arrived.
+#[test]
+fn what_waited_since_before_a_client_was_back_is_counted() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    juliet.send("<presence/>");
+    juliet.expect(&mut world, "<presence");
+    rest(&mut world);
+    juliet.lose_link();
+    romeo.say(1);
+    romeo.expect(&mut world, "<body>1</body>");
+    romeo.lose_link();
+    world.crash();
+    romeo.resume(&mut world);
+    let mut hall = world.login("juliet", "hall");
+    let mut peer = world.connect("juliet");
+    rest(&mut world);
+    let mut record = |world: &mut World, then: &str, number: usize| {
+        hall.send(&format!(
+            "<iq type='set' id='roster'><query xmlns='jabber:iq:roster'>\
+             <item jid='n{number}@localhost'/></query></iq>"
+        ));
+        world.work();
+        hall.send(then);
+        world.work();
+    };
+    world.hold();
+    record(&mut world, "", 1);
+    // It is taken up behind the first record.
+    peer.resume(&juliet.token, juliet.handled());
+    world.work();
+    record(&mut world, "<presence/>", 2);
+    world.let_one_go();
+    record(&mut world, "<presence><show>away</show></presence>", 3);
+    // Her old presence, then the word that her session goes on; behind that the room is asked.
+    while !peer.seen.contains("<resumed") {
+        world.let_one_go();
+        while peer.read() {}
+    }
+    rest(&mut world);
+    world.let_go();
+    rest(&mut world);
+    juliet.peer = Some(peer);
+    juliet.read();
+    let (_, seen) = juliet.heard.split_once("<resumed").expect("it goes on");
+    let (before, _) = seen.split_once("<body>1").expect("it comes");
+    let before = &before[..before.rfind("<message").expect("its beginning")];
+    let handled = stanzas(&juliet.heard) - stanzas(seen) + stanzas(before);
+    // She has not got the message.
+    juliet.peer = None;
+    let mut peer = world.connect("juliet");
+    peer.resume(&juliet.token, handled);
+    peer.expect(&mut world, "<body>1</body>");
+}
+
+/// A session that has sent presence to as many addresses as it may could not send any to another
+/// one, although a room of them had put it out.
+#[test]
+fn a_room_that_has_put_her_out_makes_way_for_another_address() {
+    const ADDRESSES_MAX: usize = 1_000;
+    let mut world = World::patient(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    kick(&mut world, &mut romeo, "juliet");
+    juliet.expect(&mut world, "code='307'");
+    let peer = juliet.peer.as_mut().expect("it has a link");
+    let mut seen = String::new();
+    for number in 1..=ADDRESSES_MAX {
+        peer.send(&format!("<presence to='n{number}@localhost'/>"));
+        if number.is_multiple_of(50) {
+            seen.push_str(&peer.sync(&mut world));
+        }
+    }
+    assert!(!seen.contains("resource-constraint"), "{seen}");
+    peer.send("<presence to='more@localhost'/>");
+    peer.expect(&mut world, "resource-constraint");
+}
+
+/// Who is there, as a client was told.
+fn there(client: &Client) -> Vec<String> {
+    let mut there = Vec::new();
+    for stanza in client.heard.split("<presence ").skip(1) {
+        let (_, from) = stanza.split_once("from='").expect("an address");
+        let (from, _) = from.split_once('\'').expect("its end");
+        let Some((ROOM, nick)) = from.split_once('/') else {
+            continue;
+        };
+        there.retain(|other| other != nick);
+        let (tag, _) = stanza.split_once('>').expect("the end of a tag");
+        if !tag.contains("type='unavailable'") {
+            there.push(nick.to_owned());
+        }
+    }
+    there.sort();
+    there
+}
+
+/// Others had been told of a new nick although the disk was full. After a kill the old one was
+/// there again, and nobody took back the new one.
+#[test]
+fn nobody_is_told_of_a_nick_that_a_kill_takes_back() {
+    for is_killed in [true, false] {
+        let mut world = World::patient(|_| ());
+        let (mut romeo, mut juliet) = pair(&mut world);
+        world.hold();
+        juliet.send(&format!("<presence to='{ROOM}/capulet'/>"));
+        world.work();
+        // Her home has recorded it, and the room cannot.
+        world.let_one_go();
+        world.refuse();
+        if is_killed {
+            romeo.lose_link();
+            juliet.lose_link();
+            world.crash();
+            romeo.resume(&mut world);
+            juliet.resume(&mut world);
+        }
+        rest(&mut world);
+        romeo.read();
+        juliet.read();
+        let expected = if is_killed { "juliet" } else { "capulet" };
+        assert_eq!(there(&romeo), [expected, "romeo"], "{}", romeo.heard);
+        assert_eq!(there(&juliet), [expected, "romeo"], "{}", juliet.heard);
+    }
+}
+
+/// The room had told others of one who entered, although nobody knew whether that was durable. What
+/// is lost for certain is tried again.
+#[test]
+fn nobody_is_told_of_an_entry_that_is_in_doubt() {
+    for is_in_doubt in [false, true] {
+        let mut world = World::patient(|_| ());
+        let (mut romeo, mut juliet) = pair(&mut world);
+        let (peer, token) = world.login_managed("romeo", "desk");
+        let mut desk = Client {
+            user: "romeo",
+            nick: "desk",
+            token,
+            peer: Some(peer),
+            heard: String::new(),
+        };
+        let enter = format!("<presence to='{ROOM}/desk'><x xmlns='{MUC}'/></presence>");
+        world.hold();
+        desk.send(&enter);
+        world.work();
+        // His home has recorded it.
+        world.let_one_go();
+        match is_in_doubt {
+            true => world.switches().fence(1),
+            false => world.switches().lose(1),
+        }
+        world.release_one();
+        world.switches().fence(0);
+        world.let_go();
+        world.settle();
+        rest(&mut world);
+        if is_in_doubt {
+            for client in [&mut romeo, &mut juliet] {
+                client.read();
+                assert_eq!(there(client), ["juliet", "romeo"], "{}", client.heard);
+                assert!(!client.heard.contains("/desk'"), "{}", client.heard);
+            }
+            // He is told so, and may enter again.
+            desk.read();
+            assert!(desk.heard.contains("code='333'"), "{}", desk.heard);
+            assert_eq!(there(&desk), [""; 0], "{}", desk.heard);
+            desk.send(&enter);
+            rest(&mut world);
+        }
+        for client in [&mut romeo, &mut juliet, &mut desk] {
+            client.read();
+            let all = ["desk", "juliet", "romeo"];
+            assert_eq!(there(client), all, "{}", client.heard);
+        }
+    }
+}
+
 /// A schedule of a room with three managed clients of two users.
 fn play(seed: u64) {
     let mut rng = Rng::with_seed(seed);
     let window = [1, 2, 4, 256][rng.usize(..4)];
     let page = [1, 2, 4, 50][rng.usize(..4)];
-    let mut world = world(|options| {
+    let mut world = World::patient(|options| {
         options.shards = rng.u16(1..=2);
         options.delivery.resume_timeout = Duration::from_secs(100_000);
         options.delivery.limits.rooms.window = window;
@@ -404,7 +821,11 @@ fn play(seed: u64) {
         options.rooms.copies_per_turn = [1, 2, 256][rng.usize(..3)];
     });
     let mut first = Client::enter(&mut world, "romeo", "first");
-    configure(&mut world, &mut first, PERSISTENT);
+    configure(
+        &mut world,
+        &mut first,
+        [TEMPORARY, PERSISTENT][rng.usize(..2)],
+    );
     let second = Client::enter(&mut world, "juliet", "second");
     let third = Client::enter(&mut world, "romeo", "third");
     let mut clients = [first, second, third];

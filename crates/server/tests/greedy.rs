@@ -7,7 +7,8 @@ mod common;
 use std::time::Duration;
 
 use common::{Client, options, start_with};
-use server::modules::{Answer, Module};
+use server::modules::AccountHandler::Acts;
+use server::modules::{Answer, Module, Switch};
 
 const DEADLINE: Duration = Duration::from_secs(5);
 
@@ -22,20 +23,29 @@ fn answer() -> Vec<u8> {
 }
 
 static GREEDY: Module = Module {
+    name: "greedy",
+    switch: Switch::Always("it is here to be bounded"),
+    needs: &[],
     xeps: &[],
     host_features: &[],
     account_features: &[],
     account: &[
-        ("now", "urn:example:greedy", |_, _, _| {
-            Answer::Result(answer())
-        }),
-        ("read", "urn:example:greedy", |user, request, cx| {
-            for _ in 0..QUESTIONS {
-                user.ask_store(request, cx, |_| Ok(answer()));
-            }
-            Answer::Later
-        }),
-        ("never", "urn:example:greedy", |_, _, _| Answer::Later),
+        (
+            "now",
+            "urn:example:greedy",
+            Acts(|_, _, _| Answer::Result(answer())),
+        ),
+        (
+            "read",
+            "urn:example:greedy",
+            Acts(|user, request, cx| {
+                for _ in 0..QUESTIONS {
+                    user.ask_store(request, cx, |_| Ok(answer()));
+                }
+                Answer::Later
+            }),
+        ),
+        ("never", "urn:example:greedy", Acts(|_, _, _| Answer::Later)),
     ],
     host: &[],
 };

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Client, PANIC, options, start, start_on};
+use common::{Client, PANIC, auth, options, start, start_on};
 use server::admin::{Request, Response};
 use server::options::Limits;
 use store::{Durability, Engine, FaultyEngine, MemoryEngine, SlotKey, Store};
@@ -187,6 +187,51 @@ fn a_wrong_password_is_refused_and_a_removed_account_ends_its_sessions() {
     });
     assert_eq!(removed, Response::Ok);
     alice.expect("<not-authorized ");
+    running.node.drain(Duration::from_secs(5));
+}
+
+/// It moves to the shard of whoever it says it is, with what its client has sent already.
+#[test]
+fn who_fails_as_some_users_can_still_be_another() {
+    let users = ["alice", "bob", "carol", "dave", "erin", "frank"];
+    for hand_over in [true, false] {
+        let running = start(4, hand_over, &users);
+        for (first, second) in users.iter().zip(users.iter().rev()) {
+            let mut client = Client::connect(running.address);
+            client.open();
+            let said = [(first, "wrong"), (second, "wrong"), (second, "secret")];
+            let said = said.map(|(user, password)| auth((*user, password)));
+            client.send(&said.concat());
+            client.expect("<not-authorized/>");
+            client.expect("<not-authorized/>");
+            client.expect("<success");
+            client.open();
+            client.bind("r");
+            client.expect(&format!("{second}@localhost/r</jid></bind></iq>"));
+        }
+        running.node.drain(Duration::from_secs(5));
+    }
+}
+
+/// Those who go while they wait for their keys are not counted among those who log in.
+#[test]
+fn logins_given_up_are_in_nobodys_way() {
+    let users = ["alice", "bob", "carol", "dave"];
+    let running = start(4, true, &users);
+    for _ in 0..50 {
+        for user in &users {
+            let mut client = Client::connect(running.address);
+            client.open();
+            let first = xmpp::sasl::encode(&format!("n,,n={user},r=nonce"));
+            client.send(&format!(
+                "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-1'>{first}\
+                 </auth>"
+            ));
+        }
+    }
+    for user in users {
+        Client::login(running.address, user, "r");
+    }
     running.node.drain(Duration::from_secs(5));
 }
 

@@ -8,22 +8,11 @@ mod common;
 use std::time::Duration;
 
 use common::world::{Peer, World};
-use server::Options;
 
 const NS: &str = "http://jabber.org/protocol/pubsub";
 const CAPS: &str = "http://jabber.org/protocol/caps";
 const DISCO: &str = "http://jabber.org/protocol/disco#info";
 const NODE: &str = "urn:example:node";
-
-/// A node whose clients need not say that they are there.
-fn world(change: impl FnOnce(&mut Options)) -> World {
-    const NEVER: Duration = Duration::from_secs(1_000_000);
-    World::with(|options| {
-        options.limits.idle_ping = NEVER;
-        options.delivery.ack_timeout = NEVER;
-        change(options);
-    })
-}
 
 fn publication(node: &str, item: usize) -> String {
     format!(
@@ -110,7 +99,7 @@ fn hears_of(world: &mut World, peer: &mut Peer, user: &str, node: &str) {
 fn what_was_answered_or_heard_of_is_there_wherever_the_node_is_killed() {
     const ITEMS: usize = 3;
     for kill_after in 0..=ITEMS {
-        let mut world = world(|_| ());
+        let mut world = World::patient(|_| ());
         let mut romeo = world.login("romeo", "orchard");
         let mut phone = world.login("romeo", "phone");
         hears_of(&mut world, &mut phone, "romeo", NODE);
@@ -155,7 +144,7 @@ fn what_was_answered_or_heard_of_is_there_wherever_the_node_is_killed() {
 
 #[test]
 fn a_change_that_is_refused_has_changed_nothing_and_what_waited_is_taken_up() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = world.login("romeo", "orchard");
     publish(&mut world, &mut romeo, 1);
     world.switches().set_full(true);
@@ -175,7 +164,7 @@ fn a_change_that_is_refused_has_changed_nothing_and_what_waited_is_taken_up() {
 
 #[test]
 fn what_waits_for_a_node_is_bounded() {
-    let mut world = world(|options| options.pep.waiting_max = 1);
+    let mut world = World::patient(|options| options.pep.waiting_max = 1);
     let mut romeo = world.login("romeo", "orchard");
     publish(&mut world, &mut romeo, 1);
     romeo.sync(&mut world);
@@ -197,7 +186,7 @@ fn what_waits_for_a_node_is_bounded() {
 
 #[test]
 fn nodes_that_nobody_uses_are_forgotten_and_read_again() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = world.login("romeo", "orchard");
     publish(&mut world, &mut romeo, 1);
     for _ in 0..3 {
@@ -209,7 +198,7 @@ fn nodes_that_nobody_uses_are_forgotten_and_read_again() {
 
 #[test]
 fn a_hash_is_asked_about_once_and_the_next_client_is_asked_if_nobody_answers() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let (ver, children) = client(&[&format!("{NODE}+notify")]);
     let mut romeo = world.login("romeo", "orchard");
     publish(&mut world, &mut romeo, 1);
@@ -247,7 +236,7 @@ fn a_hash_is_asked_about_once_and_the_next_client_is_asked_if_nobody_answers() {
 
 #[test]
 fn a_session_of_before_a_crash_gets_last_items_when_it_is_resumed() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = world.login("romeo", "orchard");
     let (mut phone, token) = world.login_managed("romeo", "phone");
     hears_of(&mut world, &mut phone, "romeo", NODE);
@@ -267,7 +256,7 @@ fn a_session_of_before_a_crash_gets_last_items_when_it_is_resumed() {
 #[test]
 fn the_whole_of_a_list_of_bookmarks_is_made_native_or_nothing() {
     const LIST: &str = "urn:xmpp:bookmarks:1";
-    let mut world = world(|options| {
+    let mut world = World::patient(|options| {
         let mut machine = server::NodesMachine::account();
         machine.limits.items_per_node_max = 2;
         machine.share_defaults();
@@ -320,7 +309,7 @@ fn bookmarks(world: &mut World, peer: &mut Peer) -> Vec<String> {
 
 #[test]
 fn bookmarks_that_are_added_one_after_the_other_are_all_there() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = world.login("romeo", "orchard");
     let add = |room: &str| {
         format!(
@@ -347,7 +336,7 @@ fn bookmarks_that_are_added_one_after_the_other_are_all_there() {
 
 #[test]
 fn the_last_of_two_lists_of_bookmarks_counts() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = world.login("romeo", "orchard");
     let set = |room: &str| {
         format!(
@@ -368,7 +357,7 @@ fn the_last_of_two_lists_of_bookmarks_counts() {
 #[test]
 fn a_managed_session_stays_whatever_nodes_send_it() {
     const NODES: usize = 6;
-    let mut world = world(|options| options.delivery.limits.unlogged.stanzas = 4);
+    let mut world = World::patient(|options| options.delivery.limits.unlogged.stanzas = 4);
     let mut juliet = world.login("juliet", "balcony");
     let mut romeo = world.login("romeo", "orchard");
     romeo.send("<presence to='juliet@localhost' type='subscribe'/>");
@@ -426,7 +415,7 @@ fn a_managed_session_stays_whatever_nodes_send_it() {
 #[test]
 fn a_card_that_is_set_behind_a_picture_is_kept() {
     for held in [false, true] {
-        let mut world = world(|_| ());
+        let mut world = World::patient(|_| ());
         let mut romeo = world.login("romeo", "orchard");
         let image = b"not quite a picture";
         let (id, data) = (xmpp::sasl::sha1_hex(image), xmpp::sasl::encode_bytes(image));
@@ -468,7 +457,7 @@ fn a_card_that_is_set_behind_a_picture_is_kept() {
 
 #[test]
 fn a_client_that_claims_anew_while_another_is_asked_hears_of_what_it_wants_now() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = world.login("romeo", "orchard");
     publish(&mut world, &mut romeo, 1);
     let mut phone = world.login("romeo", "phone");

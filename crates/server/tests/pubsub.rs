@@ -8,21 +8,10 @@ use std::time::Duration;
 
 use common::world::{Peer, World};
 use common::{Client, PANIC};
-use server::Options;
 
 const SERVICE: &str = "pubsub.localhost";
 const NS: &str = "http://jabber.org/protocol/pubsub";
 const NODE: &str = "musings";
-
-/// A node whose clients need not say that they are there.
-fn world(change: impl FnOnce(&mut Options)) -> World {
-    const NEVER: Duration = Duration::from_secs(1_000_000);
-    World::with(|options| {
-        options.limits.idle_ping = NEVER;
-        options.delivery.ack_timeout = NEVER;
-        change(options);
-    })
-}
 
 fn request(kind: &str, ns: &str, id: &str, content: &str) -> String {
     format!(
@@ -109,7 +98,7 @@ fn what_was_answered_or_heard_of_is_there_wherever_the_node_is_killed() {
     const ITEMS: usize = 4;
     let mut counts = Vec::new();
     for kill_after in 0..=ITEMS {
-        let mut world = world(|_| ());
+        let mut world = World::patient(|_| ());
         let mut romeo = world.login("romeo", "orchard");
         create(&mut world, &mut romeo);
         let mut juliet = world.login("juliet", "balcony");
@@ -153,7 +142,7 @@ fn what_was_answered_or_heard_of_is_there_wherever_the_node_is_killed() {
 
 #[test]
 fn a_change_that_is_refused_has_changed_nothing() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = world.login("romeo", "orchard");
     create(&mut world, &mut romeo);
     publish(&mut world, &mut romeo, 1);
@@ -179,7 +168,7 @@ fn a_change_that_is_refused_has_changed_nothing() {
 #[test]
 fn after_a_change_in_doubt_the_service_begins_anew() {
     for survives in [false, true] {
-        let mut world = world(|_| ());
+        let mut world = World::patient(|_| ());
         let mut romeo = world.login("romeo", "orchard");
         create(&mut world, &mut romeo);
         publish(&mut world, &mut romeo, 1);
@@ -216,7 +205,7 @@ fn after_a_change_in_doubt_the_service_begins_anew() {
 #[test]
 fn copies_are_written_a_few_at_a_time_and_in_order() {
     for shards in [1, 2] {
-        let mut world = world(|options| {
+        let mut world = World::patient(|options| {
             options.shards = shards;
             options.pubsub.copies_per_turn = 1;
         });
@@ -250,7 +239,7 @@ fn copies_are_written_a_few_at_a_time_and_in_order() {
 
 #[test]
 fn a_service_that_crashes_comes_back_with_what_it_kept() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = world.login("romeo", "orchard");
     create(&mut world, &mut romeo);
     publish(&mut world, &mut romeo, 1);
@@ -264,7 +253,7 @@ fn a_service_that_crashes_comes_back_with_what_it_kept() {
 
 #[test]
 fn a_service_that_nobody_asks_is_forgotten_and_found_again() {
-    let mut world = world(|options| {
+    let mut world = World::patient(|options| {
         options.delivery.limits.idle_eviction = Duration::from_secs(1);
     });
     let mut romeo = world.login("romeo", "orchard");
@@ -306,7 +295,7 @@ fn approval(subscriber: &str) -> String {
 
 #[test]
 fn an_acknowledged_message_is_taken_or_comes_back() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let (mut romeo, _) = world.login_managed("romeo", "orchard");
     make_closed(&mut world, &mut romeo);
     let mut juliet = world.login("juliet", "balcony");
@@ -331,7 +320,7 @@ fn an_acknowledged_message_is_taken_or_comes_back() {
 #[test]
 fn what_waits_behind_an_approval_that_is_refused_does_not_replace_it() {
     for decided in 0..6 {
-        let mut world = world(|_| ());
+        let mut world = World::patient(|_| ());
         let (mut romeo, _) = world.login_managed("romeo", "orchard");
         make_closed(&mut world, &mut romeo);
         let mut juliet = world.login("juliet", "balcony");
@@ -421,7 +410,7 @@ fn a_flood_of_requests_is_answered_in_its_order() {
 
 #[test]
 fn items_that_are_too_old_and_leases_that_are_over_go() {
-    let mut world = world(|options| options.pubsub.sweep_every = Duration::from_secs(60));
+    let mut world = World::patient(|options| options.pubsub.sweep_every = Duration::from_secs(60));
     let mut romeo = world.login("romeo", "orchard");
     let form_type = format!("<field var='FORM_TYPE'><value>{NS}#node_config</value></field>");
     let expire = "<field var='pubsub#item_expire'><value>100</value></field>";

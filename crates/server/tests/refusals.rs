@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::world::{Peer, World, bodies};
+use common::world::{Peer, RESUME_TIMEOUT, ROSTER_SET, SM, World, bodies};
 
 /// Longer than anything is retried after.
 const LONG: Duration = Duration::from_secs(30);
@@ -128,6 +128,128 @@ fn a_client_whose_session_ended_hears_of_no_count_that_errors_wait_for() {
     romeo.resume(&token, 0);
     let failed = romeo.expect(&mut world, "</failed>");
     assert!(!failed.contains(" h='"), "{failed}");
+}
+
+/// The error was in memory only, as above.
+#[test]
+fn a_message_that_leads_nowhere_comes_back_after_a_kill() {
+    let block = "<iq type='set' id='b'><block xmlns='urn:xmpp:blocking'>\
+         <item jid='juliet@localhost'/></block></iq>";
+    let elsewhere = message(0).replace("juliet@localhost", "nurse@example.org");
+    for (sent, count) in [(elsewhere, 1), (format!("{block}{}", message(0)), 2)] {
+        let mut world = World::new();
+        let (mut romeo, token) = world.login_managed("romeo", "orchard");
+        romeo.send(&format!("{sent}<r {SM}/>"));
+        romeo.expect(&mut world, &format!(" h='{count}'"));
+        drop(romeo);
+        world.work();
+        world.crash();
+        let (_, seen) = come_back(&mut world, &token, count);
+        assert_eq!(
+            (handled(&seen), returned(&seen)),
+            (count, vec![0]),
+            "{seen}"
+        );
+    }
+}
+
+/// Its session had ended before the append was refused, and nobody was told; but its client heard
+/// that the message had been handled.
+#[test]
+fn what_a_session_sent_is_not_lost_although_it_expired_before_that_was_refused() {
+    let mut world = World::new();
+    let (mut romeo, token) = world.login_managed("romeo", "orchard");
+    world.hold();
+    romeo.send(&message(0));
+    world.work();
+    drop(romeo);
+    world.work();
+    world.pass(RESUME_TIMEOUT);
+    world.refuse();
+    // Whatever is recorded by itself is. Idle for 15 s the account is forgotten, and with it the
+    // count, which only memory has.
+    for _ in 0..3 {
+        world.pass(Duration::from_secs(1));
+    }
+    let mut romeo = world.connect("romeo");
+    romeo.resume(&token, 0);
+    let failed = romeo.expect(&mut world, "</failed>");
+    assert!(failed.contains(" h='1'"), "{failed}");
+    romeo.bind(&mut world, "orchard");
+    romeo.send("<presence/>");
+    let seen = romeo.expect(&mut world, "</message>");
+    assert_eq!(returned(&seen), [0], "{seen}");
+}
+
+/// The count was that of a time at which the append was not decided, and reached the client
+/// although the append was refused: a kill lost the error.
+#[test]
+fn a_client_whose_session_ended_hears_of_no_count_that_is_not_decided() {
+    let mut world = World::new();
+    let (mut romeo, token) = world.login_managed("romeo", "orchard");
+    let mut again = world.connect("romeo");
+    world.hold();
+    romeo.send(&message(0));
+    world.work();
+    drop(romeo);
+    world.work();
+    world.pass(RESUME_TIMEOUT);
+    again.resume(&token, 0);
+    world.refuse();
+    let failed = again.expect(&mut world, "failed>");
+    assert!(!failed.contains(" h='"), "{failed}");
+}
+
+/// A message with an origin-id, by which it is recognised when it is sent again.
+fn original(number: usize) -> String {
+    let origin = format!("</body><origin-id xmlns='urn:xmpp:sid:0' id='origin-{number}'/>");
+    message(number).replace("</body>", &origin)
+}
+
+/// It was recognised as a copy of one that was refused later on. Who had sent that was gone.
+#[test]
+fn what_is_sent_again_is_not_lost_although_its_first_copy_is_refused() {
+    let mut world = World::new();
+    let mut first = world.login("romeo", "street");
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    world.hold();
+    first.send(&original(0));
+    world.work();
+    drop(first);
+    romeo.send(&original(0));
+    world.work();
+    world.refuse();
+    for _ in 0..5 {
+        world.pass(Duration::from_secs(1));
+    }
+    let seen = romeo.expect(&mut world, "</message>");
+    assert_eq!(returned(&seen), [0], "{seen}");
+    romeo.send(&original(0));
+    assert_eq!(received(&mut world, 1), [0]);
+}
+
+/// The change that was refused was another one: the message is in the log.
+#[test]
+fn what_is_sent_again_does_not_come_back_with_a_change_behind_its_first_copy() {
+    let mut world = World::new();
+    let mut first = world.login("romeo", "street");
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    world.hold();
+    first.send(&original(0));
+    world.work();
+    first.send(ROSTER_SET);
+    world.work();
+    romeo.send(&original(0));
+    world.work();
+    world.let_one_go();
+    world.refuse();
+    first.expect(&mut world, "resource-constraint");
+    for _ in 0..5 {
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(received(&mut world, 1), [0]);
+    let seen = romeo.sync(&mut world);
+    assert!(returned(&seen).is_empty(), "{seen}");
 }
 
 /// Errors that cannot be recorded have a bound: what is beyond it is not counted as handled.

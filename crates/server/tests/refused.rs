@@ -29,6 +29,31 @@ fn what_waits_is_given_once_although_a_change_in_front_is_refused() {
     assert!(seen.contains("resource-constraint"), "{seen}");
 }
 
+/// It came again before its first copy was decided, and was taken for one that its recipient has:
+/// its sender's home forgot it, and nobody had it when the first copy was refused.
+#[test]
+fn what_comes_again_is_kept_by_its_sender_when_its_first_copy_is_refused() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    world.hold();
+    romeo.say("juliet@localhost", "one");
+    while !world.try_one() {}
+    // Nobody answers, and it is handed over once more.
+    for _ in 0..8 {
+        world.pass(Duration::from_secs(1));
+    }
+    // Hers is the first that waits.
+    world.refuse_one();
+    world.let_go();
+    for _ in 0..8 {
+        world.pass(Duration::from_secs(1));
+    }
+    let mut juliet = world.login("juliet", "balcony");
+    let seen = juliet.ask(&mut world, "<presence/>", "<body>one</body>");
+    let seen = seen + &juliet.sync(&mut world) + &romeo.sync(&mut world);
+    assert_eq!(seen.matches("<body>one</body>").count(), 1, "{seen}");
+}
+
 /// The second was taken up before the user had been read again, and what the first was to hear was
 /// dropped with the record of the second.
 #[test]

@@ -9,22 +9,11 @@ use std::time::Duration;
 use common::world::{Peer, ROSTER_SET, SM, World, bodies};
 use common::{Client, PANIC};
 use room::{Affiliated, Affiliation, Config, Record};
-use server::Options;
 use stdx::Timestamp;
 use store::{EntryFlags, LogEntry};
 
 const ROOM: &str = "coven@conference.localhost";
 const MUC: &str = "http://jabber.org/protocol/muc";
-
-/// A node whose clients need not say that they are there.
-fn world(change: impl FnOnce(&mut Options)) -> World {
-    const NEVER: Duration = Duration::from_secs(1_000_000);
-    World::with(|options| {
-        options.limits.idle_ping = NEVER;
-        options.delivery.ack_timeout = NEVER;
-        change(options);
-    })
-}
 
 fn enter(world: &mut World, peer: &mut Peer, nick: &str) -> String {
     let presence = format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
@@ -83,7 +72,7 @@ fn what_is_acknowledged_is_in_the_room_once_or_comes_back() {
     let (mut kept, mut came_back) = (0, 0);
     // Who resumes is there as he was; who never was is told so.
     for (kill_after, is_there) in (0..10).flat_map(|n| [(n, true), (n, false)]) {
-        let mut world = world(|_| ());
+        let mut world = World::patient(|_| ());
         let mut owner = world.login("juliet", "owner");
         enter(&mut world, &mut owner, "owner");
         configure(&mut world, &mut owner, PERSISTENT);
@@ -144,7 +133,7 @@ fn what_is_acknowledged_is_in_the_room_once_or_comes_back() {
 
 #[test]
 fn a_change_that_is_refused_has_changed_nothing() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = world.login("romeo", "orchard");
     enter(&mut world, &mut romeo, "romeo");
     configure(&mut world, &mut romeo, PERSISTENT);
@@ -176,7 +165,7 @@ fn a_change_that_is_refused_has_changed_nothing() {
 #[test]
 fn a_change_in_doubt_tells_the_occupants_and_begins_anew() {
     for survives in [false, true] {
-        let mut world = world(|_| ());
+        let mut world = World::patient(|_| ());
         let mut romeo = world.login("romeo", "orchard");
         enter(&mut world, &mut romeo, "romeo");
         configure(&mut world, &mut romeo, PERSISTENT);
@@ -209,7 +198,7 @@ fn a_change_in_doubt_tells_the_occupants_and_begins_anew() {
 #[test]
 fn what_waits_behind_a_message_that_is_refused_does_not_replace_it() {
     for decided in 0..6 {
-        let mut world = world(|_| ());
+        let mut world = World::patient(|_| ());
         let (mut romeo, _) = world.login_managed("romeo", "orchard");
         enter(&mut world, &mut romeo, "romeo");
         configure(&mut world, &mut romeo, PERSISTENT);
@@ -239,7 +228,7 @@ fn what_waits_behind_a_message_that_is_refused_does_not_replace_it() {
 /// Neither a panic nor a change in doubt leaves a request without an answer.
 #[test]
 fn a_room_that_ends_answers_what_waits_for_it() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = world.login("romeo", "orchard");
     enter(&mut world, &mut romeo, "romeo");
     configure(&mut world, &mut romeo, PERSISTENT);
@@ -296,7 +285,7 @@ fn questions(count: usize) -> String {
 
 #[test]
 fn only_so_many_pages_of_a_room_are_read_at_a_time() {
-    let mut world = world(|options| options.rooms.pages_at_once = 2);
+    let mut world = World::patient(|options| options.rooms.pages_at_once = 2);
     let mut romeo = world.login("romeo", "orchard");
     enter(&mut world, &mut romeo, "romeo");
     configure(&mut world, &mut romeo, PERSISTENT);
@@ -339,7 +328,7 @@ fn an_address_with_too_many_questions_is_refused_archives() {
 /// A page of the list ends where enough rooms were looked at, and the next one goes on.
 #[test]
 fn only_so_many_rooms_are_looked_at_for_a_page() {
-    let mut world = world(|options| options.rooms.looked_at_max = 2);
+    let mut world = World::patient(|options| options.rooms.looked_at_max = 2);
     let mut romeo = world.login("romeo", "orchard");
     let hidden = "<field var='muc#roomconfig_publicroom'><value>0</value></field>";
     for n in 0..9 {
@@ -388,7 +377,7 @@ fn only_so_many_rooms_are_looked_at_for_a_page() {
 #[test]
 fn a_copy_that_finds_no_room_is_left_out_and_counted() {
     const MESSAGES: usize = 1_100;
-    let mut world = world(|options| {
+    let mut world = World::patient(|options| {
         options.commits.barrier_appends_max = 1;
         options.limits.roster_items_max = 10;
     });
@@ -424,7 +413,7 @@ fn a_copy_that_finds_no_room_is_left_out_and_counted() {
 #[test]
 fn copies_are_written_a_few_at_a_time_and_in_order() {
     for shards in [1, 2] {
-        let mut world = world(|options| {
+        let mut world = World::patient(|options| {
             options.shards = shards;
             options.rooms.copies_per_turn = 1;
         });
@@ -455,8 +444,59 @@ fn copies_are_written_a_few_at_a_time_and_in_order() {
 }
 
 #[test]
+fn a_room_waits_for_a_shard_that_is_behind() {
+    const HISTORY: usize = 100;
+    const SESSIONS: usize = 5;
+    let mut world = World::patient(|options| options.shards = 2);
+    let home = world.node().shard("juliet@localhost");
+    let of_another = (0..).map(|n| format!("coven{n}@conference.localhost"));
+
+    let mut rooms = of_another;
+    let room = rooms.find(|room| world.node().shard(room) != home);
+    let room = room.expect("a room");
+    let mut owner = world.login("romeo", "owner");
+    let enter = |nick: &str| format!("<presence to='{room}/{nick}'><x xmlns='{MUC}'/></presence>");
+    owner.ask(&mut world, &enter("owner"), "<subject");
+    let open = "<x xmlns='jabber:x:data' type='submit'>\
+         <field var='FORM_TYPE'><value>http://jabber.org/protocol/muc#roomconfig</value></field>\
+         <field var='muc#maxhistoryfetch'><value>100</value></field></x>";
+    let query = format!("<query xmlns='{MUC}#owner'>{open}</query>");
+    let configure = format!("<iq type='set' id='open' to='{room}'>{query}</iq>");
+    owner.ask(&mut world, &configure, "id='open'");
+    for n in 0..HISTORY {
+        let says = format!("<message type='groupchat' to='{room}'><body>{n}</body></message>");
+        owner.ask(&mut world, &says, "</message>");
+    }
+    let mut sessions = Vec::new();
+    for n in 0..SESSIONS {
+        sessions.push(world.login("juliet", &format!("r{n}")));
+    }
+    for (n, session) in sessions.iter_mut().enumerate() {
+        let leave = format!("<presence type='unavailable' to='{room}/n{n}'/>");
+        session.send(&format!("{}{leave}", enter(&format!("n{n}"))).repeat(30));
+    }
+    let node = world.node();
+    let mut most = 0;
+    for _ in 0..100 {
+        node.turn().expect("a turn");
+        node.stall(Some(home));
+        for _ in 0..50 {
+            node.turn().expect("a turn");
+            most = most.max(node.waiting(home));
+        }
+        node.stall(None);
+    }
+    let max = actor::limits::PRESSURE_HIGH + world.options.rooms.copies_per_turn;
+    assert!(most > max / 2, "the room has no need to wait: {most}");
+    assert!(
+        most <= max,
+        "{most} stanzas wait for a shard that is behind"
+    );
+}
+
+#[test]
 fn who_is_gone_without_a_word_leaves_with_the_next_message() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = world.login("romeo", "orchard");
     enter(&mut world, &mut romeo, "romeo");
     configure(&mut world, &mut romeo, "");
@@ -475,7 +515,7 @@ fn who_is_gone_without_a_word_leaves_with_the_next_message() {
 
 #[test]
 fn a_room_that_crashes_comes_back_with_what_it_kept() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     let mut romeo = world.login("romeo", "orchard");
     enter(&mut world, &mut romeo, "romeo");
     configure(&mut world, &mut romeo, PERSISTENT);
@@ -496,7 +536,7 @@ fn a_room_that_crashes_comes_back_with_what_it_kept() {
 
 #[test]
 fn a_room_that_nobody_is_in_is_forgotten_and_found_again() {
-    let mut world = world(|options| {
+    let mut world = World::patient(|options| {
         options.delivery.limits.idle_eviction = Duration::from_secs(1);
     });
     let mut romeo = world.login("romeo", "orchard");
@@ -517,7 +557,7 @@ fn a_room_that_nobody_is_in_is_forgotten_and_found_again() {
 
 #[test]
 fn a_log_keeps_as_much_as_it_may() {
-    let mut world = world(|options| {
+    let mut world = World::patient(|options| {
         options.archive.max_messages = 100;
         options.delivery.limits.retention_every = 4;
         options.delivery.limits.read_entries = 4;
@@ -604,7 +644,7 @@ fn spoken_in(store: &store::Store, senders: u64) {
 
 #[test]
 fn a_message_is_recognised_among_those_of_hundreds_of_senders() {
-    let mut world = world(|_| ());
+    let mut world = World::patient(|_| ());
     world.rewrite(|store| spoken_in(store, 300));
     let (mut romeo, _) = world.login_managed("romeo", "orchard");
     enter(&mut world, &mut romeo, "romeo");
@@ -626,7 +666,7 @@ fn a_message_is_recognised_among_those_of_hundreds_of_senders() {
 
 #[test]
 fn a_room_that_cannot_append_now_says_so_and_goes_on() {
-    let mut world = world(|options| options.commits.backlog_appends_max = 1);
+    let mut world = World::patient(|options| options.commits.backlog_appends_max = 1);
     let mut romeo = world.login("romeo", "orchard");
     enter(&mut world, &mut romeo, "romeo");
     configure(&mut world, &mut romeo, PERSISTENT);
@@ -656,7 +696,7 @@ fn a_room_that_cannot_append_now_says_so_and_goes_on() {
 
 #[test]
 fn a_room_that_turns_temporary_forgets_what_was_stored() {
-    let mut world = world(|options| {
+    let mut world = World::patient(|options| {
         options.archive.max_messages = 4;
         options.delivery.limits.retention_every = 2;
         let mut machine = (*options.rooms.machine).clone();

@@ -2,7 +2,8 @@
 //! with several devices, at least 200 operations, commits that are late, and one crash that loses
 //! what was not committed, all drawn from a seed; in half of them commits fail too.
 //! The clients and the rules are those of the history checker (docs/reliability.md). `SCHEDULES`
-//! says how many, `SCHEDULE` which is the first; what happened in each is written to the folder
+//! says how many, `SCHEDULE` which is the first; with `SCHEDULE_SHIFT` the same devices meet other
+//! luck; what happened in each is written to the folder
 //! `SCHEDULE_FOLDER`, the same whenever it is played. What others do meanwhile is in
 //! `common/bystanders.rs`.
 
@@ -88,6 +89,11 @@ fn may_refuse(seed: u64) -> bool {
     seed.is_multiple_of(2)
 }
 
+/// Whether everything that entities say to each other is taken through its bytes.
+fn goes_through_bytes(seed: u64) -> bool {
+    seed / 4 % 3 == 1
+}
+
 /// Bounds that are tiny in three of four schedules, each drawn by itself, so that each is reached
 /// together with each other one.
 fn draw_limits(delivery: &mut Delivery, seed: u64, rng: &mut Rng) {
@@ -155,6 +161,7 @@ impl Inside {
         if !seed.is_multiple_of(4) {
             options.commits = draw_commits(&mut rng);
         }
+        options.wire.through_bytes = goes_through_bytes(seed);
         let others = Bystanders::new(seed);
         let mut inside = Inside {
             disk: new_disk(),
@@ -184,6 +191,9 @@ impl Inside {
         let sim = Sim::start(options, limits, store, clock, seed, Plan::default());
         let sim = sim.expect("a node");
         sim.journal().switches().set_hold(true);
+        for _ in 0..number("SCHEDULE_SHIFT").unwrap_or(0) {
+            self.rng.bool();
+        }
         self.sim = Some(sim);
     }
 

@@ -40,6 +40,34 @@ fn of_two_connections_that_resume_at_once_one_has_the_session() {
     }
 }
 
+/// Directed presence for the full address was written in front of the result (RFC 6120 section 7).
+#[test]
+fn nothing_comes_before_the_result_of_a_bind() {
+    let mut world = World::new();
+    let mut other = world.login("juliet", "hall");
+    let mut romeo = world.login("romeo", "orchard");
+    let mut juliet = world.connect("juliet");
+    // Something is recorded meanwhile, so that the bind is not answered at once.
+    world.hold();
+    other.send(ROSTER_SET);
+    world.work();
+    juliet.send(
+        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+         <resource>balcony</resource></bind></iq>",
+    );
+    world.work();
+    for kind in ["", "type='unavailable'"] {
+        romeo.send(&format!("<presence {kind} to='juliet@localhost/balcony'/>"));
+    }
+    romeo.sync(&mut world);
+    world.let_go();
+    let seen = juliet.expect(&mut world, "</bind></iq>");
+    assert!(!seen.contains("<presence"), "{seen}");
+    // From there on it is shown what comes.
+    romeo.send("<presence to='juliet@localhost/balcony'/>");
+    juliet.expect(&mut world, "<presence");
+}
+
 /// The same while the first waits for its own change to be recorded: both heard that it goes on.
 #[test]
 fn a_connection_whose_resumption_is_overtaken_hears_so() {

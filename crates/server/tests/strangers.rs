@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Online, away, blocking the asker, and nobody.
 const SUBJECTS: [&str; 4] = ["here", "away", "shy", "nobody"];
 
-const IQS: [(&str, &str, &str); 37] = [
+const IQS: [(&str, &str, &str); 38] = [
     (
         "get",
         "service discovery, what it is",
@@ -105,6 +105,7 @@ const IQS: [(&str, &str, &str); 37] = [
         "archive preferences",
         "<prefs xmlns='urn:xmpp:mam:2'/>",
     ),
+    ("get", "inbox", "<inbox xmlns='urn:xmpp:inbox:1'/>"),
     ("get", "registration", "<query xmlns='jabber:iq:register'/>"),
     (
         "set",
@@ -344,6 +345,23 @@ fn login_rows(out: &mut String, address: std::net::SocketAddr) {
     row(out, "registration, where it is enabled", &registered);
 }
 
+/// Who did not enter the directory is found by no word.
+fn directory_row(out: &mut String, asker: &mut Client) {
+    let found = SUBJECTS.map(|user| {
+        asker.send(&format!(
+            "<iq type='set' id='d{user}' to='search.localhost'><query xmlns='jabber:iq:search'>\
+             <nick>{user}</nick></query></iq>"
+        ));
+        let mut text = asker.expect(&format!(" id='d{user}'"));
+        text += &asker.expect("</iq>");
+        match text.contains("<item ") {
+            true => "found".to_owned(),
+            false => "nobody is found".to_owned(),
+        }
+    });
+    row(out, "search of the directory, where it is enabled", &found);
+}
+
 /// Everybody who is there has a node for contacts.
 fn publish(client: &mut Client) {
     client.send(
@@ -358,6 +376,7 @@ fn table() -> String {
     let mut options = options(2, true);
     options.archive.enabled = true;
     options.registration_enabled = true;
+    options.directory.hosts = vec!["search.localhost".to_owned()];
     let users = ["here", "away", "shy", "asker"];
     let running = start_with(options, net::Limits::default(), &users);
     let mut here = Client::login(running.address, "here", "a");
@@ -404,6 +423,7 @@ fn table() -> String {
         });
         row(&mut out, what, &answers);
     }
+    directory_row(&mut out, &mut asker);
     login_rows(&mut out, running.address);
     running.node.drain(DEADLINE);
     out

@@ -23,6 +23,8 @@ pub(crate) enum PortMsg {
     Look,
     /// It is asked once more whether a batch is decided whose answer is lost.
     Probe,
+    /// Ranges come, or are gone: entities are loaded in new tenures from now on.
+    Moved(Vec<RangeId>, Reply<()>),
     /// An administrator's records of accounts that are at home on this shard.
     Import {
         /// Decides the ranges.
@@ -345,6 +347,10 @@ impl Actor for PortActor {
             PortMsg::Decided(number, outcomes) => self.decided(number, outcomes, cx),
             PortMsg::Probe => self.probe(cx),
             PortMsg::Look => self.look(cx),
+            PortMsg::Moved(ranges, reply) => {
+                self.queue.borrow_mut().forget(&ranges);
+                reply.send(cx, ());
+            }
             PortMsg::Import {
                 slots,
                 records,

@@ -2,20 +2,22 @@
 //! reads its own archive, page by page, and says what is archived. The protocol's forms are in
 //! `mam.rs`, the archive is the user's log.
 
-use actor::Context;
-use store::{ArchiveDefault, ArchivePrefs, EntryFlags, LogEntry, PageQuery, Record, Store};
+use store::{
+    ArchiveDefault, ArchivePrefs, EntryFlags, LogEntry, PageQuery, Seq, Store, StoreError,
+};
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
-use super::mam::{self, Fin, NS, NS_EXTENDED, Others, Prefs, Query};
-use super::{Module, Xep, stanza_ids};
-use crate::iq::{Answer, Found, Request};
+use super::mam::{self, Fin, NS, NS_EXTENDED, NS_FULL_TEXT, Others, Prefs, Query};
+use super::{AccountHandler, Change, Module, Outcome, Switch, View, Xep};
+use crate::iq::{Found, Request};
 use crate::limits::ARCHIVE_PAGE_BYTES;
-use crate::message::UserMsg;
-use crate::options::Options;
 use crate::user::User;
 
-pub(super) const MODULE: Module = Module {
+pub(crate) const MODULE: Module = Module {
+    name: "archive",
+    switch: Switch::ByOperator,
+    needs: &[],
     xeps: &[
         Xep {
             number: 59,
@@ -31,49 +33,45 @@ pub(super) const MODULE: Module = Module {
                    pages, metadata, preferences. Of rooms: by time and id.",
         },
         Xep {
-            number: 359,
-            name: "Unique and Stable Stanza IDs",
-            version: "0.7.0",
-            note: "The same id in delivery, resending, carbons and the archive.",
+            number: 431,
+            name: "Full Text Search in MAM",
+            version: "0.2.0",
+            note: "Of accounts and rooms: messages that have all of the words.",
         },
     ],
     host_features: &[],
-    account_features: &[NS, NS_EXTENDED, xmpp::ns::STANZA_ID],
+    account_features: &[NS, NS_EXTENDED, NS_FULL_TEXT],
     account: &[
-        ("query", NS, query),
-        ("prefs", NS, prefs),
-        ("metadata", NS, metadata),
+        ("query", NS, AccountHandler::Reads(query)),
+        ("prefs", NS, AccountHandler::Reads(prefs)),
+        ("metadata", NS, AccountHandler::Reads(metadata)),
     ],
     host: &[],
 };
 
-/// Whether a feature is not to be announced because there is no archive.
-pub(crate) fn is_off(feature: &str, options: &Options) -> bool {
-    !options.archive.enabled && feature.starts_with(NS)
+/// Entries of a search that are in memory at a time.
+const SEARCHED_AT_ONCE: usize = 500;
+
+fn refusal(request: &Request<'_>) -> Option<Outcome> {
+    (!request.asker.is_owner()).then(|| Outcome::error(Condition::Forbidden))
 }
 
-fn refusal(user: &User, request: &Request<'_>) -> Option<Answer> {
-    if !user.home.options.archive.enabled {
-        return Some(Answer::error(Condition::ServiceUnavailable));
-    }
-    (!request.asker.is_owner()).then(|| Answer::error(Condition::Forbidden))
-}
-
-fn query(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
-    if let Some(refusal) = refusal(user, request) {
+fn query(view: &View<'_>, request: &Request<'_>) -> Outcome {
+    if let Some(refusal) = refusal(request) {
         return refusal;
     }
     if !request.is_set {
-        return Answer::Result(mam::form());
+        return Outcome::result(mam::form());
     }
     let query = match request.tree().and_then(|query| Query::parse(&query)) {
         Ok(query) => query,
         Err(error) => return error.into(),
     };
     let asker = request.frame.attr("from").unwrap_or_default().into_owned();
-    let owner = user.name.clone();
-    user.ask_store_for(request, cx, move |store| {
-        page(store, (&owner, &asker), &query, Of::Account)
+    let owner = view.address().clone();
+    let searched_max = view.options().archive.searched_max;
+    Outcome::read_page(move |store| {
+        page(store, (&owner, &asker), &query, (Of::Account, searched_max))
     })
 }
 
@@ -86,12 +84,12 @@ pub(crate) enum Of {
     Room,
 }
 
-/// A page of results and its end.
+/// A page of results and its end. A search for words looks at `searched_max` entries.
 pub(crate) fn page(
     store: &Store,
     (owner, asker): (&str, &str),
     query: &Query,
-    of: Of,
+    (of, searched_max): (Of, usize),
 ) -> Result<Found, StanzaError> {
     let failed = |_| StanzaError::new(Condition::InternalServerError);
     let named: Vec<u64> = query.named().collect();
@@ -113,6 +111,7 @@ pub(crate) fn page(
         Some(with) => (Some(xmpp::addr::bare_part(with)), with.contains('/')),
         None => (None, false),
     };
+    let mut stopped_at = None;
     let mut found = if filter.ids.is_empty() {
         let wanted = PageQuery {
             with: bare.map(str::to_owned),
@@ -124,7 +123,15 @@ pub(crate) fn page(
             limit: usize::from(query.page.max),
             backwards: query.page.is_last,
         };
-        store.log_page(owner, &wanted).map_err(failed)?
+        match filter.words.is_empty() {
+            true => store.log_page(owner, &wanted).map_err(failed)?,
+            false => {
+                let searched = search(store, owner, wanted, &filter.words, searched_max);
+                let searched = searched.map_err(failed)?;
+                stopped_at = searched.stopped_at;
+                searched.page
+            }
+        }
     } else {
         let mut ids = filter.ids.clone();
         ids.sort_unstable();
@@ -134,8 +141,14 @@ pub(crate) fn page(
             count: Some(ids.len() as u64),
         }
     };
+    let size_before = found.entries.len();
     let size = bounded(&mut found, query.page.is_last);
-    let ends = found.first().zip(found.last());
+    let mut ends = found.first().zip(found.last());
+    // Nothing that was left out by the bound in bytes is behind it.
+    if let Some(stop) = stopped_at.filter(|_| found.entries.len() == size_before) {
+        let (first, last) = ends.unwrap_or((stop, stop));
+        ends = Some((first.min(stop), last.max(stop)));
+    }
     let fin = Fin {
         is_complete: found.complete,
         ends,
@@ -147,10 +160,11 @@ pub(crate) fn page(
             tracing::error!(user = owner, seq = entry.seq, "a stored message is damaged");
             continue;
         };
-        if resource && !is_with(&frame, filter.with.as_deref()) {
+        let is_met = filter.ids.is_empty() || has_words(&frame, &filter.words);
+        if resource && !is_with(&frame, filter.with.as_deref()) || !is_met {
             continue;
         }
-        let frame = stanza_ids::without_claims(frame, owner);
+        let frame = super::stanza_ids::without_claims(frame, owner);
         let mut out = Vec::new();
         let query_id = query.query_id.as_deref();
         mam::write_result(
@@ -168,6 +182,93 @@ pub(crate) fn page(
     let mut payload = Vec::new();
     mam::write_fin(fin, &mut payload);
     Ok((leading, payload))
+}
+
+/// A page of a search.
+struct Searched {
+    page: store::Page,
+    /// The search ended here because it had looked at enough: the next page goes on behind it, also
+    /// if nothing was found.
+    stopped_at: Option<Seq>,
+}
+
+/// Looks at `looked_at_max` of the entries that `wanted` allows, for those with all of the words.
+fn search(
+    store: &Store,
+    owner: &str,
+    wanted: PageQuery,
+    words: &[String],
+    looked_at_max: usize,
+) -> Result<Searched, StoreError> {
+    let (limit, backwards) = (wanted.limit, wanted.backwards);
+    let (mut found, mut left) = (Vec::new(), looked_at_max);
+    let (mut after, mut before) = (wanted.after, wanted.before);
+    let mut searched = Searched {
+        page: store::Page::default(),
+        stopped_at: None,
+    };
+    'search: loop {
+        if limit == 0 {
+            break; // Only how many there are was asked for.
+        }
+        let part = store.log_page(
+            owner,
+            &PageQuery {
+                after,
+                before,
+                limit: left.min(SEARCHED_AT_ONCE),
+                ..wanted.clone()
+            },
+        )?;
+        let is_last = part.complete;
+        let mut entries = part.entries;
+        if backwards {
+            entries.reverse();
+        }
+        let end = entries.last().map(|entry| entry.seq);
+        left = left.saturating_sub(entries.len());
+        for entry in entries {
+            let frame = Frame::parse(&*entry.frame);
+            if frame.is_ok_and(|frame| has_words(&frame, words)) {
+                if found.len() == limit {
+                    break 'search;
+                }
+                found.push(entry);
+            }
+        }
+        if is_last || end.is_none() {
+            searched.page.complete = true;
+            break;
+        }
+        match backwards {
+            true => before = end,
+            false => after = end,
+        }
+        if left == 0 {
+            searched.stopped_at = end;
+            break;
+        }
+    }
+    if backwards {
+        found.reverse();
+    }
+    searched.page.entries = found;
+    Ok(searched)
+}
+
+/// Whether all words are in what people read of a message.
+fn has_words(frame: &Frame, words: &[String]) -> bool {
+    if words.is_empty() {
+        return true;
+    }
+    let mut text = String::new();
+    for child in frame.children() {
+        if matches!(child.name(), "body" | "subject") && child.ns() == xmpp::ns::CLIENT {
+            text.push_str(&child.text().unwrap_or_default().to_lowercase());
+            text.push('\n');
+        }
+    }
+    words.iter().all(|word| text.contains(word.as_str()))
 }
 
 /// A page has a bound in bytes too: what is beyond it is left to the next one.
@@ -206,12 +307,12 @@ fn is_with(frame: &Frame, with: Option<&str>) -> bool {
         .any(|name| frame.attr(name).as_deref() == with)
 }
 
-fn metadata(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
-    if let Some(refusal) = refusal(user, request) {
+fn metadata(view: &View<'_>, request: &Request<'_>) -> Outcome {
+    if let Some(refusal) = refusal(request) {
         return refusal;
     }
-    let owner = user.name.clone();
-    user.ask_store(request, cx, move |store| {
+    let owner = view.address().clone();
+    Outcome::read(move |store| {
         let found = store.log_metadata(&owner);
         let found = found.map_err(|_| StanzaError::new(Condition::InternalServerError))?;
         Ok(mam::metadata(found.map(|ends| {
@@ -220,24 +321,25 @@ fn metadata(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg
     })
 }
 
-fn prefs(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) -> Answer {
-    if let Some(refusal) = refusal(user, request) {
+fn prefs(view: &View<'_>, request: &Request<'_>) -> Outcome {
+    if let Some(refusal) = refusal(request) {
         return refusal;
     }
-    if request.is_set {
-        let prefs = match request.tree().and_then(|prefs| Prefs::parse(&prefs)) {
-            Ok(prefs) => to_store(prefs),
-            Err(error) => return error.into(),
-        };
-        user.record(Record::ArchivePrefsPut {
-            user: String::from(&*user.name),
-            prefs: prefs.clone(),
-        });
-        user.archive_prefs = (prefs != ArchivePrefs::default()).then(|| Box::new(prefs));
+    let shown = |prefs: Option<&ArchivePrefs>| {
+        let mut out = Vec::new();
+        of_store(prefs).write(&mut out);
+        Outcome::result(out)
+    };
+    if !request.is_set {
+        return shown(view.archive_prefs());
     }
-    let mut out = Vec::new();
-    of_store(user.archive_prefs.as_deref()).write(&mut out);
-    Answer::Result(out)
+    match request.tree().and_then(|prefs| Prefs::parse(&prefs)) {
+        Ok(prefs) => {
+            let prefs = to_store(prefs);
+            shown(Some(&prefs)).and(Change::ArchivePrefs(prefs))
+        }
+        Err(error) => error.into(),
+    }
 }
 
 fn to_store(prefs: Prefs) -> ArchivePrefs {
@@ -277,3 +379,6 @@ impl User {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

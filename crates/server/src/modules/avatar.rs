@@ -7,14 +7,17 @@ use base64::engine::general_purpose::STANDARD;
 use xml::Frame;
 use xml::build::Writer;
 
-use super::{Module, Xep, vcard};
+use super::{Module, Switch, Xep, vcard};
 
 /// The node of what is said of pictures.
 pub(crate) const METADATA: &str = "urn:xmpp:avatar:metadata";
 /// The node of pictures.
 pub(crate) const DATA: &str = "urn:xmpp:avatar:data";
 
-pub(super) const MODULE: Module = Module {
+pub(crate) const MODULE: Module = Module {
+    name: "avatar",
+    switch: Switch::ByOperator,
+    needs: &["pubsub", "vcard"],
     xeps: &[
         Xep {
             number: 84,

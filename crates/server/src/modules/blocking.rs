@@ -6,7 +6,7 @@ use store::Record;
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
 
-use super::{Module, Xep};
+use super::{AccountHandler, Module, Switch, Xep};
 use crate::address;
 use crate::iq::{Answer, Request};
 use crate::limits::BLOCKED_MAX;
@@ -18,6 +18,9 @@ use crate::user::{User, storage};
 const NS: &str = "urn:xmpp:blocking";
 
 pub(super) const MODULE: Module = Module {
+    name: "blocking",
+    switch: Switch::ByOperator,
+    needs: &[],
     xeps: &[Xep {
         number: 191,
         name: "Blocking Command",
@@ -27,9 +30,9 @@ pub(super) const MODULE: Module = Module {
     host_features: &[NS],
     account_features: &[],
     account: &[
-        ("blocklist", NS, list),
-        ("block", NS, block),
-        ("unblock", NS, unblock),
+        ("blocklist", NS, AccountHandler::Acts(list)),
+        ("block", NS, AccountHandler::Acts(block)),
+        ("unblock", NS, AccountHandler::Acts(unblock)),
     ],
     host: &[],
 };

@@ -9,14 +9,17 @@ use pubsub::{Change, Item};
 use xml::Frame;
 use xml::build::Writer;
 
-use super::{Module, Xep};
+use super::{Module, Switch, Xep};
 
 /// The node of native bookmarks, and their namespace.
 pub(crate) const NODE: &str = "urn:xmpp:bookmarks:1";
 /// The node of all bookmarks in one item, and their namespace (XEP-0048).
 pub(crate) const STORAGE: &str = "storage:bookmarks";
 
-pub(super) const MODULE: Module = Module {
+pub(crate) const MODULE: Module = Module {
+    name: "bookmarks",
+    switch: Switch::ByOperator,
+    needs: &["pubsub"],
     xeps: &[
         Xep {
             number: 48,

@@ -1,19 +1,19 @@
 //! XEP-0280 Message Carbons 1.0.1: copies of a conversation for the other devices of an account, in
 //! the form of XEP-0297 Stanza Forwarding 1.0. Which devices want them is in their sessions.
 
-use actor::Context;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::Condition;
 use xmpp::ns;
 
 use super::hints::Keep;
-use super::{Module, Xep};
-use crate::iq::{Answer, Request};
-use crate::message::UserMsg;
-use crate::user::User;
+use super::{AccountHandler, Change, Module, Outcome, Switch, View, Xep};
+use crate::iq::Request;
 
-pub(super) const MODULE: Module = Module {
+pub(crate) const MODULE: Module = Module {
+    name: "carbons",
+    switch: Switch::ByOperator,
+    needs: &[],
     xeps: &[
         Xep {
             number: 280,
@@ -31,31 +31,28 @@ pub(super) const MODULE: Module = Module {
     host_features: &[ns::CARBONS],
     account_features: &[ns::CARBONS],
     account: &[
-        ("enable", ns::CARBONS, enable),
-        ("disable", ns::CARBONS, disable),
+        ("enable", ns::CARBONS, AccountHandler::Reads(enable)),
+        ("disable", ns::CARBONS, AccountHandler::Reads(disable)),
     ],
     host: &[],
 };
 
-fn enable(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) -> Answer {
-    switch(user, request, true)
+fn enable(_view: &View<'_>, request: &Request<'_>) -> Outcome {
+    switch(request, true)
 }
 
-fn disable(user: &mut User, request: &Request<'_>, _cx: &mut Context<'_, UserMsg>) -> Answer {
-    switch(user, request, false)
+fn disable(_view: &View<'_>, request: &Request<'_>) -> Outcome {
+    switch(request, false)
 }
 
-fn switch(user: &mut User, request: &Request<'_>, is_on: bool) -> Answer {
+fn switch(request: &Request<'_>, is_on: bool) -> Outcome {
     if !request.asker.is_owner() {
-        return Answer::error(Condition::Forbidden);
+        return Outcome::error(Condition::Forbidden);
     }
     if !request.is_set {
-        return Answer::error(Condition::BadRequest);
+        return Outcome::error(Condition::BadRequest);
     }
-    user.change_session(request.asker.conn(), |session| {
-        std::mem::replace(&mut session.carbons, is_on) != is_on
-    });
-    Answer::done()
+    Outcome::done().and(Change::Carbons(is_on))
 }
 
 const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";

@@ -6,11 +6,14 @@ use xml::{Frame, FrameRef};
 use xmpp::ns;
 use xmpp::stanza::{self, Kind, PresenceType};
 
-use super::{Module, Xep, hints};
+use super::{Module, Switch, Xep, hints};
 
 const NS: &str = ns::CLIENT_STATE;
 
-pub(super) const MODULE: Module = Module {
+pub(crate) const MODULE: Module = Module {
+    name: "csi",
+    switch: Switch::ByOperator,
+    needs: &[],
     xeps: &[Xep {
         number: 352,
         name: "Client State Indication",

@@ -5,10 +5,11 @@ use actor::Context;
 use xml::build::Writer;
 use xmpp::error::Condition;
 
-use super::{MODULES, Module, Xep, archive};
+use super::{AccountHandler, Module, Switch, Xep};
 use crate::host::HostRequest;
 use crate::iq::{Answer, Asker, Request};
 use crate::message::UserMsg;
+use crate::options::Options;
 use crate::user::User;
 
 pub(crate) const NS_INFO: &str = "http://jabber.org/protocol/disco#info";
@@ -19,6 +20,9 @@ const NS_CAPS: &str = "http://jabber.org/protocol/caps";
 pub const CAPS_NODE: &str = "https://roost.im/";
 
 pub(super) const MODULE: Module = Module {
+    name: "disco",
+    switch: Switch::ByOperator,
+    needs: &[],
     xeps: &[
         Xep {
             number: 30,
@@ -37,8 +41,8 @@ pub(super) const MODULE: Module = Module {
     host_features: &[NS_INFO, NS_ITEMS, NS_CAPS],
     account_features: &[NS_INFO, NS_ITEMS],
     account: &[
-        ("query", NS_INFO, account_info),
-        ("query", NS_ITEMS, account_items),
+        ("query", NS_INFO, AccountHandler::Acts(account_info)),
+        ("query", NS_ITEMS, AccountHandler::Acts(account_items)),
     ],
     host: &[
         ("query", NS_INFO, host_info),
@@ -48,13 +52,14 @@ pub(super) const MODULE: Module = Module {
 
 const HOST_IDENTITY: (&str, &str, &str) = ("server", "im", "Roost");
 
-fn host_features(has_registration: bool) -> Vec<&'static str> {
-    let mut features: Vec<_> = MODULES
-        .iter()
+fn host_features(options: &Options) -> Vec<&'static str> {
+    let mut features: Vec<_> = options
+        .modules
+        .modules()
         .flat_map(|module| module.host_features)
         .copied()
         .collect();
-    if has_registration {
+    if options.registration_enabled {
         features.push(super::register::NS);
     }
     features.sort_unstable();
@@ -63,25 +68,29 @@ fn host_features(has_registration: bool) -> Vec<&'static str> {
 }
 
 /// The verification string of XEP-0115 section 5.1, SHA-1 in Base64.
-pub fn caps_hash(has_registration: bool) -> String {
+fn caps_hash(options: &Options) -> String {
     let (category, kind, name) = HOST_IDENTITY;
     let mut text = format!("{category}/{kind}//{name}<");
-    for feature in host_features(has_registration) {
+    for feature in host_features(options) {
         text.push_str(feature);
         text.push('<');
     }
     xmpp::sasl::sha1_base64(text.as_bytes())
 }
 
-/// The `<c/>` element of the stream features (XEP-0115 section 6.3).
-pub fn caps_element(has_registration: bool) -> Vec<u8> {
+/// The `<c/>` element of the stream features (XEP-0115 section 6.3); nothing where nobody could ask
+/// what it stands for.
+pub(crate) fn caps_element(options: &Options) -> Vec<u8> {
     let mut out = Vec::new();
+    if !options.modules.has(&MODULE) {
+        return out;
+    }
     let mut writer = Writer::new(&mut out);
     writer
         .open("c")
         .attr("xmlns", NS_CAPS)
         .attr("hash", "sha-1");
-    let ver = caps_hash(has_registration);
+    let ver = caps_hash(options);
     writer.attr("node", CAPS_NODE).attr("ver", &ver);
     writer.close();
     out
@@ -92,20 +101,25 @@ fn host_info(request: &HostRequest<'_>) -> Answer {
         return Answer::error(Condition::NotAllowed);
     }
     let node = request.payload.attr("node").map(|node| node.into_owned());
-    let has_registration = request.home.options.registration_enabled;
-    let is_own = |node: &String| *node == format!("{CAPS_NODE}#{}", caps_hash(has_registration));
+    let options = &request.home.options;
+    let is_own = |node: &String| *node == format!("{CAPS_NODE}#{}", caps_hash(options));
     if !node.as_ref().is_none_or(is_own) {
         return Answer::error(Condition::ItemNotFound);
     }
-    let features = host_features(has_registration);
+    let features = host_features(options);
     info(node.as_deref(), &[HOST_IDENTITY], &features)
 }
 
-/// The services of a domain: where its rooms and its nodes are.
+/// The services of a domain: where its rooms and its nodes are, and where it is searched.
 fn host_items(request: &HostRequest<'_>) -> Answer {
     let to = request.frame.attr("to").unwrap_or_default();
     let options = &request.home.options;
-    let hosts = options.rooms.hosts.iter().chain(&options.pubsub.hosts);
+    let (rooms, nodes) = (&options.rooms, &options.pubsub);
+    let hosts = rooms
+        .hosts
+        .iter()
+        .chain(&nodes.hosts)
+        .chain(options.search_hosts());
     let own = hosts.filter(|host| host.split_once('.').is_some_and(|(_, of)| of == to));
     let own: Vec<&str> = own.map(String::as_str).collect();
     items(request.is_set, request.payload.attr("node").is_some(), &own)
@@ -127,11 +141,11 @@ fn account_info(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, Use
         true => pubsub::features(&options.pep.machine),
         false => Vec::new(),
     };
-    let mut features: Vec<_> = MODULES
-        .iter()
+    let mut features: Vec<_> = options
+        .modules
+        .modules()
         .flat_map(|module| module.account_features)
         .copied()
-        .filter(|feature| !archive::is_off(feature, options))
         .chain(of_nodes.iter().map(String::as_str))
         .collect();
     features.sort_unstable();
@@ -184,7 +198,7 @@ pub(crate) fn info(
     Answer::Result(out)
 }
 
-fn items(is_set: bool, has_node: bool, addresses: &[&str]) -> Answer {
+pub(crate) fn items(is_set: bool, has_node: bool, addresses: &[&str]) -> Answer {
     if is_set {
         return Answer::error(Condition::NotAllowed);
     }

@@ -7,7 +7,7 @@ use xml::{Child, Frame};
 use xmpp::ns;
 use xmpp::stanza::{self, Kind, MessageType};
 
-use super::{Module, Xep, mam};
+use super::{Module, Switch, Xep, mam};
 
 /// An extension that needs nothing of a server but to be routed and stored by the rules below.
 const fn passed(number: u16, name: &'static str, version: &'static str) -> Xep {
@@ -21,13 +21,15 @@ const fn passed(number: u16, name: &'static str, version: &'static str) -> Xep {
 }
 
 pub(super) const MODULE: Module = Module {
+    name: "hints",
+    switch: Switch::Always("it is the rule by which messages are kept and copied"),
+    needs: &[],
     xeps: &[
         passed(85, "Chat State Notifications", "2.1"),
         passed(184, "Message Delivery Receipts", "1.4.0"),
         passed(308, "Last Message Correction", "1.2.1"),
         passed(333, "Displayed Markers", "0.5.0"),
         passed(334, "Message Processing Hints", "0.4.0"),
-        passed(424, "Message Retraction", "0.4.2"),
     ],
     host_features: &[],
     account_features: &[],
@@ -117,6 +119,9 @@ pub(crate) fn keep(frame: &Frame) -> Keep {
 
 fn says(child: &Child<'_>) -> Says {
     let content = |is_conversation| Says::Content { is_conversation };
+    if child.is("body", ns::CLIENT) {
+        return content(true); // That of most messages.
+    }
     match (child.name(), child.ns()) {
         // A result of a room's archive is there already (XEP-0313).
         ("no-store", ns::HINTS) | ("result", mam::NS) => Says::NoStore,
@@ -129,7 +134,6 @@ fn says(child: &Child<'_>) -> Says {
         | ("request", NS_RECEIPTS)
         | ("markable", NS_MARKERS)
         | (_, ns::HINTS | ns::CARBONS | ns::STANZA_ID | ns::DELAY) => Says::Nothing,
-        ("body", ns::CLIENT) => content(true),
         (_, NS_RECEIPTS | NS_MARKERS | NS_CORRECTION | NS_RETRACTION) => content(true),
         (_, NS_FASTENING | NS_INVITATION | NS_MUC_USER) => content(true),
         _ => content(false),

@@ -1,19 +1,19 @@
 //! XEP-0012 Last Activity 2.0: how long the server has been up, and when a contact was last here,
 //! for those who may see the contact's presence.
 
-use actor::{Context, Mail};
 use xml::build::Writer;
 use xmpp::error::Condition;
 
-use super::{Module, Xep};
+use super::{AccountHandler, Module, Outcome, Switch, View, Xep};
 use crate::host::HostRequest;
 use crate::iq::{Answer, Request};
-use crate::message::UserMsg;
-use crate::user::User;
 
 const NS: &str = "jabber:iq:last";
 
 pub(super) const MODULE: Module = Module {
+    name: "last_activity",
+    switch: Switch::ByOperator,
+    needs: &[],
     xeps: &[Xep {
         number: 12,
         name: "Last Activity",
@@ -22,7 +22,7 @@ pub(super) const MODULE: Module = Module {
     }],
     host_features: &[NS],
     account_features: &[NS],
-    account: &[("query", NS, of_account)],
+    account: &[("query", NS, AccountHandler::Reads(of_account))],
     host: &[("query", NS, uptime)],
 };
 
@@ -30,30 +30,26 @@ fn uptime(request: &HostRequest<'_>) -> Answer {
     if request.is_set {
         return Answer::error(Condition::NotAllowed);
     }
-    answer(
-        request.now.as_millis() - request.home.started.as_millis(),
-        "",
-    )
+    let up = request.now.as_millis() - request.home.started.as_millis();
+    Answer::Result(answer(up, ""))
 }
 
-fn of_account(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
+fn of_account(view: &View<'_>, request: &Request<'_>) -> Outcome {
     if request.is_set {
-        return Answer::error(Condition::NotAllowed);
+        return Outcome::error(Condition::NotAllowed);
     }
     if !may_ask(request) {
         // Section 4: those without a subscription must not learn anything.
-        return Answer::error(Condition::Forbidden);
+        return Outcome::error(Condition::Forbidden);
     }
-    if user
-        .sessions
-        .iter()
-        .any(crate::user::session::Session::is_available)
-    {
-        return answer(0, "");
+    if view.is_available() {
+        return Outcome::result(answer(0, ""));
     }
-    match user.last.as_deref() {
-        Some((at, status)) => answer(cx.wall().as_millis() - at.as_millis(), status),
-        None => Answer::error(Condition::ItemNotFound),
+    match view.last_seen() {
+        Some((at, status)) => {
+            Outcome::result(answer(view.now().as_millis() - at.as_millis(), status))
+        }
+        None => Outcome::error(Condition::ItemNotFound),
     }
 }
 
@@ -68,7 +64,7 @@ fn may_ask(request: &Request<'_>) -> bool {
     )
 }
 
-fn answer(millis: i64, status: &str) -> Answer {
+fn answer(millis: i64, status: &str) -> Vec<u8> {
     let seconds = (millis / 1000).max(0).to_string();
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out);
@@ -80,5 +76,5 @@ fn answer(millis: i64, status: &str) -> Answer {
         writer.text(status);
     }
     writer.close();
-    Answer::Result(out)
+    out
 }

@@ -11,13 +11,19 @@ use super::stanza_ids::{id_of, seq_of};
 
 pub(crate) use prefs::{Others, Prefs};
 pub(crate) use query::Query;
-pub(crate) use result::{Fin, form, metadata, write_fin, write_result};
+pub(crate) use result::{Fin, form, metadata, write_fin, write_result, write_result_in};
 
 /// Queries, results, preferences, and the disco feature.
 pub(crate) const NS: &str = "urn:xmpp:mam:2";
 
 /// The disco feature of ids in queries, of flipped pages and of metadata.
 pub(crate) const NS_EXTENDED: &str = "urn:xmpp:mam:2#extended";
+
+/// XEP-0431 Full Text Search in MAM 0.2.0: the disco feature.
+pub(crate) const NS_FULL_TEXT: &str = "urn:xmpp:fulltext:0";
+
+/// The same: the field of a query.
+const FULL_TEXT: &str = "{urn:xmpp:fulltext:0}fulltext";
 
 const NS_RSM: &str = "http://jabber.org/protocol/rsm";
 

@@ -8,11 +8,14 @@ pub(crate) mod bookmarks;
 pub(crate) mod caps;
 pub(crate) mod carbons;
 pub(crate) mod csi;
+pub(crate) mod directory;
 pub mod disco;
 pub(crate) mod hints;
+pub(crate) mod inbox;
 pub mod last_activity;
 pub(crate) mod mam;
 pub mod offline;
+pub mod outcome;
 pub mod ping;
 pub mod private_storage;
 pub mod pubsub;
@@ -21,6 +24,7 @@ pub mod rooms;
 pub mod roster;
 pub(crate) mod session;
 pub(crate) mod stanza_ids;
+pub mod switches;
 pub mod time;
 pub mod vcard;
 pub mod version;
@@ -31,6 +35,8 @@ pub use crate::host::HostRequest;
 pub use crate::iq::{Answer, Request};
 pub use crate::message::UserMsg;
 pub use crate::user::User;
+pub use outcome::{Change, Outcome, View};
+pub use switches::{NotSwitched, Switch, Switches};
 
 /// An extension as `docs/xeps.md` lists it.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +52,13 @@ pub struct Xep {
 }
 
 /// Answers an IQ to an account.
-pub type AccountHandler = fn(&mut User, &Request<'_>, &mut Context<'_, UserMsg>) -> Answer;
+#[derive(Clone, Copy, Debug)]
+pub enum AccountHandler {
+    /// Reads a view of the account and returns what is to be done.
+    Reads(fn(&View<'_>, &Request<'_>) -> Outcome),
+    /// Is a part of the account's actor, because what it does is: rosters, presence, nodes.
+    Acts(fn(&mut User, &Request<'_>, &mut Context<'_, UserMsg>) -> Answer),
+}
 
 /// Answers an IQ to a domain.
 pub type HostHandler = fn(&HostRequest<'_>) -> Answer;
@@ -54,6 +66,12 @@ pub type HostHandler = fn(&HostRequest<'_>) -> Answer;
 /// What one file declares.
 #[derive(Debug)]
 pub struct Module {
+    /// What it is called in section `[modules]` of the configuration: the name of its file.
+    pub name: &'static str,
+    /// Whether an operator may turn it off.
+    pub switch: Switch,
+    /// Names of the extensions without which it is off.
+    pub needs: &'static [&'static str],
     /// The extensions that it implements.
     pub xeps: &'static [Xep],
     /// Features that the domain announces (XEP-0030).
@@ -74,8 +92,10 @@ pub const MODULES: &[&Module] = &[
     &bookmarks::MODULE,
     &carbons::MODULE,
     &csi::MODULE,
+    &directory::MODULE,
     &disco::MODULE,
     &hints::MODULE,
+    &inbox::MODULE,
     &last_activity::MODULE,
     &offline::MODULE,
     &ping::MODULE,
@@ -85,6 +105,7 @@ pub const MODULES: &[&Module] = &[
     &rooms::MODULE,
     &roster::MODULE,
     &session::MODULE,
+    &stanza_ids::MODULE,
     &time::MODULE,
     &vcard::MODULE,
     &version::MODULE,
@@ -130,14 +151,18 @@ pub const BELOW: &[Xep] = &[
     },
 ];
 
-/// The handler of an IQ to an account.
-pub fn for_account(name: &str, ns: &str) -> Option<AccountHandler> {
-    handler_among(MODULES, name, ns)
+/// The handler of an IQ to an account, if an extension that is on has one.
+pub fn for_account(switches: &Switches, name: &str, ns: &str) -> Option<AccountHandler> {
+    handler_among(switches.modules(), name, ns)
 }
 
 /// The same of some modules.
-pub(crate) fn handler_among(modules: &[&Module], name: &str, ns: &str) -> Option<AccountHandler> {
-    let mut entries = modules.iter().flat_map(|module| module.account);
+pub(crate) fn handler_among<'a>(
+    modules: impl IntoIterator<Item = &'a Module>,
+    name: &str,
+    ns: &str,
+) -> Option<AccountHandler> {
+    let mut entries = modules.into_iter().flat_map(|module| module.account);
     entries
         .find(|entry| entry.0 == name && entry.1 == ns)
         .map(|entry| entry.2)
@@ -147,30 +172,35 @@ pub(crate) fn handler_among(modules: &[&Module], name: &str, ns: &str) -> Option
 /// answered as if nobody had the name (RFC 6121 section 11.1, XEP-0030 section 8).
 ///
 /// Nodes may be open to everybody; what a stranger may not see is answered likewise.
-pub fn for_stranger(name: &str, ns: &str, is_set: bool) -> Option<AccountHandler> {
+pub fn for_stranger(
+    switches: &Switches,
+    name: &str,
+    ns: &str,
+    is_set: bool,
+) -> Option<AccountHandler> {
     match (name, ns) {
-        ("vCard", vcard::NS) | ("query", disco::NS_ITEMS) if !is_set => for_account(name, ns),
-        ("pubsub", pubsub::NS | pubsub::NS_OWNER) => for_account(name, ns),
+        ("vCard", vcard::NS) | ("query", disco::NS_ITEMS) if !is_set => {
+            for_account(switches, name, ns)
+        }
+        ("pubsub", pubsub::NS | pubsub::NS_OWNER) => for_account(switches, name, ns),
         _ => None,
     }
 }
 
-/// The handler of an IQ to a domain.
-pub fn for_host(name: &str, ns: &str) -> Option<HostHandler> {
-    let mut entries = MODULES.iter().flat_map(|module| module.host);
+/// The handler of an IQ to a domain, if an extension that is on has one.
+pub fn for_host(switches: &Switches, name: &str, ns: &str) -> Option<HostHandler> {
+    let mut entries = switches.modules().flat_map(|module| module.host);
     entries
         .find(|entry| entry.0 == name && entry.1 == ns)
         .map(|entry| entry.2)
 }
 
-/// Every extension with its file, by number: what `docs/xeps.md` is generated from.
-pub fn xeps() -> Vec<Xep> {
-    let mut all: Vec<Xep> = MODULES
-        .iter()
-        .flat_map(|module| module.xeps)
-        .chain(BELOW)
-        .copied()
-        .collect();
-    all.sort_by_key(|xep| xep.number);
+/// Every extension by number, with its module unless it lives below this crate: what
+/// `docs/xeps.md` is generated from.
+pub fn xeps() -> Vec<(Option<&'static Module>, Xep)> {
+    let of = |module: &'static Module| module.xeps.iter().map(move |xep| (Some(module), *xep));
+    let below = BELOW.iter().map(|xep| (None, *xep));
+    let mut all: Vec<_> = MODULES.iter().copied().flat_map(of).chain(below).collect();
+    all.sort_by_key(|(_, xep)| xep.number);
     all
 }

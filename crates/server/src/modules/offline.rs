@@ -6,11 +6,14 @@ use stdx::time::Timestamp;
 use xml::Frame;
 use xml::build::Writer;
 
-use super::{Module, Xep, hints};
+use super::{Module, Switch, Xep, hints};
 
 const NS_DELAY: &str = "urn:xmpp:delay";
 
 pub(super) const MODULE: Module = Module {
+    name: "offline",
+    switch: Switch::Always("that accepted messages are kept is what delivery promises"),
+    needs: &[],
     xeps: &[
         Xep {
             number: 160,

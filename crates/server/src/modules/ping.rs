@@ -1,12 +1,15 @@
 //! XEP-0199 XMPP Ping 2.0.1: answers pings to a domain and to an account. The server's own pings to
 //! silent clients are in `c2s.rs`, which knows how long a connection has been silent.
 
-use super::{Module, Xep};
+use super::{AccountHandler, Module, Outcome, Switch, Xep};
 use crate::iq::Answer;
 
 const NS: &str = "urn:xmpp:ping";
 
 pub(super) const MODULE: Module = Module {
+    name: "ping",
+    switch: Switch::ByOperator,
+    needs: &[],
     xeps: &[Xep {
         number: 199,
         name: "XMPP Ping",
@@ -15,6 +18,6 @@ pub(super) const MODULE: Module = Module {
     }],
     host_features: &[NS],
     account_features: &[NS],
-    account: &[("ping", NS, |_, _, _| Answer::done())],
+    account: &[("ping", NS, AccountHandler::Reads(|_, _| Outcome::done()))],
     host: &[("ping", NS, |_| Answer::done())],
 };

@@ -6,7 +6,7 @@ use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
 
-use super::{Module, Xep, bookmarks};
+use super::{AccountHandler, Module, Switch, Xep, bookmarks};
 use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
 use crate::user::{User, storage};
@@ -17,6 +17,9 @@ const NS: &str = "jabber:iq:private";
 const ELEMENTS_MAX: usize = 16;
 
 pub(super) const MODULE: Module = Module {
+    name: "private_storage",
+    switch: Switch::ByOperator,
+    needs: &[],
     xeps: &[Xep {
         number: 49,
         name: "Private XML Storage",
@@ -26,7 +29,7 @@ pub(super) const MODULE: Module = Module {
     }],
     host_features: &[],
     account_features: &[NS],
-    account: &[("query", NS, query)],
+    account: &[("query", NS, AccountHandler::Acts(query))],
     host: &[],
 };
 

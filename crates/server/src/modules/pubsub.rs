@@ -5,7 +5,7 @@
 
 use actor::Context;
 
-use super::{Module, Xep};
+use super::{AccountHandler, Module, Switch, Xep};
 use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
 use crate::user::User;
@@ -17,7 +17,10 @@ pub(super) const NS_OWNER: &str = "http://jabber.org/protocol/pubsub#owner";
 /// Pending subscriptions are asked for by a command (XEP-0060 section 8.7).
 const NS_COMMANDS: &str = "http://jabber.org/protocol/commands";
 
-pub(super) const MODULE: Module = Module {
+pub(crate) const MODULE: Module = Module {
+    name: "pubsub",
+    switch: Switch::ByOperator,
+    needs: &["disco"],
     xeps: &[
         Xep {
             number: 60,
@@ -47,9 +50,9 @@ pub(super) const MODULE: Module = Module {
     host_features: &[],
     account_features: &[],
     account: &[
-        ("pubsub", NS, nodes),
-        ("pubsub", NS_OWNER, nodes),
-        ("command", NS_COMMANDS, nodes),
+        ("pubsub", NS, AccountHandler::Acts(nodes)),
+        ("pubsub", NS_OWNER, AccountHandler::Acts(nodes)),
+        ("command", NS_COMMANDS, AccountHandler::Acts(nodes)),
     ],
     host: &[],
 };

@@ -6,16 +6,19 @@ use actor::{Context, Mail};
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
 
-use super::{Module, Xep};
+use super::{AccountHandler, Module, Switch, Xep};
 use crate::address;
 use crate::c2s::Abort;
 use crate::iq::{Answer, Asker, Request};
 use crate::message::{NewPassword, UserMsg};
-use crate::user::{Origin, User};
+use crate::user::{Origin, OwnStanza, User};
 
 pub(crate) const NS: &str = "jabber:iq:register";
 
-pub(super) const MODULE: Module = Module {
+pub(crate) const MODULE: Module = Module {
+    name: "register",
+    switch: Switch::ByOperator,
+    needs: &[],
     xeps: &[Xep {
         number: 77,
         name: "In-Band Registration",
@@ -24,7 +27,7 @@ pub(super) const MODULE: Module = Module {
     }],
     host_features: &[],
     account_features: &[NS],
-    account: &[("query", NS, query)],
+    account: &[("query", NS, AccountHandler::Acts(query))],
     host: &[],
 };
 
@@ -141,8 +144,16 @@ impl User {
         // Whoever asked hears it too if it cannot be saved.
         let mut sessions = self.sessions.iter();
         let session = sessions.find(|session| Some(session.conn) == conn);
-        if let Some((session, link)) = session.and_then(|s| Some((s.conn, s.link()?))) {
-            self.comes_from(Origin::Session(session, link, frame.clone()));
+        let own = session.and_then(|session| {
+            Some(OwnStanza {
+                conn: session.conn,
+                link: session.link()?,
+                is_counted: session.managed.is_some(),
+                frame: frame.clone(),
+            })
+        });
+        if let Some(own) = own {
+            self.comes_from(Origin::Session(own));
         }
         self.end_generation(Abort::CredentialsChanged);
         self.put_account(scram, self.is_locked);

@@ -6,7 +6,7 @@ use store::Record;
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
 
-use super::{Module, Xep};
+use super::{AccountHandler, Module, Switch, Xep};
 use crate::address;
 use crate::iq::{Answer, Request};
 use crate::limits::{ROSTER_GROUP_BYTES_MAX, ROSTER_GROUPS_MAX, ROSTER_NAME_BYTES_MAX};
@@ -20,6 +20,9 @@ use crate::user::{User, storage};
 const NS: &str = "jabber:iq:roster";
 
 pub(super) const MODULE: Module = Module {
+    name: "roster",
+    switch: Switch::Always("it is a part of RFC 6121"),
+    needs: &[],
     xeps: &[Xep {
         number: 237,
         name: "Roster Versioning",
@@ -28,7 +31,7 @@ pub(super) const MODULE: Module = Module {
     }],
     host_features: &[],
     account_features: &[NS],
-    account: &[("query", NS, query)],
+    account: &[("query", NS, AccountHandler::Acts(query))],
     host: &[],
 };
 

@@ -4,6 +4,24 @@
 use xml::{Child, Edit, Frame};
 use xmpp::ns;
 
+use super::{Module, Switch, Xep};
+
+pub(super) const MODULE: Module = Module {
+    name: "stanza_ids",
+    switch: Switch::Always("an id is the place of a message in its log"),
+    needs: &[],
+    xeps: &[Xep {
+        number: 359,
+        name: "Unique and Stable Stanza IDs",
+        version: "0.7.0",
+        note: "The same id in delivery, resending, carbons and the archive.",
+    }],
+    host_features: &[],
+    account_features: &[ns::STANZA_ID],
+    account: &[],
+    host: &[],
+};
+
 /// Digits of an id: always as many, so that ids compare like the places that they stand for.
 const DIGITS: usize = 16;
 
@@ -12,7 +30,8 @@ const ORIGIN_ID_BYTES_MAX: usize = 1_024;
 
 /// The stanza-id of a place in a log.
 pub(crate) fn id_of(seq: u64) -> String {
-    digits_of(seq).iter().copied().map(char::from).collect()
+    // Invariant: digits are ASCII.
+    String::from_utf8(digits_of(seq).to_vec()).expect("digits")
 }
 
 fn digits_of(seq: u64) -> [u8; DIGITS] {
@@ -33,7 +52,7 @@ pub(crate) fn seq_of(id: &str) -> Option<u64> {
 
 /// Whether a child claims to be the id that `by`, a normalised address, gave the message.
 fn is_claim(child: &Child<'_>, by: &str) -> bool {
-    if child.name() != "stanza-id" || child.ns() != ns::STANZA_ID {
+    if !child.is("stanza-id", ns::STANZA_ID) {
         return false;
     }
     let claimed = child.attr("by");

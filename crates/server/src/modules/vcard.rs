@@ -8,7 +8,7 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::avatar::Photo;
-use super::{Module, Xep};
+use super::{AccountHandler, Module, Switch, Xep};
 use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
 use crate::user::{User, storage};
@@ -17,7 +17,10 @@ pub(super) const NS: &str = "vcard-temp";
 const NS_UPDATE: &str = "vcard-temp:x:update";
 pub(super) const EMPTY: &[u8] = b"<vCard xmlns='vcard-temp'/>";
 
-pub(super) const MODULE: Module = Module {
+pub(crate) const MODULE: Module = Module {
+    name: "vcard",
+    switch: Switch::ByOperator,
+    needs: &[],
     xeps: &[
         Xep {
             number: 54,
@@ -34,7 +37,7 @@ pub(super) const MODULE: Module = Module {
     ],
     host_features: &[NS],
     account_features: &[NS],
-    account: &[("vCard", NS, vcard)],
+    account: &[("vCard", NS, AccountHandler::Acts(vcard))],
     host: &[],
 };
 

@@ -3,13 +3,16 @@
 use xml::build::Writer;
 use xmpp::error::Condition;
 
-use super::{Module, Xep};
+use super::{Module, Switch, Xep};
 use crate::host::HostRequest;
 use crate::iq::Answer;
 
 const NS: &str = "jabber:iq:version";
 
 pub(super) const MODULE: Module = Module {
+    name: "version",
+    switch: Switch::ByOperator,
+    needs: &[],
     xeps: &[Xep {
         number: 92,
         name: "Software Version",

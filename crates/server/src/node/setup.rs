@@ -14,13 +14,15 @@ use xmpp::sasl::Mechanism;
 use xmpp::stream::C2sConfig;
 
 use super::{C2sService, StartError};
+use crate::elsewhere::{Returned, ReturnsActor};
 use crate::guard::Guard;
 use crate::home::{Home, LimitsActor, SetLimits};
 use crate::journal::Port;
 use crate::limits::FAILED_LOGIN_LINES;
-use crate::modules::{csi, disco};
+use crate::modules::{csi, disco, session};
 use crate::options::Options;
 use crate::place::Place;
+use crate::post::{Credits, Post};
 use crate::queues;
 use crate::repeats::Repeats;
 use crate::room::temporary::Table;
@@ -37,19 +39,22 @@ pub(super) struct Under {
     pub crypto: Pool,
 }
 
+/// Where a shard that has started takes new bounds, and packets that came back.
+pub(super) type Started = (Addr<SetLimits>, Addr<Returned>);
+
 /// A node whose shards are not built yet.
 pub(super) struct Layout {
     pub setup: Setup,
     pub network: net::Network<C2sService>,
     pub shards: Vec<actor::ShardSeed>,
-    /// Where each shard says that it takes new bounds.
-    pub bounds: Receiver<Addr<SetLimits>>,
+    /// Where each shard says that it has started.
+    pub bounds: Receiver<Started>,
 }
 
 impl Layout {
     /// Binds the listeners.
     pub(super) fn new(
-        options: Options,
+        mut options: Options,
         listeners: Vec<net::Listener>,
         limits: net::Limits,
         tls: Option<net::TlsConfig>,
@@ -66,12 +71,14 @@ impl Layout {
                 "it does not hold that {relation}"
             )));
         }
+        options.settle_modules();
         let others = options.rooms.hosts.iter().chain(&options.pubsub.hosts);
+        let others = others.chain(options.search_hosts());
         let all: Vec<&String> = options.domains.iter().chain(others).collect();
         let is_twice = |at: &usize| all[..*at].contains(&all[*at]);
         if let Some(at) = (options.domains.len()..all.len()).find(is_twice) {
             return Err(StartError::Options(format!(
-                "{} can be one thing: a domain of accounts, of rooms or of nodes",
+                "{} can be one thing: a domain of accounts, of rooms, of nodes or of searches",
                 all[at]
             )));
         }
@@ -96,7 +103,10 @@ impl Layout {
             started,
             config,
             web_config,
-            place: Place::new(store.slot_key(), options.shards),
+            place: match options.cluster {
+                Some(_) => Place::new(store.slot_key(), options.shards).elsewhere(),
+                None => Place::new(store.slot_key(), options.shards),
+            },
             store,
             journal: under.journal,
             reads: under.reads,
@@ -107,6 +117,10 @@ impl Layout {
             exempt,
             guard,
             rooms: Arc::default(),
+            credits: Arc::new(Credits::new(
+                options.wire.credits_max,
+                options.cluster.clone(),
+            )),
             talkers: (0..options.shards).map(|_| Default::default()).collect(),
             braked: (0..options.shards).map(|_| Default::default()).collect(),
             queues: (0..options.shards).map(|_| Default::default()).collect(),
@@ -137,18 +151,25 @@ pub(super) struct Setup {
     pub guard: Arc<Guard>,
     /// Rooms that are in no store.
     pub rooms: Arc<Table>,
-    started: SyncSender<Addr<SetLimits>>,
+    /// Of stanzas that left as bytes.
+    pub credits: Arc<Credits>,
+    started: SyncSender<Started>,
     config: Arc<C2sConfig>,
     web_config: Arc<C2sConfig>,
     journal: Arc<dyn Journal>,
     reads: Pool,
     crypto: Pool,
-    remote: net::RemoteIo<C2sService>,
+    pub remote: net::RemoteIo<C2sService>,
     clock: Arc<dyn Clock>,
     exempt: Arc<[net::AddressRange]>,
 }
 
 impl Setup {
+    /// Where packets are written and read.
+    pub(super) fn post(&self) -> Post {
+        Post::new(Arc::clone(&self.credits), self.remote.clone(), false)
+    }
+
     pub(super) fn run(self, driver: net::DriverSeed<C2sService>, shard: actor::ShardSeed) {
         match self.build(driver, shard).and_then(net::Driver::run) {
             Ok(()) => {}
@@ -182,13 +203,15 @@ impl Setup {
             self.queues[usize::from(shard.id().index())].clone(),
             Arc::clone(&self.guard),
             self.rooms,
+            self.credits,
         );
         let home = Rc::new(home);
         shard.set_class(Users::new(Rc::clone(&home)));
         // Whoever waits for this gives up only when it has failed itself.
-        let _ = self
-            .started
-            .send(shard.spawn(LimitsActor(Rc::clone(&home))));
+        let _ = self.started.send((
+            shard.spawn(LimitsActor(Rc::clone(&home))),
+            shard.spawn(ReturnsActor(Rc::clone(&home))),
+        ));
         C2sService {
             config: self.config,
             web_config: self.web_config,
@@ -220,7 +243,7 @@ fn stream_config(options: &Options, has_tls: bool, guard: &Guard) -> Result<C2sC
         require_tls: options.require_tls,
         plain_without_tls: options.plain_without_tls,
         registration: options.registration_enabled,
-        features: disco::caps_element(options.registration_enabled),
+        features: disco::caps_element(options),
         session_features: session_features(options),
         secret: guard.decoys.secret(),
         iterations: options.scram_iterations,
@@ -228,7 +251,13 @@ fn stream_config(options: &Options, has_tls: bool, guard: &Guard) -> Result<C2sC
 }
 
 fn session_features(options: &Options) -> Vec<u8> {
-    let mut features = csi::FEATURE.to_vec();
+    let mut features = Vec::new();
+    if options.modules.has(&session::MODULE) {
+        features.extend_from_slice(session::FEATURE);
+    }
+    if options.modules.has(&csi::MODULE) {
+        features.extend_from_slice(csi::FEATURE);
+    }
     if options.delivery.stream_management {
         features.extend_from_slice(xmpp::sm::FEATURE);
     }

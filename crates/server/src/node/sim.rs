@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actor::{Handle, Name, Pool, ShardId};
+use actor::{Core, Handle, Mail as _, Name, Pool, ShardId};
 use stdx::rand::Rng;
 use stdx::time::VirtualClock;
 use store::{Account, InlineJournal, Plan, Record, Store, TwinJournal};
@@ -26,6 +26,7 @@ use crate::journal::{PORT, PortMsg};
 use crate::message::UserMsg;
 use crate::options::Options;
 use crate::place::Place;
+use crate::post::{Post, Received};
 use crate::wake::wake;
 
 /// Turns of every shard after which work that goes on is taken for endless.
@@ -41,6 +42,9 @@ pub struct Sim {
     rng: Rng,
     handle: Handle,
     place: Place,
+    post: Post,
+    /// This shard stands still.
+    stalled: Option<ShardId>,
 }
 
 fn account(password: &str, iterations: u32) -> Result<Account, StartError> {
@@ -130,6 +134,8 @@ impl Sim {
             rng: Rng::with_seed(seed),
             handle: layout.setup.handle.clone(),
             place: layout.setup.place.clone(),
+            post: layout.setup.post(),
+            stalled: None,
         })
     }
 
@@ -206,6 +212,61 @@ impl Sim {
             .ask_named(shard, &name, question, Duration::ZERO);
     }
 
+    /// A packet comes from another node. Returns the answer to that node, if there is one.
+    ///
+    /// # Errors
+    /// Why it is none that this node takes.
+    pub fn arrives(&self, packet: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        let received = self.post.receive(&self.place, packet);
+        match received.map_err(|error| error.to_string())? {
+            Received::Said { to, said, activate } => {
+                let shard = self.place.shard(&to);
+                let tell = move |core: &mut Core| {
+                    let msg = UserMsg::Said(said);
+                    // With a full mailbox, whoever needs an answer is told by it.
+                    let _ = match activate {
+                        true => core.send_named(shard, &to, msg),
+                        false => core.send_named_if_active(shard, &to, msg),
+                    };
+                };
+                self.handle.run_on(shard, tell);
+                Ok(None)
+            }
+            Received::Moved(moved) => {
+                let mut answer = Vec::new();
+                let encoded = wire::Packet::Moved(moved).encode(&mut answer);
+                encoded.map_err(|error| error.to_string())?;
+                Ok(Some(answer))
+            }
+            Received::Done => Ok(None),
+        }
+    }
+
+    /// The shard that is an address's home.
+    pub fn shard(&self, address: &str) -> ShardId {
+        self.place.shard(address)
+    }
+
+    /// A shard takes no turns from now on; with `None` all do again.
+    pub fn stall(&mut self, shard: Option<ShardId>) {
+        self.stalled = shard;
+    }
+
+    /// Messages that a shard has not taken yet.
+    pub fn waiting(&self, shard: ShardId) -> usize {
+        self.handle.waiting(shard)
+    }
+
+    /// The range of an address.
+    pub fn range(&self, address: &str) -> u16 {
+        self.place.range(address).index()
+    }
+
+    /// The range of an address is at home here in another tenure from now on, or elsewhere (0).
+    pub fn set_tenure(&self, address: &str, tenure: u32) {
+        self.place.set_tenure(self.place.range(address), tenure);
+    }
+
     /// The journal: appends are held, released and disturbed here.
     pub fn journal(&self) -> &TwinJournal {
         &self.journal
@@ -217,12 +278,17 @@ impl Sim {
         self.inline.try_to_heal();
     }
 
-    /// One turn of every shard, in any order. True if one of them has more to do at once.
+    /// One turn of every shard that is not stalled, in any order. True if one of them has more to
+    /// do at once.
     ///
     /// # Errors
     /// The poll's.
     pub fn turn(&mut self) -> io::Result<bool> {
         let mut order: Vec<usize> = (0..self.drivers.len()).collect();
+        order.retain(|at| {
+            self.stalled
+                .is_none_or(|one| usize::from(one.index()) != *at)
+        });
         self.rng.shuffle(&mut order);
         let mut more = false;
         for at in order {

@@ -8,6 +8,7 @@ use pubsub::{Effect, Event, Record, Service};
 use telemetry::Counter;
 
 use super::{Held, NodesActor, Phase};
+use crate::admin::AdminAnswer;
 use crate::appends::Fate;
 use crate::message::UserMsg;
 use crate::taking::Taking;
@@ -114,7 +115,15 @@ impl NodesActor {
     }
 
     fn committed(&mut self, held: Held, cx: &mut Context<'_, UserMsg>) {
-        let Held { taking, debt, .. } = held;
+        let Held {
+            taking,
+            debt,
+            operator,
+            ..
+        } = held;
+        if let Some(operator) = operator {
+            operator.send(cx, AdminAnswer::Done);
+        }
         let effects = self.decide(true, cx);
         if let Some(taking) = &taking {
             taking.learn(&mut self.marks, &self.home);
@@ -141,7 +150,15 @@ impl NodesActor {
 
     /// It has not been done: a message of somebody's log comes again, others are told.
     fn not_committed(&mut self, held: Held, cx: &mut Context<'_, UserMsg>) {
-        let Held { taking, debt, .. } = held;
+        let Held {
+            taking,
+            debt,
+            operator,
+            ..
+        } = held;
+        if let Some(operator) = operator {
+            operator.send(cx, AdminAnswer::Unavailable);
+        }
         let mut effects = self.decide(false, cx);
         // Those behind it are refused too.
         let state = self.service.as_ref().map(Service::state);

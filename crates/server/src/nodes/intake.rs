@@ -83,6 +83,7 @@ impl NodesActor {
             request: is_request(frame).then(|| frame.clone()),
             taking,
             debt: delivery.debt.take(),
+            operator: None,
         };
         self.handling.clone_from(&held.request);
         if let Err(held) = self.happens(event, held, cx) {

@@ -10,6 +10,7 @@
 //! | everything but decisions | what comes next is for a node that is being changed | it is decided |
 //! | an answer | its items are read from the store | they have been |
 
+mod command;
 mod durable;
 mod intake;
 mod items;
@@ -18,13 +19,14 @@ pub(crate) mod stored;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use actor::{Actor, Context, Mail, Name, Reason};
+use actor::{Actor, Context, Mail, Name, Reason, Reply};
 use delivery::{Marks, Refusal};
 use pubsub::{Effect, Event, Record, Service, State};
 use ring::rand::{SecureRandom, SystemRandom};
 use store::StoreError;
 use store::limits::SEEN_MAX;
 use telemetry::{Counter, Gauge};
+use wire::Message;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
@@ -34,10 +36,11 @@ use crate::home::Home;
 use crate::iq::is_request;
 use crate::leaving::{Counters, Leaving, Out};
 use crate::limits::SWEEP_RETRY;
-use crate::message::{Delivery, UserMsg};
+use crate::message::{Delivery, Said, UserMsg};
 use crate::taking::Taking;
 use crate::user::Debt;
 
+pub use command::{NodeItem, NodeLine, NodeSample, NodesAct, NodesCommand};
 use durable::For;
 use items::Asked;
 
@@ -85,6 +88,8 @@ struct Held {
     taking: Option<Taking>,
     /// Its sender may send another one when this is repaid.
     debt: Option<Box<Debt>>,
+    /// An operator who waits for it.
+    operator: Option<Reply<AdminAnswer>>,
 }
 
 /// One service.
@@ -172,7 +177,7 @@ impl NodesActor {
             })
         };
         let map = |loaded| UserMsg::Nodes(Box::new(NodesMsg::Loaded(Box::new(loaded))));
-        if cx.blocking(&self.home.reads, read, map).is_err() {
+        if cx.blocking(&self.home.later_reads, read, map).is_err() {
             let error = StoreError::Unavailable("too many reads wait".to_owned());
             self.loaded(Err(error), cx);
         }
@@ -302,6 +307,10 @@ impl NodesActor {
         if let Some(mut debt) = held.debt {
             debt.repay(&self.home, cx);
         }
+        if let Some(operator) = held.operator {
+            // Nothing came of it.
+            operator.send(cx, AdminAnswer::Absent);
+        }
     }
 
     fn nodes_msg(&mut self, msg: NodesMsg, cx: &mut Context<'_, UserMsg>) {
@@ -330,14 +339,17 @@ impl Actor for NodesActor {
 
     fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
         match msg {
-            UserMsg::Deliver(delivery) => self.deliver(delivery, cx),
+            UserMsg::Said(Said {
+                message: Message::Stanza(stanza),
+                debt,
+            }) => self.deliver(Delivery { stanza, debt }, cx),
             UserMsg::Decided { ticket, result } => {
                 self.appends.decided(ticket, result, &self.home, cx);
             }
             UserMsg::Nodes(msg) => self.nodes_msg(*msg, cx),
             UserMsg::GoOn => self.leaving.next_turn(&self.home, cx),
             UserMsg::LoadAgain if self.phase != Phase::Ready => self.begin(cx),
-            UserMsg::Admin { reply, .. } => reply.send(cx, AdminAnswer::Absent),
+            UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),
             UserMsg::Idle => self.idle(cx),
             // What accounts are told.
             _ => {}
@@ -362,7 +374,11 @@ impl Actor for NodesActor {
         self.home.journal.forget(cx.myself());
         if let Some(taking) = self.taking.take() {
             // Its sender's home counts how often that happens.
-            taking.refuse(&self.name, Refusal::Crashed, None, &self.home, cx);
+            let why = match self.home.is_elsewhere(&self.name) {
+                true => Refusal::Full,
+                false => Refusal::Crashed,
+            };
+            taking.refuse(&self.name, why, None, &self.home, cx);
         }
         self.answer_the_rest(cx);
     }

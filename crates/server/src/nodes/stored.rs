@@ -83,6 +83,31 @@ pub(crate) fn read(
     Ok((state, is_made))
 }
 
+/// As [`read`], without items. Blocks.
+pub(crate) fn read_heads(
+    store: &Store,
+    name: &str,
+    options: &Options,
+) -> Result<(State, bool), StoreError> {
+    let corrupt = |why: String| StoreError::Corrupt(format!("{name}: {why}"));
+    let mut state = State::default();
+    let is_made = store.load_node_parts(name, |entry| {
+        if let NodeEntry::Part { node, part, value } = entry
+            && (node, part) != (NO_NODE, MARK)
+        {
+            let records = match node {
+                NO_NODE => Record::decode_all(&value),
+                _ => Record::decode(&value).map(|record| vec![record]),
+            };
+            for record in records.map_err(|error| corrupt(error.to_string()))? {
+                state.apply(record, options);
+            }
+        }
+        Ok(())
+    })?;
+    Ok((state, is_made))
+}
+
 /// Those of these accounts that may have nodes. Blocks.
 pub(crate) fn with_nodes<T: AsRef<str>>(
     store: &Store,

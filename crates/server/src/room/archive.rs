@@ -43,7 +43,8 @@ impl RoomActor {
     }
 
     pub(super) fn ask_archive(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
-        let Delivery { frame, debt, .. } = delivery;
+        let Delivery { stanza, debt } = delivery;
+        let frame = stanza.frame;
         let answer = match self.archive_answer(&frame, debt, cx) {
             Ok(answer) => answer,
             Err(condition) => Answer::error(condition),
@@ -98,8 +99,9 @@ impl RoomActor {
             return Err(Condition::ResourceConstraint);
         };
         let (store, name, request) = (self.home.store.clone(), self.name.clone(), frame.clone());
+        let searched_max = self.home.options.archive.searched_max;
         let read = move || {
-            let found = page(&store, (&name, &from), &query, Of::Room);
+            let found = page(&store, (&name, &from), &query, (Of::Room, searched_max));
             Box::new(Page {
                 request,
                 found,
@@ -108,7 +110,7 @@ impl RoomActor {
             })
         };
         let map = |page| UserMsg::Room(Box::new(RoomMsg::Page(page)));
-        if cx.blocking(&self.home.reads, read, map).is_err() {
+        if cx.blocking(&self.home.later_reads, read, map).is_err() {
             return Err(Condition::ResourceConstraint);
         }
         self.pages += 1;

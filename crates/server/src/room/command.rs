@@ -66,6 +66,11 @@ impl RoomActor {
         reply: Reply<AdminAnswer>,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        if matches!(command, AdminCommand::Leave) {
+            let leaves = self.is_idle() && cx.stop_when_idle();
+            let busy = AdminAnswer::Unavailable;
+            return reply.send(cx, if leaves { AdminAnswer::Done } else { busy });
+        }
         let AdminCommand::Room(command) = command else {
             return reply.send(cx, AdminAnswer::Absent);
         };
@@ -209,6 +214,7 @@ impl Admin {
             let message = format!("{room} is no address of a room here: rooms are at {hosts}");
             return Err(error("bad_address", &message));
         };
+        self.must_be_here(&room)?;
         let name = actor::Name::from(&*room);
         let question = |reply| UserMsg::Admin {
             command: Box::new(AdminCommand::Room(command)),

@@ -11,6 +11,7 @@ use store::{EntryFlags, LogEntry, Seq, StoreError};
 use telemetry::Counter;
 use xml::Frame;
 
+use super::here::Kept;
 use super::retention::Grows;
 use super::{Loaded, Phase, RoomActor, SEQS_PER_SECOND};
 use crate::appends::Fate;
@@ -21,13 +22,16 @@ use crate::taking::Taking;
 
 /// Parts of a room in the store. They are read in the order of their names, and what makes a room
 /// comes first.
-const CREATED: &str = "0";
-const CONFIGURED: &str = "1";
-const UNLOCKED: &str = "2";
-const AFFILIATED: &str = "a";
-const SUBJECT: &str = "s";
+pub(crate) const CREATED: &str = "0";
+pub(crate) const CONFIGURED: &str = "1";
+pub(crate) const UNLOCKED: &str = "2";
+pub(crate) const AFFILIATED: &str = "a";
+const FOLLOWED: &str = "f";
+pub(crate) const HATS: &str = "h";
+pub(crate) const SUBJECT: &str = "s";
+pub(crate) const CARD: &str = "v";
 /// Those who are there: before a nick's key.
-pub(super) const PRESENT: &str = "o";
+pub(crate) const PRESENT: &str = "o";
 
 /// What becomes of an append.
 pub(super) enum For {
@@ -38,7 +42,7 @@ pub(super) enum For {
     /// Nothing.
     Upkeep,
     /// What tells of who is there leaves.
-    Presence,
+    Presence(Kept),
     /// There is no append: a message that is in no log keeps its place behind others.
     Nothing,
 }
@@ -60,6 +64,14 @@ impl Waiting {
             taking,
             request: None,
             grows: Grows::default(),
+        }
+    }
+
+    /// Who is there, if that is what it makes durable.
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        match &self.what {
+            For::Presence(kept) => Some(kept),
+            _ => None,
         }
     }
 
@@ -95,14 +107,8 @@ impl RoomActor {
                 let record = Record::decode(value);
                 records.push(record.map_err(|error| corrupt(format!("part {part}: {error}")))?);
             }
-            records.extend(stored.latest.iter().map(|entry| {
-                Record::Message(Message {
-                    seq: entry.seq,
-                    at: entry.at.as_millis(),
-                    sender: entry.peer.to_string(),
-                    xml: entry.frame.to_vec(),
-                })
-            }));
+            let latest = stored.latest.iter().map(message_of);
+            records.extend(latest.map(Record::Message));
             let mut read = State::of(records, &options.limits)
                 .ok_or_else(|| corrupt("nothing says that it was made".to_owned()))?;
             read.next_seq = read.next_seq.max(loaded.next_seq);
@@ -138,7 +144,14 @@ impl RoomActor {
                     let value = if is_none { Vec::new() } else { bytes };
                     part(format!("{AFFILIATED}{}", new.address), value)
                 }
+                Record::Followed(on) => {
+                    part(FOLLOWED.to_owned(), if on { bytes } else { Vec::new() })
+                }
                 Record::Subject(_) => part(SUBJECT.to_owned(), bytes),
+                Record::Hats(hats) if hats.is_empty() => part(HATS.to_owned(), Vec::new()),
+                Record::Hats(_) => part(HATS.to_owned(), bytes),
+                Record::Card(card) if card.xml.is_empty() => part(CARD.to_owned(), Vec::new()),
+                Record::Card(_) => part(CARD.to_owned(), bytes),
                 // It was in the log once, before the room turned temporary: a number is used once.
                 Record::Message(message) if message.seq < self.log.next_seq => continue,
                 Record::Message(message) => store::Record::LogAppend {
@@ -154,6 +167,11 @@ impl RoomActor {
                     },
                 },
                 Record::Destroyed => store::Record::RoomRemove { user: user() },
+                Record::Retracted { seq, xml } => store::Record::LogReplace {
+                    user: user(),
+                    seq,
+                    frame: xml,
+                },
             });
         }
         stored
@@ -177,10 +195,7 @@ impl RoomActor {
             }
         }
         let config = config?;
-        let listed = Listed {
-            name: config.name.clone(),
-            is_public: config.is_public && !is_locked,
-        };
+        let listed = Listed::of(config, is_locked);
         (is_new || before.as_ref() != Some(&listed)).then(|| store::Record::RoomMake {
             user: String::from(&*self.name),
             creator: self.creator.as_deref().unwrap_or_default().to_owned(),
@@ -297,14 +312,18 @@ impl RoomActor {
         } = waiting;
         match (what, fate) {
             (For::Settled, _) => self.load(cx),
-            (_, Fate::InDoubt) => {
+            (what, Fate::InDoubt) => {
                 tracing::warn!(room = %self.name, "a change is in doubt: the room is read again");
+                if let For::Presence(kept) = what {
+                    self.unkept.push_front(kept);
+                }
                 self.handling = request;
                 cx.stop_with(actor::Reason::Killed);
                 return false;
             }
             (For::Upkeep, _) => {}
-            (For::Presence, fate) => self.kept(matches!(fate, Fate::Done { .. }), cx),
+            (For::Presence(_), Fate::Done { .. }) => self.leaving.is_over(),
+            (For::Presence(kept), Fate::Refused(_)) => self.not_kept(kept, cx),
             (For::Nothing, fate) => {
                 let Some(taking) = taking else { return true };
                 let was_behind_refused = true;
@@ -357,5 +376,15 @@ impl RoomActor {
         // Invariant: a decision is always taken.
         room.handle(Event::Decided { is_committed }, cx.wall())
             .unwrap_or_default()
+    }
+}
+
+/// An entry of the log as the machine knows it.
+pub(super) fn message_of(entry: &LogEntry) -> Message {
+    Message {
+        seq: entry.seq,
+        at: entry.at.as_millis(),
+        sender: entry.peer.to_string(),
+        xml: entry.frame.to_vec(),
     }
 }

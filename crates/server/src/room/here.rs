@@ -5,11 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actor::{Context, Mail, Name};
+use actor::{Context, Name};
 use delivery::{Place, RoomPage};
 use room::Event;
 use stdx::Timestamp;
 use store::{LogEntry, Seq, Store, StoreError};
+use wire::{Message, OfRoom, Pulled, Sitting, ToRoom};
 use xml::Frame;
 
 use super::durable::{For, PRESENT, Waiting};
@@ -22,75 +23,31 @@ use crate::message::UserMsg;
 /// Records of one append of who is there.
 const RECORDS_MAX: usize = 1_000;
 
+/// Pause before it is tried again to make durable who is there.
+const KEEP_AGAIN: Duration = Duration::from_millis(250);
+
+/// Who is there, on its way to be durable.
+pub(super) struct Kept {
+    /// What waits for it ([`crate::leaving::Leaving::wait`]).
+    wait: u64,
+    records: Vec<store::Record>,
+}
+
+impl Kept {
+    /// The names of the machine for the parts of it.
+    pub(super) fn parts(&self) -> impl Iterator<Item = String> {
+        self.records.iter().filter_map(|record| match record {
+            store::Record::RoomPut { part, .. } => part.strip_prefix(PRESENT).map(str::to_owned),
+            _ => None,
+        })
+    }
+}
+
 /// Pause before homes that did not say whether their sessions are there are asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Pause before homes whose mailboxes were full are told what they have missed.
 const TELL_AGAIN: Duration = Duration::from_millis(250);
-
-/// A managed session in a room, as both sides name it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sitting {
-    /// The room.
-    pub room: Name,
-    /// The session's full address.
-    pub full: Arc<str>,
-    /// Its number at its home.
-    pub number: u32,
-}
-
-/// What a room says to the home of a managed session.
-pub enum OfRoom {
-    /// From where on the room's log is owed to it; `None` if nothing more is.
-    Here {
-        /// Who.
-        who: Sitting,
-        /// Behind this place.
-        since: Option<Seq>,
-        /// It has just entered: nothing was said since.
-        is_new: bool,
-    },
-    /// A copy found no room: the log goes as far as this.
-    More {
-        /// Who; of the number nothing is known.
-        who: Sitting,
-        /// Place of the copy.
-        place: Seq,
-    },
-    /// The room has been read, and believes that the session is there: is it?
-    Asks {
-        /// Who.
-        who: Sitting,
-        /// The log goes as far as this.
-        told: Seq,
-    },
-    /// What the session asked for is owed to nobody: it is not there, or nothing is kept.
-    Absent(Sitting),
-    /// A page of the log.
-    Page {
-        /// Who.
-        who: Sitting,
-        /// What it is.
-        page: RoomPage,
-        /// Its messages, without `to`.
-        messages: Vec<Frame>,
-    },
-    /// Rooms that were asked may be asked again. (The home tells itself.)
-    Due,
-}
-
-/// A question for a page of the log.
-#[derive(Clone, Debug)]
-pub struct Pulled {
-    /// Who asks.
-    pub who: Sitting,
-    /// Names the answer.
-    pub id: u32,
-    /// Messages behind this place.
-    pub after: Seq,
-    /// Most messages.
-    pub limit: usize,
-}
 
 /// A page that was read.
 pub struct PulledPage {
@@ -111,20 +68,45 @@ impl RoomActor {
         let mut records: Vec<store::Record> = parts.into_iter().map(record).collect();
         while !records.is_empty() {
             let rest = records.split_off(records.len().min(RECORDS_MAX));
-            let waiting = Waiting::of(For::Presence, None);
-            self.appends.append(records, waiting, &self.home, cx);
-            self.leaving.wait();
+            let wait = self.leaving.wait();
+            let kept = Kept { wait, records };
+            match self.unkept.is_empty() {
+                true => self.append_kept(kept, cx),
+                // Not in front of what is older.
+                false => self.unkept.push_back(kept),
+            }
             records = rest;
         }
     }
 
-    /// It is, or cannot be: what waits leaves all the same, and it is said again later.
-    pub(super) fn kept(&mut self, is_done: bool, cx: &mut Context<'_, UserMsg>) {
-        self.leaving.is_over();
-        if let (false, Some(room)) = (is_done, &mut self.room) {
-            // Invariant: such an event is always taken.
-            let _ = room.handle(Event::NotKept, cx.wall());
+    fn append_kept(&mut self, kept: Kept, cx: &mut Context<'_, UserMsg>) {
+        let records = kept.records.clone();
+        let waiting = Waiting::of(For::Presence(kept), None);
+        self.appends.append(records, waiting, &self.home, cx);
+    }
+
+    /// It was refused, and what is behind it was or will be: all of that is tried again, in its
+    /// order, and what waits for it waits on. Bounded by the commits that anything may wait for.
+    pub(super) fn not_kept(&mut self, kept: Kept, cx: &mut Context<'_, UserMsg>) {
+        if self.unkept.is_empty() {
+            cx.send_after(KEEP_AGAIN, UserMsg::Room(Box::new(RoomMsg::KeepAgain)));
         }
+        let at = self.unkept.partition_point(|other| other.wait < kept.wait);
+        self.unkept.insert(at, kept);
+    }
+
+    /// Tries again what was refused.
+    pub(super) fn keep_again(&mut self, cx: &mut Context<'_, UserMsg>) {
+        for kept in std::mem::take(&mut self.unkept) {
+            self.append_kept(kept, cx);
+        }
+    }
+
+    /// The parts of which nobody knows whether they are durable.
+    pub(super) fn unsure(&self) -> Vec<String> {
+        let under_way = self.appends.iter().filter_map(Waiting::kept);
+        let all = self.unkept.iter().chain(under_way);
+        all.flat_map(Kept::parts).collect()
     }
 
     /// Asks the homes of sessions of an earlier life whether they are there.
@@ -138,7 +120,7 @@ impl RoomActor {
         for (full, number) in unconfirmed {
             let home = Name::from(address::bare(&full));
             let who = self.sitting(full, number);
-            let asks = UserMsg::OfRoom(Box::new(OfRoom::Asks { who, told }));
+            let asks = Message::OfRoom(Box::new(OfRoom::Asks { who, told }));
             self.leaving.push(Out::Tell(home, asks));
         }
         self.leaving.go_on(&self.home, cx);
@@ -157,8 +139,30 @@ impl RoomActor {
     pub(super) fn tell_home(&mut self, (who, since): (Sitting, Option<Seq>), is_new: bool) {
         let home = Name::from(address::bare(&who.full));
         let here = OfRoom::Here { who, since, is_new };
-        let out = Out::Tell(home, UserMsg::OfRoom(Box::new(here)));
+        let out = Out::Tell(home, Message::OfRoom(Box::new(here)));
         self.leaving.push(out);
+    }
+
+    /// What the home of a session says.
+    pub(super) fn home_says(&mut self, said: ToRoom, cx: &mut Context<'_, UserMsg>) {
+        match said {
+            ToRoom::Alive(who) => self.session_says(Event::Confirmed { address: who.full }, cx),
+            ToRoom::NotHere(who) => self.is_gone(who, cx),
+            ToRoom::Back(..) if self.phase != Phase::Ready => {
+                let again = Message::ToRoom(Box::new(said));
+                cx.send_after(self.home.bounds().load_retry, UserMsg::Said(again.into()));
+            }
+            ToRoom::Back(who, nick) => {
+                let event = Event::Back {
+                    address: who.full,
+                    number: who.number,
+                    nick,
+                };
+                self.session_says(event, cx);
+            }
+            ToRoom::Pull(pulled) => self.pull(pulled, cx),
+            ToRoom::Missed(full, place) => self.tell_of_missed(vec![(full, place)], cx),
+        }
     }
 
     /// The home of a session says that it is there, or that its client is back.
@@ -207,8 +211,8 @@ impl RoomActor {
             };
             let (home, place) = (Name::from(address::bare(full)), *place);
             let who = self.sitting(Arc::clone(full), number);
-            let more = UserMsg::OfRoom(Box::new(OfRoom::More { who, place }));
-            self.home.send_to(cx, &home, more, true).is_some()
+            let more = Message::OfRoom(Box::new(OfRoom::More { who, place }));
+            self.home.say(cx, &home, more, true).is_some()
         });
         if !missed.is_empty() {
             let missed = RoomMsg::Missed(missed);
@@ -222,12 +226,12 @@ impl RoomActor {
             return;
         };
         let state = room.state();
-        let is_kept = state.is_some_and(|state| state.config.is_persistent);
+        let is_kept = state.is_some_and(room::State::is_durable);
         let number = room.managed_number(&pulled.who.full);
         if !is_kept || number != Some(pulled.who.number) {
             let home = Name::from(address::bare(&pulled.who.full));
-            let absent = UserMsg::OfRoom(Box::new(OfRoom::Absent(pulled.who)));
-            self.home.send_to(cx, &home, absent, false);
+            let absent = Message::OfRoom(Box::new(OfRoom::Absent(pulled.who)));
+            self.home.say(cx, &home, absent, false);
             return;
         }
         // What was said before it entered is not owed.
@@ -240,7 +244,7 @@ impl RoomActor {
             Box::new(PulledPage { who, found })
         };
         let map = |page| UserMsg::Room(Box::new(RoomMsg::Pulled(page)));
-        let _ = cx.blocking(&self.home.reads, read, map);
+        let _ = cx.blocking(&self.home.later_reads, read, map);
     }
 
     pub(super) fn pulled(&mut self, page: PulledPage, cx: &mut Context<'_, UserMsg>) {
@@ -259,7 +263,7 @@ impl RoomActor {
         };
         // Lost, it is asked for again.
         self.home
-            .send_to(cx, &home, UserMsg::OfRoom(Box::new(page)), false);
+            .say(cx, &home, Message::OfRoom(Box::new(page)), false);
     }
 }
 

@@ -32,38 +32,61 @@ pub(crate) enum Said {
     Read(Job),
 }
 
-fn refuse(condition: Condition) -> Said {
-    Said::Now(Answer::error(condition))
+impl Said {
+    /// An error by its condition alone.
+    pub(crate) fn error(condition: Condition) -> Said {
+        Said::Now(Answer::error(condition))
+    }
+}
+
+/// A request to a service that keeps no state: its payload, and whether it sets something.
+///
+/// # Errors
+/// The stanza is none: what the service says to it.
+pub(crate) fn request(frame: &Frame) -> Result<(Child<'_>, bool), Said> {
+    let is_set = match stanza::parse_kind(frame) {
+        Ok(Kind::Iq(IqType::Get)) => false,
+        Ok(Kind::Iq(IqType::Set)) => true,
+        Ok(Kind::Message(MessageType::Error | MessageType::Headline)) => return Err(Said::Nothing),
+        Ok(Kind::Message(_)) => return Err(Said::error(Condition::ServiceUnavailable)),
+        Ok(Kind::Iq(_) | Kind::Presence(_)) | Err(_) => return Err(Said::Nothing),
+    };
+    let Some(payload) = iq::payload(frame) else {
+        return Err(Said::error(Condition::BadRequest));
+    };
+    match frame.attr("to").is_some_and(|to| to.contains('/')) {
+        true => Err(Said::error(Condition::ServiceUnavailable)),
+        false => Ok((payload, is_set)),
+    }
 }
 
 /// Answers a stanza to a domain of rooms.
 pub(crate) fn answer(home: &Home, frame: &Frame) -> Said {
-    let Ok(kind) = stanza::parse_kind(frame) else {
-        return Said::Nothing;
-    };
-    let is_set = match kind {
-        Kind::Iq(IqType::Get) => false,
-        Kind::Iq(IqType::Set) => true,
-        Kind::Message(MessageType::Error | MessageType::Headline) => return Said::Nothing,
-        Kind::Message(_) => return refuse(Condition::ServiceUnavailable),
-        Kind::Iq(_) | Kind::Presence(_) => return Said::Nothing,
-    };
-    let Some(payload) = iq::payload(frame) else {
-        return refuse(Condition::BadRequest);
+    let (payload, is_set) = match request(frame) {
+        Ok(request) => request,
+        Err(said) => return said,
     };
     let to = frame.attr("to").unwrap_or_default();
-    if to.contains('/') {
-        return refuse(Condition::ServiceUnavailable);
-    }
     let has_node = payload.attr("node").is_some();
     match (payload.name(), payload.ns()) {
         ("query", disco::NS_INFO | disco::NS_ITEMS) | ("ping", ns::PING) if is_set => {
-            refuse(Condition::NotAllowed)
+            Said::error(Condition::NotAllowed)
         }
-        ("query", disco::NS_INFO | disco::NS_ITEMS) if has_node => refuse(Condition::ItemNotFound),
+        ("query", disco::NS_INFO | disco::NS_ITEMS) if has_node => {
+            Said::error(Condition::ItemNotFound)
+        }
         ("ping", ns::PING) => Said::Now(Answer::done()),
         ("query", disco::NS_INFO) => {
-            let features = [disco::NS_INFO, disco::NS_ITEMS, NS_MUC, NS_RSM, ns::PING];
+            // Of XEP-0317 and XEP-0486 it is the service that says so.
+            let features = [
+                disco::NS_INFO,
+                disco::NS_ITEMS,
+                NS_MUC,
+                NS_RSM,
+                "urn:xmpp:hats:0",
+                ns::PING,
+                "vcard-temp",
+            ];
             Said::Now(disco::info(
                 None,
                 &[("conference", "text", "Rooms")],
@@ -72,9 +95,9 @@ pub(crate) fn answer(home: &Home, frame: &Frame) -> Said {
         }
         ("query", disco::NS_ITEMS) => match Page::parse(&payload) {
             Ok(page) => read(home, &to, page),
-            Err(condition) => refuse(condition),
+            Err(condition) => Said::error(condition),
         },
-        _ => refuse(Condition::ServiceUnavailable),
+        _ => Said::error(Condition::ServiceUnavailable),
     }
 }
 

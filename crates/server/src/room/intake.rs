@@ -3,13 +3,14 @@
 
 use actor::{Context, Mail, Name};
 use delivery::{Place, Refusal};
-use room::Event;
-use store::{Seq, StoreError};
+use room::{Event, Message};
+use store::{LogEntry, Seq, StoreError};
 use telemetry::Counter;
+use wire::Sitting;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
-use super::here::Sitting;
+use super::durable::message_of;
 use super::{Phase, RoomActor, RoomMsg, overloaded};
 use crate::address;
 use crate::message::{Delivery, UserMsg};
@@ -23,6 +24,8 @@ pub(super) enum Parked {
     Busy(Delivery),
     /// The store is asked what was taken from its sender.
     Mark(Delivery),
+    /// The store is asked for the message of the log that it is about.
+    Named(Delivery),
     /// The store is asked how many rooms its sender has made.
     Made(Delivery),
     /// The room is busy, and a session is not there any more.
@@ -33,9 +36,10 @@ impl Parked {
     /// The stanza, unless it is in its sender's log.
     pub(super) fn unlogged(&self) -> Option<&Frame> {
         match self {
-            Parked::Busy(delivery) | Parked::Mark(delivery) | Parked::Made(delivery) => {
-                (delivery.source.seq == 0).then_some(&delivery.frame)
-            }
+            Parked::Busy(delivery)
+            | Parked::Mark(delivery)
+            | Parked::Named(delivery)
+            | Parked::Made(delivery) => (delivery.source.seq == 0).then_some(&delivery.frame),
             Parked::Gone(_) => None,
         }
     }
@@ -70,7 +74,7 @@ impl RoomActor {
                 let read = move || store.mark_of(&name, peer);
                 let map = |mark| UserMsg::Room(Box::new(RoomMsg::Mark(mark)));
                 self.parked = Some(Parked::Mark(delivery));
-                if cx.blocking(&self.home.reads, read, map).is_err() {
+                if cx.blocking(&self.home.later_reads, read, map).is_err() {
                     self.mark_read(Err(overloaded()), cx);
                 }
             }
@@ -104,15 +108,64 @@ impl RoomActor {
     /// A stanza is to be taken.
     fn take(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
         match self.may_create(&delivery) {
-            Some(may_create) => self.give(delivery, may_create, cx),
+            Some(may_create) => self.look_up(delivery, may_create, cx),
             None => self.count_made(delivery, cx),
         }
     }
 
-    fn give(&mut self, delivery: Delivery, may_create: bool, cx: &mut Context<'_, UserMsg>) {
+    /// Reads the message that a stanza is about, if it is about one that is not in memory.
+    fn look_up(&mut self, delivery: Delivery, may_create: bool, cx: &mut Context<'_, UserMsg>) {
         if self.asks_archive(&delivery.frame) {
             return self.ask_archive(delivery, cx);
         }
+        let room = self.room.as_ref();
+        let Some(seq) = room.and_then(|room| room.names(&delivery.frame)) else {
+            return self.give(delivery, (may_create, None), cx);
+        };
+        let (store, name) = (self.home.store.clone(), self.name.clone());
+        let read = move || store.log_entries(&name, &[seq]);
+        let map = |found| UserMsg::Room(Box::new(RoomMsg::Named(found)));
+        self.parked = Some(Parked::Named(delivery));
+        if cx.blocking(&self.home.later_reads, read, map).is_err() {
+            self.named_read(Err(overloaded()), cx);
+        }
+    }
+
+    /// The store has said which message a stanza is about.
+    pub(super) fn named_read(
+        &mut self,
+        found: Result<Vec<LogEntry>, StoreError>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(Parked::Named(delivery)) = self.parked.take() else {
+            return;
+        };
+        match found {
+            Ok(entries) => {
+                let named = entries.first().map(message_of).map(Box::new);
+                self.give(delivery, (false, named), cx);
+            }
+            Err(error) => {
+                tracing::warn!(room = %self.name, %error, "cannot read a message of the log");
+                match Taking::of(&delivery) {
+                    Some(taking) => {
+                        taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
+                    }
+                    None => {
+                        let error = StanzaError::new(Condition::ResourceConstraint);
+                        self.home.return_error(cx, &delivery.frame, &error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn give(
+        &mut self,
+        delivery: Delivery,
+        (may_create, named): (bool, Option<Box<Message>>),
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         let taking = Taking::of(&delivery);
         self.taking.clone_from(&taking);
         self.handling = taking.is_none().then(|| delivery.frame.clone());
@@ -125,6 +178,7 @@ impl RoomActor {
             frame: delivery.frame.clone(),
             may_create,
             managed: delivery.managed,
+            named,
         };
         // Before what comes of it is performed: an append names it.
         if !had_room && may_create {
@@ -179,7 +233,7 @@ impl RoomActor {
         let map = |count| UserMsg::Room(Box::new(RoomMsg::Made(count)));
         drop(from);
         self.parked = Some(Parked::Made(delivery));
-        if cx.blocking(&self.home.reads, read, map).is_err() {
+        if cx.blocking(&self.home.later_reads, read, map).is_err() {
             self.made_read(Err(overloaded()), cx);
         }
     }
@@ -199,7 +253,7 @@ impl RoomActor {
         drop(from);
         match count.map(|count| self.home.rooms.reserve(&creator, count, max)) {
             Ok(Some(reserved)) => {
-                self.give(delivery, true, cx);
+                self.give(delivery, (true, None), cx);
                 // From here on the room itself is counted, if it is there.
                 self.list_temporary();
                 drop(reserved);

@@ -8,17 +8,18 @@
 //! | everything | the room is being read | it has been |
 //! | everything but decisions | copies are under way: at most so many are written a turn | all are |
 //! | everything but decisions | the room is busy with a change | it is decided |
-//! | everything but decisions | the store is asked about the sender of a message | it has said |
+//! | everything but decisions | the store is asked about a message or its sender | it has said |
 
 mod archive;
 mod command;
-mod durable;
+pub(crate) mod durable;
 pub(crate) mod here;
 pub(crate) mod host;
 mod intake;
 mod retention;
 pub(crate) mod temporary;
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use room::{Effect, Event, Room};
 use store::limits::SEEN_MAX;
 use store::{LogEntry, Seq, StoreError, StoredRoom};
 use telemetry::{Counter, Gauge};
+use wire::Message;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
@@ -36,15 +38,14 @@ use crate::admin::AdminAnswer;
 use crate::appends::Appends;
 use crate::home::Home;
 use crate::leaving::{Counters, Leaving, Out};
-use crate::message::UserMsg;
+use crate::message::{Delivery, Said, UserMsg};
 use crate::taking::Taking;
 
 pub use ::room::Options as Machine;
 pub(crate) use command::address_of;
 pub use command::{RoomCommand, RoomLine, RoomSample};
 use durable::{For, Waiting};
-use here::PulledPage;
-pub(crate) use here::{OfRoom, Pulled, Sitting};
+use here::{Kept, PulledPage};
 use intake::Parked;
 use temporary::Temporary;
 
@@ -52,29 +53,24 @@ use temporary::Temporary;
 /// with the process are not given out again.
 const SEQS_PER_SECOND: u64 = 256;
 
-/// What a room is told beside what every entity is.
+/// What happens to a room beside what happens to every entity.
 pub enum RoomMsg {
     /// What the store has of it.
     Loaded(Box<Result<Loaded, StoreError>>),
     /// Up to where a sender's messages were taken.
     Mark(Result<Seq, StoreError>),
+    /// The message that a stanza is about.
+    Named(Result<Vec<LogEntry>, StoreError>),
     /// How many rooms somebody has made who wants to make this one.
     Made(Result<u32, StoreError>),
     /// The oldest entries of the log.
     Oldest(Result<Vec<LogEntry>, StoreError>),
     /// A page of the archive.
     Page(Box<archive::Page>),
-    /// A managed session is there.
-    Alive(Sitting),
-    /// A managed session is not there.
-    NotHere(Sitting),
-    /// The client of a managed session is back and has missed presence; it believes to have this
-    /// nick.
-    Back(Sitting, String),
-    /// A managed session asks for a page of the log.
-    Pull(Pulled),
-    /// It was read.
+    /// A page of the log that a managed session has asked for was read.
     Pulled(Box<PulledPage>),
+    /// Who is there may become durable now.
+    KeepAgain,
     /// Homes that have not said whether their sessions are there may be asked again.
     AskHomes,
     /// Homes are told of copies that they have missed.
@@ -115,6 +111,8 @@ pub(crate) struct RoomActor {
     appends: Appends<Waiting>,
     log: retention::LogState,
     leaving: Leaving,
+    /// Who is there, as far as it was refused to make that durable, in order.
+    unkept: VecDeque<Kept>,
     /// Goes in front of everything in the mailbox.
     parked: Option<Parked>,
     /// A message that is being taken: if the room crashes, its sender's home hears of it.
@@ -130,6 +128,8 @@ pub(crate) struct RoomActor {
     unread: u8,
     /// What the gauges have of this room.
     counted: usize,
+    /// Occupants, as the node's table has them.
+    listed_occupants: u32,
     /// What the node's table has of it, if it is temporary.
     temporary: Option<Temporary>,
     /// An operator who waits for the room's end.
@@ -154,6 +154,7 @@ impl RoomActor {
             appends,
             log: retention::LogState::default(),
             leaving,
+            unkept: VecDeque::new(),
             parked: None,
             taking: None,
             handling: None,
@@ -161,6 +162,7 @@ impl RoomActor {
             was_there: false,
             unread: 0,
             counted: 0,
+            listed_occupants: 0,
             temporary: None,
             ending: None,
         }
@@ -200,7 +202,7 @@ impl RoomActor {
             })
         };
         let map = |loaded| UserMsg::Room(Box::new(RoomMsg::Loaded(Box::new(loaded))));
-        if cx.blocking(&self.home.reads, read, map).is_err() {
+        if cx.blocking(&self.home.later_reads, read, map).is_err() {
             self.loaded(Err(overloaded()), cx);
         }
     }
@@ -290,6 +292,7 @@ impl RoomActor {
             self.counted -= 1;
         }
         self.list_temporary();
+        self.list_occupants();
         self.answer_ending(cx);
     }
 
@@ -297,27 +300,25 @@ impl RoomActor {
         match msg {
             RoomMsg::Loaded(loaded) => self.loaded(*loaded, cx),
             RoomMsg::Mark(mark) => self.mark_read(mark, cx),
+            RoomMsg::Named(found) => self.named_read(found, cx),
             RoomMsg::Made(count) => self.made_read(count, cx),
             RoomMsg::Oldest(oldest) => self.oldest_read(oldest, cx),
             RoomMsg::Page(page) => self.page_read(*page, cx),
-            RoomMsg::Alive(who) => self.session_says(Event::Confirmed { address: who.full }, cx),
-            RoomMsg::NotHere(who) => self.is_gone(who, cx),
-            RoomMsg::Back(who, nick) if self.phase != Phase::Ready => {
-                let again = UserMsg::Room(Box::new(RoomMsg::Back(who, nick)));
-                cx.send_after(self.home.bounds().load_retry, again);
-            }
-            RoomMsg::Back(who, nick) => {
-                let event = Event::Back {
-                    address: who.full,
-                    number: who.number,
-                    nick,
-                };
-                self.session_says(event, cx);
-            }
-            RoomMsg::Pull(pulled) => self.pull(pulled, cx),
             RoomMsg::Pulled(page) => self.pulled(*page, cx),
+            RoomMsg::KeepAgain => self.keep_again(cx),
             RoomMsg::AskHomes => self.ask_homes(cx),
             RoomMsg::Missed(missed) => self.tell_of_missed(missed, cx),
+        }
+    }
+
+    /// What another entity says.
+    fn said(&mut self, said: Said, cx: &mut Context<'_, UserMsg>) {
+        let Said { message, debt } = said;
+        match message {
+            Message::Stanza(stanza) => self.deliver(Delivery { stanza, debt }, cx),
+            Message::ToRoom(said) => self.home_says(*said, cx),
+            // What accounts are told.
+            _ => {}
         }
     }
 }
@@ -339,7 +340,7 @@ impl Actor for RoomActor {
 
     fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
         match msg {
-            UserMsg::Deliver(delivery) => self.deliver(delivery, cx),
+            UserMsg::Said(said) => self.said(said, cx),
             UserMsg::Decided { ticket, result } => {
                 self.appends.decided(ticket, result, &self.home, cx);
             }
@@ -374,19 +375,24 @@ impl Actor for RoomActor {
         self.forget_temporary();
         self.home.journal.forget(cx.myself());
         let is_over = matches!(reason, Reason::Normal | Reason::Shutdown);
-        if !is_over && self.room.as_ref().is_some_and(|room| room.managed() > 0) {
+        let has_moved = self.home.is_elsewhere(&self.name);
+        if !is_over && !has_moved && self.room.as_ref().is_some_and(|room| room.managed() > 0) {
             // Managed sessions are still there, and may have missed something.
             let (shard, name) = (cx.shard(), Name::clone(&self.name));
             let _ = cx.send_named(shard, &name, UserMsg::Wake);
         }
         if let Some(taking) = self.taking.take() {
             // Its sender's home counts how often that happens.
-            taking.refuse(&self.name, Refusal::Crashed, None, &self.home, cx);
+            let why = match has_moved {
+                true => Refusal::Full,
+                false => Refusal::Crashed,
+            };
+            taking.refuse(&self.name, why, None, &self.home, cx);
         }
         self.answer_the_rest(cx);
         // After a panic the machine may be half changed: who was there finds out by what he does
         // next (XEP-0410).
-        if matches!(reason, Reason::Killed) {
+        if matches!(reason, Reason::Killed) && !has_moved {
             self.tell_of_the_end(cx);
         }
     }
@@ -406,9 +412,12 @@ impl RoomActor {
     }
 
     /// The room ends although somebody is there: they are told at once, however many they are.
+    /// Nobody is told of what may not be durable: the next life of the room says who is there.
     fn tell_of_the_end(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let unsure = self.unsure();
         let Some(room) = &mut self.room else { return };
-        for effect in room.end() {
+        self.leaving.forget_presence();
+        for effect in room.end(&unsure) {
             match effect {
                 Effect::Send { frame, to, .. } => {
                     self.leaving.copies(frame, to, (0, 0), &self.home);

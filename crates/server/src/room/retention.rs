@@ -121,7 +121,7 @@ impl RoomActor {
             .room
             .as_ref()
             .and_then(Room::state)
-            .is_some_and(|state| state.config.is_persistent);
+            .is_some_and(room::State::is_durable);
         if !is_stored || self.phase != Phase::Ready || self.log.is_looking {
             return;
         }
@@ -130,7 +130,7 @@ impl RoomActor {
         let (after, limit) = (self.log.trimmed_through, self.home.bounds().read_entries);
         let read = move || store.log_read(&name, after, limit);
         let map = |oldest| UserMsg::Room(Box::new(RoomMsg::Oldest(oldest)));
-        if cx.blocking(&self.home.reads, read, map).is_err() {
+        if cx.blocking(&self.home.later_reads, read, map).is_err() {
             // The next look tries again.
             self.log.is_looking = false;
         }

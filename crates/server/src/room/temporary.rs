@@ -1,5 +1,6 @@
 //! Rooms of the node that are in no store: whoever lists rooms, or counts how many somebody has
-//! made, finds them here. A room says so when that changes; nothing of it is on the message path.
+//! made, finds them here, and how many are in which room. A room says so when that changes; nothing
+//! of it is on the message path.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +52,8 @@ pub(crate) struct Table(Mutex<Inner>);
 struct Inner {
     rooms: BTreeMap<Place, Temporary>,
     made: BTreeMap<Name, u32>,
+    /// Occupants of rooms that have any, of both kinds.
+    occupants: BTreeMap<Name, u32>,
 }
 
 impl Table {
@@ -93,6 +96,24 @@ impl Table {
         })
     }
 
+    /// Occupants of a room; those of one that is not here are none.
+    pub(crate) fn occupants(&self, room: &str) -> u32 {
+        self.lock().occupants.get(room).copied().unwrap_or(0)
+    }
+
+    fn set_occupants(&self, room: &Name, count: u32) {
+        let mut inner = self.lock();
+        match count {
+            0 => inner.occupants.remove(room),
+            count => inner.occupants.insert(Name::clone(room), count),
+        };
+    }
+
+    /// Whether there is one at a place.
+    pub(crate) fn has(&self, place: &Place) -> bool {
+        self.lock().rooms.contains_key(place)
+    }
+
     /// How many somebody has made.
     #[cfg(test)]
     fn made_by(&self, creator: &str) -> u32 {
@@ -119,7 +140,7 @@ impl RoomActor {
     /// Says what has changed.
     pub(super) fn list_temporary(&mut self) {
         let state = self.room.as_ref().and_then(Room::state);
-        let state = state.filter(|state| !state.config.is_persistent);
+        let state = state.filter(|state| !state.is_durable());
         let is_known = match (&self.temporary, state) {
             (None, None) => true,
             (Some(known), Some(state)) => state.is_listed_as(&known.listed),
@@ -136,8 +157,22 @@ impl RoomActor {
         self.temporary = now;
     }
 
+    /// Says how many are there.
+    pub(super) fn list_occupants(&mut self) {
+        let count = self.room.as_ref().map_or(0, Room::occupants);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        if count != self.listed_occupants {
+            self.home.rooms.set_occupants(&self.name, count);
+            self.listed_occupants = count;
+        }
+    }
+
     /// The room ends.
     pub(super) fn forget_temporary(&mut self) {
+        if self.listed_occupants > 0 {
+            self.home.rooms.set_occupants(&self.name, 0);
+            self.listed_occupants = 0;
+        }
         if self.temporary.take().is_some() {
             self.home.rooms.set(&self.place(), None);
         }
@@ -195,8 +230,8 @@ impl Listing {
                 let entry = Entry {
                     room: Name::clone(&place.1),
                     creator: found.creator,
+                    is_persistent: !listed.is_temporary,
                     listed,
-                    is_persistent: true,
                 };
                 all.insert(place, entry);
             }
@@ -240,6 +275,7 @@ mod tests {
         Listed {
             name: n.to_string(),
             is_public: n.is_multiple_of(2),
+            ..Listed::default()
         }
     }
 
@@ -290,6 +326,18 @@ mod tests {
             }
             assert_eq!(paged, found);
         }
+    }
+
+    #[test]
+    fn occupants_are_counted_while_there_are_any() {
+        let table = Table::default();
+        let (one, other) = (Name::from("a@x"), Name::from("b@x"));
+        table.set_occupants(&one, 3);
+        table.set_occupants(&other, 1);
+        assert_eq!((table.occupants("a@x"), table.occupants("b@x")), (3, 1));
+        table.set_occupants(&other, 0);
+        assert_eq!(table.occupants("b@x"), 0);
+        assert_eq!(table.lock().occupants.len(), 1);
     }
 
     #[test]

@@ -22,12 +22,21 @@ impl User {
         reply: Reply<AdminAnswer>,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        let (command, reply) = match (self.phase, command) {
+            (Phase::Registered, AdminCommand::Nodes(command)) => {
+                return self.operate_nodes(command, reply, cx);
+            }
+            (_, other) => (other, reply),
+        };
         let answer = match (self.phase, command) {
             (Phase::Loading | Phase::Unreadable, _) => AdminAnswer::Unavailable,
             (Phase::Registered, AdminCommand::Create(_)) => AdminAnswer::Exists,
             (_, AdminCommand::Import(record)) => self.import(*record, cx),
             (Phase::Absent, AdminCommand::Create(account)) => self.create(account, cx),
-            (Phase::Absent, _) | (_, AdminCommand::Room(_)) => AdminAnswer::Absent,
+            (Phase::Absent, _)
+            | (_, AdminCommand::Room(_) | AdminCommand::Nodes(_) | AdminCommand::Leave) => {
+                AdminAnswer::Absent
+            }
             (Phase::Registered, AdminCommand::Inspect) => {
                 AdminAnswer::Inspected(Arc::new(self.inspect(cx)))
             }

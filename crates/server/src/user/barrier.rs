@@ -8,17 +8,18 @@ use actor::{Name, Reply};
 use delivery::{Consumer, Refusal};
 use net::ConnRef;
 use store::{Seq, Tenure};
+use wire::{NodeEvent, NotTaken, Source};
 use xml::Frame;
 
 use super::consumers;
 use super::managed::What;
 use super::outbox::ToRead;
-use super::pep::{Held, NodeEvent, Picture};
+use super::pep::{Held, Picture};
 use crate::admin::AdminAnswer;
 use crate::c2s::Control;
 use crate::iq::Question;
 use crate::journal::Ticket;
-use crate::message::{Delivery, NotTaken, Source};
+use crate::message::Delivery;
 use crate::options::Commits;
 
 /// Something that leaves the user actor.
@@ -123,6 +124,13 @@ pub(crate) enum Effect {
         /// The connection that would resume it.
         conn: ConnRef,
     },
+    /// There is no session of that name to be resumed.
+    NoSession {
+        /// The connection that asked.
+        conn: ConnRef,
+        /// The name.
+        previd: Box<str>,
+    },
     /// A session goes on.
     Resumed {
         /// The session.
@@ -162,8 +170,27 @@ impl Effect {
             Effect::Control(conn, _)
             | Effect::Resume { conn, .. }
             | Effect::Resumed { conn, .. }
+            | Effect::NoSession { conn, .. }
             | Effect::NotResumed { conn, .. } => Some(*conn),
             _ => None,
+        }
+    }
+
+    /// What leaves instead if an append in front of it failed. A message that came again while its
+    /// first copy was not decided is in no log if that copy is not: its sender keeps it, and it
+    /// comes once more. So does one that was taken before: it is recognised then.
+    fn behind_failure(self) -> Effect {
+        match self {
+            Effect::Taken { to, source } => Effect::NotTaken {
+                to,
+                answer: Box::new(NotTaken {
+                    by: 0,
+                    source,
+                    why: Refusal::Unreadable,
+                    error: None,
+                }),
+            },
+            other => other,
         }
     }
 
@@ -172,19 +199,11 @@ impl Effect {
     pub(super) fn of_failure(self) -> Option<Effect> {
         match self {
             Effect::Answer(reply, _) => Some(Effect::Answer(reply, AdminAnswer::Unavailable)),
-            // It was not taken; it comes again.
-            Effect::Taken { to, source } => Some(Effect::NotTaken {
-                to,
-                answer: Box::new(NotTaken {
-                    by: 0,
-                    source,
-                    why: Refusal::Unreadable,
-                    error: None,
-                }),
-            }),
+            Effect::Taken { .. } => Some(self.behind_failure()),
             Effect::NotTaken { to, answer } => Some(Effect::NotTaken { to, answer }),
             // Taking up a session reads what is there, whatever became of an append.
             Effect::Resume { number, conn } => Some(Effect::Resume { number, conn }),
+            Effect::NoSession { conn, previd } => Some(Effect::NoSession { conn, previd }),
             Effect::PageGiven(consumer) | Effect::PageNotGiven(consumer) => {
                 Some(Effect::PageNotGiven(consumer))
             }
@@ -215,10 +234,22 @@ pub(crate) enum Origin {
     /// Nobody waits for an answer.
     #[default]
     Nobody,
-    /// One of the user's own sessions, and the connection that the stanza came by.
-    Session(ConnRef, ConnRef, Frame),
+    /// One of the user's own sessions.
+    Session(OwnStanza),
     /// Somebody else's stanza.
     Other(Frame),
+}
+
+/// A stanza of one of the user's own sessions.
+#[derive(Clone)]
+pub(crate) struct OwnStanza {
+    /// The session, which may have ended since.
+    pub(crate) conn: ConnRef,
+    /// The connection that it came by.
+    pub(crate) link: ConnRef,
+    /// It counts as handled (XEP-0198), so that its client does not send it again.
+    pub(crate) is_counted: bool,
+    pub(crate) frame: Frame,
 }
 
 /// An append that was handed over, and what depends on it.
@@ -226,8 +257,22 @@ pub(crate) enum Origin {
 pub(super) struct Append {
     pub(super) ticket: Ticket,
     pub(super) origin: Origin,
+    /// Later copies of that stanza, which have its fate.
+    again: Vec<OwnStanza>,
     /// Dropped if it fails.
     pub(super) effects: Vec<Effect>,
+}
+
+impl Append {
+    /// An append that was just handed over.
+    pub(super) fn new(ticket: Ticket, origin: Origin, effects: Vec<Effect>) -> Append {
+        Append {
+            ticket,
+            origin,
+            again: Vec::new(),
+            effects,
+        }
+    }
 }
 
 /// What comes of an append that is decided.
@@ -236,6 +281,8 @@ pub(super) struct Decided {
     pub(super) effects: Vec<Effect>,
     /// Whose stanza failed, if it did.
     pub(super) origin: Origin,
+    /// Later copies of that stanza.
+    pub(super) again: Vec<OwnStanza>,
 }
 
 impl Effect {
@@ -257,14 +304,16 @@ impl Origin {
     fn bytes(&self) -> usize {
         match self {
             Origin::Nobody => 0,
-            Origin::Session(_, _, frame) | Origin::Other(frame) => frame.as_bytes().len(),
+            Origin::Session(OwnStanza { frame, .. }) | Origin::Other(frame) => {
+                frame.as_bytes().len()
+            }
         }
     }
 }
 
 struct Waiting {
     append: Append,
-    /// Effects of later stanzas, which only wait for their turn.
+    /// Effects of later stanzas, which wait for their turn.
     after: Vec<Effect>,
     /// Of all that.
     bytes: usize,
@@ -348,6 +397,25 @@ impl Barrier {
         last.after.append(effects);
     }
 
+    /// A stanza came again while it is not decided what becomes of its first copy, which is the one
+    /// that `is_first` knows: it has the same fate. Nothing happens if that is decided.
+    pub(super) fn shares_fate(&mut self, again: &OwnStanza, is_first: impl Fn(&Frame) -> bool) {
+        let Some(queue) = &mut self.waiting else {
+            return;
+        };
+        let mut appends = queue.appends.iter_mut();
+        let first = appends.find(|waiting| match &waiting.append.origin {
+            Origin::Session(own) => is_first(&own.frame),
+            Origin::Nobody | Origin::Other(_) => false,
+        });
+        if let Some(first) = first {
+            let bytes = again.frame.as_bytes().len() + size_of::<OwnStanza>();
+            queue.bytes += bytes;
+            first.bytes += bytes;
+            first.append.again.push(again.clone());
+        }
+    }
+
     /// The outcome of an append. Returns `None` for a ticket of an earlier incarnation, whose
     /// effects died with it.
     pub(super) fn decide(&mut self, ticket: Ticket, ok: bool) -> Option<Decided> {
@@ -362,14 +430,22 @@ impl Barrier {
         let Waiting {
             append, mut after, ..
         } = first;
-        let (mut effects, origin) = if ok {
-            (append.effects, Origin::Nobody)
-        } else {
-            let of_failure = append.effects.into_iter().filter_map(Effect::of_failure);
-            (of_failure.collect(), append.origin)
-        };
-        effects.append(&mut after);
-        Some(Decided { effects, origin })
+        if ok {
+            let mut effects = append.effects;
+            effects.append(&mut after);
+            return Some(Decided {
+                effects,
+                origin: Origin::Nobody,
+                again: Vec::new(),
+            });
+        }
+        let of_failure = append.effects.into_iter().filter_map(Effect::of_failure);
+        let behind = after.into_iter().map(Effect::behind_failure);
+        Some(Decided {
+            effects: of_failure.chain(behind).collect(),
+            origin: append.origin,
+            again: append.again,
+        })
     }
 }
 

@@ -3,22 +3,20 @@
 //! often.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use actor::{Actor, Context, Core, EntityClass, Mail as _, Name, Reason, Refused, ShardId};
-use delivery::Refusal;
 use net::ConnRef;
-use telemetry::Counter;
-use xmpp::error::StanzaError;
+use wire::Message;
 
 use super::User;
 use crate::address;
 use crate::c2s::{Abort, Control, Keys};
+use crate::elsewhere::Elsewhere;
 use crate::home::Home;
 use crate::limits::{MAILBOX_MIN, MAILBOX_RESERVE};
-use crate::message::{AppendError, UserMsg};
+use crate::message::UserMsg;
 use crate::nodes::NodesActor;
-use crate::room::{RoomActor, RoomMsg};
+use crate::room::RoomActor;
 
 /// What an address leads to: entities share mailboxes, the journal's queue and all that becomes of
 /// a message on its way, whatever they are.
@@ -29,6 +27,8 @@ pub(crate) enum Entity {
     Room(Box<RoomActor>),
     /// A service that has nodes.
     Nodes(Box<NodesActor>),
+    /// One that is at home on another node.
+    Elsewhere(Elsewhere),
 }
 
 impl Actor for Entity {
@@ -39,6 +39,7 @@ impl Actor for Entity {
             Entity::User(user) => user.started(cx),
             Entity::Room(room) => room.started(cx),
             Entity::Nodes(nodes) => nodes.started(cx),
+            Entity::Elsewhere(elsewhere) => elsewhere.started(cx),
         }
     }
 
@@ -47,6 +48,7 @@ impl Actor for Entity {
             Entity::User(user) => user.handle(msg, cx),
             Entity::Room(room) => room.handle(msg, cx),
             Entity::Nodes(nodes) => nodes.handle(msg, cx),
+            Entity::Elsewhere(elsewhere) => elsewhere.handle(msg, cx),
         }
     }
 
@@ -55,6 +57,7 @@ impl Actor for Entity {
             Entity::User(user) => user.stopped(reason, cx),
             Entity::Room(room) => room.stopped(reason, cx),
             Entity::Nodes(nodes) => nodes.stopped(reason, cx),
+            Entity::Elsewhere(_) => {}
         }
     }
 }
@@ -94,14 +97,27 @@ impl EntityClass for Users {
     /// What others send must not keep the owner out, nor what he does unanswered.
     fn may_use_reserve(msg: &UserMsg) -> bool {
         match msg {
-            UserMsg::Deliver(_) | UserMsg::Copy(_) | UserMsg::Probe { .. } => false,
-            UserMsg::Pep(msg) => !msg.is_of_others(),
+            UserMsg::Said(said) => match said.message {
+                Message::Stanza(_)
+                | Message::Copy(_)
+                | Message::Probe { .. }
+                | Message::Interest(_)
+                | Message::NodeEvent(_) => false,
+                // Answers, which their senders wait for.
+                Message::Taken { .. }
+                | Message::NotTaken(_)
+                | Message::ToRoom(_)
+                | Message::OfRoom(_) => true,
+            },
             _ => true,
         }
     }
 
     fn activate(&mut self, name: &Name, _shard: ShardId) -> Entity {
         let (name, home) = (Name::clone(name), Rc::clone(&self.home));
+        if home.is_elsewhere(&name) {
+            return Entity::Elsewhere(Elsewhere::new(name, home));
+        }
         if home.hosts_rooms(address::domain(&name)) {
             return Entity::Room(Box::new(RoomActor::new(name, home)));
         }
@@ -113,17 +129,7 @@ impl EntityClass for Users {
 
     fn refused(&mut self, name: &Name, msg: UserMsg, why: Refused, core: &mut Core) {
         match msg {
-            UserMsg::Deliver(delivery) if delivery.source.seq != 0 => {
-                let from = delivery.frame.attr("from").unwrap_or_default();
-                let why = match why {
-                    Refused::Quarantined => Refusal::Quarantined,
-                    Refused::Full => Refusal::Full,
-                };
-                let answer = self.home.not_taken(name, delivery.source, why, None);
-                let answer = UserMsg::NotTaken(answer);
-                self.home.send(core, address::bare(&from), answer, false);
-            }
-            UserMsg::Deliver(delivery) => self.home.return_error(core, &delivery.frame, &busy()),
+            UserMsg::Said(said) => self.home.not_heard(name, said, why, core),
             UserMsg::Stanza { conn, frame } => {
                 self.control(conn, Control::Refused(frame), core);
                 let _ = self.home.io.credit(core, conn, 1);
@@ -133,19 +139,6 @@ impl EntityClass for Users {
             UserMsg::Credentials { conn, .. } => {
                 let begun = self.home.generations.borrow().now();
                 self.control(conn, Control::Keys(Keys::Unavailable, begun), core);
-            }
-            UserMsg::Copy(copy) => {
-                let from = copy.frame.attr("from").unwrap_or_default();
-                core.stats().count(match self.home.hosts_nodes(&from) {
-                    true => Counter::PubsubCopiesDropped,
-                    false => Counter::RoomCopiesDropped,
-                });
-                if copy.place != 0 {
-                    // The home hears of it from the room, in the reserve of its mailbox.
-                    let missed = RoomMsg::Missed(vec![(Arc::clone(&copy.to), copy.place)]);
-                    let missed = UserMsg::Room(Box::new(missed));
-                    self.home.send(core, address::bare(&from), missed, true);
-                }
             }
             // Without an answer its client would wait until its deadline.
             UserMsg::Bind { conn, .. } | UserMsg::Started { conn } => {
@@ -167,9 +160,4 @@ impl EntityClass for Users {
             _ => {}
         }
     }
-}
-
-/// Too much waits: try again later (design section 5).
-fn busy() -> StanzaError {
-    AppendError::Busy.to_stanza_error()
 }

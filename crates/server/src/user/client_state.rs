@@ -18,6 +18,9 @@ impl User {
         element: &Frame,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        if !self.home.options.modules.has(&csi::MODULE) {
+            return;
+        }
         let Some(is_active) = csi::parse(&element.as_ref()) else {
             return;
         };

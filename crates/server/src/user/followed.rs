@@ -10,6 +10,7 @@ use delivery::{Copied, Count, Followed, Place, RoomChange, RoomPage, SessionNumb
 use net::ConnRef;
 use store::{NumberedEntry, Record, RoomRead, Seq};
 use telemetry::Counter;
+use wire::{Message, OfRoom, Pulled, SharedCopy, Sitting, ToRoom};
 use xml::Frame;
 
 use super::User;
@@ -19,8 +20,7 @@ use super::presence::unavailable_of;
 use super::rooms::is_put_out;
 use super::session::Session;
 use crate::address;
-use crate::message::{SharedCopy, UserMsg};
-use crate::room::{OfRoom, Pulled, RoomMsg, Sitting};
+use crate::message::UserMsg;
 
 fn places(read: &RoomRead) -> RoomChange {
     let given = read.given.iter();
@@ -44,7 +44,7 @@ fn recorded(change: &RoomChange) -> RoomRead {
 
 impl Session {
     /// The nick under which the session is in a room, or wants to be.
-    fn nick_in(&self, room: &str) -> Option<&str> {
+    pub(super) fn nick_in(&self, room: &str) -> Option<&str> {
         let directed = self.directed.as_deref()?;
         let mut nicks = directed.iter().filter_map(|to| {
             let (bare, nick) = address::split(to);
@@ -66,6 +66,14 @@ impl User {
     fn sitting(&self, who: &Sitting) -> Option<usize> {
         let at = self.managed_session(who.number)?;
         (self.sessions[at].full == who.full).then_some(at)
+    }
+
+    /// Whether a session is in a room, as far as is known here.
+    fn is_in(&self, at: usize, room: &Name) -> bool {
+        let session = &self.sessions[at];
+        let managed = session.managed.as_ref();
+        let is_out = managed.is_some_and(|managed| managed.put_out.contains(room));
+        session.nick_in(room).is_some() && !is_out
     }
 
     fn rooms_of(&mut self, at: usize) -> Option<&mut Followed<Name>> {
@@ -100,14 +108,17 @@ impl User {
         }
         let from = copy.frame.attr("from").unwrap_or_default();
         let room = Name::from(address::bare(&from));
+        let managed = self.sessions[at].managed.as_ref();
+        if managed.is_some_and(|managed| managed.plain_rooms.contains(&room)) {
+            return false;
+        }
         self.flush_held(self.sessions[at].conn, cx);
         let count = self.count_of_next(at);
-        let is_recovered = self.is_recovered(at);
         let Some(rooms) = self.rooms_of(at) else {
             return false;
         };
-        if is_recovered && !rooms.follows(&room) {
-            // From where on it is owed what is said the room says when its client is back.
+        if !rooms.follows(&room) {
+            self.is_of_an_entry(at, &room);
             return true;
         }
         let place = (Place::new(copy.place), Place::new(copy.after));
@@ -121,6 +132,19 @@ impl User {
             Copied::Again => cx.stats().count(Counter::MessagesRepeated),
         }
         true
+    }
+
+    /// A copy comes from a room that did not say yet from where on its log is owed to a session: it
+    /// is asked. The copy may also be meant for an earlier session of that name, which had entered.
+    fn is_of_an_entry(&mut self, at: usize, room: &Name) {
+        // When the client of one that outlived the process is back, it asks all its rooms.
+        if self.is_recovered(at) || self.sessions[at].nick_in(room).is_none() {
+            return;
+        }
+        if let Some(rooms) = self.rooms_of(at) {
+            rooms.follow(room.clone(), Place::START, false);
+            self.log().rooms_due = true;
+        }
     }
 
     fn is_recovered(&self, at: usize) -> bool {
@@ -240,9 +264,9 @@ impl User {
                     after: pull.after.number(),
                     limit: pull.limit,
                 };
-                let pull = UserMsg::Room(Box::new(RoomMsg::Pull(pulled)));
+                let pull = Message::ToRoom(Box::new(ToRoom::Pull(pulled)));
                 // Lost, it is asked again after a while.
-                self.home.send_to(cx, &room, pull, true);
+                self.home.say(cx, &room, pull, true);
             }
             is_waiting |= rooms.deadline().is_some();
         }
@@ -250,11 +274,11 @@ impl User {
         let log = self.log();
         if is_waiting && !log.rooms_timer {
             log.rooms_timer = true;
-            cx.send_after(pause, UserMsg::OfRoom(Box::new(OfRoom::Due)));
+            cx.send_after(pause, UserMsg::RoomsDue);
         }
     }
 
-    fn rooms_may_be_asked(&mut self, cx: &mut Context<'_, UserMsg>) {
+    pub(super) fn rooms_may_be_asked(&mut self, cx: &mut Context<'_, UserMsg>) {
         let now = cx.now();
         let sessions = self.sessions.iter_mut();
         for managed in sessions.filter_map(|session| session.managed.as_mut()) {
@@ -290,7 +314,6 @@ impl User {
                 page,
                 messages,
             } => self.room_page(&who, (&page, &messages), cx),
-            OfRoom::Due => self.rooms_may_be_asked(cx),
         }
     }
 
@@ -304,6 +327,7 @@ impl User {
         if self.sessions[at].nick_in(&who.room).is_none() {
             return; // It has left meanwhile.
         }
+        self.is_not_out(at, &who.room);
         let is_caught_up = is_new && !self.is_recovered(at);
         if let Some(rooms) = self.rooms_of(at) {
             rooms.follow(who.room.clone(), Place::new(since), is_caught_up);
@@ -314,17 +338,17 @@ impl User {
     /// A room that was read asks whether a session is there.
     fn answer_room(&mut self, who: Sitting, told: Seq, cx: &mut Context<'_, UserMsg>) {
         let at = self.sitting(&who);
-        let is_there = at.is_some_and(|at| self.sessions[at].nick_in(&who.room).is_some());
+        let is_there = at.is_some_and(|at| self.is_in(at, &who.room));
         if self.phase == super::Phase::Unreadable {
             return; // It asks again.
         }
         let room = who.room.clone();
         let answer = match is_there {
-            true => RoomMsg::Alive(who),
-            false => RoomMsg::NotHere(who),
+            true => ToRoom::Alive(who),
+            false => ToRoom::NotHere(who),
         };
         self.home
-            .send_to(cx, &room, UserMsg::Room(Box::new(answer)), false);
+            .say(cx, &room, Message::ToRoom(Box::new(answer)), false);
         // A room that crashed may not have told others what it told this one.
         if let Some(at) = at.filter(|at| is_there && !self.is_recovered(*at)) {
             self.is_back_in(at, &room, cx);
@@ -357,28 +381,50 @@ impl User {
         if let Some(directed) = &mut self.sessions[at].directed {
             directed.retain(|other| address::bare(other) != bare || !leaves && **other == *to);
         }
+        self.is_not_out(at, bare);
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.plain_rooms.retain(|room| **room != *bare);
+        }
         if leaves && self.sessions[at].managed.is_some() {
             self.stop_reading(at, &Name::from(bare));
         }
     }
 
-    /// Presence comes to a session: a room may say that it is not there any more.
+    /// Presence comes to a session: a room may say that it has put it out. Its home remembers the
+    /// room all the same. The client may never read this, and is told again after a restart; or it
+    /// may have entered once more since, and then the room says so next.
     pub(super) fn hears_of_itself(&mut self, at: usize, presence: &Frame) {
         let session = &self.sessions[at];
-        // While it is away the presence may be lost: it asks when it is back, and is told again.
-        let managed = session.managed.as_ref();
-        let is_told = managed.is_some_and(|managed| managed.attached().is_some());
-        if !is_told || session.directed.is_none() {
+        if session.managed.is_none() || session.directed.is_none() {
             return;
         }
         let from = presence.attr("from").unwrap_or_default();
-        let bare = address::bare(&from);
+        let room = address::bare(&from);
         let is_out = presence.attr_raw("type") == Some("unavailable")
-            && self.home.hosts_rooms(address::domain(bare))
+            && self.home.hosts_rooms(address::domain(room))
             && is_put_out(presence);
-        if is_out && self.sessions[at].nick_in(bare).is_some() {
-            self.enters_or_leaves(at, &from, true);
-            self.save_session(at);
+        if is_out && session.nick_in(room).is_some() {
+            self.is_not_out(at, room);
+            if let Some(managed) = &mut self.sessions[at].managed {
+                managed.put_out.push(Name::from(room));
+            }
+        }
+    }
+
+    /// Whether a room has put a session out is not known any more, or it has entered since.
+    pub(super) fn is_not_out(&mut self, at: usize, room: &str) {
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.put_out.retain(|own| **own != *room);
+        }
+    }
+
+    /// A session has sent presence to as many addresses as it may: rooms that have put it out make
+    /// way, the one that did so first.
+    pub(super) fn forget_put_out(&mut self, at: usize) {
+        let managed = self.sessions[at].managed.as_mut();
+        let first = managed.filter(|managed| !managed.put_out.is_empty());
+        if let Some(room) = first.map(|managed| managed.put_out.remove(0)) {
+            self.enters_or_leaves(at, &room, true);
         }
     }
 
@@ -408,13 +454,13 @@ impl User {
                 full: Arc::clone(&self.sessions[at].full),
                 number,
             };
-            let alive = UserMsg::Room(Box::new(RoomMsg::Alive(who)));
-            self.home.send_to(cx, &room, alive, true);
+            let alive = Message::ToRoom(Box::new(ToRoom::Alive(who)));
+            self.home.say(cx, &room, alive, true);
         }
     }
 
     /// Rooms that a session is in, as far as is known here, with its nicks.
-    fn rooms_entered(&self, at: usize) -> Vec<(Name, String)> {
+    pub(super) fn rooms_entered(&self, at: usize) -> Vec<(Name, String)> {
         let directed = self.sessions[at].directed.iter();
         let rooms = directed
             .flat_map(|directed| directed.iter())
@@ -471,11 +517,9 @@ impl User {
         };
         let gone = unavailable_of(&format!("{room}/{nick}"));
         let conn: ConnRef = session.conn;
-        let back = UserMsg::Room(Box::new(RoomMsg::Back(who, nick)));
-        if self.home.send_to(cx, room, back, true).is_some() {
+        let back = Message::ToRoom(Box::new(ToRoom::Back(who, nick)));
+        if self.home.say(cx, room, back, true).is_some() {
             // The room has too much to do: its client enters again, and is told everything.
-            self.enters_or_leaves(at, gone.attr("from").as_deref().unwrap_or_default(), true);
-            self.save_session(at);
             self.write_presence(conn, &gone, cx);
         }
     }

@@ -32,10 +32,10 @@ impl User {
             }
             return;
         }
-        if !self.is_next(&delivery, cx) {
+        let from = sender_of(&delivery);
+        if !self.is_next(&from, &delivery, cx) {
             return;
         }
-        let from = sender_of(&delivery);
         // It is durable with its sender: whatever fails here, it comes again.
         self.comes_from(Origin::Nobody);
         self.turn().taking = Some((Name::clone(&from), source));
@@ -66,7 +66,8 @@ impl User {
         match kind {
             Kind::Message(kind) => {
                 // XEP-0359 section 3.1 rule 7, whether we give it an id or not.
-                delivery.frame = stanza_ids::without_claims(delivery.frame, &self.name);
+                let frame = delivery.stanza.frame;
+                delivery.stanza.frame = stanza_ids::without_claims(frame, &self.name);
                 return self.deliver_message(delivery, kind, cx);
             }
             Kind::Presence(kind) => self.deliver_presence(delivery, kind, cx),
@@ -229,10 +230,13 @@ impl User {
         for at in 0..self.sessions.len() {
             let session = &self.sessions[at];
             let meant = match &delivery.resource {
-                Some(resource) => session.resource() == &**resource,
+                // Nothing comes before the result of its bind (RFC 6120 section 7).
+                Some(resource) => session.started && session.resource() == &**resource,
                 None => session.is_available(),
             };
-            if meant {
+            let is_stray =
+                delivery.resource.is_some() && self.is_of_an_earlier_session(at, &delivery.frame);
+            if meant && !is_stray {
                 self.hears_of_itself(at, &delivery.frame);
                 let session = &self.sessions[at];
                 self.write_presence(session.conn, &delivery.frame, cx);
@@ -312,7 +316,7 @@ impl User {
 
 /// Whether it is a notification of a node that nobody keeps (XEP-0060 section 7.1.2).
 fn is_node_event(frame: &Frame) -> bool {
-    frame.name() == "message"
+    frame.is_named("message")
         && frame.attr_raw("type") == Some("headline")
         && frame.child("event", nodes::NS_EVENT).is_some()
 }

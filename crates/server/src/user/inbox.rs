@@ -7,6 +7,7 @@ use delivery::{Addressee, Given, Recipients, SessionNumber};
 use net::ConnRef;
 use store::{EntryFlags, Seq};
 use telemetry::Counter;
+use wire::{Source, Stanza};
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
@@ -16,7 +17,7 @@ use super::log::{Draft, frame_bytes};
 use super::managed::What;
 use super::session::Session;
 use crate::address;
-use crate::message::{Delivery, Source, UserMsg};
+use crate::message::{Delivery, UserMsg};
 use crate::modules::carbons::{self, Direction};
 use crate::modules::{hints, stanza_ids};
 
@@ -64,31 +65,28 @@ impl User {
         must_keep: bool,
         cx: &mut Context<'_, UserMsg>,
     ) -> Result<(), StanzaError> {
-        let Delivery {
+        let Stanza {
             resource,
             frame,
             source,
             ..
-        } = delivery;
+        } = delivery.stanza;
         let addressed = resource
             .and_then(|resource| self.session_of(&resource))
             .map(|session| session.conn);
         let keep = hints::keep(&frame);
-        let from = frame
-            .attr("from")
-            .map(|from| Name::from(address::bare(&from)));
-        let from = from.unwrap_or_default();
+        let from = frame.attr("from").unwrap_or_default();
+        let from = address::bare(&from);
         // What somebody else sent was recognised at their home.
-        let origin = if from == self.name {
-            self.origin_of(&frame, &from)
+        let origin = if from == &*self.name {
+            self.origin_of(&frame, from)
         } else {
             0
         };
-        if origin != 0 && self.was_sent_before(origin, cx.wall()) {
-            cx.stats().count(Counter::MessagesRepeated);
+        if self.is_sent_again(origin, cx) {
             return Ok(());
         }
-        let is_archived = keep.archive && self.archives(&from);
+        let is_archived = keep.archive && self.archives(from);
         let is_logged = must_keep
             || keep.log
                 && (self.must_wait(addressed)
@@ -109,6 +107,7 @@ impl User {
             self.show(&frame, addressed, &copies, cx);
             return Ok(());
         }
+        let from = Name::from(from);
         let received = Received {
             from,
             frame,

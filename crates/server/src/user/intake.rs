@@ -6,13 +6,14 @@ use actor::{Context, Mail, Name};
 use delivery::{Place, Recognised, Refusal};
 use store::{Seq, StoreError};
 use telemetry::Counter;
+use wire::Source;
 use xmpp::error::StanzaError;
 
 use super::barrier::Effect;
 use super::{Phase, User};
 use crate::address;
 use crate::limits::PARKED_MAX;
-use crate::message::{Delivery, Source, UserMsg};
+use crate::message::{Delivery, UserMsg};
 
 /// Up to where a sender's messages were taken, as the store says.
 pub struct MarkRead {
@@ -26,17 +27,21 @@ impl User {
         self.home.place.slots().peer(&self.name)
     }
 
-    /// Whether a message that another home hands over is to be taken now. If not, its sender's home
+    /// Whether a message that the home of `from` hands over is to be taken now. If not, that home
     /// is told why, or will be once the store was asked.
-    pub(super) fn is_next(&mut self, delivery: &Delivery, cx: &mut Context<'_, UserMsg>) -> bool {
+    pub(super) fn is_next(
+        &mut self,
+        from: &Name,
+        delivery: &Delivery,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> bool {
         let source = delivery.source;
-        let from = sender_of(delivery);
         if self.phase == Phase::Unreadable {
             // Nobody knows what has come from there already.
-            self.refuse(&from, source, Refusal::Unreadable, None, cx);
+            self.refuse(from, source, Refusal::Unreadable, None, cx);
             return false;
         }
-        let peer = self.home.place.slots().peer(&from);
+        let peer = self.home.place.slots().peer(from);
         let (place, after) = (Place::new(source.seq), Place::new(source.after));
         let recognised = match &self.log {
             Some(log) => log.marks.recognise(peer, place, after),
@@ -47,9 +52,9 @@ impl User {
             Recognised::New => return true,
             Recognised::Again => {
                 cx.stats().count(Counter::MessagesRepeated);
-                self.confirm(&from, source, cx);
+                self.confirm(from, source, cx);
             }
-            Recognised::Early => self.refuse(&from, source, Refusal::Early, None, cx),
+            Recognised::Early => self.refuse(from, source, Refusal::Early, None, cx),
             Recognised::Unknown => self.park(peer, delivery, cx),
         }
         false

@@ -51,7 +51,7 @@ pub(super) struct Log {
     pub refusals: Vec<Frame>,
     /// Rooms may have something to be asked for.
     pub rooms_due: bool,
-    /// [`crate::room::OfRoom::Due`] is on its way.
+    /// [`UserMsg::RoomsDue`] is on its way.
     pub rooms_timer: bool,
     /// Sessions that ended lately.
     pub ended: VecDeque<Ended>,
@@ -190,22 +190,26 @@ impl Log {
 }
 
 impl User {
+    /// Asked for again and again while a message is handled.
+    #[inline]
     pub(super) fn log(&mut self) -> &mut Log {
-        let is_new = self.log.is_none();
-        let home = &self.home;
-        self.log.get_or_insert_with(|| {
-            let (head, windows) = (home.store.first_head(), Windows::default());
-            let outbox = outbox::recover(home, &head, &windows, (&[], 0));
-            let inbox = recover::inbox_without_sessions(home, &head, &windows);
-            Box::new(Log::new(head, windows, outbox, inbox))
-        });
-        if is_new {
-            for at in 0..self.sessions.len() {
-                self.enter_inbox(at);
-            }
+        if self.log.is_none() {
+            self.make_log();
         }
         // Invariant: it was made above.
         self.log.as_mut().expect("there is a log")
+    }
+
+    #[cold]
+    fn make_log(&mut self) {
+        let home = &self.home;
+        let (head, windows) = (home.store.first_head(), Windows::default());
+        let outbox = outbox::recover(home, &head, &windows, (&[], 0));
+        let inbox = recover::inbox_without_sessions(home, &head, &windows);
+        self.log = Some(Box::new(Log::new(head, windows, outbox, inbox)));
+        for at in 0..self.sessions.len() {
+            self.enter_inbox(at);
+        }
     }
 
     /// How many messages wait, and their bytes.

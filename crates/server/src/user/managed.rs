@@ -78,6 +78,12 @@ pub(crate) struct Managed {
     pub out: Outbound,
     /// How far it has read the logs of rooms; absent unless it is in one that has a log.
     pub rooms: Option<Box<Followed<Name>>>,
+    /// Rooms of [`Session::directed`] that have put it out since.
+    ///
+    /// [`Session::directed`]: super::session::Session::directed
+    pub put_out: Vec<Name>,
+    /// Rooms that it had entered before its stanzas were counted: these know nothing of that.
+    pub plain_rooms: Vec<Name>,
     /// Presence was given up, or events of nodes: at its resumption it is told the current presence
     /// of all contacts, and last items.
     pub presence_lost: bool,
@@ -104,6 +110,8 @@ impl Managed {
             inbound_recorded: 0,
             out: Outbound::default(),
             rooms: None,
+            put_out: Vec::new(),
+            plain_rooms: Vec::new(),
             presence_lost: false,
             roster_lost: false,
             is_full: false,

@@ -48,12 +48,13 @@ use delivery::Refusal;
 use net::ConnRef;
 use store::ArchivePrefs;
 use telemetry::{Counter, Gauge};
+use wire::{Message, NotTaken};
 
 use crate::home::Home;
-use crate::message::{NotTaken, UserMsg};
+use crate::message::{Delivery, Said, UserMsg};
 
 use barrier::{Append, Barrier};
-pub(crate) use barrier::{Effect, Origin};
+pub(crate) use barrier::{Effect, Origin, OwnStanza};
 use blocklist::Blocklist;
 pub(crate) use class::Users;
 pub(crate) use layout::session_number;
@@ -185,10 +186,8 @@ impl User {
         cx.hold();
         self.stale = true;
         let ticket = self.home.journal.next_ticket();
-        self.barrier.push(Append {
-            ticket,
-            ..Append::default()
-        });
+        let asked = Append::new(ticket, Origin::Nobody, Vec::new());
+        self.barrier.push(asked);
         self.home.journal.await_settled(cx, range, ticket);
     }
 
@@ -285,16 +284,20 @@ impl User {
         if !self.is_being_read() {
             return Some(msg);
         }
+        let is_of_nodes =
+            |message: &Message| matches!(message, Message::Interest(_) | Message::NodeEvent(_));
         let is_read_anew =
             |msg: &PepMsg| matches!(msg, PepMsg::Loaded { .. } | PepMsg::Fetched { .. });
         match msg {
             UserMsg::Pep(msg) if is_read_anew(&msg) => None,
+            UserMsg::Said(ref said) if !is_of_nodes(&said.message) => Some(msg),
             UserMsg::Page(_)
             | UserMsg::Outgoing(_)
             | UserMsg::Returning(_)
             | UserMsg::MarkRead(_)
             | UserMsg::Oldest(_) => None,
-            UserMsg::Owed(_)
+            UserMsg::Said(_)
+            | UserMsg::Owed(_)
             | UserMsg::NewPassword(_)
             | UserMsg::KnownAddresses(_)
             | UserMsg::StorageRead(_)
@@ -382,6 +385,38 @@ impl User {
     }
 }
 
+impl User {
+    /// What another entity says.
+    fn said(&mut self, said: Said, cx: &mut Context<'_, UserMsg>) {
+        let Said { message, debt } = said;
+        match message {
+            Message::Stanza(stanza) => self.stanza_of_other(Delivery { stanza, debt }, cx),
+            Message::Copy(copy) => self.shared_copy(&copy, cx),
+            Message::Probe { from } => self.probed(&from, cx),
+            Message::Taken { by, seq } => self.taken(by, seq, cx),
+            Message::NotTaken(answer) => self.refused(*answer, cx),
+            Message::OfRoom(said) => self.room_says(*said, cx),
+            Message::Interest(interest) => self.interested(&interest, cx),
+            Message::NodeEvent(event) => self.node_event(&event, cx),
+            // What rooms are told.
+            Message::ToRoom(_) => {}
+        }
+    }
+
+    fn stanza_of_other(&mut self, mut delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+        self.comes_from(Origin::Other(delivery.frame.clone()));
+        let debt = delivery.debt.take();
+        let has_credit = debt.is_some();
+        if has_credit {
+            self.turn().asked = debt;
+        }
+        self.deliver(delivery, cx);
+        if let Some(debt) = has_credit.then(|| self.take_asked()).flatten() {
+            debt.settle(&self.home, cx);
+        }
+    }
+}
+
 /// The readers' queue is full.
 fn overloaded() -> store::StoreError {
     store::StoreError::Unavailable("too many reads wait".to_owned())
@@ -402,22 +437,9 @@ impl Actor for User {
         match msg {
             UserMsg::Stanza { conn, frame } => self.stanza(conn, frame, cx),
             UserMsg::Refused { conn, answer } => self.stanza_refused(conn, answer, cx),
-            UserMsg::Deliver(mut delivery) => {
-                self.comes_from(Origin::Other(delivery.frame.clone()));
-                let debt = delivery.debt.take();
-                let has_credit = debt.is_some();
-                if has_credit {
-                    self.turn().asked = debt;
-                }
-                self.deliver(delivery, cx);
-                if let Some(debt) = has_credit.then(|| self.take_asked()).flatten() {
-                    debt.settle(&self.home, cx);
-                }
-            }
-            UserMsg::Copy(copy) => self.shared_copy(&copy, cx),
-            UserMsg::OfRoom(said) => self.room_says(*said, cx),
+            UserMsg::Said(said) => self.said(said, cx),
+            UserMsg::RoomsDue => self.rooms_may_be_asked(cx),
             UserMsg::Room(_) | UserMsg::Nodes(_) | UserMsg::GoOn => {}
-            UserMsg::Probe { from } => self.probed(&from, cx),
             UserMsg::Credentials { conn, from } => self.credentials_wanted(conn, from, cx),
             UserMsg::LoginEnded { conn, end } => self.login_ended(conn, end, cx),
             UserMsg::KnownAddresses(known) => self.known_read(*known, cx),
@@ -454,8 +476,6 @@ impl Actor for User {
             UserMsg::MarkRead(read) => self.mark_read(*read, cx),
             UserMsg::Oldest(page) => self.trim(*page, cx),
             UserMsg::Owed(owed) => self.owed_read(*owed, cx),
-            UserMsg::Taken { by, seq } => self.taken(by, seq, cx),
-            UserMsg::NotTaken(answer) => self.refused(*answer, cx),
             UserMsg::OutboxDue => self.outbox_is_due(cx),
             UserMsg::Progress => self.record_progress(cx),
             UserMsg::Expire { number, since } => self.expire(number, since, cx),
@@ -483,7 +503,8 @@ impl Actor for User {
             .iter()
             .any(|session| session.managed.is_some());
         let is_at_rest = self.log.as_ref().is_none_or(|log| log.is_at_rest());
-        if !is_over && (has_managed || !is_at_rest) {
+        let has_moved = self.home.is_elsewhere(&self.name);
+        if !is_over && !has_moved && (has_managed || !is_at_rest) {
             // Sessions that can be resumed, and messages on their way, need it again.
             let (shard, name) = (cx.shard(), Name::clone(&self.name));
             let _ = cx.send_named(shard, &name, UserMsg::Wake);
@@ -496,10 +517,13 @@ impl Actor for User {
             let answer = Box::new(NotTaken {
                 by: self.own_peer(),
                 source,
-                why: Refusal::Crashed,
+                why: match has_moved {
+                    true => Refusal::Full,
+                    false => Refusal::Crashed,
+                },
                 error: None,
             });
-            self.home.send_to(cx, &to, UserMsg::NotTaken(answer), false);
+            self.home.say(cx, &to, Message::NotTaken(answer), false);
         }
         for conn in self.login.take_waiting() {
             let begun = self.home.generations.borrow().now();
@@ -517,6 +541,7 @@ impl Actor for User {
         // A crash ends this user's streams and nobody else's (design rule 8).
         for session in mem::take(&mut self.sessions) {
             let control = crate::c2s::Control::Abort(match reason {
+                _ if has_moved => crate::c2s::Abort::Moved,
                 actor::Reason::Normal | actor::Reason::Shutdown => crate::c2s::Abort::Shutdown,
                 _ => crate::c2s::Abort::Crash,
             });

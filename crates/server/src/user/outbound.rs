@@ -10,13 +10,14 @@ use xmpp::ns;
 use xmpp::stanza::{self, IqType, Kind, PresenceType};
 
 use super::User;
-use super::barrier::{Effect, Origin};
+use super::barrier::{Effect, Origin, OwnStanza};
 use super::managed::What;
 use super::subscription::Action;
 use crate::address;
 use crate::host;
 use crate::message::{Delivery, UserMsg};
-use crate::modules::{carbons, hints, register};
+use crate::modules::hints::{self, Keep};
+use crate::modules::{carbons, register};
 
 /// Where an address leads from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,13 @@ impl User {
         if let Some(managed) = &mut session.managed {
             managed.inbound = managed.inbound.wrapping_add(1);
         }
-        self.comes_from(Origin::Session(conn, link, frame.clone()));
+        let is_counted = session.managed.is_some();
+        self.comes_from(Origin::Session(OwnStanza {
+            conn,
+            link,
+            is_counted,
+            frame: frame.clone(),
+        }));
         cx.stats().count(match kind {
             Kind::Message(_) => Counter::MessagesIn,
             Kind::Presence(_) => Counter::PresencesIn,
@@ -90,15 +97,17 @@ impl User {
 
     fn message_from_session(&mut self, conn: ConnRef, frame: Frame, cx: &mut Context<'_, UserMsg>) {
         self.panic_if_asked(&frame, false);
-        let is_own = frame.attr("to").is_none_or(|to| *to == *self.name);
+        let stanza = frame.clone();
+        let to = stanza.attr("to");
+        let is_own = to.as_deref().is_none_or(|to| to == &*self.name);
         if is_own && self.home.options.pep.enabled && pubsub::is_decision(&frame) {
             return self.decide_subscription(conn, frame, cx);
         }
         // RFC 6120 section 10.3.1: without an address it is for the sender's own account.
-        let Some(to) = frame.attr("to").map(|to| to.into_owned()) else {
-            return self.deliver(Delivery::new(None, frame), cx);
-        };
-        self.route(conn, &to, frame, cx);
+        match to {
+            None => self.deliver(Delivery::new(None, frame), cx),
+            Some(to) => self.route(conn, &to, frame, cx),
+        }
     }
 
     fn iq_from_session(
@@ -171,12 +180,15 @@ impl User {
     ) {
         let bare = address::bare(to);
         let keep = hints::keep(&delivery.frame);
-        let is_archived = keep.archive && self.archives(bare);
+        let keep = Keep {
+            archive: keep.archive && self.archives(bare),
+            ..keep
+        };
         let session = self.sessions.iter().find(|session| session.conn == conn);
         let is_managed = session.is_some_and(|session| session.managed.is_some());
         let is_for_room = keep.for_room && self.home.hosts_rooms(address::domain(bare));
-        if keep.log && (is_archived || is_managed) || is_for_room && is_managed {
-            return self.accept(conn, to, delivery.frame, is_archived, cx);
+        if keep.log && (keep.archive || is_managed) || is_for_room && is_managed {
+            return self.accept(conn, to, delivery.stanza.frame, keep, cx);
         }
         if carbons::are_due(keep, &delivery.frame, carbons::Direction::Sent) {
             let copies = self.carbon_sessions(Some(conn));
@@ -188,18 +200,18 @@ impl User {
     /// Where a bare address leads.
     pub(crate) fn destination(&self, bare: &str) -> Destination {
         if bare == &*self.name {
-            Destination::Own
-        } else if !self.home.serves(address::domain(bare)) {
+            return Destination::Own;
+        }
+        let (local, domain) = address::parts(bare);
+        if !self.home.serves(domain) {
             Destination::Remote
-        } else if self.home.hosts_nodes(bare) {
+        } else if local.is_some() || self.home.hosts_nodes(bare) {
             Destination::Local
-        } else if address::local(bare).is_none() {
-            match self.home.hosts_rooms(bare) {
+        } else {
+            match self.home.hosts_rooms(bare) || self.home.hosts_search(bare) {
                 true => Destination::RoomHost,
                 false => Destination::Host,
             }
-        } else {
-            Destination::Local
         }
     }
 
@@ -251,19 +263,6 @@ impl User {
             Destination::Remote => {
                 self.bounce(&delivery.frame, Condition::RemoteServerNotFound, cx);
             }
-        }
-    }
-
-    /// Answers a session's own stanza with an error.
-    pub(crate) fn reply_error(
-        &mut self,
-        conn: ConnRef,
-        frame: &Frame,
-        error: &StanzaError,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        if let Some(reply) = xmpp::error::reply(frame, error) {
-            self.write_frame(conn, &reply, cx);
         }
     }
 }

@@ -10,18 +10,20 @@ use delivery::{
 use net::ConnRef;
 use store::{EntryFlags, LogEntry, LogHead, Seq, StoreError, Windows};
 use telemetry::Counter;
+use wire::NotTaken;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::User;
-use super::barrier::Effect;
+use super::barrier::{Effect, Origin};
 use super::log::{Draft, frame_bytes};
 use super::session::Session;
 use crate::address;
 use crate::home::Home;
-use crate::message::{Delivery, NotTaken, Source, UserMsg};
+use crate::message::{Delivery, UserMsg};
 use crate::modules::carbons::{self, Direction};
-use crate::modules::{hints, stanza_ids};
+use crate::modules::hints::Keep;
+use crate::modules::stanza_ids;
 
 /// Destinations are named by the keyed hash of their address ([`store::SlotKey::peer`]).
 pub(super) type Outbox = delivery::Outbox<u64, StanzaError>;
@@ -106,35 +108,34 @@ impl User {
     // ---- Accepting -----------------------------------------------------------------------------
 
     /// Accepts a message of one of the user's sessions for `to`, an account of this server: it
-    /// counts as accepted, and leaves, once it is durable here.
+    /// counts as accepted, and leaves, once it is durable here. `keep` says what it is worth, and
+    /// whether it is archived here.
     pub(super) fn accept(
         &mut self,
         conn: ConnRef,
         to: &str,
         frame: Frame,
-        is_archived: bool,
+        keep: Keep,
         cx: &mut Context<'_, UserMsg>,
     ) {
         let (bare, resource) = address::split(to);
         let peer = Name::from(bare);
         let origin = self.origin_of(&frame, bare);
-        if origin != 0 && self.was_sent_before(origin, cx.wall()) {
-            // Its session sees it acknowledged like any other.
-            return cx.stats().count(Counter::MessagesRepeated);
+        if self.is_sent_again(origin, cx) {
+            return;
         }
         let dest = self.home.place.slots().peer(bare);
         if let Some(error) = too_many(self.log().outbox.may_accept(dest)) {
             return self.refuse_message(conn, &frame, &error, cx);
         }
         if !self.may_store(frame.as_bytes().len(), cx) {
-            return self.reply_error(conn, &frame, &super::storage::full(), cx);
+            return self.refuse_message(conn, &frame, &super::storage::full(), cx);
         }
         cx.stats().count(Counter::MessagesAccepted);
         let mut flags = EntryFlags::SENT.and(EntryFlags::OUTGOING);
-        if is_archived {
+        if keep.archive {
             flags = flags.and(EntryFlags::ARCHIVED);
         }
-        let keep = hints::keep(&frame);
         let copies = match carbons::are_due(keep, &frame, Direction::Sent) {
             true => self.carbon_sessions(Some(conn)),
             false => Vec::new(),
@@ -159,16 +160,8 @@ impl User {
             (Direction::Sent, |_: &Session| true),
             cx,
         );
-        let delivery = Delivery {
-            resource: resource.map(Into::into),
-            frame,
-            source: Source {
-                seq,
-                ..Source::default()
-            },
-            debt: None,
-            managed: None,
-        };
+        let mut delivery = Delivery::new(resource.map(Into::into), frame);
+        delivery.source.seq = seq;
         self.emit(Effect::HandOver { to: peer, delivery }, cx);
         if let Some(link) = self.turn().link.take() {
             self.emit(Effect::CreditWhenTaken(link, seq), cx);
@@ -180,6 +173,25 @@ impl User {
         let id = stanza_ids::origin_id(frame);
         let slots = self.home.place.slots();
         id.map_or(0, |id| slots.origin(&self.name, to, &id))
+    }
+
+    /// Whether a message was sent before. Its session sees it acknowledged like any other, once its
+    /// first copy is; if that is refused, this one is too.
+    pub(super) fn is_sent_again(&mut self, origin: u64, cx: &mut Context<'_, UserMsg>) -> bool {
+        if origin == 0 || !self.was_sent_before(origin, cx.wall()) {
+            return false;
+        }
+        cx.stats().count(Counter::MessagesRepeated);
+        if let Origin::Session(again) = self.turn().origin.clone() {
+            let (slots, own) = (self.home.place.slots(), &self.name);
+            self.barrier.shares_fate(&again, |first| {
+                let id = stanza_ids::origin_id(first);
+                let to = first.attr("to");
+                let to = to.as_deref().map_or(&**own, address::bare);
+                id.is_some_and(|id| slots.origin(own, to, &id) == origin)
+            });
+        }
+        true
     }
 
     // ---- Handing over --------------------------------------------------------------------------
@@ -208,8 +220,8 @@ impl User {
     ) {
         delivery.source.after = over.after.number();
         delivery.source.attempt = over.attempt;
-        let refused = self.home.send_to(cx, to, UserMsg::Deliver(delivery), true);
-        if let Some(UserMsg::Deliver(delivery)) = refused {
+        let refused = self.home.pass_on(cx, to, delivery, true);
+        if let Some(delivery) = refused {
             let by = self.home.place.slots().peer(to);
             let (source, why) = (delivery.source, Refusal::Full);
             let error = None;
@@ -370,17 +382,8 @@ impl User {
             };
             let to = frame.attr("to");
             let resource = to.and_then(|to| address::split(&to).1.map(Into::into));
-            let source = Source {
-                seq: entry.seq,
-                ..Source::default()
-            };
-            let delivery = Delivery {
-                resource,
-                frame,
-                source,
-                debt: None,
-                managed: None,
-            };
+            let mut delivery = Delivery::new(resource, frame);
+            delivery.source.seq = entry.seq;
             self.hand_over(&entry.peer, delivery, over, cx);
         }
         self.work_on_outbox(cx);

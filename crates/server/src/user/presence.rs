@@ -27,6 +27,7 @@ impl User {
     /// Sections 4.2 and 4.4: a session announces itself, or a change of its presence.
     pub(super) fn available(&mut self, at: usize, frame: Frame, cx: &mut Context<'_, UserMsg>) {
         let photo_hash = self.photo_hash.as_deref().map(String::as_str);
+        let photo_hash = photo_hash.filter(|_| self.home.options.modules.has(&vcard::MODULE));
         let frame = vcard::with_photo_hash(frame, photo_hash);
         let Ok(priority) = stanza::presence_priority(&frame) else {
             let error = StanzaError::new(Condition::BadRequest)
@@ -75,6 +76,7 @@ impl User {
         let conn = session.conn;
         for to in directed.iter().flat_map(|directed| directed.iter()) {
             self.stop_reading(at, &Name::from(address::bare(to)));
+            self.is_not_out(at, address::bare(to));
         }
         self.save_session(at);
         self.leave(&frame, was_available, directed, cx);
@@ -240,9 +242,14 @@ impl User {
         if is_room {
             self.enters_or_leaves(at, to, frame.attr_raw("type").is_some());
         }
+        let leaves = frame.attr_raw("type").is_some();
+        let is_full = |directed: &Vec<Box<str>>| directed.len() >= DIRECTED_MAX;
+        if !leaves && self.sessions[at].directed.as_deref().is_some_and(is_full) {
+            self.forget_put_out(at);
+        }
         let directed = self.sessions[at].directed.get_or_insert_default();
         let known = directed.iter().position(|other| **other == *to);
-        if frame.attr_raw("type").is_some() {
+        if leaves {
             if let Some(known) = known {
                 directed.swap_remove(known);
             }
@@ -279,6 +286,7 @@ impl User {
             self.save_session(at);
             for to in parted {
                 self.stop_reading(at, &Name::from(address::bare(&to)));
+                self.is_not_out(at, address::bare(&to));
                 if !(self.sessions[at].is_available() && self.is_subscriber(address::bare(&to))) {
                     self.send_presence(&to, frame.clone(), cx);
                 }

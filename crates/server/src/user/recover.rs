@@ -20,6 +20,7 @@ use super::managed::{Link, Managed};
 use super::session::Session;
 use crate::home::Home;
 use crate::message::UserMsg;
+use crate::modules::{carbons, csi};
 
 /// What the store holds of a user, with what its log owes to sessions.
 pub struct Stored {
@@ -208,8 +209,10 @@ impl User {
         let mut session = Session::new(conn, &self.name, &record.resource);
         session.number = record.number;
         session.started = true;
-        session.carbons = record.carbons;
-        session.is_inactive = record.inactive;
+        // Nobody could turn off any more what was saved while its extension was on.
+        let on = &self.home.options.modules;
+        session.carbons = record.carbons && on.has(&carbons::MODULE);
+        session.is_inactive = record.inactive && on.has(&csi::MODULE);
         session.wants_roster = record.wants_roster;
         session.wants_blocklist = record.wants_blocklist;
         (session.presence, session.priority) = presence(record);

@@ -12,7 +12,7 @@ use xml::Frame;
 use xmpp::error::StanzaError;
 
 use super::User;
-use super::barrier::{Decided, Effect, Origin};
+use super::barrier::{Decided, Effect, Origin, OwnStanza};
 use super::managed::What;
 use crate::message::UserMsg;
 use crate::modules::hints;
@@ -27,15 +27,12 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         cx.stats().count(Counter::MessagesRefused);
-        match xmpp::error::reply(message, error) {
-            Some(reply) if self.is_counted(conn) => self.receive_own_error(reply, cx),
-            Some(reply) => self.write_frame(conn, &reply, cx),
-            None => {}
-        }
+        self.reply_error(conn, message, error, cx);
     }
 
-    /// Tells a session that the append which its stanza caused was refused.
-    pub(super) fn refuse_stanza(
+    /// Answers a session's own stanza with an error. It counts as handled if it was counted, so the
+    /// error of a message that is worth keeping must be there after a kill too.
+    pub(crate) fn reply_error(
         &mut self,
         conn: ConnRef,
         stanza: &Frame,
@@ -45,11 +42,28 @@ impl User {
         let Some(reply) = xmpp::error::reply(stanza, error) else {
             return;
         };
-        if self.is_owed_an_entry(conn, stanza) {
+        match is_worth_keeping(stanza) && self.is_counted(conn) {
+            true => self.receive_own_error(reply, cx),
+            false => self.write_frame(conn, &reply, cx),
+        }
+    }
+
+    /// Tells a session that the append which its stanza caused was refused. If it has ended since,
+    /// its client may all the same hear that the stanza was handled, when it wants to resume it.
+    pub(super) fn refuse_stanza(
+        &mut self,
+        own: OwnStanza,
+        error: &StanzaError,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(reply) = xmpp::error::reply(&own.frame, error) else {
+            return;
+        };
+        if own.is_owed_an_entry() {
             self.keep_refusal(reply, cx);
         } else {
             let write = |out: &mut Vec<u8>| out.extend_from_slice(reply.as_bytes());
-            self.perform_write(conn, What::Other, cx, write);
+            self.perform_write(own.conn, What::Other, cx, write);
         }
     }
 
@@ -62,14 +76,17 @@ impl User {
     /// Whether so many errors wait that the user's streams end with the append that failed: what it
     /// was about is not counted as handled then, and comes again.
     pub(super) fn has_too_many_refusals(&self, append: &Decided) -> bool {
-        let Origin::Session(conn, _, stanza) = &append.origin else {
-            return false;
-        };
         let Some(log) = &self.log else { return false };
+        let first = match &append.origin {
+            Origin::Session(own) => Some(own),
+            Origin::Nobody | Origin::Other(_) => None,
+        };
+        let new = first.into_iter().chain(&append.again);
+        let new = new.filter(|own| own.is_owed_an_entry()).count();
         let again = append.effects.iter();
         let again = again.filter(|effect| matches!(effect, Effect::NotTold(_)));
         let max = self.home.bounds().refusals_max;
-        log.refusals.len() + again.count() >= max && self.is_owed_an_entry(*conn, stanza)
+        new > 0 && log.refusals.len() + again.count() + new > max
     }
 
     /// Whether errors wait that are not durable.
@@ -93,9 +110,16 @@ impl User {
         let session = self.sessions.iter().find(|session| session.conn == conn);
         session.is_some_and(|session| session.managed.is_some())
     }
+}
 
-    fn is_owed_an_entry(&self, conn: ConnRef, stanza: &Frame) -> bool {
-        let keep = hints::keep(stanza);
-        (keep.log || keep.for_room) && self.is_counted(conn)
+impl OwnStanza {
+    /// Whether its sender is told by an entry of the log.
+    fn is_owed_an_entry(&self) -> bool {
+        self.is_counted && is_worth_keeping(&self.frame)
     }
+}
+
+fn is_worth_keeping(stanza: &Frame) -> bool {
+    let keep = hints::keep(stanza);
+    keep.log || keep.for_room
 }

@@ -16,6 +16,7 @@ use xmpp::error::{Condition, StanzaError};
 use super::User;
 use super::pep::Pep;
 use super::storage::Storage;
+use crate::away::NodeId;
 use crate::c2s::C2sService;
 use crate::guard::Charge;
 use crate::home::Home;
@@ -25,14 +26,25 @@ use crate::limits::{
     QUESTIONS_OF_OTHERS, QUESTIONS_OWN,
 };
 use crate::message::UserMsg;
+use crate::post::Credits;
 
 /// The credit of one stanza, which its connection gets back when this is dropped: wherever a
 /// request ends, its client may send another one.
 pub struct Debt {
     remote: RemoteIo<C2sService>,
-    link: Option<ConnRef>,
+    /// Who has it back.
+    to: Option<Creditor>,
     /// Where its client is.
     from: Option<AddressKey>,
+}
+
+/// Who gets a credit back.
+#[derive(Debug)]
+enum Creditor {
+    /// A connection of this node.
+    Link(ConnRef),
+    /// The node that the stanza came from (`None`: this one), which knows it by a number.
+    Away(Arc<Credits>, Option<NodeId>, u64),
 }
 
 impl Debt {
@@ -40,14 +52,28 @@ impl Debt {
     pub(super) fn of(home: &Home, link: ConnRef) -> Debt {
         Debt {
             remote: home.remote.clone(),
-            link: Some(link),
+            to: Some(Creditor::Link(link)),
             from: home.io.address(link),
+        }
+    }
+
+    /// That of a stanza which came as bytes.
+    pub(crate) fn away(
+        remote: RemoteIo<C2sService>,
+        credits: Arc<Credits>,
+        (node, number): (Option<NodeId>, u64),
+        from: Option<AddressKey>,
+    ) -> Debt {
+        Debt {
+            remote,
+            to: Some(Creditor::Away(credits, node, number)),
+            from,
         }
     }
 
     /// Somebody else gives the credit back.
     pub(crate) fn forgive(mut self) {
-        self.link = None;
+        self.to = None;
     }
 
     /// Whether the credit of a stanza that is passed on goes along. To bring it back wakes another
@@ -58,7 +84,7 @@ impl Debt {
     pub(super) fn goes_along(home: &Home, link: ConnRef, frame: &Frame) -> bool {
         let in_flight = home.io.in_flight(link);
         // A question is counted where its client is, for as long as it is under way.
-        if in_flight.is_none_or(|stanzas| stanzas > FAR_FROM_WINDOW) || frame.name() == "iq" {
+        if in_flight.is_none_or(|stanzas| stanzas > FAR_FROM_WINDOW) || frame.is_named("iq") {
             return true;
         }
         let passed_on = (home.passed_on.get() + 1) % FAR_FROM_WINDOW;
@@ -72,26 +98,39 @@ impl Debt {
         let mut debt = home.debts.borrow_mut().pop().unwrap_or_else(|| {
             Box::new(Debt {
                 remote: home.remote.clone(),
-                link: None,
+                to: None,
                 from: None,
             })
         });
-        debt.link = Some(link);
+        debt.to = Some(Creditor::Link(link));
         // Of what may become a question.
-        debt.from = match frame.name() {
-            "iq" => home.io.address(link),
-            _ => None,
+        debt.from = match frame.is_named("iq") {
+            true => home.io.address(link),
+            false => None,
         };
         debt
     }
 
     /// Gives the credit back, by the shorter way.
     pub(crate) fn repay(&mut self, home: &Home, mail: &mut impl Mail) {
-        let Some(link) = self.link else { return };
+        let Some(Creditor::Link(link)) = self.to else {
+            return self.give_back();
+        };
         // The longer way has room for what finds none here. A connection that is gone needs no
         // credit.
         if home.io.credit(mail, link, 1) != Err(IoError::Full) {
-            self.link = None;
+            self.to = None;
+        }
+    }
+
+    fn give_back(&mut self) {
+        match self.to.take() {
+            Some(Creditor::Link(link)) => {
+                // A connection that is gone needs no credit.
+                let _ = self.remote.credit(link, 1);
+            }
+            Some(Creditor::Away(credits, node, number)) => credits.answer(node, number),
+            None => {}
         }
     }
 
@@ -99,7 +138,7 @@ impl Debt {
     pub(super) fn settle(mut self: Box<Self>, home: &Home, mail: &mut impl Mail) {
         self.repay(home, mail);
         let mut debts = home.debts.borrow_mut();
-        if debts.len() < DEBTS_KEPT && self.link.is_none() {
+        if debts.len() < DEBTS_KEPT && self.to.is_none() {
             debts.push(self);
         }
     }
@@ -112,16 +151,13 @@ impl Debt {
 
 impl std::fmt::Debug for Debt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Debt({:?})", self.link)
+        write!(f, "Debt({:?})", self.to)
     }
 }
 
 impl Drop for Debt {
     fn drop(&mut self) {
-        if let Some(link) = self.link.take() {
-            // A connection that is gone needs no credit.
-            let _ = self.remote.credit(link, 1);
-        }
+        self.give_back();
     }
 }
 
@@ -347,7 +383,7 @@ impl User {
             about.map(|about| Box::new(about.answer(found)))
         };
         if cx
-            .blocking(&self.home.reads, read, UserMsg::Answer)
+            .blocking(&self.home.later_reads, read, UserMsg::Answer)
             .is_err()
         {
             let about = about.lock().unwrap_or_else(PoisonError::into_inner).take();

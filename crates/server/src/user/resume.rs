@@ -119,12 +119,7 @@ impl User {
             managed.is_some_and(|managed| managed.max_seconds > 0 && *managed.token == *previd)
         });
         let Some(at) = found else {
-            let ended = self.log.as_ref().map(|log| &log.ended);
-            let ended = ended.and_then(|ended| ended.iter().find(|ended| ended.token == previd));
-            let h = ended.map(|ended| ended.inbound);
-            // What was refused counts as handled once its error is durable.
-            let h = h.filter(|_| !self.has_refusals());
-            return self.resume_failed_at(conn, Condition::ItemNotFound, h, cx);
+            return self.emit(Effect::NoSession { conn, previd }, cx);
         };
         if self.sessions[at].link().is_some() {
             // The server had not noticed that the link was lost.
@@ -155,22 +150,30 @@ impl User {
         condition: Condition,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        self.resume_failed_at(conn, condition, None, cx);
-    }
-
-    /// The same with the count of what was handled, where it is known: its client sends again only
-    /// the rest (section 5).
-    fn resume_failed_at(
-        &mut self,
-        conn: ConnRef,
-        condition: Condition,
-        h: Option<u32>,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
         let mut bytes = Vec::new();
-        sm::write_failed(condition, h, &mut bytes);
+        sm::write_failed(condition, None, &mut bytes);
         self.emit(Effect::Nonza(conn, bytes), cx);
         self.emit(Effect::Control(conn, Control::Resumed(None)), cx);
+    }
+
+    /// The session that a client wants to resume has ended, and all that came in it is decided:
+    /// where it is known what was handled, the client sends again only the rest (section 5).
+    pub(super) fn no_session(
+        &mut self,
+        conn: ConnRef,
+        previd: &str,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let log = self.log.as_ref();
+        let mut ended = log.into_iter().flat_map(|log| &log.ended);
+        let ended = ended.find(|ended| *ended.token == *previd);
+        let h = ended.map(|ended| ended.inbound);
+        // What was refused counts as handled once its error is durable.
+        let h = h.filter(|_| !self.has_refusals());
+        self.write_out(conn, cx, |out| {
+            sm::write_failed(Condition::ItemNotFound, h, out);
+        });
+        let _ = self.home.io.control(cx, conn, Control::Resumed(None));
     }
 
     /// Everything written to the session so far is in its queue: reads what the log owes it.

@@ -5,17 +5,20 @@
 
 use actor::{Context, Mail};
 use net::ConnRef;
+use store::{DirectoryEntry, Record};
 use telemetry::Counter;
+use wire::SharedCopy;
 use xml::Frame;
 use xmpp::error::Condition;
 
-use super::User;
 use super::barrier::Effect;
 use super::managed::What;
+use super::{User, storage};
 use crate::address;
-use crate::iq::{Question, reply_of};
-use crate::message::{SharedCopy, UserMsg};
+use crate::iq::{Answer, Question, reply_of};
+use crate::message::UserMsg;
 use crate::room::host::{self, Said};
+use crate::search;
 
 const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
 
@@ -56,6 +59,9 @@ impl User {
             });
         }
         if let Some(at) = at {
+            if self.is_of_an_earlier_session(at, frame) {
+                return;
+            }
             self.hears_of_itself(at, frame);
         }
         // Nobody looks, and it says nothing of the client itself: it may wait.
@@ -67,6 +73,17 @@ impl User {
         self.write(conn, What::Presence, cx, |out| {
             room::write_copy(frame, &copy.to, out);
         });
+    }
+
+    /// Whether a room says that somebody is there to a session that has not entered: an earlier one
+    /// of its name had. Its client would take itself for an occupant, and nobody would tell it once
+    /// the room has heard that the earlier one has ended.
+    pub(super) fn is_of_an_earlier_session(&self, at: usize, presence: &Frame) -> bool {
+        let from = presence.attr("from").unwrap_or_default();
+        let room = address::bare(&from);
+        presence.attr_raw("type").is_none()
+            && self.home.hosts_rooms(address::domain(room))
+            && self.sessions[at].nick_in(room).is_none()
     }
 
     /// The room or service believes that a session is there which is not: a message comes back, and
@@ -83,14 +100,22 @@ impl User {
         self.bounce(&frame, Condition::ServiceUnavailable, cx);
     }
 
-    /// A session sends something to a domain of rooms itself.
+    /// A session sends something to a domain of rooms itself, or to where they are searched.
     pub(super) fn ask_room_host(
         &mut self,
         conn: ConnRef,
         frame: &Frame,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let answer = match host::answer(&self.home, frame) {
+        let to = frame.attr("to").unwrap_or_default();
+        let said = match self.home.hosts_search(address::bare(&to)) {
+            true => match search::answer((&self.home, &self.name), frame, cx) {
+                search::Said::Plain(said) => said,
+                search::Said::Enter(entry) => Said::Now(self.enter_directory(entry, cx)),
+            },
+            false => host::answer(&self.home, frame),
+        };
+        let answer = match said {
             Said::Nothing => return,
             Said::Now(answer) => answer,
             Said::Read(job) => {
@@ -101,6 +126,21 @@ impl User {
         if let Some(reply) = reply_of(frame, answer) {
             self.write_frame(conn, &reply, cx);
         }
+    }
+}
+
+impl User {
+    /// The account is in the directory with this from now on, or not any more.
+    fn enter_directory(&mut self, entry: DirectoryEntry, cx: &mut Context<'_, UserMsg>) -> Answer {
+        let bytes = entry.fields().iter().map(|field| field.len()).sum();
+        if !entry.is_empty() && !self.may_store(bytes, cx) {
+            return storage::full().into();
+        }
+        self.record(Record::DirectoryPut {
+            user: String::from(&*self.name),
+            entry,
+        });
+        Answer::done()
     }
 }
 

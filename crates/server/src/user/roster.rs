@@ -177,6 +177,10 @@ impl Roster {
 
     /// Every item, hidden ones included.
     pub(crate) fn iter(&self) -> impl Iterator<Item = ItemRef<'_>> {
+        self.packed_items().map(Packed::item)
+    }
+
+    fn packed_items(&self) -> impl Iterator<Item = Packed<'_>> {
         let mut rest = &self.packed[..];
         std::iter::from_fn(move || {
             let (item, tail) = unpack(rest)?;
@@ -188,12 +192,15 @@ impl Roster {
     /// The item of a contact, by normalised bare address. Linear: rosters are short and packed, and
     /// a scan of a thousand items costs about two microseconds.
     pub(crate) fn find(&self, jid: &str) -> Option<ItemRef<'_>> {
-        self.iter().find(|item| item.jid == jid)
+        let mut items = self.packed_items();
+        items
+            .find(|item| item.jid == jid.as_bytes())
+            .map(Packed::item)
     }
 
     /// The number of items, hidden ones included.
     pub(crate) fn len(&self) -> usize {
-        self.iter().count()
+        self.packed_items().count()
     }
 
     /// Requests that wait for an answer, and their bytes.
@@ -281,37 +288,55 @@ fn pack(out: &mut Vec<u8>, item: &Item) {
     out.extend_from_slice(request);
 }
 
-fn unpack(bytes: &[u8]) -> Option<(ItemRef<'_>, &[u8])> {
+/// An item as it lies there: to look for one, nothing of the others is read.
+struct Packed<'a> {
+    flags: u8,
+    jid: &'a [u8],
+    name: &'a [u8],
+    groups: &'a [u8],
+    request: &'a [u8],
+}
+
+fn unpack(bytes: &[u8]) -> Option<(Packed<'_>, &[u8])> {
     let (header, body) = bytes.split_at_checked(HEADER)?;
-    let flags = header[0];
     let length = |i: usize| usize::from(u16::from_le_bytes([header[i], header[i + 1]]));
     let (jid, body) = body.split_at(length(1));
     let (name, body) = body.split_at(length(3));
     let (groups, body) = body.split_at(length(5));
     let (request, rest) = body.split_at(length(7));
-    let state = SubscriptionState {
-        subscription: match flags & SUBSCRIPTION_BITS {
-            0 => Subscription::None,
-            1 => Subscription::To,
-            2 => Subscription::From,
-            _ => Subscription::Both,
-        },
-        ask: flags & ASK != 0,
-        pending_in: flags & PENDING_IN != 0,
-        approved: flags & APPROVED != 0,
+    let item = Packed {
+        flags: header[0],
+        jid,
+        name,
+        groups,
+        request,
     };
-    let listed = flags & LISTED != 0;
-    Some((
+    Some((item, rest))
+}
+
+impl<'a> Packed<'a> {
+    fn item(self) -> ItemRef<'a> {
+        let has = |bit| self.flags & bit != 0;
+        let state = SubscriptionState {
+            subscription: match self.flags & SUBSCRIPTION_BITS {
+                0 => Subscription::None,
+                1 => Subscription::To,
+                2 => Subscription::From,
+                _ => Subscription::Both,
+            },
+            ask: has(ASK),
+            pending_in: has(PENDING_IN),
+            approved: has(APPROVED),
+        };
         ItemRef {
-            jid: text(jid),
-            name: text(name),
+            jid: text(self.jid),
+            name: text(self.name),
             state,
-            listed,
-            groups,
-            request,
-        },
-        rest,
-    ))
+            listed: has(LISTED),
+            groups: self.groups,
+            request: self.request,
+        }
+    }
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -5,6 +5,7 @@ use actor::{Context, Mail, Name};
 use delivery::SessionNumber;
 use net::ConnRef;
 use telemetry::Counter;
+use wire::Message;
 use xml::Frame;
 
 use super::barrier::Effect;
@@ -76,7 +77,8 @@ impl User {
             Effect::Probe { to, from } => {
                 // After a restart a contact may be online and not be loaded yet.
                 let activate = !self.home.place.has_woken();
-                self.home.send(cx, &to, UserMsg::Probe { from }, activate);
+                let to = Name::from(&*to);
+                self.home.say(cx, &to, Message::Probe { from }, activate);
             }
             Effect::Answer(reply, answer) => reply.send(cx, answer),
             Effect::Credit(conn) => {
@@ -100,14 +102,14 @@ impl User {
             Effect::Taken { to, source } => {
                 // Lost, it is asked for again.
                 let (by, seq) = (self.own_peer(), source.seq);
-                self.home
-                    .send_to(cx, &to, UserMsg::Taken { by, seq }, false);
+                self.home.say(cx, &to, Message::Taken { by, seq }, false);
             }
             Effect::NotTaken { to, mut answer } => {
                 answer.by = self.own_peer();
-                self.home.send_to(cx, &to, UserMsg::NotTaken(answer), false);
+                self.home.say(cx, &to, Message::NotTaken(answer), false);
             }
             Effect::Resume { number, conn } => self.read_owed(number, conn, cx),
+            Effect::NoSession { conn, previd } => self.no_session(conn, &previd, cx),
             Effect::Resumed { number, conn } => self.resumed(number, conn, cx),
             Effect::NotResumed { number, conn } => self.not_resumed(number, conn, cx),
             Effect::NodesDecided { life, items } => self.nodes_decided(life, items, cx),
@@ -320,10 +322,8 @@ impl User {
         activate: bool,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let refused = self
-            .home
-            .send_to(cx, to, UserMsg::Deliver(delivery), activate);
-        if let Some(UserMsg::Deliver(delivery)) = refused {
+        let refused = self.home.pass_on(cx, to, delivery, activate);
+        if let Some(delivery) = refused {
             self.overloaded(&delivery.frame, cx);
         }
     }

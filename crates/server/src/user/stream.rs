@@ -83,7 +83,9 @@ impl User {
         let mut bytes = Vec::new();
         let resumable = (max_seconds > 0).then_some((&*token, kept));
         sm::write_enabled(resumable, &mut bytes);
-        let managed = Managed::new(number, token, max_seconds, Link::Attached(conn));
+        let mut managed = Managed::new(number, token, max_seconds, Link::Attached(conn));
+        let entered = self.rooms_entered(at).into_iter();
+        managed.plain_rooms = entered.map(|(room, _)| room).collect();
         let session = &mut self.sessions[at];
         let plain = SessionNumber::new(std::mem::replace(&mut session.number, number));
         session.managed = Some(Box::new(managed));
@@ -258,13 +260,16 @@ impl User {
         };
         let is_kept = managed.push(what, &bytes, bounds.unlogged);
         self.has_full_session |= managed.is_full;
-        if is_kept && let Some(log) = &mut self.log {
+        let is_passed_over = managed.is_recovered;
+        if (is_kept || is_passed_over)
+            && let Some(log) = &mut self.log
+        {
             let number = SessionNumber::new(managed.number);
             let count = log.inbox.wrote(number, what.is_entry());
             if let (What::Elsewhere, Some(rooms)) = (what, &mut managed.rooms) {
                 rooms.sent();
             }
-            let sent = Some(Count::new(managed.out.sent()));
+            let sent = is_kept.then(|| Count::new(managed.out.sent()));
             debug_assert_eq!(count, sent, "both count alike");
         }
         match &mut managed.link {

@@ -10,7 +10,8 @@ use telemetry::Counter;
 
 use super::barrier::{Append, Decided, Effect, Origin};
 use super::{Debt, User};
-use crate::message::{AppendError, Source, UserMsg};
+use crate::message::{AppendError, UserMsg};
+use wire::Source;
 
 /// What comes of one message while it is handled.
 #[derive(Default)]
@@ -93,17 +94,14 @@ impl User {
         let journal = &self.home.journal;
         match journal.append(cx, range, self.barrier.tenure, records, ticket) {
             Ok(()) => {
-                self.barrier.push(Append {
-                    ticket,
-                    origin,
-                    effects,
-                });
+                self.barrier.push(Append::new(ticket, origin, effects));
                 self.hold_if_full(cx);
             }
             Err(error) => {
                 let failed = Decided {
                     effects: effects.into_iter().filter_map(Effect::of_failure).collect(),
                     origin,
+                    again: Vec::new(),
                 };
                 if let Some(effects) = self.failed(failed, error, cx) {
                     self.perform_in_order(effects, cx);
@@ -172,6 +170,9 @@ impl User {
             self.start_over(append.effects, cx);
             return None;
         }
+        for own in append.again {
+            self.refuse_stanza(own, &error.to_stanza_error(), cx);
+        }
         self.append_failed(append.origin, error, cx);
         Some(append.effects)
     }
@@ -189,8 +190,9 @@ impl User {
         let error = error.to_stanza_error();
         match origin {
             Origin::Nobody => {}
-            Origin::Session(conn, link, frame) => {
-                self.refuse_stanza(conn, &frame, &error, cx);
+            Origin::Session(own) => {
+                let link = own.link;
+                self.refuse_stanza(own, &error, cx);
                 let _ = self.home.io.credit(cx, link, 1);
             }
             Origin::Other(frame) => self.home.return_error(cx, &frame, &error),

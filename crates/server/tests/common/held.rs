@@ -86,6 +86,10 @@ impl World {
         self.work();
     }
 
+    pub(crate) fn sim(&self) -> &Sim {
+        &self.sim
+    }
+
     pub(crate) fn journal(&self) -> &TwinJournal {
         self.sim.journal()
     }

@@ -40,15 +40,19 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             outbox: delivery::OutboxLimits::default(),
             limits: DeliveryLimits::default(),
         },
+        inbox: server::options::InboxBounds::default(),
         archive: Archive {
             enabled: false,
             until_delivered: false,
             max_age: Duration::from_secs(86_400),
             max_messages: 1_000,
             max_bytes: 1 << 20,
+            searched_max: 10_000,
         },
+        directory: server::options::Directory::default(),
         rooms: server::options::Rooms {
             hosts: vec!["conference.localhost".into()],
+            search_hosts: vec!["search.localhost".into()],
             ..server::options::Rooms::default()
         },
         pep: server::options::Pep::default(),
@@ -56,6 +60,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             hosts: vec!["pubsub.localhost".into()],
             ..server::options::Pubsub::default()
         },
+        modules: server::modules::Switches::default(),
         limits: Limits {
             stanza_bytes_max: 65_536,
             sessions_per_user: 10,
@@ -75,6 +80,8 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
         bans: None,
         commits: server::options::Commits::default(),
         web: Web::default(),
+        wire: server::options::Wire::default(),
+        cluster: None,
         chaos: false,
         debug_commit_delay: Duration::ZERO,
         debug_extensions: &[],
@@ -146,6 +153,12 @@ pub(crate) struct Client {
     pub(crate) seen: String,
 }
 
+/// What a client says that logs in.
+pub(crate) fn auth((user, password): (&str, &str)) -> String {
+    let token = xmpp::sasl::encode(&format!("\0{user}\0{password}"));
+    format!("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{token}</auth>")
+}
+
 impl Client {
     pub(crate) fn login(address: SocketAddr, user: &str, resource: &str) -> Self {
         let mut client = Client::authenticate(address, user);
@@ -173,10 +186,7 @@ impl Client {
     }
 
     pub(crate) fn authenticate_with(&mut self, user: &str, password: &str) {
-        let token = xmpp::sasl::encode(&format!("\0{user}\0{password}"));
-        self.send(&format!(
-            "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{token}</auth>"
-        ));
+        self.send(&auth((user, password)));
     }
 
     pub(crate) fn bind(&mut self, resource: &str) {

@@ -62,6 +62,17 @@ impl World {
         world
     }
 
+    /// With options of its own, and clients that need not say that they are there, however far the
+    /// clock moves.
+    pub(crate) fn patient(change: impl FnOnce(&mut Options)) -> World {
+        const NEVER: Duration = Duration::from_secs(1_000_000);
+        World::with(|options| {
+            options.limits.idle_ping = NEVER;
+            options.delivery.ack_timeout = NEVER;
+            change(options);
+        })
+    }
+
     pub(crate) fn start(&mut self) {
         let (options, clock, store) = (
             self.options.clone(),
@@ -95,6 +106,11 @@ impl World {
     pub(crate) fn pass(&mut self, time: Duration) {
         self.clock.advance(time);
         self.work();
+    }
+
+    /// The node, for what only some tests look at.
+    pub(crate) fn node(&mut self) -> &mut Sim {
+        self.sim.as_mut().expect("it runs")
     }
 
     pub(crate) fn switches(&self) -> Arc<Switches> {

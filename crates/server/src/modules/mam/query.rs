@@ -6,10 +6,13 @@ use xmpp::addr;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::ns::DATA_FORMS;
 
-use super::{NS, NS_RSM, PAGE_DEFAULT, PAGE_MAX, seq_of};
+use super::{FULL_TEXT, NS, NS_RSM, PAGE_DEFAULT, PAGE_MAX, seq_of};
 
 /// Bytes of a query's id, which is in each of its results.
 const QUERY_ID_BYTES_MAX: usize = 256;
+
+/// Bytes of a text that is searched for.
+const TEXT_BYTES_MAX: usize = 256;
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub(crate) struct Filter {
     pub before: Option<u64>,
     /// These places, which must be in the archive; empty for any.
     pub ids: Vec<u64>,
+    /// All of these are in what people read of it (XEP-0431), in lower case; empty for any.
+    pub words: Vec<String>,
 }
 
 /// Which part of what matches is sent.
@@ -168,12 +173,25 @@ impl Filter {
                 let with = with.map_err(|_| StanzaError::new(Condition::JidMalformed))?;
                 self.with = Some(with.into_owned());
             }
+            FULL_TEXT => self.words = words(&value)?,
             "after-id" => self.after = Some(place(&value)?),
             "before-id" => self.before = Some(place(&value)?),
             _ => return Err(StanzaError::new(Condition::FeatureNotImplemented)),
         }
         Ok(())
     }
+}
+
+/// The words of a text (XEP-0431 section 3.2 leaves to servers what they mean).
+fn words(text: &str) -> Result<Vec<String>, StanzaError> {
+    let words = text.split_whitespace();
+    let words = words.filter(|word| word.chars().any(char::is_alphanumeric));
+    let words: Vec<String> = words.map(str::to_lowercase).collect();
+    if words.is_empty() || text.len() > TEXT_BYTES_MAX {
+        let text = "A search is for words, 256 bytes at most.";
+        return Err(StanzaError::new(Condition::NotAcceptable).with_text(text));
+    }
+    Ok(words)
 }
 
 fn ids(field: &Element) -> Result<Vec<u64>, StanzaError> {
@@ -272,6 +290,7 @@ mod tests {
             field("after-id", &["0000000000000001"]),
             field("before-id", &["00000000000000ff"]),
             field("ids", &[ID, "0000000000000002", ID]),
+            field(FULL_TEXT, &[" Wherefore  ART - "]),
         ];
         let expected = Filter {
             start: Some("2010-06-07T00:00:00Z".parse().unwrap()),
@@ -280,13 +299,23 @@ mod tests {
             after: Some(1),
             before: Some(255),
             ids: vec![2, 42],
+            words: vec!["wherefore".to_owned(), "art".to_owned()],
         };
         assert_eq!(form(&fields.concat()), Ok(expected));
     }
 
     #[test]
     fn a_field_left_blank_asks_for_nothing() {
-        for name in ["start", "end", "with", "after-id", "before-id", "ids"] {
+        let fields = [
+            "start",
+            "end",
+            "with",
+            "after-id",
+            "before-id",
+            "ids",
+            FULL_TEXT,
+        ];
+        for name in fields {
             let blank = format!("<field var='{name}'/>");
             assert_eq!(form(&blank), Ok(Filter::default()), "{name}");
         }
@@ -306,6 +335,8 @@ mod tests {
             (field("before-id", &["1"]), ItemNotFound),
             (field("ids", &[ID, "1"]), ItemNotFound),
             (field("ids", &[ID; 101]), NotAcceptable),
+            (field(FULL_TEXT, &["?!"]), NotAcceptable),
+            (field(FULL_TEXT, &[&"x".repeat(257)]), NotAcceptable),
             (field("include-groupchat", &["true"]), FeatureNotImplemented),
             (field("with", &["a@b"]).repeat(2), BadRequest),
             (field("FORM_TYPE", &[NS]), BadRequest),

@@ -5,7 +5,7 @@ use xml::Frame;
 use xml::build::Writer;
 use xmpp::ns;
 
-use super::{NS, NS_RSM, id_of, self_contained};
+use super::{FULL_TEXT, NS, NS_RSM, id_of, self_contained};
 
 /// Writes one entry as a message from the archive to the session that asked (XEP-0313 section 4.2).
 pub(crate) fn write_result(
@@ -18,6 +18,17 @@ pub(crate) fn write_result(
     out.reserve(message.as_bytes().len() + 384);
     let mut writer = Writer::new(out);
     writer.open("message").attr("from", archive).attr("to", to);
+    write_result_in(&mut writer, query_id, (seq, at), message);
+    writer.close();
+}
+
+/// Writes `<result/>` of an entry.
+pub(crate) fn write_result_in(
+    writer: &mut Writer<'_>,
+    query_id: Option<&str>,
+    (seq, at): (u64, Timestamp),
+    message: &Frame,
+) {
     writer.open("result").attr("xmlns", NS);
     if let Some(id) = query_id {
         writer.attr("queryid", id);
@@ -30,7 +41,7 @@ pub(crate) fn write_result(
         .attr("stamp", &at.to_string())
         .close();
     writer.raw(&self_contained(message));
-    writer.close().close().close();
+    writer.close().close();
 }
 
 /// The end of a page (section 4.3).
@@ -82,6 +93,7 @@ pub(crate) fn form() -> Vec<u8> {
         ("text-single", "end"),
         ("text-single", "before-id"),
         ("text-single", "after-id"),
+        ("text-single", FULL_TEXT),
     ] {
         writer
             .open("field")
@@ -178,6 +190,7 @@ mod tests {
             "end",
             "before-id",
             "after-id",
+            FULL_TEXT,
             "ids",
         ] {
             assert!(form.contains(&format!("var='{field}'")), "{field}");

@@ -52,9 +52,13 @@ pub(super) struct Converting {
 }
 
 impl User {
+    fn converts_avatars(&self) -> bool {
+        self.home.options.modules.has(&avatar::MODULE)
+    }
+
     /// A vCard has been set whose picture is another one, or which has none any more.
     pub(crate) fn publish_photo(&mut self, photo: Option<&Photo>, cx: &mut Context<'_, UserMsg>) {
-        if !self.home.options.pep.enabled {
+        if !self.converts_avatars() {
             return;
         }
         let id = photo.map_or("", |photo| &photo.hash).to_owned();
@@ -93,6 +97,9 @@ impl User {
 
     /// The picture that records publish, if it is another one than the vCard has.
     pub(super) fn published_picture(&self, records: &[Record]) -> Option<Picture> {
+        if !self.converts_avatars() {
+            return None;
+        }
         let metadata = records.iter().rev().find_map(|record| match record {
             Record::Published { node, item } if node == avatar::METADATA => Some(item),
             _ => None,

@@ -39,9 +39,16 @@ pub struct Stored {
 }
 
 impl User {
+    fn converts_bookmarks(&self) -> bool {
+        self.home.options.modules.has(&bookmarks::MODULE)
+    }
+
     /// What records change of bookmarks.
     pub(super) fn marked(&self, records: &[Record]) -> Marked {
         let mut marked = Marked::Nothing;
+        if !self.converts_bookmarks() {
+            return marked;
+        }
         for record in records {
             match record {
                 Record::Published { node, item } if node == bookmarks::STORAGE => {
@@ -111,19 +118,19 @@ impl User {
 
     /// The list has been set in private storage: native bookmarks follow.
     pub(crate) fn bookmarks_stored(&mut self, list: &[u8], cx: &mut Context<'_, UserMsg>) {
-        if self.home.options.pep.enabled {
+        if self.converts_bookmarks() {
             self.change_bookmarks("own", list, bookmarks::replace, cx);
         }
     }
 
     /// The list in private storage is asked for: it is made of native bookmarks, and of what is
-    /// stored. `None` where accounts have no nodes.
+    /// stored. `None` where bookmarks are not converted.
     pub(crate) fn show_bookmarks(
         &mut self,
         request: &Request<'_>,
         cx: &mut Context<'_, UserMsg>,
     ) -> Option<Answer> {
-        if !self.home.options.pep.enabled {
+        if !self.converts_bookmarks() {
             return None;
         }
         let held = Held {

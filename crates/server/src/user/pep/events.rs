@@ -8,6 +8,7 @@ use actor::{Context, Mail, Name};
 use pubsub::Event;
 use store::StoreError;
 use telemetry::Counter;
+use wire::{Interest, Message, NodeEvent};
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::ns;
@@ -21,26 +22,6 @@ use crate::user::User;
 use crate::user::barrier::Effect;
 use crate::user::managed::What;
 use crate::user::outbound::Destination;
-
-/// A session that wants to hear of nodes.
-#[derive(Clone, Debug)]
-pub struct Interest {
-    /// Its full address.
-    session: Arc<str>,
-    /// The nodes: `NODE` of each `NODE+notify` that its verified capabilities name.
-    nodes: Arc<[Box<str>]>,
-}
-
-/// Something that happened at a node, on its way to the homes of contacts.
-#[derive(Clone, Debug)]
-pub struct NodeEvent {
-    /// The stanza, without `to`.
-    pub(super) frame: Frame,
-    /// The node.
-    pub(super) node: Arc<str>,
-    /// Full addresses that are sent it anyway.
-    pub(super) but: pubsub::Audience,
-}
 
 fn pep(msg: PepMsg) -> UserMsg {
     UserMsg::Pep(Box::new(msg))
@@ -131,8 +112,8 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         // Who is not here is not told.
-        let msg = pep(PepMsg::Event(event));
-        if self.home.send_to(cx, to, msg, false).is_some() {
+        let msg = Message::NodeEvent(event);
+        if self.home.say(cx, to, msg, false).is_some() {
             cx.stats().count(Counter::PepDropped);
         }
     }
@@ -140,7 +121,7 @@ impl User {
     // ---- At the home of a contact --------------------------------------------------------------
 
     /// A contact's home says that something happened at one of his nodes.
-    pub(super) fn node_event(&mut self, event: &NodeEvent, cx: &mut Context<'_, UserMsg>) {
+    pub(in crate::user) fn node_event(&mut self, event: &NodeEvent, cx: &mut Context<'_, UserMsg>) {
         let frame = &event.frame;
         let from = frame.attr("from").unwrap_or_default();
         if !self.is_registered() || self.blocklist.covers(&from) {
@@ -210,8 +191,8 @@ impl User {
     }
 
     fn show_interest(&mut self, interest: Interest, owner: &Name, cx: &mut Context<'_, UserMsg>) {
-        let msg = pep(PepMsg::Interest(interest));
-        if self.home.send_to(cx, owner, msg, true).is_some() {
+        let msg = Message::Interest(interest);
+        if self.home.say(cx, owner, msg, true).is_some() {
             cx.stats().count(Counter::PepDropped);
         }
     }
@@ -233,7 +214,11 @@ impl User {
     }
 
     /// A session of a contact, or the user's own, wants the last items of the user's nodes.
-    pub(super) fn interested(&mut self, interest: &Interest, cx: &mut Context<'_, UserMsg>) {
+    pub(in crate::user) fn interested(
+        &mut self,
+        interest: &Interest,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         let bare = address::bare(&interest.session);
         let is_own = bare == &*self.name;
         let may_see = is_own || self.is_subscriber(bare) && !self.blocklist.covers(bare);

@@ -25,10 +25,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
-use actor::{Context, Mail};
+use actor::{Context, Mail, Reply};
 use pubsub::{Effect as Act, Event, Record, Service, State};
 use store::StoreError;
 use telemetry::Counter;
+use wire::{Interest, NodeEvent};
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
@@ -36,16 +37,16 @@ use super::User;
 use super::barrier::{Effect, Origin};
 use super::requests::Debt;
 use super::storage;
+use crate::admin::AdminAnswer;
 use crate::guard::Charge;
 use crate::iq::{Answer, Request};
 use crate::journal::Ticket;
 use crate::message::UserMsg;
-use crate::nodes::stored;
+use crate::nodes::{NodesCommand, stored};
 
 pub(crate) use avatar::Picture;
 use avatar::{AvatarRead, Converting};
 use bookmarks::Marked;
-pub(crate) use events::{Interest, NodeEvent};
 use known::Known;
 
 /// What a user is told about its nodes.
@@ -78,10 +79,6 @@ pub enum PepMsg {
         /// Bare addresses.
         owners: Vec<actor::Name>,
     },
-    /// A contact's session wants to hear of nodes of this user.
-    Interest(Interest),
-    /// Something happened at a node of a contact.
-    Event(Arc<NodeEvent>),
     /// A picture that was published goes into the vCard.
     Avatar(Box<AvatarRead>),
     /// What private storage has of bookmarks.
@@ -95,13 +92,6 @@ pub enum PepMsg {
     },
 }
 
-impl PepMsg {
-    /// Whether it comes from another account.
-    pub(crate) fn is_of_others(&self) -> bool {
-        matches!(self, PepMsg::Interest(_) | PepMsg::Event(_))
-    }
-}
-
 /// Whose stanza something is done for.
 #[derive(Default)]
 pub(crate) struct Held {
@@ -113,6 +103,8 @@ pub(crate) struct Held {
     picture: Option<Picture>,
     /// Bookmarks that it changes.
     marked: Marked,
+    /// An operator who waits for it.
+    operator: Option<Reply<AdminAnswer>>,
 }
 
 struct Waiting {
@@ -375,6 +367,7 @@ impl User {
         if let Some(mut debt) = held.debt {
             debt.repay(&self.home, cx);
         }
+        self.answer_operator(held.operator, AdminAnswer::Absent, cx);
         for event in failed {
             let held = Held::default();
             // Invariant: decisions and what was asked for are always taken.
@@ -442,8 +435,10 @@ impl User {
             debt,
             picture,
             marked,
+            operator,
             ..
         } = held;
+        self.answer_operator(operator, AdminAnswer::Done, cx);
         let held = Held {
             debt,
             ..Held::default()
@@ -469,6 +464,33 @@ impl User {
         if let Some(mut debt) = held.debt {
             debt.repay(&self.home, cx);
         }
+        self.answer_operator(held.operator, AdminAnswer::Unavailable, cx);
+    }
+
+    /// An operator wants something to be done to a node.
+    pub(in crate::user) fn operate_nodes(
+        &mut self,
+        command: NodesCommand,
+        reply: Reply<AdminAnswer>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let held = Held {
+            operator: Some(reply),
+            ..Held::default()
+        };
+        self.comes_from(Origin::Nobody);
+        self.give_nodes(command.event(), held, cx);
+    }
+
+    fn answer_operator(
+        &mut self,
+        operator: Option<Reply<AdminAnswer>>,
+        answer: AdminAnswer,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if let Some(operator) = operator {
+            operator.send(cx, answer);
+        }
     }
 
     pub(super) fn pep_msg(&mut self, msg: PepMsg, cx: &mut Context<'_, UserMsg>) {
@@ -481,8 +503,6 @@ impl User {
             } => self.fetched((life, ticket), items, cx),
             PepMsg::Idle { life } => self.idle_nodes(life, cx),
             PepMsg::Owners { interest, owners } => self.owners_found(&interest, owners, cx),
-            PepMsg::Interest(interest) => self.interested(&interest, cx),
-            PepMsg::Event(event) => self.node_event(&event, cx),
             PepMsg::Avatar(read) => self.picture_read(*read, cx),
             PepMsg::Bookmarks(stored) => self.bookmarks_read(*stored, cx),
             PepMsg::Caps { conn, tries } => self.caps_due(conn, tries, cx),

@@ -1,0 +1,58 @@
+//! Other nodes of a cluster, as the shards of this one see them. Owns what a shard asks of whoever
+//! carries packets, and nothing of how they are carried; which node a range is at home on is in
+//! `place.rs`, what is in a packet in `post.rs`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use store::{Journal, RangeId};
+
+/// A node, by a number that its name keeps for the life of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u16);
+
+/// Who carries packets to other nodes. Called by shards: it never waits.
+pub trait Away: Send + Sync {
+    /// Hands a packet to a node's link, which keeps it until that node has taken it.
+    ///
+    /// # Errors
+    /// The packet, if too much waits for that node.
+    fn send(&self, to: NodeId, packet: Vec<u8>) -> Result<(), Vec<u8>>;
+
+    /// The same for the answer to a packet that came: there are no more of them than packets.
+    fn answer(&self, to: NodeId, packet: Vec<u8>);
+
+    /// Whether what needs no commit may leave this node now. Asked at the beginning of each turn.
+    fn may_act(&self) -> bool;
+
+    /// Where clients reach the home of a range, as `host:port`, if it says so.
+    fn clients(&self, range: RangeId) -> Option<String>;
+}
+
+/// What a node that belongs to a cluster is given.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Where appends go. The store is written by whoever applies what the journal commits.
+    pub journal: Arc<dyn Journal>,
+    /// The way to other nodes.
+    pub away: Arc<dyn Away>,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cluster")
+    }
+}
+
+/// What became of a packet that came from another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Its recipient has it, or it was for the node itself.
+    Yes,
+    /// The way to its recipient is full: once more, a moment later.
+    Later,
+    /// Its recipient is at home elsewhere, or was in another tenure. This packet says so.
+    Moved(Vec<u8>),
+    /// It is none that this node understands. Nobody hears of it.
+    Bad(String),
+}

@@ -1,0 +1,144 @@
+//! What comes for somebody who is at home on another node: it loads nobody. Owns the actor that
+//! takes what was left in a mailbox when its range went away, or came a moment too late, and what
+//! becomes of packets that no node took.
+//!
+//! | comes | then |
+//! |---|---|
+//! | what another entity said | it is sent on to the home |
+//! | anything of a connection | its stream ends, and is told where the home is |
+//! | an administrator's command | it is dropped, which whoever asked hears |
+//! | anything else | it was for the life that ended here, and goes with it |
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use actor::{Actor, Context, Name, Refused};
+use net::{ConnRef, Cx};
+use wire::{Message, Stanza};
+use xmpp::error::StreamError;
+
+use crate::address;
+use crate::c2s::{Abort, C2sService, Conn, Control};
+use crate::home::Home;
+use crate::message::{Said, UserMsg};
+
+/// After so long it makes way; what comes later brings another one to life.
+const REST: Duration = Duration::from_secs(1);
+
+/// The actor of a name that is at home elsewhere.
+pub(crate) struct Elsewhere {
+    name: Name,
+    home: Rc<Home>,
+}
+
+impl Elsewhere {
+    pub(crate) fn new(name: Name, home: Rc<Home>) -> Elsewhere {
+        Elsewhere { name, home }
+    }
+
+    pub(crate) fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
+        cx.send_after(REST, UserMsg::Idle);
+    }
+
+    pub(crate) fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
+        match msg {
+            UserMsg::Said(said) => {
+                let activate = activates(&said.message);
+                pass_on(&self.home, (self.name.clone(), said, activate), cx);
+            }
+            UserMsg::Credentials { conn, .. }
+            | UserMsg::Bind { conn, .. }
+            | UserMsg::Resume { conn, .. }
+            | UserMsg::Started { conn }
+            | UserMsg::Stanza { conn, .. }
+            | UserMsg::Refused { conn, .. }
+            | UserMsg::Keys { conn, .. } => self.redirect(conn, cx),
+            UserMsg::Idle => cx.stop(),
+            _ => {}
+        }
+    }
+
+    fn redirect(&self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+        // A connection that has gone meanwhile needs no answer.
+        let _ = self.home.io.control(cx, conn, Control::Abort(Abort::Moved));
+    }
+}
+
+/// Whether a message is one for which its recipient is loaded, as far as it shows.
+fn activates(message: &Message) -> bool {
+    match message {
+        Message::Stanza(Stanza { frame, .. }) => frame.name() != "presence",
+        Message::ToRoom(_) => true,
+        _ => false,
+    }
+}
+
+/// Sends something on to where its recipient is at home now. What cannot go there is as if the
+/// recipient had no room for it.
+fn pass_on(
+    home: &Home,
+    (name, said, activate): (Name, Said, bool),
+    cx: &mut Context<'_, impl Send + 'static>,
+) {
+    let at = (home.place.shard(&name), &name);
+    if let Some(said) = home.send(cx, at, said, activate) {
+        home.not_heard(&name, said, Refused::Full, cx);
+    }
+}
+
+impl C2sService {
+    /// The account, of a stream that may not be bound yet, is at home on another node: its client
+    /// is told which, if that is known.
+    pub(crate) fn redirect(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: Option<&str>) {
+        let machine = &conn.machine;
+        let own = machine.full_jid().map(|full| address::bare(full));
+        let own = own.or(machine.authenticated()).or(machine.claimed());
+        let user = user.or(own);
+        let cluster = self.home.options.cluster.as_ref();
+        let to = cluster.zip(user).and_then(|(cluster, user)| {
+            let range = self.home.place.range(user);
+            cluster.away.clients(range)
+        });
+        match to {
+            Some(to) => conn.machine.redirect(&to, cx.out(), &mut self.effects),
+            None => conn.machine.abort(
+                StreamError::ResourceConstraint,
+                Some("The account is on its way to another node: come again."),
+                cx.out(),
+                &mut self.effects,
+            ),
+        }
+    }
+}
+
+/// A packet that came back.
+pub(crate) struct Returned {
+    /// Whom it was for.
+    pub(crate) to: Name,
+    /// What it said.
+    pub(crate) said: Said,
+    /// Whether it is said to one who is not loaded.
+    pub(crate) activate: bool,
+    /// Nobody has it any more: its sender is told.
+    pub(crate) is_over: bool,
+}
+
+/// Sends packets of its shard that came back once more.
+pub(crate) struct ReturnsActor(pub(crate) Rc<Home>);
+
+impl Actor for ReturnsActor {
+    type Msg = Returned;
+
+    fn handle(&mut self, msg: Returned, cx: &mut Context<'_, Returned>) {
+        let Returned {
+            to,
+            said,
+            activate,
+            is_over,
+        } = msg;
+        match is_over {
+            true => self.0.not_heard(&to, said, Refused::Full, cx),
+            false => pass_on(&self.0, (to, said, activate), cx),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The node's door to its cluster: which ranges are at home here, where the others are, and packets
+//! that come from other nodes or come back. Owns the order in which a range begins and ends; who
+//! decides it is the binary's affair. For threads of their own, never for a shard.
+//!
+//! | a range | in this order |
+//! |---|---|
+//! | comes | old tenures are forgotten, messages are taken, what waited for another node is sent, its users are woken |
+//! | goes | messages are taken no more, its entities end, their streams are told where to go |
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use actor::{Addr, Core, Handle, Mail as _, Name, ShardId};
+use net::RemoteIo;
+use store::{RangeId, Store};
+
+use super::C2sService;
+use crate::away::{NodeId, Taken};
+use crate::elsewhere::Returned;
+use crate::journal::{PORT, PortMsg};
+use crate::limits::ADMIN_DEADLINE;
+use crate::message::{Said, UserMsg};
+use crate::place::Place;
+use crate::post::{self, Credits, Received};
+use crate::wake::wake;
+
+/// Pause before a shard that has no room is asked again.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
+
+/// See the module.
+#[derive(Clone)]
+pub struct Door {
+    pub(super) place: Place,
+    pub(super) handle: Handle,
+    pub(super) credits: Arc<Credits>,
+    pub(super) remote: RemoteIo<C2sService>,
+    /// Where each shard takes packets that came back.
+    pub(super) returns: Vec<Addr<Returned>>,
+    pub(super) network: Arc<net::Shared>,
+}
+
+impl Door {
+    /// Ranges are at home here from now on, in this tenure. Everything that was ever accepted for
+    /// them is in the store.
+    pub fn gain(&self, ranges: &[RangeId], tenure: u32) {
+        self.forget(ranges);
+        for range in ranges {
+            self.place.wake_later(*range);
+            self.place.set_away(*range, None);
+            self.place.set_tenure(*range, tenure);
+        }
+        self.end_entities(ranges);
+    }
+
+    /// Ranges are not at home here any more. Returns once nothing of them is left.
+    pub fn lose(&self, ranges: &[RangeId]) {
+        for range in ranges {
+            self.place.set_tenure(*range, 0);
+        }
+        self.end_entities(ranges);
+        self.forget(ranges);
+    }
+
+    /// Whether ranges are at home here: what needs no commit may have ended them in between.
+    pub fn has(&self, ranges: &[RangeId]) -> bool {
+        ranges.iter().all(|range| self.place.is_here(*range))
+    }
+
+    /// Where a range is, if it is not here.
+    pub fn set_away(&self, range: RangeId, home: Option<(NodeId, u32)>) {
+        self.place.set_away(range, home);
+    }
+
+    /// The range of a bare address.
+    pub fn range(&self, bare: &str) -> RangeId {
+        self.place.range(bare)
+    }
+
+    fn shards(&self) -> impl Iterator<Item = ShardId> {
+        (0..self.handle.shards()).map(ShardId::new)
+    }
+
+    fn is_over(&self) -> bool {
+        self.network.is_stopping()
+    }
+
+    /// Nothing is appended any more in tenures of before.
+    fn forget(&self, ranges: &[RangeId]) {
+        for shard in self.shards() {
+            let port = Name::from(PORT);
+            let told = |reply| PortMsg::Moved(ranges.to_vec(), reply);
+            // A port that crashed is back in a moment.
+            while self
+                .handle
+                .ask_named(shard, &port, told, ADMIN_DEADLINE)
+                .is_err()
+                && !self.is_over()
+            {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+        }
+    }
+
+    fn end_entities(&self, ranges: &[RangeId]) {
+        for shard in self.shards() {
+            loop {
+                let (place, chosen) = (self.place.clone(), ranges.to_vec());
+                let end = move |core: &mut Core| {
+                    core.end_entities_if(|name| chosen.contains(&place.range(name)));
+                };
+                if self.handle.run_on(shard, end) || self.is_over() {
+                    break;
+                }
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            // What was sent before has run when this has.
+            while !self.handle.is_turning(shard, ADMIN_DEADLINE) && !self.is_over() {}
+        }
+    }
+
+    /// A packet comes from another node.
+    pub fn receive(&self, from: NodeId, bytes: &[u8]) -> Taken {
+        let received = post::receive(
+            &self.credits,
+            &self.remote,
+            &self.place,
+            (Some(from), bytes),
+        );
+        match received {
+            Ok(Received::Done) => Taken::Yes,
+            Ok(Received::Moved(moved)) => {
+                let mut answer = Vec::new();
+                match wire::Packet::Moved(moved).encode(&mut answer) {
+                    Ok(()) => Taken::Moved(answer),
+                    Err(why) => Taken::Bad(why.to_string()),
+                }
+            }
+            Ok(Received::Said { to, said, activate }) => match self.tell(to, said, activate) {
+                true => Taken::Yes,
+                false => Taken::Later,
+            },
+            Err(why) => Taken::Bad(why.to_string()),
+        }
+    }
+
+    /// Says something to an entity of this node. False if there is no room on the way: nothing was
+    /// said, and no credit comes back.
+    fn tell(&self, to: Name, said: Said, activate: bool) -> bool {
+        let shard = self.place.shard(&to);
+        let on_its_way = Arc::new(Mutex::new(Some(said)));
+        let taken = Arc::clone(&on_its_way);
+        let tell = move |core: &mut Core| {
+            let Some(said) = take(&taken) else { return };
+            let msg = UserMsg::Said(said);
+            // With a full mailbox, whoever needs an answer is told by the class.
+            let _ = match activate {
+                true => core.send_named(shard, &to, msg),
+                false => core.send_named_if_active(shard, &to, msg),
+            };
+        };
+        let is_taken = self.handle.run_on(shard, tell);
+        if !is_taken && let Some(debt) = take(&on_its_way).and_then(|said| said.debt) {
+            debt.forgive();
+        }
+        is_taken
+    }
+
+    /// A packet of this node that no other one took: it is sent to where its recipient is at home
+    /// now, or its sender is told if that `is_over`. False if it is to be tried again a moment
+    /// later: nobody knows a home, or the one that did not take it.
+    pub fn take_back(&self, bytes: &[u8], is_over: bool) -> bool {
+        let Ok(arrival) = wire::Arrival::read(bytes) else {
+            return true;
+        };
+        if let Some((range, tenure)) = arrival.place()
+            && let Some(range) = RangeId::from_index(range)
+        {
+            let is_known = self.place.is_here(range)
+                || self
+                    .place
+                    .away(range)
+                    .is_some_and(|(_, newer)| newer != tenure);
+            if !is_known && !is_over {
+                return false;
+            }
+        }
+        let Some((to, said, activate)) = post::returned(&self.credits, bytes) else {
+            return true;
+        };
+        let shard = usize::from(self.place.shard(&to).index());
+        let mut msg = Returned {
+            to,
+            said,
+            activate,
+            is_over,
+        };
+        while let Err(refused) = self.handle.send(self.returns[shard], msg) {
+            if self.is_over() {
+                break;
+            }
+            std::thread::sleep(BUSY_PAUSE);
+            msg = refused.into_inner();
+        }
+        true
+    }
+
+    /// A process of a node is gone: nobody there answers any more.
+    pub fn forget_node(&self, node: NodeId) {
+        self.credits.forget(node);
+    }
+}
+
+/// What is on its way is taken once.
+fn take(said: &Mutex<Option<Said>>) -> Option<Said> {
+    said.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Wakes the users of ranges as they come, until the node stops.
+pub(super) fn wake_those_who_come(store: &Store, door: &Door) {
+    /// How often it is looked whether one came.
+    const LOOK: Duration = Duration::from_millis(50);
+    let mut is_awake = false;
+    while !door.is_over() {
+        if door.place.take_to_wake().is_empty() {
+            if !is_awake {
+                door.place.set_woken();
+                is_awake = true;
+            }
+            std::thread::park_timeout(LOOK);
+        } else {
+            is_awake = false;
+            // All who are at home here: those of earlier ranges are loaded, or have nothing to do.
+            wake(store, &door.place, &door.handle, || door.is_over());
+        }
+    }
+}

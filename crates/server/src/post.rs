@@ -1,0 +1,333 @@
+//! Messages between entities as packets ([`wire`]): how they are written and addressed, and what a
+//! home does with one that comes. What is owed for a stanza stays at the node that it left, under a
+//! number; whoever answers with the number brings it back, and if nobody does any more, it comes
+//! back too: with the packet if that comes back, or with the end of the node that had it.
+//!
+//! | a packet comes | what happens |
+//! |---|---|
+//! | for a range that is at home here, in the tenure that it names | its recipient hears it |
+//! | for another range, or another tenure | it is answered with `moved`, and nothing is loaded |
+//! | with a credit's number | the connection of the credit takes another stanza |
+//! | of a newer version, an unknown kind, or broken | refused, by name |
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use actor::Name;
+use net::{AddressKey, RemoteIo};
+use rustc_hash::FxHashMap;
+use store::RangeId;
+use wire::{Arrival, Credit, Envelope, Moved, Packet, WireError};
+
+use crate::away::{Cluster, NodeId};
+use crate::c2s::C2sService;
+use crate::message::Said;
+use crate::place::Place;
+use crate::user::Debt;
+
+/// Credits of stanzas that left a node as bytes.
+pub(crate) struct Credits {
+    max: usize,
+    away: Mutex<Away>,
+    cluster: Option<Cluster>,
+}
+
+#[derive(Default)]
+struct Away {
+    /// The last number that was given out. None is given out twice: what comes late or twice
+    /// brings back nothing.
+    last: u64,
+    /// Each with the node that the stanza went to, if it left this one.
+    debts: FxHashMap<u64, (Option<NodeId>, Box<Debt>)>,
+}
+
+impl Credits {
+    /// None is away; at most `max` will be.
+    pub(crate) fn new(max: usize, cluster: Option<Cluster>) -> Credits {
+        Credits {
+            max,
+            away: Mutex::default(),
+            cluster,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Away> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a credit until its number is answered. With too many, it comes back at once.
+    fn keep(&self, debt: Box<Debt>, node: Option<NodeId>) -> Option<Credit> {
+        let client = debt.from().map(AddressKey::to_bits);
+        let mut away = self.lock();
+        if away.debts.len() >= self.max {
+            return None;
+        }
+        away.last += 1;
+        let number = away.last;
+        away.debts.insert(number, (node, debt));
+        Some(Credit { number, client })
+    }
+
+    /// What was kept under a number: given back when it is dropped.
+    fn take(&self, number: u64) -> Option<Box<Debt>> {
+        self.lock().debts.remove(&number).map(|(_, debt)| debt)
+    }
+
+    /// A node is gone: nobody there will answer.
+    pub(crate) fn forget(&self, node: NodeId) {
+        let mut away = self.lock();
+        let lost = away.debts.extract_if(|_, (to, _)| *to == Some(node));
+        let lost: Vec<_> = lost.collect();
+        // Each gives a credit back when it is dropped.
+        drop(away);
+        drop(lost);
+    }
+
+    /// At the node where the stanza came: it was taken, or is forgotten. The answer goes to the
+    /// node that it came from; if that is this one, through its bytes and no further.
+    pub(crate) fn answer(&self, from: Option<NodeId>, number: u64) {
+        let mut bytes = Vec::new();
+        let answer = Packet::Credited { number }.encode(&mut bytes);
+        if let (Some(node), Some(cluster), Ok(())) = (from, &self.cluster, &answer) {
+            return cluster.away.answer(node, bytes);
+        }
+        match answer.and_then(|()| Packet::decode(&bytes)) {
+            Ok(Packet::Credited { number }) => drop(self.take(number)),
+            other => tracing::error!(?other, "the answer to a credit is none"),
+        }
+    }
+}
+
+impl std::fmt::Debug for Credits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credits({})", self.max)
+    }
+}
+
+/// What a packet that came is.
+pub(crate) enum Received {
+    /// Somebody here is told something.
+    Said {
+        /// Who.
+        to: Name,
+        /// What.
+        said: Said,
+        /// Whether it is told although it is not loaded.
+        activate: bool,
+    },
+    /// The node that it came from is told that its recipient is elsewhere.
+    Moved(Moved),
+    /// It was for the node itself.
+    Done,
+}
+
+/// Why a packet is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotReceived {
+    /// Its bytes are wrong.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// Its recipient does not belong to the range that it names, or there is no such range.
+    #[error("a packet for {0} names another range")]
+    Range(String),
+}
+
+/// Where packets of one shard are written and read.
+pub(crate) struct Post {
+    credits: Arc<Credits>,
+    remote: RemoteIo<C2sService>,
+    /// Messages that stay here go through their bytes too.
+    through_bytes: bool,
+    buffer: RefCell<Vec<u8>>,
+}
+
+/// Bytes of a buffer that is kept.
+const BUFFER_KEPT: usize = 65_536;
+
+impl Post {
+    pub(crate) fn new(
+        credits: Arc<Credits>,
+        remote: RemoteIo<C2sService>,
+        through_bytes: bool,
+    ) -> Post {
+        Post {
+            credits,
+            remote,
+            through_bytes,
+            buffer: RefCell::default(),
+        }
+    }
+
+    /// A message leaves for its recipient, wherever that is at home. Comes back to be heard here if
+    /// that is this node.
+    ///
+    /// # Errors
+    /// It cannot go there, for now: what is returned has not left.
+    pub(crate) fn pass(
+        &self,
+        (place, to): (&Place, &Name),
+        said: Said,
+        activate: bool,
+    ) -> Result<Option<Said>, Said> {
+        match &self.credits.cluster {
+            Some(cluster) if !place.is_here(place.range(to)) => self
+                .send_away(cluster, (place, to), said, activate)
+                .map(|()| None),
+            _ if self.through_bytes => self.through((place, to), said, activate).map(Some),
+            _ => Ok(Some(said)),
+        }
+    }
+
+    /// Hands a message to the link of its recipient's home.
+    fn send_away(
+        &self,
+        cluster: &Cluster,
+        (place, to): (&Place, &Name),
+        said: Said,
+        activate: bool,
+    ) -> Result<(), Said> {
+        let range = place.range(to);
+        let Some((node, tenure)) = place.away(range) else {
+            return Err(said);
+        };
+        let Said { message, debt } = said;
+        let credit = debt.and_then(|debt| self.credits.keep(debt, Some(node)));
+        let envelope = Envelope {
+            to: Name::clone(to),
+            range: range.index(),
+            tenure,
+            activate,
+            credit,
+            message,
+        };
+        let mut bytes = Vec::new();
+        let packet = Packet::Message(envelope);
+        let sent = match packet.encode(&mut bytes) {
+            Ok(()) => cluster.away.send(node, bytes).is_ok(),
+            Err(why) => {
+                tracing::error!(%to, %why, "a message has no form as bytes");
+                false
+            }
+        };
+        if sent {
+            return Ok(());
+        }
+        // Invariant: it was made above.
+        let Packet::Message(Envelope { message, .. }) = packet else {
+            unreachable!("a packet of a message is one");
+        };
+        let debt = credit.and_then(|credit| self.credits.take(credit.number));
+        Err(Said { message, debt })
+    }
+
+    /// Takes a message through its bytes, as if its recipient were at home on another node.
+    fn through(
+        &self,
+        (place, to): (&Place, &Name),
+        said: Said,
+        activate: bool,
+    ) -> Result<Said, Said> {
+        let mut buffer = self.buffer.borrow_mut();
+        buffer.clear();
+        let Said { message, debt } = said;
+        let credit = debt.and_then(|debt| self.credits.keep(debt, None));
+        let range = place.range(to);
+        let packet = Packet::Message(Envelope {
+            to: Name::clone(to),
+            range: range.index(),
+            tenure: place.tenure(range),
+            activate,
+            credit,
+            message,
+        });
+        let received = match packet.encode(&mut buffer) {
+            Ok(()) => self.receive(place, &buffer),
+            Err(error) => Err(error.into()),
+        };
+        if buffer.capacity() > BUFFER_KEPT {
+            *buffer = Vec::new();
+        }
+        match received {
+            Ok(Received::Said { said, .. }) => Ok(said),
+            other => {
+                let why = other.err();
+                tracing::error!(%to, ?why, "a message does not pass through its bytes");
+                // Invariant: it was made above.
+                let Packet::Message(Envelope { message, .. }) = packet else {
+                    unreachable!("a packet of a message is one");
+                };
+                let debt = credit.and_then(|credit| self.credits.take(credit.number));
+                Err(Said { message, debt })
+            }
+        }
+    }
+
+    /// A packet comes through this node's own bytes.
+    ///
+    /// # Errors
+    /// As [`receive`].
+    pub(crate) fn receive(&self, place: &Place, bytes: &[u8]) -> Result<Received, NotReceived> {
+        receive(&self.credits, &self.remote, place, (None, bytes))
+    }
+}
+
+/// A packet comes from another node, or through this one's own bytes. Of one for somebody who is
+/// not at home here only the head is read.
+///
+/// # Errors
+/// [`NotReceived`]: nobody hears of it.
+pub(crate) fn receive(
+    credits: &Arc<Credits>,
+    remote: &RemoteIo<C2sService>,
+    place: &Place,
+    (node, bytes): (Option<NodeId>, &[u8]),
+) -> Result<Received, NotReceived> {
+    let arrival = Arrival::read(bytes)?;
+    let range = arrival.place().map(|(range, tenure)| {
+        let range = RangeId::from_index(range);
+        (range, range.is_some_and(|one| place.is_home(one, tenure)))
+    });
+    if let Some((range, false)) = range {
+        let tenure = range.map_or(0, |range| place.tenure(range));
+        return Ok(Received::Moved(arrival.moved(tenure)?));
+    }
+    let envelope = match arrival.packet()? {
+        Packet::Message(envelope) => envelope,
+        Packet::Credited { number } => {
+            drop(credits.take(number));
+            return Ok(Received::Done);
+        }
+        // Where a range has gone the map says; what was for it comes back by its link.
+        Packet::Moved(_) => return Ok(Received::Done),
+    };
+    if place.range(&envelope.to).index() != envelope.range {
+        return Err(NotReceived::Range(envelope.to.to_string()));
+    }
+    let debt = envelope.credit.map(|credit| {
+        let from = credit.client.map(AddressKey::from_bits);
+        let credits = Arc::clone(credits);
+        let number = (node, credit.number);
+        Box::new(Debt::away(remote.clone(), credits, number, from))
+    });
+    Ok(Received::Said {
+        to: envelope.to,
+        said: Said {
+            message: envelope.message,
+            debt,
+        },
+        activate: envelope.activate,
+    })
+}
+
+/// A packet of this node that no other one took: what it said, with its credit.
+pub(crate) fn returned(credits: &Credits, bytes: &[u8]) -> Option<(Name, Said, bool)> {
+    let Ok(Packet::Message(envelope)) = Packet::decode(bytes) else {
+        // An answer, whose node is gone.
+        return None;
+    };
+    let debt = envelope
+        .credit
+        .and_then(|credit| credits.take(credit.number));
+    let message = envelope.message;
+    Some((envelope.to, Said { message, debt }, envelope.activate))
+}

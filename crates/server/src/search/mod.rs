@@ -1,0 +1,104 @@
+//! The address at which a domain is searched: for rooms that everybody may know of (XEP-0433,
+//! docs/rooms.md), and for accounts that want to be found (XEP-0055, docs/directory.md). It keeps
+//! no state but how often accounts search: the home of whoever asks answers, and reads lists.
+
+mod channels;
+mod pace;
+mod users;
+
+use actor::Context;
+use store::DirectoryEntry;
+use xmpp::error::Condition;
+use xmpp::ns;
+
+use crate::home::Home;
+use crate::iq::{Answer, Job};
+use crate::message::UserMsg;
+use crate::modules::{disco, register};
+use crate::room::host;
+
+pub(crate) use pace::Pace;
+
+/// What an address of searches says.
+pub(crate) enum Said {
+    /// What needs nothing of the account that asks.
+    Plain(host::Said),
+    /// The account that asks is in the directory with this from now on.
+    Enter(DirectoryEntry),
+}
+
+impl From<host::Said> for Said {
+    fn from(said: host::Said) -> Said {
+        Said::Plain(said)
+    }
+}
+
+impl From<Answer> for Said {
+    fn from(answer: Answer) -> Said {
+        Said::Plain(host::Said::Now(answer))
+    }
+}
+
+impl From<Job> for Said {
+    fn from(job: Job) -> Said {
+        Said::Plain(host::Said::Read(job))
+    }
+}
+
+impl Said {
+    fn error(condition: Condition) -> Said {
+        host::Said::error(condition).into()
+    }
+}
+
+/// Answers a stanza of one of an account's sessions to an address of searches.
+pub(crate) fn answer(
+    (home, account): (&Home, &str),
+    frame: &xml::Frame,
+    cx: &mut Context<'_, UserMsg>,
+) -> Said {
+    let (payload, is_set) = match host::request(frame) {
+        Ok(request) => request,
+        Err(said) => return said.into(),
+    };
+    let to = frame.attr("to").unwrap_or_default();
+    let has_node = payload.attr("node").is_some();
+    let rooms = home
+        .options
+        .rooms
+        .search_hosts
+        .iter()
+        .any(|host| *host == to);
+    let users = home.options.directory.hosts.iter().any(|host| *host == to);
+    match (payload.name(), payload.ns()) {
+        ("query", users::NS | register::NS) if users => {
+            users::answer((home, account), &to, (&payload, is_set), cx)
+        }
+        ("query", disco::NS_INFO | disco::NS_ITEMS) | ("ping", ns::PING) if is_set => {
+            Said::error(Condition::NotAllowed)
+        }
+        ("search", channels::NS) if rooms && is_set => Said::error(Condition::NotAllowed),
+        ("query", disco::NS_INFO | disco::NS_ITEMS) if has_node => {
+            Said::error(Condition::ItemNotFound)
+        }
+        ("ping", ns::PING) => Answer::done().into(),
+        ("query", disco::NS_INFO) => info(rooms, users).into(),
+        ("query", disco::NS_ITEMS) => disco::items(false, false, &[]).into(),
+        ("search", channels::NS) if rooms => channels::search(home, &to, &payload).into(),
+        _ => Said::error(Condition::ServiceUnavailable),
+    }
+}
+
+fn info(rooms: bool, users: bool) -> Answer {
+    let (mut identities, mut features) = (Vec::new(), vec![disco::NS_INFO, disco::NS_ITEMS]);
+    if rooms {
+        identities.push(("directory", "chatroom", "Search"));
+        features.push(channels::NS);
+    }
+    if users {
+        identities.push(("directory", "user", "Users"));
+        features.extend([users::NS, register::NS]);
+    }
+    features.push(ns::PING);
+    disco::info(None, &identities, &features)
+}
