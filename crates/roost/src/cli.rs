@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::ChaosArgs;
+use crate::commands::{ChaosArgs, ClusterCommand};
 use crate::config::{Source, parse_time};
 use crate::doctor::DoctorArgs;
 use crate::exit;
@@ -59,8 +59,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: Place,
     },
-    /// Write all accounts with all that is theirs as JSON lines (docs/export-format.md). Holds the
-    /// keys of passwords: keep it safe.
+    /// Write all accounts with all that is theirs, all rooms and all nodes as JSON lines
+    /// (docs/export-format.md). Holds the keys of passwords: keep it safe.
     Export {
         /// Where to; - is standard output. A file is made readable for its owner only.
         #[arg(long, short, default_value = "-")]
@@ -68,7 +68,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: Place,
     },
-    /// Read accounts from JSON lines (docs/export-format.md).
+    /// Read accounts, rooms and nodes from JSON lines (docs/export-format.md). A file with a line
+    /// that cannot be taken changes nothing.
     Import {
         /// Where from; - is standard input.
         file: PathBuf,
@@ -121,6 +122,9 @@ pub(crate) enum Command {
     },
     /// Say whether this machine is set up for a number of connections, and what to change.
     Doctor(DoctorArgs),
+    /// A cluster: its engine, its nodes (docs/cluster.md).
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Say what the running server does, a line a second (docs/watching.md).
     Sar {
         #[command(flatten)]
@@ -145,6 +149,9 @@ pub(crate) enum Command {
     /// Rooms (docs/rooms.md).
     #[command(subcommand)]
     Room(RoomCommand),
+    /// Nodes of services and of accounts (docs/pubsub.md).
+    #[command(subcommand)]
+    Pubsub(PubsubCommand),
     /// Say what became of a message, by its stanza-id (XEP-0359).
     Trace {
         /// The id: 16 hexadecimal digits.
@@ -300,6 +307,75 @@ pub(crate) enum RoomCommand {
     },
 }
 
+/// What can be done about nodes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PubsubCommand {
+    /// Print the nodes, one a line: address, name, how many items and subscriptions, title.
+    List {
+        /// Of this service or account; without it, of all services.
+        #[arg(value_name = "ADDRESS")]
+        address: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Print what a node is, who owns it and how it is configured.
+    Show {
+        #[command(flatten)]
+        node: NodePlace,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the items of a node, the oldest first.
+    Items {
+        #[command(flatten)]
+        node: NodePlace,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print who is related to a node: owners, publishers, members, outcasts.
+    Affiliations {
+        #[command(flatten)]
+        node: NodePlace,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print who is subscribed to a node.
+    Subscriptions {
+        #[command(flatten)]
+        node: NodePlace,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove all items of a node; its subscribers are told if it is configured so.
+    Purge {
+        #[command(flatten)]
+        node: NodePlace,
+    },
+    /// End a node for good with all that is in it; its subscribers are told.
+    Delete {
+        #[command(flatten)]
+        node: NodePlace,
+    },
+}
+
+/// Which node.
+#[derive(Debug, Args)]
+pub(crate) struct NodePlace {
+    /// The service, as pubsub.domain, or the account, as name@domain.
+    pub(crate) address: String,
+    /// The name of the node.
+    pub(crate) node: String,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
 /// What can be done about messages that wait for their recipients' homes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
@@ -357,7 +433,7 @@ pub(crate) enum AlarmCommand {
 }
 
 /// Which server.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Place {
     /// Configuration file [default: DATA/roost.toml, ./roost.toml, /etc/roost/roost.toml].
     #[arg(long, short, value_name = "FILE")]

@@ -5,9 +5,12 @@
 mod alarm;
 mod ban;
 mod chaos;
+mod cluster;
 mod data;
+mod import;
 mod progress;
 mod provision;
+mod pubsub;
 mod queue;
 mod room;
 mod user;
@@ -28,6 +31,7 @@ use crate::node::{BanList, Request, Response, Status};
 use crate::serve;
 use crate::watch::{Alarm, Remote, sar, top};
 pub(crate) use chaos::ChaosArgs;
+pub(crate) use cluster::ClusterCommand;
 
 /// Runs a command.
 ///
@@ -38,6 +42,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Serve(place) => return serve::run(&place),
         Command::Flood(args) => return Ok(flood::command(&args, &["flood"])),
         Command::Doctor(args) => return doctor::run(args),
+        Command::Cluster(command) => return cluster::run(command),
         Command::Graph(args) => return Ok(flood::graph_command(&args)),
         Command::CheckConfig { file } => check_config(file)?,
         Command::Config { markdown: true } => print(&config::markdown())?,
@@ -47,7 +52,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Allow(command) => ban::run(BanList::Allow, command)?,
         Command::Status { json, place } => status(&place, json)?,
         Command::Export { output, place } => data::export(&place, &output)?,
-        Command::Import { file, quiet, place } => data::import(&place, &file, quiet)?,
+        Command::Import { file, quiet, place } => import::run(&place, &file, quiet)?,
         Command::Provision {
             domain,
             users,
@@ -70,6 +75,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Alarm(command) => alarm::run(command)?,
         Command::Queue(command) => queue::run(command)?,
         Command::Room(command) => room::run(command)?,
+        Command::Pubsub(command) => pubsub::run(command)?,
         Command::Trace { id, by, place } => queue::trace(&place, id, by)?,
         Command::Restore { file, place } => data::restore(&place, &file)?,
         Command::Verify { place } => data::verify(&place)?,

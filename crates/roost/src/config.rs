@@ -233,6 +233,7 @@ impl Config {
             }
         }
         let own = self.domains();
+        let search_host = &rooms.search_host;
         for host in self.room_hosts().iter().filter(|host| own.contains(host)) {
             refuse(format!(
                 "{host} is a domain of accounts: give rooms another `rooms.host` than {}",
@@ -245,6 +246,18 @@ impl Config {
             refuse(format!(
                 "{host} is a domain of accounts or rooms: give nodes another `pubsub.host` than {}",
                 pubsub.host
+            ));
+        }
+        let nodes = self.pubsub_hosts();
+        let is_taken = |host: &String| {
+            own.contains(host) || self.room_hosts().contains(host) || nodes.contains(host)
+        };
+        let mut searches = self.search_hosts();
+        searches.extend(self.directory_hosts());
+        if let Some(host) = searches.iter().find(|host| is_taken(host)) {
+            refuse(format!(
+                "{host} is a domain of accounts, rooms or nodes: give searches another \
+                 `rooms.search_host` than {search_host}"
             ));
         }
         match (&tls.certificate, &tls.key) {
@@ -279,7 +292,79 @@ impl Config {
                            otherwise nobody could receive the largest stanza";
             refuse(message.to_owned());
         }
+        problems.extend(self.cluster_contradictions());
+        for (module, needed) in crate::node::modules_off(self) {
+            let name = format!("modules.{module}");
+            if let Some(needed) = needed.filter(|_| self.is_given(&name) && !self.is_off(&name)) {
+                problems.push(Problem::new(format!(
+                    "`{name}` needs `modules.{needed}`, which is off"
+                )));
+            }
+        }
         problems
+    }
+
+    /// The same for section [cluster].
+    fn cluster_contradictions(&self) -> Vec<Problem> {
+        let Settings {
+            cluster,
+            chaos,
+            debug,
+            ..
+        } = &self.settings;
+        let mut problems = Vec::new();
+        if !self.is_clustered() {
+            return problems;
+        }
+        let mut refuse = |message: String| problems.push(Problem::new(message));
+        let is_name = |name: &str| {
+            let is_good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            name.len() <= 32 && name.chars().all(is_good)
+        };
+        match &cluster.name {
+            None => {
+                refuse("`cluster.engine` needs `cluster.name`: what this node is called".into());
+            }
+            Some(name) if !is_name(name) => refuse(format!(
+                "`cluster.name` {name:?} is no name: 1 to 32 letters, digits, - or _"
+            )),
+            Some(_) => {}
+        }
+        if cluster.monitor.is_empty() {
+            let message = "`cluster.engine` needs `cluster.monitor`: the monitoring port of each \
+                           of its servers, which alone says whether that server syncs";
+            refuse(message.to_owned());
+        }
+        if let Err(why) = crate::node::layout(self) {
+            refuse(format!("`cluster.deployment` or `cluster.streams`: {why}"));
+        }
+        let is_engine = |one: &&String| !one.starts_with("nats://") && !one.starts_with("tls://");
+        for one in cluster.engine.iter().filter(is_engine) {
+            refuse(format!(
+                "`cluster.engine` {one:?} is no server: write nats://host:4222, or tls://"
+            ));
+        }
+        let listen = cluster.listen;
+        if !listen.ip().is_loopback() {
+            refuse(format!(
+                "`cluster.listen` {listen}: links between nodes are not encrypted yet, so only a \
+                 loopback address is accepted, such as 127.0.0.1:5290"
+            ));
+        }
+        if listen.port() == 0 {
+            refuse("`cluster.listen` needs a port: other nodes must know it".to_owned());
+        }
+        if chaos.enabled || !debug.commit_delay.is_zero() {
+            let message = "`chaos.enabled` and `debug.commit_delay` disturb a journal that stands \
+                           alone: switch them off in a cluster";
+            refuse(message.to_owned());
+        }
+        problems
+    }
+
+    /// Whether this is a node of a cluster.
+    pub(crate) fn is_clustered(&self) -> bool {
+        !self.settings.cluster.engine.is_empty()
     }
 
     /// What an operator should know about a configuration that is valid, a sentence each.
@@ -302,9 +387,19 @@ impl Config {
         if auth.plain_without_tls {
             notes.push("passwords may travel unencrypted: auth.plain_without_tls is true".into());
         }
-        if store.durability == Durability::Memory {
+        if store.durability == Durability::Memory && !self.is_clustered() {
             let note = "accepted messages may be lost with the machine: store.durability is memory";
             notes.push(note.into());
+        }
+        for (module, needed) in crate::node::modules_off(self) {
+            if let Some(needed) = needed {
+                notes.push(format!(
+                    "modules.{module} is off too: it needs modules.{needed}"
+                ));
+            }
+        }
+        if !self.is_clustered() && self.is_given("cluster.name") {
+            notes.push("section [cluster] does nothing: cluster.engine is empty".into());
         }
         if chaos.enabled {
             notes.push("roost chaos may cause faults: chaos.enabled is true".into());
@@ -313,6 +408,7 @@ impl Config {
             || !debug.crash_after.is_zero()
             || !debug.commit_delay.is_zero()
             || !debug.read_delay.is_zero()
+            || debug.messages_as_bytes
         {
             notes.push("section [debug] is in use: this is a server for tests".into());
         }
@@ -334,6 +430,18 @@ impl Config {
         self.hosts(rooms.enabled, &rooms.host)
     }
 
+    /// The addresses of the directory; none without one.
+    pub(crate) fn directory_hosts(&self) -> Vec<String> {
+        let settings = &self.settings;
+        self.hosts(settings.directory.enabled, &settings.rooms.search_host)
+    }
+
+    /// The addresses at which rooms are searched; none without rooms.
+    pub(crate) fn search_hosts(&self) -> Vec<String> {
+        let rooms = &self.settings.rooms;
+        self.hosts(rooms.enabled && rooms.search, &rooms.search_host)
+    }
+
     /// The addresses of services with nodes; none without them.
     pub(crate) fn pubsub_hosts(&self) -> Vec<String> {
         let pubsub = &self.settings.pubsub;
@@ -351,6 +459,17 @@ impl Config {
         self.resolved
             .iter()
             .any(|key| key.name == name && key.is_given)
+    }
+
+    /// Names of the extensions that the file switches off.
+    pub(crate) fn switched_off(&self) -> impl Iterator<Item = &str> {
+        let off = self.resolved.iter().filter(|key| self.is_off(&key.name));
+        off.filter_map(|key| key.name.strip_prefix("modules."))
+    }
+
+    fn is_off(&self, name: &str) -> bool {
+        let mut keys = self.resolved.iter();
+        keys.any(|key| key.name == name && key.value == Plain::Switch(false))
     }
 
     /// Takes over the values of `new` that a running server has applied.

@@ -96,7 +96,7 @@ pub(crate) fn require_store(data: &Path) -> Result<(), Failure> {
 }
 
 /// The exit code of a refusal.
-fn refused(code: &str, message: String) -> Failure {
+pub(crate) fn refused(code: &str, message: String) -> Failure {
     match code {
         "busy" | "no_answer" | "timeout" => Failure::TryAgain(message),
         "bad_line" => Failure::Data(message),

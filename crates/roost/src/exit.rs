@@ -29,14 +29,16 @@ pub(crate) const CRASH: u8 = 70;
 /// A server that was told a second time to stop, before its streams were closed.
 pub(crate) const CUT_SHORT: u8 = 1;
 
-/// A machine that cannot hold the connections that the doctor was asked about.
+/// A machine that cannot hold the connections that the doctor was asked about, or an engine that
+/// does not keep what a cluster needs.
 pub(crate) const UNFIT: u8 = 1;
 
 /// What `roost --help` says about exit codes.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0   done; for serve: stopped in order
-  1   refused or failed; for serve: could not start; for doctor: something must be changed
+  1   refused or failed; for serve: could not start; for doctor and cluster check:
+      something must be changed
   64  wrong command line
   65  damaged data: a store, a backup, a file to import
   70  crash: a bug in Roost

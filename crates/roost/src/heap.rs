@@ -1,5 +1,16 @@
 //! Gives memory back to the system after a peak. The C library keeps most of what was freed; after
-//! a storm of logins that is several times what is in use.
+//! a storm of logins that is several times what is in use. And keeps large buffers out of the heap.
+
+/// Buffers from this size on (bytes) are pages of their own: they grow in place and go back to the
+/// system when they are freed. Left to itself the C library raises this after the first of them is
+/// freed, up to 32 MiB; from then on each doubling of the output for a client that does not read
+/// leaves a hole of the buffer's former size.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const OWN_PAGES_FROM: i32 = 256 * 1024;
+
+/// Free bytes at the end of the heap above which they go back to the system.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const END_KEPT: i32 = 2 * 1024 * 1024;
 
 /// Accounts at the peak from which on a trim is worth its while.
 const PEAK_MIN: u64 = 1_000;
@@ -29,6 +40,22 @@ impl Trimmer {
         is_due
     }
 }
+
+/// Settles how the C library manages large buffers. Called once, before there are threads.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code)]
+pub(crate) fn settle() {
+    // SAFETY: `mallopt` may be called at any time and changes figures only. If it refuses (0), all
+    // stays as it was.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_PAGES_FROM);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, END_KEPT);
+    }
+}
+
+/// Other C libraries are left as they are.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub(crate) fn settle() {}
 
 /// Returns whole pages of freed memory to the system, of every thread.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -12,6 +12,7 @@ mod exit;
 mod heap;
 mod http;
 mod logs;
+mod member;
 mod node;
 mod notify;
 mod pages;

@@ -9,9 +9,13 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use cluster::layout::{Layout, LayoutError};
+pub(crate) use server::ImportOrder;
 use server::admin::Admin;
 pub(crate) use server::admin::{Request, Response, Status};
 pub(crate) use server::guard::{Entry as BanEntry, List as BanList};
+use server::modules::{NotSwitched, Switches};
+pub(crate) use server::nodes::NodesAct;
 use store::{OpenError, Store};
 
 use crate::certs::CertificateFiles;
@@ -31,9 +35,29 @@ pub(crate) fn refusal(code: &str, message: &str) -> Response {
     }
 }
 
-/// Whether a line of an export begins a new account.
-pub(crate) fn is_account_line(line: &str) -> bool {
-    line.starts_with("{\"type\":\"account\"")
+/// Why an extension of this name cannot be switched off, if there is one.
+pub(crate) fn always_on(name: &str) -> Option<String> {
+    match Switches::without([name]) {
+        Err(refusal @ NotSwitched::Always(..)) => Some(refusal.to_string()),
+        Ok(_) | Err(NotSwitched::Unknown(_)) => None,
+    }
+}
+
+/// Extensions that are off, each with the one that it needs and that is off too, if that is why.
+pub(crate) fn modules_off(config: &Config) -> Vec<(&'static str, Option<&'static str>)> {
+    modules(config).off().collect()
+}
+
+fn modules(config: &Config) -> Switches {
+    // A test holds that the names are the server's.
+    Switches::without(config.switched_off()).unwrap_or_default()
+}
+
+/// What a line of an export begins: an `account`, a `room` or a `node`.
+pub(crate) fn begins(line: &str, what: &str) -> bool {
+    let rest = line.strip_prefix("{\"type\":\"");
+    let rest = rest.and_then(|rest| rest.strip_prefix(what));
+    rest.is_some_and(|rest| rest.starts_with('"'))
 }
 
 /// The normal form of a domain, `None` if it is none.
@@ -71,7 +95,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a node for clients.
+    /// Starts a node for clients, in a cluster if it is given one.
     ///
     /// # Errors
     /// The certificates are of no use, or a port is taken.
@@ -80,10 +104,12 @@ impl Running {
         certificates: Vec<CertificateFiles>,
         store: Store,
         web: Web,
+        cluster: Option<server::away::Cluster>,
     ) -> Result<Running, Failure> {
         let tls = tls(config, certificates).map_err(Failure::Failed)?;
         let mut options = options(config);
         options.web.pages = web.pages;
+        options.cluster = cluster;
         let mut listeners = listeners(config);
         listeners.extend(web.listeners);
         let limits = network_limits(config);
@@ -101,7 +127,14 @@ impl Running {
     /// # Errors
     /// The store cannot be opened.
     pub(crate) fn start_stopped(config: &Config) -> Result<Running, Failure> {
-        let store = open_store(config)?;
+        if config.is_clustered() {
+            return Err(Failure::Failed(
+                "this is a node of a cluster: start the server, whose data is changed by all nodes \
+                 together"
+                    .to_owned(),
+            ));
+        }
+        let store = open_store(config, None)?;
         let options = server::Options {
             shards: 1,
             ..options(config)
@@ -112,6 +145,11 @@ impl Running {
             node,
             listeners: Vec::new(),
         })
+    }
+
+    /// The door to the node's cluster, if it belongs to one.
+    pub(crate) fn door(&self) -> Option<server::Door> {
+        self.node.door()
     }
 
     /// Carries a request out.
@@ -217,13 +255,53 @@ pub(crate) fn connections_max(config: &Config) -> usize {
     network_limits(config).connections_max
 }
 
-/// Opens the store of a data folder, and makes it if it is not there.
+/// How the ranges of the configuration's cluster are divided.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn layout(config: &Config) -> Result<Layout, LayoutError> {
+    let cluster = &config.settings.cluster;
+    Layout::new(&cluster.deployment, cluster.streams)
+}
+
+/// A key for the slot hash of a new deployment.
+///
+/// # Errors
+/// The system has no randomness to give.
+pub(crate) fn random_key() -> std::io::Result<[u8; 16]> {
+    let mut key = [0; 16];
+    let mut random = std::fs::File::open("/dev/urandom")?;
+    std::io::Read::read_exact(&mut random, &mut key)?;
+    Ok(key)
+}
+
+/// Opens the store of a data folder, and makes it if it is not there: one of a cluster with this
+/// key.
 ///
 /// # Errors
 /// In words that say what to do.
-pub(crate) fn open_store(config: &Config) -> Result<Store, Failure> {
-    let path = store_folder(&config.settings.node.data);
-    Store::open(&path, &store_options(config)).map_err(|error| open_failure(&error, config))
+pub(crate) fn open_store(config: &Config, key: Option<[u8; 16]>) -> Result<Store, Failure> {
+    let data = &config.settings.node.data;
+    let options = store::Options {
+        slot_key: key,
+        ..store_options(config)
+    };
+    let store = Store::open(&store_folder(data), &options);
+    let store = store.map_err(|error| open_failure(&error, config))?;
+    let unreadable = |error: store::StoreError| Failure::Failed(error.to_string());
+    let follows = store.follows_streams().map_err(unreadable)?;
+    let data = data.display();
+    match key {
+        None if follows => Err(Failure::Failed(format!(
+            "{data} is of a node of a cluster: a server that stands alone cannot go on with it; \
+             export from a running node and import into an empty folder"
+        ))),
+        Some(key) if store.slot_key() != store::SlotKey::new(key) => Err(Failure::Failed(format!(
+            "{data} is of another deployment, or of a server that stood alone: start the node with \
+             an empty folder, which is filled from the engine, and import what an export has"
+        ))),
+        _ => Ok(store),
+    }
 }
 
 /// Whether another process has the store of a data folder open. To open it says which.
@@ -273,6 +351,8 @@ fn open_failure(error: &OpenError, config: &Config) -> Failure {
 fn store_options(config: &Config) -> store::Options {
     let settings = &config.settings.store;
     let durability = match settings.durability {
+        // What a node lost with its machine the stream still has.
+        _ if config.is_clustered() => store::Durability::Memory,
         Durability::Fsync => store::Durability::Fsync,
         Durability::Memory => store::Durability::Memory,
     };
@@ -317,20 +397,34 @@ fn options(config: &Config) -> server::Options {
             outbox: outbox_limits(&settings.delivery),
             limits: server::options::DeliveryLimits::default(),
         },
+        inbox: server::options::InboxBounds::default(),
         archive: server::options::Archive {
             enabled: settings.archive.enabled,
             until_delivered: settings.archive.retention == Retention::UntilDelivered,
             max_age: settings.archive.max_age,
             max_messages: settings.archive.max_messages,
             max_bytes: settings.archive.max_bytes,
+            searched_max: server::options::ARCHIVE_SEARCHED_MAX,
         },
         rooms: rooms(config),
+        directory: server::options::Directory {
+            hosts: config.directory_hosts(),
+            results_max: settings.directory.results_max as usize,
+            searches_per_minute: settings.directory.searches_per_minute,
+            ..server::options::Directory::default()
+        },
         pubsub: pubsub(config),
         pep: pep(config),
         web: web(config),
+        modules: modules(config),
         limits: node_limits(config),
         bans: Some(settings.node.data.join("bans")),
         commits: server::options::Commits::default(),
+        wire: server::options::Wire {
+            through_bytes: settings.debug.messages_as_bytes,
+            ..server::options::Wire::default()
+        },
+        cluster: None,
         chaos: settings.chaos.enabled,
         debug_commit_delay: settings.debug.commit_delay,
         debug_extensions: &[],
@@ -343,11 +437,13 @@ fn rooms(config: &Config) -> server::options::Rooms {
     let mut machine = server::room::Machine::default();
     machine.limits.occupants_max = rooms.occupants_max;
     machine.limits.large_from = rooms.large_from;
+    machine.has_archive = config.settings.archive.enabled;
     machine.limits.history_max = rooms.history_max;
     machine.limits.message_bytes_max = rooms.message_bytes_max as usize;
     machine.defaults.history_length = rooms.history.min(rooms.history_max);
     server::options::Rooms {
         hosts: config.room_hosts(),
+        search_hosts: config.search_hosts(),
         create: create(rooms.create, &rooms.creators),
         per_account_max: rooms.per_account_max,
         copies_per_turn: rooms.copies_per_turn as usize,

@@ -21,9 +21,10 @@ use crate::cli::Place;
 use crate::config::{Config, LimitSettings, LogFormat};
 use crate::control;
 use crate::exit::{self, Failure};
-use crate::heap::Trimmer;
+use crate::heap::{self, Trimmer};
 use crate::http::{self, Figures, Health, Stage};
 use crate::logs::LogControl;
+use crate::member::{self, Joined, Member, Parts};
 use crate::node::{self, Running};
 use crate::notify;
 use crate::pages::{self, Pages};
@@ -55,7 +56,7 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     let health = Health::default();
     let figures = Figures::new(metrics::CONTENT_TYPE);
     let web = start_web(&config, &health, &figures)?;
-    let running = start(&config, web)?;
+    let (running, member) = start(&config, web)?;
     // From here on the shards accept, and nobody else: who came to the ports of the web before was
     // told to try again.
     health.set(Stage::Ready);
@@ -76,6 +77,7 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     tracing::info!("ready");
     notify::ready(&status(&running));
     let process = Process {
+        member,
         place: place.clone(),
         config,
         logs,
@@ -156,7 +158,7 @@ fn start_web(config: &Config, health: &Health, figures: &Figures) -> Result<node
     })
 }
 
-fn start(config: &Config, web: node::Web) -> Result<Running, Failure> {
+fn start(config: &Config, web: node::Web) -> Result<(Running, Option<Member>), Failure> {
     let data = &config.settings.node.data;
     match &config.file {
         Some(file) => tracing::info!(file = %file.display(), "configuration"),
@@ -165,9 +167,12 @@ fn start(config: &Config, web: node::Web) -> Result<Running, Failure> {
     for note in config.notes() {
         tracing::warn!("{note}");
     }
+    heap::settle();
     let descriptors = net::raise_descriptor_limit();
     make_folder(data)?;
-    let store = node::open_store(config).map_err(|failure| match failure {
+    let joined = member::join(config)?;
+    let key = joined.as_ref().map(Joined::slot_key);
+    let store = node::open_store(config, key).map_err(|failure| match failure {
         // Unlike a command, a server that is told to start has failed.
         Failure::TryAgain(message) => Failure::Failed(message),
         other => other,
@@ -175,7 +180,13 @@ fn start(config: &Config, web: node::Web) -> Result<Running, Failure> {
     let domains = config.domains();
     let certificates =
         certs::load(&config.settings.tls, &domains, data, today()).map_err(Failure::Failed)?;
-    let running = Running::start(config, certificates, store, web)?;
+    let parts = joined.map(|joined| joined.start(&store)).transpose()?;
+    let cluster = parts.as_ref().map(Parts::cluster);
+    let running = Running::start(config, certificates, store, web, cluster)?;
+    let member = match parts.zip(running.door()) {
+        Some((parts, door)) => Some(Member::start(parts, door)?),
+        None => None,
+    };
     tracing::info!(
         data = %data.display(),
         domains = domains.join(", "),
@@ -187,7 +198,7 @@ fn start(config: &Config, web: node::Web) -> Result<Running, Failure> {
         let tls = if is_direct { "direct TLS" } else { "STARTTLS" };
         tracing::info!(%address, tls, "listening for clients");
     }
-    Ok(running)
+    Ok((running, member))
 }
 
 /// Makes the data folder, for its owner only.
@@ -243,6 +254,8 @@ fn status(running: &Running) -> String {
 
 /// A started process.
 struct Process {
+    /// In a cluster.
+    member: Option<Member>,
     place: Place,
     config: Config,
     logs: LogControl,
@@ -306,8 +319,11 @@ impl Process {
         self.health.set(Stage::Draining);
         self.control.stop();
         let sender = self.sender.clone();
+        let member = self.member.take();
         let drain = move || {
             running.drain(deadline);
+            // Its journal is needed until then.
+            drop(member);
             // Nobody waits only if the process ends already.
             let _ = sender.send(Event::Drained);
         };

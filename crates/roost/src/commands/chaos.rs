@@ -32,6 +32,9 @@ pub(crate) struct ChaosArgs {
     /// Let a shard read nothing so often, for half of that time.
     #[arg(long, value_name = "TIME", value_parser = time)]
     stall_reads: Option<Duration>,
+    /// Let a shard do nothing at all so often, for half of that time.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    hang_shards: Option<Duration>,
     /// Let commits and reads of the store take so much longer.
     #[arg(long, value_name = "TIME", value_parser = time)]
     delay_store: Option<Duration>,
@@ -61,6 +64,8 @@ impl ChaosArgs {
             self.drop_links.map(|every| (Fault::DropLinks(1), every)),
             self.stall_reads
                 .map(|every| (Fault::StallReads(millis(every / 2)), every)),
+            self.hang_shards
+                .map(|every| (Fault::HangShard(millis(every / 2)), every)),
             self.delay_store
                 .map(|delay| (Fault::DelayStore(millis(delay)), always)),
             self.fail_commits.map(|every| (Fault::FailCommit, every)),

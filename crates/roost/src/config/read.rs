@@ -171,6 +171,9 @@ fn unknown_section(name: &str) -> String {
 /// a similar one elsewhere.
 fn unknown_key(section: &str, name: &str) -> String {
     let full = shown(&full_name(section, name));
+    if let Some(refusal) = crate::node::always_on(name).filter(|_| section == "modules") {
+        return format!("unknown key `{full}`; {refusal}");
+    }
     let holder = SECTIONS
         .iter()
         .find(|section| section.keys.iter().any(|key| key.name == name));

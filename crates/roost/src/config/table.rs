@@ -305,12 +305,66 @@ settings! {
         max_bytes: u64 = "268_435_456", integer(MIB, 1_024 * GIB, "bytes");
     }
 
+    /// Extensions, each on or off. One that is off is neither announced nor answered
+    /// (service-unavailable), and what it has in the store stays there. One that needs another is
+    /// off with it; to ask for it all the same is an error. Changes take a restart.
+    "modules" modules: Modules {
+        /// The message archive (XEP-0313), as `archive.enabled`.
+        archive: bool = "true", Bound::Switch;
+        /// Conversion between avatars at nodes and in vCards (XEP-0398). Needs `pubsub` and
+        /// `vcard`.
+        avatar: bool = "true", Bound::Switch;
+        /// The blocking command (XEP-0191). Lists that were made stay in force.
+        blocking: bool = "true", Bound::Switch;
+        /// Conversion between the forms of bookmarks (XEP-0402, XEP-0411). Needs `pubsub`.
+        bookmarks: bool = "true", Bound::Switch;
+        /// Copies of messages for the other devices of an account (XEP-0280).
+        carbons: bool = "true", Bound::Switch;
+        /// Presence and chat states wait for inactive clients (XEP-0352).
+        csi: bool = "true", Bound::Switch;
+        /// The directory of users (XEP-0055), as `directory.enabled`. Needs `disco`.
+        directory: bool = "true", Bound::Switch;
+        /// Service discovery (XEP-0030) and the capabilities of the server (XEP-0115). Without it
+        /// clients find nothing by themselves, and `directory`, `pubsub` and `rooms` are off.
+        disco: bool = "true", Bound::Switch;
+        /// One's conversations with what is unread in them (XEP-0430). Needs `archive`.
+        inbox: bool = "true", Bound::Switch;
+        /// How long the server is up, and since when a contact is away (XEP-0012).
+        last_activity: bool = "true", Bound::Switch;
+        /// Answers to pings (XEP-0199). The server's own pings of silent clients are
+        /// `limits.idle_ping`.
+        ping: bool = "true", Bound::Switch;
+        /// Private XML storage (XEP-0049).
+        private_storage: bool = "true", Bound::Switch;
+        /// Nodes of services and of accounts (XEP-0060, XEP-0163), as `pubsub.enabled` and
+        /// `pep.enabled`. Needs `disco`.
+        pubsub: bool = "true", Bound::Switch;
+        /// In-band registration (XEP-0077): a change of the own password, the removal of the own
+        /// account, and new accounts as `registration.enabled`.
+        register: bool = "true", Bound::Switch;
+        /// Rooms (XEP-0045), as `rooms.enabled`. Needs `disco`.
+        rooms: bool = "true", Bound::Switch;
+        /// The session of RFC 3921, which old clients ask for.
+        session: bool = "true", Bound::Switch;
+        /// The time of the server (XEP-0202).
+        time: bool = "true", Bound::Switch;
+        /// vCards (XEP-0054), and the hash of their photo in presence (XEP-0153).
+        vcard: bool = "true", Bound::Switch;
+        /// The name and version of the server (XEP-0092).
+        version: bool = "true", Bound::Switch;
+    }
+
     /// Rooms (XEP-0045, docs/rooms.md), for each domain at a domain of their own.
     "rooms" rooms: Rooms {
         /// Whether there are rooms. Those in the store stay there.
         enabled: bool = "true", Bound::Switch;
         /// What goes in front of a domain, and a dot, where its rooms are: conference.example.org.
         host: String = r#""conference""#, Bound::Domain;
+        /// Whether rooms that everybody may know of can be searched (XEP-0433).
+        search: bool = "true", Bound::Switch;
+        /// What goes in front of a domain, and a dot, where that is: search.example.org. The
+        /// directory of users is there too.
+        search_host: String = r#""search""#, Bound::Domain;
         /// "everybody" may make rooms, or only those of `creators`: "listed".
         create: Makers = r#""everybody""#, Bound::Choice(Makers::WORDS);
         /// Addresses, and domains for all of their accounts, that may make rooms if only those on
@@ -333,6 +387,18 @@ settings! {
         message_bytes_max: u32 = "65_536", integer(KIB, 16 * MIB, "bytes");
         /// Copies that a room writes at a time; others' turns come in between.
         copies_per_turn: u32 = "256", integer(1, 1_000_000, "copies");
+    }
+
+    /// A directory of users (XEP-0055, docs/directory.md), for each domain at
+    /// `rooms.search_host`. It has those who entered themselves, and is searched by accounts of the
+    /// same domain.
+    "directory" directory: DirectorySettings {
+        /// Whether there is one. Entries in the store stay there.
+        enabled: bool = "false", Bound::Switch;
+        /// Users that one search finds; others are not told of.
+        results_max: u32 = "20", integer(1, 100, "users");
+        /// Searches of one account a minute; one more is refused (resource-constraint).
+        searches_per_minute: u32 = "10", integer(1, 10_000, "searches");
     }
 
     /// Publish-subscribe (XEP-0060, docs/pubsub.md): a service for each domain, at one of its own.
@@ -436,11 +502,40 @@ settings! {
         ping_timeout: Duration = r#""60s""#, time(SECOND, HOUR), live;
     }
 
+    /// A node of a cluster (docs/cluster.md). Without `engine` this server stands alone, with a
+    /// journal of its own.
+    "cluster" cluster: ClusterSettings {
+        /// Servers of the engine, NATS JetStream, such as "nats://n1:4222"; with user:password@
+        /// before the host if it asks.
+        engine: Vec<String> = "[]", list(0, &Bound::Text { min: 1, max: 512 });
+        /// Monitoring ports of all its servers, such as "http://n1:8222": only there a server says
+        /// whether it syncs. Asked at the start.
+        monitor: Vec<String> = "[]", list(0, &Bound::Text { min: 1, max: 512 });
+        /// The name of this node: 1 to 32 letters, digits, - or _. Every node has another one, and
+        /// keeps it.
+        name: Option<String> = r#""""#, Bound::Text { min: 1, max: 32 };
+        /// The name of the deployment, with which everything in the engine begins.
+        deployment: String = r#""roost""#, Bound::Text { min: 1, max: 32 };
+        /// Streams of the deployment, a power of two: the number of homes that can be spread. Fixed
+        /// when it is made.
+        streams: u16 = "16", integer(1, 128, "streams");
+        /// Where other nodes reach this one. Links are not encrypted yet: only loopback addresses
+        /// are accepted.
+        listen: SocketAddr = r#""127.0.0.1:5290""#, Bound::Address;
+        /// Where clients reach this node, such as "a.example.org:5222". Other nodes send clients
+        /// there whose accounts are at home here.
+        clients: Option<String> = r#""""#, Bound::Text { min: 3, max: 300 };
+        /// Where the node stands. Nodes of one zone fail together.
+        zone: String = r#""default""#, Bound::Text { min: 1, max: 64 };
+        /// Share of homes, against the others' weights; 0: it follows, and is the home of nothing.
+        weight: u32 = "1", integer(0, 1_000, "shares");
+    }
+
     /// The process.
     "server" server: Server {
         /// Threads that carry connections and users; 0: one for each processor.
         shards: u16 = "0", integer(0, 1_024, "threads");
-        /// Whether a connection moves to the thread of its user after the login. Off only for
+        /// Whether a connection moves to the thread of its user when that one logs in. Off only for
         /// tests.
         hand_over: bool = "true", Bound::Switch;
         /// Time to close all streams in order after SIGTERM; what is left then is cut off.
@@ -518,6 +613,9 @@ settings! {
         read_delay: Duration = r#""0s""#, time(Duration::ZERO, MINUTE);
         /// Time after which the server takes a shard for ended, as after a bug; 0s: never.
         crash_after: Duration = r#""0s""#, time(Duration::ZERO, HOUR);
+        /// Whether all that accounts, rooms and services say to each other is written as bytes, as
+        /// if it went to another node, and read again.
+        messages_as_bytes: bool = "false", Bound::Switch;
         /// A secret. A user who sends a message with this text in it has the server fail in the
         /// handling of that user.
         panic_hook: Option<String> = r#""""#, Bound::Text { min: 16, max: 256 };

@@ -133,6 +133,14 @@ fn unknown_names_are_refused_with_the_nearest() {
             "[store]\ncolour = 1",
             "2: unknown key `store.colour`; `roost config` prints every key there is",
         ),
+        (
+            "[modules]\ncarbon = false",
+            "2: unknown key `modules.carbon`; did you mean `carbons`?",
+        ),
+        (
+            "[modules]\nroster = false",
+            "2: unknown key `modules.roster`; roster is always on: it is a part of RFC 6121",
+        ),
         ("c2s = 5", "1: `c2s` is a section: write [c2s]"),
         (
             "[limits.more]\nx = 1",
@@ -278,6 +286,11 @@ fn contradictions_say_what_to_do() {
              `pubsub.host` than conference",
         ),
         (
+            "[rooms]\nsearch_host = \"pubsub\"",
+            "pubsub.localhost is a domain of accounts, rooms or nodes: give searches another \
+             `rooms.search_host` than pubsub",
+        ),
+        (
             "domains = [\"pubsub.localhost\"]",
             "pubsub.localhost is a domain of accounts or rooms: give nodes another `pubsub.host` \
              than pubsub",
@@ -350,4 +363,75 @@ fn the_page_of_the_documentation_is_the_printed_one() {
         markdown() == page,
         "write it again: roost config --markdown > docs/configuration.md"
     );
+}
+
+#[test]
+fn every_extension_has_its_switch_and_says_what_it_needs() {
+    let section = SECTIONS.iter().find(|section| section.name == "modules");
+    let keys = section.expect("the section").keys;
+    let switched = server::modules::MODULES.iter();
+    let switched = switched.filter(|module| module.switch == server::modules::Switch::ByOperator);
+    let switched: Vec<_> = switched.collect();
+    let names: Vec<&str> = switched.iter().map(|module| module.name).collect();
+    assert_eq!(keys.iter().map(|key| key.name).collect::<Vec<_>>(), names);
+    for (key, module) in keys.iter().zip(switched) {
+        let help = key.help.concat();
+        for need in module.needs {
+            assert!(help.contains(&format!("`{need}`")), "{}: {need}", key.name);
+        }
+        let config = parse(&format!("[modules]\n{} = false", key.name)).expect("a switch");
+        assert_eq!(config.switched_off().collect::<Vec<_>>(), [key.name]);
+    }
+}
+
+#[test]
+fn what_needs_an_extension_that_is_off_is_off_or_refused() {
+    let config = parse("[modules]\nvcard = false").expect("it may be off");
+    let note = "modules.avatar is off too: it needs modules.vcard";
+    assert!(config.notes().iter().any(|found| found == note));
+    let refused = problems("[modules]\nvcard = false\navatar = true");
+    assert!(
+        refused.contains("`modules.avatar` needs `modules.vcard`, which is off"),
+        "{refused}"
+    );
+    assert!(parse("[modules]\nvcard = false\navatar = false").is_ok());
+}
+
+/// Goal: a section [cluster] that could not serve is refused with what to write instead; without an
+/// engine it does nothing, and says so.
+#[test]
+fn a_cluster_that_could_not_serve_is_refused() {
+    let good = "[cluster]\nengine = [\"nats://n1:4222\"]\nmonitor = [\"http://n1:8222\"]\n\
+                name = \"a\"\n";
+    parse(good).expect("a good one");
+    let with = |line: &str| problems(&format!("{good}{line}\n"));
+    let cases = [
+        ("streams = 3", "3 streams: choose a power of two"),
+        ("deployment = \"a.b\"", "\"a.b\" is no name"),
+        (
+            "listen = \"192.0.2.1:5290\"",
+            "links between nodes are not encrypted yet, so only a loopback address",
+        ),
+        ("listen = \"127.0.0.1:0\"", "needs a port"),
+        ("[chaos]\nenabled = true", "switch them off in a cluster"),
+        ("[debug]\ncommit_delay = \"1s\"", "switch them off"),
+    ];
+    for (line, expected) in cases {
+        let said = with(line);
+        assert!(said.contains(expected), "{line}: {said}");
+    }
+    let alone = problems("[cluster]\nengine = [\"http://n1:4222\"]");
+    for expected in [
+        "needs `cluster.name`",
+        "needs `cluster.monitor`",
+        "is no server",
+    ] {
+        assert!(alone.contains(expected), "{alone}");
+    }
+    let named = problems(&good.replace("\"a\"", "\"a b\""));
+    assert!(named.contains("\"a b\" is no name"), "{named}");
+    let idle = Config::parse("[cluster]\nname = \"a\"", None).unwrap();
+    assert!(!idle.is_clustered());
+    let notes = idle.notes().join("\n");
+    assert!(notes.contains("[cluster] does nothing"), "{notes}");
 }

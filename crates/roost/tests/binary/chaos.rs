@@ -31,6 +31,7 @@ fn a_server_stands_every_fault_and_counts_it() {
         "--panic-shards=400ms",
         "--drop-links=50ms",
         "--stall-reads=100ms",
+        "--hang-shards=400ms",
         "--delay-store=10ms",
         "--fail-commits=100ms",
         "--for=2s",
@@ -39,10 +40,9 @@ fn a_server_stands_every_fault_and_counts_it() {
         said.contains("the actor of alice@localhost is killed"),
         "{said}"
     );
-    assert!(
-        said.contains("panics") && said.contains("reads nothing"),
-        "{said}"
-    );
+    for word in ["panics", "reads nothing", "hangs"] {
+        assert!(said.contains(word), "{said}");
+    }
 
     // Nothing stays broken. Commits that were to fail, of either kind, may be the next ones.
     for user in ["carol@localhost", "chris@localhost"] {
@@ -56,7 +56,7 @@ fn a_server_stands_every_fault_and_counts_it() {
     let (status, page) = server.page("/metrics");
     assert_eq!(status, 200);
     for counter in [
-        "killed", "panics", "dropped", "stalls", "delays", "failures",
+        "killed", "panics", "dropped", "stalls", "hangs", "delays", "failures",
     ] {
         let counted = |line: &str| {
             line.starts_with(&format!("roost_chaos_{counter}_total{{")) && !line.ends_with(" 0")

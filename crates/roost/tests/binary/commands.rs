@@ -243,7 +243,7 @@ fn data_moves_by_export_and_import_and_by_backup_and_restore() {
         }
         let again = place.run(&["import", file]);
         assert_eq!(again.code, 1, "{}", again.err);
-        assert!(again.err.contains("lines 1 to"), "{}", again.err);
+        assert!(again.err.contains("line 1: there is"), "{}", again.err);
         let bad = place.run_with(&["import", "-"], "{\"type\":\"account\"}\n");
         assert_eq!(bad.code, 65, "{}", bad.err);
         let verified = place.must(&["verify"]);

@@ -148,6 +148,38 @@ fn a_watchdog_is_shown_that_the_shards_turn() {
     server.kill();
 }
 
+/// A hang is shorter than the interval: the watchdog would end nothing, but what it is told shows
+/// whether it would.
+#[test]
+fn a_watchdog_is_told_nothing_while_a_shard_hangs() {
+    let mut place = Place::new();
+    place.set("chaos.enabled", "true");
+    let path = place.path("notify");
+    let supervisor = UnixDatagram::bind(&path).expect("a socket");
+    let told = || {
+        let mut buffer = [0; 1024];
+        let length = supervisor.recv(&mut buffer).expect("a datagram");
+        buffer[..length] == *b"WATCHDOG=1\n"
+    };
+    let mut command = place.server();
+    command.env("NOTIFY_SOCKET", &path);
+    command.env("WATCHDOG_USEC", "3000000");
+    let server = Server::start(command);
+    while !told() {}
+    // One hang of three seconds.
+    let said = place.must(&["chaos", "--hang-shards", "6s", "--for", "10s"]);
+    assert!(said.contains("hangs for 3s"), "{said}");
+    // Beyond what was told while the command ran.
+    let told_before = 10;
+    for _ in 0..=told_before {
+        assert!(told(), "it goes on being told");
+    }
+    server.signal(Signal::TERM);
+    let (code, log) = server.end();
+    assert_eq!(code, 0, "{log}");
+    assert!(log.contains("the watchdog is not told"), "{log}");
+}
+
 /// Sets certificate and key.
 fn use_certificate(place: &mut Place, name: &str) {
     for (key, ending) in [("tls.certificate", "pem"), ("tls.key", "key")] {

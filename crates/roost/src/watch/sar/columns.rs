@@ -141,6 +141,24 @@ columns! {
         "bounce" 6 false Number Figure::Value(|i| i.rate(Counter::StanzasBounced)),
             "stanzas answered with an error a second";
     }
+    "rooms" {
+        "rooms" 5 false Number Figure::Value(|i| Some(i.gauge(Gauge::RoomsLoaded))),
+            "rooms that are loaded";
+        "occ" 6 false Number Figure::Value(|i| Some(i.gauge(Gauge::RoomOccupants))),
+            "sessions that are in rooms";
+        "rmsg" 5 false Number Figure::Value(|i| i.rate(Counter::RoomMessages)),
+            "messages that rooms made durable a second";
+        "rcopy" 6 false Number Figure::Value(|i| i.rate(Counter::RoomCopies)),
+            "copies that rooms sent to their occupants a second";
+        "nodes" 5 false Number Figure::Value(|i| Some(i.gauge(Gauge::PubsubNodes))),
+            "nodes of services that are loaded";
+        "items" 5 false Number
+            Figure::Value(|i| Some(i.rate(Counter::PubsubItems)? + i.rate(Counter::PepItems)?)),
+            "items a second that services and accounts made durable at their nodes";
+        "ncopy" 6 false Number
+            Figure::Value(|i| Some(i.rate(Counter::PubsubCopies)? + i.rate(Counter::PepEvents)?)),
+            "events of nodes given to subscribers and contacts a second";
+    }
     "network" {
         "in" 5 true Bytes Figure::Value(|i| i.rate(Counter::NetBytesIn)),
             "bytes read a second";

@@ -1,0 +1,258 @@
+//! `roost cluster`: the engine of a cluster, and its nodes. Owns the arguments and what is printed;
+//! what is wrong, what mends it and how things stand comes from the crate `cluster`.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use ::cluster::check::{self, Problem};
+use ::cluster::engine;
+use ::cluster::layout::{Layout, STREAMS_DEFAULT};
+use ::cluster::observe;
+use ::cluster::status::{self, Status};
+use clap::{Args, Subcommand};
+
+use crate::cli::Place;
+use crate::exit::{self, Failure};
+use crate::node;
+
+/// What can be done to a cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Say whether an engine (NATS JetStream) keeps what a cluster needs, and what mends it.
+    Check(CheckArgs),
+    /// Say how the nodes and streams of a cluster stand.
+    Status {
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Which engine, and what it should have: that of the configuration's section [cluster], unless
+/// something is given.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Addresses of its servers: nats://host:4222, with user:password@ before the host if it asks.
+    #[arg(long, value_delimiter = ',', requires = "monitor")]
+    engine: Vec<String>,
+    /// Monitoring ports of all its servers: http://host:8222. Only there a server says whether it
+    /// syncs.
+    #[arg(long, value_delimiter = ',', requires = "engine")]
+    monitor: Vec<String>,
+    /// Name of the deployment: everything in the engine begins with it [default: roost].
+    #[arg(long)]
+    name: Option<String>,
+    /// Streams of the deployment, fixed when it is made: a power of two up to 128 [default: 16].
+    #[arg(long)]
+    streams: Option<u16>,
+    /// Make the streams and buckets that are missing first.
+    #[arg(long)]
+    create: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// The engine cannot be reached, or there is none in the configuration.
+pub(crate) fn run(command: ClusterCommand) -> Result<ExitCode, Failure> {
+    match command {
+        ClusterCommand::Check(args) => run_check(args),
+        ClusterCommand::Status { place } => {
+            let config = place.source().load()?;
+            if !config.is_clustered() {
+                return Err(none());
+            }
+            let layout = node::layout(&config);
+            let layout = layout.map_err(|error| Failure::Usage(error.to_string()))?;
+            let engine = engine::Options::new(config.settings.cluster.engine);
+            let status = status::read(&engine, &layout);
+            let status = status.map_err(|error| Failure::Failed(error.to_string()))?;
+            io::stdout().lock().write_all(table(&status).as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn none() -> Failure {
+    Failure::Usage(
+        "the configuration has no `cluster.engine`: name one, or a --config that has it".to_owned(),
+    )
+}
+
+fn run_check(args: CheckArgs) -> Result<ExitCode, Failure> {
+    let options = observe_options(args)?;
+    let problems = observe::run(&options).map_err(|error| Failure::Failed(error.to_string()))?;
+    io::stdout()
+        .lock()
+        .write_all(report(&problems).as_bytes())?;
+    Ok(match problems.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(exit::UNFIT),
+    })
+}
+
+fn observe_options(args: CheckArgs) -> Result<observe::Options, Failure> {
+    let (engine, monitor, deployment, streams) = match args.engine.is_empty() {
+        false => (
+            args.engine,
+            args.monitor,
+            "roost".to_owned(),
+            STREAMS_DEFAULT,
+        ),
+        true => {
+            let config = args.place.source().load()?;
+            if !config.is_clustered() {
+                return Err(none());
+            }
+            let cluster = config.settings.cluster;
+            (
+                cluster.engine,
+                cluster.monitor,
+                cluster.deployment,
+                cluster.streams,
+            )
+        }
+    };
+    let name = args.name.unwrap_or(deployment);
+    let layout = Layout::new(&name, args.streams.unwrap_or(streams));
+    Ok(observe::Options {
+        engine: engine::Options::new(engine),
+        monitor,
+        layout: layout.map_err(|error| Failure::Usage(error.to_string()))?,
+        create: args.create,
+        check: check::Options::default(),
+    })
+}
+
+fn report(problems: &[Problem]) -> String {
+    let mut text = String::new();
+    for problem in problems {
+        // A string takes everything.
+        let _ = writeln!(text, "{problem}");
+    }
+    match problems.len() {
+        0 => text.push_str("The engine keeps what a cluster needs.\n"),
+        count => {
+            let _ = writeln!(text, "\n{count} to mend before a node may serve.");
+        }
+    }
+    text
+}
+
+fn table(status: &Status) -> String {
+    let mut text = format!(
+        "{:<16} {:<8} {:<12} {:>6} {:>6}  {}\n",
+        "node", "state", "zone", "weight", "homes", "link"
+    );
+    for node in &status.nodes {
+        // A string takes everything.
+        let _ = writeln!(
+            text,
+            "{:<16} {:<8} {:<12} {:>6} {:>6}  {}",
+            node.name,
+            node.state(),
+            node.zone,
+            node.weight,
+            status.homes_of(&node.name),
+            node.link.as_deref().unwrap_or("-"),
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\n{:>6} {:<16} {:>6} {:<8} {:>12} {:>10}  leader",
+        "stream", "home", "epoch", "state", "messages", "lag ms"
+    );
+    for stream in &status.streams {
+        let (home, epoch) = stream.home.clone().unwrap_or(("-".to_owned(), 0));
+        let _ = writeln!(
+            text,
+            "{:>6} {:<16} {:>6} {:<8} {:>12} {:>10}  {}",
+            stream.stream,
+            home,
+            epoch,
+            stream.state(),
+            stream.last.map_or("-".to_owned(), |last| last.to_string()),
+            stream.lag_ms,
+            stream.leader.as_deref().unwrap_or("none"),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_what_mends() {
+        assert!(report(&[]).contains("keeps what a cluster needs"));
+        let problem = Problem {
+            what: "the stream roost-0 is missing".to_owned(),
+            mend: "roost cluster check --create".to_owned(),
+        };
+        let text = report(&[problem]);
+        assert!(
+            text.contains("missing\n    roost cluster check --create\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("1 to mend before a node may serve.\n"));
+    }
+
+    /// Goal: an engine that is not there is an error of its own, not a list of problems.
+    #[test]
+    fn an_engine_that_is_not_there_is_said() {
+        let args = CheckArgs {
+            // Nobody listens on the discard port of the loopback address.
+            engine: vec!["nats://127.0.0.1:9".to_owned()],
+            monitor: vec!["http://127.0.0.1:9".to_owned()],
+            name: None,
+            streams: None,
+            create: false,
+            place: Place::default(),
+        };
+        let failed = run(ClusterCommand::Check(args.clone()));
+        assert!(matches!(failed, Err(Failure::Failed(why)) if why.contains("cannot be reached")));
+        let args = CheckArgs {
+            streams: Some(3),
+            ..args
+        };
+        let failed = run(ClusterCommand::Check(args));
+        assert!(matches!(failed, Err(Failure::Usage(_))));
+    }
+
+    #[test]
+    fn a_status_has_a_line_for_each_node_and_stream() {
+        let status = Status {
+            nodes: vec![status::NodeStatus {
+                name: "a".to_owned(),
+                zone: "east".to_owned(),
+                weight: 1,
+                is_alive: true,
+                ..status::NodeStatus::default()
+            }],
+            streams: vec![
+                status::StreamStatus {
+                    stream: 0,
+                    home: Some(("a".to_owned(), 7)),
+                    serving: 7,
+                    last: Some(12),
+                    ..status::StreamStatus::default()
+                },
+                status::StreamStatus {
+                    stream: 1,
+                    ..status::StreamStatus::default()
+                },
+            ],
+        };
+        let text = table(&status);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|l| l.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[1], ["a", "alive", "east", "1", "1", "-"]);
+        assert_eq!(lines[4], ["0", "a", "7", "serving", "12", "0", "none"]);
+        assert_eq!(lines[5], ["1", "-", "0", "none", "-", "0", "none"]);
+    }
+}

@@ -1,0 +1,360 @@
+//! A server as a node of a cluster: what joins the crates `cluster` (journal, map, links) and
+//! `server` (entities). Owns the order in which a node joins, serves and leaves; decides nothing
+//! that either of them decides.
+//!
+//! | step | refused if |
+//! |---|---|
+//! | [`join`]: the engine is checked, and what all nodes share is read or made | anything is wrong with it, with what mends it |
+//! | the store is opened with the key that all nodes share | it is of another deployment |
+//! | [`Joined::start`]: streams are followed, links listen | the engine does not answer, the address is taken |
+//! | [`Member::start`]: ranges are served as their streams come to this node | |
+
+mod homes;
+mod snapshots;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use cluster::check;
+use cluster::commits::StreamJournal;
+use cluster::deployment::{self, Deployment, FORMAT};
+use cluster::driver::{self, Driver, Event, MapOptions};
+use cluster::engine;
+use cluster::journal::message::Author;
+use cluster::layout::Layout;
+use cluster::link::{self, Links, PeerId};
+use cluster::map::keeper;
+use cluster::observe;
+use server::Door;
+use server::away::{Away, Cluster, NodeId, Taken};
+use stdx::time::{Clock as _, SystemClock};
+use store::{RangeId, Store};
+
+use crate::config::Config;
+use crate::exit::Failure;
+use crate::node;
+
+use homes::Homes;
+use snapshots::Snapshots;
+
+/// How often a node looks at what its streams and links have done.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Times that a start waits for an engine that elects leaders, and the pause between them.
+const ATTEMPTS: (u32, Duration) = (20, Duration::from_millis(500));
+
+/// Asks the engine of the configuration's cluster, if there is one, whether a node may serve.
+///
+/// # Errors
+/// Everything that is wrong with it, each with what mends it.
+pub(crate) fn join(config: &Config) -> Result<Option<Joined>, Failure> {
+    if !config.is_clustered() {
+        return Ok(None);
+    }
+    let settings = &config.settings.cluster;
+    let failed = |why: String| Failure::Failed(why);
+    let layout = node::layout(config).map_err(|error| failed(error.to_string()))?;
+    let engine = engine::Options::new(settings.engine.clone());
+    let observe = observe::Options {
+        engine: engine.clone(),
+        monitor: settings.monitor.clone(),
+        layout: layout.clone(),
+        create: false,
+        check: check::Options::default(),
+    };
+    check_engine(&observe, config)?;
+    let made = node::random_key().map_err(|error| failed(error.to_string()))?;
+    let deployment = deployment::join(&engine, &layout, made);
+    let deployment = deployment.map_err(|error| failed(error.to_string()))?;
+    if deployment.format > FORMAT {
+        return Err(failed(format!(
+            "the deployment has format {}, this program knows up to {FORMAT}: upgrade it",
+            deployment.format
+        )));
+    }
+    if deployment.streams != settings.streams {
+        return Err(failed(format!(
+            "the deployment was made with {} streams: set `cluster.streams` to that",
+            deployment.streams
+        )));
+    }
+    Ok(Some(Joined {
+        config: config.clone(),
+        engine,
+        layout,
+        deployment,
+    }))
+}
+
+/// An engine in the middle of an election is asked again for a while.
+fn check_engine(observe: &observe::Options, config: &Config) -> Result<(), Failure> {
+    let mut problems = Vec::new();
+    for attempt in 0..ATTEMPTS.0 {
+        if attempt > 0 {
+            thread::sleep(ATTEMPTS.1);
+        }
+        let found = observe::run(observe);
+        problems = found.map_err(|error| Failure::Failed(error.to_string()))?;
+        if !problems
+            .iter()
+            .any(|problem| problem.what.contains("has no leader"))
+        {
+            break;
+        }
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let listed: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let file = config
+        .file
+        .as_ref()
+        .map(|file| format!(" --config {}", file.display()));
+    Err(Failure::Failed(format!(
+        "the engine does not keep what a cluster needs:\n{}\n\nroost cluster check{1} says when it \
+         does; roost cluster check --create{1} makes what is missing",
+        listed.join("\n"),
+        file.unwrap_or_default(),
+    )))
+}
+
+/// A node that may serve.
+pub(crate) struct Joined {
+    config: Config,
+    engine: engine::Options,
+    layout: Layout,
+    deployment: Deployment,
+}
+
+impl Joined {
+    /// The key of the slot hash that all nodes share.
+    pub(crate) fn slot_key(&self) -> [u8; 16] {
+        self.deployment.slot_key
+    }
+
+    /// Follows the streams into the store, and listens for other nodes.
+    ///
+    /// # Errors
+    /// The engine does not answer, or the address for links is taken.
+    pub(crate) fn start(self, store: &Store) -> Result<Parts, Failure> {
+        let settings = &self.config.settings.cluster;
+        let failed =
+            |what: &str, why: &dyn std::fmt::Display| Failure::Failed(format!("{what}: {why}"));
+        let wall = SystemClock::new().wall().as_millis();
+        let author = Author {
+            node: settings.name.clone().unwrap_or_default(),
+            // Later lives have higher ones, as long as the clock goes on between them.
+            incarnation: u64::try_from(wall).unwrap_or_default(),
+        };
+        let folder = self.config.settings.node.data.join("cluster");
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| failed(&folder.display().to_string(), &error))?;
+        let mut options = driver::Options::new(self.engine, self.layout, folder);
+        options.map = Some(MapOptions {
+            times: keeper::Options::default(),
+            zone: settings.zone.clone(),
+            weight: settings.weight,
+            link: Some(settings.listen.to_string()),
+            clients: settings.clients.clone(),
+        });
+        let door: Arc<std::sync::OnceLock<Door>> = Arc::default();
+        let deliver = deliver(Arc::clone(&door));
+        let listen = link::Options::new(settings.listen, settings.deployment.clone());
+        let links = Links::start(listen, author.clone(), deliver)
+            .map_err(|error| failed(&format!("cluster.listen {}", settings.listen), &error))?;
+        let driver = Driver::start(options, author.clone(), store)
+            .map_err(|error| failed("cluster", &error))?;
+        let driver = Arc::new(driver);
+        Ok(Parts {
+            journal: Arc::new(StreamJournal::new(Arc::clone(&driver), store.clone())),
+            driver,
+            links: Arc::new(links),
+            own: author.node,
+            door,
+        })
+    }
+}
+
+/// Packets that come before the node serves wait on their links.
+fn deliver(door: Arc<std::sync::OnceLock<Door>>) -> link::Deliver {
+    Arc::new(move |from: PeerId, packet: &[u8]| match door.get() {
+        None => link::Taken::Later,
+        Some(door) => match door.receive(NodeId(from.0), packet) {
+            Taken::Yes => link::Taken::Yes,
+            Taken::Later => link::Taken::Later,
+            Taken::Moved(answer) => link::Taken::Moved(answer),
+            Taken::Bad(why) => link::Taken::Bad(why),
+        },
+    })
+}
+
+/// What runs before the server does.
+pub(crate) struct Parts {
+    journal: Arc<StreamJournal>,
+    driver: Arc<Driver>,
+    links: Arc<Links>,
+    own: String,
+    door: Arc<std::sync::OnceLock<Door>>,
+}
+
+impl Parts {
+    /// What the server is given.
+    pub(crate) fn cluster(&self) -> Cluster {
+        Cluster {
+            journal: Arc::clone(&self.journal) as _,
+            away: Arc::new(Others {
+                driver: Arc::clone(&self.driver),
+                links: Arc::clone(&self.links),
+                own: self.own.clone(),
+            }),
+        }
+    }
+}
+
+/// The way to other nodes.
+struct Others {
+    driver: Arc<Driver>,
+    links: Arc<Links>,
+    own: String,
+}
+
+impl Away for Others {
+    fn send(&self, to: NodeId, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        self.links.send(PeerId(to.0), packet)
+    }
+
+    fn answer(&self, to: NodeId, packet: Vec<u8>) {
+        self.links.answer(PeerId(to.0), packet);
+    }
+
+    fn may_act(&self) -> bool {
+        self.driver.may_act()
+    }
+
+    fn clients(&self, range: RangeId) -> Option<String> {
+        let map = self.driver.map();
+        let stream = self.driver.layout().stream_of(range);
+        let (node, _) = map.homes.get(usize::from(stream.0))?.as_ref()?;
+        if *node == self.own {
+            // It does not serve, or not yet: whoever came here may come again.
+            return None;
+        }
+        let node = map.nodes.get(node).filter(|node| node.is_alive)?;
+        node.clients.clone()
+    }
+}
+
+/// A node of a cluster that serves.
+pub(crate) struct Member {
+    end: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Member {
+    /// Serves the ranges whose streams are at home here, as they come and go.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub(crate) fn start(parts: Parts, door: Door) -> Result<Member, Failure> {
+        // There is one start.
+        let _ = parts.door.set(door.clone());
+        let end = Arc::<AtomicBool>::default();
+        let is_over = Arc::clone(&end);
+        let run = move || {
+            let mut homes = Homes::new(&parts.driver, &parts.links, &door, parts.own.clone());
+            let mut snapshots = Snapshots::new(&parts.driver);
+            let mut returned = VecDeque::new();
+            while !is_over.load(Ordering::Acquire) {
+                if let Some(event) = parts.driver.event(LOOK) {
+                    note(&event);
+                }
+                homes.look();
+                snapshots.look();
+                take_back(&parts.links, &door, &mut returned);
+            }
+        };
+        let thread = thread::Builder::new().name("member".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| Failure::Failed(format!("cluster: {error}")))?;
+        Ok(Member {
+            end,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was printed where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Packets that no node took wait until somebody is at home for them, but not for ever.
+fn take_back(links: &Links, door: &Door, returned: &mut VecDeque<(u32, Vec<u8>)>) {
+    for gone in links.take_gone() {
+        door.forget_node(NodeId(gone.0));
+    }
+    for complaint in links.take_complaints() {
+        tracing::error!(complaint, "a packet of another node is none");
+    }
+    let came = links.take_returned().into_iter();
+    returned.extend(came.map(|packet| (0, packet)));
+    for _ in 0..returned.len() {
+        if let Some((looks, packet)) = returned.pop_front()
+            && !door.take_back(&packet, looks >= LOOKS_MAX)
+        {
+            returned.push_back((looks + 1, packet));
+        }
+    }
+}
+
+/// Looks at which a packet that came back may wait; then its sender is told.
+const LOOKS_MAX: u32 = 500;
+
+fn note(event: &Event) {
+    match event {
+        Event::Serving(stream, epoch) => {
+            tracing::info!(
+                stream = stream.0,
+                epoch,
+                "this node is the home of a stream"
+            );
+        }
+        Event::Ended(stream, why) => {
+            tracing::info!(
+                stream = stream.0,
+                why,
+                "a stream is not at home here any more"
+            );
+        }
+        Event::Quorum(stream, true) => {
+            tracing::info!(stream = stream.0, "the stream acknowledges again");
+        }
+        Event::Quorum(stream, false) => {
+            tracing::error!(
+                stream = stream.0,
+                "the stream does not acknowledge: no quorum"
+            );
+        }
+        Event::InDoubt(stream, appends) => {
+            tracing::warn!(stream = stream.0, appends, "appends are in doubt");
+        }
+        Event::Diverged(stream, divergence) => tracing::error!(
+            stream = stream.0,
+            ?divergence,
+            "this node's copy and another's differ"
+        ),
+        Event::Stuck(stream, why) => {
+            tracing::error!(stream = stream.0, why, "the copy of a stream cannot go on");
+        }
+        Event::Loaded(stream, seq) => {
+            tracing::info!(stream = stream.0, seq, "loaded a snapshot");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Which ranges this node serves, brought to what its streams and the map say. Owns what the server
+//! was told last; looked at often, so that nothing hangs on an event that was lost.
+
+use std::collections::BTreeMap;
+
+use cluster::driver::Driver;
+use cluster::journal::Epoch;
+use cluster::layout::StreamId;
+use cluster::link::{Links, Where};
+use server::Door;
+use server::away::NodeId;
+
+/// What the server was told.
+pub(super) struct Homes<'a> {
+    driver: &'a Driver,
+    links: &'a Links,
+    door: &'a Door,
+    own: String,
+    /// By stream: the tenure in which its ranges are served here, 0 if they are not.
+    served: Vec<Epoch>,
+    /// By stream: where it is, if not here.
+    away: Vec<Option<(String, Epoch)>>,
+    peers: BTreeMap<String, Where>,
+}
+
+impl<'a> Homes<'a> {
+    pub(super) fn new(driver: &'a Driver, links: &'a Links, door: &'a Door, own: String) -> Self {
+        let streams = driver.layout().streams().count();
+        Homes {
+            driver,
+            links,
+            door,
+            own,
+            served: vec![0; streams],
+            away: vec![None; streams],
+            peers: BTreeMap::new(),
+        }
+    }
+
+    /// Brings the server to what is so now.
+    pub(super) fn look(&mut self) {
+        let map = self.driver.map();
+        let others = map
+            .nodes
+            .iter()
+            .filter(|(name, node)| **name != self.own && node.is_alive);
+        let peers = others.filter_map(|(name, node)| {
+            let place = Where {
+                incarnation: node.incarnation,
+                address: node.link.clone()?,
+            };
+            Some((name.clone(), place))
+        });
+        let peers: BTreeMap<String, Where> = peers.collect();
+        if peers != self.peers {
+            self.links.set_peers(&peers);
+            self.peers = peers;
+        }
+        // What needs no commit is fenced by time.
+        let may_act = self.driver.may_act();
+        for stream in self.driver.layout().streams() {
+            let serving = match may_act {
+                true => self.driver.serving(stream),
+                false => 0,
+            };
+            self.serve(stream, serving);
+            let home = map.homes.get(usize::from(stream.0)).cloned().flatten();
+            self.find(
+                stream,
+                home.filter(|(node, _)| *node != self.own && serving == 0),
+            );
+        }
+    }
+
+    fn serve(&mut self, stream: StreamId, serving: Epoch) {
+        let served = &mut self.served[usize::from(stream.0)];
+        let ranges = self.driver.layout().ranges(stream);
+        if *served != 0 && !self.door.has(&ranges) {
+            // A shard found the lease over, and was faster.
+            self.door.lose(&ranges);
+            *served = 0;
+        }
+        if *served == serving {
+            return;
+        }
+        if *served != 0 {
+            self.door.lose(&ranges);
+            self.away[usize::from(stream.0)] = None;
+        }
+        *served = serving;
+        if serving != 0 {
+            self.door.gain(&ranges, tenure(serving));
+        }
+    }
+
+    fn find(&mut self, stream: StreamId, home: Option<(String, Epoch)>) {
+        let known = &mut self.away[usize::from(stream.0)];
+        if *known == home {
+            return;
+        }
+        let there = home
+            .as_ref()
+            .map(|(node, epoch)| (NodeId(self.links.peer(node).0), tenure(*epoch)));
+        for range in self.driver.layout().ranges(stream) {
+            self.door.set_away(range, there);
+        }
+        *known = home;
+    }
+}
+
+/// The number by which messages name a tenure. Epochs count homes: there will not be as many.
+fn tenure(epoch: Epoch) -> u32 {
+    u32::try_from(epoch).unwrap_or(u32::MAX)
+}
