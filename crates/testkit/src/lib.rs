@@ -11,6 +11,7 @@
 
 pub mod client;
 pub mod history;
+pub mod nats;
 pub mod pattern;
 pub mod play;
 pub mod roost;

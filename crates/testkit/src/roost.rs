@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -20,9 +22,16 @@ use tempfile::TempDir;
 /// have much else to do.
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(10);
-/// The system chooses the port: none that was found free can be taken by somebody else before the
-/// server has it.
-const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Ports of servers. The system takes none of these for outgoing connections (from 32,768 on by
+/// default), so that a server which is killed finds its ports free when it starts again.
+const PORTS: Range<u16> = 10_240..32_768;
+
+/// Sets of ports that are tried when a server is started for the first time.
+const STARTS: usize = 3;
+
+/// The next port that is tried, counted from a place that depends on the process.
+static NEXT_PORT: AtomicU32 = AtomicU32::new(0);
 
 /// One account to exist from the start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,6 +62,15 @@ impl Roost {
     /// The binary cannot be built, an account cannot be made, or nothing listens in time.
     pub fn start(settings: &Settings, accounts: &[Account]) -> Result<Self, String> {
         let mut server = Self::prepare(settings, accounts)?;
+        // Another process may take a port between the moment when it is found free and this one.
+        let is_taken = |why: &String| why.contains("Address already in use");
+        for _ in 0..STARTS {
+            match server.spawn() {
+                Err(why) if is_taken(&why) => server.address = free_addresses()?,
+                done => return done.map(|()| server),
+            }
+            server.configure()?;
+        }
         server.spawn()?;
         Ok(server)
     }
@@ -107,12 +125,7 @@ impl Roost {
             settings: all,
             environment: Vec::new(),
             child: None,
-            address: Address {
-                plain: ANY_PORT,
-                tls: ANY_PORT,
-                web: ANY_PORT,
-                web_tls: ANY_PORT,
-            },
+            address: free_addresses()?,
         })
     }
 
@@ -382,6 +395,31 @@ fn toml(settings: &Settings) -> String {
         let _ = writeln!(out, "{name} = {value}");
     }
     out
+}
+
+/// Where a server may listen.
+fn free_addresses() -> Result<Address, String> {
+    Ok(Address {
+        plain: free_address()?,
+        tls: free_address()?,
+        web: free_address()?,
+        web_tls: free_address()?,
+    })
+}
+
+/// An address of this machine that nobody listens at.
+fn free_address() -> Result<SocketAddr, String> {
+    let count = u32::from(PORTS.end - PORTS.start);
+    let first = std::process::id().wrapping_mul(7_919);
+    for _ in 0..count {
+        let step = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
+        let port = PORTS.start + (first.wrapping_add(step) % count) as u16;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if TcpListener::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+    Err(format!("no port of {PORTS:?} is free"))
 }
 
 /// The addresses in the lines that a server prints when it listens.

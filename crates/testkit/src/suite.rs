@@ -35,7 +35,7 @@ struct Variant {
     delay: Duration,
 }
 
-const VARIANTS: [Variant; 3] = [
+const VARIANTS: [Variant; 4] = [
     Variant {
         name: "usual",
         // A client that is gone without a word is missed after this time over BOSH.
@@ -54,6 +54,13 @@ const VARIANTS: [Variant; 3] = [
         settings: &[("server.shards", "2"), ("debug.commit_delay", "\"20ms\"")],
         transports: &[Kind::Tcp],
         delay: Duration::from_millis(120),
+    },
+    // All that entities say to each other passes through its bytes, as if between nodes.
+    Variant {
+        name: "as-bytes",
+        settings: &[("server.shards", "2"), ("debug.messages_as_bytes", "true")],
+        transports: &[Kind::Tcp],
+        delay: Duration::ZERO,
     },
 ];
 

@@ -27,6 +27,11 @@ const NS_SID: &str = "urn:xmpp:sid:0";
 const NS_DELAY: &str = "urn:xmpp:delay";
 const NS_CSI: &str = "urn:xmpp:csi:0";
 
+/// What a session wants, said when it begins.
+const ENABLE_CARBONS: &str =
+    "<iq type='set' id='carbons'><enable xmlns='urn:xmpp:carbons:2'/></iq>";
+const PRESENCE: &str = "<presence/>";
+
 /// Domain of all users.
 pub(super) const DOMAIN: &str = "localhost";
 /// Password of all users.
@@ -490,6 +495,7 @@ impl Device {
             .note(&self.name, format_args!("is resumed, h={h}"));
         self.acknowledged(h, shared);
         self.phase = Phase::Ready;
+        self.ask_for_the_room_again();
         let again: Vec<String> = self.session.as_ref().map_or(Vec::new(), |session| {
             session
                 .unacked
@@ -502,6 +508,15 @@ impl Device {
                 &self.name,
                 format_args!("sends {} stanzas again", again.len()),
             );
+        }
+        // A server that failed may have taken nothing of what the session wants: what came while
+        // nobody knew of that comes with the next catch-up.
+        if let Some(session) = &self.session
+            && again
+                .iter()
+                .any(|xml| [ENABLE_CARBONS, PRESENCE].contains(&&**xml))
+        {
+            shared.history.chains[session.chain].live_from = None;
         }
         for xml in again {
             self.say(&xml);
@@ -538,10 +553,9 @@ impl Device {
     fn set_up(&mut self, shared: &mut Shared<'_>) {
         self.phase = Phase::Ready;
         if self.plan.has_carbons {
-            let enable = format!("<iq type='set' id='carbons'><enable xmlns='{NS_CARBONS}'/></iq>");
-            self.send(enable, None, shared);
+            self.send(ENABLE_CARBONS.to_owned(), None, shared);
         }
-        self.send("<presence/>".to_owned(), None, shared);
+        self.send(PRESENCE.to_owned(), None, shared);
         self.wants_catch_up = true;
     }
 

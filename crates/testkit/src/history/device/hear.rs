@@ -29,6 +29,9 @@ impl Device {
             "iq" => self.handle_iq(element, shared),
             "presence" if self.room_presence(element, shared) => {}
             _ => {
+                let shown = element.attr("from").unwrap_or_default();
+                let note = format_args!("is shown {shown}");
+                shared.history.note(&self.name, note);
                 let from = element.attr("from").and_then(|from| from.split_once('@'));
                 let name = &self.name;
                 let own = name.split_once('/');

@@ -95,6 +95,12 @@ impl Device {
         }
     }
 
+    /// Its session goes on. An answer that was on its way may have been lost with the server: what
+    /// was asked for is asked for again, which changes nothing if it was done.
+    pub(super) fn ask_for_the_room_again(&mut self) {
+        self.room.is_configuring = false;
+    }
+
     /// The room was configured, or could not be.
     pub(super) fn configured(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
         self.room.is_configuring = false;

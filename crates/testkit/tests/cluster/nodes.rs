@@ -1,0 +1,182 @@
+//! Nodes of these tests: processes of the server over one engine.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testkit::nats::{Nats, free_ports};
+use testkit::roost::{Roost, Settings};
+
+pub(crate) const PASSWORD: &str = "pencil";
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(200);
+
+pub(crate) struct Nodes {
+    nats: Nats,
+    nodes: BTreeMap<String, Roost>,
+    ports: BTreeMap<String, u16>,
+}
+
+/// Two accounts at different nodes.
+pub(crate) struct Homes {
+    pub(crate) one: String,
+    pub(crate) other: String,
+    pub(crate) other_name: String,
+}
+
+fn listed(all: &[String]) -> String {
+    let quoted: Vec<String> = all.iter().map(|one| format!("\"{one}\"")).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+impl Nodes {
+    /// Nodes that do not run, over an engine that has no streams yet.
+    pub(crate) fn prepare(names: &[&str]) -> Nodes {
+        let nats = Nats::start().unwrap();
+        let ports = free_ports(2 * names.len()).unwrap();
+        let mut nodes = Nodes {
+            nats,
+            nodes: BTreeMap::new(),
+            ports: BTreeMap::new(),
+        };
+        for (name, ports) in names.iter().zip(ports.chunks(2)) {
+            let settings = nodes.settings(name, ports);
+            let node = Roost::prepare(&settings, &[]).unwrap();
+            nodes.nodes.insert((*name).to_owned(), node);
+            nodes.ports.insert((*name).to_owned(), ports[0]);
+        }
+        nodes
+    }
+
+    fn settings(&self, name: &str, ports: &[u16]) -> Settings {
+        let clients = format!("127.0.0.1:{}", ports[0]);
+        let text = |value: &str| format!("\"{value}\"");
+        Settings::from([
+            ("c2s.listen".to_owned(), format!("[{}]", text(&clients))),
+            ("cluster.engine".to_owned(), listed(&self.nats.addresses())),
+            ("cluster.monitor".to_owned(), listed(&self.nats.monitors())),
+            ("cluster.name".to_owned(), text(name)),
+            ("cluster.streams".to_owned(), "4".to_owned()),
+            ("cluster.clients".to_owned(), text(&clients)),
+            (
+                "cluster.listen".to_owned(),
+                text(&format!("127.0.0.1:{}", ports[1])),
+            ),
+            ("auth.scram_iterations".to_owned(), "4096".to_owned()),
+        ])
+    }
+
+    /// Nodes that serve.
+    pub(crate) fn start(names: &[&str]) -> Nodes {
+        let mut nodes = Nodes::prepare(names);
+        nodes.create();
+        for name in names {
+            nodes.begin(name);
+        }
+        nodes.await_homes();
+        nodes
+    }
+
+    pub(crate) fn node(&mut self, name: &str) -> &mut Roost {
+        self.nodes.get_mut(name).unwrap()
+    }
+
+    /// Makes the streams, however long the servers take to find each other.
+    pub(crate) fn create(&mut self) {
+        let node = self.nodes.values().next().unwrap();
+        let started = Instant::now();
+        while let Err(why) = node.run(&["cluster", "check", "--create"]) {
+            assert!(started.elapsed() < PATIENCE, "{why}");
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Starts one until it refuses for this reason.
+    pub(crate) fn refused(&mut self, name: &str, why: &str) -> String {
+        let started = Instant::now();
+        loop {
+            let refused = self.node(name).start_again().unwrap_err();
+            if refused.contains(why) {
+                return refused;
+            }
+            assert!(started.elapsed() < PATIENCE, "{refused}");
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn begin(&mut self, name: &str) {
+        self.node(name).start_again().unwrap();
+    }
+
+    /// Starts one, and waits until every stream has a home that serves.
+    pub(crate) fn restart(&mut self, name: &str) {
+        self.begin(name);
+        self.await_homes();
+    }
+
+    fn await_homes(&mut self) {
+        let started = Instant::now();
+        loop {
+            let running = self.nodes.values().find(|node| node.pid().is_some());
+            let status = running.unwrap().run(&["cluster", "status"]);
+            match status {
+                Ok(status) if status.matches("serving").count() == 4 => return,
+                other => assert!(started.elapsed() < PATIENCE, "{other:?}"),
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Where clients reach a node.
+    pub(crate) fn clients(&self, name: &str) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.ports[name]))
+    }
+
+    /// A node that is none of these.
+    pub(crate) fn other(&self, known: &[&String]) -> String {
+        let mut names = self.nodes.keys();
+        names.find(|name| !known.contains(name)).unwrap().clone()
+    }
+
+    /// Makes the first account, and one whose name begins with the other and is at home elsewhere.
+    pub(crate) fn add_at_different_homes(&mut self, one: &str, other: &str) -> Homes {
+        let first = self.add(one);
+        (0..100)
+            .map(|n| format!("{other}{n}"))
+            .find_map(|name| {
+                let home = self.add(&name);
+                (home != first).then(|| Homes {
+                    one: first.clone(),
+                    other: home,
+                    other_name: name,
+                })
+            })
+            .expect("somebody is at home elsewhere")
+    }
+
+    /// What a server says that stands alone, on a node's folder.
+    pub(crate) fn alone(&mut self, name: &str) -> String {
+        let node = self.nodes.remove(name).unwrap();
+        let mut copy = node.copy(&Settings::new()).unwrap();
+        copy.start_again().unwrap_err()
+    }
+
+    /// Makes an account at its home, and says where that is.
+    pub(crate) fn add(&mut self, user: &str) -> String {
+        let jid = format!("{user}@localhost");
+        let started = Instant::now();
+        loop {
+            for (name, node) in &self.nodes {
+                let added = node.run(&["user", "add", &jid, "--password", PASSWORD]);
+                match added {
+                    Ok(_) => return name.clone(),
+                    Err(why) if why.contains("at home on another node") => {}
+                    Err(why) => assert!(started.elapsed() < PATIENCE, "{why}"),
+                }
+            }
+            assert!(started.elapsed() < PATIENCE, "{user} has no home");
+            thread::sleep(PAUSE);
+        }
+    }
+}
