@@ -4,6 +4,7 @@ Each turn measures both, one behind the other, in an order that changes from tur
 what else the machine does meets both. The upper end is that of the 95 % confidence interval,
 one-sided, Student's t of the logarithms.
 """
+import concurrent.futures
 import math
 import statistics
 
@@ -31,14 +32,36 @@ def in_pairs(old, new, count, measure):
     """
     found, programs = {}, {"old": old, "new": new}
     for turn in range(count):
-        order = list(programs) if turn % 2 == 0 else list(programs)[::-1]
-        both = {which: measure(programs[which], f"{which}-{turn + 1}") for which in order}
-        for name, value in both["old"].items():
-            if value and both["new"].get(name):
-                found.setdefault(name, []).append((value, both["new"][name]))
-        print(f"pair {turn + 1}:", {name: round(pairs[-1][1] / pairs[-1][0], 3)
-                                    for name, pairs in found.items()}, flush=True)
+        both = {which: measure(programs[which], f"{which}-{turn + 1}") for which in order(turn)}
+        note(found, turn, both)
     return found
+
+
+def at_once(old, new, count, measure, first_port=5522):
+    """The same with both of a pair at the same time, on `first_port` and the one behind the next;
+    `measure(program, title, port)`. Who begins and has the first port changes from turn to turn.
+    """
+    found, programs = {}, {"old": old, "new": new}
+    for turn in range(count):
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            both = {which: pool.submit(measure, programs[which], f"{which}-{turn + 1}",
+                                       first_port + 2 * at)
+                    for at, which in enumerate(order(turn))}
+            note(found, turn, {which: figures.result() for which, figures in both.items()})
+    return found
+
+
+def order(turn):
+    return ("old", "new") if turn % 2 == 0 else ("new", "old")
+
+
+def note(found, turn, both):
+    """Adds the figures of one pair."""
+    for name, value in both["old"].items():
+        if value and both["new"].get(name):
+            found.setdefault(name, []).append((value, both["new"][name]))
+    print(f"pair {turn + 1}:", {name: round(pairs[-1][1] / pairs[-1][0], 3)
+                                for name, pairs in found.items()}, flush=True)
 
 
 def report(found, names, bounds):

@@ -114,10 +114,13 @@ RUNS = {
     "logins": Run("logins.sh 60 18 100", seconds=1, more="--messages 200", has_page=False),
     "pairs": Run(f"pairs {ROOST} {ROOST} --pairs 1 --users 60 --rate 100", seconds=1,
                  more="--messages 200", has_page=False),
+    "instructions": Run(f"instructions {ROOST} --workload plain-busy --users 20 --seconds 2 "
+                        "--idle 1", has_page=False),
     "headroom": Run("headroom --users 60 --seconds 2 --steps 2", seconds=2),
+    "fanout": Run("fanout --sizes 5,9 --copies 60 --join-seconds 1"),
     "largest": Run("largest --servers 2 --users 30 --hold 1 --spare 0"),
 }
-NEEDS = {"ledger": ("heaptrack", "zstdcat")}
+NEEDS = {"instructions": ("callgrind_control",), "ledger": ("heaptrack", "zstdcat")}
 
 
 @pytest.fixture(scope="session")
@@ -178,10 +181,26 @@ def test_largest(run):
     assert "60 logins, 0 failed checks. What stopped it: nothing" in run.text()
 
 
+def test_fanout(run):
+    assert run.status in (GOOD, MISSED_BUDGET), run.said
+    costs, entering = run.tables()
+    sizes = [f"{size}, {name}" for size in (5, 9) for name in ("floor", "unmanaged", "managed")]
+    assert column(costs, 0) == sizes
+    assert all(int(row[1]) >= 5 and row[3].endswith("×") for row in costs)
+    assert len(entering) == 4
+
+
 def test_pairs(run):
     # One pair is too few to say anything, and so few users too few for their memory and logins.
     assert run.status == TOO_FEW, run.said
     assert "| CPU per message, us |" in run.said
+
+
+def test_instructions(run):
+    assert run.status == GOOD, run.said
+    row = next(line for line in run.said.splitlines() if line.startswith("| plain-busy |"))
+    # The count of a development build, whatever it is.
+    assert int(row.strip("| ").split(" | ")[1].replace(",", "")) > 1_000, run.said
 
 
 def test_headroom(run):
