@@ -13,6 +13,8 @@ SEEDS ?= 1000
 SEED ?= 1
 # Seeds of the history checker in `make test`.
 HISTORY_SEEDS ?= 200
+# With --rooms, devices are in a room too in half of them (docs/reliability.md).
+HISTORY_ROOMS ?= --rooms
 
 # One choice of packages and targets whenever tests are compiled: with another one, cargo would
 # choose other features for the libraries and compile them once more.
@@ -20,6 +22,10 @@ EVERYTHING := --workspace --lib --bins --tests
 # Tests that run the binary take this one, and do not build one that differs.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 workspace scripts clients benchmarks history disks zoo: export ROOST_BIN ?= $(TARGET)/debug/roost
+# The engine of a cluster, which tests run three of.
+NATS := $(TARGET)/nats/nats-server
+NATS_VERSION ?= latest
+workspace: export NATS_SERVER ?= $(NATS)
 STAGES := lint build tidy workspace history zoo clients benchmarks fuzz
 # Seconds of each attacker in `make hostile`.
 HOSTILE_SECONDS ?= 10
@@ -27,10 +33,10 @@ HOSTILE_SECONDS ?= 10
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
 .PHONY: benchmarks history disks tiny chaos schedules bugs explore zoo hostile chromium
-.PHONY: model scaling workloads
+.PHONY: model scaling workloads nats cluster cluster-schedules
 
 help: ## List the targets.
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 serve: web/node_modules/ready ## Build a server and run it on $(DATA), with a web client at http://localhost:5280/.
 	$(CARGO) build --release --package roost
@@ -59,7 +65,7 @@ lint: ## Formatting and clippy, with warnings as errors. Compiles the benchmarks
 tidy: ## The tidy test alone.
 	$(CARGO) test --workspace --test tidy
 
-workspace: build ## All tests of the workspace: unit, property, integration, scripts, tidy.
+workspace: build $(NATS) ## All tests of the workspace: unit, property, integration, scripts, tidy.
 	$(CARGO) test $(EVERYTHING)
 	$(CARGO) test --workspace --doc --quiet
 
@@ -122,6 +128,21 @@ hostile: ## A long run against a release build, with its table in docs/security.
 	$(CARGO) build --release --package roost
 	ROOST_BIN=$(TARGET)/release/roost $(PYTHON) tests/hostile/zoo.py \
 	  --seconds $(HOSTILE_SECONDS) --write docs/security.md
+
+nats: $(NATS) ## The engine of a cluster, built from its source.
+
+# Its source comes as a module; without Go whoever runs the tests is told so, and they fail.
+$(NATS):
+	@command -v go > /dev/null || { echo 'Go is needed, to build nats-server' >&2; exit 1; }
+	GOBIN=$(dir $(NATS)) go install github.com/nats-io/nats-server/v2@$(NATS_VERSION)
+
+cluster: $(NATS) ## Three servers of the engine and three nodes on this machine, in $(DATA)-cluster.
+	$(CARGO) build --release --package roost
+	exec packaging/try-cluster target/release/roost $(NATS) $(DATA)-cluster
+
+cluster-schedules: ## Nodes of a cluster over a twin of the engine: SEEDS of them, from SEED.
+	SCHEDULES=$(SEEDS) SCHEDULE=$(SEED) $(CARGO) test --release --package cluster --lib \
+	  sim::tests::schedules_hold -- --nocapture
 
 schedules: ## The same clients on a node inside the test, under a virtual clock: SEEDS of them.
 	SCHEDULES=$(SEEDS) SCHEDULE=$(SEED) $(CARGO) test --release --package server \
