@@ -77,11 +77,10 @@ fn checked(frame: &Frame) -> Element {
 fn apply(frame: &Frame, element: &Element, operation: &Operation) -> Option<Frame> {
     match operation {
         Operation::Stamp => {
-            let mut edit = frame.edit().set_attr("from", "alice@localhost/a'b\"<");
             let to = frame.attr("to")?;
             let normal = addr::normalize(&to).ok()?;
-            edit = edit.set_attr("to", &normal);
-            let stamped = edit.finish();
+            let edit = frame.edit().set_attr("from", "alice@localhost/a'b\"<");
+            let stamped = edit.set_attr("to", &normal).finish();
             let again = checked(&stamped);
             assert_eq!(again.attr("from"), Some("alice@localhost/a'b\"<"));
             assert_eq!(addr::normalize(again.attr("to")?).as_deref(), Ok(&*normal));
