@@ -215,7 +215,7 @@ impl<S: Service> Driver<S> {
                 per_second: (limits.accepts_per_second / shards).max(1),
                 burst: limits.accept_burst / shards,
             };
-            self.acceptor.pace.spend(rate, 1, self.now);
+            self.acceptor.pace.spend(rate, rate.time(1), self.now);
             self.admit(new);
         }
     }

@@ -14,6 +14,14 @@ pub struct Rate {
     pub burst: u32,
 }
 
+impl Rate {
+    /// How long so many units take.
+    pub(crate) fn time(self, units: u32) -> Duration {
+        let per_second = u64::from(self.per_second.max(1));
+        Duration::from_nanos(u64::from(units) * NANOS_PER_SECOND / per_second)
+    }
+}
+
 /// A bucket that may go into debt: use first, then wait until the debt is paid. 16 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
@@ -28,14 +36,10 @@ impl Bucket {
         Bucket { filled_at: 0 }
     }
 
-    /// Uses `units`, whether or not there is credit for them.
-    pub(crate) fn spend(&mut self, rate: Rate, units: u32, now: Moment) {
-        let per_second = u64::from(rate.per_second.max(1));
-        let now = nanos(now);
-        let burst = u64::from(rate.burst).saturating_mul(NANOS_PER_SECOND) / per_second;
-        let cost = u64::from(units).saturating_mul(NANOS_PER_SECOND) / per_second;
-        let floor = now.saturating_sub(burst);
-        self.filled_at = self.filled_at.max(floor).saturating_add(cost);
+    /// Uses the units of so much `time`, whether or not there is credit for them.
+    pub(crate) fn spend(&mut self, rate: Rate, time: Duration, now: Moment) {
+        let floor = nanos(now).saturating_sub(as_nanos(rate.time(rate.burst)));
+        self.filled_at = self.filled_at.max(floor).saturating_add(as_nanos(time));
     }
 
     /// How long until the debt is paid; `None` when there is none.
@@ -46,6 +50,10 @@ impl Bucket {
 }
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+fn as_nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
 
 fn nanos(now: Moment) -> u64 {
     // Offset by an hour so that a bucket of a young process starts full.
@@ -70,10 +78,10 @@ mod tests {
         let mut bucket = Bucket::new();
         for _ in 0..100 {
             assert_eq!(bucket.debt(at(0)), None);
-            bucket.spend(rate, 1, at(0));
+            bucket.spend(rate, rate.time(1), at(0));
         }
         assert_eq!(bucket.debt(at(0)), None);
-        bucket.spend(rate, 10, at(0));
+        bucket.spend(rate, rate.time(10), at(0));
         assert_eq!(bucket.debt(at(0)), Some(Duration::from_millis(10)));
         assert_eq!(bucket.debt(at(10)), None);
     }
@@ -85,7 +93,7 @@ mod tests {
             burst: 5,
         };
         let mut bucket = Bucket::new();
-        bucket.spend(rate, 6, at(3_600_000));
+        bucket.spend(rate, rate.time(6), at(3_600_000));
         assert_eq!(bucket.debt(at(3_600_000)), Some(Duration::from_millis(100)));
     }
 }

@@ -3,11 +3,15 @@
 //! no service, so that it is never borrowed while foreign code runs.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use actor::ShardId;
 use stdx::slab::{Key, Slab};
+use stdx::time::Moment;
 use telemetry::{Counter, Stats};
 
+use crate::address::AddressKey;
+use crate::bucket::Rate;
 use crate::limits::{self, CONTROLS_MAX, OPENINGS_MAX, POOL_MAX, POOLED_BYTES_MAX};
 use crate::link::{Busy, Flags, Link, Opening};
 use crate::port::{Operation, Parcel, Remote};
@@ -202,6 +206,26 @@ impl<S: Service> Core<S> {
         {
             link.flags.clear(Flags::WATCHED);
             self.written.push(id);
+        }
+    }
+
+    /// Takes so much time from what the connection may send, and lets it pause for as long as it has
+    /// used more than there was.
+    pub(crate) fn charge(&mut self, id: Key, time: Duration, rate: Option<Rate>, now: Moment) {
+        let (Some(rate), Some(link)) = (rate, self.links.get_mut(id)) else {
+            return;
+        };
+        if link.address == AddressKey::EXEMPT {
+            return;
+        }
+        link.bucket.spend(rate, time, now);
+        let Some(debt) = link.bucket.debt(now) else {
+            return;
+        };
+        link.flags.set(Flags::PAUSED_RATE);
+        self.stats.count(Counter::NetThrottled);
+        if let Some(busy) = self.busy(id) {
+            busy.resume_at = now + debt;
         }
     }
 

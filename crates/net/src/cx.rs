@@ -1,6 +1,8 @@
 //! What a service may do to the connection whose event it handles. Wishes take effect when the
 //! handler returns.
 
+use std::time::Duration;
+
 use actor::{Shard, ShardId};
 use stdx::time::Moment;
 
@@ -38,6 +40,8 @@ pub(crate) struct Wishes {
     pub(crate) feed: Vec<u8>,
     /// Stanzas sent on in this handler.
     pub(crate) sent: u16,
+    /// How much input of the connection costs beyond its length, as time of its allowance.
+    pub(crate) charged: Duration,
 }
 
 impl Cx<'_> {
@@ -139,6 +143,13 @@ impl Cx<'_> {
     /// [`Io::credit`](crate::Io::credit).
     pub fn sent_on(&mut self) {
         self.wishes.sent = self.wishes.sent.saturating_add(1);
+    }
+
+    /// Counts what came as all that may come in so much time (see
+    /// [`Limits::rate`](crate::Limits::rate)), because it costs more than to read it. Without a
+    /// rate, and for exempt addresses, nothing is counted.
+    pub fn charge(&mut self, time: Duration) {
+        self.wishes.charged = self.wishes.charged.saturating_add(time);
     }
 
     /// Whether another stanza may be sent on. A handler that gets `false` returns what it has used

@@ -561,6 +561,12 @@ impl<S: Service> Driver<S> {
         if wishes.encode {
             link.flags.set(Flags::ENCODED);
         }
+        if wishes.charged > Duration::ZERO {
+            core.charge(id, wishes.charged, self.settings.limits.rate, self.now);
+        }
+        let Some(link) = core.links.get_mut(id) else {
+            return;
+        };
         if let Some(deadline) = wishes.deadline {
             link.deadline = deadline.unwrap_or(Moment::FAR);
         }

@@ -8,7 +8,6 @@ use std::mem;
 use stdx::slab::Key;
 use telemetry::Counter;
 
-use crate::address::AddressKey;
 use crate::driver::{Driver, arm};
 use crate::limits::LINGER_BYTES_MAX;
 use crate::link::Flags;
@@ -89,19 +88,9 @@ impl<S: Service> Driver<S> {
                     // What comes after a short read makes a new edge.
                     link.flags.clear(Flags::READABLE);
                 }
-                if let Some(rate) = limits.rate
-                    && link.address != AddressKey::EXEMPT
-                {
-                    link.bucket
-                        .spend(rate, u32::try_from(length).unwrap_or(u32::MAX), self.now);
-                    if let Some(debt) = link.bucket.debt(self.now) {
-                        link.flags.set(Flags::PAUSED_RATE);
-                        core.stats.count(Counter::NetThrottled);
-                        let resume_at = self.now + debt;
-                        if let Some(busy) = core.busy(id) {
-                            busy.resume_at = resume_at;
-                        }
-                    }
+                if let Some(rate) = limits.rate {
+                    let bytes = u32::try_from(length).unwrap_or(u32::MAX);
+                    core.charge(id, rate.time(bytes), limits.rate, self.now);
                 }
                 Got::Bytes(length)
             }

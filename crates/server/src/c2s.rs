@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actor::{Addr, Handle, Mail, Name, SendError, Shard};
 use net::websocket::CloseCode;
@@ -20,7 +21,7 @@ use xmpp::stream::{C2s, C2sConfig, Credentials, Effect, LoginEnd};
 use crate::admin::{AdminAnswer, AdminCommand};
 use crate::guard::{Begin, Generation, Lists};
 use crate::home::Home;
-use crate::limits::{ADMIN_DEADLINE, PENALTY};
+use crate::limits::{ADMIN_DEADLINE, PENALTY, SUBSCRIPTION_COST};
 use crate::message::{AppendError, UserMsg};
 use crate::repeats::Repeats;
 use crate::web;
@@ -326,9 +327,13 @@ impl C2sService {
                     conn.is_managed |= frame.is_of(ns::STREAM_MANAGEMENT);
                     let id = cx.id();
                     let Some(user) = conn.user else { continue };
+                    let cost = cost(&frame);
                     let msg = UserMsg::Stanza { conn: id, frame };
                     match cx.mail().send(user, msg) {
-                        Ok(()) => cx.sent_on(),
+                        Ok(()) => {
+                            cx.sent_on();
+                            cx.charge(cost);
+                        }
                         Err(error) => {
                             if let UserMsg::Stanza { frame, .. } = error.into_inner() {
                                 self.refuse(cx, conn, &frame);
@@ -996,4 +1001,18 @@ pub(crate) fn nonce(machine: &C2s, random: &SystemRandom) -> String {
     // Invariant: the operating system's generator does not fail once it has been seeded.
     random.fill(&mut bytes).expect("random bytes");
     sasl::encode_bytes(&bytes)
+}
+
+/// What a stanza costs beyond its bytes.
+fn cost(frame: &Frame) -> Duration {
+    let is_subscription = || {
+        matches!(
+            frame.attr("type").as_deref(),
+            Some("subscribe" | "subscribed" | "unsubscribe" | "unsubscribed")
+        )
+    };
+    match frame.is_named("presence") && is_subscription() {
+        true => SUBSCRIPTION_COST,
+        false => Duration::ZERO,
+    }
 }

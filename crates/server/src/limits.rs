@@ -109,6 +109,11 @@ pub(crate) const BUSY_RETRY: Duration = Duration::from_millis(5);
 /// Pause before a port to the journal that crashed is started again.
 pub(crate) const PORT_RESTART: Duration = Duration::from_millis(100);
 
+/// How much of what a client may send (`input_bytes_per_second`) one subscription stanza uses up
+/// beyond its bytes, as time: it changes two rosters, which is two records, and is pushed to the
+/// clients of both. So a client makes about 32 such changes at once and 32 a second.
+pub(crate) const SUBSCRIPTION_COST: Duration = Duration::from_millis(30);
+
 /// Stanzas of one connection under way up to which most of what it passes on gives its credit back
 /// at once, and one in so many does not.
 pub(crate) const FAR_FROM_WINDOW: u16 = 8;

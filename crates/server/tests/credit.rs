@@ -172,3 +172,36 @@ fn an_address_that_does_not_read_is_asked_for_nothing_more() {
     assert_eq!(seen.matches("<fin ").count(), 4, "{}", seen.len());
     nurse.expect(&mut world, "id='card'");
 }
+
+/// Changes of subscriptions use up what a client may send, however short they are. Nothing is
+/// refused: he has to wait.
+#[test]
+fn who_subscribes_without_end_is_slowed_down() {
+    let per_second = 1024 * 1024;
+    let network = net::Limits {
+        exempt: Vec::new(),
+        rate: Some(net::Rate {
+            per_second,
+            burst: per_second,
+        }),
+        ..net::Limits::default()
+    };
+    let mut world = World::with_network(network, |_| {});
+    let mut romeo = world.login("romeo");
+    let mut juliet = world.online("juliet");
+    for _ in 0..100 {
+        romeo.send("<presence to='juliet@localhost' type='subscribe'/>");
+        romeo.send("<presence to='juliet@localhost' type='unsubscribe'/>");
+    }
+    romeo.send(PING);
+    work_long(&mut world);
+    let at_once = juliet.read(&mut world).matches("type='subscribe'").count();
+    assert!((16..=33).contains(&at_once), "{at_once} of them at once");
+    // 200 of them cost 6 s, of which he had one.
+    world.pass(Duration::from_secs(4));
+    assert_eq!(romeo.read(&mut world), "", "he waits");
+    world.pass(Duration::from_secs(2));
+    romeo.expect(&mut world, "id='ping'");
+    let later = juliet.read(&mut world).matches("type='subscribe'").count();
+    assert_eq!(at_once + later, 100);
+}
