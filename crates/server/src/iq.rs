@@ -367,9 +367,10 @@ impl User {
                     self.write(conn, What::Other, cx, |out| out.extend_from_slice(stanza));
                 }
                 self.write_frame(conn, &reply, cx);
-                if let Some(charge) = late.charge {
+                if let Some(mut charge) = late.charge {
                     let leading: usize = late.leading.iter().map(Vec::len).sum();
-                    self.note_untaken(conn, charge, leading + reply.as_bytes().len());
+                    charge.answered((leading + reply.as_bytes().len()) as u64);
+                    self.note_untaken(conn, charge);
                 }
             }
             None => self.return_to_sender(&late.frame, reply, cx),

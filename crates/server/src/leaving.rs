@@ -16,6 +16,7 @@ use xml::Frame;
 use crate::address;
 use crate::home::Home;
 use crate::message::{Delivery, UserMsg};
+use crate::user::Debt;
 
 /// Commits that what leaves may wait for; with so many, what comes waits too.
 const WAITS_MAX: u64 = 64;
@@ -37,6 +38,9 @@ type Audience = Arc<[Arc<str>]>;
 pub(crate) enum Out {
     /// A stanza that has its `to`.
     One(Frame),
+    /// The end of an answer, and what its reader owes for all of it: his next request, and the
+    /// bytes that his connection has not taken.
+    Answer(Frame, Option<Box<Debt>>),
     /// Copies of a frame without `to`.
     Copies(Copies),
     /// What a session's home is told.
@@ -137,7 +141,7 @@ impl Leaving {
                 Out::One(frame) => frame.name() != "presence",
                 Out::Copies(copies) => copies.frame.name() != "presence",
                 Out::Tell(..) => false,
-                Out::Wait(_) => true,
+                Out::Answer(..) | Out::Wait(_) => true,
             }));
     }
 
@@ -263,7 +267,11 @@ impl Leaving {
                 }
                 Out::One(frame) => {
                     left -= 1;
-                    self.send_one(frame, home, cx);
+                    self.send_one(frame, None, home, cx);
+                }
+                Out::Answer(frame, debt) => {
+                    left -= 1;
+                    self.send_one(frame, debt, home, cx);
                 }
                 Out::Copies(mut copies) => {
                     left -= self.send_copies(&mut copies, left, home, cx);
@@ -292,7 +300,7 @@ impl Leaving {
             if !recipient.address.contains('/') {
                 let frame = &copies.frame;
                 let frame = frame.edit().set_attr("to", &recipient.address).finish();
-                self.send_one(frame, home, cx);
+                self.send_one(frame, None, home, cx);
                 continue;
             }
             let shared = copies.shared.as_ref().filter(|(of, _)| *of == shard);
@@ -326,7 +334,13 @@ impl Leaving {
         count
     }
 
-    fn send_one(&self, frame: Frame, home: &Home, cx: &mut Context<'_, UserMsg>) {
+    fn send_one(
+        &self,
+        frame: Frame,
+        debt: Option<Box<Debt>>,
+        home: &Home,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         let Some(to) = frame.attr("to").map(|to| to.into_owned()) else {
             return;
         };
@@ -342,7 +356,10 @@ impl Leaving {
             "iq" => matches!(kind, Some("get" | "set")),
             _ => false,
         };
-        let delivery = Delivery::new(resource.map(Into::into), frame);
+        let delivery = Delivery {
+            debt,
+            ..Delivery::new(resource.map(Into::into), frame)
+        };
         let refused = home.pass_on(cx, &Name::from(bare), delivery, activate);
         if refused.is_some() {
             cx.stats().count(self.counters.dropped);

@@ -24,8 +24,8 @@ pub struct Page {
     found: Result<Found, StanzaError>,
     /// Its reader may send another stanza when this is repaid.
     debt: Option<Box<Debt>>,
-    /// What its reader's address is charged until then.
-    _charge: Charge,
+    /// What its reader's address is charged until his connection has taken it.
+    charge: Charge,
 }
 
 impl RoomActor {
@@ -106,7 +106,7 @@ impl RoomActor {
                 request,
                 found,
                 debt,
-                _charge: charge,
+                charge,
             })
         };
         let map = |page| UserMsg::Room(Box::new(RoomMsg::Page(page)));
@@ -129,13 +129,15 @@ impl RoomActor {
         let Page {
             request,
             found,
-            debt,
-            ..
+            mut debt,
+            charge,
         } = page;
         let from = request.attr("from").unwrap_or_default().into_owned();
         let allowed = self.may_read(&from).map_err(StanzaError::new);
+        let mut bytes = 0;
         let answer = match allowed.and(found) {
             Ok((leading, payload)) => {
+                bytes = leading.iter().map(Vec::len).sum();
                 let frames = leading
                     .into_iter()
                     .filter_map(|bytes| Frame::parse(bytes).ok());
@@ -144,11 +146,13 @@ impl RoomActor {
             }
             Err(error) => error.into(),
         };
-        self.leaving
-            .extend(reply_of(&request, answer).map(Out::One));
-        self.leaving.go_on(&self.home, cx);
-        if let Some(mut debt) = debt {
-            debt.repay(&self.home, cx);
+        if let Some(reply) = reply_of(&request, answer) {
+            bytes += reply.as_bytes().len();
+            if let Some(debt) = &mut debt {
+                debt.answered(charge, bytes);
+            }
+            self.leaving.push(Out::Answer(reply, debt));
         }
+        self.leaving.go_on(&self.home, cx);
     }
 }

@@ -405,12 +405,18 @@ impl User {
 
     fn stanza_of_other(&mut self, mut delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
         self.comes_from(Origin::Other(delivery.frame.clone()));
-        let debt = delivery.debt.take();
+        let mut debt = delivery.debt.take();
         let has_credit = debt.is_some();
+        let answer = debt
+            .as_mut()
+            .and_then(|debt| Some((debt.take_charge()?, delivery.resource.clone()?)));
         if has_credit {
             self.turn().asked = debt;
         }
         self.deliver(delivery, cx);
+        if let Some((charge, resource)) = answer {
+            self.note_answer(&resource, charge, cx);
+        }
         if let Some(debt) = has_credit.then(|| self.take_asked()).flatten() {
             debt.settle(&self.home, cx);
         }

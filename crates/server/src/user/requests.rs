@@ -36,6 +36,8 @@ pub struct Debt {
     to: Option<Creditor>,
     /// Where its client is.
     from: Option<AddressKey>,
+    /// What its address is charged for the answer that comes with this.
+    charge: Option<Box<Charge>>,
 }
 
 /// Who gets a credit back.
@@ -54,6 +56,7 @@ impl Debt {
             remote: home.remote.clone(),
             to: Some(Creditor::Link(link)),
             from: home.io.address(link),
+            charge: None,
         }
     }
 
@@ -68,6 +71,7 @@ impl Debt {
             remote,
             to: Some(Creditor::Away(credits, node, number)),
             from,
+            charge: None,
         }
     }
 
@@ -100,6 +104,7 @@ impl Debt {
                 remote: home.remote.clone(),
                 to: None,
                 from: None,
+                charge: None,
             })
         });
         debt.to = Some(Creditor::Link(link));
@@ -109,6 +114,12 @@ impl Debt {
             false => None,
         };
         debt
+    }
+
+    /// This goes back with an answer of so many bytes, which its connection has not taken.
+    pub(crate) fn answered(&mut self, mut charge: Charge, bytes: usize) {
+        charge.answered(bytes as u64);
+        self.charge = Some(Box::new(charge));
     }
 
     /// Gives the credit back, by the shorter way.
@@ -141,6 +152,11 @@ impl Debt {
         if debts.len() < DEBTS_KEPT && self.to.is_none() {
             debts.push(self);
         }
+    }
+
+    /// What the address of the client is charged for the answer, if this came with one.
+    pub(super) fn take_charge(&mut self) -> Option<Charge> {
+        self.charge.take().map(|charge| *charge)
     }
 
     /// Where the client is whose stanza it is, if it is counted.
@@ -322,13 +338,25 @@ impl User {
         charge
     }
 
-    /// An answer of so many bytes was written to a session: its address is charged with them until
-    /// its connection has taken them.
-    pub(crate) fn note_untaken(&mut self, conn: ConnRef, mut charge: Charge, bytes: usize) {
+    /// The answer of somebody else was written to the session of a resource.
+    pub(super) fn note_answer(
+        &mut self,
+        resource: &str,
+        charge: Charge,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if let Some(conn) = self.session_of(resource).map(|session| session.conn) {
+            self.note_untaken(conn, charge);
+            self.ask_next(cx);
+        }
+    }
+
+    /// An answer was written to a session: its address is charged with it until its connection has
+    /// taken it.
+    pub(crate) fn note_untaken(&mut self, conn: ConnRef, charge: Charge) {
         let mut sessions = self.sessions.iter();
         let session = sessions.find(|session| session.conn == conn);
         if let Some(link) = session.and_then(|session| session.link()) {
-            charge.answered(bytes as u64);
             let requests = self.requests.get_or_insert_default();
             requests.untaken.push((link, charge));
         }
