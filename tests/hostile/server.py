@@ -39,7 +39,7 @@ class Server:
             f'domain = "localhost"\ndata = "{self.data}"\n'
             '[c2s]\nlisten = ["127.0.0.1:0"]\nlisten_tls = ["127.0.0.1:0"]\nrequire_tls = false\n'
             "[auth]\nplain_without_tls = true\nscram_iterations = 4096\n"
-            "[registration]\nenabled = true\nper_hour = 3\n"
+            "[registration]\nenabled = true\nper_hour = 3\n[directory]\nenabled = true\n"
             # The attackers come from this machine, and are to be treated like anybody.
             "[limits]\nexempt_addresses = []\n"
             f'[http]\nlisten = ["127.0.0.1:{self.http}"]\n')
