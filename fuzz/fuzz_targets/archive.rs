@@ -3,26 +3,27 @@
 
 #![no_main]
 
+use id::{id_of, seq_of};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use minidom::Element;
 use roost_fuzz::{is_text, stanza_of};
-use stanza_ids::{id_of, seq_of};
 use xml::build::Writer;
 use xml::{Framer, Scratch};
 use xmpp::addr;
 
+#[allow(dead_code)]
+#[path = "../../crates/server/src/modules/stanza_ids/id.rs"]
+mod id;
 /// The server's own file, for it is not to be seen from outside.
 #[allow(dead_code)]
 #[path = "../../crates/server/src/modules/mam/query.rs"]
 mod query;
-#[allow(dead_code)]
-#[path = "../../crates/server/src/modules/stanza_ids.rs"]
-mod stanza_ids;
 
 // What `query` expects above it.
 const NS: &str = "urn:xmpp:mam:2";
 const NS_RSM: &str = "http://jabber.org/protocol/rsm";
+const FULL_TEXT: &str = "{urn:xmpp:fulltext:0}fulltext";
 const PAGE_MAX: u16 = 100;
 const PAGE_DEFAULT: u16 = 50;
 
@@ -40,6 +41,7 @@ enum Field {
     After,
     Before,
     Ids,
+    Words,
     Unknown,
 }
 
@@ -118,6 +120,7 @@ fn write(fields: &[(Field, Vec<Value>)], set: &[(Set, Value)]) -> String {
                 Field::After => "after-id",
                 Field::Before => "before-id",
                 Field::Ids => "ids",
+                Field::Words => FULL_TEXT,
                 Field::Unknown => "unknown",
             },
         );

@@ -45,12 +45,20 @@ enum Step {
 const FIRST: u64 = 1_000;
 
 fn body(rid: u64, more: &str, has_payload: bool) -> Request {
-    let payload = if has_payload { "<iq xmlns='jabber:client'/>" } else { "" };
+    let payload = if has_payload {
+        "<iq xmlns='jabber:client'/>"
+    } else {
+        ""
+    };
     let text = format!(
         "<body xmlns='http://jabber.org/protocol/httpbind' xmlns:x='urn:xmpp:xbosh' \
          rid='{rid}' {more}>{payload}</body>"
     );
-    let request = Request::parse(text.as_bytes(), &xml::Limits::default(), &mut Scratch::default());
+    let request = Request::parse(
+        text.as_bytes(),
+        &xml::Limits::default(),
+        &mut Scratch::default(),
+    );
     request.expect("a request")
 }
 
@@ -118,8 +126,18 @@ fuzz_target!(|input: Input<'_>| {
     for (number, step) in input.steps.iter().take(128).enumerate() {
         let ticket = number as u32 + 1;
         match step {
-            Step::Ask { offset, has_payload, terminates, restarts, pause, ack } => {
-                let rid = play.next.saturating_add_signed(i64::from(*offset) % 5).max(1);
+            Step::Ask {
+                offset,
+                has_payload,
+                terminates,
+                restarts,
+                pause,
+                ack,
+            } => {
+                let rid = play
+                    .next
+                    .saturating_add_signed(i64::from(*offset) % 5)
+                    .max(1);
                 let mut more = String::new();
                 if *terminates {
                     more.push_str(" type='terminate'");
@@ -136,7 +154,8 @@ fuzz_target!(|input: Input<'_>| {
                 }
                 play.open.insert(ticket);
                 let request = body(rid, &more, *has_payload);
-                play.session.handle_request(request, ticket, now, &mut play.actions);
+                play.session
+                    .handle_request(request, ticket, now, &mut play.actions);
             }
             Step::Write(count) => {
                 for _ in 0..count % 4 {
@@ -158,10 +177,14 @@ fuzz_target!(|input: Input<'_>| {
             }
         }
         play.check();
-        play.session.handle_output(&mut written, now, &mut play.actions);
+        play.session
+            .handle_output(&mut written, now, &mut play.actions);
         play.check();
     }
-    assert!(!play.is_over || play.open.is_empty(), "nobody waits for what is over");
+    assert!(
+        !play.is_over || play.open.is_empty(),
+        "nobody waits for what is over"
+    );
 });
 
 /// An element that leaves alone is the same element.

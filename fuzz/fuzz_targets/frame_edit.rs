@@ -95,15 +95,19 @@ fuzz_target!(|input: Input<'_>| {
 });
 
 fn edit(frame: FrameRef<'_>, mut element: Element, ops: &[Op]) -> (Frame, Element) {
+    let text = |op: &Op| match op {
+        Op::Set(_, value) => value.chars().filter(|c| is_text(*c)).collect(),
+        _ => String::new(),
+    };
+    let values: Vec<String> = ops.iter().map(text).collect();
     let mut edit = frame.edit();
     let mut removed = None;
     let mut appended = Vec::new();
-    for op in ops.iter().take(8) {
+    for (op, value) in ops.iter().zip(&values).take(8) {
         match op {
-            Op::Set(name, value) => {
-                let value: String = value.chars().filter(|c| is_text(*c)).collect();
-                edit = edit.set_attr(name.as_str(), &value);
-                element.attrs.insert(name.key(), value);
+            Op::Set(name, _) => {
+                edit = edit.set_attr(name.as_str(), value);
+                element.attrs.insert(name.key(), value.clone());
             }
             Op::Remove(name) => {
                 edit = edit.remove_attr(name.as_str());

@@ -203,12 +203,18 @@ impl Session {
             }
             Effect::Resume { user, request } => {
                 assert_eq!(self.logged_in.as_ref(), Some(&user));
-                assert_eq!((request.name(), request.ns()), ("resume", ns::STREAM_MANAGEMENT));
+                assert_eq!(
+                    (request.name(), request.ns()),
+                    ("resume", ns::STREAM_MANAGEMENT)
+                );
                 self.owed.push(Answer::Resumed(user));
             }
             Effect::Element(frame) => {
                 assert!(self.machine.full_jid().is_some());
-                assert!(matches!(frame.ns(), ns::STREAM_MANAGEMENT | ns::CLIENT_STATE));
+                assert!(matches!(
+                    frame.ns(),
+                    ns::STREAM_MANAGEMENT | ns::CLIENT_STATE
+                ));
             }
             Effect::Stanza(frame) => {
                 let full = self.machine.full_jid().expect("a session").to_string();

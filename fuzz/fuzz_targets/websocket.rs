@@ -55,7 +55,12 @@ fn frames(messages: &[Sent<'_>]) -> (Vec<u8>, Vec<String>) {
             frame(opcode, part, sent.mask, &mut out);
             (opcode, rest) = (0, tail);
             if let Some(payload) = sent.ping {
-                frame(0x89, &payload[..payload.len().min(125)], sent.mask, &mut out);
+                frame(
+                    0x89,
+                    &payload[..payload.len().min(125)],
+                    sent.mask,
+                    &mut out,
+                );
             }
         }
         frame(0x80 | opcode, rest, sent.mask, &mut out);

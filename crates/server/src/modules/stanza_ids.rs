@@ -6,6 +6,10 @@ use xmpp::ns;
 
 use super::{Module, Switch, Xep};
 
+mod id;
+
+pub(crate) use id::{id_of, seq_of};
+
 pub(super) const MODULE: Module = Module {
     name: "stanza_ids",
     switch: Switch::Always("an id is the place of a message in its log"),
@@ -22,33 +26,8 @@ pub(super) const MODULE: Module = Module {
     host: &[],
 };
 
-/// Digits of an id: always as many, so that ids compare like the places that they stand for.
-const DIGITS: usize = 16;
-
 /// Bytes of an origin-id that is looked at; a longer one is none.
 const ORIGIN_ID_BYTES_MAX: usize = 1_024;
-
-/// The stanza-id of a place in a log.
-pub(crate) fn id_of(seq: u64) -> String {
-    // Invariant: digits are ASCII.
-    String::from_utf8(digits_of(seq).to_vec()).expect("digits")
-}
-
-fn digits_of(seq: u64) -> [u8; DIGITS] {
-    std::array::from_fn(|at| {
-        let shift = 4 * (DIGITS - 1 - at);
-        b"0123456789abcdef"[(seq >> shift & 0xf) as usize]
-    })
-}
-
-/// The place that a stanza-id stands for, if it is one of ours.
-pub(crate) fn seq_of(id: &str) -> Option<u64> {
-    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    if id.len() != DIGITS || !id.bytes().all(is_digit) {
-        return None;
-    }
-    u64::from_str_radix(id, 16).ok()
-}
 
 /// Whether a child claims to be the id that `by`, a normalised address, gave the message.
 fn is_claim(child: &Child<'_>, by: &str) -> bool {
