@@ -1,4 +1,4 @@
-"""Attackers of what looks for something: the directory of users, the archive by words, the inbox."""
+"""Attackers of what looks for something: the directory of users, archives by words, the inbox."""
 
 import itertools
 

@@ -209,8 +209,8 @@ impl<S: Service> Core<S> {
         }
     }
 
-    /// Takes so much time from what the connection may send, and lets it pause for as long as it has
-    /// used more than there was.
+    /// Takes so much time from what the connection may send, and lets it pause for as long as it
+    /// has used more than there was.
     pub(crate) fn charge(&mut self, id: Key, time: Duration, rate: Option<Rate>, now: Moment) {
         let (Some(rate), Some(link)) = (rate, self.links.get_mut(id)) else {
             return;

@@ -1,10 +1,11 @@
 //! Client connections: what carries bytes between a socket and the machines. Feeds the framer and
 //! the stream machine, asks user actors and pools what they need to know, and sends stanzas on.
 
+mod cost;
+
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actor::{Addr, Handle, Mail, Name, SendError, Shard};
 use net::websocket::CloseCode;
@@ -21,7 +22,7 @@ use xmpp::stream::{C2s, C2sConfig, Credentials, Effect, LoginEnd};
 use crate::admin::{AdminAnswer, AdminCommand};
 use crate::guard::{Begin, Generation, Lists};
 use crate::home::Home;
-use crate::limits::{ADMIN_DEADLINE, PENALTY, SUBSCRIPTION_COST};
+use crate::limits::{ADMIN_DEADLINE, PENALTY};
 use crate::message::{AppendError, UserMsg};
 use crate::repeats::Repeats;
 use crate::web;
@@ -327,7 +328,7 @@ impl C2sService {
                     conn.is_managed |= frame.is_of(ns::STREAM_MANAGEMENT);
                     let id = cx.id();
                     let Some(user) = conn.user else { continue };
-                    let cost = cost(&frame);
+                    let cost = cost::of(&frame);
                     let msg = UserMsg::Stanza { conn: id, frame };
                     match cx.mail().send(user, msg) {
                         Ok(()) => {
@@ -1001,18 +1002,4 @@ pub(crate) fn nonce(machine: &C2s, random: &SystemRandom) -> String {
     // Invariant: the operating system's generator does not fail once it has been seeded.
     random.fill(&mut bytes).expect("random bytes");
     sasl::encode_bytes(&bytes)
-}
-
-/// What a stanza costs beyond its bytes.
-fn cost(frame: &Frame) -> Duration {
-    let is_subscription = || {
-        matches!(
-            frame.attr("type").as_deref(),
-            Some("subscribe" | "subscribed" | "unsubscribe" | "unsubscribed")
-        )
-    };
-    match frame.is_named("presence") && is_subscription() {
-        true => SUBSCRIPTION_COST,
-        false => Duration::ZERO,
-    }
 }
