@@ -36,6 +36,9 @@ def size(count):
 
 
 def time(us):
+    """Microseconds as people say them; nothing was measured in a run that was too short."""
+    if us is None:
+        return "–"
     if us >= 1e6:
         return f"{us / 1e6:.2f} s"
     if us >= 1e3:
