@@ -294,7 +294,8 @@ impl Judges {
     }
 }
 
-/// What is wrong with a certificate, and what mends it, to be said behind "it" or "its certificate".
+/// What is wrong with a certificate, and what mends it, to be said behind "it" or "its
+/// certificate".
 fn fault(error: &Error) -> String {
     let Error::InvalidCertificate(error) = error else {
         return format!("is of no use: {error}");

@@ -123,7 +123,7 @@ async fn serve(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) {
 async fn introduce(
     stream: TcpStream,
     credentials: Option<Credentials>,
-    shared: &Shared,
+    shared: &Arc<Shared>,
 ) -> Result<(Connection, String, Begun), String> {
     // What is written is written at once.
     let _ = stream.set_nodelay(true);
@@ -166,7 +166,7 @@ async fn introduce(
 /// What is known of the sender, and the number of the connection.
 pub(super) type Begun = (Arc<Mutex<Incoming>>, u64);
 
-pub(super) fn begin(hello: &Hello, shared: &Shared) -> Result<Begun, String> {
+pub(super) fn begin(hello: &Hello, shared: &Arc<Shared>) -> Result<Begun, String> {
     if hello.version_min > VERSION || hello.version < VERSION_MIN {
         return Err(format!(
             "{} speaks versions {} to {} of links, this node {VERSION_MIN} to {VERSION}",

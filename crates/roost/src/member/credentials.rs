@@ -1,5 +1,5 @@
-//! The files with which a node proves its name to others. Owns reading them; what must be in them is
-//! the link's business.
+//! The files with which a node proves its name to others. Owns reading them; what must be in them
+//! is the link's business.
 
 use cluster::link::{Credentials, CredentialsError, Pem};
 use zeroize::Zeroizing;

@@ -1,5 +1,5 @@
-//! Packets that no node took: they wait until somebody is at home for them, but neither for ever nor
-//! in any number. Owns how long and how many.
+//! Packets that no node took: they wait until somebody is at home for them, but neither for ever
+//! nor in any number. Owns how long and how many.
 
 use std::collections::VecDeque;
 use std::time::Duration;

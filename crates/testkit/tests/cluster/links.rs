@@ -37,9 +37,9 @@ fn packets_to(nodes: &Nodes, from: &str, to: &str) -> f64 {
     )
 }
 
-/// Goal: nodes whose links are encrypted are a cluster. New certificates are taken at a reload, under
-/// way, and broken ones are not. A node that cannot prove its name is refused, as is whoever is no
-/// node, and the log says why.
+/// Goal: nodes whose links are encrypted are a cluster. New certificates are taken at a reload,
+/// under way, and broken ones are not. A node that cannot prove its name is refused, as is whoever
+/// is no node, and the log says why.
 #[test]
 fn links_prove_who_they_are() {
     let folders = tempfile::tempdir().unwrap();

@@ -343,6 +343,29 @@ fn a_handshake_is_not_enough() {
     expect_notes(&b, &["it is no node: no hello", late]);
 }
 
+/// Goal: a peer that takes the connection and never ends its handshake is given up in time, and
+/// tried again.
+#[test]
+fn a_peer_that_never_ends_its_handshake_is_given_up() {
+    let silent = StdListener::bind("127.0.0.1:0").unwrap();
+    let place = Where {
+        incarnation: 1,
+        address: silent.local_addr().unwrap().to_string(),
+    };
+    let ours = Authority::new("ours");
+    let a = node_with("a", 1, &idle(), |options| {
+        options.credentials = good(&ours, "a");
+        options.connect_within = Duration::from_millis(200);
+    });
+    a.links.set_peers(&[("b".to_owned(), place)].into());
+    let (mut first, _) = silent.accept().unwrap();
+    expect_note(&a, "does not answer within 200ms");
+    let mut hello = Vec::new();
+    first.read_to_end(&mut hello).unwrap();
+    assert_eq!(hello[..2], [22, 3], "a hello of TLS, and then the end");
+    assert!(silent.accept().is_ok(), "again");
+}
+
 /// Goal: other certificates are in force at once, on links that are busy, and nothing is lost or
 /// doubled; the same ones disturb nobody.
 #[test]
