@@ -145,6 +145,20 @@ pub struct Progress {
     pub consumers_replaced: u64,
     /// Events that nobody took in time.
     pub events_lost: u64,
+    /// Times that this node became its home.
+    pub take_overs: u64,
+    /// Tenures of this node that ended, or did not begin.
+    pub tenures_ended: u64,
+    /// Appends of this node that were in doubt.
+    pub doubts: u64,
+    /// It does not acknowledge what this node, its home, writes.
+    pub lacks_quorum: bool,
+    /// Its replica cannot go on, and no snapshot has helped yet.
+    pub is_stuck: bool,
+    /// Differences between this node's copy and another's.
+    pub divergences: u64,
+    /// Snapshots that were loaded.
+    pub snapshots_loaded: u64,
 }
 
 impl Progress {
@@ -399,3 +413,6 @@ impl Drop for Driver {
 fn is_home(role: Role) -> bool {
     role == Role::Home
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,26 +16,40 @@
 //! A session ends when the map says that the peer's process is gone or has another life. Everything
 //! in it comes back then, also what that process may have taken: at least once is the promise.
 //!
-//! Nothing is encrypted and nobody proves who he is: links belong on a loopback interface.
+//! With [`Credentials`] both sides prove who they are, by certificates of one CA with the node's
+//! name, and everything is encrypted (TLS 1.3). Without them only loopback addresses are listened
+//! at: everybody who reaches one is believed.
 
+mod credentials;
 mod frame;
 mod incoming;
+mod notes;
 mod outgoing;
 mod receiver;
 mod sender;
+mod strangers;
+mod stream;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use stdx::{Clock as _, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{self, channel};
 use tokio::sync::{Notify, watch};
 
 use crate::journal::message::Author;
+use notes::Notes;
+use outgoing::Freed;
+use strangers::Strangers;
+
+pub use credentials::{Credentials, CredentialsError, Pem, is_certifiable};
+pub use notes::Note;
 
 /// Most nodes that a process ever talked to; more are not talked to.
 pub const PEERS_MAX: usize = 4_096;
@@ -76,6 +90,26 @@ pub struct Options {
     pub unacknowledged_max: usize,
     /// Bytes of packets for one peer, wherever they wait; then no more are taken. Default: 32 MB.
     pub bytes_max: usize,
+    /// Proof of who this node is, and whose proofs it accepts. Default: none, and loopback only.
+    pub credentials: Option<Credentials>,
+    /// Longest wait for a connection, its handshake and its welcome. Default: 3 s.
+    pub connect_within: Duration,
+    /// Pauses between attempts: the first, and the longest. Default: 50 ms, 1 s.
+    pub again_after: (Duration, Duration),
+    /// How often a silent connection is looked at, and says something. Default: 1 s.
+    pub tick: Duration,
+    /// Ticks without a word of the peer after which the connection is given up. Default: 5.
+    pub silent_ticks_max: u32,
+    /// Connections of others at a time; one more waits to be accepted. Default: 1,024.
+    pub connections_max: usize,
+    /// Those of them that have not introduced themselves; at one more the oldest ends. Default: 64.
+    pub strangers_max: usize,
+    /// Longest wait until one has. Default: 5 s.
+    pub introduce_within: Duration,
+    /// Longest silence of one that sends, which says something at each tick. Default: 10 s.
+    pub silence_max: Duration,
+    /// Longest wait for one that does not read acknowledgements. Default: 10 s.
+    pub write_within: Duration,
 }
 
 impl Options {
@@ -87,6 +121,16 @@ impl Options {
             queue_max: 8_192,
             unacknowledged_max: 32_768,
             bytes_max: 32 * 1_024 * 1_024,
+            credentials: None,
+            connect_within: Duration::from_secs(3),
+            again_after: (Duration::from_millis(50), Duration::from_secs(1)),
+            tick: Duration::from_secs(1),
+            silent_ticks_max: 5,
+            connections_max: 1_024,
+            strangers_max: 64,
+            introduce_within: Duration::from_secs(5),
+            silence_max: Duration::from_secs(10),
+            write_within: Duration::from_secs(10),
         }
     }
 }
@@ -109,8 +153,18 @@ pub struct LinkStatus {
     pub is_connected: bool,
     /// The map has it.
     pub is_known: bool,
-    /// Bytes that wait for it or were not acknowledged by it.
+    /// Packets that wait for it or were not acknowledged by it.
+    pub packets: usize,
+    /// Their bytes.
     pub bytes: usize,
+    /// Connections that were made to it.
+    pub connections: u64,
+    /// Packets that it has acknowledged.
+    pub taken: u64,
+    /// Packets that were sent again after a connection was lost.
+    pub sent_again: u64,
+    /// Packets that came back: moved, or not acknowledged when its process was gone.
+    pub returned: u64,
     /// Why the last connection ended, if it did.
     pub last_error: Option<String>,
 }
@@ -122,8 +176,13 @@ struct Peer {
     /// Answers to packets of the peer, which are bounded by these; past the queue's bound.
     answers: Mutex<VecDeque<Vec<u8>>>,
     has_answers: Notify,
-    /// Bytes of what waits, but for answers.
+    /// What waits, but for answers that no session has yet.
+    packets: AtomicUsize,
     bytes: AtomicUsize,
+    connections: AtomicU64,
+    taken: AtomicU64,
+    sent_again: AtomicU64,
+    returned: AtomicU64,
     /// The map has it; otherwise nothing is taken for it.
     is_known: AtomicBool,
     is_connected: AtomicBool,
@@ -131,9 +190,63 @@ struct Peer {
     place: watch::Sender<Option<Where>>,
 }
 
+impl Peer {
+    fn new(name: &str, queue: mpsc::Sender<Vec<u8>>) -> Peer {
+        Peer {
+            name: name.to_owned(),
+            queue,
+            answers: Mutex::default(),
+            has_answers: Notify::new(),
+            packets: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            connections: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            sent_again: AtomicU64::new(0),
+            returned: AtomicU64::new(0),
+            is_known: AtomicBool::new(false),
+            is_connected: AtomicBool::new(false),
+            last_error: Mutex::default(),
+            place: watch::Sender::new(None),
+        }
+    }
+
+    fn hold(&self, packet: &[u8]) {
+        self.packets.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(packet.len(), Ordering::Relaxed);
+    }
+
+    fn free(&self, freed: Freed) {
+        self.packets.fetch_sub(freed.packets, Ordering::Relaxed);
+        self.bytes.fetch_sub(freed.bytes, Ordering::Relaxed);
+    }
+
+    fn status(&self) -> LinkStatus {
+        LinkStatus {
+            name: self.name.clone(),
+            is_connected: self.is_connected.load(Ordering::Relaxed),
+            is_known: self.is_known.load(Ordering::Relaxed),
+            packets: self.packets.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            connections: self.connections.load(Ordering::Relaxed),
+            taken: self.taken.load(Ordering::Relaxed),
+            sent_again: self.sent_again.load(Ordering::Relaxed),
+            returned: self.returned.load(Ordering::Relaxed),
+            last_error: lock(&self.last_error).clone(),
+        }
+    }
+}
+
 /// What all tasks share.
 struct Shared {
     options: Options,
+    /// Those in force. A change makes every connection anew.
+    credentials: watch::Sender<Option<Credentials>>,
+    clock: SystemClock,
+    strangers: Mutex<Strangers>,
+    /// Connections of others that were refused.
+    refused: AtomicU64,
+    /// Of links to peers, and of connections of others.
+    notes: [Mutex<Notes>; 2],
     author: Author,
     deliver: Deliver,
     /// The number of each name that was ever asked for.
@@ -166,13 +279,22 @@ impl Links {
     /// Listens.
     ///
     /// # Errors
-    /// The address is taken, or there is no thread.
+    /// The address is taken, or open to everybody without credentials, or there is no thread.
     pub fn start(options: Options, author: Author, deliver: Deliver) -> io::Result<Links> {
+        if options.credentials.is_none() && !options.listen.ip().is_loopback() {
+            let why = "without cluster.certificate only a loopback address";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let listener = runtime.block_on(TcpListener::bind(options.listen))?;
         let shared = Arc::new(Shared {
+            credentials: watch::Sender::new(options.credentials.clone()),
+            clock: SystemClock::new(),
+            strangers: Mutex::default(),
+            refused: AtomicU64::new(0),
+            notes: [Mutex::new(Notes::new()), Mutex::new(Notes::new())],
             options,
             author,
             deliver,
@@ -236,9 +358,9 @@ impl Links {
         if is_full || !peer.is_known.load(Ordering::Acquire) {
             return Err(packet);
         }
-        peer.bytes.fetch_add(bytes, Ordering::Relaxed);
+        peer.hold(&packet);
         peer.queue.try_send(packet).map_err(|refused| {
-            peer.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            peer.free(Freed { packets: 1, bytes });
             refused.into_inner()
         })
     }
@@ -269,17 +391,50 @@ impl Links {
         std::mem::take(&mut lock(&self.shared.complaints))
     }
 
+    /// What an operator should read, since this was asked last.
+    pub fn take_notes(&self) -> Vec<Note> {
+        let notes = self.shared.notes.iter();
+        notes.flat_map(|notes| lock(notes).take()).collect()
+    }
+
+    /// Puts other certificates in force: every connection is made anew with them, and what was not
+    /// acknowledged is sent again. Whether there was a change.
+    ///
+    /// # Errors
+    /// Whether links are encrypted cannot change while they run.
+    pub fn set_credentials(&self, new: Option<Credentials>) -> Result<bool, String> {
+        let in_force = &self.shared.credentials;
+        if in_force.borrow().is_some() != new.is_some() {
+            let why = "whether links are encrypted (cluster.certificate) takes a restart";
+            return Err(why.to_owned());
+        }
+        Ok(in_force.send_if_modified(|old| {
+            let has_changed = *old != new;
+            *old = new;
+            has_changed
+        }))
+    }
+
+    /// When this node's certificate expires, in seconds since 1970, if it has one.
+    pub fn expires(&self) -> Option<u64> {
+        let in_force = self.shared.credentials.borrow();
+        in_force.as_ref().map(Credentials::expires)
+    }
+
+    /// Bytes that may wait for one peer.
+    pub fn bytes_max(&self) -> usize {
+        self.shared.options.bytes_max
+    }
+
+    /// Connections of others that were refused.
+    pub fn refused(&self) -> u64 {
+        self.shared.refused.load(Ordering::Relaxed)
+    }
+
     /// How every link stands.
     pub fn status(&self) -> Vec<LinkStatus> {
-        let status = |peer: &Arc<Peer>| LinkStatus {
-            name: peer.name.clone(),
-            is_connected: peer.is_connected.load(Ordering::Relaxed),
-            is_known: peer.is_known.load(Ordering::Relaxed),
-            bytes: peer.bytes.load(Ordering::Relaxed),
-            last_error: lock(&peer.last_error).clone(),
-        };
-        let peers = self.shared.peers.iter();
-        peers.map_while(OnceLock::get).map(status).collect()
+        let peers = self.shared.peers.iter().map_while(OnceLock::get);
+        peers.map(|peer| peer.status()).collect()
     }
 }
 
@@ -296,17 +451,7 @@ impl Shared {
         };
         let id = PeerId(names.len() as u16);
         let (queue, receiver) = channel(self.options.queue_max.max(1));
-        let peer = Arc::new(Peer {
-            name: name.to_owned(),
-            queue,
-            answers: Mutex::default(),
-            has_answers: Notify::new(),
-            bytes: AtomicUsize::new(0),
-            is_known: AtomicBool::new(false),
-            is_connected: AtomicBool::new(false),
-            last_error: Mutex::default(),
-            place: watch::Sender::new(None),
-        });
+        let peer = Arc::new(Peer::new(name, queue));
         // Under the lock of the names, which nobody else fills places without.
         let _ = place.set(Arc::clone(&peer));
         names.insert(name.to_owned(), id);
@@ -338,11 +483,24 @@ impl Shared {
         }
     }
 
+    /// Something happened to the link to a peer.
+    fn note(&self, is_good: bool, text: String) {
+        lock(&self.notes[0]).say(self.clock.now(), is_good, text);
+    }
+
+    /// A connection of somebody was refused.
+    fn refuse(&self, text: String) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        lock(&self.notes[1]).say(self.clock.now(), false, text);
+    }
+
     /// Packets that nobody took.
     fn give_back(&self, peer: &Peer, packets: impl IntoIterator<Item = Vec<u8>>) {
         let mut returned = lock(&self.returned);
         for packet in packets {
-            peer.bytes.fetch_sub(packet.len(), Ordering::Relaxed);
+            let (packets, bytes) = (1, packet.len());
+            peer.free(Freed { packets, bytes });
+            peer.returned.fetch_add(1, Ordering::Relaxed);
             returned.push_back(packet);
         }
     }

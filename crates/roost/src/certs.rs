@@ -87,7 +87,11 @@ fn read(certificate: &Path, key: &Path) -> Result<CertificateFiles, String> {
     })
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+/// Reads a PEM file.
+///
+/// # Errors
+/// It cannot be read, or is too large; the message names it.
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let refuse = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let length = fs::metadata(path).map_err(|error| refuse(&error))?.len();
     if length > PEM_BYTES_MAX {
@@ -165,7 +169,7 @@ fn year_of(today: Timestamp) -> i32 {
 }
 
 /// Writes a file under its final name only when it is complete.
-fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
     let _ = fs::remove_file(&temporary);
     let mut file = OpenOptions::new()

@@ -199,11 +199,15 @@ impl Config {
         node.data = folder.join(&node.data);
         let tls = &mut self.settings.tls;
         let web = &mut self.settings.web;
+        let cluster = &mut self.settings.cluster;
         let paths = [
             &mut tls.certificate,
             &mut tls.key,
             &mut tls.folder,
             &mut web.folder,
+            &mut cluster.certificate,
+            &mut cluster.key,
+            &mut cluster.ca,
         ];
         for path in paths {
             *path = path.take().map(|path| folder.join(path));
@@ -344,20 +348,56 @@ impl Config {
                 "`cluster.engine` {one:?} is no server: write nats://host:4222, or tls://"
             ));
         }
+        if chaos.enabled || !debug.commit_delay.is_zero() {
+            let message = "`chaos.enabled` and `debug.commit_delay` disturb a journal that stands \
+                           alone: switch them off in a cluster";
+            refuse(message.to_owned());
+        }
+        problems.extend(self.link_contradictions());
+        problems
+    }
+
+    /// The same for links between nodes.
+    fn link_contradictions(&self) -> Vec<Problem> {
+        let cluster = &self.settings.cluster;
+        let mut problems = Vec::new();
+        let mut refuse = |message: String| problems.push(Problem::new(message));
         let listen = cluster.listen;
-        if !listen.ip().is_loopback() {
+        let files = [&cluster.certificate, &cluster.key, &cluster.ca];
+        let given = files.iter().filter(|file| file.is_some()).count();
+        if given != 0 && given != files.len() {
+            let message = "`cluster.certificate`, `cluster.key` and `cluster.ca` belong together: \
+                           give all three, or none";
+            refuse(message.to_owned());
+        }
+        if given == 0 && !listen.ip().is_loopback() {
             refuse(format!(
-                "`cluster.listen` {listen}: links between nodes are not encrypted yet, so only a \
-                 loopback address is accepted, such as 127.0.0.1:5290"
+                "`cluster.listen` {listen}: without `cluster.certificate`, `cluster.key` and \
+                 `cluster.ca` links are not encrypted, and only a loopback address is accepted, \
+                 such as 127.0.0.1:5290; `roost cluster certificates` makes the files"
+            ));
+        }
+        let name = cluster.name.as_deref().unwrap_or_default();
+        if given != 0 && !cluster::link::is_certifiable(name) {
+            refuse(format!(
+                "`cluster.name` {name:?} cannot be in a certificate: with `cluster.certificate` it \
+                 is of small letters, digits, - and _, has a letter, and does not begin or end \
+                 with -"
             ));
         }
         if listen.port() == 0 {
             refuse("`cluster.listen` needs a port: other nodes must know it".to_owned());
         }
-        if chaos.enabled || !debug.commit_delay.is_zero() {
-            let message = "`chaos.enabled` and `debug.commit_delay` disturb a journal that stands \
-                           alone: switch them off in a cluster";
-            refuse(message.to_owned());
+        match &cluster.address {
+            None if listen.ip().is_unspecified() => refuse(format!(
+                "`cluster.listen` {listen} names every address: say in `cluster.address` where \
+                 other nodes reach this one, such as \"a.example.org:{}\"",
+                listen.port()
+            )),
+            Some(address) if !is_place(address) => refuse(format!(
+                "`cluster.address` {address:?} is no host with a port, such as a.example.org:5290"
+            )),
+            _ => {}
         }
         problems
     }
@@ -498,6 +538,14 @@ impl Config {
         }
         (live, later)
     }
+}
+
+/// Whether a text is a host and a port.
+fn is_place(text: &str) -> bool {
+    let parts = text.rsplit_once(':');
+    parts.is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0)
+    })
 }
 
 #[cfg(test)]

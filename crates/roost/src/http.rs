@@ -7,12 +7,13 @@
 //! this thread accepts on the same sockets and says how far the server is.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
@@ -77,6 +78,17 @@ pub(crate) struct Health {
     stage: Arc<watch::Sender<Stage>>,
     /// Ports on which the HTTP thread accepts right now.
     accepting: Arc<AtomicUsize>,
+    /// Asked besides, once the server takes clients.
+    check: Arc<OnceLock<Check>>,
+}
+
+/// Says whether the server should get clients, or why not.
+struct Check(Box<dyn Fn() -> Result<(), String> + Send + Sync>);
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Check")
+    }
 }
 
 impl Default for Health {
@@ -84,6 +96,7 @@ impl Default for Health {
         Health {
             stage: Arc::new(watch::Sender::new(Stage::Starting)),
             accepting: Arc::default(),
+            check: Arc::default(),
         }
     }
 }
@@ -102,6 +115,25 @@ impl Health {
                 return;
             }
             thread::sleep(RELEASE_PAUSE);
+        }
+    }
+
+    /// Notes what is asked besides. There is one.
+    pub(crate) fn set_check(&self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        let _ = self.check.set(Check(Box::new(check)));
+    }
+
+    /// Whether to send it new clients, or why not.
+    ///
+    /// # Errors
+    /// The reason, in a few words.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        match (self.stage(), self.check.get()) {
+            (Stage::Ready, Some(check)) => (check.0)(),
+            (Stage::Ready, None) => Ok(()),
+            (Stage::Starting, _) => Err("starting".to_owned()),
+            (Stage::Draining, _) => Err("draining".to_owned()),
+            (Stage::Broken, _) => Err("broken".to_owned()),
         }
     }
 

@@ -9,12 +9,15 @@
 //! | [`Joined::start`]: streams are followed, links listen | the engine does not answer, the address is taken |
 //! | [`Member::start`]: ranges are served as their streams come to this node | |
 
+mod credentials;
 mod homes;
+mod readiness;
+mod returned;
 mod snapshots;
+mod watcher;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -25,12 +28,12 @@ use cluster::driver::{self, Driver, Event, MapOptions};
 use cluster::engine;
 use cluster::journal::message::Author;
 use cluster::layout::Layout;
-use cluster::link::{self, Links, PeerId};
+use cluster::link::{self, Credentials, Links, PeerId};
 use cluster::map::keeper;
 use cluster::observe;
 use server::Door;
 use server::away::{Away, Cluster, NodeId, Taken};
-use stdx::time::{Clock as _, SystemClock};
+use stdx::time::{Clock as _, Moment, SystemClock};
 use store::{RangeId, Store};
 
 use crate::config::Config;
@@ -38,7 +41,10 @@ use crate::exit::Failure;
 use crate::node;
 
 use homes::Homes;
+use returned::Returned;
 use snapshots::Snapshots;
+use watcher::Served;
+pub(crate) use watcher::Watcher;
 
 /// How often a node looks at what its streams and links have done.
 const LOOK: Duration = Duration::from_millis(20);
@@ -56,6 +62,7 @@ pub(crate) fn join(config: &Config) -> Result<Option<Joined>, Failure> {
     }
     let settings = &config.settings.cluster;
     let failed = |why: String| Failure::Failed(why);
+    let credentials = credentials::load(config).map_err(failed)?;
     let layout = node::layout(config).map_err(|error| failed(error.to_string()))?;
     let engine = engine::Options::new(settings.engine.clone());
     let observe = observe::Options {
@@ -83,6 +90,7 @@ pub(crate) fn join(config: &Config) -> Result<Option<Joined>, Failure> {
     }
     Ok(Some(Joined {
         config: config.clone(),
+        credentials,
         engine,
         layout,
         deployment,
@@ -124,6 +132,7 @@ fn check_engine(observe: &observe::Options, config: &Config) -> Result<(), Failu
 /// A node that may serve.
 pub(crate) struct Joined {
     config: Config,
+    credentials: Option<Credentials>,
     engine: engine::Options,
     layout: Layout,
     deployment: Deployment,
@@ -157,18 +166,24 @@ impl Joined {
             times: keeper::Options::default(),
             zone: settings.zone.clone(),
             weight: settings.weight,
-            link: Some(settings.listen.to_string()),
+            link: Some(match &settings.address {
+                Some(address) => address.clone(),
+                None => settings.listen.to_string(),
+            }),
             clients: settings.clients.clone(),
         });
         let door: Arc<std::sync::OnceLock<Door>> = Arc::default();
         let deliver = deliver(Arc::clone(&door));
-        let listen = link::Options::new(settings.listen, settings.deployment.clone());
+        let mut listen = link::Options::new(settings.listen, settings.deployment.clone());
+        listen.credentials = self.credentials;
         let links = Links::start(listen, author.clone(), deliver)
             .map_err(|error| failed(&format!("cluster.listen {}", settings.listen), &error))?;
         let driver = Driver::start(options, author.clone(), store)
             .map_err(|error| failed("cluster", &error))?;
         let driver = Arc::new(driver);
+        let streams = driver.layout().streams();
         Ok(Parts {
+            served: streams.map(|_| AtomicU64::new(0)).collect(),
             journal: Arc::new(StreamJournal::new(Arc::clone(&driver), store.clone())),
             driver,
             links: Arc::new(links),
@@ -198,6 +213,7 @@ pub(crate) struct Parts {
     links: Arc<Links>,
     own: String,
     door: Arc<std::sync::OnceLock<Door>>,
+    served: Served,
 }
 
 impl Parts {
@@ -251,6 +267,8 @@ impl Away for Others {
 pub(crate) struct Member {
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    links: Arc<Links>,
+    watcher: Arc<Watcher>,
 }
 
 impl Member {
@@ -263,17 +281,22 @@ impl Member {
         let _ = parts.door.set(door.clone());
         let end = Arc::<AtomicBool>::default();
         let is_over = Arc::clone(&end);
+        let (links, served) = (Arc::clone(&parts.links), Arc::clone(&parts.served));
+        let watcher = Watcher::new(&parts.driver, &links, parts.own.clone(), served);
         let run = move || {
             let mut homes = Homes::new(&parts.driver, &parts.links, &door, parts.own.clone());
             let mut snapshots = Snapshots::new(&parts.driver);
-            let mut returned = VecDeque::new();
+            let mut returned = Returned::new();
+            let clock = SystemClock::new();
             while !is_over.load(Ordering::Acquire) {
                 if let Some(event) = parts.driver.event(LOOK) {
                     note(&event);
                 }
                 homes.look();
+                homes.show(&parts.served);
                 snapshots.look();
-                take_back(&parts.links, &door, &mut returned);
+                note_links(&parts.links);
+                take_back(&parts.links, &door, &mut returned, clock.now());
             }
         };
         let thread = thread::Builder::new().name("member".to_owned()).spawn(run);
@@ -281,7 +304,39 @@ impl Member {
         Ok(Member {
             end,
             thread: Some(thread),
+            links,
+            watcher: Arc::new(watcher),
         })
+    }
+
+    /// Who sees how the cluster is.
+    pub(crate) fn watcher(&self) -> Arc<Watcher> {
+        Arc::clone(&self.watcher)
+    }
+
+    /// What a configuration says that may be put in force by [`Self::set_credentials`].
+    ///
+    /// # Errors
+    /// It is of no use, or takes a restart.
+    pub(crate) fn credentials(&self, config: &Config) -> Result<Option<Credentials>, String> {
+        let new = credentials::load(config)?;
+        match new.is_some() == self.links.expires().is_some() {
+            true => Ok(new),
+            false => {
+                Err("`cluster.certificate`: whether links are encrypted takes a restart".to_owned())
+            }
+        }
+    }
+
+    /// Shows other certificates to other nodes from now on.
+    ///
+    /// # Errors
+    /// See [`Self::credentials`].
+    pub(crate) fn set_credentials(&self, new: Option<Credentials>) -> Result<(), String> {
+        if self.links.set_credentials(new)? {
+            tracing::info!("links are made anew with other certificates");
+        }
+        Ok(())
     }
 }
 
@@ -296,26 +351,25 @@ impl Drop for Member {
 }
 
 /// Packets that no node took wait until somebody is at home for them, but not for ever.
-fn take_back(links: &Links, door: &Door, returned: &mut VecDeque<(u32, Vec<u8>)>) {
+fn take_back(links: &Links, door: &Door, returned: &mut Returned, now: Moment) {
     for gone in links.take_gone() {
         door.forget_node(NodeId(gone.0));
     }
     for complaint in links.take_complaints() {
         tracing::error!(complaint, "a packet of another node is none");
     }
-    let came = links.take_returned().into_iter();
-    returned.extend(came.map(|packet| (0, packet)));
-    for _ in 0..returned.len() {
-        if let Some((looks, packet)) = returned.pop_front()
-            && !door.take_back(&packet, looks >= LOOKS_MAX)
-        {
-            returned.push_back((looks + 1, packet));
+    returned.add(now, links.take_returned());
+    returned.offer(now, |packet, is_last| door.take_back(packet, is_last));
+}
+
+fn note_links(links: &Links) {
+    for note in links.take_notes() {
+        match note.is_good {
+            true => tracing::info!("cluster: {}", note.text),
+            false => tracing::warn!("cluster: {}", note.text),
         }
     }
 }
-
-/// Looks at which a packet that came back may wait; then its sender is told.
-const LOOKS_MAX: u32 = 500;
 
 fn note(event: &Event) {
     match event {

@@ -22,6 +22,7 @@ use crate::certs::CertificateFiles;
 use crate::config::{Config, Durability, Makers, Retention};
 use crate::control::Operator;
 use crate::exit::Failure;
+use crate::member::Watcher;
 use crate::watch::{self, Observer};
 
 /// Bytes of an incomplete stanza that are kept beyond the largest stanza: the start of the next.
@@ -170,11 +171,12 @@ impl Running {
         }
     }
 
-    /// Who sees what the node and the process are doing.
-    pub(crate) fn observer(&self, config: &Config) -> Observer {
+    /// Who sees what the node, the process and the cluster are doing.
+    pub(crate) fn observer(&self, config: &Config, cluster: Option<Arc<Watcher>>) -> Observer {
         let settings = &config.settings;
         let reserve_bytes = settings.store.reserve_bytes;
-        Observer::new(self.node.admin(), &settings.node.data, reserve_bytes)
+        let admin = self.node.admin();
+        Observer::new(admin, &settings.node.data, reserve_bytes, cluster)
     }
 
     /// Every address bound for client streams, and whether TLS starts with the first byte there.

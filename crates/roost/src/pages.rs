@@ -92,12 +92,10 @@ async fn healthz(State(health): State<Health>) -> (StatusCode, &'static str) {
 }
 
 /// Whether to send it new clients.
-async fn readyz(State(health): State<Health>) -> (StatusCode, &'static str) {
-    match health.stage() {
-        Stage::Ready => (StatusCode::OK, "ready\n"),
-        Stage::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
-        Stage::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-        Stage::Broken => (StatusCode::SERVICE_UNAVAILABLE, "broken\n"),
+async fn readyz(State(health): State<Health>) -> (StatusCode, String) {
+    match health.ready() {
+        Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }
 

@@ -57,11 +57,15 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     let figures = Figures::new(metrics::CONTENT_TYPE);
     let web = start_web(&config, &health, &figures)?;
     let (running, member) = start(&config, web)?;
+    let watcher = member.as_ref().map(Member::watcher);
+    if let Some(watcher) = watcher.clone() {
+        health.set_check(move || watcher.ready());
+    }
     // From here on the shards accept, and nobody else: who came to the ports of the web before was
     // told to try again.
     health.set(Stage::Ready);
     health.wait_for_shards();
-    let observer = Arc::new(running.observer(&config));
+    let observer = Arc::new(running.observer(&config, watcher));
     let watched = Arc::clone(&observer);
     figures.set(Box::new(move || metrics::page(&watched.look())));
     observer
@@ -354,7 +358,12 @@ impl Process {
         // The domains in force are those of the start; so are their certificates.
         let domains = self.config.domains();
         let certificates = certs::load(&new.settings.tls, &domains, data, today())?;
+        let member = self.member.as_ref();
+        let links = member.map(|member| member.credentials(&new)).transpose()?;
         running.set_certificates(&new, certificates)?;
+        if let Some((member, links)) = member.zip(links) {
+            member.set_credentials(links)?;
+        }
         let settings = &mut self.config.settings;
         settings.server.drain_timeout = new.settings.server.drain_timeout;
         let exempt_addresses = std::mem::take(&mut settings.limits.exempt_addresses);

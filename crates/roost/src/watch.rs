@@ -3,6 +3,7 @@
 //! the counting itself is done where things happen.
 
 mod alarms;
+mod cluster;
 mod drain;
 mod format;
 mod interval;
@@ -16,6 +17,7 @@ mod request;
 pub(crate) mod sar;
 pub(crate) mod top;
 
+pub(crate) use self::cluster::{ClusterSample, LinkSample};
 pub(crate) use alarms::Alarm;
 pub(crate) use observer::Observer;
 pub(crate) use remote::Remote;

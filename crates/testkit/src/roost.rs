@@ -146,10 +146,18 @@ impl Roost {
     /// # Errors
     /// It exits with a failure.
     pub fn run(&self, arguments: &[&str]) -> Result<String, String> {
+        let config = self.config().to_string_lossy().into_owned();
+        let place = ["--config", &config];
+        self.run_plain(&[arguments, &place[..]].concat())
+    }
+
+    /// Runs a command of the binary that is about no server.
+    ///
+    /// # Errors
+    /// It exits with a failure.
+    pub fn run_plain(&self, arguments: &[&str]) -> Result<String, String> {
         let output = Command::new(&self.binary)
             .args(arguments)
-            .arg("--config")
-            .arg(self.config())
             .stdin(Stdio::null())
             .output()
             .map_err(text)?;
@@ -263,6 +271,15 @@ impl Roost {
     pub fn begin_to_stop(&mut self) -> Result<(), String> {
         let child = self.child.as_ref().ok_or("the server does not run")?;
         kill_process(Pid::from_child(child), Signal::TERM).map_err(text)
+    }
+
+    /// Sends SIGHUP: it reads its configuration and certificates again.
+    ///
+    /// # Errors
+    /// It runs no more.
+    pub fn reload(&self) -> Result<(), String> {
+        let child = self.child.as_ref().ok_or("the server does not run")?;
+        kill_process(Pid::from_child(child), Signal::HUP).map_err(text)
     }
 
     /// Stops the server with SIGTERM.

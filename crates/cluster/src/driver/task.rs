@@ -198,6 +198,10 @@ impl Task {
                         self.needs_snapshot = false;
                         self.messages = None;
                         self.member.on_snapshot(follower);
+                        let mut shown = lock(&self.parts.progress);
+                        shown.snapshots_loaded += 1;
+                        shown.is_stuck = false;
+                        drop(shown);
                         let event = Event::Loaded(self.parts.stream, mark.seq);
                         tell(&self.parts, event);
                     }
@@ -313,13 +317,17 @@ impl Task {
                     }
                 }
                 Effect::Serving { epoch, .. } => {
-                    lock(&self.parts.progress).serving = epoch;
+                    let mut shown = lock(&self.parts.progress);
+                    shown.serving = epoch;
+                    shown.take_overs += 1;
+                    drop(shown);
                     tell(&self.parts, Event::Serving(stream, epoch));
                 }
                 Effect::InDoubt(tokens) => {
                     for token in &tokens {
                         self.doubt(*token);
                     }
+                    lock(&self.parts.progress).doubts += tokens.len() as u64;
                     tell(&self.parts, Event::InDoubt(stream, tokens.len()));
                 }
                 Effect::Quorum(has) => {
@@ -329,21 +337,30 @@ impl Task {
                             .values_mut()
                             .for_each(|hear| hear(Word::InDoubt));
                     }
+                    let mut shown = lock(&self.parts.progress);
+                    shown.lacks_quorum = !has;
+                    shown.doubts += if has { 0 } else { self.waiting.len() as u64 };
+                    drop(shown);
                     tell(&self.parts, Event::Quorum(stream, has));
                 }
                 Effect::Ended(epoch, why) => {
                     let mut shown = lock(&self.parts.progress);
                     shown.serving = 0;
+                    shown.tenures_ended += 1;
+                    // Whoever comes next will see.
+                    shown.lacks_quorum = false;
                     shown.ended = shown.ended.max(epoch);
                     drop(shown);
                     tell(&self.parts, Event::Ended(stream, why));
                 }
                 Effect::Diverged(divergence) => {
+                    lock(&self.parts.progress).divergences += 1;
                     tell(&self.parts, Event::Diverged(stream, divergence));
                 }
                 Effect::Stuck(error) => {
                     self.needs_snapshot = !matches!(error, ReplicaError::Store(_));
                     self.retry_in = 0;
+                    lock(&self.parts.progress).is_stuck = true;
                     tell(&self.parts, Event::Stuck(stream, error.to_string()));
                 }
             }

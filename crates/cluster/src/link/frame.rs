@@ -14,6 +14,8 @@
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::credentials::sentence;
+
 /// The newest version of links that this node knows.
 pub(super) const VERSION: u32 = 1;
 
@@ -22,6 +24,15 @@ pub(super) const VERSION_MIN: u32 = 1;
 
 /// Largest frame in bytes: a packet of the largest stanza, with what is around it.
 pub(super) const FRAME_BYTES_MAX: usize = 32 * 1_024 * 1_024;
+
+/// Largest frame of somebody of whom nothing is known yet. Less than what the first bytes of a TLS
+/// record would be as a length.
+const FIRST_BYTES_MAX: usize = 64 * 1_024;
+
+/// How records of TLS begin (RFC 8446 section 5.1).
+const TLS_ALERT: u8 = 21;
+const TLS_HANDSHAKE: u8 = 22;
+const TLS_MAJOR: u8 = 3;
 
 /// How a sender introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,12 +139,30 @@ impl Frame {
     }
 }
 
+/// Reads the first frame: a hello, or the answer to one.
+pub(super) async fn read_first(from: &mut (impl AsyncRead + Unpin)) -> Result<Frame, String> {
+    read_within(from, FIRST_BYTES_MAX).await
+}
+
 /// Reads the next frame. Not to be cancelled in between.
 pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> Result<Frame, String> {
-    let text = |error: std::io::Error| error.to_string();
-    let length = from.read_u32_le().await.map_err(text)? as usize;
-    if length == 0 || length > FRAME_BYTES_MAX {
-        return Err(format!("a frame of {length} bytes"));
+    read_within(from, FRAME_BYTES_MAX).await
+}
+
+async fn read_within(from: &mut (impl AsyncRead + Unpin), most: usize) -> Result<Frame, String> {
+    let text = |error: std::io::Error| sentence(&error);
+    let length = from.read_u32_le().await.map_err(text)?;
+    let start = length.to_le_bytes();
+    let length = length as usize;
+    if length > most && matches!(start, [TLS_ALERT | TLS_HANDSHAKE, TLS_MAJOR, ..]) {
+        return Err(
+            "it speaks TLS, and this node does not: set cluster.certificate, cluster.key and \
+             cluster.ca"
+                .to_owned(),
+        );
+    }
+    if length == 0 || length > most {
+        return Err(format!("it is no node: a frame of {length} bytes"));
     }
     let kind = from.read_u8().await.map_err(text)?;
     // Memory grows with what comes, not with what is claimed.
@@ -201,6 +230,26 @@ mod tests {
             for cut in 1..bytes.len() {
                 assert!(read_all(&bytes[..cut])[0].is_err());
             }
+        }
+    }
+
+    /// Goal: who is not known cannot make a node wait for much, and TLS is recognised where none is
+    /// spoken.
+    #[test]
+    fn a_first_frame_is_small() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let first = |bytes: &[u8]| {
+            let mut bytes = bytes;
+            runtime.as_ref().unwrap().block_on(read_first(&mut bytes))
+        };
+        let claims = |length: usize| (length as u32).to_le_bytes();
+        let refused = first(&claims(FIRST_BYTES_MAX + 1)).unwrap_err();
+        assert!(refused.contains("a frame of 65537 bytes"), "{refused}");
+        let cut = first(&claims(FIRST_BYTES_MAX)).unwrap_err();
+        assert_eq!(cut, "it ended the connection");
+        for tls in [[22, 3, 1, 0], [22, 3, 3, 2], [21, 3, 3, 0]] {
+            let refused = first(&tls).unwrap_err();
+            assert!(refused.contains("it speaks TLS"), "{refused}");
         }
     }
 

@@ -13,6 +13,13 @@ pub(super) struct Outgoing {
     queue: VecDeque<Vec<u8>>,
 }
 
+/// What is not needed any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Freed {
+    pub(super) packets: usize,
+    pub(super) bytes: usize,
+}
+
 /// The other side said something that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Impossible;
@@ -35,23 +42,24 @@ impl Outgoing {
     }
 
     /// A new connection: the other side has so many packets of the session. What follows is sent
-    /// again. Returns the bytes of what is not needed any more.
-    pub(super) fn connected(&mut self, received: u64) -> Result<usize, Impossible> {
+    /// again: that is the second figure.
+    pub(super) fn connected(&mut self, received: u64) -> Result<(Freed, u64), Impossible> {
         let freed = self.acknowledged(received)?;
+        let again = self.next - self.first;
         self.next = self.first;
-        Ok(freed)
+        Ok((freed, again))
     }
 
-    /// The other side has all packets up to this one. Returns the bytes of what is not needed any
-    /// more.
-    pub(super) fn acknowledged(&mut self, received: u64) -> Result<usize, Impossible> {
+    /// The other side has all packets up to this one.
+    pub(super) fn acknowledged(&mut self, received: u64) -> Result<Freed, Impossible> {
         if received >= self.first + self.queue.len() as u64 {
             return Err(Impossible);
         }
-        let mut freed = 0;
+        let mut freed = Freed::default();
         while self.first <= received {
             // Invariant: `received` is behind the front, as was checked above.
-            freed += self.queue.pop_front().map_or(0, |packet| packet.len());
+            freed.bytes += self.queue.pop_front().map_or(0, |packet| packet.len());
+            freed.packets += 1;
             self.first += 1;
         }
         self.next = self.next.max(self.first);
@@ -88,6 +96,12 @@ mod tests {
         outgoing
     }
 
+    /// Packets of a byte each.
+    fn freed(packets: usize) -> Freed {
+        let bytes = packets;
+        Freed { packets, bytes }
+    }
+
     fn sent(outgoing: &mut Outgoing) -> Vec<(u64, u8)> {
         let mut sent = Vec::new();
         while let Some((position, packet)) = outgoing.next() {
@@ -101,15 +115,15 @@ mod tests {
     #[test]
     fn what_was_not_received_is_sent_again() {
         let mut outgoing = filled(4);
-        assert_eq!(outgoing.connected(0), Ok(0));
+        assert_eq!(outgoing.connected(0), Ok((freed(0), 0)));
         assert_eq!(sent(&mut outgoing), [(1, 1), (2, 2), (3, 3), (4, 4)]);
-        assert_eq!(outgoing.acknowledged(1), Ok(1));
-        assert_eq!(outgoing.connected(2), Ok(1));
+        assert_eq!(outgoing.acknowledged(1), Ok(freed(1)));
+        assert_eq!(outgoing.connected(2), Ok((freed(1), 2)));
         assert_eq!(sent(&mut outgoing), [(3, 3), (4, 4)]);
         outgoing.push(vec![5]);
         assert_eq!(sent(&mut outgoing), [(5, 5)]);
         assert_eq!(outgoing.moved(4), Ok(&[4][..]));
-        assert_eq!(outgoing.acknowledged(4), Ok(2));
+        assert_eq!(outgoing.acknowledged(4), Ok(freed(2)));
         assert_eq!(outgoing.give_up(), [[5]]);
     }
 
@@ -119,10 +133,10 @@ mod tests {
         let mut outgoing = filled(2);
         assert_eq!(outgoing.acknowledged(3), Err(Impossible));
         assert_eq!(outgoing.moved(3), Err(Impossible));
-        assert_eq!(outgoing.acknowledged(2), Ok(2));
+        assert_eq!(outgoing.acknowledged(2), Ok(freed(2)));
         assert_eq!(outgoing.moved(2), Err(Impossible));
         // Late ones are no news.
-        assert_eq!(outgoing.acknowledged(1), Ok(0));
+        assert_eq!(outgoing.acknowledged(1), Ok(freed(0)));
         assert_eq!(outgoing.next(), None);
         assert_eq!(outgoing.len(), 0);
     }

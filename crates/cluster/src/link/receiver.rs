@@ -1,26 +1,21 @@
 //! Connections that others made: each brings packets, which are delivered in order, and takes
 //! acknowledgements back. Owns the rule that who cannot deliver does not read on.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::io::{AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsStream;
 
+use super::credentials::{Credentials, sentence};
 use super::frame::{self, Frame, Hello, VERSION, VERSION_MIN, Welcome};
 use super::incoming::{Arrived, Incoming};
-use super::{Shared, Taken, lock};
-
-/// Connections at a time; one more waits to be accepted.
-const CONNECTIONS_MAX: usize = 1_024;
-
-/// Longest silence of a sender, who says something each second.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
-
-/// Longest wait for who does not read acknowledgements.
-const WRITE_MAX: Duration = Duration::from_secs(10);
+use super::stream::Stream;
+use super::{Options, Shared, Taken, lock};
 
 /// Pause before a packet is delivered again for which there was no room.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
@@ -32,22 +27,21 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const READ_BYTES: usize = 64 * 1_024;
 
 /// Senders that are remembered.
-const SENDERS_MAX: usize = super::PEERS_MAX;
+pub(super) const SENDERS_MAX: usize = super::PEERS_MAX;
 
 /// Until the links end.
 pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::new(Semaphore::new(shared.options.connections_max.max(1)));
     loop {
         // It is never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, from)) => {
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
-                    // Who connects says what is wrong; here nobody waits for it.
-                    let _ = serve(stream, &shared).await;
+                    serve(stream, from, &shared).await;
                     drop(place);
                 });
             }
@@ -58,43 +52,100 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 /// One connection.
 struct Connection {
-    reader: BufReader<tokio::net::tcp::OwnedReadHalf>,
-    writer: tokio::net::tcp::OwnedWriteHalf,
+    reader: BufReader<ReadHalf<Stream>>,
+    writer: WriteHalf<Stream>,
     out: Vec<u8>,
+    silence_max: Duration,
+    write_within: Duration,
 }
 
 impl Connection {
+    fn new(stream: Stream, options: &Options) -> Connection {
+        let (reader, writer) = split(stream);
+        Connection {
+            reader: BufReader::with_capacity(READ_BYTES, reader),
+            writer,
+            out: Vec::new(),
+            silence_max: options.silence_max,
+            write_within: options.write_within,
+        }
+    }
+
     async fn read(&mut self) -> Result<Frame, String> {
-        match timeout(SILENCE_MAX, frame::read(&mut self.reader)).await {
+        match timeout(self.silence_max, frame::read(&mut self.reader)).await {
             Ok(frame) => frame,
             Err(_) => Err("silence".to_owned()),
         }
     }
 
     async fn flush(&mut self) -> Result<(), String> {
-        let written = timeout(WRITE_MAX, self.writer.write_all(&self.out)).await;
+        let write = async {
+            self.writer.write_all(&self.out).await?;
+            self.writer.flush().await
+        };
+        let written = timeout(self.write_within, write).await;
         self.out.clear();
         match written {
-            Ok(written) => written.map_err(|error| error.to_string()),
+            Ok(written) => written.map_err(|error| sentence(&error)),
             Err(_) => Err("acknowledgements are not read".to_owned()),
         }
     }
 }
 
-async fn serve(stream: TcpStream, shared: &Arc<Shared>) -> Result<(), String> {
+/// A connection from its first byte to its end. Who connected knows of an end that comes later, and
+/// says why; one that never was a link is noted here.
+async fn serve(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) {
+    let mut credentials = shared.credentials.subscribe();
+    let in_force = credentials.borrow_and_update().clone();
+    let gone = lock(&shared.strangers).enter(shared.options.strangers_max);
+    let patience = shared.options.introduce_within;
+    let introduced = tokio::select! {
+        introduced = introduce(stream, in_force, shared) => introduced,
+        () = sleep(patience) => {
+            Err(format!("it did not say who it is within {patience:?}: no node, or one that hangs"))
+        }
+        Ok(()) = gone => Err("it did not say who it is, and others came".to_owned()),
+    };
+    match introduced {
+        Ok((mut connection, node, begun)) => tokio::select! {
+            _ = take(&mut connection, &node, begun, shared) => {}
+            // It connects again, and shows what it has now.
+            _ = credentials.changed() => {}
+        },
+        Err(why) => shared.refuse(format!(
+            "a connection from {} was refused: {why}",
+            from.ip()
+        )),
+    }
+}
+
+/// Who is there, and whether it may be.
+async fn introduce(
+    stream: TcpStream,
+    credentials: Option<Credentials>,
+    shared: &Arc<Shared>,
+) -> Result<(Connection, String, Begun), String> {
     // What is written is written at once.
     let _ = stream.set_nodelay(true);
-    let (reader, writer) = stream.into_split();
-    let mut connection = Connection {
-        reader: BufReader::with_capacity(READ_BYTES, reader),
-        writer,
-        out: Vec::new(),
+    let (stream, shown) = match &credentials {
+        None => (Stream::Plain(stream), None),
+        Some(credentials) => {
+            let accepted = credentials.acceptor().accept(stream).await;
+            let accepted = accepted.map_err(|error| sentence(&error))?;
+            let shown = accepted.get_ref().1.peer_certificates();
+            let shown = shown.map(<[_]>::to_vec);
+            (Stream::Tls(Box::new(TlsStream::Server(accepted))), shown)
+        }
     };
-    let Frame::Hello(hello) = connection.read().await? else {
-        return Err("no hello".to_owned());
+    let mut connection = Connection::new(stream, &shared.options);
+    let Frame::Hello(hello) = frame::read_first(&mut connection.reader).await? else {
+        return Err("it is no node: no hello".to_owned());
     };
-    let begun = begin(&hello, shared);
-    let (incoming, number) = match begun {
+    let is_named = match &credentials {
+        None => Ok(()),
+        Some(_) => Credentials::check_name(shown.as_deref(), &hello.from),
+    };
+    let begun = match is_named.and_then(|()| begin(&hello, shared)) {
         Ok(begun) => begun,
         Err(why) => {
             Frame::Refused(why.clone()).write(&mut connection.out);
@@ -105,17 +156,17 @@ async fn serve(stream: TcpStream, shared: &Arc<Shared>) -> Result<(), String> {
     let welcome = Welcome {
         version: hello.version.min(VERSION),
         incarnation: shared.author.incarnation,
-        received: lock(&incoming).received(),
+        received: lock(&begun.0).received(),
     };
     Frame::Welcome(welcome).write(&mut connection.out);
     connection.flush().await?;
-    take(&mut connection, &hello.from, (&incoming, number), shared).await
+    Ok((connection, hello.from, begun))
 }
 
 /// What is known of the sender, and the number of the connection.
-type Begun = (Arc<Mutex<Incoming>>, u64);
+pub(super) type Begun = (Arc<Mutex<Incoming>>, u64);
 
-fn begin(hello: &Hello, shared: &Shared) -> Result<Begun, String> {
+pub(super) fn begin(hello: &Hello, shared: &Arc<Shared>) -> Result<Begun, String> {
     if hello.version_min > VERSION || hello.version < VERSION_MIN {
         return Err(format!(
             "{} speaks versions {} to {} of links, this node {VERSION_MIN} to {VERSION}",
@@ -143,7 +194,7 @@ fn begin(hello: &Hello, shared: &Shared) -> Result<Begun, String> {
 async fn take(
     connection: &mut Connection,
     from: &str,
-    (incoming, number): (&Mutex<Incoming>, u64),
+    (incoming, number): Begun,
     shared: &Arc<Shared>,
 ) -> Result<(), String> {
     let peer = shared.peer(from);
@@ -151,7 +202,7 @@ async fn take(
         match connection.read().await? {
             Frame::Packet(position, packet) => loop {
                 let arrived = {
-                    let mut incoming = lock(incoming);
+                    let mut incoming = lock(&incoming);
                     match incoming.arrives(number, position) {
                         Arrived::Known => break,
                         Arrived::Wrong => return Err("a packet is missing".to_owned()),
@@ -181,7 +232,7 @@ async fn take(
         }
         // What came with it is acknowledged with it.
         if connection.reader.buffer().is_empty() {
-            let received = lock(incoming).received();
+            let received = lock(&incoming).received();
             Frame::Acknowledged(received).write(&mut connection.out);
             connection.flush().await?;
         }

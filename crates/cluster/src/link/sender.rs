@@ -1,29 +1,23 @@
 //! One peer's task: it connects, introduces itself, sends what waits and hears what was taken. Owns
 //! the session, which lives as long as the map has the same process of the peer.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::io::{AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::{self, channel};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_rustls::TlsStream;
 
+use super::credentials::{Credentials, sentence, server_name};
 use super::frame::{self, Frame, Hello, VERSION, VERSION_MIN, Welcome};
-use super::outgoing::Outgoing;
+use super::outgoing::{Freed, Outgoing};
+use super::stream::Stream;
 use super::{Peer, PeerId, Shared, Where, lock};
 
-/// Longest wait for a connection and its welcome.
-const CONNECT_MAX: Duration = Duration::from_secs(3);
-/// Pauses between attempts: the first, and the longest.
-const AGAIN_AFTER: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// How often a silent connection is looked at.
-const TICK: Duration = Duration::from_secs(1);
-/// Ticks without a word of the peer after which the connection is given up.
-const SILENT_TICKS_MAX: u32 = 5;
 /// Bytes that are put together for one write.
 const WRITE_BYTES: usize = 64 * 1_024;
 /// Packets taken from the queue at once.
@@ -71,51 +65,65 @@ async fn run_session(
     outgoing: &mut Outgoing,
     place: &mut Place,
 ) {
-    let mut pause = AGAIN_AFTER.0;
+    let (first_pause, longest_pause) = shared.options.again_after;
+    let mut pause = first_pause;
+    let mut credentials = shared.credentials.subscribe();
     loop {
+        let in_force = credentials.borrow_and_update().clone();
         let connected = tokio::select! {
-            connected = connect(peer, shared, session, known) => connected,
+            connected = connect(peer, shared, (session, known), in_force) => connected,
             _ = changed(place, known) => return,
         };
         let ended = match connected {
             Ok((reader, writer, received)) => {
-                let Ok(freed) = outgoing.connected(received) else {
+                let Ok((freed, again)) = outgoing.connected(received) else {
                     // It knows of packets that never were: another session says what is so.
-                    return fail(peer, "the peer counts what was not sent");
+                    return fail(peer, shared, "the peer counts what was not sent");
                 };
-                peer.bytes.fetch_sub(freed, Ordering::Relaxed);
-                peer.is_connected.store(true, Ordering::Relaxed);
-                pause = AGAIN_AFTER.0;
+                begun(peer, shared, freed, again);
+                pause = first_pause;
                 let (frames, heard) = channel(FRAMES_MAX);
                 let reading = tokio::spawn(listen(reader, frames));
-                let mut connection = Connection {
-                    writer,
-                    heard,
-                    out: Vec::new(),
-                    written: 0,
-                };
+                let mut connection = Connection::new(writer, heard);
                 let ended = tokio::select! {
                     ended = connection.run((peer, queue, shared), outgoing) => Some(ended),
+                    // At once again, with what the node has now.
+                    _ = credentials.changed() => Some(None),
                     _ = changed(place, known) => None,
                 };
                 reading.abort();
                 ended
             }
-            Err(why) => Some(why),
+            Err(why) => Some(Some(why)),
         };
         peer.is_connected.store(false, Ordering::Relaxed);
         let Some(why) = ended else { return };
-        fail(peer, &why);
+        if let Some(why) = why {
+            fail(peer, shared, &why);
+        }
         tokio::select! {
             () = sleep(pause) => {}
+            _ = credentials.changed() => {}
             _ = changed(place, known) => return,
         }
-        pause = (pause * 2).min(AGAIN_AFTER.1);
+        pause = (pause * 2).min(longest_pause);
     }
 }
 
-fn fail(peer: &Peer, why: &str) {
+fn begun(peer: &Peer, shared: &Shared, freed: Freed, again: u64) {
+    peer.free(freed);
+    peer.taken
+        .fetch_add(freed.packets as u64, Ordering::Relaxed);
+    peer.sent_again.fetch_add(again, Ordering::Relaxed);
+    peer.connections.fetch_add(1, Ordering::Relaxed);
+    peer.is_connected.store(true, Ordering::Relaxed);
+    *lock(&peer.last_error) = None;
+    shared.note(true, format!("the link to node {} is up", peer.name));
+}
+
+fn fail(peer: &Peer, shared: &Shared, why: &str) {
     *lock(&peer.last_error) = Some(why.to_owned());
+    shared.note(false, format!("no link to node {}: {why}", peer.name));
 }
 
 /// Once the map says something else.
@@ -127,31 +135,55 @@ async fn changed(place: &mut Place, known: &Where) {
     }
 }
 
-type Connected = (BufReader<OwnedReadHalf>, OwnedWriteHalf, u64);
+type Connected = (BufReader<ReadHalf<Stream>>, WriteHalf<Stream>, u64);
 
 async fn connect(
     peer: &Peer,
     shared: &Shared,
-    session: u64,
-    known: &Where,
+    (session, known): (u64, &Where),
+    credentials: Option<Credentials>,
 ) -> Result<Connected, String> {
-    match timeout(CONNECT_MAX, introduce(peer, shared, session, known)).await {
-        Ok(connected) => connected,
-        Err(_) => Err(format!("{} does not answer", known.address)),
+    let within = shared.options.connect_within;
+    let introduced = async {
+        let stream = open(&peer.name, known, credentials).await?;
+        introduce(stream, peer, shared, (session, known)).await
+    };
+    match timeout(within, introduced).await {
+        Ok(Ok(connected)) => Ok(connected),
+        Ok(Err(why)) => Err(format!("{}: {why}", known.address)),
+        Err(_) => Err(format!(
+            "{} does not answer within {within:?}",
+            known.address
+        )),
     }
 }
 
-async fn introduce(
-    peer: &Peer,
-    shared: &Shared,
-    session: u64,
+/// A connection to a peer that has proved its name, if links are encrypted.
+async fn open(
+    name: &str,
     known: &Where,
-) -> Result<Connected, String> {
-    let text = |error: std::io::Error| format!("{}: {error}", known.address);
-    let stream = TcpStream::connect(&known.address).await.map_err(text)?;
+    credentials: Option<Credentials>,
+) -> Result<Stream, String> {
+    let stream = TcpStream::connect(&known.address).await;
+    let stream = stream.map_err(|error| error.to_string())?;
     // What is written is written at once.
     let _ = stream.set_nodelay(true);
-    let (reader, mut writer) = stream.into_split();
+    let Some(credentials) = credentials else {
+        return Ok(Stream::Plain(stream));
+    };
+    let name = server_name(name).ok_or("its name cannot be in a certificate: give it another")?;
+    let connected = credentials.connector().connect(name, stream).await;
+    let connected = connected.map_err(|error| sentence(&error))?;
+    Ok(Stream::Tls(Box::new(TlsStream::Client(connected))))
+}
+
+async fn introduce(
+    stream: Stream,
+    peer: &Peer,
+    shared: &Shared,
+    (session, known): (u64, &Where),
+) -> Result<Connected, String> {
+    let (reader, mut writer) = split(stream);
     let mut reader = BufReader::new(reader);
     let mut out = Vec::new();
     Frame::Hello(Hello {
@@ -164,8 +196,12 @@ async fn introduce(
         to: peer.name.clone(),
     })
     .write(&mut out);
-    writer.write_all(&out).await.map_err(text)?;
-    match frame::read(&mut reader).await? {
+    // With TLS 1.3 the peer looks at this node's certificate after the handshake has ended here: if
+    // it refuses, that can be read, however far the writing came.
+    if writer.write_all(&out).await.is_ok() {
+        let _ = writer.flush().await;
+    }
+    match frame::read_first(&mut reader).await? {
         Frame::Welcome(Welcome { incarnation, .. }) if incarnation != known.incarnation => {
             Err("another life of the node answers than the map has".to_owned())
         }
@@ -176,7 +212,7 @@ async fn introduce(
 }
 
 /// Hands on what the peer says.
-async fn listen(mut reader: BufReader<OwnedReadHalf>, to: mpsc::Sender<Result<Frame, String>>) {
+async fn listen(mut reader: BufReader<ReadHalf<Stream>>, to: mpsc::Sender<Result<Frame, String>>) {
     loop {
         let frame = frame::read(&mut reader).await;
         let is_over = frame.is_err();
@@ -187,54 +223,74 @@ async fn listen(mut reader: BufReader<OwnedReadHalf>, to: mpsc::Sender<Result<Fr
 }
 
 struct Connection {
-    writer: OwnedWriteHalf,
+    writer: WriteHalf<Stream>,
     heard: mpsc::Receiver<Result<Frame, String>>,
     out: Vec<u8>,
     written: usize,
+    /// Nothing that was written is in the record layer any more.
+    is_flushed: bool,
 }
 
 impl Connection {
+    fn new(writer: WriteHalf<Stream>, heard: mpsc::Receiver<Result<Frame, String>>) -> Connection {
+        Connection {
+            writer,
+            heard,
+            out: Vec::new(),
+            written: 0,
+            is_flushed: true,
+        }
+    }
+
     /// Until it ends: why.
-    async fn run(&mut self, (peer, queue, shared): Parts<'_>, outgoing: &mut Outgoing) -> String {
-        let mut ticks = interval(TICK);
+    async fn run(
+        &mut self,
+        (peer, queue, shared): Parts<'_>,
+        outgoing: &mut Outgoing,
+    ) -> Option<String> {
+        let options = &shared.options;
+        let mut ticks = interval(options.tick);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut taken = Vec::new();
         let mut silent = 0;
         loop {
             self.fill(outgoing);
-            let has_room = outgoing.len() < shared.options.unacknowledged_max;
+            let has_room = outgoing.len() < options.unacknowledged_max;
             tokio::select! {
-                written = self.writer.write(&self.out[self.written..]), if self.has_output() => {
-                    match written {
-                        Ok(0) => return "the connection ended".to_owned(),
-                        Ok(bytes) => self.written += bytes,
-                        Err(error) => return error.to_string(),
+                pushed = push(&mut self.writer, &self.out[self.written..]), if self.has_work() => {
+                    match pushed {
+                        Ok(bytes) => {
+                            self.written += bytes;
+                            self.is_flushed = bytes == 0;
+                        }
+                        Err(error) => return Some(sentence(&error)),
                     }
                 }
                 frame = self.heard.recv() => {
                     silent = 0;
                     let frame = frame.unwrap_or_else(|| Err("the connection ended".to_owned()));
                     if let Err(why) = frame.and_then(|frame| hear(frame, peer, shared, outgoing)) {
-                        return why;
+                        return Some(why);
                     }
                 }
                 count = queue.recv_many(&mut taken, TAKE_MAX), if has_room => {
                     if count == 0 {
-                        return "the links end".to_owned();
+                        return Some("the links end".to_owned());
                     }
                     taken.drain(..).for_each(|packet| outgoing.push(packet));
                 }
                 () = peer.has_answers.notified() => {
                     let answers = std::mem::take(&mut *lock(&peer.answers));
                     for answer in answers {
-                        peer.bytes.fetch_add(answer.len(), Ordering::Relaxed);
+                        peer.hold(&answer);
                         outgoing.push(answer);
                     }
                 }
                 _ = ticks.tick() => {
                     silent += 1;
-                    if silent > SILENT_TICKS_MAX {
-                        return "silence".to_owned();
+                    if silent > options.silent_ticks_max {
+                        let silence = options.tick * options.silent_ticks_max;
+                        return Some(format!("it said nothing for {silence:?}"));
                     }
                     if !self.has_output() {
                         Frame::Ping.write(&mut self.out);
@@ -242,6 +298,10 @@ impl Connection {
                 }
             }
         }
+    }
+
+    fn has_work(&self) -> bool {
+        self.has_output() || !self.is_flushed
     }
 
     fn has_output(&self) -> bool {
@@ -266,16 +326,32 @@ impl Connection {
     }
 }
 
+/// Writes on: so many bytes. None are left when what was written before is on its way. May be
+/// cancelled.
+async fn push(writer: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
+        writer.flush().await?;
+        return Ok(0);
+    }
+    match writer.write(bytes).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        written => Ok(written),
+    }
+}
+
 fn hear(frame: Frame, peer: &Peer, shared: &Shared, outgoing: &mut Outgoing) -> Result<(), String> {
     let impossible = |_| "the peer speaks of what was not sent".to_owned();
     match frame {
         Frame::Acknowledged(received) => {
             let freed = outgoing.acknowledged(received).map_err(impossible)?;
-            peer.bytes.fetch_sub(freed, Ordering::Relaxed);
+            peer.free(freed);
+            peer.taken
+                .fetch_add(freed.packets as u64, Ordering::Relaxed);
         }
         Frame::Moved(position, _) => {
             let packet = outgoing.moved(position).map_err(impossible)?.to_vec();
             // Its own place is freed with the acknowledgement.
+            peer.returned.fetch_add(1, Ordering::Relaxed);
             lock(&shared.returned).push_back(packet);
         }
         other => return Err(format!("not expected: {other:?}")),

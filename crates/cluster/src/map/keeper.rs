@@ -144,6 +144,7 @@ impl Keeper {
                 link: node.link.clone(),
                 clients: node.clients.clone(),
                 is_alive: self.is_alive(now, name),
+                serving: node.streams.iter().map(|report| report.serving).collect(),
             };
             (name.clone(), view)
         };

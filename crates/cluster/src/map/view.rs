@@ -25,4 +25,6 @@ pub struct NodeView {
     pub clients: Option<String>,
     /// Its lease has not ended and does not seem to have lapsed.
     pub is_alive: bool,
+    /// By stream: the tenure in which it says that it serves; 0: it does not.
+    pub serving: Vec<Epoch>,
 }

@@ -94,6 +94,35 @@ fn appends_survive_a_killed_server() {
     assert_eq!(a.marks(STREAM), b.marks(STREAM));
 }
 
+/// Goal: with room for one command and one event, more appends than that are refused at once or
+/// committed, each is answered, and events that nobody took are counted.
+#[test]
+fn commands_and_events_are_bounded() {
+    let servers = Servers::start(true);
+    servers.create(&layout());
+    let a = Node::bounded(&servers, &layout(), (1, 1));
+    for stream in layout().streams() {
+        Node::until("taken", || a.driver().take_over(stream, 1));
+        Node::until("serving", || a.driver().serving(stream) == 1);
+    }
+    let lost = |stream| a.driver().progress(stream).events_lost;
+    Node::until("an event is lost", || {
+        layout().streams().any(|s| lost(s) > 0)
+    });
+    let begun: Vec<_> = (0..2_000).map(|n| a.begin(n)).collect();
+    let outcomes: Vec<Outcome> = begun.into_iter().map(Node::wait).collect();
+    let busy = Outcome::Refused(Refused::Busy);
+    let committed = |outcome: &&Outcome| matches!(outcome, Outcome::Committed(_));
+    let refused = outcomes.iter().filter(|outcome| **outcome == busy).count();
+    let committed = outcomes.iter().filter(committed).count();
+    assert!(
+        refused > 0 && committed > 0,
+        "{refused} refused, {committed} committed"
+    );
+    assert_eq!(refused + committed, outcomes.len());
+    assert_eq!(a.driver().progress(STREAM).take_overs, 1);
+}
+
 /// Goal: without a majority nothing is decided and new appends are refused; the one that was under
 /// way is committed once the majority is back, and counts once.
 #[test]
@@ -110,10 +139,13 @@ fn a_lost_quorum_decides_nothing() {
         *e == Event::Quorum(STREAM, false)
     });
     assert_eq!(a.append(2), Outcome::Refused(Refused::NoQuorum));
+    let shown = a.driver().progress(STREAM);
+    assert!(shown.lacks_quorum && shown.doubts >= 1, "{shown:?}");
     servers.run(0);
     servers.run(1);
     assert_eq!(Node::wait(in_doubt), Outcome::Committed(Position::new(2)));
     assert_eq!(a.append_patiently(3), Outcome::Committed(Position::new(3)));
+    assert!(!a.driver().progress(STREAM).lacks_quorum);
 }
 
 /// Goal: a take-over fences. The deposed home's next append is refused, ten appends that a rival

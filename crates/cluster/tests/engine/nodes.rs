@@ -57,6 +57,17 @@ impl Node {
         let options = Options::new(servers.options(), layout.clone(), folder);
         Node::run(servers, options, name, incarnation)
     }
+    /// The same with other bounds.
+    pub(crate) fn bounded(
+        servers: &Servers,
+        layout: &Layout,
+        (commands_max, events_max): (usize, usize),
+    ) -> Node {
+        let folder = servers.folder().to_owned();
+        let mut options = Options::new(servers.options(), layout.clone(), folder);
+        (options.commands_max, options.events_max) = (commands_max, events_max);
+        Node::run(servers, options, "a", 1)
+    }
 
     /// A node that takes part in the map.
     pub(crate) fn with_map(

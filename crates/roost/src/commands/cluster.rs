@@ -1,6 +1,8 @@
 //! `roost cluster`: the engine of a cluster, and its nodes. Owns the arguments and what is printed;
 //! what is wrong, what mends it and how things stand comes from the crate `cluster`.
 
+mod certificates;
+
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -15,12 +17,16 @@ use clap::{Args, Subcommand};
 use crate::cli::Place;
 use crate::exit::{self, Failure};
 use crate::node;
+use certificates::CertificatesArgs;
 
 /// What can be done to a cluster.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
     /// Say whether an engine (NATS JetStream) keeps what a cluster needs, and what mends it.
     Check(CheckArgs),
+    /// Make certificates for links between nodes: a CA if the folder has none, and one for each
+    /// node. Prints what to write in each node's configuration.
+    Certificates(CertificatesArgs),
     /// Say how the nodes and streams of a cluster stand.
     Status {
         #[command(flatten)]
@@ -59,6 +65,7 @@ pub(crate) struct CheckArgs {
 pub(crate) fn run(command: ClusterCommand) -> Result<ExitCode, Failure> {
     match command {
         ClusterCommand::Check(args) => run_check(args),
+        ClusterCommand::Certificates(args) => certificates::run(&args).map(|()| ExitCode::SUCCESS),
         ClusterCommand::Status { place } => {
             let config = place.source().load()?;
             if !config.is_clustered() {

@@ -519,9 +519,20 @@ settings! {
         /// Streams of the deployment, a power of two: the number of homes that can be spread. Fixed
         /// when it is made.
         streams: u16 = "16", integer(1, 128, "streams");
-        /// Where other nodes reach this one. Links are not encrypted yet: only loopback addresses
-        /// are accepted.
+        /// Address for links of other nodes. Without `certificate` only loopback addresses are
+        /// accepted: links are then not encrypted, and everybody who reaches one is believed.
         listen: SocketAddr = r#""127.0.0.1:5290""#, Bound::Address;
+        /// Where other nodes reach this one, such as "a.example.org:5290", if not at `listen`.
+        address: Option<String> = r#""""#, Bound::Text { min: 3, max: 300 };
+        /// PEM file with the certificate chain of this node for links, which are then TLS 1.3 with
+        /// certificates on both sides. It has `name` as a DNS name (subjectAltName). All nodes have
+        /// one or none has. `roost cluster certificates` makes them.
+        certificate: Option<PathBuf> = r#""""#, Bound::Path { optional: true }, live;
+        /// PEM file with its private key.
+        key: Option<PathBuf> = r#""""#, Bound::Path { optional: true }, live;
+        /// PEM file with the CA that the certificates of all nodes are of, and nothing else:
+        /// whoever has one of its certificates with the name of a node is that node.
+        ca: Option<PathBuf> = r#""""#, Bound::Path { optional: true }, live;
         /// Where clients reach this node, such as "a.example.org:5222". Other nodes send clients
         /// there whose accounts are at home here.
         clients: Option<String> = r#""""#, Bound::Text { min: 3, max: 300 };

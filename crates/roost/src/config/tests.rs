@@ -410,8 +410,16 @@ fn a_cluster_that_could_not_serve_is_refused() {
         ("deployment = \"a.b\"", "\"a.b\" is no name"),
         (
             "listen = \"192.0.2.1:5290\"",
-            "links between nodes are not encrypted yet, so only a loopback address",
+            "links are not encrypted, and only a loopback address is accepted",
         ),
+        (
+            "listen = \"[::]:5290\"",
+            "`roost cluster certificates` makes the files",
+        ),
+        ("certificate = \"a.pem\"", "belong together: give all three"),
+        ("ca = \"ca.pem\"\nkey = \"a.key\"", "belong together"),
+        ("address = \"a.example.org\"", "is no host with a port"),
+        ("address = \"a.example.org:0\"", "is no host with a port"),
         ("listen = \"127.0.0.1:0\"", "needs a port"),
         ("[chaos]\nenabled = true", "switch them off in a cluster"),
         ("[debug]\ncommit_delay = \"1s\"", "switch them off"),
@@ -419,6 +427,19 @@ fn a_cluster_that_could_not_serve_is_refused() {
     for (line, expected) in cases {
         let said = with(line);
         assert!(said.contains(expected), "{line}: {said}");
+    }
+    let files = "certificate = \"a.pem\"\nkey = \"a.key\"\nca = \"ca.pem\"";
+    let everywhere = with(&format!("listen = \"0.0.0.0:5290\"\n{files}"));
+    let expected = "say in `cluster.address` where other nodes reach this one";
+    assert!(everywhere.contains(expected), "{everywhere}");
+    let address = "address = \"a.example.org:5290\"";
+    let text = format!("{good}listen = \"0.0.0.0:5290\"\n{address}\n{files}");
+    let machines = parse(&text).expect("links over machines");
+    let ca = machines.settings.cluster.ca;
+    assert_eq!(ca.as_deref(), Some(Path::new("/etc/roost/ca.pem")));
+    for name in ["A", "7", "-a"] {
+        let named = problems(&format!("{good}{files}").replace("\"a\"", &format!("\"{name}\"")));
+        assert!(named.contains("cannot be in a certificate"), "{named}");
     }
     let alone = problems("[cluster]\nengine = [\"http://n1:4222\"]");
     for expected in [

@@ -65,6 +65,25 @@ fn the_port_says_how_the_server_is_until_its_shards_accept() {
     panic!("the shard never gets a connection");
 }
 
+/// Goal: what is asked besides counts once the server takes clients, and not before or after.
+#[test]
+fn a_cluster_has_a_say_in_readiness() {
+    let health = Health::default();
+    let is_good = Arc::new(AtomicU8::new(0));
+    let asked = Arc::clone(&is_good);
+    health.set_check(move || match asked.load(Ordering::Relaxed) {
+        0 => Err("no lease".to_owned()),
+        _ => Ok(()),
+    });
+    assert_eq!(health.ready(), Err("starting".to_owned()));
+    health.set(Stage::Ready);
+    assert_eq!(health.ready(), Err("no lease".to_owned()));
+    is_good.store(1, Ordering::Relaxed);
+    assert_eq!(health.ready(), Ok(()));
+    health.set(Stage::Draining);
+    assert_eq!(health.ready(), Err("draining".to_owned()));
+}
+
 #[test]
 fn requests_of_shards_are_answered_each_on_its_own_connection() {
     let (health, figures) = (Health::default(), Figures::new("text/plain; version=0.0.4"));

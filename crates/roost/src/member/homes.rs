@@ -2,6 +2,7 @@
 //! was told last; looked at often, so that nothing hangs on an event that was lost.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cluster::driver::Driver;
 use cluster::journal::Epoch;
@@ -69,6 +70,13 @@ impl<'a> Homes<'a> {
                 stream,
                 home.filter(|(node, _)| *node != self.own && serving == 0),
             );
+        }
+    }
+
+    /// Tells who watches what is served.
+    pub(super) fn show(&self, shown: &[AtomicU64]) {
+        for (served, shown) in self.served.iter().zip(shown) {
+            shown.store(*served, Ordering::Relaxed);
         }
     }
 

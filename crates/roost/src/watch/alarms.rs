@@ -2,12 +2,15 @@
 //! cleared, which takes a while each so that nothing flickers, and who was told. Each change is
 //! logged once.
 
+mod cluster;
+
 use std::collections::VecDeque;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use telemetry::{Counter, Gauge};
 
+use self::cluster::Lasting;
 use super::drain::{Backlog, Drain};
 use super::format;
 use super::look::Look;
@@ -46,23 +49,33 @@ const CLEAR_LOOKS: u32 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Backlog,
+    Certificate,
     Changes,
     Connections,
+    Copies,
     Crashes,
     Descriptors,
     Disk,
+    Engine,
+    Homes,
+    Links,
     Memory,
     Queues,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 8] = [
+    pub(crate) const ALL: [Kind; 13] = [
         Kind::Backlog,
+        Kind::Certificate,
         Kind::Changes,
         Kind::Connections,
+        Kind::Copies,
         Kind::Crashes,
         Kind::Descriptors,
         Kind::Disk,
+        Kind::Engine,
+        Kind::Homes,
+        Kind::Links,
         Kind::Memory,
         Kind::Queues,
     ];
@@ -71,11 +84,16 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Backlog => "backlog",
+            Kind::Certificate => "certificate",
             Kind::Changes => "changes",
             Kind::Connections => "connections",
+            Kind::Copies => "copies",
             Kind::Crashes => "crashes",
             Kind::Descriptors => "descriptors",
             Kind::Disk => "disk",
+            Kind::Engine => "engine",
+            Kind::Homes => "homes",
+            Kind::Links => "links",
             Kind::Memory => "memory",
             Kind::Queues => "queues",
         }
@@ -134,6 +152,7 @@ pub(crate) struct Alarms {
     /// When, and how many crashes and failed changes there were until then.
     window: VecDeque<(i64, u64, u64)>,
     backlog: Backlog,
+    cluster: Lasting,
 }
 
 #[derive(Debug, Default)]
@@ -158,6 +177,7 @@ impl Alarms {
             states: Default::default(),
             window: VecDeque::new(),
             backlog: Backlog::default(),
+            cluster: Lasting::default(),
         }
     }
 
@@ -177,6 +197,7 @@ impl Alarms {
             self.window.pop_front();
         }
         self.backlog.observe(at_ms, waiting(look));
+        self.cluster.observe(at_ms, look.cluster.as_ref());
         let mut changes = Vec::new();
         for (index, kind) in Kind::ALL.into_iter().enumerate() {
             let measure = self.measure(kind, look);
@@ -214,6 +235,11 @@ impl Alarms {
                 |used, max| format!("{used} descriptors are open of at most {max}"),
             ),
             Kind::Queues => Some(queues(look)),
+            Kind::Certificate => cluster::certificate(look.cluster.as_ref()?, look.sample.at_ms),
+            Kind::Copies => Some(cluster::copies(look.cluster.as_ref()?)),
+            Kind::Engine => Some(cluster::engine(look.cluster.as_ref()?)),
+            Kind::Homes => Some(self.cluster.homes(look.cluster.as_ref()?)),
+            Kind::Links => Some(self.cluster.links(look.cluster.as_ref()?)),
             Kind::Memory => near(
                 process.resident_bytes?,
                 process.memory_max_bytes?,

@@ -6,6 +6,7 @@ use server::watch::{Sample, ShardSample};
 use telemetry::{Counter, Gauge};
 
 use super::alarms::Alarm;
+use super::cluster::ClusterSample;
 use super::process::ProcessSample;
 
 /// Everything at one moment.
@@ -16,6 +17,9 @@ pub(crate) struct Look {
     /// What the system knows about the process.
     #[serde(default)]
     pub(crate) process: ProcessSample,
+    /// The cluster, if this is a node of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cluster: Option<ClusterSample>,
     /// The alarms that are raised.
     #[serde(default)]
     pub(crate) alarms: Vec<Alarm>,

@@ -1,12 +1,13 @@
 //! A look as text for Prometheus, exposition format 0.0.4. Owns the names beyond the catalogue;
 //! they stay what they are, because dashboards and alerts refer to them. No label has values that
-//! come from users, so the size of the page is bounded by the numbers of shards and domains.
+//! come from users, so the size of the page is bounded by the numbers of shards, domains and nodes.
 
 use std::fmt::{Display, Write as _};
 
 use telemetry::{Counter, Gauge};
 
 use super::alarms::Kind;
+use super::cluster::{FIGURES, LINK_FIGURES};
 use super::look::{Look, counted, measured};
 
 /// What the page is, for the header of its response.
@@ -20,6 +21,7 @@ pub(crate) fn page(look: &Look) -> String {
     journal(&mut page, look);
     store(&mut page, look);
     domains(&mut page, look);
+    cluster(&mut page, look);
     process(&mut page, look);
     machine(&mut page, look);
     alarms(&mut page, look);
@@ -137,6 +139,33 @@ fn domains(page: &mut Page, look: &Look) {
                 _ => domain.stored_bytes,
             };
             page.sample(name, &format!("domain=\"{}\"", domain.domain), value);
+        }
+    }
+}
+
+/// Names of nodes come from the map of the cluster, never from users.
+fn cluster(page: &mut Page, look: &Look) {
+    let Some(sample) = &look.cluster else {
+        return;
+    };
+    let kind = |is_counter: bool| if is_counter { "counter" } else { "gauge" };
+    for (name, help, is_counter, value) in FIGURES {
+        let name = format!("roost_cluster_{name}");
+        page.family(&name, kind(*is_counter), help);
+        page.sample(&name, "", value(sample));
+    }
+    if let Some(expires) = sample.certificate_expires {
+        let help = "When the certificate for links expires, since 1970";
+        page.gauge("roost_cluster_certificate_expires_seconds", help, expires);
+    }
+    if sample.links.is_empty() {
+        return;
+    }
+    for (name, help, is_counter, value) in LINK_FIGURES {
+        let name = format!("roost_cluster_link_{name}");
+        page.family(&name, kind(*is_counter), help);
+        for link in &sample.links {
+            page.sample(&name, &format!("peer=\"{}\"", link.peer), value(link));
         }
     }
 }

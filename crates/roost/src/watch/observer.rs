@@ -13,6 +13,7 @@ use super::alarms::{Alarms, Change, Kind, NotAcknowledged};
 use super::look::Look;
 use super::process::ProcessReader;
 use super::request::{Request, Response};
+use crate::member::Watcher;
 
 /// How often the alarms are looked at.
 const ALARMS_INTERVAL: Duration = Duration::from_secs(1);
@@ -22,13 +23,21 @@ pub(crate) struct Observer {
     admin: Admin,
     reader: ProcessReader,
     alarms: Mutex<Alarms>,
+    cluster: Option<Arc<Watcher>>,
 }
 
 impl Observer {
-    /// Of a node, with its data folder and the bytes that its store keeps free there.
-    pub(crate) fn new(admin: Admin, data: &Path, reserve_bytes: u64) -> Observer {
+    /// Of a node, with its data folder and the bytes that its store keeps free there; and its
+    /// cluster, if it belongs to one.
+    pub(crate) fn new(
+        admin: Admin,
+        data: &Path,
+        reserve_bytes: u64,
+        cluster: Option<Arc<Watcher>>,
+    ) -> Observer {
         Observer {
             admin,
+            cluster,
             reader: ProcessReader::new(data),
             alarms: Mutex::new(Alarms::new(reserve_bytes)),
         }
@@ -39,6 +48,7 @@ impl Observer {
         Look {
             sample: self.admin.sample(),
             process: self.reader.read(),
+            cluster: self.cluster.as_ref().and_then(|cluster| cluster.sample()),
             alarms: self.alarms().raised(),
         }
     }

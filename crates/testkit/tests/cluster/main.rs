@@ -3,8 +3,10 @@
 
 #![allow(clippy::disallowed_methods)] // These wait for processes, on the real clock.
 
+mod links;
 mod nodes;
 mod person;
+mod ready;
 
 use nodes::Nodes;
 use person::{ARCHIVE, Person};

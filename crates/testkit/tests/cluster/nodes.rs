@@ -1,7 +1,8 @@
 //! Nodes of these tests: processes of the server over one engine.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Nodes {
     nats: Nats,
     nodes: BTreeMap<String, Roost>,
-    ports: BTreeMap<String, u16>,
+    ports: BTreeMap<String, [u16; 2]>,
 }
 
 /// Two accounts at different nodes.
@@ -33,6 +34,11 @@ fn listed(all: &[String]) -> String {
 impl Nodes {
     /// Nodes that do not run, over an engine that has no streams yet.
     pub(crate) fn prepare(names: &[&str]) -> Nodes {
+        Nodes::prepare_with(names, |_| Settings::new())
+    }
+
+    /// The same with more settings, or others, for each.
+    pub(crate) fn prepare_with(names: &[&str], more: impl Fn(&str) -> Settings) -> Nodes {
         let nats = Nats::start().unwrap();
         let ports = free_ports(2 * names.len()).unwrap();
         let mut nodes = Nodes {
@@ -41,10 +47,11 @@ impl Nodes {
             ports: BTreeMap::new(),
         };
         for (name, ports) in names.iter().zip(ports.chunks(2)) {
-            let settings = nodes.settings(name, ports);
+            let mut settings = nodes.settings(name, ports);
+            settings.extend(more(name));
             let node = Roost::prepare(&settings, &[]).unwrap();
             nodes.nodes.insert((*name).to_owned(), node);
-            nodes.ports.insert((*name).to_owned(), ports[0]);
+            nodes.ports.insert((*name).to_owned(), [ports[0], ports[1]]);
         }
         nodes
     }
@@ -105,7 +112,51 @@ impl Nodes {
         }
     }
 
-    fn begin(&mut self, name: &str) {
+    /// The servers of the engine.
+    pub(crate) fn engine(&mut self) -> &mut Nats {
+        &mut self.nats
+    }
+
+    /// What a node answers to a request for a page: status and body. Nothing, if it does not
+    /// answer.
+    pub(crate) fn page(&self, name: &str, path: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(self.nodes[name].address().web).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let status = answer.split(' ').nth(1)?.parse().ok()?;
+        let (_, body) = answer.split_once("\r\n\r\n")?;
+        Some((status, body.trim().to_owned()))
+    }
+
+    /// A figure of a node, by its name with its labels.
+    pub(crate) fn figure(&self, name: &str, figure: &str) -> f64 {
+        let (_, page) = self.page(name, "/metrics").expect("figures");
+        let lines = page.lines().filter_map(|line| line.rsplit_once(' '));
+        let mut found = lines.filter(|(of, _)| *of == figure);
+        let (_, value) = found
+            .next()
+            .unwrap_or_else(|| panic!("no {figure}: {page}"));
+        value.parse().unwrap()
+    }
+
+    /// Waits until it is so.
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Nodes) -> bool) {
+        let started = Instant::now();
+        while !is_so(self) {
+            let logs = self.nodes.values().map(Roost::log_tail);
+            assert!(
+                started.elapsed() < PATIENCE,
+                "not in time: {what}\n{}",
+                logs.collect::<Vec<_>>().join("\n\n")
+            );
+            thread::sleep(PAUSE);
+        }
+    }
+
+    pub(crate) fn begin(&mut self, name: &str) {
         self.node(name).start_again().unwrap();
     }
 
@@ -115,7 +166,7 @@ impl Nodes {
         self.await_homes();
     }
 
-    fn await_homes(&mut self) {
+    pub(crate) fn await_homes(&mut self) {
         let started = Instant::now();
         loop {
             let running = self.nodes.values().find(|node| node.pid().is_some());
@@ -130,7 +181,17 @@ impl Nodes {
 
     /// Where clients reach a node.
     pub(crate) fn clients(&self, name: &str) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.ports[name]))
+        SocketAddr::from(([127, 0, 0, 1], self.ports[name][0]))
+    }
+
+    /// Where other nodes reach it.
+    pub(crate) fn link(&self, name: &str) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.ports[name][1]))
+    }
+
+    /// What a node wrote last.
+    pub(crate) fn log(&self, name: &str) -> String {
+        self.nodes[name].log_tail()
     }
 
     /// A node that is none of these.

@@ -8,6 +8,7 @@ use store::{EngineStats, JournalStats};
 
 use super::*;
 use crate::watch::alarms::Alarm;
+use crate::watch::cluster::{ClusterSample, LinkSample};
 use crate::watch::process::ProcessReader;
 
 /// A family of the page.
@@ -150,6 +151,18 @@ fn look() -> Look {
             ..Sample::default()
         },
         process,
+        cluster: Some(ClusterSample {
+            homes_served: 5,
+            certificate_expires: Some(1_800_000_000),
+            links: ["b", "c"]
+                .map(|peer| LinkSample {
+                    peer: peer.to_owned(),
+                    bytes: 70,
+                    ..LinkSample::default()
+                })
+                .into(),
+            ..ClusterSample::default()
+        }),
         alarms: vec![Alarm {
             name: Kind::Disk.name().to_owned(),
             since_ms: 0,
@@ -186,6 +199,10 @@ fn the_page_is_strictly_well_formed_and_complete() {
     );
     let stored = "roost_domain_stored_bytes";
     assert_eq!(at(stored, stored, Some(("domain", "example.org"))), 4_000.0);
+    let homes = "roost_cluster_homes_served";
+    assert_eq!(at(homes, homes, None), 5.0);
+    let backlog = "roost_cluster_link_backlog_bytes";
+    assert_eq!(at(backlog, backlog, Some(("peer", "c"))), 70.0);
     let alarm = |name: &str| at("roost_alarm", "roost_alarm", Some(("name", name)));
     assert_eq!((alarm("disk"), alarm("memory")), (1.0, 0.0));
     assert_eq!(
@@ -199,8 +216,13 @@ fn a_look_at_nothing_is_well_formed() {
     let mut look = look();
     look.sample.journal = JournalStats::default();
     look.process = crate::watch::process::ProcessSample::default();
+    look.cluster = Some(ClusterSample::default());
     let families = read(&page(&look));
     assert!(!families.contains_key("process_open_fds"));
+    assert!(!families.contains_key("roost_cluster_link_up"));
+    look.cluster = None;
+    let alone = page(&look);
+    assert!(!alone.contains("roost_cluster"));
 }
 
 /// Every word of a text that looks like the name of one of our figures.

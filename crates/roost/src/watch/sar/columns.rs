@@ -4,6 +4,7 @@
 use telemetry::{Counter, Gauge};
 
 use crate::watch::alarms::waiting;
+use crate::watch::cluster::ClusterSample;
 use crate::watch::drain::Drain;
 use crate::watch::format;
 use crate::watch::interval::Interval;
@@ -219,6 +220,28 @@ columns! {
         "chfail" 6 false Number Figure::Value(|i| i.rate(Counter::ChangesFailed)),
             "changes that failed a second";
     }
+    "cluster" {
+        "homes" 5 false Number Figure::Value(|i| of_cluster(i, |c| c.homes_served)),
+            "streams that this node serves";
+        "moving" 6 false Number Figure::Value(|i| of_cluster(i, |c| c.homes_moving)),
+            "streams of the cluster that no node serves";
+        "lag" 5 false Number Figure::Value(|i| of_cluster(i, |c| c.lag_messages)),
+            "messages that the copy furthest behind lacks";
+        "taken" 5 false Number Figure::Value(|i| of_cluster(i, |c| c.take_overs)),
+            "times that this node became the home of a stream";
+        "doubts" 6 false Number Figure::Value(|i| grown(i, |c| c.doubts)),
+            "appends that came into doubt a second";
+        "down" 4 false Number Figure::Value(|i| of_cluster(i, |c| c.links_down().count() as u64)),
+            "links to nodes that live that are down";
+        "lpkt" 5 false Number Figure::Value(|i| grown(i, |c| c.of_links(|l| l.taken))),
+            "packets that other nodes acknowledged a second";
+        "lwait" 5 false Number Figure::Value(|i| of_cluster(i, |c| c.of_links(|l| l.packets))),
+            "packets that other nodes have not acknowledged";
+        "lbytes" 6 false Bytes Figure::Value(|i| of_cluster(i, |c| c.of_links(|l| l.bytes))),
+            "their bytes";
+        "lagain" 6 false Number Figure::Value(|i| grown(i, |c| c.of_links(|l| l.sent_again))),
+            "packets sent again to other nodes a second";
+    }
     "process" {
         "cpu" 4 true Percent Figure::Value(|i| i.cpu()),
             "CPU time, percent of one core";
@@ -294,6 +317,17 @@ fn known(value: Option<u64>) -> Option<f64> {
 /// The share of one core that grew in the interval.
 fn of_one(interval: &Interval<'_>, micros: fn(&Look) -> Option<u64>) -> Option<f64> {
     interval.per_second_of(micros).map(|us| us / 1e6)
+}
+
+/// A figure of the cluster, if the node belongs to one.
+fn of_cluster(interval: &Interval<'_>, figure: fn(&ClusterSample) -> u64) -> Option<f64> {
+    interval.now.cluster.as_ref().map(|c| figure(c) as f64)
+}
+
+/// Its growth in a second.
+fn grown(interval: &Interval<'_>, figure: fn(&ClusterSample) -> u64) -> Option<f64> {
+    let of = |look: &Look| look.cluster.as_ref().map(figure);
+    interval.per_second(of(interval.before)?, of(interval.now)?)
 }
 
 fn overflows(look: &Look) -> Option<u64> {

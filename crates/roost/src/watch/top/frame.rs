@@ -5,6 +5,7 @@ use server::watch::{ShardSample, Top, UserSample};
 use telemetry::{Counter, Gauge};
 
 use crate::watch::alarms::waiting;
+use crate::watch::cluster::ClusterSample;
 use crate::watch::drain::{Backlog, Drain};
 use crate::watch::format;
 use crate::watch::interval::Interval;
@@ -280,7 +281,61 @@ impl Overview<'_> {
             .figure(false, "accounts read/s", &self.rate(Counter::UsersLoaded));
         let before = [net, actors].into_iter().chain(longest);
         let all = before.chain([journal]).chain(queues).chain([store]);
-        all.collect()
+        all.chain(self.cluster()).collect()
+    }
+
+    /// The cluster, if the node belongs to one.
+    fn cluster(&self) -> Vec<Line> {
+        let Some(now) = &self.interval.now.cluster else {
+            return Vec::new();
+        };
+        let before = self.interval.before.cluster.as_ref().unwrap_or(now);
+        let rate = |figure: fn(&ClusterSample) -> u64| {
+            number(self.interval.per_second(figure(before), figure(now)))
+        };
+        let alarms = &self.interval.now.alarms;
+        let is_raised = |name: &str| alarms.iter().any(|alarm| alarm.name == name);
+        let homes = format!("{} of {}", now.homes_served, now.streams);
+        let nodes = format!("{} of {}", now.nodes_alive, now.nodes);
+        let lease = if now.holds_lease { "yes" } else { "no" };
+        let node = Line::head(format!("{:<9}", "cluster"))
+            .figure(false, "node", &now.node)
+            .figure(!now.holds_lease, "lease", lease)
+            .figure(now.nodes_alive < now.nodes, "nodes", &nodes)
+            .figure(now.homes_served < now.homes_given, "homes", &homes)
+            .figure(
+                now.homes_moving > 0,
+                "moving",
+                &now.homes_moving.to_string(),
+            )
+            .figure(is_raised("copies"), "lag", &now.lag_messages.to_string())
+            .figure(false, "take-overs", &now.take_overs.to_string())
+            .figure(
+                now.streams_without_quorum > 0,
+                "doubts/s",
+                &rate(|c| c.doubts),
+            );
+        let down = now.links_down().count();
+        let up = format!("{} of {}", now.links.len() - down, now.links.len());
+        let waiting = now.of_links(|link| link.packets);
+        let bytes = format::bytes(now.of_links(|link| link.bytes) as f64);
+        let links = Line::head(format!("{:<9}", "links"))
+            .figure(down > 0, "up", &up)
+            .figure(false, "packets/s", &rate(|c| c.of_links(|link| link.taken)))
+            .figure(is_raised("links"), "waiting", &waiting.to_string())
+            .figure(is_raised("links"), "in", &bytes)
+            .figure(
+                false,
+                "sent again/s",
+                &rate(|c| c.of_links(|link| link.sent_again)),
+            )
+            .figure(
+                false,
+                "came back/s",
+                &rate(|c| c.of_links(|link| link.returned)),
+            )
+            .figure(false, "refused/s", &rate(|c| c.links_refused));
+        vec![node, links]
     }
 
     fn shards(&self) -> Vec<Line> {

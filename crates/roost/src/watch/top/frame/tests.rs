@@ -4,6 +4,7 @@ use server::watch::SessionSample;
 
 use super::*;
 use crate::watch::alarms::Alarm;
+use crate::watch::cluster::LinkSample;
 use crate::watch::process::ProcessSample;
 
 fn look(second: u64) -> Look {
@@ -94,6 +95,57 @@ fn figures_are_shown_and_those_over_their_limit_are_red() {
     assert_eq!(red, ["9100 of 10000", alarm, "300", "95"], "{text}");
     let chosen = styled(&frame, Style::Chosen);
     assert_eq!(chosen, ["juliet@capulet.example     40"]);
+}
+
+/// Goal: a node of a cluster has two lines more, and what is not as it should be is red.
+#[test]
+fn a_node_of_a_cluster_shows_it() {
+    let link = |is_up, taken| LinkSample {
+        is_up,
+        taken,
+        packets: 2,
+        bytes: 2_048,
+        ..LinkSample::default()
+    };
+    let sample = |taken| ClusterSample {
+        node: "a".to_owned(),
+        nodes: 3,
+        nodes_alive: 2,
+        holds_lease: true,
+        streams: 16,
+        homes_given: 6,
+        homes_served: 6,
+        homes_moving: 4,
+        links: vec![link(true, taken), link(false, 0)],
+        ..ClusterSample::default()
+    };
+    let (mut before, mut now) = (look(1), look(2));
+    (before.cluster, now.cluster) = (Some(sample(10)), Some(sample(17)));
+    let overview = Overview {
+        interval: Interval {
+            before: &before,
+            now: &now,
+        },
+        backlog: &Backlog::default(),
+        chosen: None,
+        columns: 130,
+    };
+    let frame = overview.frame();
+    let text = frame.text();
+    for expected in [
+        "cluster     node a   lease yes   nodes 2 of 3   homes 6 of 16   moving 4   lag 0",
+        "links       up 1 of 2   packets/s 7   waiting 4   in 4.0K",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let red = styled(&frame, Style::Alert);
+    assert!(
+        ["2 of 3", "4", "1 of 2"]
+            .iter()
+            .all(|one| red.contains(one)),
+        "{red:?}"
+    );
+    assert!(!red.contains(&"6 of 16"), "{red:?}");
 }
 
 #[test]

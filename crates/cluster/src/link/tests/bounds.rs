@@ -1,0 +1,240 @@
+//! The bounds of links, each of them reached.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream as StdStream;
+
+use super::*;
+use crate::link::frame::{Frame, Hello, Welcome};
+use crate::link::receiver::{SENDERS_MAX, begin};
+
+const SHORT: Duration = Duration::from_millis(200);
+
+fn hello(from: &str) -> Hello {
+    Hello {
+        version_min: 1,
+        version: 1,
+        deployment: "test".to_owned(),
+        from: from.to_owned(),
+        incarnation: 1,
+        session: 1,
+        to: "b".to_owned(),
+    }
+}
+
+fn write(stream: &mut StdStream, frame: &Frame) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    frame.write(&mut bytes);
+    stream.write_all(&bytes)
+}
+
+/// The next frame's bytes; `None` once the connection has ended.
+fn read(stream: &mut StdStream) -> Option<Frame> {
+    let mut bytes = vec![0; 4];
+    stream.read_exact(&mut bytes).ok()?;
+    let length = u32::from_le_bytes(bytes[..].try_into().unwrap());
+    bytes.resize(4 + length as usize, 0);
+    stream.read_exact(&mut bytes[4..]).ok()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let mut from = &bytes[..];
+    Some(runtime.unwrap().block_on(frame::read(&mut from)).unwrap())
+}
+
+/// A sender that does what a test says: it has introduced itself at a node.
+fn introduced(to: &Node, from: &str) -> StdStream {
+    let mut stream = StdStream::connect(to.address).unwrap();
+    let patience = Some(Duration::from_secs(20));
+    stream.set_read_timeout(patience).unwrap();
+    stream.set_write_timeout(patience).unwrap();
+    write(&mut stream, &Frame::Hello(hello(from))).unwrap();
+    assert!(matches!(read(&mut stream), Some(Frame::Welcome(_))));
+    stream
+}
+
+fn place(address: SocketAddr) -> BTreeMap<String, Where> {
+    let place = Where {
+        incarnation: 1,
+        address: address.to_string(),
+    };
+    [("b".to_owned(), place)].into()
+}
+
+fn expect_error(node: &Node, expected: &str) {
+    until(expected, || {
+        let error = node.links.status()[0].last_error.clone();
+        error.is_some_and(|error| error.contains(expected))
+    });
+}
+
+/// Goal: a peer whose kernel takes connections and that never answers is given up in time.
+#[test]
+fn a_peer_that_does_not_answer_is_given_up() {
+    let silent = StdListener::bind("127.0.0.1:0").unwrap();
+    let a = node_with("a", 1, &idle(), |options| options.connect_within = SHORT);
+    a.links.set_peers(&place(silent.local_addr().unwrap()));
+    let started = Instant::now();
+    expect_error(&a, "does not answer within 200ms");
+    assert!(started.elapsed() >= SHORT);
+}
+
+/// A peer that says welcome and takes what comes; it acknowledges from its third connection on.
+fn forgetful(listener: StdListener) -> Arc<Mutex<Vec<u64>>> {
+    let seen = Arc::<Mutex<Vec<u64>>>::default();
+    let positions = Arc::clone(&seen);
+    thread::spawn(move || {
+        for connection in 1.. {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = read(&mut stream);
+            let welcome = Welcome {
+                version: 1,
+                incarnation: 1,
+                received: 0,
+            };
+            write(&mut stream, &Frame::Welcome(welcome)).unwrap();
+            while let Some(frame) = read(&mut stream) {
+                if let Frame::Packet(position, _) = frame {
+                    lock(&positions).push(position);
+                }
+                let last = lock(&positions).last().copied().unwrap_or_default();
+                if connection > 2 && write(&mut stream, &Frame::Acknowledged(last)).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    seen
+}
+
+/// Goal: a peer that says nothing is given up after so many ticks, what it did not acknowledge is
+/// sent again, with its positions, and counted.
+#[test]
+fn a_silent_peer_is_given_up_and_gets_everything_again() {
+    let listener = StdListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let seen = forgetful(listener);
+    let a = node_with("a", 1, &idle(), |options| {
+        options.tick = Duration::from_millis(50);
+        options.silent_ticks_max = 4;
+    });
+    a.links.set_peers(&place(address));
+    let to_b = a.links.peer("b");
+    for n in 0..3 {
+        a.links.send(to_b, vec![n]).unwrap();
+    }
+    expect_error(&a, "it said nothing for 200ms");
+    until("taken", || a.links.status()[0].packets == 0);
+    assert_eq!(*lock(&seen), [1, 2, 3, 1, 2, 3, 1, 2, 3]);
+    let status = &a.links.status()[0];
+    assert_eq!(
+        (status.sent_again, status.connections, status.taken),
+        (6, 3, 3)
+    );
+}
+
+/// Goal: a sender that falls silent loses its connection, and one that does not read what it is
+/// told likewise; both in time.
+#[test]
+fn senders_that_hang_lose_their_connection() {
+    let b = node_with("b", 1, &idle(), |options| {
+        options.silence_max = SHORT;
+        options.write_within = SHORT;
+    });
+    let mut silent = introduced(&b, "a");
+    let started = Instant::now();
+    assert_eq!(read(&mut silent), None);
+    assert!(started.elapsed() >= SHORT);
+    let mut deaf = introduced(&b, "a");
+    let sent = (1..=1_000).take_while(|position| {
+        // Each is answered with a megabyte.
+        let packet = Frame::Packet(*position, b"L".to_vec());
+        thread::sleep(Duration::from_millis(2));
+        write(&mut deaf, &packet).is_ok()
+    });
+    let sent = sent.count();
+    assert!(sent < 1_000, "it could write on and on");
+}
+
+/// Goal: whoever holds connections open without a word is in nobody's way: the oldest ends, and a
+/// node gets in.
+#[test]
+fn strangers_give_way() {
+    let b = node_with("b", 1, &idle(), |options| {
+        options.strangers_max = 3;
+        options.introduce_within = Duration::from_secs(600);
+    });
+    let strangers: Vec<StdStream> = (0..10)
+        .map(|_| StdStream::connect(b.address).unwrap())
+        .collect();
+    until("seven have gone", || b.links.refused() == 7);
+    let a = node("a", 1, &idle());
+    meet(&a, &[("b", &b)]);
+    until("connected", || a.links.status()[0].is_connected);
+    assert!(b.links.refused() >= 8);
+    assert!(b.links.take_notes()[0].text.contains("and others came"));
+    drop(strangers);
+}
+
+/// Goal: at the bound of connections one more waits, and is served when there is room.
+#[test]
+fn connections_beyond_the_bound_wait() {
+    let b = node_with("b", 1, &idle(), |options| options.connections_max = 1);
+    let first = introduced(&b, "a");
+    let c = node_with("c", 1, &idle(), |options| options.connect_within = SHORT);
+    meet(&c, &[("b", &b)]);
+    expect_error(&c, "does not answer");
+    drop(first);
+    until("connected", || c.links.status()[0].is_connected);
+}
+
+/// Goal: 32 MB may wait for a peer that does not take anything, and not a packet more; when it
+/// takes, there is room again.
+#[test]
+fn a_peer_has_32_megabytes() {
+    let is_busy = Arc::new(AtomicBool::new(true));
+    let (a, b) = (node("a", 1, &idle()), node("b", 1, &is_busy));
+    assert_eq!(a.links.bytes_max(), 32 << 20);
+    meet(&a, &[("b", &b)]);
+    let to_b = a.links.peer("b");
+    for n in 0..32 {
+        let sent = a.links.send(to_b, vec![b'p'; 1 << 20]);
+        assert!(sent.is_ok(), "{n}");
+    }
+    assert!(a.links.send(to_b, vec![b'p']).is_err());
+    let status = &a.links.status()[0];
+    assert_eq!((status.packets, status.bytes), (32, 32 << 20));
+    is_busy.store(false, Ordering::Relaxed);
+    until("all taken", || a.links.status()[0].bytes == 0);
+    assert!(a.links.send(to_b, vec![b'p']).is_ok());
+    until("that too", || lock(&b.heard).len() == 33);
+}
+
+/// Goal: the number of nodes is bounded, of those that are sent to and of those that send; who is
+/// known goes on.
+#[test]
+fn nodes_are_bounded() {
+    let b = node("b", 1, &idle());
+    for n in 0..SENDERS_MAX {
+        let one = begin(&hello(&format!("n{n}")), &b.links.shared);
+        assert!(one.is_ok(), "{n}");
+        assert_ne!(b.links.peer(&format!("n{n}")), PeerId(u16::MAX));
+    }
+    let more = begin(&hello("one more"), &b.links.shared);
+    assert_eq!(more.err().as_deref(), Some("too many nodes"));
+    assert!(begin(&hello("n7"), &b.links.shared).is_ok());
+    let more = b.links.peer("one more");
+    assert_eq!(more, PeerId(u16::MAX));
+    assert!(b.links.send(more, vec![1]).is_err());
+}
+
+/// Goal: complaints that nobody takes are bounded; the connection goes on.
+#[test]
+fn complaints_are_bounded() {
+    let (a, b) = (node("a", 1, &idle()), node("b", 1, &idle()));
+    meet(&a, &[("b", &b)]);
+    let to_b = a.links.peer("b");
+    for _ in 0..COMPLAINTS_MAX + 5 {
+        a.links.send(to_b, b"x".to_vec()).unwrap();
+    }
+    a.links.send(to_b, b"p".to_vec()).unwrap();
+    until("the last one", || lock(&b.heard).len() == 1);
+    assert_eq!(b.links.take_complaints().len(), COMPLAINTS_MAX);
+}

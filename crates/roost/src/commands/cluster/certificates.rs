@@ -1,0 +1,276 @@
+//! `roost cluster certificates`: a CA for the links of a deployment, and a certificate for each of
+//! its nodes. Owns the files; who has a CA of his own needs none of this.
+
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ::cluster::link::{Credentials, Pem, is_certifiable};
+use clap::Args;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use stdx::time::{Clock as _, SystemClock};
+use zeroize::Zeroizing;
+
+use crate::certs::{read_file, replace};
+use crate::exit::Failure;
+
+const DAY_S: u64 = 86_400;
+
+/// How long the CA is valid.
+const CA_DAYS: u64 = 3_650;
+
+/// What the CA is called. Certificates name it, so that it stays what it is.
+const CA_NAME: &str = "Roost links";
+
+/// What `roost cluster certificates` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CertificatesArgs {
+    /// Where the files are, or will be: ca.pem, ca.key, and NODE.pem with NODE.key for each node.
+    /// Keep ca.key where no node is: whoever has it can be any node.
+    #[arg(long, value_name = "FOLDER")]
+    folder: PathBuf,
+    /// Days that certificates of nodes are valid. Nodes raise an alarm 14 days before.
+    #[arg(long, default_value = "365", value_parser = clap::value_parser!(u64).range(1..=3_650))]
+    days: u64,
+    /// Make certificates anew that are there already.
+    #[arg(long)]
+    renew: bool,
+    /// Names of nodes (`cluster.name`).
+    #[arg(required = true, value_name = "NODE")]
+    nodes: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A name cannot be in a certificate, a file is there already or cannot be written.
+pub(crate) fn run(args: &CertificatesArgs) -> Result<(), Failure> {
+    if let Some(name) = args.nodes.iter().find(|name| !is_certifiable(name)) {
+        return Err(Failure::Usage(format!(
+            "{name:?} cannot be in a certificate: small letters, digits, - and _, with a letter, \
+             and no - at the beginning or end"
+        )));
+    }
+    let now = u64::try_from(SystemClock::new().wall().as_millis()).unwrap_or_default() / 1_000;
+    let made = make(args, now).map_err(Failure::Failed)?;
+    let folder = args.folder.display();
+    let mut said = String::new();
+    for name in made {
+        // A string takes everything.
+        let _ = writeln!(
+            said,
+            "# node {name}\n[cluster]\ncertificate = \"{folder}/{name}.pem\"\n\
+             key = \"{folder}/{name}.key\"\nca = \"{folder}/ca.pem\"\n"
+        );
+    }
+    Ok(io::stdout().lock().write_all(said.as_bytes())?)
+}
+
+/// The names of those that were made.
+fn make(args: &CertificatesArgs, now: u64) -> Result<&[String], String> {
+    let CertificatesArgs {
+        folder,
+        nodes,
+        renew,
+        ..
+    } = args;
+    let path = |name: &str, kind: &str| folder.join(format!("{name}.{kind}"));
+    let mut parts = nodes
+        .iter()
+        .flat_map(|name| [path(name, "pem"), path(name, "key")]);
+    if let Some(there) = parts.find(|part| !renew && part.exists()) {
+        return Err(format!(
+            "{} is there already: --renew makes it anew",
+            there.display()
+        ));
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    let (issuer, ca) = authority(&path("ca", "pem"), &path("ca", "key"), now)?;
+    for name in nodes {
+        let (chain, key) = issue(&issuer, name, validity(now, args.days))
+            .map_err(|error| format!("{name}: {error}"))?;
+        let pem = Pem {
+            certificate: chain.as_bytes(),
+            key: key.as_bytes(),
+            ca: &ca,
+        };
+        // A CA of somebody else has another name, and what this one signs is not of it.
+        Credentials::new(name, &pem).map_err(|error| {
+            let ca = path("ca", "pem");
+            format!(
+                "{}: not made by this command, or expired: {error}",
+                ca.display()
+            )
+        })?;
+        write(&path(name, "key"), 0o600, key.as_bytes())?;
+        write(&path(name, "pem"), 0o644, chain.as_bytes())?;
+    }
+    Ok(nodes)
+}
+
+type Validity = (u64, u64);
+
+/// From a day before: another machine's clock may be behind.
+fn validity(now: u64, days: u64) -> Validity {
+    (now.saturating_sub(DAY_S), now + days * DAY_S)
+}
+
+fn set_validity(params: &mut CertificateParams, (from, to): Validity) {
+    let epoch = date_time_ymd(1970, 1, 1);
+    params.not_before = epoch + Duration::from_secs(from);
+    params.not_after = epoch + Duration::from_secs(to);
+}
+
+fn write(path: &Path, mode: u32, content: &[u8]) -> Result<(), String> {
+    replace(path, mode, content).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The CA of the folder, made if there is none, and its certificate.
+fn authority(
+    certificate: &Path,
+    key: &Path,
+    now: u64,
+) -> Result<(Issuer<'static, KeyPair>, Vec<u8>), String> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, CA_NAME);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    set_validity(&mut params, validity(now, CA_DAYS));
+    if certificate.exists() || key.exists() {
+        let pem = Zeroizing::new(read_file(key)?);
+        let text = std::str::from_utf8(&pem).map_err(|error| error.to_string());
+        let pair = text.and_then(|text| KeyPair::from_pem(text).map_err(|e| e.to_string()));
+        let pair = pair.map_err(|error| format!("{}: {error}", key.display()))?;
+        return Ok((Issuer::new(params, pair), read_file(certificate)?));
+    }
+    let made = KeyPair::generate().and_then(|pair| {
+        let pem = params.self_signed(&pair)?.pem();
+        Ok((pair, pem))
+    });
+    let (pair, pem) = made.map_err(|error| format!("{}: {error}", certificate.display()))?;
+    let private = Zeroizing::new(pair.serialize_pem());
+    write(key, 0o600, private.as_bytes())?;
+    write(certificate, 0o644, pem.as_bytes())?;
+    let read = fs::read(certificate);
+    let read = read.map_err(|error| format!("{}: {error}", certificate.display()))?;
+    Ok((Issuer::new(params, pair), read))
+}
+
+fn issue(
+    issuer: &Issuer<'_, KeyPair>,
+    name: &str,
+    validity: Validity,
+) -> Result<(String, Zeroizing<String>), rcgen::Error> {
+    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    params.use_authority_key_identifier_extension = true;
+    set_validity(&mut params, validity);
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, issuer)?;
+    Ok((certificate.pem(), Zeroizing::new(key.serialize_pem())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn args(folder: &Path, nodes: &[&str], renew: bool) -> CertificatesArgs {
+        CertificatesArgs {
+            folder: folder.to_owned(),
+            days: 30,
+            renew,
+            nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn now() -> u64 {
+        SystemClock::new().wall().as_millis() as u64 / 1_000
+    }
+
+    fn load(folder: &Path, name: &str) -> Credentials {
+        let read = |file: &str| fs::read(folder.join(file)).expect("a file");
+        let (chain, key) = (read(&format!("{name}.pem")), read(&format!("{name}.key")));
+        let pem = Pem {
+            certificate: &chain,
+            key: &key,
+            ca: &read("ca.pem"),
+        };
+        Credentials::new(name, &pem).expect("good ones")
+    }
+
+    /// Goal: nodes that come later get certificates of the same CA, keys are for their owner only,
+    /// and what is there is not overwritten by accident.
+    #[test]
+    fn certificates_are_of_one_authority() {
+        let data = tempfile::tempdir().expect("folder");
+        let folder = data.path().join("tls");
+        make(&args(&folder, &["a", "b-2"], false), now()).expect("made");
+        let first = load(&folder, "a");
+        let days = first.expires().saturating_sub(now()) / DAY_S;
+        assert!((29..=30).contains(&days), "{days}");
+        let ca = fs::read(folder.join("ca.pem")).expect("file");
+        make(&args(&folder, &["c"], false), now()).expect("made");
+        load(&folder, "c");
+        assert_eq!(ca, fs::read(folder.join("ca.pem")).expect("file"));
+        let refused = make(&args(&folder, &["d", "a"], false), now()).unwrap_err();
+        assert!(
+            refused.contains("a.pem is there already: --renew"),
+            "{refused}"
+        );
+        assert!(!folder.join("d.pem").exists());
+        make(&args(&folder, &["a"], true), now()).expect("made anew");
+        assert_ne!(load(&folder, "a"), first);
+        for key in ["ca.key", "a.key"] {
+            let mode = fs::metadata(folder.join(key))
+                .expect("file")
+                .permissions()
+                .mode();
+            assert_eq!(mode & 0o777, 0o600, "{key}");
+        }
+    }
+
+    /// Goal: a CA that is not ours, has expired or lost its key is named, and nothing is written.
+    #[test]
+    fn a_foreign_authority_is_named() {
+        let data = tempfile::tempdir().expect("folder");
+        let folder = data.path();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "somebody's");
+        let key = KeyPair::generate().expect("key");
+        let pem = params.self_signed(&key).expect("signed").pem();
+        fs::write(folder.join("ca.pem"), pem).expect("file");
+        let lost = make(&args(folder, &["a"], false), now()).unwrap_err();
+        assert!(lost.contains("ca.key"), "{lost}");
+        fs::write(folder.join("ca.key"), key.serialize_pem()).expect("file");
+        let foreign = make(&args(folder, &["a"], false), now()).unwrap_err();
+        assert!(
+            foreign.contains("ca.pem: not made by this command"),
+            "{foreign}"
+        );
+        assert!(!folder.join("a.pem").exists());
+        let usage = run(&args(folder, &["A"], false));
+        assert!(matches!(usage, Err(Failure::Usage(why)) if why.contains("\"A\" cannot be")));
+    }
+}

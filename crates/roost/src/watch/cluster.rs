@@ -1,0 +1,221 @@
+//! The cluster in a look. Owns its figures and what they are called for Prometheus; where they come
+//! from is `member`.
+
+use serde::{Deserialize, Serialize};
+
+/// The cluster, as one of its nodes sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClusterSample {
+    /// The name of this node.
+    pub(crate) node: String,
+    /// Nodes of the map, and those that live.
+    pub(crate) nodes: u64,
+    pub(crate) nodes_alive: u64,
+    /// Its lease was renewed lately.
+    pub(crate) holds_lease: bool,
+    /// Streams of the deployment.
+    pub(crate) streams: u64,
+    /// Those that the map gives to this node, and those of them that it serves.
+    pub(crate) homes_given: u64,
+    pub(crate) homes_served: u64,
+    /// Those of all that no node serves, as far as this one knows.
+    pub(crate) homes_moving: u64,
+    /// The most that the copy of a stream lags on this node.
+    pub(crate) lag_messages: u64,
+    pub(crate) lag_ms: u64,
+    /// Messages of streams that were applied.
+    pub(crate) applied: u64,
+    /// Times that this node became the home of a stream, and tenures that ended.
+    pub(crate) take_overs: u64,
+    pub(crate) tenures_ended: u64,
+    /// Appends that were in doubt.
+    pub(crate) doubts: u64,
+    /// Streams of this node that do not acknowledge.
+    pub(crate) streams_without_quorum: u64,
+    /// Copies that cannot go on, and differences from other nodes' copies.
+    pub(crate) copies_stuck: u64,
+    pub(crate) divergences: u64,
+    pub(crate) snapshots_loaded: u64,
+    pub(crate) consumers_replaced: u64,
+    pub(crate) events_lost: u64,
+    /// Links to the other nodes of the map.
+    pub(crate) links: Vec<LinkSample>,
+    /// Connections of others that were refused.
+    pub(crate) links_refused: u64,
+    /// Bytes that may wait for one node.
+    pub(crate) link_bytes_max: u64,
+    /// When the certificate for links expires, in seconds since 1970.
+    pub(crate) certificate_expires: Option<u64>,
+}
+
+/// The link to another node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct LinkSample {
+    /// That node's name.
+    pub(crate) peer: String,
+    /// Packets can leave now.
+    pub(crate) is_up: bool,
+    /// What it has not acknowledged.
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    /// Connections that were made.
+    pub(crate) connections: u64,
+    /// Packets that it acknowledged, that were sent again, and that came back.
+    pub(crate) taken: u64,
+    pub(crate) sent_again: u64,
+    pub(crate) returned: u64,
+    /// Why there is no link.
+    pub(crate) error: Option<String>,
+}
+
+/// A figure of the node: name, help, whether it is a counter, value.
+pub(super) type Row<T> = (&'static str, &'static str, bool, fn(&T) -> u64);
+
+/// Figures of the node.
+pub(super) const FIGURES: &[Row<ClusterSample>] = &[
+    ("nodes", "Nodes of the map", false, |s| s.nodes),
+    ("nodes_alive", "Those that renew their lease", false, |s| {
+        s.nodes_alive
+    }),
+    (
+        "lease",
+        "1 while this node's lease is renewed",
+        false,
+        |s| u64::from(s.holds_lease),
+    ),
+    ("streams", "Streams of the deployment", false, |s| s.streams),
+    (
+        "homes_given",
+        "Streams that the map gives to this node",
+        false,
+        |s| s.homes_given,
+    ),
+    ("homes_served", "Those of them that it serves", false, |s| {
+        s.homes_served
+    }),
+    (
+        "homes_moving",
+        "Streams of all that no node serves",
+        false,
+        |s| s.homes_moving,
+    ),
+    (
+        "lag_messages",
+        "Messages that the copy furthest behind lacks",
+        false,
+        |s| s.lag_messages,
+    ),
+    (
+        "lag_milliseconds",
+        "Since when it gets no further",
+        false,
+        |s| s.lag_ms,
+    ),
+    (
+        "messages_applied_total",
+        "Messages of streams applied",
+        true,
+        |s| s.applied,
+    ),
+    (
+        "take_overs_total",
+        "Streams that this node became the home of",
+        true,
+        |s| s.take_overs,
+    ),
+    (
+        "tenures_ended_total",
+        "Tenures of this node that ended",
+        true,
+        |s| s.tenures_ended,
+    ),
+    ("doubts_total", "Appends that were in doubt", true, |s| {
+        s.doubts
+    }),
+    (
+        "streams_without_quorum",
+        "Streams that do not acknowledge",
+        false,
+        |s| s.streams_without_quorum,
+    ),
+    (
+        "copies_stuck",
+        "Copies of streams that cannot go on",
+        false,
+        |s| s.copies_stuck,
+    ),
+    (
+        "divergences_total",
+        "Differences from other nodes' copies",
+        true,
+        |s| s.divergences,
+    ),
+    ("snapshots_loaded_total", "Snapshots loaded", true, |s| {
+        s.snapshots_loaded
+    }),
+    (
+        "consumers_replaced_total",
+        "Consumers of streams replaced",
+        true,
+        |s| s.consumers_replaced,
+    ),
+    (
+        "events_lost_total",
+        "Events of streams that nobody took",
+        true,
+        |s| s.events_lost,
+    ),
+    (
+        "link_refused_total",
+        "Connections of others refused",
+        true,
+        |s| s.links_refused,
+    ),
+    (
+        "link_bytes_max",
+        "Bytes that may wait for one node",
+        false,
+        |s| s.link_bytes_max,
+    ),
+];
+
+/// Figures of each link.
+pub(super) const LINK_FIGURES: &[Row<LinkSample>] = &[
+    ("up", "1 while packets can leave", false, |l| {
+        u64::from(l.is_up)
+    }),
+    (
+        "backlog_packets",
+        "Packets that the node has not acknowledged",
+        false,
+        |l| l.packets,
+    ),
+    ("backlog_bytes", "Their bytes", false, |l| l.bytes),
+    ("connections_total", "Connections made", true, |l| {
+        l.connections
+    }),
+    ("packets_total", "Packets acknowledged", true, |l| l.taken),
+    ("packets_again_total", "Packets sent again", true, |l| {
+        l.sent_again
+    }),
+    (
+        "packets_returned_total",
+        "Packets that came back",
+        true,
+        |l| l.returned,
+    ),
+];
+
+impl ClusterSample {
+    /// A sum over links.
+    pub(super) fn of_links(&self, figure: fn(&LinkSample) -> u64) -> u64 {
+        self.links.iter().map(figure).sum()
+    }
+
+    /// Links that are down.
+    pub(super) fn links_down(&self) -> impl Iterator<Item = &LinkSample> {
+        self.links.iter().filter(|link| !link.is_up)
+    }
+}
