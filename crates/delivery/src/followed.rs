@@ -14,10 +14,15 @@
 //! | caught up | copy that does not follow, or cannot be sent | behind | |
 //! | behind | link, and room in the window | asked | pull a page |
 //! | asked | page | caught up, or behind | record the counts, then write |
-//! | asked | no answer for a while | behind | |
+//! | asked | no answer for a while | behind | it is asked for one message next, when it is its turn |
 //! | any | link lost | behind, if it was asked or not caught up | |
 //! | any | resumed: some of what was given did not arrive | behind | record that it was not given |
 //! | any | append failed | behind, if it was given something by it | nothing is asked for during a pause |
+//!
+//! The window is one for all rooms, and what was asked for has its place in it: pages of many rooms
+//! that come at once do not exceed it. Rooms are asked by turns, so that none waits for another that
+//! always has more; and one that did not answer in time keeps one place until it does, so that
+//! rooms that are slow leave the window to the others.
 //!
 //! What is recorded of a room ([`RoomChange`]) says what the session was given and has not
 //! acknowledged, with the counts: after a restart the client's `h` says which of it arrived.
@@ -32,8 +37,9 @@ use crate::place::{Count, Place};
 /// Bounds of what one session is given of rooms' logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FollowLimits {
-    /// Messages of rooms that a session was given and has not acknowledged; with so many it is
-    /// given no more, and reads the rooms' logs when there is room again. Each costs 32 bytes.
+    /// Messages of rooms that a session was given and has not acknowledged, or that rooms were asked
+    /// for; with so many it is given no more, and reads the rooms' logs when there is room again.
+    /// Each costs 32 bytes.
     pub window: usize,
     /// Messages that one page asks for.
     pub page: usize,
@@ -102,7 +108,12 @@ pub struct RoomChange {
 enum State {
     CaughtUp,
     Behind,
-    Asked { id: u32, since: Moment },
+    Asked {
+        id: u32,
+        since: Moment,
+        /// Places of the window that are kept for the answer.
+        limit: usize,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -115,6 +126,8 @@ struct Room<R> {
     state: State,
     /// What is recorded of it may have counts that were given out anew since.
     is_void: bool,
+    /// It did not answer in time when it was asked last.
+    is_slow: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -134,6 +147,8 @@ pub struct Followed<R> {
     /// So many of the last ones wait for their commit.
     unsent: usize,
     last_id: u32,
+    /// The room that is asked next, if it is behind, or the first one behind it.
+    turn: usize,
     /// An append failed then: nothing is asked for before [`FollowLimits::answer_timeout`].
     failed_at: Option<Moment>,
 }
@@ -147,6 +162,7 @@ impl<R: Clone + Eq> Followed<R> {
             flight: VecDeque::new(),
             unsent: 0,
             last_id: 0,
+            turn: 0,
             failed_at: None,
         }
     }
@@ -161,6 +177,7 @@ impl<R: Clone + Eq> Followed<R> {
             head: last,
             state: State::Behind,
             is_void: false,
+            is_slow: false,
         });
         for &(count, place) in &recorded.given {
             let room = room.clone();
@@ -176,16 +193,6 @@ impl<R: Clone + Eq> Followed<R> {
     /// Whether the session reads the room's log.
     pub fn follows(&self, room: &R) -> bool {
         self.rooms.iter().any(|own| own.room == *room)
-    }
-
-    /// The rooms.
-    pub fn rooms(&self) -> impl Iterator<Item = &R> {
-        self.rooms.iter().map(|own| &own.room)
-    }
-
-    /// Whether it is in no room.
-    pub fn is_empty(&self) -> bool {
-        self.rooms.is_empty() && self.flight.is_empty()
     }
 
     /// Whether something was given and is not acknowledged.
@@ -210,6 +217,7 @@ impl<R: Clone + Eq> Followed<R> {
                     false => State::Behind,
                 },
                 is_void: false,
+                is_slow: false,
             });
         }
     }
@@ -249,9 +257,10 @@ impl<R: Clone + Eq> Followed<R> {
                 head: after,
                 state: State::CaughtUp,
                 is_void: false,
+                is_slow: false,
             });
         }
-        let has_room = self.flight.len() < self.limits.window;
+        let has_room = self.places_left() > 0;
         let mut rooms = self.rooms.iter_mut();
         // Invariant: it was added above if it was not there.
         let own = rooms.find(|own| own.room == *room).expect("it is there");
@@ -362,22 +371,48 @@ impl<R: Clone + Eq> Followed<R> {
         self.detach();
     }
 
+    /// Places of the window that nothing has, and that are kept for no answer.
+    fn places_left(&self) -> usize {
+        let kept = self.rooms.iter().map(|own| match own.state {
+            State::Asked { limit, .. } => limit,
+            State::CaughtUp | State::Behind => 0,
+        });
+        let taken = self.flight.len() + kept.sum::<usize>();
+        self.limits.window.saturating_sub(taken)
+    }
+
     /// The next page to ask for. The session can be written to.
     pub fn poll_pull(&mut self, now: Moment) -> Option<Pull<R>> {
-        let left = self.limits.window.saturating_sub(self.flight.len());
+        let left = self.places_left();
         if left == 0 || self.failed_at.is_some() {
             return None;
         }
-        let mut rooms = self.rooms.iter_mut();
-        let own = rooms.find(|own| own.state == State::Behind)?;
+        let is_behind = |own: &Room<R>| own.state == State::Behind;
+        let turn = self.turn.min(self.rooms.len());
+        let next = self.rooms[turn..].iter().position(is_behind);
+        let at = match next {
+            Some(behind) => turn + behind,
+            None => self.rooms[..turn].iter().position(is_behind)?,
+        };
+        self.turn = at + 1;
         self.last_id = self.last_id.wrapping_add(1);
         let id = self.last_id;
-        own.state = State::Asked { id, since: now };
+        let own = &mut self.rooms[at];
+        let page = match own.is_slow {
+            true => 1,
+            false => self.limits.page,
+        };
+        let limit = left.min(page);
+        own.state = State::Asked {
+            id,
+            since: now,
+            limit,
+        };
         Some(Pull {
             room: own.room.clone(),
             id,
             after: own.read,
-            limit: left.min(self.limits.page),
+            limit,
         })
     }
 
@@ -400,6 +435,7 @@ impl<R: Clone + Eq> Followed<R> {
                 && since + timeout <= now
             {
                 own.state = State::Behind;
+                own.is_slow = true;
             }
         }
     }
@@ -432,6 +468,7 @@ impl<R: Clone + Eq> Followed<R> {
         }
         self.unsent += new.len();
         own.read = own.read.max(page.through);
+        own.is_slow = false;
         let has_all = page.is_end && own.head <= own.read;
         own.state = match has_all {
             true => State::CaughtUp,

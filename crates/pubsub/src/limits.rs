@@ -19,6 +19,14 @@ pub struct PubsubLimits {
     /// Bytes of all payloads that the service keeps; with more, a publication is
     /// `resource-constraint`.
     pub bytes_max: u64,
+    /// Bytes of the payloads at the nodes that one address has created, whoever published them;
+    /// with more, a publication there is `resource-constraint`. Of a service: nobody fills what is
+    /// there for all.
+    pub bytes_per_creator_max: u64,
+    /// Bytes of the addresses in the lists of the nodes that one address has created, and 64 for
+    /// each: owners add nobody more, whom the answer names. Who subscribes himself is bounded by
+    /// `subscriptions_per_node_max` alone, and counts.
+    pub list_bytes_per_creator_max: u64,
     /// Subscriptions of a node; one more is `policy-violation` with `too-many-subscriptions`.
     pub subscriptions_per_node_max: usize,
     /// Subscriptions of one bare address at a node, each for another resource; one more is refused
@@ -70,6 +78,8 @@ impl PubsubLimits {
         item_id_bytes_max: 256,
         item_bytes_max: 64 * 1024,
         bytes_max: 4 * 1024 * 1024 * 1024,
+        bytes_per_creator_max: 256 * 1024 * 1024,
+        list_bytes_per_creator_max: 16 * 1024 * 1024,
         subscriptions_per_node_max: 10_000,
         subscriptions_per_address_max: 16,
         affiliations_per_node_max: 1_000,
@@ -94,6 +104,8 @@ impl PubsubLimits {
         items_per_node_max: 1_000,
         item_bytes_max: 128 * 1024,
         bytes_max: 16 * 1024 * 1024,
+        bytes_per_creator_max: u64::MAX,
+        list_bytes_per_creator_max: 1024 * 1024,
         subscriptions_per_node_max: 1_000,
         affiliations_per_node_max: 200,
         page_entries_max: 1_000,

@@ -13,7 +13,7 @@ use crate::error::{NS_OWNER, Refusal};
 use crate::record::{Record, Subscription};
 use crate::rsm;
 use crate::service::{Ask, Now, Service, node_of};
-use crate::state::{Node, bare};
+use crate::state::{Node, bare, entry_bytes};
 use crate::subscribe::address_of;
 
 /// A subscription that has changed: of whom, and to what.
@@ -99,6 +99,7 @@ impl Service {
         let mut seen: BTreeSet<String> = BTreeSet::new();
         let mut owners = node.owners();
         let mut count = node.affiliations().count();
+        let mut bytes_left = self.list_bytes_left(&node.creator);
         for (raw, address, value) in entries {
             let Some(address) = address.map(|address| bare(&address).to_owned()) else {
                 failed.push((raw, Affiliation::None.as_str()));
@@ -120,12 +121,15 @@ impl Service {
             #[cfg(test)]
             let is_last = is_last && !self.has_bug(crate::bugs::Bug::LastOwnerGoes);
             let grows = old == Affiliation::None && new != old;
-            let is_full = grows && count >= self.options.limits.affiliations_per_node_max;
+            let bytes = entry_bytes(&address);
+            let is_full = grows
+                && (count >= self.options.limits.affiliations_per_node_max || bytes > bytes_left);
             if is_last || is_full {
                 failed.push((raw, old.as_str()));
                 continue;
             }
             count += usize::from(grows);
+            bytes_left -= if grows { bytes } else { 0 };
             owners += usize::from(new == Affiliation::Owner && new != old);
             owners -= usize::from(old == Affiliation::Owner && new != old);
             wanted.insert(address, new);
@@ -173,6 +177,7 @@ impl Service {
         let mut seen: BTreeSet<Arc<str>> = BTreeSet::new();
         let mut changed: Vec<Changed> = Vec::new();
         let mut count = node.subscriptions.len();
+        let mut bytes_left = self.list_bytes_left(&node.creator);
         for (raw, address, value) in entries {
             let Some(address) = address else {
                 failed.push((raw, SubscriptionState::None.as_str()));
@@ -190,7 +195,9 @@ impl Service {
             let who = self.affiliation(node, bare(&address));
             let is_closed = matches!(who, Affiliation::Outcast | Affiliation::PublishOnly);
             let grows = !node.subscriptions.contains_key(&address);
-            let is_full = grows && count >= self.options.limits.subscriptions_per_node_max;
+            let bytes = entry_bytes(&address);
+            let is_full = grows
+                && (count >= self.options.limits.subscriptions_per_node_max || bytes > bytes_left);
             let is_possible = |new: &SubscriptionState| {
                 *new == SubscriptionState::None || *new == old || !(is_closed || is_full)
             };
@@ -200,6 +207,7 @@ impl Service {
             };
             if new != old {
                 count += usize::from(grows);
+                bytes_left -= if grows { bytes } else { 0 };
                 changed.push((address, new));
             }
         }
@@ -207,6 +215,20 @@ impl Service {
         let records = records.collect();
         self.change(ask, &name, &LISTS[1], records, changed, failed);
         Ok(())
+    }
+
+    /// What the owners of the nodes that somebody has created may still add to their lists.
+    fn list_bytes_left(&self, creator: &str) -> u64 {
+        let added = self.undecided().filter_map(|record| match record {
+            Record::Subscribed { node, address, .. } | Record::Affiliated { node, address, .. } => {
+                let is_own = self.is_created_by(node, creator);
+                is_own.then(|| entry_bytes(address))
+            }
+            _ => None,
+        });
+        let taken = self.state.list_bytes_of(creator) + added.sum::<u64>();
+        let max = self.options.limits.list_bytes_per_creator_max;
+        max.saturating_sub(taken)
     }
 
     /// The entries of a request: address as written and in normal form, and the new value.

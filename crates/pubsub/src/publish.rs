@@ -62,7 +62,7 @@ impl Service {
             payload: publication.payload,
         });
         if let Some(item) = item.as_ref().filter(|_| config.keeps_items) {
-            records.extend(self.kept(&name, &config, item)?);
+            records.extend(self.kept(&name, ask.bare, &config, item)?);
         }
         let request = ask.frame.clone();
         self.commit(records, Some(ask.frame), ask.now, move |service, now| {
@@ -220,8 +220,15 @@ impl Service {
         Ok(())
     }
 
-    /// The records of an item that is kept, and of the oldest ones, which make way for it.
-    fn kept(&self, name: &str, config: &Config, item: &Item) -> Result<Vec<Record>, Refusal> {
+    /// The records of an item that is kept, and of the oldest ones, which make way for it. If the
+    /// node is not there, it is made by `creator`.
+    fn kept(
+        &self,
+        name: &str,
+        creator: &str,
+        config: &Config,
+        item: &Item,
+    ) -> Result<Vec<Record>, Refusal> {
         let mut freed = 0_u64;
         let mut makes_way: Vec<String> = Vec::new();
         if let Some(node) = self.state.node(name) {
@@ -241,13 +248,25 @@ impl Service {
             }
         }
         let bytes = item.payload.len() as u64;
-        let undecided = self.undecided().map(|record| match record {
-            Record::Published { item, .. } => item.payload.len() as u64,
-            _ => 0,
-        });
-        let total = self.state.bytes() + undecided.sum::<u64>() + bytes;
+        let creator = self.state.node(name).map_or(creator, |node| &node.creator);
+        let mut total = self.state.bytes() + bytes;
+        let mut own = self.state.bytes_of(creator) + bytes;
+        for record in self.undecided() {
+            let Record::Published { node, item } = record else {
+                continue;
+            };
+            let bytes = item.payload.len() as u64;
+            total += bytes;
+            own += match self.is_created_by(node, creator) {
+                true => bytes,
+                false => 0,
+            };
+        }
+        let limits = &self.options.limits;
+        let is_too_much = total - freed > limits.bytes_max
+            || own.saturating_sub(freed) > limits.bytes_per_creator_max;
         // What takes no more room than before is always possible.
-        if bytes > freed && total - freed > self.options.limits.bytes_max {
+        if bytes > freed && is_too_much {
             return Err(Condition::ResourceConstraint.into());
         }
         let mut records = Vec::new();
@@ -262,6 +281,20 @@ impl Service {
             item: item.clone(),
         });
         Ok(records)
+    }
+
+    /// Whether somebody has made a node, or is making it.
+    pub(crate) fn is_created_by(&self, name: &str, creator: &str) -> bool {
+        if let Some(node) = self.state.node(name) {
+            return *node.creator == *creator;
+        }
+        let makes_it = |record: &Record| match record {
+            Record::Created {
+                node, creator: who, ..
+            } => node == name && who == creator,
+            _ => false,
+        };
+        self.undecided().any(makes_it)
     }
 
     /// Section 7.2.

@@ -9,7 +9,7 @@ use xmpp::addr;
 
 use crate::access::{Affiliation, SubscriptionState};
 use crate::config::Config;
-use crate::options::Options;
+use crate::options::{Options, Owner};
 use crate::record::{Record, Subscription};
 
 /// What is durable of a service.
@@ -20,6 +20,8 @@ pub struct State {
     moved: VecDeque<(String, String)>,
     /// Bytes of all payloads.
     bytes: u64,
+    /// What those take up who have created nodes. Of an account nobody: all nodes are its own.
+    creators: BTreeMap<Arc<str>, Taken>,
     /// Above every number of a node and every place of an item.
     pub(crate) next: u64,
     /// Configurations that many nodes have are kept once.
@@ -28,6 +30,24 @@ pub struct State {
 
 /// Configurations that are compared with a new one.
 const SHARED_MAX: usize = 8;
+
+/// What an entry of a list counts beside the bytes of its address.
+pub(crate) const LIST_ENTRY_BYTES: u64 = 64;
+
+/// What the nodes of one creator take up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    nodes: usize,
+    /// Bytes of their payloads.
+    items: u64,
+    /// Bytes of the entries of their lists.
+    lists: u64,
+}
+
+/// What an entry of a list counts.
+pub(crate) fn entry_bytes(address: &str) -> u64 {
+    address.len() as u64 + LIST_ENTRY_BYTES
+}
 
 /// One node.
 #[derive(Clone, Debug)]
@@ -81,8 +101,12 @@ impl State {
         let Some(node) = self.nodes.get_mut(node) else {
             return;
         };
-        self.bytes -= node.remove(&item.id);
-        self.bytes += u64::from(item.bytes);
+        let removed = node.remove(&item.id);
+        let added = u64::from(item.bytes);
+        self.bytes = self.bytes - removed + added;
+        if let Some(taken) = self.creators.get_mut(&node.creator) {
+            taken.items = taken.items - removed + added;
+        }
         let publisher = node.intern(&item.publisher);
         let at = node.items.partition_point(|old| old.seq < item.seq);
         // Most nodes have one, and pay for one.
@@ -93,6 +117,22 @@ impl State {
     /// Bytes of all payloads.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes of the payloads at the nodes that somebody has created, of a service that is not an
+    /// account's.
+    pub(crate) fn bytes_of(&self, creator: &str) -> u64 {
+        self.creators.get(creator).map_or(0, |taken| taken.items)
+    }
+
+    /// Bytes of the entries of the lists of the nodes that somebody has created.
+    pub(crate) fn list_bytes_of(&self, creator: &str) -> u64 {
+        if let Some(taken) = self.creators.get(creator) {
+            return taken.lists;
+        }
+        let own = self.nodes.values();
+        let own = own.filter(|node| *node.creator == *creator);
+        own.map(Node::list_bytes).sum()
     }
 
     /// A node by its name.
@@ -161,18 +201,16 @@ impl State {
                 address,
                 affiliation,
             } => {
-                if let Some(node) = self.nodes.get_mut(&*node) {
-                    node.affiliate(&address, affiliation);
-                }
+                let change = |node: &mut Node| node.affiliate(&address, affiliation);
+                self.change_list(&node, change);
             }
             Record::Subscribed {
                 node,
                 address,
                 subscription,
             } => {
-                if let Some(node) = self.nodes.get_mut(&*node) {
-                    node.subscribe(&address, subscription);
-                }
+                let change = |node: &mut Node| node.subscribe(&address, subscription);
+                self.change_list(&node, change);
             }
             Record::Published { node, item } => {
                 let bytes = u32::try_from(item.payload.len()).unwrap_or(u32::MAX);
@@ -188,14 +226,49 @@ impl State {
             }
             Record::Retracted { node, items } => {
                 if let Some(node) = self.nodes.get_mut(&*node) {
-                    self.bytes -= items.iter().map(|id| node.remove(id)).sum::<u64>();
+                    let removed = items.iter().map(|id| node.remove(id)).sum::<u64>();
+                    self.bytes -= removed;
+                    if let Some(taken) = self.creators.get_mut(&node.creator) {
+                        taken.items -= removed;
+                    }
                 }
             }
             Record::Purged { node } => {
                 if let Some(node) = self.nodes.get_mut(&*node) {
-                    self.bytes -= node.bytes();
+                    let removed = node.bytes();
+                    self.bytes -= removed;
+                    if let Some(taken) = self.creators.get_mut(&node.creator) {
+                        taken.items -= removed;
+                    }
                     node.items.clear();
                 }
+            }
+        }
+    }
+
+    /// Changes a list of a node; `change` gives what its entries have become larger by.
+    fn change_list(&mut self, name: &str, change: impl FnOnce(&mut Node) -> i64) {
+        let Some(node) = self.nodes.get_mut(name) else {
+            return;
+        };
+        let more = change(node);
+        if let Some(taken) = self.creators.get_mut(&node.creator) {
+            taken.lists = taken.lists.saturating_add_signed(more);
+        }
+    }
+
+    /// A node is not there any more.
+    fn remove(&mut self, name: &str) {
+        let Some(old) = self.nodes.remove(name) else {
+            return;
+        };
+        self.bytes -= old.bytes();
+        if let Some(taken) = self.creators.get_mut(&old.creator) {
+            taken.nodes -= 1;
+            taken.items -= old.bytes();
+            taken.lists -= old.list_bytes();
+            if taken.nodes == 0 {
+                self.creators.remove(&old.creator);
             }
         }
     }
@@ -209,9 +282,7 @@ impl State {
         options: &Options,
     ) {
         self.next = self.next.max(number.saturating_add(1));
-        if let Some(old) = self.nodes.remove(name) {
-            self.bytes -= old.bytes();
-        }
+        self.remove(name);
         self.moved.retain(|(node, _)| node != name);
         let config = self.share(config, options);
         // An account's nodes all have the same creator.
@@ -232,13 +303,16 @@ impl State {
             items: VecDeque::new(),
         };
         node.affiliate(&creator, Affiliation::Owner);
+        if options.owner == Owner::Nobody {
+            let taken = self.creators.entry(creator).or_default();
+            taken.nodes += 1;
+            taken.lists += node.list_bytes();
+        }
         self.nodes.insert(name.into(), node);
     }
 
     fn delete(&mut self, name: &str, moved_to: Option<String>, options: &Options) {
-        if let Some(old) = self.nodes.remove(name) {
-            self.bytes -= old.bytes();
-        }
+        self.remove(name);
         let Some(uri) = moved_to else { return };
         self.moved.push_back((name.to_owned(), uri));
         while self.moved.len() > options.limits.moved_max {
@@ -355,16 +429,28 @@ impl Node {
         removed.map_or(0, |item| u64::from(item.bytes))
     }
 
-    fn affiliate(&mut self, address: &str, affiliation: Affiliation) {
+    /// Bytes of the entries of its lists.
+    pub(crate) fn list_bytes(&self) -> u64 {
+        let affiliated = self.affiliations.iter().map(|(who, _)| who);
+        let all = affiliated.chain(self.subscriptions.keys());
+        all.map(|who| entry_bytes(who)).sum()
+    }
+
+    /// Gives what the list has become larger by.
+    fn affiliate(&mut self, address: &str, affiliation: Affiliation) -> i64 {
         let old = self.affiliation(address);
         self.owners -= usize::from(old == Affiliation::Owner);
         self.owners += usize::from(affiliation == Affiliation::Owner);
         match (self.affiliated(address), affiliation) {
             (Ok(at), Affiliation::None) => {
                 self.affiliations.remove(at);
+                -entry_bytes(address).cast_signed()
             }
-            (Ok(at), affiliation) => self.affiliations[at].1 = affiliation,
-            (Err(_), Affiliation::None) => {}
+            (Ok(at), affiliation) => {
+                self.affiliations[at].1 = affiliation;
+                0
+            }
+            (Err(_), Affiliation::None) => 0,
             (Err(at), affiliation) => {
                 let address = match *self.creator == *address {
                     true => Arc::clone(&self.creator),
@@ -373,7 +459,9 @@ impl Node {
                 // Most nodes have one, and pay for one.
                 self.affiliations
                     .reserve_exact(usize::from(self.affiliations.is_empty()));
+                let bytes = entry_bytes(&address);
                 self.affiliations.insert(at, (address, affiliation));
+                bytes.cast_signed()
             }
         }
     }
@@ -383,14 +471,21 @@ impl Node {
         all.binary_search_by(|(address, _)| (**address).cmp(bare))
     }
 
-    fn subscribe(&mut self, address: &str, subscription: Subscription) {
+    /// Gives what the list has become larger by.
+    fn subscribe(&mut self, address: &str, subscription: Subscription) -> i64 {
+        let bytes = entry_bytes(address).cast_signed();
         if subscription.state == SubscriptionState::None {
-            self.subscriptions.remove(address);
-        } else if let Some(known) = self.subscriptions.get_mut(address) {
-            *known = subscription;
-        } else {
-            self.subscriptions.insert(address.into(), subscription);
+            return match self.subscriptions.remove(address) {
+                Some(_) => -bytes,
+                None => 0,
+            };
         }
+        if let Some(known) = self.subscriptions.get_mut(address) {
+            *known = subscription;
+            return 0;
+        }
+        self.subscriptions.insert(address.into(), subscription);
+        bytes
     }
 
     /// How many addresses are subscribed, lapsed leases included.

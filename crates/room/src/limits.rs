@@ -59,6 +59,10 @@ pub struct RoomLimits {
     pub gone_max: usize,
     /// Milliseconds for which that is remembered.
     pub gone_for_ms: i64,
+    /// Milliseconds for which a persistent room goes on to keep who is there once the last managed
+    /// session has left. Its first one brings about a record for each occupant that it is told of:
+    /// one that comes and goes must not do so each time.
+    pub unmanaged_for_ms: i64,
     /// Occupants from which on presence is told only of moderators and of those who have spoken.
     pub large_from: u32,
 }
@@ -91,6 +95,7 @@ impl Default for RoomLimits {
             pending_max: 64,
             gone_max: 1_000,
             gone_for_ms: 24 * 3_600 * 1_000,
+            unmanaged_for_ms: 60_000,
             large_from: 256,
         }
     }

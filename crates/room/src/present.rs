@@ -6,7 +6,7 @@
 //!
 //! | room | what is kept |
 //! |---|---|
-//! | without managed sessions | nothing |
+//! | without managed sessions, for a while if it is persistent | nothing |
 //! | other | each occupant who has a managed session or is announced; for a while those who left |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -89,6 +89,8 @@ pub(crate) struct Traces {
     gone: VecDeque<(i64, String)>,
     /// Managed sessions of an earlier life whose homes have not said that they are there.
     unconfirmed: BTreeSet<Arc<str>>,
+    /// Since when there is no managed session, in milliseconds since 1970.
+    unmanaged_since: Option<i64>,
 }
 
 impl Room {
@@ -126,8 +128,9 @@ impl Room {
         match (self.occupants.tracks, keeps) {
             (false, false) => return,
             (false, true) => self.begin_to_keep(),
+            (true, false) if self.lingers(now) => {}
             (true, false) => return self.end_keeping(),
-            (true, true) => {}
+            (true, true) => self.traces.unmanaged_since = None,
         }
         let mut parts = Vec::new();
         for key in self.occupants.take_changed() {
@@ -137,6 +140,18 @@ impl Room {
         if !parts.is_empty() {
             self.effects.insert(0, Effect::Keep(parts));
         }
+    }
+
+    /// Whether what is kept is kept on for a while: another managed session may come.
+    fn lingers(&mut self, now: Timestamp) -> bool {
+        let state = self.state.as_ref();
+        let is_persistent = state.is_some_and(|state| state.config.is_persistent);
+        if !is_persistent || self.occupants.len() == 0 {
+            return false;
+        }
+        let since = self.traces.unmanaged_since.get_or_insert(now.as_millis());
+        let since = now.as_millis().saturating_sub(*since);
+        since < self.options.limits.unmanaged_for_ms
     }
 
     fn begin_to_keep(&mut self) {

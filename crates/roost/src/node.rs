@@ -464,6 +464,7 @@ fn pubsub(config: &Config) -> server::options::Pubsub {
     limits.items_per_node_max = pubsub.items_per_node_max;
     limits.item_bytes_max = pubsub.item_bytes_max;
     limits.bytes_max = pubsub.bytes_max;
+    limits.bytes_per_creator_max = pubsub.bytes_per_account_max;
     limits.subscriptions_per_node_max = pubsub.subscriptions_per_node_max as usize;
     let items_max = &mut machine.defaults.items_max;
     *items_max = (*items_max).min(pubsub.items_per_node_max);

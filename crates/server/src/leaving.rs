@@ -2,7 +2,7 @@
 //! recipient's home writes his address into it. So many copies go in one turn; what comes after
 //! waits behind the rest, and so do the others in the mailbox.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,6 @@ use crate::address;
 use crate::home::Home;
 use crate::message::{Delivery, UserMsg};
 use crate::user::Debt;
-
-/// Commits that what leaves may wait for; with so many, what comes waits too.
-const WAITS_MAX: u64 = 64;
-
-/// Copies of the log that found no room and are remembered; who misses more of them asks for them
-/// with the next one.
-const MISSED_MAX: usize = 4_096;
 
 /// Stanzas for single recipients up to which nobody asks how much their shard has to do.
 const FEW: usize = 16;
@@ -84,26 +77,38 @@ pub(crate) struct Leaving {
     is_going: bool,
     /// The last audience that was looked up: most frames go to those who got the one before.
     known: Option<(Audience, Rc<[Recipient]>)>,
-    /// Copies of one turn.
-    turn_max: usize,
+    bounds: Bounds,
     counters: Counters,
     /// Commits that what leaves has to wait for, and those of them that are over.
     waits: (u64, u64),
-    /// Who found no room for a message of the log, and its place.
-    missed: Vec<(Arc<str>, Seq)>,
+    /// Who found no room for a message of the log, and the place of the last one. No more than
+    /// there are recipients.
+    missed: BTreeMap<Arc<str>, Seq>,
+}
+
+/// Bounds of what leaves one entity.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Copies of one turn.
+    pub(crate) turn_max: usize,
+    /// Commits that what leaves may wait for; with so many, what comes waits too.
+    pub(crate) waits_max: u64,
 }
 
 impl Leaving {
-    /// Nothing leaves yet; at most `turn_max` copies will in one turn.
-    pub(crate) fn new(turn_max: usize, counters: Counters) -> Leaving {
+    /// Nothing leaves yet.
+    pub(crate) fn new(bounds: Bounds, counters: Counters) -> Leaving {
         Leaving {
             queue: VecDeque::new(),
             is_going: false,
             known: None,
-            turn_max: turn_max.max(1),
+            bounds: Bounds {
+                turn_max: bounds.turn_max.max(1),
+                waits_max: bounds.waits_max.max(1),
+            },
             counters,
             waits: (0, 0),
-            missed: Vec::new(),
+            missed: BTreeMap::new(),
         }
     }
 
@@ -158,12 +163,24 @@ impl Leaving {
     /// Whether what comes has to wait: copies are under way, or too much waits for commits.
     pub(crate) fn is_busy(&self) -> bool {
         let commits = self.waits.0 - self.waits.1;
-        !self.is_empty() && (!self.is_waiting() || commits >= WAITS_MAX)
+        !self.is_empty() && (!self.is_waiting() || commits >= self.bounds.waits_max)
     }
 
-    /// Who was not given a message of the log since this was asked last, and its place.
-    pub(crate) fn take_missed(&mut self) -> Vec<(Arc<str>, Seq)> {
+    /// Who was not given a message of the log since this was asked last, and the place of the last
+    /// one.
+    pub(crate) fn take_missed(&mut self) -> BTreeMap<Arc<str>, Seq> {
         std::mem::take(&mut self.missed)
+    }
+
+    /// Whether there is anybody.
+    pub(crate) fn has_missed(&self) -> bool {
+        !self.missed.is_empty()
+    }
+
+    /// Somebody was not given a message of the log.
+    pub(crate) fn misses(&mut self, who: Arc<str>, place: Seq) {
+        let last = self.missed.entry(who).or_default();
+        *last = place.max(*last);
     }
 
     /// A frame goes to many. `placed` is its place in the log and that of the one in front of it;
@@ -210,7 +227,7 @@ impl Leaving {
         if self.is_going {
             return;
         }
-        self.leave(self.turn_max, home, cx);
+        self.leave(self.bounds.turn_max, home, cx);
         if self.is_empty() || self.is_waiting() {
             return;
         }
@@ -323,9 +340,8 @@ impl Leaving {
             let at = (shard, &recipient.bare);
             if home.send(cx, at, copy.into(), is_message).is_some() {
                 cx.stats().count(self.counters.dropped);
-                if copies.placed.0 != 0 && self.missed.len() < MISSED_MAX {
-                    let to = Arc::clone(&recipient.address);
-                    self.missed.push((to, copies.placed.0));
+                if copies.placed.0 != 0 {
+                    self.misses(Arc::clone(&recipient.address), copies.placed.0);
                 }
             }
         }

@@ -146,6 +146,8 @@ pub enum UserMsg {
     Pep(Box<PepMsg>),
     /// How much there is in the private storage.
     StorageRead(Box<crate::user::storage::StorageRead>),
+    /// A set of private storage that waited for that.
+    SetAgain(Box<crate::user::storage::WaitingSet>),
     /// An administrator's command.
     Admin {
         /// What to do.

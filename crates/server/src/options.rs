@@ -365,6 +365,9 @@ pub struct Commits {
     pub busy_retry: Duration,
     /// Pause before a port that crashed is started again.
     pub port_restart: Duration,
+    /// Times that a batch of an import is handed over again while too much waits, or an entity that
+    /// it is for is in use, 10 ms apart; then the administrator is told.
+    pub import_attempts: u32,
 }
 
 impl Default for Commits {
@@ -380,6 +383,7 @@ impl Default for Commits {
             doubt_poll: DOUBT_POLL,
             busy_retry: BUSY_RETRY,
             port_restart: PORT_RESTART,
+            import_attempts: 1_000,
         }
     }
 }
@@ -447,10 +451,20 @@ pub struct Rooms {
     /// Pages of the archive of one room that are read at a time; one more is refused with
     /// `resource-constraint`.
     pub pages_at_once: u32,
-    /// Rooms that are looked at for one search, and for one page of the list: of those that not
-    /// everybody may know of there may be many. The page ends there if it has at least one room,
-    /// and the next one goes on.
+    /// Commits of who is there that what leaves one room waits for; with so many, what is sent to
+    /// the room waits too.
+    pub waits_max: u64,
+    /// Records of one append of who is there; at least 1.
+    pub kept_records_max: usize,
+    /// Messages that a room keeps without an archive while managed sessions are there: what these
+    /// may have to catch up with. The oldest goes.
+    pub kept_for_sessions: u64,
+    /// Rooms that are looked at for one search, of those that everybody may know of; and rooms for
+    /// one page of the list, which ends there if it has at least one, and the next one goes on.
     pub looked_at_max: usize,
+    /// Rooms that one search passes over because not everybody may know of them. They cost less,
+    /// and whoever makes many must not keep others from being found.
+    pub passed_over_max: usize,
     /// Bounds and defaults of each room.
     pub machine: Arc<room::Options>,
 }
@@ -465,7 +479,11 @@ impl Default for Rooms {
             per_account_max: 100,
             copies_per_turn: 256,
             pages_at_once: 4,
+            waits_max: 64,
+            kept_records_max: 1_000,
+            kept_for_sessions: 1_000,
             looked_at_max: 10_000,
+            passed_over_max: 100_000,
             machine: Arc::default(),
         }
     }

@@ -279,6 +279,33 @@ fn an_import_disturbs_nobody() {
     running.node.drain(common::PATIENCE);
 }
 
+/// The journal takes nothing for as long as an import waits for it: the administrator is told, and
+/// nothing was made.
+#[test]
+fn an_import_that_finds_no_room_is_told_so() {
+    let mut options = options(2, false);
+    options.commits.backlog_appends_max = 0;
+    options.commits.import_attempts = 3;
+    let running = common::start_with(options, net::Limits::default(), &[]);
+    let admin = running.node.admin();
+    match import(&admin, &["one@localhost".to_owned()]) {
+        Response::Error { code, message } => {
+            assert_eq!(code, "busy");
+            assert!(message.contains("try again"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let none = admin.call(Request::UserList {
+        domain: None,
+        after: None,
+        limit: 10,
+    });
+    assert!(
+        matches!(&none, Response::Users { jids } if jids.is_empty()),
+        "{none:?}"
+    );
+}
+
 /// Somebody wrote to an address before the account was imported: the actor that knew of no account
 /// knows of it afterwards. And an account that is there is refused, loaded or not.
 #[test]

@@ -7,142 +7,11 @@ mod common;
 use std::time::Duration;
 
 use common::PANIC;
-use common::world::{Peer, RESUME_TIMEOUT, SM, World, bodies, stanzas};
+use common::occupants::{
+    Client, MUC, PERSISTENT, ROOM, TEMPORARY, configure, kick, pair, pair_in, rest, there,
+};
+use common::world::{RESUME_TIMEOUT, SM, World, bodies, stanzas};
 use stdx::rand::Rng;
-
-const ROOM: &str = "coven@conference.localhost";
-const MUC: &str = "http://jabber.org/protocol/muc";
-
-/// A client that counts what it is sent, and resumes.
-struct Client {
-    user: &'static str,
-    nick: &'static str,
-    token: String,
-    peer: Option<Peer>,
-    /// Everything that it was sent since it was counted.
-    heard: String,
-}
-
-impl Client {
-    fn enter(world: &mut World, user: &'static str, nick: &'static str) -> Client {
-        let (peer, token) = world.login_managed(user, nick);
-        let mut client = Client {
-            user,
-            nick,
-            token,
-            peer: Some(peer),
-            heard: String::new(),
-        };
-        let presence = format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
-        client.send(&presence);
-        client.expect(world, "<subject");
-        client.expect(world, "</message>");
-        client
-    }
-
-    fn send(&mut self, text: &str) {
-        if let Some(peer) = &mut self.peer {
-            peer.send(text);
-        }
-    }
-
-    fn expect(&mut self, world: &mut World, wanted: &str) {
-        let peer = self.peer.as_mut().expect("it has a link");
-        let seen = peer.expect(world, wanted);
-        self.heard.push_str(&seen);
-    }
-
-    /// Takes what has come: whole stanzas.
-    fn read(&mut self) {
-        let Some(peer) = &mut self.peer else { return };
-        while peer.read() {}
-        let ends = ["</message>", "</presence>", "</iq>", "/>"];
-        let end = ends
-            .iter()
-            .filter_map(|end| Some(peer.seen.rfind(end)? + end.len()));
-        if let Some(end) = end.max() {
-            let seen: String = peer.seen.drain(..end).collect();
-            self.heard.push_str(&seen);
-        }
-    }
-
-    fn handled(&self) -> u32 {
-        stanzas(&self.heard)
-    }
-
-    fn acknowledge(&mut self) {
-        self.read();
-        let h = self.handled();
-        self.send(&format!("<a {SM} h='{h}'/>"));
-    }
-
-    fn say(&mut self, number: usize) {
-        self.send(&format!(
-            "<message type='groupchat' to='{ROOM}' id='m{number}'><body>{number}</body></message>"
-        ));
-    }
-
-    fn lose_link(&mut self) {
-        self.read();
-        self.peer = None;
-    }
-
-    fn resume(&mut self, world: &mut World) {
-        if self.peer.is_some() {
-            return;
-        }
-        let mut peer = world.connect(self.user);
-        peer.resume(&self.token, self.handled());
-        let seen = peer.expect(world, "/>");
-        assert!(seen.contains("<resumed"), "{}: {seen}", self.nick);
-        self.peer = Some(peer);
-    }
-
-    /// What everybody said, as this one heard it.
-    fn said(&self) -> Vec<usize> {
-        bodies(&self.heard)
-    }
-}
-
-fn configure(world: &mut World, owner: &mut Client, fields: &str) {
-    owner.send(&format!(
-        "<iq type='set' id='config' to='{ROOM}'><query xmlns='{MUC}#owner'>\
-         <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
-         <value>{MUC}#roomconfig</value></field>{fields}</x></query></iq>"
-    ));
-    owner.expect(world, "id='config'");
-}
-
-/// Rooms are temporary unless their owner says otherwise.
-const TEMPORARY: &str = "";
-const PERSISTENT: &str = "<field var='muc#roomconfig_persistentroom'><value>1</value></field>";
-
-fn pair(world: &mut World) -> (Client, Client) {
-    pair_in(world, PERSISTENT)
-}
-
-fn pair_in(world: &mut World, kind: &str) -> (Client, Client) {
-    let mut romeo = Client::enter(world, "romeo", "romeo");
-    configure(world, &mut romeo, kind);
-    let juliet = Client::enter(world, "juliet", "juliet");
-    romeo.expect(world, "/juliet'");
-    (romeo, juliet)
-}
-
-fn kick(world: &mut World, moderator: &mut Client, nick: &str) {
-    moderator.send(&format!(
-        "<iq type='set' id='kick' to='{ROOM}'><query xmlns='{MUC}#admin'>\
-         <item nick='{nick}' role='none'/></query></iq>"
-    ));
-    moderator.expect(world, "id='kick'");
-}
-
-/// Lets all that is left happen.
-fn rest(world: &mut World) {
-    for _ in 0..20 {
-        world.pass(Duration::from_millis(300));
-    }
-}
 
 #[test]
 fn what_was_said_to_a_lost_link_comes_once() {
@@ -709,25 +578,6 @@ fn a_room_that_has_put_her_out_makes_way_for_another_address() {
     peer.expect(&mut world, "resource-constraint");
 }
 
-/// Who is there, as a client was told.
-fn there(client: &Client) -> Vec<String> {
-    let mut there = Vec::new();
-    for stanza in client.heard.split("<presence ").skip(1) {
-        let (_, from) = stanza.split_once("from='").expect("an address");
-        let (from, _) = from.split_once('\'').expect("its end");
-        let Some((ROOM, nick)) = from.split_once('/') else {
-            continue;
-        };
-        there.retain(|other| other != nick);
-        let (tag, _) = stanza.split_once('>').expect("the end of a tag");
-        if !tag.contains("type='unavailable'") {
-            there.push(nick.to_owned());
-        }
-    }
-    there.sort();
-    there
-}
-
 /// Others had been told of a new nick although the disk was full. After a kill the old one was
 /// there again, and nobody took back the new one.
 #[test]
@@ -819,6 +669,10 @@ fn play(seed: u64) {
         options.delivery.limits.rooms.window = window;
         options.delivery.limits.rooms.page = page;
         options.rooms.copies_per_turn = [1, 2, 256][rng.usize(..3)];
+        options.rooms.waits_max = [1, 2, 64][rng.usize(..3)];
+        options.rooms.kept_records_max = [1, 2, 1_000][rng.usize(..3)];
+        options.delivery.limits.rooms.answer_timeout =
+            Duration::from_millis([1, 300, 5_000][rng.usize(..3)]);
     });
     let mut first = Client::enter(&mut world, "romeo", "first");
     configure(
@@ -857,7 +711,9 @@ fn play(seed: u64) {
                 world.hold();
                 world.try_one();
             }
-            18 => client.read(),
+            18 if rng.u8(..3) > 0 => client.read(),
+            // The disk is full.
+            18 => world.refuse(),
             _ if rng.u8(..3) == 0 => {
                 for client in &mut clients {
                     match rng.bool() {

@@ -287,8 +287,12 @@ fn the_whole_of_a_list_of_bookmarks_is_made_native_or_nothing() {
     assert_eq!(native(&mut world, &mut romeo), ["a", "b"]);
     romeo.ask(&mut world, &set(&["b", "c"]), "id='b'");
     assert_eq!(native(&mut world, &mut romeo), ["b", "c"]);
-    romeo.ask(&mut world, &set(&["d", "e", "f"]), "id='b'");
+    romeo.send(&set(&["d", "e", "f"]));
+    romeo.expect(&mut world, "not-acceptable");
     assert_eq!(native(&mut world, &mut romeo), ["b", "c"]);
+    // One that is as it was changes no item, and is stored.
+    let answer = romeo.ask(&mut world, &set(&["b", "c"]), "id='b'");
+    assert!(!answer.contains("error"), "{answer}");
     world.crash();
     let mut romeo = world.login("romeo", "orchard");
     assert_eq!(native(&mut world, &mut romeo), ["b", "c"]);
@@ -351,6 +355,83 @@ fn the_last_of_two_lists_of_bookmarks_counts() {
     romeo.expect(&mut world, "id='bc'");
     romeo.sync(&mut world);
     world.settle();
+    assert_eq!(bookmarks(&mut world, &mut romeo), ["c"]);
+}
+
+fn set_list(room: &str) -> String {
+    format!(
+        "<iq type='set' id='b{room}'><query xmlns='jabber:iq:private'>\
+         <storage xmlns='storage:bookmarks'><conference jid='{room}@rooms'/><url url='{room}'/>\
+         </storage></query></iq>"
+    )
+}
+
+/// The list in private storage, as an older client reads it.
+fn list(world: &mut World, peer: &mut Peer) -> String {
+    let get = "<iq type='get' id='l'><query xmlns='jabber:iq:private'>\
+         <storage xmlns='storage:bookmarks'/></query></iq>";
+    peer.ask(world, get, "id='l'");
+    peer.expect(world, "</iq>")
+}
+
+/// A client was told that its list is stored before native bookmarks had followed: a kill in
+/// between, and it read the old ones.
+#[test]
+fn a_list_of_bookmarks_that_was_answered_is_native_after_a_kill() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.ask(&mut world, &set_list("a"), "id='ba'");
+    romeo.sync(&mut world);
+    world.hold();
+    romeo.send(&set_list("b"));
+    for _ in 0..10_000 {
+        world.work();
+        romeo.read();
+        if romeo.seen.contains("id='bb'") {
+            break;
+        }
+        world.try_one();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(romeo.seen.contains("id='bb'"), "{}", romeo.seen);
+    world.crash();
+    let mut romeo = world.login("romeo", "orchard");
+    assert_eq!(bookmarks(&mut world, &mut romeo), ["b"]);
+    let list = list(&mut world, &mut romeo);
+    assert!(
+        list.contains("b@rooms") && list.contains("url='b'"),
+        "{list}"
+    );
+}
+
+#[test]
+fn a_list_of_bookmarks_that_is_refused_is_in_neither_place() {
+    let mut world = World::patient(|options| options.limits.private_total_bytes_max = 1_000);
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.ask(&mut world, &set_list("a"), "id='ba'");
+    romeo.sync(&mut world);
+    for _ in 0..10 {
+        world.hold();
+        romeo.send(&set_list("b"));
+        // The items are read before anything is recorded.
+        for _ in 0..20 {
+            world.work();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        world.refuse();
+        romeo.expect(&mut world, "resource-constraint");
+    }
+    assert_eq!(bookmarks(&mut world, &mut romeo), ["a"]);
+    let before = list(&mut world, &mut romeo);
+    assert!(
+        before.contains("a@rooms") && before.contains("url='a'"),
+        "{before}"
+    );
+    // What was refused takes no room.
+    let answer = romeo.ask(&mut world, &set_list("c"), "id='bc'");
+    assert!(!answer.contains("error"), "{answer}");
+    world.crash();
+    let mut romeo = world.login("romeo", "orchard");
     assert_eq!(bookmarks(&mut world, &mut romeo), ["c"]);
 }
 

@@ -318,6 +318,73 @@ fn what_a_session_became_is_recorded_although_that_was_refused_at_first() {
     assert_eq!(bodies(&seen), [2], "{seen}");
 }
 
+/// What a session's end brings about was dropped with its record: contacts and her other devices
+/// took her for available for good.
+#[test]
+fn everybody_hears_of_an_end_that_could_not_be_recorded() {
+    let mut world = World::new();
+    let mut romeo = world.login("romeo", "orchard");
+    let mut hall = world.login("juliet", "hall");
+    hall.ask(&mut world, "<presence/>", "<presence");
+    romeo.ask(&mut world, "<presence/>", "<presence");
+    romeo.send("<presence type='subscribe' to='juliet@localhost'/>");
+    hall.expect(&mut world, "type='subscribe'");
+    hall.send("<presence type='subscribed' to='romeo@localhost'/>");
+    romeo.expect(&mut world, "<presence from='juliet@localhost/hall'");
+    let (mut balcony, _) = world.login_managed("juliet", "balcony");
+    balcony.ask(&mut world, "<presence/>", "<presence");
+    romeo.expect(&mut world, "juliet@localhost/balcony'");
+    hall.expect(&mut world, "juliet@localhost/balcony'");
+    world.hold();
+    balcony.send("</stream:stream>");
+    world.refuse();
+    for peer in [&mut romeo, &mut hall] {
+        let seen = peer.expect(&mut world, "type='unavailable'");
+        assert!(seen.contains("juliet@localhost/balcony'"), "{seen}");
+    }
+    // The last one.
+    world.hold();
+    hall.send("</stream:stream>");
+    world.refuse();
+    let seen = romeo.expect(&mut world, "type='unavailable'");
+    assert!(seen.contains("juliet@localhost/hall'"), "{seen}");
+}
+
+/// Sets of private storage that wait for its total to be read: when the disk was full then, nobody
+/// told their client, which waited for ever.
+#[test]
+fn sets_that_waited_for_the_total_are_answered_when_the_disk_is_full() {
+    let mut world = World::new();
+    let (mut managed, _) = world.login_managed("juliet", "balcony");
+    let mut plain = world.login("juliet", "hall");
+    let set = |id: &str| {
+        format!(
+            "<iq type='set' id='{id}'><query xmlns='jabber:iq:private'>\
+             <e xmlns='urn:example:{id}'/></query></iq>"
+        )
+    };
+    world.hold();
+    for peer in [&mut managed, &mut plain] {
+        peer.send(&format!("{}{}", set("a"), set("b")));
+    }
+    for _ in 0..20 {
+        world.work();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    world.refuse();
+    for peer in [&mut managed, &mut plain] {
+        let mut seen = peer.expect(&mut world, "id='b'");
+        seen.push_str(&peer.expect(&mut world, "</iq>"));
+        assert!(seen.contains("id='a'"), "{seen}");
+        assert_eq!(seen.matches("type='error'").count(), 2, "{seen}");
+    }
+    // Windows are as they were, and there is room again.
+    for number in 0..100 {
+        let id = format!("c{number}");
+        plain.ask(&mut world, &set(&id), &format!("id='{id}'"));
+    }
+}
+
 /// Pages came half a minute late, because of changes that had been refused long ago.
 #[test]
 fn a_disk_that_was_full_for_a_while_delays_no_page_later() {

@@ -38,6 +38,7 @@ fn a_copy_that_follows_is_given_at_once_and_only_once() {
     assert_eq!(change.acked, place(4));
     assert_eq!(change.given, [(count(1), place(5)), (count(2), place(6))]);
     session.sent();
+    assert!(session.has_in_flight());
     assert!(session.acknowledge(count(9)), "only the first was written");
     assert_eq!(session.change(&ROOM).given, [(count(2), place(6))]);
     // One that does not follow is read from the log, and so is what comes behind it.
@@ -70,7 +71,8 @@ fn a_room_that_does_not_answer_is_asked_again() {
     session.handle_timeout(at(5));
     assert!(session.poll_pull(at(5)).is_some());
     assert!(session.leave(&ROOM) && !session.leave(&ROOM));
-    assert_eq!((session.deadline(), session.is_empty()), (None, true));
+    assert_eq!(session.deadline(), None);
+    assert!(!session.follows(&ROOM));
 }
 
 #[test]
@@ -113,7 +115,108 @@ fn a_full_window_waits_for_the_client() {
     session.sent();
     assert_eq!(session.poll_pull(at(0)), None);
     assert!(session.acknowledge(count(1)));
+    assert!(!session.has_in_flight());
     assert_eq!(session.poll_pull(at(0)).map(|pull| pull.room), Some(OTHER));
+}
+
+/// A page of a room, as long as it was asked for.
+fn full_page(pull: &Pull<usize>) -> RoomPage {
+    let first = pull.after.number() + 1;
+    let places = (first..).take(pull.limit).map(place).collect();
+    RoomPage {
+        id: pull.id,
+        places,
+        through: place(first + pull.limit as u64 - 1),
+        is_end: false,
+    }
+}
+
+/// Each of a hundred rooms was asked for a page at once, so that a session was given 5,000 messages
+/// though its window is of 256.
+#[test]
+fn pages_of_many_rooms_at_once_fit_in_the_window() {
+    let mut session: Followed<usize> = Followed::new(limits(10, 4));
+    for room in 0..100 {
+        session.follow(room, place(0), false);
+    }
+    let mut pulls = Vec::new();
+    while let Some(pull) = session.poll_pull(at(0)) {
+        pulls.push(pull);
+    }
+    let limits: Vec<usize> = pulls.iter().map(|pull| pull.limit).collect();
+    assert_eq!(limits, [4, 4, 2]);
+    // Nor does a copy take the place that is kept for a page.
+    session.follow(100, place(0), true);
+    let copied = session.copy(&100, (place(1), place(0)), Some(count(1)));
+    assert_eq!(copied, Copied::Later);
+    let mut given = 0;
+    for pull in &pulls {
+        given += session
+            .page(&pull.room, &full_page(pull), count(1 + given))
+            .len() as u32;
+    }
+    assert_eq!(given, 10);
+    assert_eq!(session.poll_pull(at(0)), None);
+    assert!(session.waits_for_client());
+}
+
+#[test]
+fn rooms_are_asked_by_turns_however_much_one_of_them_has() {
+    let mut session: Followed<usize> = Followed::new(limits(1, 1));
+    for room in 0..3 {
+        session.follow(room, place(0), false);
+    }
+    let mut asked = Vec::new();
+    for stanza in 1..=7 {
+        let pull = session.poll_pull(at(0)).expect("there is room");
+        session.page(&pull.room, &full_page(&pull), count(stanza));
+        session.sent();
+        session.acknowledge(count(stanza));
+        asked.push(pull.room);
+        if stanza == 5 {
+            // Who leaves takes nobody's turn.
+            session.leave(&1);
+        }
+    }
+    assert_eq!(asked, [0, 1, 2, 0, 1, 0, 2]);
+}
+
+/// Six rooms that never answer would keep the whole window for as long as they are waited for, and
+/// then once more.
+#[test]
+fn rooms_that_do_not_answer_leave_the_window_to_others() {
+    const SLOW: usize = 6;
+    let mut session: Followed<usize> = Followed::new(limits(16, 4));
+    for room in 0..20 {
+        session.follow(room, place(0), false);
+    }
+    let (mut given, mut now) = (0, 0);
+    let mut has = [0; 20];
+    for _ in 0..8 {
+        for _ in 0..100 {
+            let Some(pull) = session.poll_pull(at(now)) else {
+                break;
+            };
+            if pull.room < SLOW {
+                continue;
+            }
+            let new = session.page(&pull.room, &full_page(&pull), count(1 + given));
+            given += new.len() as u32;
+            has[pull.room] += new.len();
+            new.iter().for_each(|_| session.sent());
+            session.acknowledge(count(given));
+        }
+        now += 5;
+        session.handle_timeout(at(now));
+    }
+    assert_eq!(has[..SLOW], [0; SLOW]);
+    assert!(has[SLOW..].iter().all(|has| *has >= 4 * 7), "{has:?}");
+    // One that answers at last is asked for whole pages again.
+    (1..20).for_each(|room| assert!(session.leave(&room)));
+    let pull = session.poll_pull(at(now)).expect("it is its turn");
+    assert_eq!((pull.room, pull.limit), (0, 1));
+    session.page(&0, &full_page(&pull), count(1 + given));
+    assert_eq!(session.poll_pull(at(now)).map(|pull| pull.limit), Some(4));
 }
 
 /// Numbers that look random (SplitMix64).
@@ -248,6 +351,7 @@ impl World {
             self.say(); // Meanwhile.
         }
         assert!(self.home.awaits(&pull.room, pull.id));
+        assert!(self.home.flight.len() + pull.limit <= self.limits.window);
         let next = self.next();
         let given = self.home.page(&pull.room, &page, next);
         self.numbered = self.numbered.plus(given.len() as u32);

@@ -92,6 +92,115 @@ fn items_of_a_node() {
     assert_eq!(world.items(HAMLET, NODE).unwrap(), ["b", "c"]);
 }
 
+/// Nodes of one account could take all that the service keeps, and nobody else could publish.
+#[test]
+fn bytes_of_the_nodes_of_one_creator() {
+    // A payload has 22 bytes.
+    let mut world = World::limited(|limits| limits.bytes_per_creator_max = 50);
+    let open = [("max_items", "5"), ("publish_model", "open")];
+    world.create(HAMLET, "a", &open).unwrap();
+    world.create(HAMLET, "b", &open).unwrap();
+    world.create(FRANCISCO, "c", &open).unwrap();
+    world.publish_at(HAMLET, "a", "1", "").unwrap();
+    // Whoever publishes.
+    world.publish_at(FRANCISCO, "b", "2", "").unwrap();
+    let full = "resource-constraint/wait";
+    refused(world.publish_at(HAMLET, "a", "3", ""), full);
+    refused(world.publish_at(FRANCISCO, "b", "4", ""), full);
+    world.publish_at(HAMLET, "c", "5", "").unwrap();
+    // What replaces something needs no more room, and what goes makes room, in each way.
+    world.publish_at(HAMLET, "a", "1", "").unwrap();
+    let retract = "<retract node='a'><item id='1'/></retract>";
+    world.set(HAMLET, retract).unwrap();
+    world.publish_at(HAMLET, "a", "3", "").unwrap();
+    refused(world.publish_at(HAMLET, "b", "4", ""), full);
+    world.own(HAMLET, "set", "<purge node='a'/>").unwrap();
+    world.publish_at(HAMLET, "b", "4", "").unwrap();
+    refused(world.publish_at(HAMLET, "a", "6", ""), full);
+    world.own(HAMLET, "set", "<delete node='b'/>").unwrap();
+    world.publish_at(HAMLET, "a", "6", "").unwrap();
+    world.publish_at(HAMLET, "a", "7", "").unwrap();
+    refused(world.publish_at(HAMLET, "a", "8", ""), full);
+}
+
+#[test]
+fn bytes_of_the_nodes_of_one_creator_that_wait_for_their_record() {
+    let mut world = World::limited(|limits| limits.bytes_per_creator_max = 40);
+    for node in ["a", "b"] {
+        world.create(HAMLET, node, &[]).unwrap();
+    }
+    world.create(FRANCISCO, "c", &[]).unwrap();
+    world.decides = None;
+    let publish = |node: &str| {
+        format!(
+            "<iq type='set' id='q'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+             <publish node='{node}'><item id='z'><e xmlns='urn:e'>z</e></item></publish>\
+             </pubsub></iq>"
+        )
+    };
+    world.mail.clear();
+    world.send(FRANCISCO, &publish("c"));
+    world.send(HAMLET, &publish("a"));
+    assert!(world.mail.is_empty(), "both wait");
+    world.send(HAMLET, &publish("b"));
+    refused(world.answer(HAMLET), "resource-constraint/wait");
+}
+
+/// Owners could subscribe strangers with addresses of any length, at each of their nodes.
+#[test]
+fn bytes_of_the_lists_of_one_creator() {
+    for is_account in [false, true] {
+        let set = |limits: &mut PubsubLimits| {
+            // Two owners, and two entries more.
+            limits.list_bytes_per_creator_max = 4 * (64 + 24);
+        };
+        let (mut world, owner) = match is_account {
+            true => {
+                let world = World::account_with(|options| set(&mut options.limits));
+                (world, "juliet@capulet.example/balcony")
+            }
+            false => (World::limited(set), HAMLET),
+        };
+        world.create(owner, "a", &[]).unwrap();
+        world.create(owner, "b", &[]).unwrap();
+        let change = |node: &str, who: &str, is_list: bool| {
+            let (list, entry, value) = match is_list {
+                true => ("subscriptions", "subscription", "subscribed"),
+                false => ("affiliations", "affiliation", "member"),
+            };
+            format!("<{list} node='{node}'><{entry} jid='{who}' {entry}='{value}'/></{list}>")
+        };
+        let long = "a-stranger-with-24@x.y.z";
+        let other = "another-stranger-of-24@x";
+        assert_eq!((long.len(), other.len()), (24, 24));
+        world.own(owner, "set", &change("a", long, true)).unwrap();
+        world.own(owner, "set", &change("b", long, false)).unwrap();
+        let full = "not-acceptable/modify";
+        refused(world.own(owner, "set", &change("b", other, true)), full);
+        refused(world.own(owner, "set", &change("a", other, false)), full);
+        // Who is there already may become something else, and who goes makes room.
+        let ends = change("a", long, true).replace("'subscribed'", "'none'");
+        world.own(owner, "set", &ends).unwrap();
+        world.own(owner, "set", &change("b", other, true)).unwrap();
+        refused(world.own(owner, "set", &change("a", long, true)), full);
+        let ends = change("b", long, false).replace("'member'", "'none'");
+        world.own(owner, "set", &ends).unwrap();
+        world.own(owner, "set", &change("a", long, true)).unwrap();
+        refused(world.own(owner, "set", &change("a", other, false)), full);
+        world.own(owner, "set", "<delete node='b'/>").unwrap();
+        world.own(owner, "set", &change("a", other, false)).unwrap();
+        // Others subscribe themselves all the same, if it is a node for all.
+        if !is_account {
+            world
+                .set(
+                    FRANCISCO,
+                    "<subscribe node='a' jid='francisco@denmark.example'/>",
+                )
+                .unwrap();
+        }
+    }
+}
+
 /// A record of removed items names so many at once.
 #[test]
 fn items_that_make_way_for_a_new_configuration() {

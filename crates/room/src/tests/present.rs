@@ -151,7 +151,11 @@ fn only_rooms_with_managed_sessions_keep_anything() {
         6,
         "that one is gone is kept for the other"
     );
+    // Both of them are gone, and it is kept on for a minute.
     world.send("b@example.org/1", "b", "<presence type='unavailable'/>");
+    assert_eq!(world.kept.len(), 6);
+    pass(&mut world, 60_000);
+    world.send(HAG, "", HI);
     assert_eq!(world.kept.len(), 0, "{:?}", world.kept);
     world.join_managed("b@example.org/1", "b", 9);
     world.here.clear();
@@ -162,6 +166,42 @@ fn only_rooms_with_managed_sessions_keep_anything() {
     assert!(!world.is_durable());
     world.join_managed("b@example.org/1", "b", 9);
     assert!(world.is_durable());
+}
+
+fn pass(world: &mut World, millis: i64) {
+    world.now = Timestamp::from_millis(world.now.as_millis() + millis);
+}
+
+/// Each time that it entered, a record was written for everybody who was there, and removed when it
+/// left.
+#[test]
+fn a_managed_session_that_comes_and_goes_costs_what_the_room_has_once() {
+    const CROWD: usize = 200;
+    let mut world = World::coven();
+    world.configure(CRONE, &[("persistentroom", "1")]).unwrap();
+    for n in 0..CROWD {
+        world.join(&format!("u{n}@example.org/x"), &format!("u{n}"));
+    }
+    world.keeps = 0;
+    for _ in 0..50 {
+        world.join_managed("a@example.org/1", "a", 1);
+        world.send("a@example.org/1", "a", "<presence type='unavailable'/>");
+        pass(&mut world, 1_000);
+        world.forget_mail();
+    }
+    let most = CROWD + 10 + 2 * 50;
+    assert!((CROWD..most).contains(&world.keeps), "{}", world.keeps);
+    // After a restart of that time nobody is there, and nothing stays.
+    world.restart();
+    assert_eq!(world.room.sessions(), 0);
+    world.join(HAG, "hag");
+    pass(&mut world, 60_000);
+    world.send(HAG, "", HI);
+    assert_eq!(world.kept.len(), 0, "{:?}", world.kept);
+    // Whoever comes after that is told of those who are there, and of nobody else.
+    world.join_managed("a@example.org/1", "a", 2);
+    let (there, gone) = told(&back(&mut world, "a@example.org/1", 2, "a"));
+    assert_eq!((there.len(), gone.len()), (2, 0), "{there:?} {gone:?}");
 }
 
 #[test]

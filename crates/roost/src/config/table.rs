@@ -422,6 +422,9 @@ settings! {
         item_bytes_max: u32 = "65_536", integer(KIB, MIB, "bytes");
         /// All items of one service; more are refused (resource-constraint).
         bytes_max: u64 = "4_294_967_296", integer(MIB, 1_024 * GIB, "bytes");
+        /// Items of the nodes that one account has made, whoever published them; more are refused
+        /// likewise.
+        bytes_per_account_max: u64 = "268_435_456", integer(MIB, 1_024 * GIB, "bytes");
         /// Subscriptions of one node; one more is refused (policy-violation,
         /// too-many-subscriptions).
         subscriptions_per_node_max: u32 = "10_000", integer(1, 100_000, "subscriptions");

@@ -110,7 +110,7 @@ impl Admin {
                 self.tell_loaded(record)?;
             }
             let Some(first) = others.first() else { break };
-            if attempt >= BUSY_ATTEMPTS {
+            if attempt >= self.options.commits.import_attempts {
                 let message = format!("{} is in use; {SOME_MADE}", first.user());
                 return Err(error("busy", &message));
             }
@@ -151,7 +151,7 @@ impl Admin {
 
     /// Appends one batch of one shard. Returns the records of accounts that are loaded there.
     fn append_at(&self, shard: ShardId, records: Vec<Record>) -> Result<Vec<Record>, Response> {
-        let mut patience = BUSY_ATTEMPTS;
+        let mut patience = self.options.commits.import_attempts;
         loop {
             let question = |reply| PortMsg::Import {
                 slots: self.place.slots(),
@@ -195,10 +195,7 @@ const BATCH: usize = 1_024;
 /// How long a batch may take to be durable. Then it may still happen; nothing more is handed over.
 const IMPORT_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Times that a batch is handed over while too much waits; then the administrator is told.
-const BUSY_ATTEMPTS: u32 = 1_000;
-
-/// Pause between them.
+/// Pause between two attempts to hand over a batch ([`crate::options::Commits::import_attempts`]).
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 const SOME_MADE: &str = "some of this may have been made: `roost user list`, `roost room list` and \

@@ -1,6 +1,7 @@
 //! XEP-0049 Private XML Storage 1.2: one element for each name and namespace, for the owner's eyes.
 
 use actor::Context;
+use net::ConnRef;
 use store::Record;
 use xml::Frame;
 use xml::build::Writer;
@@ -9,7 +10,7 @@ use xmpp::error::{Condition, StanzaError};
 use super::{AccountHandler, Module, Switch, Xep, bookmarks};
 use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
-use crate::user::{User, storage};
+use crate::user::{Debt, User, storage};
 
 const NS: &str = "jabber:iq:private";
 
@@ -77,20 +78,34 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
     let Some(conn) = request.asker.conn() else {
         return Answer::error(Condition::Forbidden);
     };
+    set_now(user, (request.frame, conn), || request.take_debt(), cx)
+}
+
+/// Carries out the set of a session, or lets it wait until it is known what there is. If it is
+/// answered later, the credit of the stanza is taken.
+pub(crate) fn set_now(
+    user: &mut User,
+    (set, conn): (&Frame, ConnRef),
+    take_debt: impl FnOnce() -> Option<Debt>,
+    cx: &mut Context<'_, UserMsg>,
+) -> Answer {
     if user.storage().is_known() {
-        return set_known(user, request.frame, cx);
+        return set_known(user, set, take_debt, cx);
     }
     // Whether there is room has to be read first.
-    let debt = request.take_debt();
-    if user.wait_for_storage(request.frame.clone(), conn, debt, cx) {
-        Answer::Later
-    } else {
-        Answer::error(Condition::ResourceConstraint)
+    match user.wait_for_storage(set.clone(), conn, take_debt, cx) {
+        true => Answer::Later,
+        false => Answer::error(Condition::ResourceConstraint),
     }
 }
 
 /// Stores the elements of a set, now that it is known what there is.
-pub(crate) fn set_known(user: &mut User, set: &Frame, cx: &mut Context<'_, UserMsg>) -> Answer {
+fn set_known(
+    user: &mut User,
+    set: &Frame,
+    take_debt: impl FnOnce() -> Option<Debt>,
+    cx: &mut Context<'_, UserMsg>,
+) -> Answer {
     let limits = user.home.limits();
     let elements: Vec<_> = crate::iq::payload(set)
         .iter()
@@ -133,16 +148,22 @@ pub(crate) fn set_known(user: &mut User, set: &Frame, cx: &mut Context<'_, UserM
             .with_text("The private storage of this account is full.")
             .into();
     }
-    for element in elements {
-        user.record(Record::PrivatePut {
-            user: String::from(&*user.name),
-            ns: element.ns().to_owned(),
-            name: element.name().to_owned(),
-            xml: element.as_bytes().to_vec(),
-        });
-        if bookmarks::is_storage(element.name(), element.ns()) {
-            user.bookmarks_stored(element.as_bytes(), cx);
-        }
+    let records = elements.iter().map(|element| Record::PrivatePut {
+        user: String::from(&*user.name),
+        ns: element.ns().to_owned(),
+        name: element.name().to_owned(),
+        xml: element.as_bytes().to_vec(),
+    });
+    let records: Vec<Record> = records.collect();
+    let is_list = |element: &&Frame| bookmarks::is_storage(element.name(), element.ns());
+    if let Some(list) = elements.iter().rfind(is_list)
+        && user.converts_bookmarks()
+    {
+        user.store_bookmarks(set, list.as_bytes(), (records, take_debt()), cx);
+        return Answer::Later;
+    }
+    for record in records {
+        user.record(record);
     }
     Answer::done()
 }

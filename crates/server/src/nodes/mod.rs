@@ -34,7 +34,7 @@ use crate::admin::AdminAnswer;
 use crate::appends::Appends;
 use crate::home::Home;
 use crate::iq::is_request;
-use crate::leaving::{Counters, Leaving, Out};
+use crate::leaving::{Bounds, Counters, Leaving, Out};
 use crate::limits::SWEEP_RETRY;
 use crate::message::{Delivery, Said, UserMsg};
 use crate::taking::Taking;
@@ -128,7 +128,11 @@ impl NodesActor {
             dropped: Counter::PubsubCopiesDropped,
         };
         let appends = Appends::new(home.place.range(&name));
-        let leaving = Leaving::new(home.options.pubsub.copies_per_turn, counters);
+        let bounds = Bounds {
+            turn_max: home.options.pubsub.copies_per_turn,
+            waits_max: u64::MAX, // Nothing waits here.
+        };
+        let leaving = Leaving::new(bounds, counters);
         NodesActor {
             name,
             home,

@@ -20,9 +20,6 @@ use crate::address;
 use crate::leaving::Out;
 use crate::message::UserMsg;
 
-/// Records of one append of who is there.
-const RECORDS_MAX: usize = 1_000;
-
 /// Pause before it is tried again to make durable who is there.
 const KEEP_AGAIN: Duration = Duration::from_millis(250);
 
@@ -66,8 +63,9 @@ impl RoomActor {
             value,
         };
         let mut records: Vec<store::Record> = parts.into_iter().map(record).collect();
+        let max = self.home.options.rooms.kept_records_max.max(1);
         while !records.is_empty() {
-            let rest = records.split_off(records.len().min(RECORDS_MAX));
+            let rest = records.split_off(records.len().min(max));
             let wait = self.leaving.wait();
             let kept = Kept { wait, records };
             match self.unkept.is_empty() {
@@ -161,7 +159,7 @@ impl RoomActor {
                 self.session_says(event, cx);
             }
             ToRoom::Pull(pulled) => self.pull(pulled, cx),
-            ToRoom::Missed(full, place) => self.tell_of_missed(vec![(full, place)], cx),
+            ToRoom::Missed(full, place) => self.leaving.misses(full, place),
         }
     }
 
@@ -192,31 +190,26 @@ impl RoomActor {
 
     /// Copies found no room in the mailboxes of homes: these are told so after a while.
     pub(super) fn look_at_missed(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let missed = self.leaving.take_missed();
-        if !missed.is_empty() {
-            let missed = RoomMsg::Missed(missed);
-            cx.send_after(TELL_AGAIN, UserMsg::Room(Box::new(missed)));
+        if self.leaving.has_missed() && !self.tells_missed {
+            self.tells_missed = true;
+            cx.send_after(TELL_AGAIN, UserMsg::Room(Box::new(RoomMsg::TellMissed)));
         }
     }
 
-    pub(super) fn tell_of_missed(
-        &mut self,
-        mut missed: Vec<(Arc<str>, Seq)>,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        missed.retain(|(full, place)| {
-            let Some(room) = &self.room else { return false };
-            let Some(number) = room.managed_number(full) else {
-                return false;
+    /// Those whose mailboxes are full still are told later ([`RoomActor::look_at_missed`]).
+    pub(super) fn tell_of_missed(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.tells_missed = false;
+        for (full, place) in self.leaving.take_missed() {
+            let room = self.room.as_ref();
+            let Some(number) = room.and_then(|room| room.managed_number(&full)) else {
+                continue;
             };
-            let (home, place) = (Name::from(address::bare(full)), *place);
-            let who = self.sitting(Arc::clone(full), number);
+            let home = Name::from(address::bare(&full));
+            let who = self.sitting(Arc::clone(&full), number);
             let more = Message::OfRoom(Box::new(OfRoom::More { who, place }));
-            self.home.say(cx, &home, more, true).is_some()
-        });
-        if !missed.is_empty() {
-            let missed = RoomMsg::Missed(missed);
-            cx.send_after(TELL_AGAIN, UserMsg::Room(Box::new(missed)));
+            if self.home.say(cx, &home, more, true).is_some() {
+                self.leaving.misses(full, place);
+            }
         }
     }
 

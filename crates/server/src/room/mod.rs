@@ -21,7 +21,6 @@ pub(crate) mod temporary;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use actor::{Actor, Context, Mail, Name, Reason, Reply};
 use delivery::{Marks, Place, Refusal};
@@ -37,7 +36,7 @@ use xmpp::error::{Condition, StanzaError};
 use crate::admin::AdminAnswer;
 use crate::appends::Appends;
 use crate::home::Home;
-use crate::leaving::{Counters, Leaving, Out};
+use crate::leaving::{Bounds, Counters, Leaving, Out};
 use crate::message::{Delivery, Said, UserMsg};
 use crate::taking::Taking;
 
@@ -74,7 +73,7 @@ pub enum RoomMsg {
     /// Homes that have not said whether their sessions are there may be asked again.
     AskHomes,
     /// Homes are told of copies that they have missed.
-    Missed(Vec<(Arc<str>, Seq)>),
+    TellMissed,
 }
 
 /// What the store has of a room.
@@ -111,6 +110,8 @@ pub(crate) struct RoomActor {
     appends: Appends<Waiting>,
     log: retention::LogState,
     leaving: Leaving,
+    /// [`RoomMsg::TellMissed`] is on its way.
+    tells_missed: bool,
     /// Who is there, as far as it was refused to make that durable, in order.
     unkept: VecDeque<Kept>,
     /// Goes in front of everything in the mailbox.
@@ -143,7 +144,11 @@ impl RoomActor {
             sent: Counter::RoomCopies,
             dropped: Counter::RoomCopiesDropped,
         };
-        let leaving = Leaving::new(home.options.rooms.copies_per_turn, counters);
+        let bounds = Bounds {
+            turn_max: home.options.rooms.copies_per_turn,
+            waits_max: home.options.rooms.waits_max,
+        };
+        let leaving = Leaving::new(bounds, counters);
         RoomActor {
             name,
             home,
@@ -154,6 +159,7 @@ impl RoomActor {
             appends,
             log: retention::LogState::default(),
             leaving,
+            tells_missed: false,
             unkept: VecDeque::new(),
             parked: None,
             taking: None,
@@ -307,7 +313,7 @@ impl RoomActor {
             RoomMsg::Pulled(page) => self.pulled(*page, cx),
             RoomMsg::KeepAgain => self.keep_again(cx),
             RoomMsg::AskHomes => self.ask_homes(cx),
-            RoomMsg::Missed(missed) => self.tell_of_missed(missed, cx),
+            RoomMsg::TellMissed => self.tell_of_missed(cx),
         }
     }
 

@@ -11,9 +11,6 @@ use super::{Phase, RoomActor, RoomMsg};
 use crate::limits::MARKS_KEPT;
 use crate::message::UserMsg;
 
-/// Messages that a room keeps without an archive while managed sessions are there.
-const KEPT_FOR_SESSIONS: u64 = 1_000;
-
 /// What an append does to the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Grows {
@@ -96,9 +93,10 @@ impl RoomActor {
     fn log_max(&self) -> (u64, u64) {
         let archive = &self.home.options.archive;
         let history = u64::from(self.home.options.rooms.machine.limits.history_max);
+        let kept_for_sessions = self.home.options.rooms.kept_for_sessions;
         // What managed sessions may have to catch up with.
         let room = self.room.as_ref().filter(|room| room.managed() > 0);
-        let history = room.map_or(history, |_| history.max(KEPT_FOR_SESSIONS));
+        let history = room.map_or(history, |_| history.max(kept_for_sessions));
         match archive.enabled {
             true => (archive.max_messages.max(history), archive.max_bytes),
             false => (history, archive.max_bytes),

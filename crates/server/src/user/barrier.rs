@@ -52,6 +52,16 @@ pub(crate) enum Effect {
         /// Whether an entity that is not loaded is loaded for it.
         activate: bool,
     },
+    /// Unavailable presence of a session that is not there any more. That is so whatever becomes of
+    /// the append with it: what others were shown of the session must end.
+    Gone {
+        /// Bare address.
+        to: Name,
+        /// The stanza.
+        delivery: Delivery,
+        /// Whether an entity that is not loaded is loaded for it.
+        activate: bool,
+    },
     /// A question for the presence of a contact.
     Probe {
         /// Bare address.
@@ -211,6 +221,22 @@ impl Effect {
             Effect::Saved(number) | Effect::NotSaved(number) => Some(Effect::NotSaved(number)),
             Effect::Enabled(conn, _) => Some(Effect::NotEnabled(conn)),
             Effect::Resumed { number, conn } => Some(Effect::NotResumed { number, conn }),
+            Effect::Gone {
+                to,
+                mut delivery,
+                activate,
+            } => {
+                // The credit comes back by the [`Origin`].
+                if let Some(debt) = delivery.debt.take() {
+                    debt.forgive();
+                }
+                Some(Effect::Gone {
+                    to,
+                    delivery,
+                    activate,
+                })
+            }
+            Effect::Write(conn, What::Gone, bytes) => Some(Effect::Write(conn, What::Gone, bytes)),
             // Whoever waits for a word is told, and nothing that is recorded depends on it.
             Effect::Nonza(conn, bytes) => Some(Effect::Nonza(conn, bytes)),
             Effect::Control(conn, control) => Some(Effect::Control(conn, control)),
@@ -292,7 +318,9 @@ impl Effect {
             Effect::Write(_, _, bytes) | Effect::Nonza(_, bytes) | Effect::Enabled(_, bytes) => {
                 bytes.len()
             }
-            Effect::Forward { delivery, .. } => delivery.frame.as_bytes().len(),
+            Effect::Forward { delivery, .. } | Effect::Gone { delivery, .. } => {
+                delivery.frame.as_bytes().len()
+            }
             Effect::Told(error) | Effect::NotTold(error) => error.as_bytes().len(),
             _ => 0,
         };

@@ -41,6 +41,9 @@ pub(crate) enum What {
     /// Presence, or an event of an account's node: the current one, or last items, can take its
     /// place.
     Presence,
+    /// Presence of another session of the user that is not there any more: it leaves whatever
+    /// becomes of the append with it.
+    Gone,
     /// Any other stanza.
     Other,
 }
@@ -134,7 +137,7 @@ impl Managed {
         let kept = match what {
             What::Entry(seq) => Kept::Entry(seq),
             What::Elsewhere => Kept::Elsewhere,
-            What::Presence => Kept::Presence(bytes.into()),
+            What::Presence | What::Gone => Kept::Presence(bytes.into()),
             What::Other => Kept::Other(bytes.into()),
         };
         match self.out.push(kept, limits) {

@@ -301,6 +301,7 @@ impl User {
             | UserMsg::NewPassword(_)
             | UserMsg::KnownAddresses(_)
             | UserMsg::StorageRead(_)
+            | UserMsg::SetAgain(_)
             | UserMsg::Pep(_)
             | UserMsg::NextLogin
             | UserMsg::Expire { .. }
@@ -490,6 +491,7 @@ impl Actor for User {
             UserMsg::Answer(answer) => self.answered(answer.map(|answer| *answer), cx),
             UserMsg::AskAgain => self.ask_again(cx),
             UserMsg::StorageRead(read) => self.storage_read(*read, cx),
+            UserMsg::SetAgain(set) => self.set_again(*set, cx),
             UserMsg::Pep(msg) => self.pep_msg(*msg, cx),
             UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),
             UserMsg::Idle => self.idle(cx),

@@ -96,7 +96,21 @@ impl User {
         self.leave(&frame, was_available, session.directed.clone(), cx);
     }
 
+    /// Whoever was shown a session is told that it is not there any more: also if the append fails
+    /// that records so, for in memory it is gone.
     fn leave(
+        &mut self,
+        frame: &Frame,
+        was_available: bool,
+        directed: Option<Box<Vec<Box<str>>>>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        self.turn().is_leaving = true;
+        self.tell_of_leaving(frame, was_available, directed, cx);
+        self.turn().is_leaving = false;
+    }
+
+    fn tell_of_leaving(
         &mut self,
         frame: &Frame,
         was_available: bool,
@@ -266,7 +280,10 @@ impl User {
         if is_room && self.destination(bare) == Destination::Local {
             let mut delivery = Delivery::new(resource.map(Into::into), frame);
             delivery.managed = self.sessions[at].number_for_rooms();
-            return self.forward(bare, delivery, true, cx);
+            self.turn().is_leaving = leaves;
+            self.forward(bare, delivery, true, cx);
+            self.turn().is_leaving = false;
+            return;
         }
         self.route_presence(to, frame, cx);
     }
@@ -288,7 +305,9 @@ impl User {
                 self.stop_reading(at, &Name::from(address::bare(&to)));
                 self.is_not_out(at, address::bare(&to));
                 if !(self.sessions[at].is_available() && self.is_subscriber(address::bare(&to))) {
+                    self.turn().is_leaving = true;
                     self.send_presence(&to, frame.clone(), cx);
+                    self.turn().is_leaving = false;
                 }
             }
         }

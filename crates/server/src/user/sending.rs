@@ -72,6 +72,11 @@ impl User {
                 to,
                 delivery,
                 activate,
+            }
+            | Effect::Gone {
+                to,
+                delivery,
+                activate,
             } => self.send_on(&to, delivery, activate, cx),
             Effect::HandOver { to, delivery } => self.hand_over_committed(to, delivery, cx),
             Effect::Probe { to, from } => {
@@ -266,7 +271,11 @@ impl User {
         cx.stats().count(Counter::PresencesOut);
         let is_addressed = frame.attr_raw("to").is_some();
         let name = Name::clone(&self.name);
-        self.write_now(conn, What::Presence, cx, |out| {
+        let what = match self.turn.as_ref().is_some_and(|turn| turn.is_leaving) {
+            true => What::Gone,
+            false => What::Presence,
+        };
+        self.write_now(conn, what, cx, |out| {
             if is_addressed {
                 out.extend_from_slice(frame.as_bytes());
             } else {
@@ -306,6 +315,12 @@ impl User {
         }
         if self.may_leave() {
             self.send_on(&to, delivery, activate, cx);
+        } else if self.turn().is_leaving {
+            self.turn().effects.push(Effect::Gone {
+                to,
+                delivery,
+                activate,
+            });
         } else {
             self.turn().effects.push(Effect::Forward {
                 to,

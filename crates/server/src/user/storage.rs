@@ -11,9 +11,11 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::User;
+use super::barrier::{Effect, Origin, OwnStanza};
 use super::requests::Debt;
 use crate::limits::{PRIVATE_ITEM_OVERHEAD, PRIVATE_SETS_WAITING};
 use crate::message::UserMsg;
+use crate::modules::private_storage;
 
 /// Namespace and name of an element.
 type Key = (String, String);
@@ -23,7 +25,15 @@ type Key = (String, String);
 pub(crate) struct Storage {
     sizes: Option<HashMap<Key, u64>>,
     total: u64,
-    waiting: VecDeque<(Frame, ConnRef, Option<Debt>)>,
+    waiting: VecDeque<WaitingSet>,
+}
+
+/// A set that waits until it is known how much is stored.
+pub struct WaitingSet {
+    set: Frame,
+    /// The session that sent it.
+    conn: ConnRef,
+    debt: Option<Debt>,
 }
 
 /// What is told to whoever wants to store more than [`User::may_store`] allows.
@@ -106,14 +116,15 @@ impl User {
         &mut self,
         set: Frame,
         conn: ConnRef,
-        debt: Option<Debt>,
+        take_debt: impl FnOnce() -> Option<Debt>,
         cx: &mut Context<'_, UserMsg>,
     ) -> bool {
         let storage = self.storage();
         if storage.waiting.len() >= PRIVATE_SETS_WAITING {
             return false;
         }
-        storage.waiting.push_back((set, conn, debt));
+        let debt = take_debt();
+        storage.waiting.push_back(WaitingSet { set, conn, debt });
         if storage.waiting.len() == 1 {
             self.read_storage(cx);
         }
@@ -142,15 +153,46 @@ impl User {
         if let Ok(sizes) = read {
             self.storage().learn(sizes);
         }
-        for (set, conn, debt) in waiting {
-            let answer = match self.is_registered() {
-                true => crate::modules::private_storage::set_known(self, &set, cx),
-                false => continue,
-            };
-            if let Some(reply) = crate::iq::reply_of(&set, answer) {
-                self.write_frame(conn, &reply, cx);
+        // Each by itself: if it cannot be made durable, its own client is told so.
+        for set in waiting {
+            let again = UserMsg::SetAgain(Box::new(set));
+            if let Err(error) = cx.send_priority(cx.myself(), again)
+                && let UserMsg::SetAgain(set) = error.into_inner()
+            {
+                self.set_again(*set, cx);
             }
-            drop(debt);
+        }
+    }
+
+    /// A set that waited is carried out, as if it came now.
+    pub(super) fn set_again(&mut self, waited: WaitingSet, cx: &mut Context<'_, UserMsg>) {
+        let WaitingSet {
+            set,
+            conn,
+            mut debt,
+        } = waited;
+        let Some(session) = self.sessions.iter().find(|one| one.conn == conn) else {
+            return;
+        };
+        if !self.is_registered() {
+            return;
+        }
+        let link = session.link().unwrap_or(conn);
+        let is_counted = session.managed.is_some();
+        self.comes_from(Origin::Session(OwnStanza {
+            conn,
+            link,
+            is_counted,
+            frame: set.clone(),
+        }));
+        let answer = private_storage::set_now(self, (&set, conn), || debt.take(), cx);
+        if let Some(reply) = crate::iq::reply_of(&set, answer) {
+            self.write_frame(conn, &reply, cx);
+        }
+        if let Some(debt) = debt {
+            // It comes back as that of every stanza does.
+            debt.forgive();
+            self.emit(Effect::Credit(link), cx);
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct Turn {
     pub(super) link: Option<ConnRef>,
     /// The credit of somebody else's stanza that is handled, until an answer takes it along.
     pub(super) asked: Option<Box<Debt>>,
+    /// What is sent now says that a session is not there any more ([`Effect::Gone`]).
+    pub(super) is_leaving: bool,
     /// A message that is being taken from another home: its sender, and where it is in his log.
     pub(super) taking: Option<(Name, Source)>,
 }
@@ -233,7 +235,7 @@ impl User {
         for effect in effects {
             if let Some(conn) = effect.awaited_by() {
                 self.end_waiting(conn, cx);
-            } else if matches!(effect, Effect::Answer(..)) {
+            } else if matches!(effect, Effect::Answer(..) | Effect::Gone { .. }) {
                 self.perform(effect, cx);
             }
         }

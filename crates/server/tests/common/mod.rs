@@ -3,6 +3,7 @@
 
 pub(crate) mod bystanders;
 pub(crate) mod held;
+pub(crate) mod occupants;
 pub(crate) mod world;
 
 use std::io::{Read, Write};

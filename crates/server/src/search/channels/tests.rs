@@ -46,7 +46,10 @@ fn parse(fields: &[(&str, &[&str])]) -> Result<Wanted, StanzaError> {
 
 fn found(listing: &Listing, fields: &[(&str, &[&str])]) -> Vec<String> {
     let hosts = ["conference.localhost".to_owned()];
-    let hits = parse(fields).unwrap().find(listing, &hosts, 1_000).unwrap();
+    let hits = parse(fields)
+        .unwrap()
+        .find(listing, &hosts, (1_000, 1_000))
+        .unwrap();
     let local = |hit: Hit| hit.room.split('@').next().unwrap().to_owned();
     hits.into_iter().map(local).collect()
 }
@@ -226,8 +229,31 @@ fn a_page_is_bounded_in_bytes_and_a_search_in_rooms() {
     assert_eq!(String::from_utf8(out).unwrap().matches("<item ").count(), 2);
     let hosts = ["conference.localhost".to_owned()];
     let all = parse(&[("all", &["1"])]).unwrap();
-    assert_eq!(all.find(&some(), &hosts, 6).unwrap().len(), 4);
-    assert!(all.find(&some(), &hosts, 2).unwrap().len() <= 2);
+    let count = |bounds| all.find(&some(), &hosts, bounds).unwrap().len();
+    assert_eq!(count((5, 3)), 4);
+    assert_eq!(count((2, 3)), 2);
+    assert_eq!(count((1, 3)), 1);
+}
+
+/// Whoever made enough rooms that nobody may know of kept all others from being found: they were
+/// looked at too, and a search ended with them.
+#[test]
+fn hidden_rooms_do_not_hide_others() {
+    let mut hidden = listed("hidden", "");
+    hidden.is_public = false;
+    let names: Vec<String> = (0..50)
+        .map(|n| format!("h{n}@conference.localhost"))
+        .collect();
+    let mut rooms: Vec<(&str, Listed)> =
+        names.iter().map(|name| (&**name, hidden.clone())).collect();
+    rooms.push(("open@conference.localhost", listed("open", "")));
+    let listing = listing(&rooms);
+    let hosts = ["conference.localhost".to_owned()];
+    let all = parse(&[("all", &["1"])]).unwrap();
+    let count = |bounds| all.find(&listing, &hosts, bounds).unwrap().len();
+    assert_eq!(count((1, 51)), 1);
+    // So many are passed over at most.
+    assert!((1..=50).any(|passed_over| count((1, passed_over)) == 0));
 }
 
 #[test]

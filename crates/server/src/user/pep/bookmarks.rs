@@ -15,7 +15,8 @@ use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
 use crate::modules::bookmarks;
 use crate::user::User;
-use crate::user::barrier::Effect;
+use crate::user::barrier::{Effect, Origin};
+use crate::user::requests::Debt;
 
 /// The id of the server's own question for all native bookmarks.
 const COLLATE: &str = "own-bookmarks";
@@ -39,7 +40,7 @@ pub struct Stored {
 }
 
 impl User {
-    fn converts_bookmarks(&self) -> bool {
+    pub(crate) fn converts_bookmarks(&self) -> bool {
         self.home.options.modules.has(&bookmarks::MODULE)
     }
 
@@ -116,11 +117,36 @@ impl User {
         }
     }
 
-    /// The list has been set in private storage: native bookmarks follow.
-    pub(crate) fn bookmarks_stored(&mut self, list: &[u8], cx: &mut Context<'_, UserMsg>) {
-        if self.converts_bookmarks() {
-            self.change_bookmarks("own", list, bookmarks::replace, cx);
-        }
+    /// A set of private storage has the list: native bookmarks become what it says, in one append
+    /// with what the set stores. Its client is answered by that: what it was told is stored is what
+    /// everybody reads from then on, also after a kill. If the list cannot be native, nothing of
+    /// the set is stored.
+    pub(crate) fn store_bookmarks(
+        &mut self,
+        set: &Frame,
+        list: &[u8],
+        (records, debt): (Vec<store::Record>, Option<Debt>),
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        // Who waits is told by the answer that waits with the change.
+        self.comes_from(Origin::Nobody);
+        let mut query = Vec::with_capacity(list.len() + 64);
+        let mut writer = Writer::new(&mut query);
+        writer.open("query").attr("xmlns", xmpp::ns::PRIVATE);
+        writer.raw(list).close();
+        let request = set.edit().remove_children(|_| true);
+        let event = Event::Change {
+            node: bookmarks::NODE.to_owned(),
+            request: request.append_child(&query).finish(),
+            changes: bookmarks::replace,
+        };
+        let held = Held {
+            request: Some(set.clone()),
+            debt,
+            with_it: records,
+            ..Held::default()
+        };
+        self.give_nodes(event, held, cx);
     }
 
     /// The list in private storage is asked for: it is made of native bookmarks, and of what is

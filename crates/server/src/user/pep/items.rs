@@ -71,10 +71,12 @@ impl User {
         let name = self.name.clone();
         let Some(pep) = self.pep_of(life) else { return };
         let asked = pep.asked.remove(&ticket);
-        let held = Held {
-            debt: asked.and_then(|(held, _)| held.debt),
+        let held = asked.map_or_else(Held::default, |(held, _)| Held {
+            request: held.request,
+            debt: held.debt,
+            with_it: held.with_it,
             ..Held::default()
-        };
+        });
         let items = items
             .inspect_err(|error| tracing::warn!(user = %name, %error, "cannot read items"))
             .ok();

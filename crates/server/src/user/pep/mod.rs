@@ -103,6 +103,8 @@ pub(crate) struct Held {
     picture: Option<Picture>,
     /// Bookmarks that it changes.
     marked: Marked,
+    /// What is recorded with the change, or not at all.
+    with_it: Vec<store::Record>,
     /// An operator who waits for it.
     operator: Option<Reply<AdminAnswer>>,
 }
@@ -335,6 +337,7 @@ impl User {
     /// Performs what the machine wants for somebody's stanza.
     fn perform_acts(&mut self, acts: Vec<Act>, mut held: Held, cx: &mut Context<'_, UserMsg>) {
         let mut failed = Vec::new();
+        self.record_without_change(&acts, &mut held);
         for act in acts {
             match act {
                 Act::Append(records) => {
@@ -375,6 +378,26 @@ impl User {
         }
     }
 
+    /// What is to be recorded with a change is recorded without one if there is nothing to change,
+    /// and forgotten if the change is refused.
+    fn record_without_change(&mut self, acts: &[Act], held: &mut Held) {
+        let is_later = |act: &Act| matches!(act, Act::Append(_) | Act::Fetch { .. });
+        if held.with_it.is_empty() || acts.iter().any(is_later) {
+            return;
+        }
+        let is_error = |act: &Act| match act {
+            Act::Deliver(frame) => frame.attr_raw("type") == Some("error"),
+            _ => false,
+        };
+        let records = mem::take(&mut held.with_it);
+        if acts.iter().any(is_error) {
+            return self.forget_storage();
+        }
+        for record in records {
+            self.record(record);
+        }
+    }
+
     /// Hands records over with those of the turn. False if there is no account to have nodes.
     fn append_nodes(
         &mut self,
@@ -387,6 +410,7 @@ impl User {
         }
         let is_item = |record: &&Record| matches!(record, Record::Published { .. });
         let items = records.iter().filter(is_item).count() as u64;
+        let with_it = mem::take(&mut held.with_it);
         let makes_node = |record: &Record| matches!(record, Record::Created { .. });
         let makes_node = records.iter().any(makes_node);
         // What the account publishes by itself was made of the other form: it must not change that
@@ -414,6 +438,9 @@ impl User {
         }
         pep.pending.push_back(mem::take(held));
         let life = pep.life;
+        for record in with_it {
+            self.record(record);
+        }
         for record in all {
             self.record(record);
         }
@@ -456,6 +483,9 @@ impl User {
 
     /// A request is not done.
     fn refuse_held(&mut self, held: Held, error: &StanzaError, cx: &mut Context<'_, UserMsg>) {
+        if !held.with_it.is_empty() {
+            self.forget_storage();
+        }
         if let Some(request) = &held.request
             && let Some(reply) = xmpp::error::reply(request, error)
         {
