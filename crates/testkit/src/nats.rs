@@ -43,9 +43,7 @@ fn binary() -> Result<PathBuf, String> {
 /// # Errors
 /// There are none.
 pub fn free_ports(count: usize) -> Result<Vec<u16>, String> {
-    (0..count)
-        .map(|_| Ok(free_address()?.port()))
-        .collect()
+    (0..count).map(|_| Ok(free_address()?.port())).collect()
 }
 
 fn text(error: impl std::fmt::Display) -> String {

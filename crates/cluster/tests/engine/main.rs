@@ -6,7 +6,7 @@
 mod nodes;
 mod servers;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::deployment;
 use cluster::driver::{Event, Outcome};
@@ -92,6 +92,24 @@ fn appends_survive_a_killed_server() {
     servers.run(leader);
     b.catch_up_with(&a, STREAM);
     assert_eq!(a.marks(STREAM), b.marks(STREAM));
+}
+
+/// Goal: a node whose server of the engine is stopped, which closes no connection, goes on with
+/// another one, as long as elections take and not until TCP gives up.
+#[test]
+fn appends_survive_a_stopped_server() {
+    const ENOUGH: Duration = Duration::from_secs(20);
+    let servers = Servers::start(true);
+    servers.create(&layout());
+    let a = Node::start_at(0, &servers, &layout(), "a");
+    a.take_over(STREAM, 1);
+    assert_eq!(a.append(0), Outcome::Committed(Position::new(1)));
+    servers.signal(0, "-STOP");
+    let stopped = Instant::now();
+    assert_eq!(a.append_patiently(1), Outcome::Committed(Position::new(2)));
+    let took = stopped.elapsed();
+    servers.signal(0, "-CONT");
+    assert!(took < ENOUGH, "{took:?}");
 }
 
 /// Goal: without a majority nothing is decided and new appends are refused; the one that was under

@@ -122,10 +122,7 @@ impl Cluster {
             set("streams", STREAMS.to_string()),
             set("clients", text(&clients.to_string())),
             set("listen", text(&link.to_string())),
-            (
-                "c2s.listen".to_owned(),
-                listed(vec![clients.to_string()]),
-            ),
+            ("c2s.listen".to_owned(), listed(vec![clients.to_string()])),
         ]);
         let mut roost = Roost::prepare(&all, &[])?;
         let servers = self.nats.ports().into_iter().map(Way::to);
@@ -137,8 +134,8 @@ impl Cluster {
         let to_nodes = others.collect::<Result<Vec<Option<Way>>, String>>()?;
         let of_servers = self.nats.ports().into_iter().zip(&to_servers);
         let of_nodes = to_nodes.iter().enumerate();
-        let of_nodes = of_nodes
-            .filter_map(|(other, way)| Some((ports[2 * other + 1], way.as_ref()?)));
+        let of_nodes =
+            of_nodes.filter_map(|(other, way)| Some((ports[2 * other + 1], way.as_ref()?)));
         let ways = of_servers.chain(of_nodes);
         let ways: Vec<String> = ways
             .map(|(port, way)| format!("{port}={}", way.port()))
@@ -260,7 +257,8 @@ impl Cluster {
             if let Some(status) = node.roost.has_ended()? {
                 let log = node.roost.log_tail();
                 let last = log.lines().last().unwrap_or_default();
-                self.notes.push(format!("{name} ended by itself ({status}): {last}"));
+                self.notes
+                    .push(format!("{name} ended by itself ({status}): {last}"));
                 node.start_at = Instant::now() + START_AGAIN_AFTER;
             }
             if node.roost.pid().is_none() && Instant::now() >= node.start_at {
@@ -295,14 +293,13 @@ impl Cluster {
     pub(super) fn check(&mut self) -> Vec<String> {
         let mut findings = self.homes.findings();
         let logs = NAMES.iter().zip(&self.nodes);
-        let logs: Vec<(&str, String)> = logs
-            .map(|(name, node)| (*name, node.roost.log()))
-            .collect();
+        let logs: Vec<(&str, String)> =
+            logs.map(|(name, node)| (*name, node.roost.log())).collect();
         findings.extend(homes::claimed_twice(&logs));
         for (name, log) in &logs {
-            let wrong = log.lines().filter(|line| {
-                WRONG.iter().any(|wrong| line.contains(wrong))
-            });
+            let wrong = log
+                .lines()
+                .filter(|line| WRONG.iter().any(|wrong| line.contains(wrong)));
             findings.extend(wrong.take(5).map(|line| format!("{name}: {line}")));
         }
         for (node, name) in NAMES.iter().enumerate() {

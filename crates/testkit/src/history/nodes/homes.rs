@@ -25,9 +25,8 @@ impl Status {
     /// What is not well with so many nodes and streams.
     pub(super) fn illness(&self, nodes: usize, streams: usize) -> Option<String> {
         let alive = self.nodes.values().filter(|state| *state == "alive");
-        let is_well = |(_, _, state, lag): &&(String, u64, String, u64)| {
-            state == "serving" && *lag == 0
-        };
+        let is_well =
+            |(_, _, state, lag): &&(String, u64, String, u64)| state == "serving" && *lag == 0;
         let well = self.streams.values().filter(is_well).count();
         (alive.count() != nodes || well != streams).then(|| format!("{self:?}"))
     }
@@ -42,7 +41,12 @@ pub(super) fn parse(printed: &str) -> Status {
             ["node" | "stream", ..] | [] => {}
             [stream, home, epoch, state, _, lag, _] if stream.parse::<u16>().is_ok() => {
                 let number = |text: &str| text.parse().unwrap_or_default();
-                let row = (home.to_owned(), number(epoch), state.to_owned(), number(lag));
+                let row = (
+                    home.to_owned(),
+                    number(epoch),
+                    state.to_owned(),
+                    number(lag),
+                );
                 status.streams.insert(number(stream) as u16, row);
             }
             [name, state, ..] => drop(status.nodes.insert(name.to_owned(), state.to_owned())),
@@ -112,12 +116,17 @@ impl Homes {
                     "stream {stream} is given to {home} in epoch {epoch} ({state})"
                 )),
             }
-            let newest = self.known.range((*stream, 0)..=(*stream, u64::MAX)).next_back();
+            let newest = self
+                .known
+                .range((*stream, 0)..=(*stream, u64::MAX))
+                .next_back();
             if let Some(((_, newest), _)) = newest
                 && newest > epoch
             {
                 // A copy of the bucket may be behind its leader: it says nothing new.
-                changes.push(format!("the map shows epoch {epoch} of stream {stream} again"));
+                changes.push(format!(
+                    "the map shows epoch {epoch} of stream {stream} again"
+                ));
             }
         }
         changes
@@ -151,7 +160,9 @@ impl Drop for Homes {
 pub(super) fn claimed_twice(logs: &[(&str, String)]) -> Vec<String> {
     let mut claims: BTreeMap<(u64, u64), Vec<&str>> = BTreeMap::new();
     for (name, log) in logs {
-        let said = log.lines().filter(|line| line.contains("this node is the home of a stream"));
+        let said = log
+            .lines()
+            .filter(|line| line.contains("this node is the home of a stream"));
         for line in said {
             if let (Some(stream), Some(epoch)) = (field(line, "stream="), field(line, "epoch=")) {
                 claims.entry((stream, epoch)).or_default().push(name);
@@ -196,7 +207,9 @@ stream home              epoch state        messages     lag ms  leader
             ("a".to_owned(), 3, "serving".to_owned(), 0)
         );
         assert!(status.illness(2, 2).is_some());
-        let well = PRINTED.replace("silent", "alive ").replace("moving ", "serving");
+        let well = PRINTED
+            .replace("silent", "alive ")
+            .replace("moving ", "serving");
         assert_eq!(parse(&well).illness(2, 2), None);
         assert!(parse(&well).illness(3, 2).is_some());
     }

@@ -120,7 +120,9 @@ fn join(near: TcpStream, target: SocketAddr, shared: &Arc<Shared>) {
     let Ok(far) = TcpStream::connect(target) else {
         return;
     };
-    let sides = near.try_clone().and_then(|copy| Ok((copy, far.try_clone()?)));
+    let sides = near
+        .try_clone()
+        .and_then(|copy| Ok((copy, far.try_clone()?)));
     let Ok((near_again, far_again)) = sides else {
         return;
     };

@@ -152,11 +152,15 @@ impl Rig {
         let mut gaps = Vec::new();
         for trouble in troubles.iter().filter(is_alone) {
             for user in 0..self.plan.users {
-                let of_user = self.history.accepted_at.iter().filter(|(of, _)| *of == user);
+                let of_user = self
+                    .history
+                    .accepted_at
+                    .iter()
+                    .filter(|(of, _)| *of == user);
                 let times: Vec<Duration> = of_user.map(|(_, at)| *at).collect();
-                let around = times.windows(2).filter(|pair| {
-                    pair[1] > trouble.at && pair[0] < trouble.end() + ECHO
-                });
+                let around = times
+                    .windows(2)
+                    .filter(|pair| pair[1] > trouble.at && pair[0] < trouble.end() + ECHO);
                 let longest = around.map(|pair| pair[1] - pair[0]).max();
                 gaps.extend(longest.map(|gap| (trouble.what.kind(), gap)));
             }
