@@ -2,6 +2,7 @@
 //! between them that can be cut. Owns what befalls them and that they get well again; when is the
 //! plan's (`trouble.rs`), and what clients see is checked elsewhere.
 
+mod copies;
 mod homes;
 mod trouble;
 mod ways;
@@ -20,6 +21,7 @@ use crate::roost::{Roost, Settings};
 use homes::Homes;
 use rustix::process::Signal;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 use ways::{Flow, Way};
@@ -310,39 +312,32 @@ impl Cluster {
         let deadline = Instant::now() + EQUAL_WITHIN;
         loop {
             match self.compare() {
-                Ok(()) => break,
+                Ok(different) if different.is_empty() => break,
+                Ok(different) if Instant::now() > deadline => {
+                    findings.extend(different);
+                    break;
+                }
                 Err(why) if Instant::now() > deadline => {
                     findings.push(why);
                     break;
                 }
-                Err(_) => thread::sleep(PAUSE),
+                _ => thread::sleep(PAUSE),
             }
         }
         findings
     }
 
-    /// Whether all nodes have the same in their stores: everything that a backup has.
-    fn compare(&self) -> Result<(), String> {
-        let text = |error: io::Error| error.to_string();
-        let folder = tempfile::tempdir().map_err(text)?;
-        let mut all = Vec::new();
+    /// What differs in the nodes' stores.
+    fn compare(&self) -> Result<Vec<String>, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let mut files: Vec<(&str, PathBuf)> = Vec::new();
         for (node, name) in NAMES.iter().enumerate() {
             let file = folder.path().join(name);
             self.run(node, &["backup", &file.to_string_lossy()])?;
-            all.push(fs::read(file).map_err(text)?);
+            files.push((name, file));
         }
-        let differs = all.iter().position(|one| *one != all[0]);
-        let Some(other) = differs else {
-            return Ok(());
-        };
-        let at = all[0].iter().zip(&all[other]).position(|(a, b)| a != b);
-        Err(format!(
-            "the stores of {} and {} differ: {} and {} bytes, at {at:?}",
-            NAMES[0],
-            NAMES[other],
-            all[0].len(),
-            all[other].len()
-        ))
+        let files: Vec<(&str, &Path)> = files.iter().map(|(name, file)| (*name, &**file)).collect();
+        copies::differences(&files)
     }
 
     /// The last lines of all logs.
