@@ -99,6 +99,8 @@ pub struct Observed {
     pub silent: Vec<(String, String)>,
     /// The streams that are there, of those that the layout names.
     pub streams: Vec<Stream>,
+    /// The names of those of which nobody says whether they are there.
+    pub silent_streams: Vec<String>,
 }
 
 /// What is wrong, and what mends it.
@@ -175,6 +177,11 @@ pub fn check(options: &Options, layout: &Layout, observed: &Observed) -> Vec<Pro
         let name = layout.stream_name(stream);
         match observed.streams.iter().find(|there| there.name == name) {
             Some(there) => check_stream(there, &layout.subject(stream), &mut problems),
+            None if observed.silent_streams.contains(&name) => problems.push(problem(
+                format!("{name} does not answer: it has no leader, or the engine is overloaded"),
+                "nats server report jetstream  # says which servers are gone; start them"
+                    .to_owned(),
+            )),
             None => problems.push(problem(
                 format!("the stream {name} is missing"),
                 "roost cluster check --create".to_owned(),
@@ -341,6 +348,7 @@ mod tests {
             servers: ["n1", "n2", "n3"].map(server).to_vec(),
             silent: Vec::new(),
             streams: layout.streams().map(stream).collect(),
+            silent_streams: Vec::new(),
         }
     }
 
@@ -405,6 +413,10 @@ mod tests {
         });
         one("monitor =", |o| o.servers.clear());
         one("--create", |o| drop(o.streams.remove(1)));
+        one("server report", |o| {
+            let silent = o.streams.remove(1);
+            o.silent_streams.push(silent.name);
+        });
         one("--replicas 3", |o| o.streams[0].replicas = 1);
         one("--discard new", |o| o.streams[0].discards_new = false);
         one("--max-age 0s", |o| {

@@ -94,6 +94,20 @@ fn appends_survive_a_killed_server() {
     assert_eq!(a.marks(STREAM), b.marks(STREAM));
 }
 
+/// Goal: without a majority nobody says whether a stream is there, which is not to say that it is
+/// missing: what mends it is another thing, and a node that starts waits for it.
+#[test]
+fn a_stream_that_does_not_answer_is_not_missing() {
+    let mut servers = Servers::start(true);
+    servers.create(&layout());
+    servers.kill(0);
+    servers.kill(1);
+    let found = observe::run(&servers.observe(&layout(), false)).unwrap();
+    let about = |what: &str| found.iter().filter(|p| p.what.contains(what)).count();
+    assert_eq!(about("is missing"), 0, "{found:?}");
+    assert_eq!(about("has no leader"), 2, "{found:?}");
+}
+
 /// Goal: a node whose server of the engine is stopped, which closes no connection, goes on with
 /// another one, as long as elections take and not until TCP gives up.
 #[test]
