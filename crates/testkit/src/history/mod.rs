@@ -201,7 +201,11 @@ pub fn find_bugs(
     say: &(dyn Fn(&str) + Sync),
 ) -> Result<Vec<(&'static str, Option<u64>)>, String> {
     let mut found = Vec::new();
-    for (name, breaks) in stdx::bugs::ALL {
+    let all: &[(&str, &str)] = match options.troubles {
+        Some(_) => &stdx::bugs::IN_CLUSTERS,
+        None => &stdx::bugs::ALL,
+    };
+    for &(name, breaks) in all {
         if options.bug.as_ref().is_some_and(|bug| bug != name) {
             continue;
         }

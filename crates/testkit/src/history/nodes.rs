@@ -80,7 +80,7 @@ impl Cluster {
             cluster.nodes.push(prepared);
         }
         patiently(|| cluster.run(0, &["cluster", "check", "--create"]))?;
-        cluster.nodes[0].roost.start_again()?;
+        patiently(|| cluster.nodes[0].roost.start_again())?;
         for user in 0..USERS_MAX {
             let jid = format!("u{user}@{DOMAIN}");
             let add = ["user", "add", &jid, "--password", PASSWORD];
@@ -91,7 +91,7 @@ impl Cluster {
             })?;
         }
         for node in &mut cluster.nodes[1..] {
-            node.roost.start_again()?;
+            patiently(|| node.roost.start_again())?;
         }
         patiently(|| {
             let status = homes::parse(&cluster.run(0, &["cluster", "status"])?);
