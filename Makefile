@@ -33,7 +33,7 @@ HOSTILE_SECONDS ?= 10
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
 .PHONY: benchmarks history disks tiny chaos schedules bugs explore zoo hostile chromium
-.PHONY: model scaling workloads nats cluster cluster-schedules
+.PHONY: model scaling workloads nats cluster cluster-schedules chaos-cluster
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -120,6 +120,11 @@ chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
 	$(CARGO) build --release --package roost
 	ROOST_BIN=$(TARGET)/release/roost $(HISTORY) --seeds $(SEEDS) --seed $(SEED) \
 	  --faults kills,cuts,stops,amnesia,unsynced
+
+chaos-cluster: $(NATS) ## SEEDS over three nodes and three servers of the engine, which die, stop and are cut off.
+	$(CARGO) build --release --package roost
+	ROOST_BIN=$(TARGET)/release/roost NATS_SERVER=$(NATS) $(HISTORY) --cluster all --rooms \
+	  --jobs 1 --seeds $(SEEDS) --seed $(SEED)
 
 zoo: build ## A moment of every attacker of tests/hostile: whether the server stands it.
 	$(PYTHON) tests/hostile/zoo.py
