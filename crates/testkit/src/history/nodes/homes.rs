@@ -70,7 +70,8 @@ pub(super) struct Homes {
 }
 
 impl Homes {
-    /// Asks by way of a node's configuration, and takes what was answered. Returns what has changed.
+    /// Asks by way of a node's configuration, and takes what was answered. Returns what has
+    /// changed.
     pub(super) fn look(&mut self, roost: &Roost) -> Result<Vec<String>, String> {
         let text = |error: std::io::Error| error.to_string();
         let Some((child, since)) = &mut self.under_way else {
