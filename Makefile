@@ -13,6 +13,8 @@ SEEDS ?= 1000
 SEED ?= 1
 # Seeds of the history checker in `make test`.
 HISTORY_SEEDS ?= 200
+# The same over the nodes of a cluster: two at a time, of up to a minute each.
+CLUSTER_SEEDS ?= 2
 # With --rooms, devices are in a room too in half of them (docs/reliability.md).
 HISTORY_ROOMS ?= --rooms
 
@@ -22,18 +24,19 @@ EVERYTHING := --workspace --lib --bins --tests
 # Tests that run the binary take this one, and do not build one that differs.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 workspace scripts clients benchmarks history disks zoo: export ROOST_BIN ?= $(TARGET)/debug/roost
+history-cluster: export ROOST_BIN ?= $(TARGET)/debug/roost
 # The engine of a cluster, which tests run three of.
 NATS := $(TARGET)/nats/nats-server
 NATS_VERSION ?= latest
-workspace: export NATS_SERVER ?= $(NATS)
-STAGES := lint build tidy workspace history zoo clients benchmarks fuzz
+workspace history-cluster chaos-cluster: export NATS_SERVER ?= $(NATS)
+STAGES := lint build tidy workspace history history-cluster zoo clients benchmarks fuzz
 # Seconds of each attacker in `make hostile`.
 HOSTILE_SECONDS ?= 10
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
 .PHONY: benchmarks history disks tiny chaos schedules bugs explore zoo hostile chromium
-.PHONY: model scaling workloads nats cluster cluster-schedules
+.PHONY: model scaling workloads nats cluster cluster-schedules chaos-cluster history-cluster
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -110,6 +113,9 @@ HISTORY := $(CARGO) run --quiet --package testkit --bin history --
 history: build ## A short run of the history checker: a server that is killed.
 	$(HISTORY) --seeds $(HISTORY_SEEDS) $(HISTORY_ROOMS) --faults kills,cuts,stops,amnesia,unsynced
 
+history-cluster: build $(NATS) ## The same over the nodes of a cluster, for a minute.
+	$(HISTORY) --cluster all --rooms --seeds $(CLUSTER_SEEDS)
+
 disks: build ## SEEDS of a server that is killed, and whose disk is full or fails for a while.
 	$(HISTORY) --seeds $(SEEDS) --seed $(SEED) --faults all
 
@@ -120,6 +126,11 @@ chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
 	$(CARGO) build --release --package roost
 	ROOST_BIN=$(TARGET)/release/roost $(HISTORY) --seeds $(SEEDS) --seed $(SEED) \
 	  --faults kills,cuts,stops,amnesia,unsynced
+
+chaos-cluster: $(NATS) ## The same over the nodes of a cluster and its engine, which die or are cut off.
+	$(CARGO) build --release --package roost
+	ROOST_BIN=$(TARGET)/release/roost $(HISTORY) --cluster all --rooms \
+	  --jobs 1 --seeds $(SEEDS) --seed $(SEED)
 
 zoo: build ## A moment of every attacker of tests/hostile: whether the server stands it.
 	$(PYTHON) tests/hostile/zoo.py

@@ -99,6 +99,8 @@ pub struct Observed {
     pub silent: Vec<(String, String)>,
     /// The streams that are there, of those that the layout names.
     pub streams: Vec<Stream>,
+    /// The names of those of which nobody says whether they are there.
+    pub silent_streams: Vec<String>,
 }
 
 /// What is wrong, and what mends it.
@@ -108,6 +110,15 @@ pub struct Problem {
     pub what: String,
     /// A command, or a line for a configuration file.
     pub mend: String,
+    /// It is only that a monitoring port does not answer.
+    pub is_silence: bool,
+}
+
+/// Whether a node may start all the same: nothing is wrong but that a minority of `servers`
+/// monitoring ports is silent. The loss of one server is what the others are for, and a node that
+/// was lost with it has to come back meanwhile.
+pub fn may_start(problems: &[Problem], servers: usize) -> bool {
+    problems.iter().all(|problem| problem.is_silence) && problems.len() * 2 < servers.max(1)
 }
 
 impl fmt::Display for Problem {
@@ -117,17 +128,22 @@ impl fmt::Display for Problem {
 }
 
 fn problem(what: String, mend: String) -> Problem {
-    Problem { what, mend }
+    Problem {
+        what,
+        mend,
+        is_silence: false,
+    }
 }
 
 /// Everything that is wrong; empty: a node may serve.
 pub fn check(options: &Options, layout: &Layout, observed: &Observed) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (monitor, why) in &observed.silent {
-        problems.push(problem(
-            format!("the monitoring port {monitor} does not answer: {why}"),
-            "nats-server -m 8222  # or http_port: 8222 in its configuration".to_owned(),
-        ));
+        problems.push(Problem {
+            what: format!("the monitoring port {monitor} does not answer: {why}"),
+            mend: "nats-server -m 8222  # or http_port: 8222 in its configuration".to_owned(),
+            is_silence: true,
+        });
     }
     for server in &observed.servers {
         check_server(options, server, &mut problems);
@@ -161,6 +177,11 @@ pub fn check(options: &Options, layout: &Layout, observed: &Observed) -> Vec<Pro
         let name = layout.stream_name(stream);
         match observed.streams.iter().find(|there| there.name == name) {
             Some(there) => check_stream(there, &layout.subject(stream), &mut problems),
+            None if observed.silent_streams.contains(&name) => problems.push(problem(
+                format!("{name} does not answer: it has no leader, or the engine is overloaded"),
+                "nats server report jetstream  # says which servers are gone; start them"
+                    .to_owned(),
+            )),
             None => problems.push(problem(
                 format!("the stream {name} is missing"),
                 "roost cluster check --create".to_owned(),
@@ -327,6 +348,7 @@ mod tests {
             servers: ["n1", "n2", "n3"].map(server).to_vec(),
             silent: Vec::new(),
             streams: layout.streams().map(stream).collect(),
+            silent_streams: Vec::new(),
         }
     }
 
@@ -349,6 +371,28 @@ mod tests {
         assert_eq!(problems(|_| {}), []);
     }
 
+    /// Goal: one silent server of three keeps no node from starting. Two do, and so does anything
+    /// else that is wrong beside it.
+    #[test]
+    fn a_node_starts_while_a_minority_is_silent() {
+        let silence = |count: usize, syncs: bool| {
+            let found = problems(|o| {
+                for _ in 0..count {
+                    let lost = o.servers.remove(0);
+                    o.silent.push((lost.monitor, "refused".to_owned()));
+                }
+                o.servers[0].syncs_always = syncs;
+            });
+            assert_eq!(found.len(), count + usize::from(!syncs), "{found:?}");
+            may_start(&found, 3)
+        };
+        assert!(silence(0, true));
+        assert!(silence(1, true));
+        assert!(!silence(2, true));
+        assert!(!silence(1, false));
+        assert!(may_start(&[], 0));
+    }
+
     /// Goal: each rule finds exactly what breaks it, and names what mends that.
     #[test]
     fn each_rule_names_what_mends() {
@@ -369,6 +413,10 @@ mod tests {
         });
         one("monitor =", |o| o.servers.clear());
         one("--create", |o| drop(o.streams.remove(1)));
+        one("server report", |o| {
+            let silent = o.streams.remove(1);
+            o.silent_streams.push(silent.name);
+        });
         one("--replicas 3", |o| o.streams[0].replicas = 1);
         one("--discard new", |o| o.streams[0].discards_new = false);
         one("--max-age 0s", |o| {

@@ -1,5 +1,6 @@
 //! Mistakes on purpose, which the simulation must find: that shows that it looks where it should.
-//! Only this crate's own tests have them; elsewhere the question is a constant.
+//! Only this crate's own tests have all of them. Some are bugs on purpose of a whole node too
+//! ([`stdx::bugs`]), which no release has.
 
 /// A mistake in the rules of the journal or of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +29,19 @@ pub(crate) enum Flaw {
     FenceIsBlind,
     /// What is in doubt is sent again under a new id and at a new place.
     NewIdAfterDoubt,
+    /// A replica leaves the records of some messages out, counted from the start of its process.
+    ForgetsRecords,
 }
 
 #[cfg(not(test))]
-pub(crate) const fn is(_: Flaw) -> bool {
-    false
+pub(crate) fn is(flaw: Flaw) -> bool {
+    let name = match flaw {
+        Flaw::TimeOutDecides => "time_out_decides",
+        Flaw::ServesEarly => "serves_early",
+        Flaw::ForgetsRecords => "forgets_records",
+        _ => return false,
+    };
+    stdx::bugs::is(name)
 }
 
 #[cfg(test)]

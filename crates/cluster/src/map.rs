@@ -10,6 +10,7 @@
 pub mod assign;
 pub mod keeper;
 pub mod lease;
+pub mod load;
 pub mod view;
 
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,7 @@ pub struct Home {
 pub struct Report {
     /// For how long its replica has lagged without getting on, in milliseconds.
     pub lag_ms: u32,
-    /// What the stream costs its home, in any unit that all nodes share. 0 on others.
+    /// What the stream costs its home ([`load`]). 0 on others.
     pub load: u32,
     /// The tenure in which the node is the stream's home; 0 on others.
     #[serde(default)]

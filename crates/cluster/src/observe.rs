@@ -56,8 +56,10 @@ pub async fn observe(options: &Options) -> Result<Vec<Problem>, EngineError> {
     if options.create {
         engine.create().await?;
     }
+    let (streams, silent_streams) = engine.observe_streams().await;
     let mut observed = Observed {
-        streams: engine.observe_streams().await,
+        streams,
+        silent_streams,
         ..Observed::default()
     };
     for monitor in &options.monitor {

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use cluster::check;
+use cluster::check::{self, Problem};
 use cluster::commits::StreamJournal;
 use cluster::deployment::{self, Deployment, FORMAT};
 use cluster::driver::{self, Driver, Event, MapOptions};
@@ -106,14 +106,19 @@ fn check_engine(observe: &observe::Options, config: &Config) -> Result<(), Failu
         }
         let found = observe::run(observe);
         problems = found.map_err(|error| Failure::Failed(error.to_string()))?;
-        if !problems
-            .iter()
-            .any(|problem| problem.what.contains("has no leader"))
-        {
+        let is_passing = |problem: &Problem| {
+            let passing = ["has no leader", "servers with JetStream"];
+            problem.is_silence || passing.iter().any(|what| problem.what.contains(what))
+        };
+        let may_start = check::may_start(&problems, observe.monitor.len());
+        if may_start || !problems.iter().any(is_passing) {
             break;
         }
     }
-    if problems.is_empty() {
+    if check::may_start(&problems, observe.monitor.len()) {
+        for problem in &problems {
+            tracing::warn!(problem = problem.what, "a server of the engine is away");
+        }
         return Ok(());
     }
     let listed: Vec<String> = problems.iter().map(ToString::to_string).collect();

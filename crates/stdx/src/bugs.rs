@@ -85,6 +85,26 @@ pub const AT_BOUNDS: [(&str, &str); 12] = [
     ),
 ];
 
+/// Bugs that a cluster is played with, over its nodes: some of the above, and its own.
+pub const IN_CLUSTERS: [(&str, &str); 7] = [
+    ALL[1],
+    ALL[3],
+    ALL[4],
+    ALL[6],
+    (
+        "time_out_decides",
+        "what a stream does not acknowledge within a second counts as failed",
+    ),
+    (
+        "serves_early",
+        "a new home serves before it has read what the one before wrote",
+    ),
+    (
+        "forgets_records",
+        "a node leaves some records out when it follows a stream",
+    ),
+];
+
 /// Whether this bug is in force: the one that `ROOST_BUG` names at the start.
 #[cfg(feature = "bugs")]
 pub fn is(name: &str) -> bool {
@@ -92,7 +112,7 @@ pub fn is(name: &str) -> bool {
 
     static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
     let chosen = CHOSEN.get_or_init(|| std::env::var("ROOST_BUG").ok());
-    let mut known = ALL.iter().chain(&AT_BOUNDS);
+    let mut known = ALL.iter().chain(&AT_BOUNDS).chain(&IN_CLUSTERS);
     debug_assert!(known.any(|(known, _)| *known == name), "{name}");
     chosen.as_deref() == Some(name)
 }

@@ -3,10 +3,13 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+use crate::roost::free_address;
 
 /// As many as survive the loss of one.
 const SERVERS: usize = 3;
@@ -34,18 +37,13 @@ fn binary() -> Result<PathBuf, String> {
     }
 }
 
-/// Ports that nobody listens on now. All are held until the last is known, so that they differ.
+/// Ports that nobody listens on now, all different. The system gives none of them to connections
+/// that go out, so that a process which is killed finds its own free when it starts again.
 ///
 /// # Errors
-/// The system has none to give.
+/// There are none.
 pub fn free_ports(count: usize) -> Result<Vec<u16>, String> {
-    let held: Result<Vec<TcpListener>, _> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0"))
-        .collect();
-    let held = held.map_err(text)?;
-    let ports = held.iter().map(|one| one.local_addr());
-    let ports: Result<Vec<_>, _> = ports.collect();
-    Ok(ports.map_err(text)?.iter().map(|a| a.port()).collect())
+    (0..count).map(|_| Ok(free_address()?.port())).collect()
 }
 
 fn text(error: impl std::fmt::Display) -> String {
@@ -111,6 +109,21 @@ impl Nats {
         let mut child = self.running[server].take().ok_or("it does not run")?;
         child.kill().map_err(text)?;
         child.wait().map(drop).map_err(text)
+    }
+
+    /// Sends a signal to one that runs.
+    ///
+    /// # Errors
+    /// It runs no more.
+    pub fn signal(&self, server: usize, signal: Signal) -> Result<(), String> {
+        let child = self.running[server].as_ref().ok_or("it does not run")?;
+        kill_process(Pid::from_child(child), signal).map_err(text)
+    }
+
+    /// Where each is reached by clients.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        self.ports.iter().map(|ports| ports[0]).collect()
     }
 
     /// Addresses of the servers.

@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -172,6 +172,23 @@ impl Roost {
         ))
     }
 
+    /// Begins to run a command of the binary against this server; its output is kept for whoever
+    /// waits for it.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn begin_to_run(&self, arguments: &[&str]) -> Result<Child, String> {
+        Command::new(&self.binary)
+            .args(arguments)
+            .arg("--config")
+            .arg(self.config())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(text)
+    }
+
     /// Keys depend on the password and not on who has it: one account of each password is added,
     /// and the others are imported with its keys, all at once.
     fn add_accounts(&self, accounts: &[Account]) -> Result<(), String> {
@@ -225,6 +242,12 @@ impl Roost {
 
     fn spawn(&mut self) -> Result<(), String> {
         let before = self.log().len();
+        self.launch()?;
+        self.address = self.wait_until_listening(before)?;
+        Ok(())
+    }
+
+    fn launch(&mut self) -> Result<(), String> {
         let log = File::options()
             .create(true)
             .append(true)
@@ -241,7 +264,6 @@ impl Roost {
             .spawn()
             .map_err(|why| format!("cannot start {}: {why}", self.binary.display()))?;
         self.child = Some(child);
-        self.address = self.wait_until_listening(before)?;
         Ok(())
     }
 
@@ -332,6 +354,39 @@ impl Roost {
         self.spawn()
     }
 
+    /// Starts it again on the same data, and does not wait until it listens.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn begin_to_start(&mut self) -> Result<(), String> {
+        self.configure()?;
+        self.launch()
+    }
+
+    /// Whether it has ended by itself since it was started, and how. Said once.
+    ///
+    /// # Errors
+    /// The system does not know.
+    pub fn has_ended(&mut self) -> Result<Option<ExitStatus>, String> {
+        let Some(child) = self.child.as_mut() else {
+            return Ok(None);
+        };
+        let status = child.try_wait().map_err(text)?;
+        if status.is_some() {
+            self.child = None;
+        }
+        Ok(status)
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// It runs no more.
+    pub fn signal(&self, signal: Signal) -> Result<(), String> {
+        let child = self.child.as_ref().ok_or("the server does not run")?;
+        kill_process(Pid::from_child(child), signal).map_err(text)
+    }
+
     /// The process id, for tests that measure it.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
@@ -345,7 +400,9 @@ impl Roost {
         }
     }
 
-    fn log(&self) -> String {
+    /// Everything that it wrote, over all its lives.
+    #[must_use]
+    pub fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
@@ -425,7 +482,7 @@ fn free_addresses() -> Result<Address, String> {
 }
 
 /// An address of this machine that nobody listens at.
-fn free_address() -> Result<SocketAddr, String> {
+pub(crate) fn free_address() -> Result<SocketAddr, String> {
     let count = u32::from(PORTS.end - PORTS.start);
     let first = std::process::id().wrapping_mul(7_919);
     for _ in 0..count {

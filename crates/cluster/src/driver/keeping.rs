@@ -17,6 +17,7 @@ use crate::journal::Epoch;
 use crate::journal::message::Author;
 use crate::layout::StreamId;
 use crate::map::keeper::{Effect, Keeper};
+use crate::map::load::Load;
 use crate::map::view::MapView;
 use crate::map::{Node, Report, Revision};
 
@@ -69,7 +70,7 @@ pub(super) struct Keeping {
     is_asking: bool,
     /// The newest tenures of this node whose end the keeper was told.
     ended: Vec<Epoch>,
-    applied: Vec<u64>,
+    applied: Vec<(u64, Load)>,
     ticks: u32,
     /// What a stream is to be told once it has room: the last word counts.
     untold: Vec<Option<Command>>,
@@ -100,7 +101,7 @@ impl Keeping {
             asked: JoinSet::new(),
             is_asking: false,
             ended: vec![0; streams],
-            applied: vec![0; streams],
+            applied: vec![(0, Load::default()); streams],
             ticks: 0,
             untold: (0..streams).map(|_| None).collect(),
             parts,
@@ -183,11 +184,12 @@ impl Keeping {
             .spawn(async move { Said::Leader(engine.map_has_leader().await) });
         let reports = (0..self.parts.progress.len()).map(|at| {
             let shown = *lock(&self.parts.progress[at]);
-            let before = std::mem::replace(&mut self.applied[at], shown.stats.applied);
-            let load = shown.stats.applied.saturating_sub(before);
+            let (before, load) = &mut self.applied[at];
+            load.add(shown.stats.applied.saturating_sub(*before));
+            *before = shown.stats.applied;
             Report {
                 lag_ms: shown.lag_ms,
-                load: u32::try_from(load).unwrap_or(u32::MAX) * u32::from(shown.is_home),
+                load: if shown.is_home { load.value() } else { 0 },
                 serving: shown.serving,
             }
         });

@@ -1,8 +1,12 @@
 //! What the engine has to have: it is made here when an operator asks for that, and observed here
 //! for `check`.
 
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
-use async_nats::jetstream::{kv, object_store};
+use std::error::Error as _;
+
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, InfoError, RetentionPolicy, StorageType,
+};
+use async_nats::jetstream::{self, ErrorCode, kv, object_store};
 
 use super::{Engine, EngineError, failed};
 use crate::check::{self, DUPLICATE_WINDOW_MIN, REPLICAS};
@@ -59,15 +63,26 @@ impl Engine {
         }
     }
 
-    /// The streams of the layout that are there.
-    pub async fn observe_streams(&self) -> Vec<check::Stream> {
-        let mut streams = Vec::new();
+    /// The streams of the layout that are there, and the names of those of which nobody says
+    /// whether they are: only a stream's leader answers, and there may be none for the moment.
+    pub async fn observe_streams(&self) -> (Vec<check::Stream>, Vec<String>) {
+        let (mut streams, mut silent) = (Vec::new(), Vec::new());
         for stream in self.layout.streams() {
-            let Some(handle) = self.handle(stream).await else {
-                continue;
+            let name = self.layout.stream_name(stream);
+            let info = match self.jetstream.get_stream_no_info(&name).await {
+                Ok(handle) => handle.get_info().await,
+                Err(_) => {
+                    silent.push(name);
+                    continue;
+                }
             };
-            let Ok(info) = handle.get_info().await else {
-                continue;
+            let info = match info {
+                Ok(info) => info,
+                Err(error) if is_missing(&error) => continue,
+                Err(_) => {
+                    silent.push(name);
+                    continue;
+                }
             };
             let config = info.config;
             let leader = info.cluster.and_then(|cluster| cluster.leader);
@@ -91,6 +106,13 @@ impl Engine {
                 has_leader: leader.is_some_and(|leader| !leader.is_empty()),
             });
         }
-        streams
+        (streams, silent)
     }
+}
+
+/// Whether the engine says that there is no such stream.
+fn is_missing(error: &InfoError) -> bool {
+    let said = error.source();
+    let said = said.and_then(|said| said.downcast_ref::<jetstream::Error>());
+    said.is_some_and(|said| said.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }

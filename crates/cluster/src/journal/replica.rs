@@ -244,7 +244,10 @@ impl Replica {
         let mut appends = Vec::with_capacity(entries.len());
         for entry in entries {
             let bad = |why| ReplicaError::Message { seq, why };
-            let records = append::decode(&entry.bytes).map_err(bad)?;
+            let mut records = append::decode(&entry.bytes).map_err(bad)?;
+            if flaw::is(Flaw::ForgetsRecords) && self.stats.applied % FORGETS_EVERY == 1 {
+                records.clear();
+            }
             let range = entry.range().filter(|range| self.ranges.contains(range));
             let range = range.ok_or_else(|| bad("a range of another stream".to_owned()))?;
             appends.push((range, records));
@@ -321,6 +324,9 @@ impl Replica {
         }
     }
 }
+
+/// Messages of which one is not applied, with [`Flaw::ForgetsRecords`].
+const FORGETS_EVERY: u64 = 16;
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,10 @@ use siphasher::sip::SipHasher13;
 use crate::layout::StreamId;
 use crate::map::{Node, Report};
 
+/// What each stream costs beside its messages: as much as 2 of them a second. Streams that have
+/// fewer cost about the same, however much these fluctuate.
+const BASE_LOAD: u64 = 64;
+
 /// Bounds of the assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -116,11 +120,11 @@ impl Plan<'_> {
         })
     }
 
-    /// What its home says that a stream costs, and at least 1: streams without load are spread too.
+    /// What a stream costs, as its home says: streams without load are spread too.
     fn load_of(&self, stream: usize) -> u64 {
         let home = self.view.homes[stream].as_deref();
         let load = home.map_or(0, |home| self.report(home, stream).load);
-        u64::from(load.max(1))
+        BASE_LOAD + u64::from(load)
     }
 
     fn fill(&self, node: &str, more: u64) -> Fill {
@@ -160,7 +164,7 @@ impl Plan<'_> {
             let slow = || {
                 let nodes = self.view.nodes.iter();
                 let slow = nodes.filter(|(_, node)| node.weight > 0);
-                slow.min_by_key(|(name, _)| self.fill(name, 1))
+                slow.min_by_key(|(name, _)| self.fill(name, BASE_LOAD))
                     .map(|(name, _)| name.clone())
             };
             let Some(to) = self.best(stream, None).or_else(slow) else {

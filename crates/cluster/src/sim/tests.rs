@@ -62,6 +62,7 @@ fn each_flaw_is_found() {
         Flaw::LeaseNotChecked,
         Flaw::FenceIsBlind,
         Flaw::NewIdAfterDoubt,
+        Flaw::ForgetsRecords,
     ];
     let mut missed = Vec::new();
     for flaw in all {

@@ -6,7 +6,7 @@
 mod nodes;
 mod servers;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::deployment;
 use cluster::driver::{Event, Outcome};
@@ -121,6 +121,38 @@ fn commands_and_events_are_bounded() {
     );
     assert_eq!(refused + committed, outcomes.len());
     assert_eq!(a.driver().progress(STREAM).take_overs, 1);
+}
+
+/// Goal: without a majority nobody says whether a stream is there, which is not to say that it is
+/// missing: what mends it is another thing, and a node that starts waits for it.
+#[test]
+fn a_stream_that_does_not_answer_is_not_missing() {
+    let mut servers = Servers::start(true);
+    servers.create(&layout());
+    servers.kill(0);
+    servers.kill(1);
+    let found = observe::run(&servers.observe(&layout(), false)).unwrap();
+    let about = |what: &str| found.iter().filter(|p| p.what.contains(what)).count();
+    assert_eq!(about("is missing"), 0, "{found:?}");
+    assert_eq!(about("has no leader"), 2, "{found:?}");
+}
+
+/// Goal: a node whose server of the engine is stopped, which closes no connection, goes on with
+/// another one, as long as elections take and not until TCP gives up.
+#[test]
+fn appends_survive_a_stopped_server() {
+    const ENOUGH: Duration = Duration::from_secs(20);
+    let servers = Servers::start(true);
+    servers.create(&layout());
+    let a = Node::start_at(0, &servers, &layout(), "a");
+    a.take_over(STREAM, 1);
+    assert_eq!(a.append(0), Outcome::Committed(Position::new(1)));
+    servers.signal(0, "-STOP");
+    let stopped = Instant::now();
+    assert_eq!(a.append_patiently(1), Outcome::Committed(Position::new(2)));
+    let took = stopped.elapsed();
+    servers.signal(0, "-CONT");
+    assert!(took < ENOUGH, "{took:?}");
 }
 
 /// Goal: without a majority nothing is decided and new appends are refused; the one that was under

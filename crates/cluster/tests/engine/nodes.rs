@@ -69,6 +69,13 @@ impl Node {
         Node::run(servers, options, "a", 1)
     }
 
+    /// The same, connected to this server.
+    pub(crate) fn start_at(server: usize, servers: &Servers, layout: &Layout, name: &str) -> Node {
+        let folder = servers.folder().to_owned();
+        let options = Options::new(servers.options_of(server), layout.clone(), folder);
+        Node::run(servers, options, name, 1)
+    }
+
     /// A node that takes part in the map.
     pub(crate) fn with_map(
         servers: &Servers,

@@ -100,9 +100,26 @@ impl Servers {
         }
     }
 
+    /// SIGSTOP or SIGCONT.
+    pub(crate) fn signal(&self, server: usize, name: &str) {
+        let child = self.running[server].as_ref().unwrap();
+        let sent = Command::new("kill")
+            .args([name, &child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
     pub(crate) fn options(&self) -> engine::Options {
-        let address = |ports: &[u16; 3]| format!("nats://127.0.0.1:{}", ports[0]);
-        engine::Options::new(self.ports.iter().map(address).collect())
+        engine::Options::new((0..SERVERS).map(|server| self.address(server)).collect())
+    }
+
+    /// Options of who knows one server, and connects to that. It tells of the others.
+    pub(crate) fn options_of(&self, server: usize) -> engine::Options {
+        engine::Options::new(vec![self.address(server)])
+    }
+
+    fn address(&self, server: usize) -> String {
+        format!("nats://127.0.0.1:{}", self.ports[server][0])
     }
 
     pub(crate) fn observe(&self, layout: &Layout, create: bool) -> observe::Options {

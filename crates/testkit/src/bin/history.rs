@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 use std::time::Duration;
-use testkit::history::{Faults, Options, find_bugs, run};
+use testkit::history::{Faults, Options, Troubles, find_bugs, run};
 
 const HELP: &str = "\
 Plays seeds of simulated clients against a server that is killed and hindered meanwhile, and checks
@@ -17,6 +17,8 @@ that nothing is lost, doubled or reordered. ROOST_BIN names the server under tes
   --faults LIST   of kills,stops,unsynced,disk,cuts,amnesia; all; none [kills,stops,cuts,amnesia]
   --tiny          with bounds of the server as small as its configuration lets them be
   --rooms         in half of the seeds devices are in a room too
+  --cluster LIST  against three nodes over three servers of the engine, which the LIST befalls, of
+                  kills,pauses,servers,ways; all; none. NATS_SERVER names the engine's binary
   --prosody       against the Prosody of the system
   --folder DIR    where histories of failed seeds go [target/history]
   --keep          write the history of every seed
@@ -67,6 +69,13 @@ fn main() -> ExitCode {
         summary.sessions,
         summary.failed.len()
     );
+    for (what, (users, gaps)) in summary.gaps_by_trouble() {
+        let [half, most, all] = gaps.map(|gap| gap.as_secs_f64());
+        println!(
+            "{what}: nothing is accepted for {half:.1} s, {most:.1} s, {all:.1} s (half, nine in \
+             ten, all of {users} users)"
+        );
+    }
     if summary.failed.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -80,6 +89,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
         time: None,
         jobs: 2,
         faults: faults("kills,stops,cuts,amnesia")?,
+        troubles: None,
         is_prosody: false,
         is_tiny: false,
         has_rooms: false,
@@ -102,6 +112,11 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
                 options.faults = faults(&list)?;
                 options.replay = format!("{} --faults {list}", options.replay);
             }
+            "--cluster" => {
+                let list = value()?;
+                options.troubles = Some(troubles(&list)?);
+                options.replay = format!("{} --cluster {list}", options.replay);
+            }
             "--prosody" => options.is_prosody = true,
             "--tiny" => {
                 options.is_tiny = true;
@@ -120,6 +135,22 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
         }
     }
     Ok(Some(options))
+}
+
+fn troubles(list: &str) -> Result<Troubles, String> {
+    let mut troubles = Troubles::default();
+    for name in list.split(',') {
+        match name {
+            "none" => {}
+            "all" => troubles = Troubles::ALL,
+            "kills" => troubles.kills = true,
+            "pauses" => troubles.pauses = true,
+            "servers" => troubles.servers = true,
+            "ways" => troubles.ways = true,
+            _ => return Err(format!("there is no trouble {name}")),
+        }
+    }
+    Ok(troubles)
 }
 
 fn number(text: &str) -> Result<u64, String> {

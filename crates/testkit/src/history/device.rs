@@ -14,6 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use room::{ROOM, Room};
 use std::collections::{HashSet, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 const NS_SASL: &str = "urn:ietf:params:xml:ns:xmpp-sasl";
@@ -143,6 +144,10 @@ pub(super) struct Device {
     requests: u32,
     /// Nothing is read before this step.
     pub(super) stalled_until: usize,
+    /// Another node of the cluster that the server sent it to (RFC 6120 section 4.9.3.19).
+    sent_to: Option<SocketAddr>,
+    /// Since when it waits for the server to say anything at all.
+    waits_since: Option<Instant>,
 }
 
 impl Device {
@@ -164,7 +169,20 @@ impl Device {
             wants_catch_up: false,
             requests: 0,
             stalled_until: 0,
+            sent_to: None,
+            waits_since: None,
         }
+    }
+
+    /// Where to connect, if the server said so: once, because that node may be dead by now.
+    pub(super) fn take_sent_to(&mut self) -> Option<SocketAddr> {
+        self.sent_to.take()
+    }
+
+    /// Has waited for so long without a word from the server.
+    pub(super) fn hears_nothing(&self, patience: Duration) -> bool {
+        let waits = self.waits_since.filter(|_| self.link.is_some());
+        waits.is_some_and(|since| since.elapsed() > patience)
     }
 
     /// For the account: user and device.
@@ -240,6 +258,7 @@ impl Device {
         }
         self.phase = Phase::Login;
         self.since = Instant::now();
+        self.waits_since = Some(self.since);
         self.say(&header());
         shared.history.note(&self.name, "connects");
     }
@@ -344,6 +363,9 @@ impl Device {
             shared.history.violation(format!("{}: {why}", self.name()));
             false
         });
+        if !items.is_empty() {
+            self.waits_since = None;
+        }
         for item in items {
             match item {
                 Item::Root => {}
@@ -377,6 +399,9 @@ impl Device {
 impl Device {
     fn handle(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
         if element.is(NS_STREAMS, "error") {
+            let mut children = element.children();
+            let other = children.find(|child| child.name() == "see-other-host");
+            self.sent_to = other.and_then(|other| other.text().trim().parse().ok());
             return shared.history.note(
                 &self.name,
                 format_args!("stream error {}", one_line(element)),
@@ -699,6 +724,7 @@ impl Device {
 
     pub(super) fn request(&mut self) {
         if self.plan.is_managed {
+            self.waits_since.get_or_insert_with(Instant::now);
             self.say(&format!("<r xmlns='{NS_SM}'/>"));
         }
     }

@@ -27,21 +27,26 @@ pub(super) enum Mood {
     Unsyncable,
 }
 
-/// The library, built once for all seeds.
+/// A library that is preloaded, built once for all seeds.
 pub(super) struct Library {
     folder: TempDir,
+    file: String,
 }
 
 impl Library {
-    /// Builds it with the system's C compiler (`CC`, or cc).
-    pub(super) fn build() -> Result<Self, String> {
+    /// Builds one of the folder `shim` with the system's C compiler (`CC`, or cc).
+    pub(super) fn build(source: &str) -> Result<Self, String> {
         let folder = tempfile::Builder::new()
-            .prefix("unsynced-")
+            .prefix("shim-")
             .tempdir()
             .map_err(|error| error.to_string())?;
-        let library = Self { folder };
+        let file = format!("{source}.so");
+        let library = Self { folder, file };
         let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim/unsynced.c");
+        let name = source;
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("shim")
+            .join(name);
         let output = Command::new(compiler)
             .args(["-std=gnu11", "-O2", "-shared", "-fPIC", "-o"])
             .arg(library.path())
@@ -53,13 +58,14 @@ impl Library {
             return Ok(library);
         }
         Err(format!(
-            "unsynced.c does not build: {}",
+            "{name} does not build: {}",
             String::from_utf8_lossy(&output.stderr)
         ))
     }
 
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("unsynced.so")
+    /// What is to be preloaded.
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.file)
     }
 }
 
@@ -263,7 +269,7 @@ mod tests {
 
     #[test]
     fn what_was_not_synced_is_gone_after_a_kill() {
-        let library = Library::build().expect("a library");
+        let library = Library::build("unsynced.c").expect("a library");
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("data");
         fs::create_dir(&data).expect("a folder");
@@ -310,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_refuses_writes_until_it_has_room_again() {
-        let library = Library::build().expect("a library");
+        let library = Library::build("unsynced.c").expect("a library");
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("data");
         fs::create_dir(&data).expect("a folder");

@@ -9,17 +9,20 @@ mod checker;
 mod device;
 mod disk;
 mod link;
+mod nodes;
 mod plan;
 mod reader;
 mod record;
 mod run;
 mod server;
 
+pub use nodes::Troubles;
 pub use plan::Faults;
 pub use server::Host;
 
 use run::{Tally, play};
 use server::Template;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -40,6 +43,8 @@ pub struct Options {
     pub jobs: usize,
     /// What may be done to the server and the links.
     pub faults: Faults,
+    /// Against a cluster, which these befall, instead of one process.
+    pub troubles: Option<Troubles>,
     /// Against the Prosody of the system instead.
     pub is_prosody: bool,
     /// With bounds of the server that are as small as its configuration lets them be.
@@ -79,9 +84,28 @@ pub struct Summary {
     pub sessions: usize,
     /// Devices that took part.
     pub devices: usize,
+    /// What befell a cluster alone, and for each user: how long nothing of his was accepted then.
+    pub gaps: Vec<(&'static str, Duration)>,
 }
 
 impl Summary {
+    /// By what befell: users, and how long nothing of theirs was accepted: for half of them at
+    /// most, for nine in ten, and for all.
+    #[must_use]
+    pub fn gaps_by_trouble(&self) -> BTreeMap<&'static str, (usize, [Duration; 3])> {
+        let mut all: BTreeMap<&'static str, Vec<Duration>> = BTreeMap::new();
+        for (what, gap) in &self.gaps {
+            all.entry(what).or_default().push(*gap);
+        }
+        let row = |(what, mut gaps): (&'static str, Vec<Duration>)| {
+            gaps.sort_unstable();
+            let last = gaps.len() - 1;
+            let of = [last / 2, last * 9 / 10, last].map(|at| gaps[at]);
+            (what, (gaps.len(), of))
+        };
+        all.into_iter().map(row).collect()
+    }
+
     fn add(&mut self, tally: Tally) {
         self.seeds += 1;
         self.kills += tally.kills;
@@ -91,6 +115,7 @@ impl Summary {
         self.refused += tally.refused;
         self.sessions += tally.sessions;
         self.devices += tally.devices;
+        self.gaps.extend(tally.gaps);
     }
 }
 
@@ -176,7 +201,11 @@ pub fn find_bugs(
     say: &(dyn Fn(&str) + Sync),
 ) -> Result<Vec<(&'static str, Option<u64>)>, String> {
     let mut found = Vec::new();
-    for (name, breaks) in stdx::bugs::ALL {
+    let all: &[(&str, &str)] = match options.troubles {
+        Some(_) => &stdx::bugs::IN_CLUSTERS,
+        None => &stdx::bugs::ALL,
+    };
+    for &(name, breaks) in all {
         if options.bug.as_ref().is_some_and(|bug| bug != name) {
             continue;
         }

@@ -3,6 +3,7 @@
 //! it carries nothing out.
 
 use super::disk::Mood;
+use super::nodes::{Trouble, Troubles, draw};
 use std::time::Duration;
 
 /// Which disturbances a run may choose from.
@@ -73,6 +74,8 @@ pub(super) struct Plan {
     /// Devices with stream management are in a room too.
     pub(super) has_room: bool,
     pub(super) faults: Faults,
+    /// What befalls the nodes of a cluster, if it is one.
+    pub(super) troubles: Option<Vec<Trouble>>,
     /// Bounds of the server that are as small as its configuration lets them be.
     pub(super) tiny: Option<Tiny>,
 }
@@ -218,8 +221,31 @@ impl Plan {
             is_all_lost: rng.bool(),
             has_room: (seed / 2).is_multiple_of(2),
             faults,
+            troubles: None,
             tiny: None,
         }
+    }
+
+    /// The same for a cluster, which is played with for as long as something befalls it. All
+    /// devices have stream management: without it a session ends with its node.
+    pub(super) fn over_nodes(seed: u64, troubles: Troubles) -> Self {
+        let faults = Faults {
+            cuts: true,
+            // What is sent again in another session is free to come out of order: half of the seeds
+            // are without.
+            amnesia: seed.is_multiple_of(2),
+            ..Faults::default()
+        };
+        let mut plan = Self::new(seed, faults);
+        for device in &mut plan.devices {
+            device.is_managed = true;
+        }
+        plan.padding_max = PADDING_MAX_INSIDE;
+        plan.burst_every = BURST_EVERY_INSIDE;
+        plan.troubles = Some(draw(seed, troubles));
+        // It would disturb a journal that stands alone.
+        plan.commit_delay = Duration::ZERO;
+        plan
     }
 
     /// The same with bounds of the server that are as small as they may be.
@@ -233,7 +259,7 @@ impl Plan {
 
     /// Whether messages may be refused: a sender is told by an error.
     pub(super) fn may_refuse(&self) -> bool {
-        self.faults.disk || self.tiny.is_some()
+        self.faults.disk || self.tiny.is_some() || self.troubles.is_some()
     }
 }
 

@@ -164,6 +164,8 @@ pub(super) struct History {
     pub(super) crashes: usize,
     /// Deliveries to all devices so far.
     pub(super) now: usize,
+    /// When something of which user was accepted.
+    pub(super) accepted_at: Vec<(usize, Duration)>,
     /// What was wrong as soon as it was seen.
     pub(super) violations: Vec<String>,
     /// The time of a server that has a clock of its own, so that a seed's account is the same
@@ -191,6 +193,7 @@ impl History {
             was_disk_bad: false,
             crashes: 0,
             now: 0,
+            accepted_at: Vec::new(),
             violations: Vec::new(),
             time: None,
             started: Instant::now(),
@@ -199,11 +202,16 @@ impl History {
         }
     }
 
+    /// Time since the seed began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.time.unwrap_or_else(|| self.started.elapsed())
+    }
+
     /// Writes a line of the readable account.
     pub(super) fn note(&mut self, who: &str, what: impl Display) {
         if self.lines_count < LINES_MAX {
             self.lines_count += 1;
-            let at = self.time.unwrap_or_else(|| self.started.elapsed());
+            let at = self.elapsed();
             let (ms, us) = (at.as_millis(), at.subsec_micros() % 1_000);
             let _ = writeln!(self.lines, "{ms:6}.{us:03} {who:6} {what}");
         }

@@ -1,6 +1,8 @@
 //! Plays one seed against one server: carries the plan out, lets everything settle, reads the
 //! archives and asks the checker. Owns the loop over sockets and the moments of faults.
 
+mod nodes;
+
 use super::Options;
 use super::checker::{self, Final, Rules};
 use super::device::{Device, Heard, Shared};
@@ -36,7 +38,7 @@ pub(super) struct Outcome {
 }
 
 /// Figures of a seed, for the report.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) kills: usize,
     pub(super) messages: usize,
@@ -45,6 +47,7 @@ pub(super) struct Tally {
     pub(super) refused: usize,
     pub(super) sessions: usize,
     pub(super) devices: usize,
+    pub(super) gaps: Vec<(&'static str, Duration)>,
 }
 
 /// Plays one seed.
@@ -52,14 +55,17 @@ pub(super) struct Tally {
 /// # Errors
 /// The server cannot be started at all.
 pub(super) fn play(template: &Template, seed: u64, options: &Options) -> Result<Outcome, String> {
-    let plan = Plan::new(seed, options.faults);
+    let plan = match options.troubles {
+        Some(troubles) => Plan::over_nodes(seed, troubles),
+        None => Plan::new(seed, options.faults),
+    };
     let mut plan = match options.is_tiny {
         true => plan.with_tiny_bounds(seed),
         false => plan,
     };
     plan.has_room &= options.has_rooms;
     let server = template.start(&plan)?;
-    let is_roost = matches!(template, Template::Roost(..));
+    let is_roost = !matches!(template, Template::Prosody);
     Ok(Rig::new(seed, plan, server, is_roost).play())
 }
 
@@ -73,7 +79,11 @@ impl Rig {
     fn play(self) -> Outcome {
         let mut rig = self;
         let seed = rig.seed;
-        if let Err(why) = rig.run() {
+        let played = match rig.server.cluster() {
+            Some(_) => rig.run_over_nodes(),
+            None => rig.run(),
+        };
+        if let Err(why) = played {
             rig.history.violation(why);
         }
         let findings = rig.settle();
@@ -97,6 +107,7 @@ impl Rig {
             deliveries: history.chains.iter().map(|c| c.deliveries.len()).sum(),
             sessions: history.chains.len(),
             devices: rig.devices.len(),
+            gaps: rig.gaps(),
         };
         Outcome {
             findings,
@@ -226,7 +237,8 @@ impl Rig {
         for device in 0..self.devices.len() {
             let is_away = !self.devices[device].is_connected();
             if is_away && self.dice.chance(0.25) {
-                let link = self.server.connect();
+                let sent_to = self.devices[device].take_sent_to();
+                let link = self.server.connect(sent_to);
                 self.with(device, |device, shared| device.connect(link, shared));
             }
         }
@@ -394,6 +406,7 @@ impl Rig {
             return self.pump_inside(wait);
         }
         let deadline = Instant::now() + wait;
+        self.tend()?;
         loop {
             let is_due = self.turn(deadline)?;
             if is_due && self.armed.is_some() {
@@ -488,29 +501,31 @@ impl Rig {
         }
         // What is under way between two users may still need a moment.
         let deadline = self.now() + AGREE_TIMEOUT;
-        loop {
+        let findings = loop {
             if let Err(why) = self.settle_devices().and_then(|()| self.audit()) {
                 self.history.violation(why);
             }
             let findings = self.check();
             if findings.is_empty() || self.now() > deadline {
-                return findings;
+                break findings;
             }
             if let Err(why) = self.pump(Duration::from_millis(150)) {
                 self.history.violation(why);
             }
-        }
+        };
+        findings.into_iter().chain(self.check_nodes()).collect()
     }
 
     fn settle_devices(&mut self) -> Result<(), String> {
-        let deadline = self.now() + SETTLE_TIMEOUT;
+        let deadline = self.now() + self.settle_timeout();
         let mut is_asked = vec![false; self.devices.len()];
         loop {
             let mut is_settled = true;
             for (device, is_asked) in is_asked.iter_mut().enumerate() {
                 if !self.devices[device].is_connected() {
                     *is_asked = false;
-                    let link = self.server.connect();
+                    let sent_to = self.devices[device].take_sent_to();
+                    let link = self.server.connect(sent_to);
                     self.with(device, |device, shared| device.connect(link, shared));
                 }
                 if self.devices[device].is_stuck() {
@@ -554,7 +569,7 @@ impl Rig {
 
     /// Reads every user's archive, and what devices still miss.
     fn audit(&mut self) -> Result<(), String> {
-        let deadline = self.now() + SETTLE_TIMEOUT;
+        let deadline = self.now() + self.settle_timeout();
         let mut readers = Vec::new();
         for user in 0..self.plan.users {
             let is_reader = |device: &Device| device.plan.user == user && device.is_ready();

@@ -6,6 +6,7 @@ use super::Options;
 use super::device::{DOMAIN, PASSWORD};
 use super::disk::{Disk, Library, Mood};
 use super::link::Link;
+use super::nodes::{self, Cluster};
 use super::plan::{Plan, Tiny, USERS_MAX};
 use crate::roost::{Account, Roost, Settings};
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,6 +27,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// What every seed's server is a copy of.
 pub(super) enum Template {
     Roost(Box<Roost>, Option<Library>, Option<String>),
+    Cluster(nodes::Template),
     Prosody,
 }
 
@@ -35,6 +37,9 @@ impl Template {
         if options.is_prosody {
             return Ok(Self::Prosody);
         }
+        if options.troubles.is_some() {
+            return nodes::Template::new(options).map(Self::Cluster);
+        }
         let account = |user| Account {
             jid: format!("u{user}@{DOMAIN}"),
             password: PASSWORD.to_owned(),
@@ -42,7 +47,7 @@ impl Template {
         let accounts: Vec<Account> = (0..USERS_MAX).map(account).collect();
         let roost = Roost::prepare(&settings(None), &accounts)?;
         let library = (faults.unsynced || faults.disk)
-            .then(Library::build)
+            .then(|| Library::build("unsynced.c"))
             .transpose()?;
         Ok(Self::Roost(Box::new(roost), library, options.bug.clone()))
     }
@@ -64,12 +69,14 @@ impl Template {
                 roost.start_again()?;
                 Ok(Server::Roost(Box::new(roost), disk))
             }
+            Self::Cluster(template) => Ok(Server::Cluster(Box::new(template.start(plan)?))),
             Self::Prosody => Ok(Server::Prosody(Prosody::start()?)),
         }
     }
 }
 
-fn settings(plan: Option<&Plan>) -> Settings {
+/// The configuration of a plan's server.
+pub(super) fn settings(plan: Option<&Plan>) -> Settings {
     let mut settings = Settings::from([
         ("auth.plain_without_tls".to_owned(), "true".to_owned()),
         ("auth.scram_iterations".to_owned(), "4096".to_owned()),
@@ -154,14 +161,16 @@ pub trait Host {
 /// A server process.
 pub(super) enum Server {
     Roost(Box<Roost>, Option<Disk>),
+    Cluster(Box<Cluster>),
     Prosody(Prosody),
     Inside(Box<dyn Host>),
 }
 
 impl Server {
-    /// A connection to it.
-    pub(super) fn connect(&mut self) -> io::Result<Link> {
+    /// A connection to it, or to the node of a cluster that the client was sent to.
+    pub(super) fn connect(&mut self, sent_to: Option<SocketAddr>) -> io::Result<Link> {
         match self {
+            Self::Cluster(cluster) => cluster.connect(sent_to),
             Self::Roost(roost, _) => Link::open(roost.address().plain),
             Self::Prosody(prosody) => Link::open(prosody.address),
             Self::Inside(host) => host.connect().map(Link::new),
@@ -172,8 +181,8 @@ impl Server {
         match self {
             Self::Roost(roost, _) => roost.kill(),
             Self::Prosody(prosody) => prosody.kill(),
-            // What it loses is decided in `forget`.
-            Self::Inside(_) => Ok(()),
+            // What it loses is decided in `forget`; nodes are killed one by one.
+            Self::Inside(_) | Self::Cluster(_) => Ok(()),
         }
     }
 
@@ -181,6 +190,7 @@ impl Server {
         match self {
             Self::Roost(roost, _) => roost.start_again(),
             Self::Prosody(prosody) => prosody.spawn(),
+            Self::Cluster(_) => Ok(()),
             Self::Inside(host) => host.start_again(),
         }
     }
@@ -213,7 +223,15 @@ impl Server {
     pub(super) fn inside(&mut self) -> Option<&mut dyn Host> {
         match self {
             Self::Inside(host) => Some(&mut **host),
-            Self::Roost(..) | Self::Prosody(_) => None,
+            Self::Roost(..) | Self::Cluster(_) | Self::Prosody(_) => None,
+        }
+    }
+
+    /// The cluster, if it is one.
+    pub(super) fn cluster(&mut self) -> Option<&mut Cluster> {
+        match self {
+            Self::Cluster(cluster) => Some(cluster),
+            Self::Roost(..) | Self::Inside(_) | Self::Prosody(_) => None,
         }
     }
 
@@ -222,7 +240,7 @@ impl Server {
         let pid = match self {
             Self::Roost(roost, _) => roost.pid(),
             Self::Prosody(prosody) => prosody.child.as_ref().map(Child::id),
-            Self::Inside(_) => return Ok(()),
+            Self::Inside(_) | Self::Cluster(_) => return Ok(()),
         };
         let pid = pid.and_then(|pid| i32::try_from(pid).ok());
         let pid = pid
@@ -236,6 +254,7 @@ impl Server {
         match self {
             Self::Roost(roost, _) => roost.log_tail(),
             Self::Prosody(prosody) => prosody.log_tail(),
+            Self::Cluster(cluster) => cluster.log_tail(),
             Self::Inside(_) => String::new(),
         }
     }

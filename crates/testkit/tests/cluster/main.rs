@@ -71,6 +71,25 @@ fn a_single_node_survives_a_kill() {
     nodes.node("a").stop().unwrap();
 }
 
+/// Goal: a node that is killed together with a server of the engine comes back while that server is
+/// away: the loss of one is what the others are for.
+#[test]
+fn a_node_starts_while_a_server_of_the_engine_is_away() {
+    let mut nodes = Nodes::start(&["a"]);
+    nodes.add("alice");
+    let mut alice = Person::online(&mut nodes, "alice", "a");
+    alice.say("alice", "before");
+    alice.await_accepted();
+    alice.expect_bodies("alice", ["before".to_owned()]);
+    nodes.node("a").kill().unwrap();
+    nodes.kill_server(0);
+    nodes.restart("a");
+    alice.resume(&mut nodes, "a");
+    alice.say("alice", "and on");
+    alice.await_accepted();
+    alice.expect_bodies("alice", ["and on".to_owned()]);
+}
+
 /// Goal: two clients whose accounts are at home on different nodes chat, whichever nodes they came
 /// to. The home of one is killed: both go on, and everything that was accepted is delivered, once
 /// and in order.

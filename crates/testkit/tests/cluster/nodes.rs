@@ -89,6 +89,11 @@ impl Nodes {
         self.nodes.get_mut(name).unwrap()
     }
 
+    /// SIGKILL of a server of the engine.
+    pub(crate) fn kill_server(&mut self, server: usize) {
+        self.nats.kill(server).unwrap();
+    }
+
     /// Makes the streams, however long the servers take to find each other.
     pub(crate) fn create(&mut self) {
         let node = self.nodes.values().next().unwrap();

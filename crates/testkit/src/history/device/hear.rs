@@ -93,6 +93,10 @@ impl Device {
                 accepted.push(number);
             }
         }
+        if !accepted.is_empty() {
+            let at = history.elapsed();
+            history.accepted_at.push((self.plan.user, at));
+        }
         history.note(name, format_args!("hears a h={h}: {}", listed(&accepted)));
         shared.heard.ack |= !accepted.is_empty();
     }
