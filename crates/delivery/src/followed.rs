@@ -286,6 +286,13 @@ impl<R: Clone + Eq> Followed<R> {
         RoomChange { acked, given }
     }
 
+    /// Nothing of a room up to here is owed; absent if its log is not read.
+    pub fn acked(&self, room: &R) -> Option<Place> {
+        let own = self.rooms.iter().find(|own| own.room == *room)?;
+        let first = self.flight.iter().find(|entry| entry.room == *room);
+        Some(first.map_or(own.read, |first| first.place.before()))
+    }
+
     /// The first of what waits for its commit was written.
     pub fn sent(&mut self) {
         self.unsent = self.unsent.saturating_sub(1);
@@ -364,12 +371,17 @@ impl<R: Clone + Eq> Followed<R> {
 
     /// The next page to ask for. The session can be written to.
     pub fn poll_pull(&mut self, now: Moment) -> Option<Pull<R>> {
+        self.poll_pull_of(now, |_| true)
+    }
+
+    /// The same of rooms that may be read now.
+    pub fn poll_pull_of(&mut self, now: Moment, may: impl Fn(&R) -> bool) -> Option<Pull<R>> {
         let left = self.limits.window.saturating_sub(self.flight.len());
         if left == 0 || self.failed_at.is_some() {
             return None;
         }
         let mut rooms = self.rooms.iter_mut();
-        let own = rooms.find(|own| own.state == State::Behind)?;
+        let own = rooms.find(|own| own.state == State::Behind && may(&own.room))?;
         self.last_id = self.last_id.wrapping_add(1);
         let id = self.last_id;
         own.state = State::Asked { id, since: now };

@@ -113,6 +113,8 @@ pub enum Effect {
         /// Why.
         error: StanzaError,
     },
+    /// These accounts are delivered to as members from now on, whether they are there or not.
+    Members(Vec<String>),
     /// Nobody is there and nothing is left of the room.
     Ended,
 }
@@ -502,9 +504,11 @@ impl Room {
     }
 
     fn apply(&mut self, records: Vec<Record>) {
+        let before = self.members_before(&records);
         for record in records {
             apply(&mut self.state, record, &self.options.limits);
         }
+        self.members_after(before);
     }
 
     fn decided(&mut self, is_committed: bool, now: Timestamp) {

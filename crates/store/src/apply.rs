@@ -186,6 +186,8 @@ impl<T: Txn> Entity<'_, T> {
                 self.session_room_remove(*number, room);
                 Ok(())
             }
+            Record::MemberRoomPut { room, through, .. } => self.member_room_put(room, *through),
+            Record::MemberRoomRemove { room, .. } => self.member_room_remove(room),
             Record::AccountLock { locked, .. } => {
                 self.profile(|profile| profile.account.locked = *locked)
             }

@@ -16,6 +16,7 @@ pub(crate) mod durable;
 pub(crate) mod here;
 pub(crate) mod host;
 mod intake;
+mod members;
 mod retention;
 pub(crate) mod temporary;
 
@@ -47,6 +48,7 @@ pub use command::{RoomCommand, RoomLine, RoomSample};
 use durable::{For, Waiting};
 use here::{Kept, PulledPage};
 use intake::Parked;
+use members::Members;
 use temporary::Temporary;
 
 /// Seconds count for so many numbers: the numbers of messages in a room that was forgotten
@@ -75,6 +77,10 @@ pub enum RoomMsg {
     AskHomes,
     /// Homes are told of copies that they have missed.
     Missed(Vec<(Arc<str>, Seq)>),
+    /// Members who are not there may be told of more.
+    MembersDue,
+    /// Members' homes that have not answered may be told again.
+    AskMembers,
 }
 
 /// What the store has of a room.
@@ -111,6 +117,8 @@ pub(crate) struct RoomActor {
     appends: Appends<Waiting>,
     log: retention::LogState,
     leaving: Leaving,
+    /// Members who are delivered to without being there.
+    members: Members,
     /// Who is there, as far as it was refused to make that durable, in order.
     unkept: VecDeque<Kept>,
     /// Goes in front of everything in the mailbox.
@@ -154,6 +162,7 @@ impl RoomActor {
             appends,
             log: retention::LogState::default(),
             leaving,
+            members: Members::default(),
             unkept: VecDeque::new(),
             parked: None,
             taking: None,
@@ -227,6 +236,7 @@ impl RoomActor {
         self.room = Some(room);
         self.phase = Phase::Ready;
         self.unread = 0;
+        self.recover_members();
         self.ask_homes(cx);
     }
 
@@ -251,6 +261,7 @@ impl RoomActor {
             && self.appends.is_empty()
             && self.leaving.is_empty()
             && self.parked.is_none()
+            && self.members.is_idle()
             && self.pages == 0
     }
 
@@ -308,6 +319,8 @@ impl RoomActor {
             RoomMsg::KeepAgain => self.keep_again(cx),
             RoomMsg::AskHomes => self.ask_homes(cx),
             RoomMsg::Missed(missed) => self.tell_of_missed(missed, cx),
+            RoomMsg::MembersDue => self.members.may_go_on(),
+            RoomMsg::AskMembers => self.members.may_ask_again(),
         }
     }
 
@@ -358,6 +371,7 @@ impl Actor for RoomActor {
             (self.taking, self.handling) = (None, None);
         }
         self.look_at_missed(cx);
+        self.work_on_members(cx);
         self.note(cx);
         self.stop_if_unknown(cx);
         if self.must_hold() {
