@@ -1,5 +1,5 @@
-//! Delivery to members who are not in the room, if its owner wants it: to whom, and who is new among
-//! them. What they are given is the room's log; their homes read it (docs/rooms.md).
+//! Delivery to members who are not in the room, if its owner wants it: to whom, and who is new
+//! among them. What they are given is the room's log; their homes read it (docs/rooms.md).
 
 use std::collections::BTreeSet;
 

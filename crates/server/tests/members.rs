@@ -1,6 +1,6 @@
-//! Members of a room who are delivered to without being in it (docs/rooms.md), in a whole node under
-//! a clock and a journal that move when the test says so: each message that the room accepted comes
-//! once and in order, whoever is away, whatever is killed, and within the bounds.
+//! Members of a room who are delivered to without being in it (docs/rooms.md), in a whole node
+//! under a clock and a journal that move when the test says so: each message that the room accepted
+//! comes once and in order, whoever is away, whatever is killed, and within the bounds.
 
 mod common;
 

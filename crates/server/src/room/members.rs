@@ -1,8 +1,8 @@
 //! Members who are delivered to without being in the room (docs/rooms.md). The home of each keeps a
 //! mark on the room's log, durably, and reads it from there for sessions that take messages. So a
-//! member who is away costs nothing when something is said: his home asks when he is back. Owns what
-//! the room tells homes: once each that the account is a member, until it is durable there; and of
-//! those who are online that the log has grown, many messages at once.
+//! member who is away costs nothing when something is said: his home asks when he is back. Owns
+//! what the room tells homes: once each that the account is a member, until it is durable there;
+//! and of those who are online that the log has grown, many messages at once.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -137,6 +137,8 @@ impl RoomActor {
             return;
         };
         let Some(since) = state.owed else { return };
+        // An import does not say from where on: from now on.
+        let since = since.min(self.room.as_ref().map_or(0, Room::told));
         let (members, home) = (state.members(), &self.home);
         let all = members.map(|bare| Name::from(&*bare));
         let all = all.filter(|bare| home.hosts_accounts(address::domain(bare)));

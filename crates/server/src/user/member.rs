@@ -2,12 +2,13 @@
 //! The home keeps a mark for each, durably, and reads the room's log behind it while sessions take
 //! messages and none of them is in the room. Owns the marks, and who reads.
 //!
-//! | session | reads | its messages are done with |
+//! | session | reads from the mark on | its messages are done with |
 //! |---|---|---|
-//! | with stream management | by itself, like an occupant ([`delivery::Followed`]), from the mark on | once its client has acknowledged them |
-//! | without | what all of those read together, from the mark on | once it is recorded that they are written |
+//! | with stream management | by itself ([`delivery::Followed`]) | acknowledged by its client |
+//! | without | together with all of those | written, which is recorded before |
 //!
-//! The mark is where the first of them has come to; what sessions in the room were given counts too.
+//! The mark is where the first of them has come to; what sessions in the room were given counts
+//! too.
 
 use std::sync::Arc;
 use std::time::Duration;
