@@ -9,6 +9,7 @@ mod checker;
 mod device;
 mod disk;
 mod link;
+pub mod occupants;
 mod plan;
 mod reader;
 mod record;
