@@ -61,5 +61,6 @@ pub use message::stanza_id;
 pub use occupants::{Audience, write_copy};
 pub use present::{Present, PresentSession};
 pub use record::{Affiliated, Listed, Message, RECORD_VERSION, Record, RecordError, Subject};
+pub use retract::is_tombstone;
 pub use room::{Effect, Event, Options, Placed, Room};
 pub use state::{Kept, State, late};

@@ -229,15 +229,14 @@ impl<T: Txn> Entity<'_, T> {
             Record::AccountPut { .. } => !live || kind == Kind::Account,
             Record::RoomMake { .. } => !live || kind == Kind::Room,
             Record::ServiceMake { .. } => !live,
-            Record::RoomPut { .. } | Record::RoomRemove { .. } | Record::LogReplace { .. } => {
-                live && kind == Kind::Room
-            }
+            Record::RoomPut { .. } | Record::RoomRemove { .. } => live && kind == Kind::Room,
             Record::NodePut { .. }
             | Record::NodeRemove { .. }
             | Record::ItemPut { .. }
             | Record::ItemsRemove { .. }
             | Record::ItemsClear { .. } => self.head.may_have_nodes(),
             Record::LogAppend { .. }
+            | Record::LogReplace { .. }
             | Record::LogTrim { .. }
             | Record::LogProgress { .. }
             | Record::MarksForget { .. } => live,

@@ -297,10 +297,10 @@ pub enum Record {
         /// The room.
         room: String,
     },
-    /// Replaces the frame of an entry in a room's log, which keeps its place, its time and whom it
-    /// is from. One that is not there any more changes nothing.
+    /// Replaces the frame of an entry in a log, which keeps its place, its time and whom it is from
+    /// or for. One that is not there any more changes nothing.
     LogReplace {
-        /// The room.
+        /// The room or account.
         user: String,
         /// The entry.
         seq: Seq,

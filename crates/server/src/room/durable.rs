@@ -388,7 +388,7 @@ impl RoomActor {
 }
 
 /// An entry of the log as the machine knows it.
-pub(super) fn message_of(entry: &LogEntry) -> Message {
+pub(crate) fn message_of(entry: &LogEntry) -> Message {
     Message {
         seq: entry.seq,
         at: entry.at.as_millis(),

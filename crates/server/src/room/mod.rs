@@ -142,6 +142,8 @@ pub(crate) struct RoomActor {
     temporary: Option<Temporary>,
     /// An operator who waits for the room's end.
     ending: Option<Reply<AdminAnswer>>,
+    /// One who waits for messages to be erased.
+    erasing: Option<Reply<AdminAnswer>>,
 }
 
 impl RoomActor {
@@ -174,6 +176,7 @@ impl RoomActor {
             listed_occupants: 0,
             temporary: None,
             ending: None,
+            erasing: None,
         }
     }
 
