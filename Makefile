@@ -23,20 +23,21 @@ HISTORY_ROOMS ?= --rooms
 EVERYTHING := --workspace --lib --bins --tests
 # Tests that run the binary take this one, and do not build one that differs.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-workspace scripts clients benchmarks history disks zoo: export ROOST_BIN ?= $(TARGET)/debug/roost
+workspace scripts clients benchmarks history crowd disks zoo: \
+  export ROOST_BIN ?= $(TARGET)/debug/roost
 history-cluster: export ROOST_BIN ?= $(TARGET)/debug/roost
 # The engine of a cluster, which tests run three of.
 NATS := $(TARGET)/nats/nats-server
 NATS_VERSION ?= latest
 workspace history-cluster chaos-cluster: export NATS_SERVER ?= $(NATS)
-STAGES := lint build tidy workspace history history-cluster zoo clients benchmarks fuzz
+STAGES := lint build tidy workspace history history-cluster crowd zoo clients benchmarks fuzz
 # Seconds of each attacker in `make hostile`.
 HOSTILE_SECONDS ?= 10
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
 .PHONY: benchmarks history disks tiny chaos schedules bugs explore zoo hostile chromium
-.PHONY: model scaling workloads nats cluster cluster-schedules chaos-cluster history-cluster
+.PHONY: model scaling workloads nats cluster cluster-schedules chaos-cluster history-cluster occupants crowd
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -110,6 +111,8 @@ chromium:
 
 HISTORY := $(CARGO) run --quiet --package testkit --bin history --
 
+OCCUPANTS := $(CARGO) run --quiet --package testkit --bin occupants --
+
 history: build ## A short run of the history checker: a server that is killed.
 	$(HISTORY) --seeds $(HISTORY_SEEDS) $(HISTORY_ROOMS) --faults kills,cuts,stops,amnesia,unsynced
 
@@ -121,6 +124,13 @@ disks: build ## SEEDS of a server that is killed, and whose disk is full or fail
 
 tiny: build ## SEEDS of a server that is killed, with bounds as small as they can be configured.
 	$(HISTORY) --tiny --seeds $(SEEDS) --seed $(SEED) --faults kills,cuts,stops,amnesia,unsynced
+
+crowd: build ## A room of 200 occupants for some seconds, and a server that is killed.
+	$(OCCUPANTS) --occupants 200 --seconds 8 --kills 1 --flaps 3000
+
+occupants: ## A room of 2,000, half of them over flapping links, and a release build that is killed.
+	$(CARGO) build --release --package roost
+	ROOST_BIN=$(TARGET)/release/roost $(OCCUPANTS) --seed $(SEED)
 
 chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
 	$(CARGO) build --release --package roost

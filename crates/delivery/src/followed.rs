@@ -295,6 +295,13 @@ impl<R: Clone + Eq> Followed<R> {
         RoomChange { acked, given }
     }
 
+    /// Nothing of a room up to here is owed; absent if its log is not read.
+    pub fn acked(&self, room: &R) -> Option<Place> {
+        let own = self.rooms.iter().find(|own| own.room == *room)?;
+        let first = self.flight.iter().find(|entry| entry.room == *room);
+        Some(first.map_or(own.read, |first| first.place.before()))
+    }
+
     /// The first of what waits for its commit was written.
     pub fn sent(&mut self) {
         self.unsent = self.unsent.saturating_sub(1);
@@ -383,11 +390,16 @@ impl<R: Clone + Eq> Followed<R> {
 
     /// The next page to ask for. The session can be written to.
     pub fn poll_pull(&mut self, now: Moment) -> Option<Pull<R>> {
+        self.poll_pull_of(now, |_| true)
+    }
+
+    /// The same of rooms that may be read now.
+    pub fn poll_pull_of(&mut self, now: Moment, may: impl Fn(&R) -> bool) -> Option<Pull<R>> {
         let left = self.places_left();
         if left == 0 || self.failed_at.is_some() {
             return None;
         }
-        let is_behind = |own: &Room<R>| own.state == State::Behind;
+        let is_behind = |own: &Room<R>| own.state == State::Behind && may(&own.room);
         let turn = self.turn.min(self.rooms.len());
         let next = self.rooms[turn..].iter().position(is_behind);
         let at = match next {

@@ -288,6 +288,12 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         self.mark
     }
 
+    /// Whether an outgoing entry for a destination is settled: nobody reads it again.
+    pub fn is_settled(&self, place: Place, dest: D) -> bool {
+        let lagging = self.lagging.get(&dest);
+        place <= lagging.map_or(self.mark, |lagging| lagging.mark)
+    }
+
     /// The last outgoing entry that is committed.
     pub fn tail(&self) -> Place {
         self.tail

@@ -46,6 +46,7 @@ fn copies(effects: &[Effect]) -> usize {
         | Effect::Keep(_)
         | Effect::Here { .. }
         | Effect::Refuse { .. }
+        | Effect::Members(_)
         | Effect::Ended => 0,
     };
     effects.iter().map(count).sum()

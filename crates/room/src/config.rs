@@ -1,7 +1,7 @@
 //! The configuration of a room (XEP-0045 sections 10.2 and 16.5): every field, how it is shown
 //! and how it is read. What a change means for those present is decided in `owner`.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::addr;
@@ -10,6 +10,9 @@ use xmpp::error::Condition;
 use crate::affiliation::Role;
 use crate::form::{self, Fields, FormWriter, Submission, flag};
 use crate::limits::RoomLimits;
+
+/// The field of ours, which nobody has registered.
+const TO_MEMBERS: &str = "x-roomconfig_delivertomembers";
 
 pub(crate) const FORM_TYPE: &str = "http://jabber.org/protocol/muc#roomconfig";
 
@@ -115,6 +118,15 @@ pub struct Config {
     pub history_length: u16,
     /// A publish-subscribe node that belongs to it, empty for none.
     pub pubsub: String,
+    /// Members are delivered to whether they are in the room or not. Rooms that were configured
+    /// before there was this end in front of it.
+    #[serde(deserialize_with = "or_false")]
+    pub delivers_to_members: bool,
+}
+
+/// Reads a flag that may be missing at the end.
+fn or_false<'a, D: Deserializer<'a>>(from: D) -> Result<bool, D::Error> {
+    Ok(bool::deserialize(from).unwrap_or(false))
 }
 
 impl Default for Config {
@@ -141,6 +153,7 @@ impl Default for Config {
             is_logged: false,
             history_length: 20,
             pubsub: String::new(),
+            delivers_to_members: false,
         }
     }
 }
@@ -419,6 +432,11 @@ impl Config {
                 "Logged publicly",
                 self.is_logged,
             ),
+            (
+                TO_MEMBERS,
+                "Members get what is said without being there",
+                self.delivers_to_members,
+            ),
         ] {
             form.field(
                 (name, "boolean", label),
@@ -445,6 +463,10 @@ impl Config {
         };
         let mut is_protected = None;
         for (name, values) in submission.fields() {
+            if name == TO_MEMBERS {
+                let first = values.first().map_or("", String::as_str);
+                submitted.config.delivers_to_members = boolean(first)?;
+            }
             let Some(name) = name.strip_prefix("muc#") else {
                 continue;
             };
@@ -614,6 +636,7 @@ mod tests {
             is_logged: true,
             history_length: 7,
             pubsub: "xmpp:p?;node=n".to_owned(),
+            delivers_to_members: true,
         };
         for whois in [Whois::Anyone, Whois::Moderators, Whois::Nobody] {
             wanted.whois = whois;

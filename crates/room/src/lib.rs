@@ -8,6 +8,7 @@
 //!                                        ├──▶ Send      one frame to many, each copy with its `to`
 //!                                        ├──▶ Deliver   one stanza
 //!                                        ├──▶ Refuse    an error for who sent it
+//!                                        ├──▶ Members   who gets it without being there
 //!                                        └──▶ Ended     nobody is there, nothing is left
 //! ```
 //!
@@ -31,6 +32,7 @@ mod hats;
 mod info;
 mod invite;
 mod limits;
+mod members;
 mod message;
 #[cfg(test)]
 mod model;
@@ -59,5 +61,6 @@ pub use message::stanza_id;
 pub use occupants::{Audience, write_copy};
 pub use present::{Present, PresentSession};
 pub use record::{Affiliated, Listed, Message, RECORD_VERSION, Record, RecordError, Subject};
+pub use retract::is_tombstone;
 pub use room::{Effect, Event, Options, Placed, Room};
 pub use state::{Kept, State, late};

@@ -58,6 +58,9 @@ pub enum Record {
     Hats(Box<Hats>),
     /// Replaces the room's card.
     Card(Box<Card>),
+    /// Homes of new members may not know yet that what is said behind this place of the log is owed
+    /// to these ([`crate::Effect::Members`]).
+    Owed(u64),
 }
 
 /// What relates an address to the room.
@@ -262,6 +265,7 @@ mod tests {
                 xml: b"<vCard/>".to_vec(),
                 hashes: vec!["a".to_owned()],
             })),
+            Record::Owed(9),
         ] {
             assert_eq!(Record::decode(&record.encode()), Ok(record));
         }

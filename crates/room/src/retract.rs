@@ -151,6 +151,29 @@ impl Room {
         self.tombstone(&target, &retraction)
     }
 
+    /// An operator erases messages of the log; nobody is told.
+    pub(crate) fn erase(&mut self, messages: &[Message], now: Timestamp) {
+        let is_there = |message: &&Message| !is_tombstone(&message.xml);
+        let tombstone = |message: &Message| {
+            let retraction = Retraction {
+                id: &stanza_id(message.seq),
+                at: now,
+                moderator: None,
+                reason: None,
+            };
+            self.tombstone(message, &retraction)
+        };
+        let records: Vec<Record> = messages
+            .iter()
+            .filter(is_there)
+            .filter_map(tombstone)
+            .collect();
+        if !records.is_empty() {
+            let nobody = self.empty.clone();
+            self.commit(records, &nobody, now, |_, _| {});
+        }
+    }
+
     fn target(&self, id: &str) -> Target {
         let (Some(state), Some(seq)) = (&self.state, seq_of(id)) else {
             return Target::Unknown;
@@ -274,7 +297,7 @@ fn is_left(child: &Child<'_>) -> bool {
 }
 
 /// Whether there is nothing left of a message.
-fn is_tombstone(xml: &[u8]) -> bool {
+pub fn is_tombstone(xml: &[u8]) -> bool {
     let Ok(frame) = Frame::parse(xml) else {
         return true;
     };

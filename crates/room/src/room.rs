@@ -67,6 +67,11 @@ pub enum Event {
     },
     /// The service ends: everybody is told (status 332).
     Shutdown,
+    /// An operator erases messages of the log.
+    Erase {
+        /// As the log has them.
+        messages: Vec<Message>,
+    },
     /// An operator removes the room.
     Destroy {
         /// Why, for those who are there.
@@ -113,6 +118,8 @@ pub enum Effect {
         /// Why.
         error: StanzaError,
     },
+    /// These accounts are delivered to as members from now on, whether they are there or not.
+    Members(Vec<String>),
     /// Nobody is there and nothing is left of the room.
     Ended,
 }
@@ -267,6 +274,7 @@ impl Room {
             Event::Gone { address } => self.gone(&address),
             Event::Decided { is_committed } => self.decided(is_committed, now),
             Event::Shutdown => self.shut_down(),
+            Event::Erase { messages } => self.erase(&messages, now),
             Event::Destroy { reason } => self.destroy_for(reason.as_deref(), now),
         }
         if !is_after_failure {
@@ -292,7 +300,9 @@ impl Room {
                     && is_plain_message(frame)
                     && self.pending.iter().all(|pending| pending.is_message)
             }
-            Event::Gone { .. } | Event::Shutdown | Event::Destroy { .. } => false,
+            Event::Gone { .. } | Event::Shutdown | Event::Erase { .. } | Event::Destroy { .. } => {
+                false
+            }
         }
     }
 
@@ -502,9 +512,11 @@ impl Room {
     }
 
     fn apply(&mut self, records: Vec<Record>) {
+        let before = self.members_before(&records);
         for record in records {
             apply(&mut self.state, record, &self.options.limits);
         }
+        self.members_after(before);
     }
 
     fn decided(&mut self, is_committed: bool, now: Timestamp) {

@@ -49,6 +49,8 @@ pub struct State {
     pub hats: Hats,
     /// What it shows of itself.
     pub card: Card,
+    /// Behind this place, what is said is owed to members whose homes may not know it yet.
+    pub owed: Option<u64>,
     /// No message has a place below it.
     pub(crate) first_seq: u64,
 }
@@ -105,6 +107,7 @@ impl State {
             next_seq: first.max(1),
             hats: Hats::default(),
             card: Card::default(),
+            owed: None,
             first_seq: first.max(1),
         }
     }
@@ -351,6 +354,7 @@ pub(crate) fn apply(state: &mut Option<State>, record: Record, limits: &RoomLimi
         (Record::Message(message), Some(state)) => state.keep(message, limits),
         (Record::Hats(hats), Some(state)) => state.hats = *hats,
         (Record::Card(card), Some(state)) => state.card = *card,
+        (Record::Owed(since), Some(state)) => state.owed = Some(since),
         (Record::Retracted { seq, xml }, Some(state)) => state.retract(seq, xml, limits),
     }
 }

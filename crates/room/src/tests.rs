@@ -9,6 +9,7 @@ mod enter;
 mod hats;
 mod hostile;
 mod large;
+mod members;
 mod owner;
 mod present;
 mod retract;
@@ -37,6 +38,8 @@ pub(crate) struct World {
     pub(crate) decides: Option<bool>,
     pub(crate) appends: usize,
     pub(crate) has_ended: bool,
+    /// Who was to be told that he is delivered to.
+    pub(crate) new_members: Vec<String>,
     /// Who is there, as it is kept.
     pub(crate) kept: BTreeMap<String, Vec<u8>>,
     /// How often that was written.
@@ -75,6 +78,7 @@ impl World {
             decides: Some(true),
             appends: 0,
             has_ended: false,
+            new_members: Vec::new(),
             kept: BTreeMap::new(),
             keeps: 0,
             here: Vec::new(),
@@ -139,6 +143,7 @@ impl World {
                         self.deliver(&to, &reply);
                     }
                 }
+                Effect::Members(new) => self.new_members.extend(new),
                 Effect::Ended => self.has_ended = true,
             }
         }
@@ -276,6 +281,7 @@ impl World {
             .map(|(name, value)| {
                 let name = match *name {
                     "maxhistoryfetch" => "muc#maxhistoryfetch".to_owned(),
+                    name if name.starts_with("x-") => name.to_owned(),
                     name => format!("muc#roomconfig_{name}"),
                 };
                 let values = value.split(' ').map(|v| format!("<value>{v}</value>"));

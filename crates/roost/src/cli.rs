@@ -219,6 +219,14 @@ pub(crate) enum UserCommand {
         #[command(flatten)]
         place: Place,
     },
+    /// Erase what an account said: in its own archive and in rooms. What others have in their
+    /// archives stays.
+    Erase {
+        /// Its address: name@domain.
+        jid: String,
+        #[command(flatten)]
+        place: Place,
+    },
     /// End an account's sessions; its clients may come back.
     Kick {
         /// Its address: name@domain.

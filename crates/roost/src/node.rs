@@ -13,6 +13,7 @@ use cluster::layout::{Layout, LayoutError};
 pub(crate) use server::ImportOrder;
 use server::admin::Admin;
 pub(crate) use server::admin::{Request, Response, Status};
+pub(crate) use server::erase::{EraseFrom, Erased};
 pub(crate) use server::guard::{Entry as BanEntry, List as BanList};
 use server::modules::{NotSwitched, Switches};
 pub(crate) use server::nodes::NodesAct;

@@ -15,6 +15,7 @@ use store::{Journal, Record, Store};
 
 use crate::address;
 use crate::chaos::{Chaos, Fault};
+use crate::erase::{EraseFrom, Erased, ErasedEntry};
 use crate::guard::{Entry, Guard, List};
 use crate::limits::ADMIN_DEADLINE;
 use crate::message::UserMsg;
@@ -70,6 +71,13 @@ pub enum Request {
         after: Option<String>,
         /// At most this many, and [`PAGE_MAX`].
         limit: usize,
+    },
+    /// Erases a part of what an account said.
+    UserErase {
+        /// Bare address.
+        jid: String,
+        /// Where the part begins.
+        from: EraseFrom,
     },
     /// Ends an account's sessions; its clients may come back.
     UserKick {
@@ -245,6 +253,7 @@ impl fmt::Debug for Request {
             Request::UserPasswd { jid, .. } => ("UserPasswd", jid.clone()),
             Request::UserLock { jid, locked } => ("UserLock", format!("{jid}, {locked}")),
             Request::UserList { domain, .. } => ("UserList", format!("{domain:?}")),
+            Request::UserErase { jid, from } => ("UserErase", format!("{jid}, {from:?}")),
             Request::UserKick { jid } => ("UserKick", jid.clone()),
             Request::BanPut { list, what, .. } => ("BanPut", format!("{list:?}, {what:?}")),
             Request::BanRemove { list, what } => ("BanRemove", format!("{list:?}, {what:?}")),
@@ -360,6 +369,11 @@ pub enum Response {
         /// What there is, and the first problems, in lines for people.
         report: String,
     },
+    /// A part of what an account said is erased.
+    Erased {
+        /// What, and where the next part begins.
+        erased: Erased,
+    },
     /// Messages that wait.
     Queues {
         /// By sender and recipient.
@@ -460,6 +474,8 @@ pub enum AdminCommand {
     },
     /// End its sessions.
     Kick,
+    /// Replace entries of its log by what is left of them.
+    Erase(Vec<ErasedEntry>),
     /// Tell about itself.
     Inspect,
     /// Do something about messages that wait for recipients who do not keep up.
@@ -539,6 +555,7 @@ impl Admin {
             Request::UserLock { jid, locked } => {
                 self.tell(&self.own_address(&jid)?, AdminCommand::Lock { locked })
             }
+            Request::UserErase { jid, from } => self.erase(&self.own_address(&jid)?, from),
             Request::UserKick { jid } => self.tell(&self.own_address(&jid)?, AdminCommand::Kick),
             Request::UserList {
                 domain,
@@ -752,6 +769,30 @@ impl Admin {
                 &format!("the account did not answer: {why:?}"),
             )),
         }
+    }
+
+    /// Asks an account something; `None` if it is at home elsewhere.
+    pub(crate) fn ask_here(
+        &self,
+        jid: &str,
+        command: AdminCommand,
+    ) -> Result<Option<AdminAnswer>, Response> {
+        if self.must_be_here(jid).is_err() {
+            return Ok(None);
+        }
+        let (shard, name) = (self.place.shard(jid), Name::from(jid));
+        let question = |reply| UserMsg::Admin {
+            command: Box::new(command),
+            reply,
+        };
+        let answer = self
+            .handle
+            .ask_named(shard, &name, question, ADMIN_DEADLINE);
+        let answer = answer.map_err(|why| {
+            let message = format!("the account did not answer: {why:?}");
+            error("no_answer", &message)
+        })?;
+        Ok(Some(answer))
     }
 
     fn own_address_if(&self, jid: Option<String>) -> Result<Option<String>, Response> {

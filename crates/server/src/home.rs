@@ -11,7 +11,7 @@ use net::AddressKey;
 use stdx::time::{Moment, Timestamp};
 use store::Store;
 use telemetry::Counter;
-use wire::{Message, NotTaken, Source, ToRoom};
+use wire::{Message, NotTaken, OfRoom, Source, ToRoom};
 use xml::Frame;
 use xmpp::error::StanzaError;
 
@@ -334,6 +334,16 @@ impl Home {
                     let room = Name::from(address::bare(&from));
                     let missed = Message::ToRoom(Box::new(missed));
                     self.say(core, &room, missed, true);
+                }
+            }
+            Message::OfRoom(said) => {
+                // That a room's log has grown is said once; it is said again.
+                if let OfRoom::Member(member) = *said
+                    && !member.asks
+                {
+                    let missed = ToRoom::Missed(Name::clone(name), member.told);
+                    let missed = Message::ToRoom(Box::new(missed));
+                    self.say(core, &member.room, missed, false);
                 }
             }
             // Whoever needs it asks again.

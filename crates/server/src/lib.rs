@@ -8,6 +8,7 @@ pub mod away;
 mod c2s;
 pub mod chaos;
 mod elsewhere;
+pub mod erase;
 pub mod guard;
 mod home;
 mod host;

@@ -190,6 +190,12 @@ pub struct DeliveryLimits {
     pub ended_max: usize,
     /// What a session is given of the logs of rooms.
     pub rooms: delivery::FollowLimits,
+    /// Rooms that deliver to one account as their member; what more of them have to say is in their
+    /// archives. Each costs its address and 60 bytes while the account is loaded.
+    pub member_rooms_max: usize,
+    /// Messages of one room that a member who comes back is given, the latest; what was said before
+    /// is in its archive.
+    pub member_backlog_max: u64,
     /// What a session keeps of stanzas that are in no log: presence gives way, then it ends.
     pub unlogged: xmpp::sm::Limits,
     /// Stanzas that are in no log after which a client is asked what it has handled (XEP-0198).
@@ -226,6 +232,8 @@ impl Default for DeliveryLimits {
             refusals_max: 64,
             ended_max: 8,
             rooms: delivery::FollowLimits::default(),
+            member_rooms_max: 100,
+            member_backlog_max: 200,
             unlogged: xmpp::sm::Limits::default(),
             ask_every: 8,
             ask_again_every: 64,

@@ -186,6 +186,8 @@ impl<T: Txn> Entity<'_, T> {
                 self.session_room_remove(*number, room);
                 Ok(())
             }
+            Record::MemberRoomPut { room, through, .. } => self.member_room_put(room, *through),
+            Record::MemberRoomRemove { room, .. } => self.member_room_remove(room),
             Record::AccountLock { locked, .. } => {
                 self.profile(|profile| profile.account.locked = *locked)
             }
@@ -227,15 +229,14 @@ impl<T: Txn> Entity<'_, T> {
             Record::AccountPut { .. } => !live || kind == Kind::Account,
             Record::RoomMake { .. } => !live || kind == Kind::Room,
             Record::ServiceMake { .. } => !live,
-            Record::RoomPut { .. } | Record::RoomRemove { .. } | Record::LogReplace { .. } => {
-                live && kind == Kind::Room
-            }
+            Record::RoomPut { .. } | Record::RoomRemove { .. } => live && kind == Kind::Room,
             Record::NodePut { .. }
             | Record::NodeRemove { .. }
             | Record::ItemPut { .. }
             | Record::ItemsRemove { .. }
             | Record::ItemsClear { .. } => self.head.may_have_nodes(),
             Record::LogAppend { .. }
+            | Record::LogReplace { .. }
             | Record::LogTrim { .. }
             | Record::LogProgress { .. }
             | Record::MarksForget { .. } => live,

@@ -27,6 +27,8 @@
 //! Blob   slot:u16 user 00 "v"              vCard
 //!        slot:u16 user 00 "p" ns 00 name   item of private storage
 //!        slot:u16 user 00 "l"              Vec<KnownAddress>: where its owner logged in from
+//!        slot:u16 user 00 "m" room         MemberRoom: up to where the account has the log of a
+//!                                          room that delivers to its members
 //!        slot:u16 room 00 "r" part         part of a room
 //!        slot:u16 user 00 "n" node:u64 part
 //!                                          part of a node
@@ -57,6 +59,7 @@ const STORED: u8 = b'b';
 const VCARD: u8 = b'v';
 const PRIVATE: u8 = b'p';
 const KNOWN: u8 = b'l';
+const MEMBER: u8 = b'm';
 const ROOM: u8 = b'r';
 const MADE: u8 = b'q';
 const DIRECTORY: u8 = b'd';
@@ -197,6 +200,23 @@ pub(crate) fn known(slots: &SlotKey, user: &str) -> Vec<u8> {
     let mut key = owned(slots, user, 1);
     key.push(KNOWN);
     key
+}
+
+/// Up to where a user has the log of a room as its member.
+pub(crate) fn member(slots: &SlotKey, user: &str, room: &str) -> Vec<u8> {
+    let mut key = owned(slots, user, 1 + room.len());
+    key.push(MEMBER);
+    key.extend_from_slice(room.as_bytes());
+    key
+}
+
+/// The run of those keys of a user.
+pub(crate) fn member_run(slots: &SlotKey, user: &str) -> (Vec<u8>, Vec<u8>) {
+    let mut start = owned(slots, user, 1);
+    let mut end = start.clone();
+    start.push(MEMBER);
+    end.push(MEMBER + 1);
+    (start, end)
 }
 
 pub(crate) fn private(slots: &SlotKey, user: &str, ns: &str, name: &str) -> Vec<u8> {
@@ -467,6 +487,7 @@ pub(crate) fn parse_log(rest: &[u8]) -> Option<Log<'_>> {
 pub(crate) enum Blob<'a> {
     VCard,
     Known,
+    Member(&'a str),
     Private { ns: &'a str, name: &'a str },
     RoomPart(&'a str),
     NodePart { node: u64, part: &'a str },
@@ -478,6 +499,7 @@ pub(crate) fn parse_blob(rest: &[u8]) -> Option<Blob<'_>> {
     match rest.split_first()? {
         (&VCARD, []) => Some(Blob::VCard),
         (&KNOWN, []) => Some(Blob::Known),
+        (&MEMBER, room) => Some(Blob::Member(std::str::from_utf8(room).ok()?)),
         (&ROOM, part) => Some(Blob::RoomPart(std::str::from_utf8(part).ok()?)),
         (&tag @ (NODE | ITEM | PAYLOAD), rest) => {
             let (node, rest) = rest.split_first_chunk::<8>()?;
@@ -570,6 +592,11 @@ mod tests {
         let addresses = known(&KEY, "a@b");
         let (_, _, rest) = parse_owned(&addresses).unwrap();
         assert_eq!(parse_blob(rest), Some(Blob::Known));
+        let room_of = member(&KEY, "a@b", "r@c");
+        let (_, _, rest) = parse_owned(&room_of).unwrap();
+        assert_eq!(parse_blob(rest), Some(Blob::Member("r@c")));
+        let (start, end) = member_run(&KEY, "a@b");
+        assert!(start < room_of && room_of < end && addresses < start);
         let part = room_part(&KEY, "a@b", "ax@y");
         let (_, _, rest) = parse_owned(&part).unwrap();
         assert_eq!(parse_blob(rest), Some(Blob::RoomPart("ax@y")));

@@ -44,6 +44,7 @@ mod journal;
 mod keys;
 pub mod limits;
 mod log;
+mod member;
 mod nodes;
 mod octets;
 mod overlay;

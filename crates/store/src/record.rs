@@ -16,6 +16,7 @@ use crate::limits::{
     ITEM_ID_BYTES_MAX, ITEMS_MAX, KNOWN_ADDRESSES_MAX, NODE_PART_BYTES_MAX, PRIVATE_NAME_BYTES_MAX,
     ROOM_PART_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX,
 };
+use crate::member;
 use crate::octets;
 use crate::shared::SharedBytes;
 
@@ -24,7 +25,7 @@ use crate::shared::SharedBytes;
 pub type Seq = u64;
 
 /// The encoding version that [`Record::encode`] writes, its leading byte.
-pub const RECORD_VERSION: u8 = 8;
+pub const RECORD_VERSION: u8 = 9;
 
 /// The oldest version that [`Record::decode`] reads: later ones only added kinds of records.
 const RECORD_VERSION_MIN: u8 = 2;
@@ -296,10 +297,10 @@ pub enum Record {
         /// The room.
         room: String,
     },
-    /// Replaces the frame of an entry in a room's log, which keeps its place, its time and whom it
-    /// is from. One that is not there any more changes nothing.
+    /// Replaces the frame of an entry in a log, which keeps its place, its time and whom it is from
+    /// or for. One that is not there any more changes nothing.
     LogReplace {
-        /// The room.
+        /// The room or account.
         user: String,
         /// The entry.
         seq: Seq,
@@ -313,6 +314,22 @@ pub enum Record {
         user: String,
         /// What whoever searches is told.
         entry: DirectoryEntry,
+    },
+    /// Replaces up to where an account has the log of a room that delivers to its members.
+    MemberRoomPut {
+        /// The account.
+        user: String,
+        /// The room.
+        room: String,
+        /// Nothing of its log up to here is owed to the account.
+        through: Seq,
+    },
+    /// A room delivers to an account no more.
+    MemberRoomRemove {
+        /// The account.
+        user: String,
+        /// The room.
+        room: String,
     },
 }
 
@@ -409,6 +426,8 @@ impl Record {
             | Record::SessionRoomRemove { user, .. }
             | Record::LogReplace { user, .. }
             | Record::DirectoryPut { user, .. }
+            | Record::MemberRoomPut { user, .. }
+            | Record::MemberRoomRemove { user, .. }
             | Record::KnownAddressesPut { user, .. } => user,
             Record::LogAppend { user, .. } => user,
         }
@@ -495,6 +514,9 @@ impl Record {
                 value.len()
             }
             Record::SessionRoomPut { room, read, .. } => read.check(room)?,
+            Record::MemberRoomPut { room, .. } | Record::MemberRoomRemove { room, .. } => {
+                member::check(room)?
+            }
             Record::NodePut { part, value, .. } => {
                 node_name(part, NODE_PART_BYTES_MAX)?;
                 value.len()

@@ -147,6 +147,10 @@ fn record() -> impl Strategy<Value = Record> {
         1 => (user(), 0u32..4, user()).prop_map(|(user, number, room)| {
             Record::SessionRoomRemove { user, number, room }
         }),
+        2 => (user(), user(), 0u64..40).prop_map(|(user, room, through)| {
+            Record::MemberRoomPut { user, room, through }
+        }),
+        1 => (user(), user()).prop_map(|(user, room)| Record::MemberRoomRemove { user, room }),
         1 => (user(), any::<bool>()).prop_map(|(user, locked)| {
             Record::AccountLock { user, locked }
         }),

@@ -65,6 +65,8 @@ kinds! {
     Pull = 19, "pull", since 1;
     /// [`crate::ToRoom::Missed`].
     Missed = 20, "missed", since 1;
+    /// [`crate::ToRoom::Noted`].
+    Noted = 21, "noted", since 2;
     /// [`crate::OfRoom::Here`].
     Here = 32, "here", since 1;
     /// [`crate::OfRoom::More`].
@@ -75,6 +77,8 @@ kinds! {
     Absent = 35, "absent", since 1;
     /// [`crate::OfRoom::Page`].
     Page = 36, "page", since 1;
+    /// [`crate::OfRoom::Member`].
+    Member = 37, "member", since 2;
     /// [`crate::Packet::Credited`].
     Credited = 64, "credited", since 1;
     /// [`crate::Packet::Moved`].

@@ -41,7 +41,7 @@ pub use kind::Kind;
 pub use message::Message;
 pub use nodes::{Interest, NodeEvent};
 pub use packet::{Arrival, Credit, Envelope, Moved, Packet, VERSION, VERSION_MIN};
-pub use rooms::{OfRoom, Pulled, Sitting, ToRoom};
+pub use rooms::{Membership, OfRoom, Pulled, Sitting, ToRoom};
 pub use stanza::{SharedCopy, Source, Stanza};
 
 /// A place in an entity's log.

@@ -9,7 +9,7 @@ use crate::limits::PACKET_BYTES_MAX;
 use crate::message::Message;
 
 /// The newest version that this node knows, of packets that it writes too.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// The oldest version that is still understood.
 pub const VERSION_MIN: u8 = 1;
@@ -323,7 +323,7 @@ mod tests {
         let refused = Packet::decode(&bytes).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "a packet of kind 3 is of version 2; this node knows up to 1"
+            "a packet of kind 3 is of version 3; this node knows up to 2"
         );
         // The node that wrote it knows it.
         assert!(Arrival::read_as(&bytes, VERSION + 1).is_ok());

@@ -64,6 +64,9 @@ pub enum ToRoom {
     Pull(Pulled),
     /// A copy with this place of the log found no room in the mailbox of this address.
     Missed(Arc<str>, Seq),
+    /// The home of an account knows that the room delivers to it ([`OfRoom::Member`]), durably, or
+    /// never will.
+    Noted(Address),
 }
 
 impl ToRoom {
@@ -74,6 +77,7 @@ impl ToRoom {
             ToRoom::Back(..) => Kind::Back,
             ToRoom::Pull(_) => Kind::Pull,
             ToRoom::Missed(..) => Kind::Missed,
+            ToRoom::Noted(_) => Kind::Noted,
         }
     }
 
@@ -90,6 +94,7 @@ impl ToRoom {
                 out.number(pulled.after);
                 out.count(pulled.limit, PAGE_MESSAGES_MAX, "limit");
             }
+            ToRoom::Noted(member) => out.address(member, "member"),
             ToRoom::Missed(full, place) => {
                 out.address(full, "occupant");
                 out.number(*place);
@@ -120,9 +125,46 @@ impl ToRoom {
                     limit,
                 })
             }
+            Kind::Noted => ToRoom::Noted(from.address("member")?),
             Kind::Missed => ToRoom::Missed(from.address("occupant")?, from.number("place")?),
             _ => return Ok(None),
         }))
+    }
+}
+
+/// What a room that delivers to its members says to the home of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The room.
+    pub room: Address,
+    /// What was said behind this place of its log is owed to the account, unless its home knows
+    /// better.
+    pub since: Seq,
+    /// The log goes as far as this.
+    pub told: Seq,
+    /// The account was no member before: what it had of the room then does not count.
+    pub is_new: bool,
+    /// The room waits for [`ToRoom::Noted`].
+    pub asks: bool,
+}
+
+impl Membership {
+    fn write(&self, out: &mut Writer<'_>) {
+        out.address(&self.room, "room");
+        out.number(self.since);
+        out.number(self.told);
+        out.u8(u8::from(self.is_new));
+        out.u8(u8::from(self.asks));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Membership, Bad> {
+        Ok(Membership {
+            room: from.address("room")?,
+            since: from.number("place")?,
+            told: from.number("place")?,
+            is_new: from.bool("new")?,
+            asks: from.bool("question")?,
+        })
     }
 }
 
@@ -154,6 +196,8 @@ pub enum OfRoom {
     },
     /// What the session asked for is owed to nobody: it is not there, or nothing is kept.
     Absent(Sitting),
+    /// The room delivers to this account as its member, whether it is there or not.
+    Member(Membership),
     /// A page of the log.
     Page {
         /// Who.
@@ -173,6 +217,7 @@ impl OfRoom {
             OfRoom::Asks { .. } => Kind::Asks,
             OfRoom::Absent(_) => Kind::Absent,
             OfRoom::Page { .. } => Kind::Page,
+            OfRoom::Member(_) => Kind::Member,
         }
     }
 
@@ -192,6 +237,7 @@ impl OfRoom {
                 out.number(*told);
             }
             OfRoom::Absent(who) => who.write(out),
+            OfRoom::Member(member) => member.write(out),
             OfRoom::Page {
                 who,
                 page,
@@ -205,6 +251,9 @@ impl OfRoom {
 
     /// `None` if the kind is none of these.
     pub(crate) fn read(kind: Kind, from: &mut Reader<'_>) -> Result<Option<OfRoom>, Bad> {
+        if kind == Kind::Member {
+            return Ok(Some(OfRoom::Member(Membership::read(from)?)));
+        }
         let is_known = matches!(
             kind,
             Kind::Here | Kind::More | Kind::Asks | Kind::Absent | Kind::Page

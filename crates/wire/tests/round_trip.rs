@@ -8,8 +8,8 @@ use delivery::{Attempt, Place, Refusal, RoomPage};
 use proptest::prelude::*;
 use wire::limits::{ADDRESS_BYTES_MAX, FRAME_BYTES_MAX, NODES_MAX, PAGE_MESSAGES_MAX};
 use wire::{
-    Credit, Envelope, Interest, Message, Moved, NodeEvent, NotTaken, OfRoom, Packet, Pulled,
-    SharedCopy, Sitting, Source, Stanza, ToRoom, WireError,
+    Credit, Envelope, Interest, Membership, Message, Moved, NodeEvent, NotTaken, OfRoom, Packet,
+    Pulled, SharedCopy, Sitting, Source, Stanza, ToRoom, WireError,
 };
 use xml::Frame;
 use xmpp::error::{Condition, KINDS, StanzaError};
@@ -81,6 +81,7 @@ fn to_room() -> impl Strategy<Value = ToRoom> {
             limit
         })),
         (address(), any::<u64>()).prop_map(|(full, place)| ToRoom::Missed(full, place)),
+        address().prop_map(ToRoom::Noted),
     ]
 }
 
@@ -93,6 +94,15 @@ fn of_room() -> impl Strategy<Value = OfRoom> {
         (sitting(), any::<u64>()).prop_map(|(who, place)| OfRoom::More { who, place }),
         (sitting(), any::<u64>()).prop_map(|(who, told)| OfRoom::Asks { who, told }),
         sitting().prop_map(OfRoom::Absent),
+        (address(), any::<(u64, u64, bool, bool)>()).prop_map(
+            |(room, (since, told, is_new, asks))| OfRoom::Member(Membership {
+                room,
+                since,
+                told,
+                is_new,
+                asks
+            })
+        ),
         page.prop_map(|(who, entries, (id, through, is_end))| {
             let (places, messages) = entries
                 .into_iter()

@@ -137,6 +137,7 @@ const BANS: &[Ban] = &[
         // actor.
         except: &[
             "crates/server/src/admin/moving.rs",
+            "crates/server/src/erase.rs",
             "crates/server/src/node.rs",
             "crates/server/src/node/door.rs",
             "crates/server/src/sweep.rs",

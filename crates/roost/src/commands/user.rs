@@ -6,7 +6,7 @@ use super::unexpected;
 use crate::cli::{Place, UserCommand};
 use crate::door::{Absent, Door};
 use crate::exit::Failure;
-use crate::node::{Request, Response};
+use crate::node::{EraseFrom, Erased, Request, Response};
 use crate::password;
 
 /// Accounts asked for at a time.
@@ -73,6 +73,7 @@ pub(super) fn run(command: UserCommand) -> Result<(), Failure> {
             call(&place, Request::UserKick { jid: jid.clone() })?;
             say(&format!("ended the sessions of {jid}"))
         }
+        UserCommand::Erase { jid, place } => erase(&place, &jid),
         UserCommand::List { domain, place } => list(&place, domain.as_deref()),
     }
 }
@@ -83,6 +84,40 @@ fn call(place: &Place, request: Request) -> Result<Response, Failure> {
 
 fn say(line: &str) -> Result<(), Failure> {
     Ok(writeln!(io::stdout().lock(), "{line}")?)
+}
+
+fn erase(place: &Place, jid: &str) -> Result<(), Failure> {
+    let mut door = Door::open(&place.source().load()?, Absent::Refuse)?;
+    let mut all = Erased::default();
+    let mut from = Some(EraseFrom::Own(0));
+    while let Some(part) = from {
+        let request = Request::UserErase {
+            jid: jid.to_owned(),
+            from: part,
+        };
+        let Response::Erased { erased } = door.call(request)? else {
+            return Err(unexpected());
+        };
+        all.own += erased.own;
+        all.in_rooms += erased.in_rooms;
+        all.waiting += erased.waiting;
+        all.elsewhere += erased.elsewhere;
+        from = erased.next;
+    }
+    let (own, rooms) = (all.own, all.in_rooms);
+    say(&format!(
+        "erased {own} messages of {jid} in its archive, and {rooms} in rooms"
+    ))?;
+    if all.waiting > 0 {
+        let waiting = all.waiting;
+        say(&format!(
+            "{waiting} are still on their way: erase again once they have arrived"
+        ))?;
+    }
+    if all.elsewhere > 0 {
+        say("some are at home on other nodes of the cluster: erase there too")?;
+    }
+    Ok(())
 }
 
 fn list(place: &Place, domain: Option<&str>) -> Result<(), Failure> {

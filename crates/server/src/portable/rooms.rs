@@ -13,7 +13,7 @@ use xmpp::form::Fields;
 
 use super::{Bad, bad, bare};
 use crate::room::durable::{
-    AFFILIATED, CARD, CONFIGURED, CREATED, HATS, PRESENT, SUBJECT, UNLOCKED,
+    AFFILIATED, CARD, CONFIGURED, CREATED, HATS, OWED, PRESENT, SUBJECT, UNLOCKED,
 };
 
 /// Affiliations of one line.
@@ -322,6 +322,10 @@ impl RoomLine {
                 &Record::Configured(Box::new(head.config.clone())),
             ),
         ];
+        if head.config.delivers_to_members {
+            // Homes of members are told so when the room is used.
+            records.push(part(room, OWED, &Record::Owed(SEQ_MAX / 2)));
+        }
         if let Some(SubjectLine { xml, at }) = self.subject {
             checked_message(&xml)?;
             let xml = xml.into_bytes();

@@ -18,6 +18,8 @@ use crate::message::UserMsg;
 pub enum RoomCommand {
     /// Tell about itself.
     Show,
+    /// Replace these messages of the log by what is left of one that was taken back.
+    Erase(Vec<room::Message>),
     /// End, for good.
     Destroy {
         /// Why, for those who are there.
@@ -82,6 +84,14 @@ impl RoomActor {
         };
         match command {
             RoomCommand::Show => reply.send(cx, AdminAnswer::Room(Arc::new(sample))),
+            RoomCommand::Erase(messages) => {
+                let event = Event::Erase { messages };
+                if self.erasing.is_some() || self.happens(event, None, cx).is_err() {
+                    return reply.send(cx, AdminAnswer::Unavailable);
+                }
+                // Whoever asked looks at what became of it.
+                self.erasing = Some(reply);
+            }
             RoomCommand::Destroy { reason } => {
                 let is_busy = self.ending.is_some()
                     || self.happens(Event::Destroy { reason }, None, cx).is_err();
@@ -96,6 +106,10 @@ impl RoomActor {
 
     /// An operator who wants the room to be gone hears of it.
     pub(super) fn answer_ending(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let is_decided = self.appends.is_empty();
+        if let Some(reply) = self.erasing.take_if(|_| is_decided) {
+            reply.send(cx, AdminAnswer::Done);
+        }
         if self.ending.is_none() {
             return;
         }
@@ -207,7 +221,11 @@ impl Admin {
         }
     }
 
-    fn ask_room(&self, room: &str, command: RoomCommand) -> Result<AdminAnswer, Response> {
+    pub(crate) fn ask_room(
+        &self,
+        room: &str,
+        command: RoomCommand,
+    ) -> Result<AdminAnswer, Response> {
         let hosts = &self.options.rooms.hosts;
         let Some(room) = address_of(room, hosts) else {
             let hosts = hosts.join(", ");

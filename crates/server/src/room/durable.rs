@@ -28,6 +28,8 @@ pub(crate) const UNLOCKED: &str = "2";
 pub(crate) const AFFILIATED: &str = "a";
 const FOLLOWED: &str = "f";
 pub(crate) const HATS: &str = "h";
+/// Homes of new members may not know of it yet.
+pub(crate) const OWED: &str = "m";
 pub(crate) const SUBJECT: &str = "s";
 pub(crate) const CARD: &str = "v";
 /// Those who are there: before a nick's key.
@@ -124,7 +126,9 @@ impl RoomActor {
     // ---- Writing -------------------------------------------------------------------------------
 
     /// The records of the store for those of the machine.
-    fn stored(&self, records: Vec<Record>, source: Seq) -> Vec<store::Record> {
+    fn stored(&mut self, mut records: Vec<Record>, source: Seq) -> Vec<store::Record> {
+        let owed = self.owes_more(&records);
+        records.extend(owed);
         let user = || String::from(&*self.name);
         let part = |part: String, value: Vec<u8>| store::Record::RoomPut {
             user: user(),
@@ -152,6 +156,7 @@ impl RoomActor {
                 Record::Hats(_) => part(HATS.to_owned(), bytes),
                 Record::Card(card) if card.xml.is_empty() => part(CARD.to_owned(), Vec::new()),
                 Record::Card(_) => part(CARD.to_owned(), bytes),
+                Record::Owed(_) => part(OWED.to_owned(), bytes),
                 // It was in the log once, before the room turned temporary: a number is used once.
                 Record::Message(message) if message.seq < self.log.next_seq => continue,
                 Record::Message(message) => store::Record::LogAppend {
@@ -258,6 +263,7 @@ impl RoomActor {
                         self.leaving.extend(reply.map(Out::One));
                     }
                 },
+                Effect::Members(new) => self.has_new_members(new),
                 Effect::Ended => self.creator = None,
             }
         }
@@ -357,11 +363,13 @@ impl RoomActor {
             taking.confirm(&self.name, &self.home, cx);
         }
         self.perform(others, None, cx);
+        self.owes_nobody(cx);
     }
 
     /// It has not been done: a message of somebody's log comes again, others are told.
     fn not_committed(&mut self, taking: Option<Taking>, cx: &mut Context<'_, UserMsg>) {
         let mut effects = self.decide(false, cx);
+        self.members.not_committed();
         if let Some(taking) = taking {
             effects.retain(|effect| !matches!(effect, Effect::Refuse { .. }));
             taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
@@ -380,7 +388,7 @@ impl RoomActor {
 }
 
 /// An entry of the log as the machine knows it.
-pub(super) fn message_of(entry: &LogEntry) -> Message {
+pub(crate) fn message_of(entry: &LogEntry) -> Message {
     Message {
         seq: entry.seq,
         at: entry.at.as_millis(),

@@ -159,6 +159,8 @@ impl RoomActor {
                 self.session_says(event, cx);
             }
             ToRoom::Pull(pulled) => self.pull(pulled, cx),
+            ToRoom::Noted(member) => self.member_knows(&member, cx),
+            ToRoom::Missed(member, _) if !member.contains('/') => self.members.missed(member),
             ToRoom::Missed(full, place) => self.leaving.misses(full, place),
         }
     }
@@ -220,15 +222,23 @@ impl RoomActor {
         };
         let state = room.state();
         let is_kept = state.is_some_and(room::State::is_durable);
-        let number = room.managed_number(&pulled.who.full);
-        if !is_kept || number != Some(pulled.who.number) {
+        let is_occupant = room.managed_number(&pulled.who.full) == Some(pulled.who.number);
+        let bare = address::bare(&pulled.who.full);
+        let is_member = state.is_some_and(|state| state.delivers_to(bare));
+        if !is_kept || !(is_occupant || is_member) {
             let home = Name::from(address::bare(&pulled.who.full));
             let absent = Message::OfRoom(Box::new(OfRoom::Absent(pulled.who)));
             self.home.say(cx, &home, absent, false);
             return;
         }
-        // What was said before it entered is not owed.
-        pulled.after = pulled.after.max(room.since(&pulled.who.full));
+        // What was said before it entered is not owed, nor more than so much to who is not there.
+        let since = match is_occupant {
+            true => room.since(&pulled.who.full),
+            false => room
+                .told()
+                .saturating_sub(self.home.bounds().member_backlog_max),
+        };
+        pulled.after = pulled.after.max(since);
         let (store, name, told) = (self.home.store.clone(), self.name.clone(), room.told());
         let bytes_max = self.home.bounds().page_bytes;
         let read = move || {
@@ -249,6 +259,14 @@ impl RoomActor {
             }
         };
         let home = Name::from(address::bare(&who.full));
+        let room = self.room.as_ref();
+        let may_have = room.is_some_and(|room| {
+            let is_member = room.state().is_some_and(|state| state.delivers_to(&home));
+            is_member || room.managed_number(&who.full) == Some(who.number)
+        });
+        if !may_have {
+            return; // It asks again, and hears so.
+        }
         let page = OfRoom::Page {
             who,
             page,

@@ -16,6 +16,7 @@ pub(crate) mod durable;
 pub(crate) mod here;
 pub(crate) mod host;
 mod intake;
+mod members;
 mod retention;
 pub(crate) mod temporary;
 
@@ -46,6 +47,7 @@ pub use command::{RoomCommand, RoomLine, RoomSample};
 use durable::{For, Waiting};
 use here::{Kept, PulledPage};
 use intake::Parked;
+use members::Members;
 use temporary::Temporary;
 
 /// Seconds count for so many numbers: the numbers of messages in a room that was forgotten
@@ -74,6 +76,10 @@ pub enum RoomMsg {
     AskHomes,
     /// Homes are told of copies that they have missed.
     TellMissed,
+    /// Members who are not there may be told of more.
+    MembersDue,
+    /// Members' homes that have not answered may be told again.
+    AskMembers,
 }
 
 /// What the store has of a room.
@@ -112,6 +118,8 @@ pub(crate) struct RoomActor {
     leaving: Leaving,
     /// [`RoomMsg::TellMissed`] is on its way.
     tells_missed: bool,
+    /// Members who are delivered to without being there.
+    members: Members,
     /// Who is there, as far as it was refused to make that durable, in order.
     unkept: VecDeque<Kept>,
     /// Goes in front of everything in the mailbox.
@@ -135,6 +143,8 @@ pub(crate) struct RoomActor {
     temporary: Option<Temporary>,
     /// An operator who waits for the room's end.
     ending: Option<Reply<AdminAnswer>>,
+    /// One who waits for messages to be erased.
+    erasing: Option<Reply<AdminAnswer>>,
 }
 
 impl RoomActor {
@@ -160,6 +170,7 @@ impl RoomActor {
             log: retention::LogState::default(),
             leaving,
             tells_missed: false,
+            members: Members::default(),
             unkept: VecDeque::new(),
             parked: None,
             taking: None,
@@ -171,6 +182,7 @@ impl RoomActor {
             listed_occupants: 0,
             temporary: None,
             ending: None,
+            erasing: None,
         }
     }
 
@@ -233,6 +245,7 @@ impl RoomActor {
         self.room = Some(room);
         self.phase = Phase::Ready;
         self.unread = 0;
+        self.recover_members();
         self.ask_homes(cx);
     }
 
@@ -257,6 +270,7 @@ impl RoomActor {
             && self.appends.is_empty()
             && self.leaving.is_empty()
             && self.parked.is_none()
+            && self.members.is_idle()
             && self.pages == 0
     }
 
@@ -314,6 +328,8 @@ impl RoomActor {
             RoomMsg::KeepAgain => self.keep_again(cx),
             RoomMsg::AskHomes => self.ask_homes(cx),
             RoomMsg::TellMissed => self.tell_of_missed(cx),
+            RoomMsg::MembersDue => self.members.may_go_on(),
+            RoomMsg::AskMembers => self.members.may_ask_again(),
         }
     }
 
@@ -364,6 +380,7 @@ impl Actor for RoomActor {
             (self.taking, self.handling) = (None, None);
         }
         self.look_at_missed(cx);
+        self.work_on_members(cx);
         self.note(cx);
         self.stop_if_unknown(cx);
         if self.must_hold() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use actor::{Context, Mail, Reply};
+use delivery::Place;
 use net::ConnRef;
 use store::{Account, Record};
 
@@ -10,6 +11,7 @@ use super::outbound::Destination;
 use super::{Effect, Phase, User};
 use crate::admin::{AdminAnswer, AdminCommand};
 use crate::c2s::{Abort, Control, Keys};
+use crate::erase::ErasedEntry;
 use crate::message::{Delivery, UserMsg};
 use crate::modules::roster;
 use crate::queues::{QueueCommand, Stuck};
@@ -41,6 +43,7 @@ impl User {
                 AdminAnswer::Inspected(Arc::new(self.inspect(cx)))
             }
             (Phase::Registered, AdminCommand::Queue(command)) => self.queue_command(command, cx),
+            (Phase::Registered, AdminCommand::Erase(entries)) => self.erase(entries),
             (Phase::Registered, AdminCommand::Remove) => {
                 self.remove_account(cx);
                 AdminAnswer::Done
@@ -114,6 +117,35 @@ impl User {
         };
         self.work_on_outbox(cx);
         answer
+    }
+
+    /// Replaces entries of the log by what is left of a message that was taken back, but for those
+    /// that are still to be handed over. The store may not know yet how far that has come.
+    fn erase(&mut self, entries: Vec<ErasedEntry>) -> AdminAnswer {
+        let Some(log) = &mut self.log else {
+            return AdminAnswer::Counted(0);
+        };
+        let mut records = Vec::new();
+        for entry in entries {
+            let waits = entry
+                .dest
+                .is_some_and(|dest| !log.outbox.is_settled(Place::new(entry.seq), dest));
+            if waits || entry.seq <= log.head.trimmed_through {
+                continue;
+            }
+            let bytes = log.head.bytes + entry.frame.len() as u64;
+            log.head.bytes = bytes.saturating_sub(entry.bytes);
+            records.push(Record::LogReplace {
+                user: String::from(&*self.name),
+                seq: entry.seq,
+                frame: entry.frame,
+            });
+        }
+        let count = records.len() as u64;
+        for record in records {
+            self.record(record);
+        }
+        AdminAnswer::Counted(count)
     }
 
     fn create(&mut self, account: Account, cx: &mut Context<'_, UserMsg>) -> AdminAnswer {

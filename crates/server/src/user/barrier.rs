@@ -120,6 +120,11 @@ pub(crate) enum Effect {
         /// What its sender's home is told.
         answer: Box<NotTaken>,
     },
+    /// A room hears that its member's home knows of it.
+    Noted {
+        /// The room.
+        room: Name,
+    },
     /// What a session is owed is read.
     Resume {
         /// The session.

@@ -125,6 +125,7 @@ impl User {
     pub(super) fn end_session(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
         // Its own connection is not written to any more.
         self.sessions[at].started = false;
+        self.ends_as_member(at);
         let mut session = self.sessions.swap_remove(at);
         cx.stats().lower(Gauge::Sessions);
         if let Some(managed) = session.managed.take() {

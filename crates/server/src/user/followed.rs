@@ -63,20 +63,20 @@ impl Session {
 
 impl User {
     /// The session that a room means.
-    fn sitting(&self, who: &Sitting) -> Option<usize> {
+    pub(super) fn sitting(&self, who: &Sitting) -> Option<usize> {
         let at = self.managed_session(who.number)?;
         (self.sessions[at].full == who.full).then_some(at)
     }
 
     /// Whether a session is in a room, as far as is known here.
-    fn is_in(&self, at: usize, room: &Name) -> bool {
+    pub(super) fn is_in(&self, at: usize, room: &Name) -> bool {
         let session = &self.sessions[at];
         let managed = session.managed.as_ref();
         let is_out = managed.is_some_and(|managed| managed.put_out.contains(room));
         session.nick_in(room).is_some() && !is_out
     }
 
-    fn rooms_of(&mut self, at: usize) -> Option<&mut Followed<Name>> {
+    pub(super) fn rooms_of(&mut self, at: usize) -> Option<&mut Followed<Name>> {
         let limits = self.home.bounds().rooms;
         let managed = self.sessions[at].managed.as_mut()?;
         let rooms = managed
@@ -192,6 +192,9 @@ impl User {
         (page, messages): (&RoomPage, &[Frame]),
         cx: &mut Context<'_, UserMsg>,
     ) {
+        if *who.full == *self.name {
+            return self.page_for_members(&who.room, (page, messages), cx);
+        }
         let Some(at) = self.sitting(who) else {
             return;
         };
@@ -243,16 +246,18 @@ impl User {
         };
         log.rooms_due = false;
         let now = cx.now();
-        let mut is_waiting = false;
+        self.follow_as_member();
+        let mut is_waiting = self.read_as_member(cx);
         for at in 0..self.sessions.len() {
             let can_read = self.count_of_next(at).is_some();
+            let barred = self.rooms_not_read(at);
             let session = &mut self.sessions[at];
             let (full, number) = (Arc::clone(&session.full), session.number);
             let rooms = session.managed.as_mut().and_then(|m| m.rooms.as_mut());
             let Some(rooms) = rooms.filter(|_| can_read) else {
                 continue;
             };
-            while let Some(pull) = rooms.poll_pull(now) {
+            while let Some(pull) = rooms.poll_pull_of(now, |room| !barred.contains(room)) {
                 let room = pull.room;
                 let pulled = Pulled {
                     who: Sitting {
@@ -288,6 +293,8 @@ impl User {
         }
         if let Some(log) = &mut self.log {
             (log.rooms_timer, log.rooms_due) = (false, true);
+            let timeout = self.home.bounds().rooms.answer_timeout;
+            log.members.handle_timeout(now, timeout);
         }
     }
 
@@ -305,6 +312,7 @@ impl User {
             }
             OfRoom::Asks { who, told } => self.answer_room(who, told, cx),
             OfRoom::Absent(who) => {
+                self.is_absent(&who);
                 if let Some(at) = self.sitting(&who) {
                     self.stop_reading(at, &who.room);
                 }
@@ -314,6 +322,7 @@ impl User {
                 page,
                 messages,
             } => self.room_page(&who, (&page, &messages), cx),
+            OfRoom::Member(member) => self.is_member(&member, cx),
         }
     }
 
@@ -361,6 +370,9 @@ impl User {
 
     /// A session does not read the log of a room any more, if it did.
     pub(super) fn stop_reading(&mut self, at: usize, room: &Name) {
+        if self.goes_on_as_member(room) {
+            return;
+        }
         let number = self.sessions[at].number;
         let managed = self.sessions[at].managed.as_mut();
         let rooms = managed.and_then(|managed| managed.rooms.as_mut());
@@ -382,6 +394,7 @@ impl User {
             directed.retain(|other| address::bare(other) != bare || !leaves && **other == *to);
         }
         self.is_not_out(at, bare);
+        self.members_may_change();
         if let Some(managed) = &mut self.sessions[at].managed {
             managed.plain_rooms.retain(|room| **room != *bare);
         }
@@ -395,7 +408,7 @@ impl User {
     /// may have entered once more since, and then the room says so next.
     pub(super) fn hears_of_itself(&mut self, at: usize, presence: &Frame) {
         let session = &self.sessions[at];
-        if session.managed.is_none() || session.directed.is_none() {
+        if session.directed.is_none() || session.managed.is_none() && !self.is_any_member() {
             return;
         }
         let from = presence.attr("from").unwrap_or_default();
@@ -405,9 +418,11 @@ impl User {
             && is_put_out(presence);
         if is_out && session.nick_in(room).is_some() {
             self.is_not_out(at, room);
-            if let Some(managed) = &mut self.sessions[at].managed {
-                managed.put_out.push(Name::from(room));
+            match &mut self.sessions[at].managed {
+                Some(managed) => managed.put_out.push(Name::from(room)),
+                None => self.plain_is_out(at, room),
             }
+            self.members_may_change();
         }
     }
 
@@ -416,6 +431,7 @@ impl User {
         if let Some(managed) = &mut self.sessions[at].managed {
             managed.put_out.retain(|own| **own != *room);
         }
+        self.plain_is_not_out(at, room);
     }
 
     /// A session has sent presence to as many addresses as it may: rooms that have put it out make

@@ -19,6 +19,7 @@ use xml::Frame;
 use super::User;
 use super::consumers::Inbox;
 use super::layout;
+use super::member::Members;
 use super::outbox::{self, Outbox};
 use super::owed::Owed;
 use super::recover;
@@ -53,6 +54,8 @@ pub(super) struct Log {
     pub rooms_due: bool,
     /// [`UserMsg::RoomsDue`] is on its way.
     pub rooms_timer: bool,
+    /// Rooms that deliver to the account whether it is there or not.
+    pub members: Members,
     /// Sessions that ended lately.
     pub ended: VecDeque<Ended>,
     /// How many sessions without stream management there were.
@@ -114,6 +117,7 @@ impl Log {
             refusals: Vec::new(),
             rooms_due: false,
             rooms_timer: false,
+            members: Members::default(),
             ended: VecDeque::new(),
             next_plain: 0,
             next_session: 0,
@@ -144,6 +148,7 @@ impl Log {
             next_session: self.next_session,
             timer: self.timer,
             rooms_due: true,
+            members: self.members,
             rooms_timer: self.rooms_timer,
             outbox_due: self.outbox_due,
             owed: self.owed,

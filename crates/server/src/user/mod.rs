@@ -20,6 +20,7 @@ mod layout;
 mod log;
 mod login;
 pub(crate) mod managed;
+mod member;
 mod outbound;
 pub(crate) mod outbox;
 mod owed;
@@ -326,7 +327,8 @@ impl User {
         let mut head = stored.state.log;
         head.next_seq -= u64::from(head.count > 1 && stdx::bugs::is("id_reuse"));
         let next_session = stored.state.sessions.next_number;
-        let is_new = head == self.home.store.first_head() && windows.is_none() && next_session == 0;
+        let is_first = head == self.home.store.first_head();
+        let is_new = is_first && windows.is_none() && next_session == 0 && !stored.is_member();
         if is_new && self.log.is_none() {
             return;
         }
@@ -338,6 +340,7 @@ impl User {
             let next_session = stored.state.sessions.next_number;
             let mut log = Log::new(head, windows, outbox, inbox);
             log.next_session = next_session;
+            log.members.renew(stored);
             self.log = Some(Box::new(log));
             for at in 0..self.sessions.len() {
                 self.enter_inbox(at);
@@ -351,7 +354,10 @@ impl User {
             }
         }
         let parked = mem::take(&mut before.parked);
-        self.log = Some(Box::new(before.again(head, windows, outbox, cx.now())));
+        let mut log = before.again(head, windows, outbox, cx.now());
+        log.members.failed(cx.now());
+        log.members.renew(stored);
+        self.log = Some(Box::new(log));
         self.refuse_parked(parked, cx);
     }
 

@@ -36,6 +36,7 @@ impl User {
         };
         let session = &mut self.sessions[at];
         let is_initial = !session.is_available();
+        let took = session.takes_messages();
         session.priority = priority;
         let (conn, full) = (session.conn, Arc::clone(&session.full));
         self.show_new_presence(at, frame, cx);
@@ -45,6 +46,9 @@ impl User {
             self.show_waiting_requests(conn, cx);
         }
         self.look_at_caps(at, 0, cx);
+        if self.is_any_member() && took != self.sessions[at].takes_messages() {
+            self.takes_as_member(at);
+        }
     }
 
     /// The presence of a session is another one from now on, though its client said nothing.
@@ -66,6 +70,7 @@ impl User {
 
     /// Section 4.5: a session says that it leaves. It stays connected and may come back.
     pub(super) fn unavailable(&mut self, at: usize, frame: Frame, cx: &mut Context<'_, UserMsg>) {
+        self.members_may_change();
         let session = &mut self.sessions[at];
         let was_available = session.presence.take().is_some();
         let directed = session.directed.take();

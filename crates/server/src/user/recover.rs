@@ -8,7 +8,7 @@ use delivery::{Left, Place, Recovered, Recovery, SessionNumber, StoredEntry, Sto
 use net::ConnRef;
 use stdx::slab::Key;
 use stdx::time::Moment;
-use store::{LogHead, RoomRead, SessionRecord, Store, StoreError, UserState, Windows};
+use store::{LogHead, RoomRead, Seq, SessionRecord, Store, StoreError, UserState, Windows};
 use telemetry::Gauge;
 use xml::Frame;
 use xmpp::stanza;
@@ -31,6 +31,8 @@ pub struct Stored {
     left: Vec<Left>,
     /// How far sessions have read the logs of rooms.
     rooms: Vec<(u32, String, RoomRead)>,
+    /// Rooms that deliver to the account as their member, and up to where it has their logs.
+    pub(super) member_rooms: Vec<(String, Seq)>,
     /// Entries that wait for each destination that lags, and all that wait to be handed over.
     outgoing: (Vec<u32>, u32),
 }
@@ -110,6 +112,7 @@ impl Stored {
             recovered: Recovered::default(),
             left: Vec::new(),
             rooms: Vec::new(),
+            member_rooms: store.member_rooms(user)?,
             outgoing: (Vec::new(), 0),
         };
         let lagging = stored.state.windows.as_deref();
@@ -121,6 +124,11 @@ impl Stored {
             stored.read_owed(store, user, page)?;
         }
         Ok(Some(stored))
+    }
+
+    /// Whether rooms deliver to the account.
+    pub(super) fn is_member(&self) -> bool {
+        !self.member_rooms.is_empty()
     }
 
     /// How much waits to be handed over.

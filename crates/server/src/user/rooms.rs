@@ -52,6 +52,9 @@ impl User {
         {
             return;
         }
+        if copy.place != 0 {
+            self.member_had(frame, copy.place);
+        }
         if frame.name() != "presence" {
             cx.stats().count(Counter::MessagesOut);
             return self.write(conn, What::Other, cx, |out| {

@@ -5,7 +5,7 @@ use actor::{Context, Mail, Name};
 use delivery::SessionNumber;
 use net::ConnRef;
 use telemetry::Counter;
-use wire::Message;
+use wire::{Message, ToRoom};
 use xml::Frame;
 
 use super::barrier::Effect;
@@ -112,6 +112,11 @@ impl User {
             Effect::NotTaken { to, mut answer } => {
                 answer.by = self.own_peer();
                 self.home.say(cx, &to, Message::NotTaken(answer), false);
+            }
+            Effect::Noted { room } => {
+                // Lost, it is said again.
+                let noted = Message::ToRoom(Box::new(ToRoom::Noted(self.name.clone())));
+                self.home.say(cx, &room, noted, false);
             }
             Effect::Resume { number, conn } => self.read_owed(number, conn, cx),
             Effect::NoSession { conn, previd } => self.no_session(conn, &previd, cx),

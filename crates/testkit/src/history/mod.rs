@@ -10,6 +10,7 @@ mod device;
 mod disk;
 mod link;
 mod nodes;
+pub mod occupants;
 mod plan;
 mod reader;
 mod record;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use delivery::{Attempt, Place, Refusal, RoomPage};
 use wire::{
-    Credit, Envelope, Interest, Message, Moved, NodeEvent, NotTaken, OfRoom, Packet, Pulled,
-    SharedCopy, Sitting, Source, Stanza, ToRoom,
+    Credit, Envelope, Interest, Membership, Message, Moved, NodeEvent, NotTaken, OfRoom, Packet,
+    Pulled, SharedCopy, Sitting, Source, Stanza, ToRoom,
 };
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
@@ -124,6 +124,7 @@ pub(crate) fn all() -> Vec<Packet> {
         room(ToRoom::Back(sitting(), "Romeo".to_owned())),
         room(ToRoom::Pull(pulled)),
         room(ToRoom::Missed("romeo@montague.lit/orchard".into(), 12)),
+        room(ToRoom::Noted("romeo@montague.lit".into())),
         of_room(OfRoom::Here {
             who: sitting(),
             since: Some(12),
@@ -139,6 +140,13 @@ pub(crate) fn all() -> Vec<Packet> {
         }),
         of_room(OfRoom::Absent(sitting())),
         of_room(page()),
+        of_room(OfRoom::Member(Membership {
+            room: "hall@conference.capulet.lit".into(),
+            since: 1_000,
+            told: 1_003,
+            is_new: true,
+            asks: true,
+        })),
         Packet::Credited { number: 300 },
         Packet::Moved(Moved {
             range: 77,

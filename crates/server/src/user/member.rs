@@ -1,0 +1,505 @@
+//! Rooms that deliver to this account as their member, whether it is there or not (docs/rooms.md).
+//! The home keeps a mark for each, durably, and reads the room's log behind it while sessions take
+//! messages and none of them is in the room. Owns the marks, and who reads.
+//!
+//! | session | reads from the mark on | its messages are done with |
+//! |---|---|---|
+//! | with stream management | by itself ([`delivery::Followed`]) | acknowledged by its client |
+//! | without | together with all of those | written, which is recorded before |
+//!
+//! The mark is where the first of them has come to; what sessions in the room were given counts
+//! too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actor::{Context, Mail, Name};
+use delivery::{Place, RoomPage};
+use net::ConnRef;
+use stdx::time::Moment;
+use store::{Record, Seq};
+use telemetry::Counter;
+use wire::{Membership, Message, Pulled, Sitting, ToRoom};
+use xml::Frame;
+
+use super::barrier::Effect;
+use super::managed::What;
+use super::recover::Stored;
+use super::{Phase, User};
+use crate::address;
+use crate::message::UserMsg;
+
+/// Places by which a mark may be ahead of what is recorded of it.
+const MARK_EVERY: Seq = 32;
+
+/// One room.
+#[derive(Debug)]
+struct Member {
+    room: Name,
+    /// The mark as it is recorded.
+    recorded: Seq,
+    /// Nothing up to here is owed.
+    mark: Seq,
+    /// A session of the account was in the room when it was looked at last.
+    had_occupant: bool,
+    /// How far sessions without stream management are; absent while none of them takes messages.
+    reader: Option<Reader>,
+}
+
+#[derive(Debug)]
+struct Reader {
+    /// Up to here all was written.
+    read: Seq,
+    /// The last place that the log is known to have.
+    head: Seq,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    CaughtUp,
+    Behind,
+    Asked { id: u32, since: Moment },
+}
+
+impl Member {
+    fn new(room: Name, mark: Seq) -> Member {
+        Member {
+            room,
+            recorded: mark,
+            mark,
+            had_occupant: false,
+            reader: None,
+        }
+    }
+}
+
+impl Reader {
+    fn at(mark: Seq) -> Reader {
+        Reader {
+            read: mark,
+            head: mark,
+            state: State::Behind,
+        }
+    }
+
+    fn reaches(&mut self, place: Seq) {
+        self.head = self.head.max(place);
+        if self.head > self.read && self.state == State::CaughtUp {
+            self.state = State::Behind;
+        }
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    rooms: Vec<Member>,
+    /// Sessions without stream management that a room has put out.
+    out: Vec<(ConnRef, Name)>,
+    last_id: u32,
+    /// An append failed then: for a while nothing is asked for, and nothing recorded that can wait.
+    failed_at: Option<Moment>,
+}
+
+impl Members {
+    /// What the store has takes the place of what was known.
+    pub(super) fn renew(&mut self, stored: &Stored) {
+        let rooms = stored.member_rooms.iter();
+        let rooms = rooms.map(|(room, mark)| Member::new(Name::from(&**room), *mark));
+        self.rooms = rooms.collect();
+    }
+
+    fn position(&self, room: &str) -> Option<usize> {
+        self.rooms.iter().position(|own| *own.room == *room)
+    }
+
+    /// An append failed: what the store has of it is about to come.
+    pub(super) fn failed(&mut self, now: Moment) {
+        self.failed_at = Some(now);
+    }
+
+    /// Rooms that have not answered are asked again, and all after an append that failed.
+    pub(super) fn handle_timeout(&mut self, now: Moment, timeout: Duration) {
+        self.failed_at = self.failed_at.filter(|at| *at + timeout > now);
+        for reader in self.rooms.iter_mut().filter_map(|own| own.reader.as_mut()) {
+            if let State::Asked { since, .. } = reader.state
+                && since + timeout <= now
+            {
+                reader.state = State::Behind;
+            }
+        }
+    }
+}
+
+impl User {
+    /// Whether any room delivers to the account as its member.
+    pub(super) fn is_any_member(&self) -> bool {
+        let log = self.log.as_ref();
+        log.is_some_and(|log| !log.members.rooms.is_empty())
+    }
+
+    fn member(&self, room: &str) -> Option<usize> {
+        self.log.as_ref()?.members.position(room)
+    }
+
+    /// Who is in rooms, or takes messages, has changed.
+    pub(super) fn members_may_change(&mut self) {
+        if self.is_any_member() {
+            self.log().rooms_due = true;
+        }
+    }
+
+    /// Whether a session of the account is in a room, as far as is known here.
+    fn has_occupant(&self, room: &Name) -> bool {
+        let out = self.log.as_ref().map_or(&[][..], |log| &log.members.out);
+        let is_out = |conn: ConnRef| out.iter().any(|(own, from)| *own == conn && from == room);
+        let mut all = 0..self.sessions.len();
+        all.any(|at| self.is_in(at, room) && !is_out(self.sessions[at].conn))
+    }
+
+    /// Sessions without stream management that take messages.
+    fn plain_takers(&self) -> Vec<usize> {
+        let is_one = |at: &usize| {
+            let session = &self.sessions[*at];
+            session.managed.is_none() && session.started && session.takes_messages()
+        };
+        (0..self.sessions.len()).filter(is_one).collect()
+    }
+
+    // ---- Marks ---------------------------------------------------------------------------------
+
+    /// Moves a mark to where sessions have come, and records it if it is ahead by so much.
+    fn note_mark(&mut self, at: usize, ahead: Seq) {
+        let room = self.log().members.rooms[at].room.clone();
+        let sessions = self.sessions.iter();
+        let rooms = sessions.filter_map(|session| session.managed.as_ref()?.rooms.as_ref());
+        let acked = rooms.filter_map(|rooms| rooms.acked(&room));
+        let acked = acked.map(|place| place.number()).max().unwrap_or(0);
+        let members = &mut self.log().members;
+        let may_wait = ahead > 1 && members.failed_at.is_some();
+        let own = &mut members.rooms[at];
+        own.mark = own.mark.max(acked);
+        if !may_wait && own.mark >= own.recorded + ahead {
+            self.record_mark(at);
+        }
+    }
+
+    fn record_mark(&mut self, at: usize) {
+        let own = &mut self.log().members.rooms[at];
+        own.recorded = own.mark;
+        let (room, through) = (String::from(&*own.room), own.mark);
+        self.record(Record::MemberRoomPut {
+            user: String::from(&*self.name),
+            room,
+            through,
+        });
+    }
+
+    /// A session without stream management was written a message of a room's log.
+    pub(super) fn member_had(&mut self, message: &Frame, place: Seq) {
+        if !self.is_any_member() {
+            return;
+        }
+        let from = message.attr("from").unwrap_or_default();
+        if let Some(at) = self.member(address::bare(&from)) {
+            let own = &mut self.log().members.rooms[at];
+            own.mark = own.mark.max(place);
+            self.note_mark(at, MARK_EVERY);
+        }
+    }
+
+    /// A session is about to end.
+    pub(super) fn ends_as_member(&mut self, at: usize) {
+        if !self.is_any_member() {
+            return;
+        }
+        let conn = self.sessions[at].conn;
+        let log = self.log();
+        log.rooms_due = true;
+        log.members.out.retain(|(own, _)| *own != conn);
+        for room in 0..log.members.rooms.len() {
+            self.note_mark(room, 1);
+        }
+    }
+
+    // ---- Who is in the room --------------------------------------------------------------------
+
+    /// A room has put a session without stream management out.
+    pub(super) fn plain_is_out(&mut self, at: usize, room: &str) {
+        let conn = self.sessions[at].conn;
+        self.plain_is_not_out(at, room);
+        if self.member(room).is_some() {
+            self.log().members.out.push((conn, Name::from(room)));
+        }
+    }
+
+    pub(super) fn plain_is_not_out(&mut self, at: usize, room: &str) {
+        let conn = self.sessions[at].conn;
+        if let Some(log) = &mut self.log {
+            let is_other = |(own, from): &(ConnRef, Name)| *own != conn || **from != *room;
+            log.members.out.retain(is_other);
+        }
+    }
+
+    /// A session has left a room. One that is a member reads on, so that what it was given and has
+    /// not acknowledged is not given to it again.
+    pub(super) fn goes_on_as_member(&mut self, room: &str) -> bool {
+        let is_member = self.member(room).is_some();
+        if is_member {
+            self.log().rooms_due = true;
+        }
+        is_member
+    }
+
+    /// A session takes messages from now on, or no more. What the account had of rooms meanwhile is
+    /// not given to it.
+    pub(super) fn takes_as_member(&mut self, at: usize) {
+        self.log().rooms_due = true;
+        if !self.sessions[at].takes_messages() || self.sessions[at].managed.is_none() {
+            return;
+        }
+        for room in 0..self.log().members.rooms.len() {
+            self.note_mark(room, MARK_EVERY);
+            let own = &self.log().members.rooms[room];
+            let (name, mark) = (own.room.clone(), Place::new(own.mark));
+            if let Some(rooms) = self.rooms_of(at).filter(|rooms| rooms.follows(&name)) {
+                rooms.follow(name, mark, false);
+            }
+        }
+    }
+
+    // ---- What rooms say ------------------------------------------------------------------------
+
+    /// A room says that the account is its member, or that its log has grown.
+    pub(super) fn is_member(&mut self, said: &Membership, cx: &mut Context<'_, UserMsg>) {
+        let is_read = self.is_being_read();
+        let known = self.member(&said.room);
+        match self.phase {
+            Phase::Registered if is_read => {
+                if let Some(at) = known {
+                    self.room_reaches(at, said.told);
+                }
+                return; // Otherwise it says so again.
+            }
+            Phase::Loading | Phase::Unreadable => return,
+            Phase::Registered => self.note_member(known, said),
+            Phase::Absent => {} // There is no such account.
+        }
+        if said.asks {
+            let room = Name::clone(&said.room);
+            self.emit(Effect::Noted { room }, cx);
+        }
+    }
+
+    fn note_member(&mut self, known: Option<usize>, said: &Membership) {
+        let rooms_max = self.home.bounds().member_rooms_max;
+        let Some(at) = known else {
+            if self.log().members.rooms.len() >= rooms_max {
+                return tracing::debug!(user = %self.name, room = %said.room, "too many rooms");
+            }
+            let log = self.log();
+            log.rooms_due = true;
+            let room = Name::clone(&said.room);
+            log.members.rooms.push(Member::new(room, said.since));
+            let last = log.members.rooms.len() - 1;
+            return self.record_mark(last);
+        };
+        let own = &mut self.log().members.rooms[at];
+        if said.is_new && said.since > own.mark {
+            // It was none for a while: of what was said then nothing is owed.
+            own.mark = said.since;
+            if let Some(reader) = &mut own.reader {
+                reader.read = reader.read.max(said.since);
+            }
+            self.record_mark(at);
+            for session in 0..self.sessions.len() {
+                let (room, since) = (said.room.clone(), Place::new(said.since));
+                if let Some(rooms) = self.rooms_of(session).filter(|r| r.follows(&room)) {
+                    rooms.follow(room, since, false);
+                }
+            }
+        }
+        self.room_reaches(at, said.told);
+    }
+
+    fn room_reaches(&mut self, at: usize, told: Seq) {
+        let own = &mut self.log().members.rooms[at];
+        let room = own.room.clone();
+        if let Some(reader) = &mut own.reader {
+            reader.reaches(told);
+        }
+        for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
+            if let Some(rooms) = &mut managed.rooms {
+                rooms.reaches(&room, Place::new(told));
+            }
+        }
+        self.log().rooms_due = true;
+    }
+
+    /// A room delivers nothing to the account, or to a session.
+    pub(super) fn is_absent(&mut self, who: &Sitting) {
+        let of_session = self.sitting(who);
+        let is_occupant = of_session.is_some_and(|at| self.is_in(at, &who.room));
+        let Some(at) = self.member(&who.room) else {
+            return;
+        };
+        if is_occupant || self.is_being_read() {
+            return;
+        }
+        self.log().members.rooms.remove(at);
+        self.record(Record::MemberRoomRemove {
+            user: String::from(&*self.name),
+            room: String::from(&*who.room),
+        });
+        for session in 0..self.sessions.len() {
+            if !self.is_in(session, &who.room) {
+                self.stop_reading(session, &who.room);
+            }
+        }
+    }
+
+    // ---- Reading -------------------------------------------------------------------------------
+
+    /// Lets those read who are to.
+    pub(super) fn follow_as_member(&mut self) {
+        if !self.is_any_member() || self.is_being_read() {
+            return;
+        }
+        let has_plain = !self.plain_takers().is_empty();
+        for member in 0..self.log().members.rooms.len() {
+            self.note_mark(member, MARK_EVERY);
+            let room = self.log().members.rooms[member].room.clone();
+            let has_occupant = self.has_occupant(&room);
+            let own = &mut self.log().members.rooms[member];
+            let had_occupant = std::mem::replace(&mut own.had_occupant, has_occupant);
+            let mark = own.mark;
+            match has_plain && !has_occupant {
+                true => drop(own.reader.get_or_insert_with(|| Reader::at(mark))),
+                false => own.reader = None,
+            }
+            if !has_occupant {
+                self.follow_in_sessions(&room, mark, had_occupant);
+            }
+        }
+    }
+
+    /// Sessions with stream management begin to read at the mark. What one in the room had until
+    /// now is not given to others.
+    fn follow_in_sessions(&mut self, room: &Name, mark: Seq, had_occupant: bool) {
+        for at in 0..self.sessions.len() {
+            let session = &self.sessions[at];
+            let managed = session.managed.as_ref();
+            let is_there = managed.is_some_and(|m| m.is_enabled && !m.is_recovered);
+            if !is_there || !session.takes_messages() {
+                continue;
+            }
+            if let Some(rooms) = self.rooms_of(at)
+                && (had_occupant || !rooms.follows(room))
+            {
+                rooms.follow(Name::clone(room), Place::new(mark), false);
+            }
+        }
+    }
+
+    /// Rooms of which a session that is not there reads nothing now.
+    pub(super) fn rooms_not_read(&self, at: usize) -> Vec<Name> {
+        if !self.is_any_member() {
+            return Vec::new();
+        }
+        let takes = self.sessions[at].takes_messages();
+        let rooms = self.log.iter().flat_map(|log| &log.members.rooms);
+        let rooms = rooms.map(|own| &own.room);
+        let barred =
+            rooms.filter(|room| !self.is_in(at, room) && (!takes || self.has_occupant(room)));
+        barred.cloned().collect()
+    }
+
+    /// Asks rooms for what sessions without stream management are behind with. True if some have
+    /// not answered.
+    pub(super) fn read_as_member(&mut self, cx: &mut Context<'_, UserMsg>) -> bool {
+        if !self.is_any_member() || self.is_being_read() {
+            return false;
+        }
+        let (now, limit) = (cx.now(), self.home.bounds().rooms.page);
+        let full: Arc<str> = self.name.clone();
+        let mut pulls = Vec::new();
+        let members = &mut self.log().members;
+        let mut is_waiting = members.failed_at.is_some();
+        for own in &mut members.rooms {
+            let Some(reader) = &mut own.reader else {
+                continue;
+            };
+            if reader.state == State::Behind && members.failed_at.is_none() {
+                members.last_id = members.last_id.wrapping_add(1);
+                let id = members.last_id;
+                reader.state = State::Asked { id, since: now };
+                let who = Sitting {
+                    room: Name::clone(&own.room),
+                    full: Arc::clone(&full),
+                    number: 0,
+                };
+                pulls.push(Pulled {
+                    who,
+                    id,
+                    after: reader.read,
+                    limit,
+                });
+            }
+            is_waiting |= reader.state != State::CaughtUp;
+        }
+        for pulled in pulls {
+            let room = Name::clone(&pulled.who.room);
+            // Lost, it is asked again after a while.
+            let pull = Message::ToRoom(Box::new(ToRoom::Pull(pulled)));
+            self.home.say(cx, &room, pull, true);
+        }
+        is_waiting
+    }
+
+    /// A page of a room's log has come for sessions without stream management. They are written it
+    /// once that is recorded.
+    pub(super) fn page_for_members(
+        &mut self,
+        room: &Name,
+        (page, messages): (&RoomPage, &[Frame]),
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(at) = self.member(room).filter(|_| !self.is_being_read()) else {
+            return;
+        };
+        let own = &mut self.log().members.rooms[at];
+        let Some(reader) = &mut own.reader else {
+            return;
+        };
+        if !matches!(reader.state, State::Asked { id, .. } if id == page.id) {
+            return;
+        }
+        let before = reader.read;
+        reader.read = reader.read.max(page.through.number());
+        reader.state = match page.is_end && reader.head <= reader.read {
+            true => State::CaughtUp,
+            false => State::Behind,
+        };
+        own.mark = own.mark.max(reader.read);
+        self.note_mark(at, 1);
+        self.log().rooms_due = true;
+        for session in self.plain_takers() {
+            let (conn, full) = {
+                let session = &self.sessions[session];
+                (session.conn, Arc::clone(&session.full))
+            };
+            for (place, message) in page.places.iter().zip(messages) {
+                let from = message.attr("from").unwrap_or_default();
+                let is_blocked = self.blocklist.is_active() && self.blocklist.covers(&from);
+                if place.number() <= before || is_blocked {
+                    continue;
+                }
+                cx.stats().count(Counter::MessagesOut);
+                self.write(conn, What::Other, cx, |out| {
+                    room::write_copy(message, &full, out);
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! Members of a room who are delivered to without being in it (docs/rooms.md), in a whole node
+//! under a clock and a journal that move when the test says so: each message that the room accepted
+//! comes once and in order, whoever is away, whatever is killed, and within the bounds.
+
+mod common;
+
+use std::time::Duration;
+
+use common::world::{Peer, RESUME_TIMEOUT, SM, World, bodies, stanzas};
+
+const ROOM: &str = "coven@conference.localhost";
+const MUC: &str = "http://jabber.org/protocol/muc";
+const PERSISTENT: &str = "<field var='muc#roomconfig_persistentroom'><value>1</value></field>";
+const TO_MEMBERS: &str = "<field var='x-roomconfig_delivertomembers'><value>1</value></field>";
+
+/// One of juliet's devices, that is in no room.
+struct Phone {
+    peer: Option<Peer>,
+    /// Of a session with stream management.
+    token: Option<String>,
+    heard: String,
+}
+
+impl Phone {
+    fn on(world: &mut World, is_managed: bool) -> Phone {
+        let (mut peer, token) = match is_managed {
+            true => {
+                let (peer, token) = world.login_managed("juliet", "phone");
+                (peer, Some(token))
+            }
+            false => (world.login("juliet", "phone"), None),
+        };
+        peer.send("<presence/>");
+        Phone {
+            peer: Some(peer),
+            token,
+            heard: String::new(),
+        }
+    }
+
+    fn read(&mut self) {
+        let Some(peer) = &mut self.peer else { return };
+        while peer.read() {}
+        let ends = ["</message>", "</presence>", "</iq>", "/>"];
+        let ends = ends
+            .iter()
+            .filter_map(|end| Some(peer.seen.rfind(end)? + end.len()));
+        if let Some(end) = ends.max() {
+            let seen: String = peer.seen.drain(..end).collect();
+            self.heard.push_str(&seen);
+        }
+    }
+
+    /// All that it was given since it was there.
+    fn said(&mut self, world: &mut World) -> Vec<usize> {
+        rest(world);
+        self.read();
+        bodies(&self.heard)
+    }
+
+    fn send(&mut self, text: &str) {
+        self.peer.as_mut().expect("a link").send(text);
+    }
+
+    fn acknowledge(&mut self) {
+        self.read();
+        let h = stanzas(&self.heard);
+        self.send(&format!("<a {SM} h='{h}'/>"));
+    }
+
+    fn resume(&mut self, world: &mut World) {
+        let token = self.token.clone().expect("stream management");
+        let mut peer = world.connect("juliet");
+        peer.resume(&token, stanzas(&self.heard));
+        let seen = peer.expect(world, "/>");
+        assert!(seen.contains("<resumed"), "{seen}");
+        self.peer = Some(peer);
+    }
+
+    /// It is switched off, and its time is up.
+    fn off(mut self, world: &mut World) {
+        if self.token.is_some() {
+            self.acknowledge();
+        }
+        world.work();
+        drop(self);
+        world.pass(RESUME_TIMEOUT);
+        rest(world);
+    }
+}
+
+/// Lets all that is left happen.
+fn rest(world: &mut World) {
+    for _ in 0..20 {
+        world.pass(Duration::from_millis(300));
+    }
+}
+
+fn enter(world: &mut World, user: &str, nick: &str) -> Peer {
+    let mut peer = world.login(user, nick);
+    let enters = format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
+    peer.ask(world, &enters, "<subject");
+    peer.expect(world, "</message>");
+    peer
+}
+
+fn configuration(fields: &str) -> String {
+    format!(
+        "<iq type='set' id='config' to='{ROOM}'><query xmlns='{MUC}#owner'>\
+         <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+         <value>{MUC}#roomconfig</value></field>{fields}</x></query></iq>"
+    )
+}
+
+fn affiliation(user: &str, affiliation: &str) -> String {
+    format!(
+        "<iq type='set' id='member' to='{ROOM}'><query xmlns='{MUC}#admin'>\
+         <item jid='{user}@localhost' affiliation='{affiliation}'/></query></iq>"
+    )
+}
+
+fn affiliate(world: &mut World, romeo: &mut Peer, user: &str, what: &str) {
+    romeo.ask(world, &affiliation(user, what), "id='member'");
+    rest(world);
+}
+
+/// Romeo owns a room that delivers to its members; juliet is one, and has no device there.
+fn room(world: &mut World) -> Peer {
+    let mut romeo = enter(world, "romeo", "romeo");
+    let fields = format!("{PERSISTENT}{TO_MEMBERS}");
+    romeo.ask(world, &configuration(&fields), "id='config'");
+    affiliate(world, &mut romeo, "juliet", "member");
+    romeo
+}
+
+fn message(number: usize) -> String {
+    format!("<message type='groupchat' to='{ROOM}'><body>{number}</body></message>")
+}
+
+fn say(world: &mut World, romeo: &mut Peer, numbers: impl IntoIterator<Item = usize>) {
+    for number in numbers {
+        romeo.ask(world, &message(number), &format!("<body>{number}</body>"));
+    }
+}
+
+/// What the room's log has.
+fn logged(world: &World) -> Vec<usize> {
+    let entries = common::store_on(&world.disk).log_read(ROOM, 0, 1_000);
+    let entries = entries.expect("the store is read").into_iter();
+    let text = entries.map(|entry| String::from_utf8_lossy(&entry.frame).into_owned());
+    bodies(&text.collect::<String>())
+}
+
+/// Whether the store has a part of a room.
+fn has_part(world: &World, room: &str, part: &str) -> bool {
+    let stored = common::store_on(&world.disk).load_room(room, 0);
+    let (_, stored) = stored.expect("the store is read");
+    let parts = stored.expect("it is there").parts;
+    parts.iter().any(|(own, _)| own == part)
+}
+
+#[test]
+fn who_is_in_no_room_gets_each_message_once() {
+    for (is_managed, is_killed) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = room(&mut world);
+        say(&mut world, &mut romeo, 1..=3);
+        if is_killed {
+            drop(romeo);
+            world.crash();
+            romeo = enter(&mut world, "romeo", "romeo");
+        }
+        let mut phone = Phone::on(&mut world, is_managed);
+        assert_eq!(
+            phone.said(&mut world),
+            [1, 2, 3],
+            "{is_managed} {is_killed}"
+        );
+        assert!(phone.heard.contains("<delay "), "{}", phone.heard);
+        // It is online now.
+        say(&mut world, &mut romeo, 4..=5);
+        assert_eq!(phone.said(&mut world), [1, 2, 3, 4, 5]);
+        phone.off(&mut world);
+        let mut phone = Phone::on(&mut world, is_managed);
+        assert_eq!(phone.said(&mut world), [0; 0], "{is_managed} {is_killed}");
+        phone.off(&mut world);
+        say(&mut world, &mut romeo, [6]);
+        let mut phone = Phone::on(&mut world, !is_managed);
+        assert_eq!(phone.said(&mut world), [6]);
+    }
+}
+
+#[test]
+fn what_was_said_before_one_was_a_member_is_not_owed() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = enter(&mut world, "romeo", "romeo");
+    let config = configuration(PERSISTENT);
+    romeo.ask(&mut world, &config, "id='config'");
+    say(&mut world, &mut romeo, [1]);
+    affiliate(&mut world, &mut romeo, "juliet", "member");
+    let mut phone = Phone::on(&mut world, true);
+    say(&mut world, &mut romeo, [2]);
+    let config = configuration(TO_MEMBERS);
+    romeo.ask(&mut world, &config, "id='config'");
+    rest(&mut world);
+    say(&mut world, &mut romeo, [3]);
+    assert_eq!(phone.said(&mut world), [3]);
+    // None for a while: not even afterwards.
+    affiliate(&mut world, &mut romeo, "juliet", "none");
+    say(&mut world, &mut romeo, [4]);
+    affiliate(&mut world, &mut romeo, "juliet", "member");
+    say(&mut world, &mut romeo, [5]);
+    assert_eq!(phone.said(&mut world), [3, 5]);
+}
+
+#[test]
+fn who_is_banned_or_without_the_option_gets_nothing() {
+    let ban = affiliation("juliet", "outcast");
+    let not = TO_MEMBERS.replace(">1<", ">0<");
+    for end in [ban, affiliation("juliet", "none"), configuration(&not)] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = room(&mut world);
+        say(&mut world, &mut romeo, [1]);
+        romeo.ask(&mut world, &end, "type='result'");
+        say(&mut world, &mut romeo, [2]);
+        for is_managed in [true, false] {
+            let mut phone = Phone::on(&mut world, is_managed);
+            assert_eq!(phone.said(&mut world), [0; 0], "{end}");
+            phone.off(&mut world);
+        }
+        // Its home has forgotten the room.
+        let rooms = common::store_on(&world.disk).member_rooms("juliet@localhost");
+        assert_eq!(rooms.expect("read"), []);
+    }
+}
+
+#[test]
+fn a_room_that_is_destroyed_is_forgotten() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = room(&mut world);
+    say(&mut world, &mut romeo, [1]);
+    let destroy = format!(
+        "<iq type='set' id='end' to='{ROOM}'><query xmlns='{MUC}#owner'><destroy/></query></iq>"
+    );
+    romeo.ask(&mut world, &destroy, "id='end'");
+    // Another one at its address delivers nothing to who was a member of the first.
+    drop(romeo);
+    rest(&mut world);
+    let mut romeo = enter(&mut world, "romeo", "romeo");
+    let fields = format!("{PERSISTENT}{TO_MEMBERS}");
+    romeo.ask(&mut world, &configuration(&fields), "id='config'");
+    say(&mut world, &mut romeo, [2]);
+    let mut phone = Phone::on(&mut world, false);
+    assert_eq!(phone.said(&mut world), [0; 0]);
+    let rooms = common::store_on(&world.disk).member_rooms("juliet@localhost");
+    assert_eq!(rooms.expect("read"), []);
+}
+
+#[test]
+fn while_a_device_is_in_the_room_the_others_get_nothing() {
+    for is_managed in [false, true] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = room(&mut world);
+        let mut phone = Phone::on(&mut world, is_managed);
+        let mut desktop = enter(&mut world, "juliet", "desktop");
+        say(&mut world, &mut romeo, [1]);
+        desktop.expect(&mut world, "<body>1</body>");
+        assert_eq!(phone.said(&mut world), [0; 0]);
+        let leaves = format!("<presence type='unavailable' to='{ROOM}/desktop'/>");
+        desktop.ask(&mut world, &leaves, "code='110'");
+        rest(&mut world);
+        say(&mut world, &mut romeo, [2]);
+        assert_eq!(phone.said(&mut world), [2], "{is_managed}");
+        // Kicked, it is not there either.
+        let enters = format!("<presence to='{ROOM}/desktop'><x xmlns='{MUC}'/></presence>");
+        desktop.ask(&mut world, &enters, "<subject");
+        let kick = format!(
+            "<iq type='set' id='kick' to='{ROOM}'><query xmlns='{MUC}#admin'>\
+             <item nick='desktop' role='none'/></query></iq>"
+        );
+        romeo.ask(&mut world, &kick, "id='kick'");
+        rest(&mut world);
+        say(&mut world, &mut romeo, [3]);
+        assert_eq!(phone.said(&mut world), [2, 3], "{is_managed}");
+        // And with its stream.
+        desktop.ask(&mut world, &enters, "<subject");
+        say(&mut world, &mut romeo, [4]);
+        rest(&mut world);
+        drop(desktop);
+        rest(&mut world);
+        say(&mut world, &mut romeo, [5]);
+        assert_eq!(phone.said(&mut world), [2, 3, 5], "{is_managed}");
+    }
+}
+
+#[test]
+fn who_takes_no_messages_gets_them_once_he_does() {
+    for is_managed in [false, true] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = room(&mut world);
+        let mut phone = Phone::on(&mut world, is_managed);
+        say(&mut world, &mut romeo, [1]);
+        assert_eq!(phone.said(&mut world), [1]);
+        phone.send("<presence><priority>-1</priority></presence>");
+        rest(&mut world);
+        say(&mut world, &mut romeo, [2]);
+        assert_eq!(phone.said(&mut world), [1]);
+        phone.send("<presence type='unavailable'/>");
+        rest(&mut world);
+        say(&mut world, &mut romeo, [3]);
+        assert_eq!(phone.said(&mut world), [1]);
+        phone.send("<presence/>");
+        assert_eq!(phone.said(&mut world), [1, 2, 3], "{is_managed}");
+    }
+}
+
+#[test]
+fn a_lost_link_loses_and_doubles_nothing() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = room(&mut world);
+    let mut phone = Phone::on(&mut world, true);
+    say(&mut world, &mut romeo, 1..=2);
+    assert_eq!(phone.said(&mut world), [1, 2]);
+    // What is under way never arrives.
+    say(&mut world, &mut romeo, [3]);
+    phone.peer = None;
+    rest(&mut world);
+    say(&mut world, &mut romeo, [4]);
+    phone.resume(&mut world);
+    assert_eq!(phone.said(&mut world), [1, 2, 3, 4]);
+    // What it never acknowledged is another one's, when its time is up.
+    phone.peer = None;
+    say(&mut world, &mut romeo, [5]);
+    world.pass(RESUME_TIMEOUT);
+    rest(&mut world);
+    let mut other = Phone::on(&mut world, false);
+    let said = other.said(&mut world);
+    assert_eq!(said.last(), Some(&5));
+    assert!(said.is_sorted_by(|a, b| a < b), "{said:?}");
+}
+
+/// At each commit of a room with messages and a member who is online, the node is killed.
+#[test]
+fn a_kill_between_commits_loses_and_doubles_nothing() {
+    let mut commits = Vec::new();
+    for steps in 0..20 {
+        let mut world = World::patient(|_| ());
+        let mut romeo = room(&mut world);
+        let mut phone = Phone::on(&mut world, true);
+        say(&mut world, &mut romeo, [1]);
+        assert_eq!(phone.said(&mut world), [1]);
+        phone.acknowledge();
+        world.work();
+        world.hold();
+        let mut committed = 0;
+        for step in 0..steps {
+            if step % 3 == 0 {
+                romeo.send(&message(2 + step / 3));
+            }
+            if step % 4 == 1 {
+                phone.acknowledge();
+            }
+            world.pass(Duration::from_millis(300));
+            committed += usize::from(world.try_one());
+        }
+        commits.push(committed);
+        phone.read();
+        phone.peer = None;
+        drop(romeo);
+        world.crash();
+        let mut romeo = enter(&mut world, "romeo", "romeo");
+        say(&mut world, &mut romeo, [99]);
+        phone.resume(&mut world);
+        assert_eq!(phone.said(&mut world), logged(&world), "steps {steps}");
+    }
+    // Each commit was the last one once: of the room's, and of the home's.
+    assert!(commits.last() > Some(&12), "{commits:?}");
+}
+
+/// The same while the account becomes a member, and then for who logs in afterwards.
+#[test]
+fn a_kill_while_somebody_becomes_a_member_keeps_what_is_said_from_then_on() {
+    for is_managed in [false, true] {
+        for steps in 0.. {
+            let mut world = World::patient(|_| ());
+            let mut romeo = enter(&mut world, "romeo", "romeo");
+            let fields = format!("{PERSISTENT}{TO_MEMBERS}");
+            romeo.ask(&mut world, &configuration(&fields), "id='config'");
+            rest(&mut world);
+            world.hold();
+            romeo.send(&affiliation("juliet", "member"));
+            world.work();
+            romeo.send(&message(1));
+            let mut is_over = false;
+            for _ in 0..steps {
+                world.work();
+                is_over |= !world.try_one();
+            }
+            drop(romeo);
+            world.crash();
+            let is_member = has_part(&world, ROOM, "ajuliet@localhost");
+            let mut romeo = enter(&mut world, "romeo", "romeo");
+            say(&mut world, &mut romeo, [2]);
+            rest(&mut world);
+            let mut phone = Phone::on(&mut world, is_managed);
+            let expected = match is_member {
+                true => logged(&world),
+                false => Vec::new(),
+            };
+            assert_eq!(phone.said(&mut world), expected, "steps {steps}");
+            phone.off(&mut world);
+            let mut phone = Phone::on(&mut world, is_managed);
+            assert_eq!(phone.said(&mut world), [0; 0], "steps {steps}");
+            if is_over {
+                assert!(steps > 2, "{steps}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_delays_and_doubles_nothing() {
+    for is_managed in [false, true] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = room(&mut world);
+        say(&mut world, &mut romeo, 1..=2);
+        let mut phone = Phone::on(&mut world, is_managed);
+        world.switches().set_full(true);
+        assert_eq!(phone.said(&mut world), [0; 0], "{is_managed}");
+        world.switches().set_full(false);
+        rest(&mut world);
+        assert_eq!(phone.said(&mut world), [1, 2], "{is_managed}");
+        say(&mut world, &mut romeo, [3]);
+        assert_eq!(phone.said(&mut world), [1, 2, 3], "{is_managed}");
+    }
+}
+
+/// Who becomes a member while his home can record nothing is told of it again.
+#[test]
+fn a_home_that_could_not_record_it_is_told_again() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = enter(&mut world, "romeo", "romeo");
+    let fields = format!("{PERSISTENT}{TO_MEMBERS}");
+    romeo.ask(&mut world, &configuration(&fields), "id='config'");
+    rest(&mut world);
+    world.hold();
+    romeo.send(&affiliation("juliet", "member"));
+    world.work();
+    world.let_one_go();
+    world.refuse_one();
+    world.let_go();
+    rest(&mut world);
+    say(&mut world, &mut romeo, [1]);
+    let mut phone = Phone::on(&mut world, true);
+    assert_eq!(phone.said(&mut world), [1]);
+}
+
+#[test]
+fn a_backlog_and_the_rooms_of_one_account_have_bounds() {
+    let mut world = World::patient(|options| {
+        options.delivery.limits.member_backlog_max = 2;
+        options.delivery.limits.member_rooms_max = 1;
+    });
+    let mut romeo = room(&mut world);
+    say(&mut world, &mut romeo, 1..=5);
+    let mut phone = Phone::on(&mut world, false);
+    assert_eq!(phone.said(&mut world), [4, 5]);
+    say(&mut world, &mut romeo, [6]);
+    assert_eq!(phone.said(&mut world), [4, 5, 6]);
+    // A second room finds no place, and its home is not asked for ever.
+    let other = "<presence to='other@conference.localhost/romeo'>\
+         <x xmlns='http://jabber.org/protocol/muc'/></presence>";
+    romeo.ask(&mut world, other, "<subject");
+    let of_other = |text: String| text.replace(ROOM, "other@conference.localhost");
+    let fields = format!("{PERSISTENT}{TO_MEMBERS}");
+    romeo.ask(&mut world, &of_other(configuration(&fields)), "id='config'");
+    let member = of_other(affiliation("juliet", "member"));
+    romeo.ask(&mut world, &member, "id='member'");
+    rest(&mut world);
+    romeo.ask(&mut world, &of_other(message(7)), "<body>7</body>");
+    assert_eq!(phone.said(&mut world), [4, 5, 6]);
+    let rooms = common::store_on(&world.disk).member_rooms("juliet@localhost");
+    assert_eq!(rooms.expect("read").len(), 1);
+    let is_asked = has_part(&world, "other@conference.localhost", "m");
+    assert!(!is_asked, "it is asked for ever");
+}
+
+/// What a room costs whose members are all away: each home is told once that the account is a
+/// member, at most so many at a time; what is said then loads nobody.
+#[test]
+fn ten_thousand_members_who_are_away_cost_nothing_when_something_is_said() {
+    const MEMBERS: usize = 10_000;
+    let mut world = World::patient(|options| {
+        let mut machine = room::Options::clone(&options.rooms.machine);
+        machine.limits.affiliations_max = 2 * MEMBERS;
+        machine.limits.affiliation_bytes_max = 64 * MEMBERS;
+        options.rooms.machine = machine.into();
+    });
+    let mut romeo = room(&mut world);
+    for hundred in 0..MEMBERS / 100 {
+        let item = |n: usize| {
+            let number = 100 * hundred + n;
+            format!("<item jid='m{number}@localhost' affiliation='member'/>")
+        };
+        let items: String = (0..100).map(item).collect();
+        let set = format!(
+            "<iq type='set' id='bulk{hundred}.' to='{ROOM}'><query xmlns='{MUC}#admin'>\
+             {items}</query></iq>"
+        );
+        romeo.ask(&mut world, &set, &format!("id='bulk{hundred}.'"));
+        romeo.seen.clear();
+    }
+    let mut rounds = 0;
+    while has_part(&world, ROOM, "m") {
+        world.pass(Duration::from_millis(300));
+        rounds += 1;
+        assert!(rounds < 1_000, "homes are told for ever");
+    }
+    rest(&mut world);
+    let loaded = |world: &mut World| {
+        let stats = world.node().stats();
+        stats.counter(telemetry::Counter::UsersLoaded)
+    };
+    let before = loaded(&mut world);
+    say(&mut world, &mut romeo, 1..=20);
+    rest(&mut world);
+    assert_eq!(loaded(&mut world) - before, 0);
+    let mut phone = Phone::on(&mut world, true);
+    assert_eq!(phone.said(&mut world), (1..=20).collect::<Vec<_>>());
+}
