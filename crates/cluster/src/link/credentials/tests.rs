@@ -158,7 +158,7 @@ fn what_peers_would_refuse_is_refused_at_once() {
 fn several_authorities_are_trusted_and_not_too_many() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let mut issued = old.issue("a", |_| {});
-    issued.ca = new.pem.clone() + &old.pem;
+    issued.ca = new.pem + &old.pem;
     assert!(Credentials::new("a", &issued.pem()).is_ok());
     issued.ca = old.pem.repeat(CERTIFICATES_MAX + 1);
     let refused = Credentials::new("a", &issued.pem()).err().unwrap();
