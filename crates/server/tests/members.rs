@@ -339,6 +339,42 @@ fn a_lost_link_loses_and_doubles_nothing() {
     assert!(said.is_sorted_by(|a, b| a < b), "{said:?}");
 }
 
+/// What is written to a session without stream management was recorded before.
+#[test]
+fn what_was_written_is_not_written_again_after_a_kill() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = room(&mut world);
+    say(&mut world, &mut romeo, 1..=3);
+    let mut phone = Phone::on(&mut world, false);
+    assert_eq!(phone.said(&mut world), [1, 2, 3]);
+    drop((phone, romeo));
+    world.crash();
+    let mut romeo = enter(&mut world, "romeo", "romeo");
+    say(&mut world, &mut romeo, [4]);
+    let mut phone = Phone::on(&mut world, false);
+    assert_eq!(phone.said(&mut world), [4]);
+}
+
+#[test]
+fn who_leaves_the_room_is_not_given_again_what_it_has() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = room(&mut world);
+    let mut desktop = Phone::on(&mut world, true);
+    desktop.send(&format!(
+        "<presence to='{ROOM}/desktop'><x xmlns='{MUC}'/></presence>"
+    ));
+    rest(&mut world);
+    say(&mut world, &mut romeo, 1..=2);
+    // It has acknowledged nothing yet.
+    assert_eq!(desktop.said(&mut world), [1, 2]);
+    desktop.send(&format!(
+        "<presence type='unavailable' to='{ROOM}/desktop'/>"
+    ));
+    rest(&mut world);
+    say(&mut world, &mut romeo, [3]);
+    assert_eq!(desktop.said(&mut world), [1, 2, 3]);
+}
+
 /// At each commit of a room with messages and a member who is online, the node is killed.
 #[test]
 fn a_kill_between_commits_loses_and_doubles_nothing() {

@@ -280,7 +280,7 @@ fn the_frame_of_an_entry_is_replaced_and_nothing_else() {
     let less = "<message>6</message>".len() as u64;
     let more = "a much longer one".len() as u64 - 3;
     assert_eq!((next, room.unwrap().log.bytes), (200, bytes - less + more));
-    // An account has no entries that anybody replaces.
+    // So are those of an account.
     kept.bulk([put("a@localhost")]).unwrap();
     let entry = |user: &str| Record::LogAppend {
         user: user.into(),
@@ -298,6 +298,8 @@ fn the_frame_of_an_entry_is_replaced_and_nothing_else() {
         frame: b"<gone/>".to_vec(),
     }])
     .unwrap();
+    let report = kept.verify().unwrap();
+    assert!(report.is_good(), "{report}");
     let kept = kept.log_read("a@localhost", 0, 9).unwrap();
-    assert_eq!(&*kept[0].frame, b"<message/>");
+    assert_eq!(&*kept[0].frame, b"<gone/>");
 }

@@ -485,7 +485,7 @@ fn a_session_of_before_may_read_the_log_of_a_room() {
         versions.push(std::mem::replace(&mut bytes[0], 5));
         assert_eq!(Record::decode(&bytes).as_ref(), Ok(record));
     }
-    assert_eq!(versions, [8, 8]);
+    assert_eq!(versions, [9, 9]);
     store.bulk(before).unwrap();
     drop(store);
     let store = Store::with_engine(Arc::clone(&engine), Durability::Memory, SLOTS).unwrap();

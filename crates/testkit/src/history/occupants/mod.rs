@@ -104,7 +104,7 @@ impl Part {
         }
     }
 
-    fn expect(&mut self, word: &str) -> Result<String, String> {
+    fn hear_of(&mut self, word: &str) -> Result<String, String> {
         let line = self.hear()?;
         let rest = line.strip_prefix(word).map(str::trim);
         rest.map(str::to_owned)
@@ -139,12 +139,12 @@ pub fn run(options: &Options, program: &str, say: &dyn Fn(&str)) -> Result<Summa
     let mut roost = Roost::start(&settings, &accounts)?;
     let mut parts = start_parts(options, program, roost.address().plain)?;
     parts[0].tell("make")?;
-    parts[0].expect("made")?;
+    parts[0].hear_of("made")?;
     for part in &mut parts {
         part.tell("enter")?;
     }
     for part in &mut parts {
-        part.expect("in")?;
+        part.hear_of("in")?;
     }
     say(&format!("{} are in the room", options.occupants));
     speak(options, &mut parts, &mut roost, say)?;
@@ -212,7 +212,7 @@ fn quiet(parts: &mut [Part]) -> Result<usize, String> {
         part.tell("quiet")?;
     }
     for part in parts {
-        let said = part.expect("said")?;
+        let said = part.hear_of("said")?;
         all += said.parse::<usize>().map_err(|error| error.to_string())?;
     }
     Ok(all)
