@@ -414,6 +414,9 @@ pub struct InboxBounds {
     pub rooms_max: usize,
     /// Archived messages of each of them, the latest first.
     pub room_entries_max: usize,
+    /// Bytes of messages of the account that are looked at, and of those of all rooms together: a
+    /// few messages may be as large as many.
+    pub bytes_max: usize,
 }
 
 impl Default for InboxBounds {
@@ -422,6 +425,7 @@ impl Default for InboxBounds {
             entries_max: 20_000,
             rooms_max: 100,
             room_entries_max: 200,
+            bytes_max: 64 * 1024 * 1024,
         }
     }
 }
