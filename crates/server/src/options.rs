@@ -451,10 +451,14 @@ pub struct Rooms {
     /// Pages of the archive of one room that are read at a time; one more is refused with
     /// `resource-constraint`.
     pub pages_at_once: u32,
-    /// Rooms that are looked at for one search, and for one page of the list: of those that not
-    /// everybody may know of there may be many. The page ends there if it has at least one room,
-    /// and the next one goes on.
+    /// Rooms that everybody may know of that are looked at for one search, and rooms of any kind
+    /// for one page of the list. The page ends there if it has at least one room, and the next one
+    /// goes on.
     pub looked_at_max: usize,
+    /// Rooms that a search passes over because not everybody may know of them, or because they are
+    /// another domain's. They are cheap, and far more than [`Rooms::looked_at_max`]: whoever hides
+    /// rooms must not hide those of others with them.
+    pub passed_over_max: usize,
     /// Bounds and defaults of each room.
     pub machine: Arc<room::Options>,
 }
@@ -470,6 +474,7 @@ impl Default for Rooms {
             copies_per_turn: 256,
             pages_at_once: 4,
             looked_at_max: 10_000,
+            passed_over_max: 500_000,
             machine: Arc::default(),
         }
     }

@@ -130,13 +130,14 @@ pub(super) fn search(home: &Home, to: &str, payload: &Child<'_>) -> Said {
     let is_own = |host: &&String| host.split_once('.').is_some_and(|(_, of)| of == domain);
     let hosts = home.options.rooms.hosts.iter().filter(is_own);
     let hosts: Vec<String> = hosts.cloned().collect();
-    let (rooms, looked_at_max) = (Arc::clone(&home.rooms), home.options.rooms.looked_at_max);
+    let (rooms, options) = (Arc::clone(&home.rooms), &home.options.rooms);
+    let max = (options.looked_at_max, options.passed_over_max);
     Said::Read(Job::new(move |store| {
         let listing = Listing {
             store: store.clone(),
             rooms,
         };
-        let hits = wanted.find(&listing, &hosts, looked_at_max)?;
+        let hits = wanted.find(&listing, &hosts, max)?;
         page(hits, wanted.order, &part)
     }))
 }
@@ -221,20 +222,24 @@ impl Wanted {
         self.has_type && self.terms.iter().all(has)
     }
 
-    /// Looks at so many rooms at most.
+    /// Looks at so many rooms that everybody may know of, and passes over so many others, at most.
     fn find(
         &self,
         listing: &Listing,
         hosts: &[String],
-        looked_at_max: usize,
+        (looked_at_max, passed_over_max): (usize, usize),
     ) -> Result<Vec<Hit>, StanzaError> {
-        let (mut hits, mut looked_at) = (Vec::new(), 0);
+        let mut hits = Vec::new();
+        let (mut looked_at, mut passed_over) = (0, 0);
         let visited = listing.visit(None, |entry| {
-            looked_at += 1;
             let is_here = hosts
                 .iter()
                 .any(|host| host == address::domain(&entry.room));
             let is_known = is_here && entry.listed.is_public;
+            match is_known {
+                true => looked_at += 1,
+                false => passed_over += 1,
+            }
             if is_known && self.is_met(&entry.room, &entry.listed) {
                 // Who is there is not told of a room that not everybody may enter.
                 let users = match entry.listed.is_open {
@@ -249,7 +254,7 @@ impl Wanted {
                     });
                 }
             }
-            looked_at < looked_at_max
+            looked_at < looked_at_max && passed_over < passed_over_max
         });
         visited.map_err(|_| StanzaError::new(Condition::InternalServerError))?;
         hits.sort_by(|a, b| a.place(self.order).cmp(&b.place(self.order)));
