@@ -126,6 +126,10 @@ pub enum Request {
         lines: Vec<String>,
         /// They are looked at only.
         check: bool,
+        /// Places of those in `lines`, in order, whose accounts no earlier line of the file makes:
+        /// they have to be there.
+        #[serde(default)]
+        strays: Vec<usize>,
     },
     /// A part of a population for load tests: accounts u`first`… with ring contacts.
     Provision {
@@ -597,7 +601,11 @@ impl Admin {
                 Ok(response)
             }
             Request::Export { after, limit } => self.export(after.as_deref(), limit),
-            Request::Import { lines, check } => self.import(&lines, check),
+            Request::Import {
+                lines,
+                check,
+                strays,
+            } => self.import(&lines, check, &strays),
             Request::Provision {
                 domain,
                 users,
@@ -922,6 +930,7 @@ mod tests {
             Request::Import {
                 lines: vec![secret()],
                 check: false,
+                strays: Vec::new(),
             },
             Request::Provision {
                 domain: "localhost".to_owned(),

@@ -46,6 +46,10 @@ pub(crate) const SESSION_TOKEN_BYTES: usize = 24;
 /// Bytes of one page of the archive; the rest of what was asked for is left to the next one.
 pub(crate) const ARCHIVE_PAGE_BYTES: usize = 256 * 1024;
 
+/// Bytes of messages that one query for words looks at, and those of one more read of the store.
+/// Its answer says where the next one goes on.
+pub(crate) const ARCHIVE_SEARCHED_BYTES: usize = 16 * 1024 * 1024;
+
 /// Questions of one account that the store answers at a time: its reads stand in line with those of
 /// others however many it has.
 pub(crate) const QUESTIONS_AT_ONCE: u32 = 2;

@@ -426,6 +426,9 @@ pub struct InboxBounds {
     pub rooms_max: usize,
     /// Archived messages of each of them, the latest first.
     pub room_entries_max: usize,
+    /// Bytes of messages of the account that are looked at, and of those of all rooms together: a
+    /// few messages may be as large as many.
+    pub bytes_max: usize,
 }
 
 impl Default for InboxBounds {
@@ -434,6 +437,7 @@ impl Default for InboxBounds {
             entries_max: 20_000,
             rooms_max: 100,
             room_entries_max: 200,
+            bytes_max: 64 * 1024 * 1024,
         }
     }
 }
@@ -467,11 +471,13 @@ pub struct Rooms {
     /// Messages that a room keeps without an archive while managed sessions are there: what these
     /// may have to catch up with. The oldest goes.
     pub kept_for_sessions: u64,
-    /// Rooms that are looked at for one search, of those that everybody may know of; and rooms for
-    /// one page of the list, which ends there if it has at least one, and the next one goes on.
+    /// Rooms that everybody may know of that are looked at for one search, and rooms of any kind
+    /// for one page of the list. The page ends there if it has at least one room, and the next one
+    /// goes on.
     pub looked_at_max: usize,
-    /// Rooms that one search passes over because not everybody may know of them. They cost less,
-    /// and whoever makes many must not keep others from being found.
+    /// Rooms that a search passes over because not everybody may know of them, or because they are
+    /// another domain's. They are cheap, and far more than [`Rooms::looked_at_max`]: whoever hides
+    /// rooms must not hide those of others with them.
     pub passed_over_max: usize,
     /// Bounds and defaults of each room.
     pub machine: Arc<room::Options>,
@@ -491,7 +497,7 @@ impl Default for Rooms {
             kept_records_max: 1_000,
             kept_for_sessions: 1_000,
             looked_at_max: 10_000,
-            passed_over_max: 100_000,
+            passed_over_max: 500_000,
             machine: Arc::default(),
         }
     }

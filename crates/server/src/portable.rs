@@ -7,6 +7,7 @@ mod import;
 mod nodes;
 mod order;
 mod rooms;
+mod text;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -221,6 +221,7 @@ fn import(admin: &server::admin::Admin, users: &[String]) -> Response {
     admin.call(Request::Import {
         lines,
         check: false,
+        strays: Vec::new(),
     })
 }
 

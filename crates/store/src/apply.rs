@@ -214,10 +214,7 @@ impl<T: Txn> Entity<'_, T> {
             Record::ItemPut { node, item, .. } => self.item_put(*node, item),
             Record::ItemsRemove { node, ids, .. } => self.items_remove(*node, ids),
             Record::ItemsClear { node, .. } => self.items_clear(*node),
-            Record::DirectoryPut { entry, .. } => {
-                self.directory_put(entry);
-                Ok(())
-            }
+            Record::DirectoryPut { entry, .. } => self.directory_put(entry),
         }
     }
 
@@ -316,7 +313,7 @@ impl<T: Txn> Entity<'_, T> {
     fn account_remove(&mut self) -> Result<(), StoreError> {
         self.count(false)?;
         self.txn.delete(Space::State, self.key.clone());
-        self.directory_put(&DirectoryEntry::default());
+        self.directory_put(&DirectoryEntry::default())?;
         self.forget()
     }
 

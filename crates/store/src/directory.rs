@@ -16,6 +16,7 @@ use crate::record::RecordError;
 use crate::scan::{self, until};
 use crate::state::{VALUE_VERSION, decode, encode};
 use crate::store::Store;
+use crate::stored::bytes_of;
 
 /// What the directory says of an account. All fields are optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,12 +53,17 @@ impl DirectoryEntry {
 }
 
 impl<T: Txn> Entity<'_, T> {
-    pub(crate) fn directory_put(&mut self, entry: &DirectoryEntry) {
+    pub(crate) fn directory_put(&mut self, entry: &DirectoryEntry) -> Result<(), StoreError> {
         let key = keys::directory(self.slots, self.user);
-        match entry.is_empty() {
-            true => self.txn.delete(Space::Meta, key),
-            false => self.txn.put(Space::Meta, key, encode(VALUE_VERSION, entry)),
+        let before = self.txn.get(Space::Meta, &key)?;
+        let value = (!entry.is_empty()).then(|| encode(VALUE_VERSION, entry));
+        let before = bytes_of(&key, before.as_deref());
+        self.resize(before, bytes_of(&key, value.as_deref()));
+        match value {
+            Some(value) => self.txn.put(Space::Meta, key, value),
+            None => self.txn.delete(Space::Meta, key),
         }
+        Ok(())
     }
 }
 

@@ -2,10 +2,11 @@
 //! domain's total is written; who is refused anything because of it is the server's to say.
 //!
 //! The log of an account counts itself in its head. What else there is (the profile with its roster
-//! and block list, the vCard, private storage) is counted in the head by [`Stored::rest`], and all
-//! of it together in a total of the domain, one for each range. A message must not cost another
-//! key: a total is written when the account has moved by [`UNCOUNTED_BYTES_MAX`], and with every
-//! change of anything but the log. So it is exact but for that many bytes of each account.
+//! and block list, the vCard, private storage, what the directory says of it) is counted in the
+//! head by [`Stored::rest`], and all of it together in a total of the domain, one for each range. A
+//! message must not cost another key: a total is written when the account has moved by
+//! [`UNCOUNTED_BYTES_MAX`], and with every change of anything but the log. So it is exact but for
+//! that many bytes of each account.
 //!
 //! Heads of before have no count: what is there is counted when a record next moves the account.
 
@@ -59,16 +60,16 @@ pub(crate) fn bytes_of(key: &[u8], value: Option<&[u8]>) -> u64 {
     value.map_or(0, |value| (key.len() + value.len()) as u64)
 }
 
-/// Counts what a user keeps beside the log. `profile` is the bytes of the profile; `scan` visits
-/// blobs.
+/// Counts what a user keeps beside the log. `values` is the bytes of the profile and of the entry
+/// of the directory; `scan` visits blobs.
 pub(crate) fn count_rest(
     slots: &SlotKey,
     user: &str,
-    profile: u64,
+    values: u64,
     scan: impl FnOnce(&[u8], &[u8], Visit<'_>) -> Result<(), StoreError>,
 ) -> Result<u64, StoreError> {
     let (start, end) = keys::owned_run(slots, user);
-    let mut rest = profile;
+    let mut rest = values;
     scan(&start, &end, &mut |key, value| {
         rest += bytes_of(key, Some(value));
         ControlFlow::Continue(())
@@ -83,8 +84,11 @@ impl<T: Txn> Entity<'_, T> {
             return Ok(false);
         }
         let profile = self.txn.get(Space::State, &self.key)?;
-        let profile = bytes_of(&self.key, profile.as_deref());
-        let rest = count_rest(self.slots, self.user, profile, |start, end, visit| {
+        let listed_key = keys::directory(self.slots, self.user);
+        let listed = self.txn.get(Space::Meta, &listed_key)?;
+        let values =
+            bytes_of(&self.key, profile.as_deref()) + bytes_of(&listed_key, listed.as_deref());
+        let rest = count_rest(self.slots, self.user, values, |start, end, visit| {
             self.txn.scan(Space::Blob, start, end, visit)
         })?;
         self.head.stored = Some(Stored { rest, counted: 0 });
@@ -176,9 +180,9 @@ impl Store {
         bad.map_or(Ok(totals), Err)
     }
 
-    /// What an account has stored, in bytes: messages, roster, block list, vCard and private
-    /// storage. 0 for none; without all but its messages for one that no record has moved since a
-    /// version that did not count.
+    /// What an account has stored, in bytes: messages, roster, block list, vCard, private storage
+    /// and entry of the directory. 0 for none; without all but its messages for one that no record
+    /// has moved since a version that did not count.
     ///
     /// # Errors
     /// Any [`StoreError`] of a read.

@@ -251,7 +251,11 @@ impl Walk<'_> {
                     let profile = reader.get(Space::State, key).map_err(|e| e.to_string())?;
                     let missing = || format!("{user}: the profile is missing");
                     let profile = bytes_of(key, Some(&profile.ok_or_else(missing)?));
-                    stored_is_right(reader, &slots, user, &head, profile)?;
+                    let listed_key = keys::directory(&slots, user);
+                    let listed = reader.get(Space::Meta, &listed_key);
+                    let listed = listed.map_err(|e| e.to_string())?;
+                    let values = profile + bytes_of(&listed_key, listed.as_deref());
+                    stored_is_right(reader, &slots, user, &head, values)?;
                 }
             }
             if head.log.count > 0 {
@@ -396,12 +400,12 @@ fn stored_is_right(
     slots: &SlotKey,
     user: &str,
     head: &Head,
-    profile: u64,
+    values: u64,
 ) -> Result<(), String> {
     let Some(stored) = head.stored else {
         return Ok(()); // Of before this was counted.
     };
-    let rest = count_rest(slots, user, profile, |start, end, visit| {
+    let rest = count_rest(slots, user, values, |start, end, visit| {
         reader.scan(Space::Blob, start, end, visit)
     });
     let rest = rest.map_err(|error| error.to_string())?;

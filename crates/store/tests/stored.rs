@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{KEY, item, message, put};
 use store::limits::{ENTRY_OVERHEAD_BYTES, UNCOUNTED_BYTES_MAX};
-use store::{DomainTotals, Durability, MemoryEngine, Record, Store};
+use store::{DirectoryEntry, DomainTotals, Durability, MemoryEngine, Record, Store};
 
 const ROMEO: &str = "romeo@localhost";
 const JULIET: &str = "juliet@capulet.lit";
@@ -73,6 +73,23 @@ fn every_change_is_counted_and_a_removal_gives_it_back() {
         with_card,
         "removed"
     );
+    let listed = |first: &str| Record::DirectoryPut {
+        user: ROMEO.into(),
+        entry: DirectoryEntry {
+            first: first.into(),
+            ..DirectoryEntry::default()
+        },
+    };
+    kept.bulk([listed(&"x".repeat(200))]).unwrap();
+    assert!(totals(&kept, "localhost").stored_bytes >= with_card + 200);
+    check(&kept);
+    kept.bulk([listed("x"), listed("")]).unwrap();
+    assert_eq!(
+        totals(&kept, "localhost").stored_bytes,
+        with_card,
+        "taken out of the directory"
+    );
+    kept.bulk([listed("x")]).unwrap();
     let contact = Record::RosterPut {
         user: ROMEO.into(),
         version: 2,

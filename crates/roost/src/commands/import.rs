@@ -30,9 +30,12 @@ pub(super) fn run(place: &Place, file: &Path, quiet: bool) -> Result<(), Failure
     let mut order = ImportOrder::default();
     let mut checked = Counts::default();
     read(&mut source, &mut |part| {
-        for (line, number) in part.lines.iter().zip(&part.numbers) {
+        for (at, (line, number)) in part.lines.iter().zip(&part.numbers).enumerate() {
             let taken = order.take(line);
-            taken.map_err(|why| Failure::Data(format!("line {number}: {why}; {NOTHING}")))?;
+            let wrong = |why| Failure::Data(format!("line {number}: {why}; {NOTHING}"));
+            if taken.map_err(wrong)? {
+                part.strays.push(at);
+            }
         }
         send(&mut door, part, true, &mut checked)
     })?;
@@ -88,6 +91,8 @@ struct Part {
     lines: Vec<String>,
     /// The number of each of them in the file; empty lines have numbers too.
     numbers: Vec<u64>,
+    /// Those of `lines` whose accounts the file does not make.
+    strays: Vec<usize>,
     /// The number of the last line.
     last: u64,
     /// Bytes of everything read so far.
@@ -141,7 +146,13 @@ fn send(door: &mut Door, part: &mut Part, check: bool, counts: &mut Counts) -> R
         true => NOTHING.to_owned(),
         false => format!("{counts} of earlier lines are imported"),
     };
-    match door.try_call(Request::Import { lines, check })? {
+    let strays = mem::take(&mut part.strays);
+    let request = Request::Import {
+        lines,
+        check,
+        strays,
+    };
+    match door.try_call(request)? {
         Response::Imported {
             accounts,
             rooms,

@@ -302,6 +302,24 @@ fn what_cannot_be_imported_is_named_by_its_line_and_changes_nothing() {
             "is no service with nodes here",
         ),
         (node, "does not follow"),
+        (
+            "{\"type\":\"account\",\"jid\":\"ALICE@localhost\",\"created\":0,\"locked\":false,\
+             \"scram\":[]}",
+            "is there twice",
+        ),
+        (
+            "{\"type\":\"roster\",\"jid\":\"nobody@localhost\",\"items\":[]}",
+            "there is no account nobody@localhost",
+        ),
+        (
+            "{\"type\":\"directory\",\"jid\":\"alice@localhost\",\"nick\":\"\\u0001\"}",
+            "a character that XML does not have",
+        ),
+        (
+            "{\"type\":\"vcard\",\"jid\":\"alice@localhost\",\"photo_hash\":\"\",\
+             \"xml\":\"<vCard xmlns='vcard-temp'></iq>\"}",
+            "no <vCard/>",
+        ),
     ];
     for (bad, wanted) in bad_lines {
         let other = Place::new();
@@ -336,6 +354,40 @@ fn what_cannot_be_imported_is_named_by_its_line_and_changes_nothing() {
     let again = place.run_with(&["import", "-"], &all[at("service")..].join("\n"));
     assert!(again.err.contains("has nodes already"), "{}", again.err);
     assert_eq!(sorted(&place.must(&["export"])), sorted(&lines));
+}
+
+/// Lines are sent to the server some at a time: where a part ends changes nothing. The first
+/// message of a room was refused if its room's line was in an earlier part.
+#[test]
+fn a_room_may_be_anywhere_in_a_file() {
+    let (place, server) = furnished();
+    let lines = place.must(&["export"]);
+    drop(server);
+    let all: Vec<&str> = lines.lines().collect();
+    let of_room = |line: &&&str| line.starts_with("{\"type\":\"room");
+    let of_room: Vec<&str> = all.iter().filter(of_room).copied().collect();
+    let is_first =
+        |line: &&str| line.contains("\"room_message\"") && line.contains("\"number\":0,");
+    let message = of_room.iter().position(is_first);
+    // With these in front, the message is the first line of the second part.
+    let before = 500 - message.expect("the first message of the room");
+    let mut file = String::new();
+    for n in 0..before {
+        let _ = writeln!(
+            file,
+            "{{\"type\":\"account\",\"jid\":\"n{n}@localhost\",\"created\":0,\"locked\":false,\
+             \"scram\":[]}}"
+        );
+    }
+    file.push_str(&of_room.join("\n"));
+    let other = Place::new();
+    let outcome = other.run_with(&["import", "-"], &file);
+    assert_eq!(outcome.code, 0, "{}", outcome.err);
+    let again = other.must(&["export"]);
+    let again = again
+        .lines()
+        .filter(|line| line.starts_with("{\"type\":\"room"));
+    assert_eq!(again.collect::<Vec<_>>(), of_room);
 }
 
 /// A room that was destroyed comes back with its archive, under new numbers.

@@ -158,7 +158,13 @@ fn alarms_are_raised_shown_acknowledged_and_cleared() {
     assert!(!place.must(&["alarm", "list"]).contains("connections"));
     let unknown = place.run(&["alarm", "ack", "nope"]);
     assert_eq!(unknown.code, 1);
-    assert!(unknown.err.contains("backlog, changes"), "{}", unknown.err);
+    assert!(
+        unknown
+            .err
+            .contains("there are backlog, certificate, changes"),
+        "{}",
+        unknown.err
+    );
     let early = place.run(&["alarm", "ack", "connections"]);
     assert!(early.err.contains("is not raised"), "{}", early.err);
     let one = Client::online(server.plain, "alice", "a");

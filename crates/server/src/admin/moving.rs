@@ -27,15 +27,18 @@ impl Admin {
         })
     }
 
-    pub(super) fn import(&self, lines: &[String], is_check: bool) -> Outcome {
+    pub(super) fn import(&self, lines: &[String], is_check: bool, strays: &[usize]) -> Outcome {
         let mut import = Import::new(self, is_check);
         let mut records = Vec::new();
         for (index, line) in lines.iter().enumerate() {
-            let made = import.line(line).map_err(|bad| Response::Refused {
-                index,
-                code: bad.code,
-                message: bad.message,
-            })?;
+            let is_stray = strays.binary_search(&index).is_ok();
+            let made = import
+                .line(line, is_stray)
+                .map_err(|bad| Response::Refused {
+                    index,
+                    code: bad.code,
+                    message: bad.message,
+                })?;
             if !is_check {
                 records.extend(made);
             }

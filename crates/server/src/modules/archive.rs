@@ -11,7 +11,7 @@ use xmpp::error::{Condition, StanzaError};
 use super::mam::{self, Fin, NS, NS_EXTENDED, NS_FULL_TEXT, Others, Prefs, Query};
 use super::{AccountHandler, Change, Module, Outcome, Switch, View, Xep};
 use crate::iq::{Found, Request};
-use crate::limits::ARCHIVE_PAGE_BYTES;
+use crate::limits::{ARCHIVE_PAGE_BYTES, ARCHIVE_SEARCHED_BYTES};
 use crate::user::User;
 
 pub(crate) const MODULE: Module = Module {
@@ -192,7 +192,8 @@ struct Searched {
     stopped_at: Option<Seq>,
 }
 
-/// Looks at `looked_at_max` of the entries that `wanted` allows, for those with all of the words.
+/// Looks at `looked_at_max` of the entries that `wanted` allows, and [`ARCHIVE_SEARCHED_BYTES`] of
+/// them, for those with all of the words. What is found has little more bytes than a page.
 fn search(
     store: &Store,
     owner: &str,
@@ -202,6 +203,7 @@ fn search(
 ) -> Result<Searched, StoreError> {
     let (limit, backwards) = (wanted.limit, wanted.backwards);
     let (mut found, mut left) = (Vec::new(), looked_at_max);
+    let (mut found_bytes, mut bytes) = (0, 0);
     let (mut after, mut before) = (wanted.after, wanted.before);
     let mut searched = Searched {
         page: store::Page::default(),
@@ -228,11 +230,13 @@ fn search(
         let end = entries.last().map(|entry| entry.seq);
         left = left.saturating_sub(entries.len());
         for entry in entries {
+            bytes += entry.frame.len();
             let frame = Frame::parse(&*entry.frame);
             if frame.is_ok_and(|frame| has_words(&frame, words)) {
-                if found.len() == limit {
+                if found.len() == limit || found_bytes > ARCHIVE_PAGE_BYTES {
                     break 'search;
                 }
+                found_bytes += entry.frame.len();
                 found.push(entry);
             }
         }
@@ -244,7 +248,7 @@ fn search(
             true => before = end,
             false => after = end,
         }
-        if left == 0 {
+        if left == 0 || bytes >= ARCHIVE_SEARCHED_BYTES {
             searched.stopped_at = end;
             break;
         }

@@ -1,11 +1,12 @@
 //! Lines of an export that are given to a node: what each makes, in records. With nothing changed
 //! it says what would be refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pubsub::State;
 use store::Record;
 
+use super::text::check_characters;
 use super::{Bad, Line, bad, parse};
 use crate::admin::{Admin, Response};
 use crate::nodes::stored;
@@ -32,6 +33,8 @@ pub(crate) struct Import<'a> {
     rooms: BTreeMap<String, RoomHead>,
     /// The nodes of what lines of this request belong to, without items.
     nodes: BTreeMap<String, State>,
+    /// Accounts of the store that lines of this request belong to.
+    there: BTreeSet<String>,
     /// What they make.
     pub(crate) made: Made,
 }
@@ -52,16 +55,18 @@ impl<'a> Import<'a> {
             is_check,
             rooms: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            there: BTreeSet::new(),
             made: Made::default(),
         }
     }
 
-    /// The records that a line makes.
+    /// The records that a line makes. The account of a line that `is_stray` has to be there.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn line(&mut self, text: &str) -> Result<Vec<Record>, Bad> {
+    pub(crate) fn line(&mut self, text: &str, is_stray: bool) -> Result<Vec<Record>, Bad> {
         let mut line = parse(text).map_err(|message| bad(&message))?;
+        check_characters(text)?;
         let normal = self.own(&line)?;
         normal.clone_into(line.jid_mut());
         let records = match line {
@@ -82,12 +87,15 @@ impl<'a> Import<'a> {
             | Line::NodeSubscriptions(_)
             | Line::NodeItem(_)
             | Line::NodesMoved(_) => self.node_line(&normal, line)?,
-            line => {
+            mut line => {
                 if matches!(line, Line::Account { .. }) {
                     self.made.accounts += 1;
                     self.admin.must_not_exist(&normal)?;
                     self.nodes.insert(normal, State::default());
+                } else if is_stray || !self.is_check {
+                    self.must_be_there(&normal)?;
                 }
+                line.check()?;
                 vec![line.into_record().map_err(|message| bad(&message))?]
             }
         };
@@ -125,6 +133,19 @@ impl<'a> Import<'a> {
             });
         }
         Ok(self.admin.own_address(jid)?)
+    }
+
+    /// The store takes nothing for an account that it does not have, and says nothing of it.
+    fn must_be_there(&mut self, account: &str) -> Result<(), Bad> {
+        if self.nodes.contains_key(account) || self.there.contains(account) {
+            return Ok(());
+        }
+        let found = self.admin.store.load_user(account);
+        if found.map_err(crate::admin::unreadable)?.is_none() {
+            return Err(bad(&format!("there is no account {account}")));
+        }
+        self.there.insert(account.to_owned());
+        Ok(())
     }
 
     // ---- Rooms ---------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ use store::limits::SEQ_MAX;
 use xml::Frame;
 use xmpp::form::Fields;
 
+use super::text::address;
 use super::{Bad, bad, bare};
 
 /// Entries of a list of one line.
@@ -209,12 +210,6 @@ fn place(number: u64) -> Result<u64, Bad> {
     is_good
         .then_some(number)
         .ok_or_else(|| bad("a number of 0, or one that leaves none"))
-}
-
-fn address(jid: &str) -> Result<String, Bad> {
-    let normal = xmpp::addr::normalize(jid);
-    let normal = normal.map_err(|error| bad(&format!("{jid:?} is not an address: {error}")))?;
-    Ok(normal.into_owned())
 }
 
 impl NodeLine {

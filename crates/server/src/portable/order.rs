@@ -43,16 +43,21 @@ pub struct Order {
 }
 
 impl Order {
-    /// Takes the next line.
+    /// Takes the next line. True if it is for an account that no line has made: it has to be there
+    /// already.
     ///
     /// # Errors
     /// What is wrong with it: it is no line of an export, or it is at the wrong place.
-    pub fn take(&mut self, text: &str) -> Result<(), String> {
+    pub fn take(&mut self, text: &str) -> Result<bool, String> {
         self.check(&super::parse(text)?).map_err(|bad| bad.message)
     }
 
-    fn check(&mut self, line: &Line) -> Result<(), Bad> {
-        let jid = line.jid().to_owned();
+    fn check(&mut self, line: &Line) -> Result<bool, Bad> {
+        // Two ways to write an address name one thing. What is no address is refused later.
+        let jid = line.jid();
+        let jid =
+            xmpp::addr::normalize(jid).map_or_else(|_| jid.into(), |normal| normal.into_owned());
+        let mut is_stray = false;
         match line {
             Line::Account { .. } => {
                 self.begin(&jid)?;
@@ -81,6 +86,7 @@ impl Order {
                 let is_own = matches!(&self.group, Some(Group::Account { jid: own, .. })
                     if *own == jid);
                 if !is_own {
+                    is_stray = !self.begun.contains(&self.hasher.hash_one(&*jid));
                     self.group = None;
                 }
             }
@@ -116,7 +122,7 @@ impl Order {
                 self.nodes(&jid)?;
             }
         }
-        Ok(())
+        Ok(is_stray)
     }
 
     fn begin(&mut self, jid: &str) -> Result<(), Bad> {
@@ -234,5 +240,28 @@ mod tests {
         ] {
             assert_eq!(wrong(&bad), Some(at), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn an_address_is_the_same_however_it_is_written() {
+        let shout = |line: &str| line.replace("a@x", "A@X").replace("r@c.x", "R@c.X");
+        assert_eq!(wrong(&[ACCOUNT, &shout(ACCOUNT)]), Some(1));
+        assert_eq!(wrong(&[ROOM, &shout(ROOM)]), Some(1));
+        let own = [ACCOUNT, &shout(ROSTER), &node("A@x", "n", 1)];
+        assert_eq!(wrong(&own), None);
+        assert_eq!(wrong(&[ROOM, &shout(OPEN)]), None);
+    }
+
+    #[test]
+    fn a_line_for_an_account_that_is_not_in_the_file_is_a_stray() {
+        let strays = |lines: &[&str]| {
+            let mut order = Order::default();
+            let taken = lines.iter().map(|line| order.take(line).unwrap());
+            taken.collect::<Vec<bool>>()
+        };
+        assert_eq!(strays(&[ROSTER, ACCOUNT, ROSTER]), [true, false, false]);
+        let other = ROSTER.replace("a@x", "b@x");
+        let later = [ACCOUNT, &other, ROSTER];
+        assert_eq!(strays(&later), [false, true, false]);
     }
 }

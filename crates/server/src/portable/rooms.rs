@@ -124,9 +124,11 @@ impl RoomHead {
         self.config.is_persistent
     }
 
-    /// Of a room that earlier lines would have made.
+    /// Of a room that earlier lines would have made, as if its numbers began with the first there
+    /// is.
     pub(super) fn unmade() -> RoomHead {
         RoomHead {
+            first: 1,
             is_locked: true,
             ..RoomHead::default()
         }

@@ -130,15 +130,14 @@ pub(super) fn search(home: &Home, to: &str, payload: &Child<'_>) -> Said {
     let is_own = |host: &&String| host.split_once('.').is_some_and(|(_, of)| of == domain);
     let hosts = home.options.rooms.hosts.iter().filter(is_own);
     let hosts: Vec<String> = hosts.cloned().collect();
-    let rooms = Arc::clone(&home.rooms);
-    let options = &home.options.rooms;
-    let bounds = (options.looked_at_max, options.passed_over_max);
+    let (rooms, options) = (Arc::clone(&home.rooms), &home.options.rooms);
+    let max = (options.looked_at_max, options.passed_over_max);
     Said::Read(Job::new(move |store| {
         let listing = Listing {
             store: store.clone(),
             rooms,
         };
-        let hits = wanted.find(&listing, &hosts, bounds)?;
+        let hits = wanted.find(&listing, &hosts, max)?;
         page(hits, wanted.order, &part)
     }))
 }
@@ -223,14 +222,15 @@ impl Wanted {
         self.has_type && self.terms.iter().all(has)
     }
 
-    /// Looks at so many rooms at most of those that it may find, and passes over so many others.
+    /// Looks at so many rooms that everybody may know of, and passes over so many others, at most.
     fn find(
         &self,
         listing: &Listing,
         hosts: &[String],
         (looked_at_max, passed_over_max): (usize, usize),
     ) -> Result<Vec<Hit>, StanzaError> {
-        let (mut hits, mut looked_at, mut passed_over) = (Vec::new(), 0, 0);
+        let mut hits = Vec::new();
+        let (mut looked_at, mut passed_over) = (0, 0);
         let visited = listing.visit(None, |entry| {
             let is_here = hosts
                 .iter()

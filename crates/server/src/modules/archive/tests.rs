@@ -138,6 +138,50 @@ fn places_that_are_named_have_the_words_too() {
     assert_eq!(found(&store, &query, 100).0, [1]);
 }
 
+/// Messages may be large: what is read for one query, and what of it is in memory at a time, does
+/// not grow with them.
+#[test]
+fn a_query_reads_so_many_bytes_and_holds_a_page_of_them() {
+    let large = "a ".repeat(ARCHIVE_PAGE_BYTES / 4);
+    let count = ARCHIVE_SEARCHED_BYTES / large.len() + 60;
+    let store = store(&vec![large.as_str(); count]);
+    let searched = |word: &str| {
+        let wanted = PageQuery {
+            flags: EntryFlags::ARCHIVED,
+            limit: 100,
+            ..PageQuery::default()
+        };
+        search(&store, OWNER, wanted, &[word.to_owned()], usize::MAX).unwrap()
+    };
+    let found = searched("a");
+    let bytes: usize = found.page.entries.iter().map(|one| one.frame.len()).sum();
+    let at_most = ARCHIVE_PAGE_BYTES + large.len() + 100;
+    assert!((ARCHIVE_PAGE_BYTES..at_most).contains(&bytes), "{bytes}");
+    assert!(!found.page.complete && found.stopped_at.is_none());
+    let none = searched("b");
+    let stop = none.stopped_at.expect("it says where it stopped");
+    let least = (ARCHIVE_SEARCHED_BYTES / large.len()) as u64;
+    assert!((least..count as u64).contains(&stop), "{stop}");
+    assert!(none.page.entries.is_empty() && !none.page.complete);
+    // Page by page all of them are found, each once.
+    let (mut all, mut set) = (Vec::new(), String::new());
+    loop {
+        let (places, fin) = found_by(&store, &set);
+        let last = *places.last().expect("each page has some");
+        all.extend(places);
+        if fin.contains("complete='true'") {
+            break;
+        }
+        set = format!("<after>{last:016x}</after>");
+    }
+    let expected: Vec<u64> = (1..=count as u64).collect();
+    assert_eq!(all, expected);
+}
+
+fn found_by(store: &Store, set: &str) -> (Vec<u64>, String) {
+    found(store, &query("a", set), usize::MAX)
+}
+
 /// How much of a log one query looks at on a server as it is installed.
 #[test]
 fn a_query_looks_at_no_more_than_it_may() {

@@ -23,14 +23,17 @@ const NODE_DISPLAYED: &str = "urn:xmpp:mds:displayed:0";
 /// Entries that are read at a time.
 const READ: usize = 500;
 
+/// Of a room the first ones at a time: mostly they are enough.
+const READ_OF_ROOM: usize = 25;
+
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Conversation {
     /// A bare address: somebody's or a room's.
     pub(super) address: Arc<str>,
-    /// When its last entry was accepted, in milliseconds.
+    /// When its last entry was accepted, in milliseconds; of a room also a private message.
     pub(super) at: i64,
-    /// That entry.
+    /// The last entry of its log.
     pub(super) last: Seq,
     /// The last message that people see, if it was met.
     pub(super) latest: Option<Seq>,
@@ -84,7 +87,8 @@ impl Inbox {
 
     fn read_with(&self, store: &Store, nodes: &Nodes) -> Result<Vec<Conversation>, StoreError> {
         let mut found: HashMap<Arc<str>, (Conversation, Tail)> = HashMap::new();
-        visit(store, &self.owner, self.bounds.entries_max, |entry| {
+        let mut own = Reading::new(READ, self.bounds.bytes_max);
+        own.visit((store, &self.owner), self.bounds.entries_max, |entry| {
             let (_, tail) = match found.get_mut(&*entry.peer) {
                 Some(found) => found,
                 None => {
@@ -97,15 +101,22 @@ impl Inbox {
             Ok(true)
         })?;
         let mut all: Vec<Conversation> = found.into_values().map(finished).collect();
+        let mut of_rooms = Reading::new(READ_OF_ROOM, self.bounds.bytes_max);
         for room in nodes.rooms.iter().take(self.bounds.rooms_max) {
-            let Some(found) = self.room(store, room, nodes)? else {
+            if of_rooms.bytes_left == 0 {
+                break;
+            }
+            let Some(found) = self.room(store, room, nodes, &mut of_rooms)? else {
                 continue;
             };
             // Private messages of a room are in the account's log under the same address.
             match all.iter_mut().find(|one| one.address == found.address) {
                 Some(one) => {
-                    let unread = one.unread + found.unread;
-                    *one = Conversation { unread, ..found };
+                    *one = Conversation {
+                        unread: one.unread + found.unread,
+                        at: one.at.max(found.at),
+                        ..found
+                    };
                 }
                 None => all.push(found),
             }
@@ -120,6 +131,7 @@ impl Inbox {
         store: &Store,
         room: &str,
         nodes: &Nodes,
+        reading: &mut Reading,
     ) -> Result<Option<Conversation>, StoreError> {
         if !self.hosts.iter().any(|host| host == address::domain(room)) {
             return Ok(None);
@@ -145,7 +157,8 @@ impl Inbox {
         }
         let mark = nodes.mark(store, &self.owner, room, room)?;
         let mut found: Option<(Conversation, Tail)> = None;
-        visit(store, room, self.bounds.room_entries_max, |entry| {
+        let entries_max = self.bounds.room_entries_max;
+        reading.visit((store, room), entries_max, |entry| {
             let new = || (begun(room, entry, true), Tail::new(mark));
             let (_, tail) = found.get_or_insert_with(new);
             look(tail, entry, *entry.peer == *self.owner);
@@ -155,35 +168,54 @@ impl Inbox {
     }
 }
 
-/// Visits so many archived entries of a log from its end, as long as `see` wants more.
-fn visit(
-    store: &Store,
-    log: &str,
-    entries_max: usize,
-    mut see: impl FnMut(&LogEntry) -> Result<bool, StoreError>,
-) -> Result<(), StoreError> {
-    let (mut before, mut left) = (None, entries_max);
-    while left > 0 {
-        let wanted = PageQuery {
-            before,
-            flags: EntryFlags::ARCHIVED,
-            limit: left.min(READ),
-            backwards: true,
-            ..PageQuery::default()
-        };
-        let page = store.log_page(log, &wanted)?;
-        left = left.saturating_sub(page.entries.len());
-        for entry in page.entries.iter().rev() {
-            if !see(entry)? {
-                return Ok(());
-            }
-        }
-        before = page.first();
-        if page.complete || before.is_none() {
-            break;
+/// Reads of logs from their ends, of so many bytes in all and those of one more read.
+struct Reading {
+    first: usize,
+    bytes_left: usize,
+}
+
+impl Reading {
+    /// Of each log `first` entries are read at first, then more at a time.
+    fn new(first: usize, bytes_max: usize) -> Reading {
+        Reading {
+            first,
+            bytes_left: bytes_max,
         }
     }
-    Ok(())
+
+    /// Visits so many archived entries of a log from its end, as long as `see` wants more.
+    fn visit(
+        &mut self,
+        (store, log): (&Store, &str),
+        entries_max: usize,
+        mut see: impl FnMut(&LogEntry) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let (mut before, mut left, mut read) = (None, entries_max, self.first);
+        while left > 0 && self.bytes_left > 0 {
+            let wanted = PageQuery {
+                before,
+                flags: EntryFlags::ARCHIVED,
+                limit: left.min(read),
+                backwards: true,
+                ..PageQuery::default()
+            };
+            let page = store.log_page(log, &wanted)?;
+            left = left.saturating_sub(page.entries.len());
+            let bytes = page.entries.iter().map(|entry| entry.frame.len()).sum();
+            self.bytes_left = self.bytes_left.saturating_sub(bytes);
+            for entry in page.entries.iter().rev() {
+                if !see(entry)? {
+                    return Ok(());
+                }
+            }
+            before = page.first();
+            if page.complete || before.is_none() {
+                break;
+            }
+            read = (4 * read).min(READ);
+        }
+        Ok(())
+    }
 }
 
 /// Looks at an entry. One that is damaged is none that people see.

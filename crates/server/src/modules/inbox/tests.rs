@@ -126,6 +126,22 @@ fn a_long_log_is_read_in_parts() {
 }
 
 #[test]
+fn so_many_bytes_are_looked_at() {
+    let said: Vec<(&str, bool, &str)> = (0..1_203).map(|_| ("a", false, HI)).collect();
+    let store = store(&said);
+    let frame = format!("<message id='m1000' type='chat'>{HI}</message>").len();
+    let unread = |bytes_max| {
+        let bounds = InboxBounds {
+            bytes_max,
+            ..InboxBounds::default()
+        };
+        read(&store, bounds)[0].2
+    };
+    assert_eq!([unread(1), unread(500 * frame)], [500, 1_000]);
+    assert_eq!(unread(1_203 * frame), 1_203);
+}
+
+#[test]
 fn a_page_goes_on_where_the_last_one_ended() {
     let said: Vec<(&str, bool, &str)> = ["a", "b", "c", "d", "e"]
         .map(|who| (who, who == "c", HI))

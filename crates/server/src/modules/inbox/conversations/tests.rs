@@ -148,3 +148,49 @@ fn so_many_rooms_and_messages_are_looked_at() {
         "said oneself"
     );
 }
+
+#[test]
+fn so_many_bytes_of_rooms_are_looked_at() {
+    let store = store(vec![
+        room("a", persistent(), false),
+        room("b", persistent(), false),
+    ]);
+    let romeo = "romeo@localhost";
+    let count = READ_OF_ROOM as u64 + 5;
+    let all = (1..=count).map(|seq| said("a", seq, romeo));
+    store.bulk(all).unwrap();
+    store.bulk([said("b", 1, romeo)]).unwrap();
+    let both = ["a@conference.localhost", "b@conference.localhost"];
+    let of = |name: &str, unread| (name.to_owned(), unread);
+    let mut few = inbox(9, 100);
+    assert_eq!(
+        found(&store, &few, &both),
+        [of("a", count), of("b", 1)],
+        "a second read goes on behind the first"
+    );
+    few.bounds.bytes_max = 1;
+    let first = [of("a", READ_OF_ROOM as u64)];
+    assert_eq!(found(&store, &few, &both), first, "one read, and no more");
+}
+
+/// A private message of a quiet room was far down in the list.
+#[test]
+fn a_room_is_as_late_as_its_private_messages() {
+    let store = store(vec![
+        room("a", persistent(), false),
+        room("b", persistent(), false),
+    ]);
+    let romeo = "romeo@localhost";
+    store
+        .bulk([said("a", 1, romeo), said("b", 2, romeo)])
+        .unwrap();
+    let both = ["a@conference.localhost", "b@conference.localhost"];
+    let of = |name: &str, unread| (name.to_owned(), unread);
+    assert_eq!(found(&store, &inbox(9, 9), &both), [of("b", 1), of("a", 1)]);
+    let Record::LogAppend { entry, .. } = said("a", 9, both[0]) else {
+        unreachable!("a message is appended");
+    };
+    let user = OWNER.into();
+    store.bulk([Record::LogAppend { user, entry }]).unwrap();
+    assert_eq!(found(&store, &inbox(9, 9), &both), [of("a", 2), of("b", 1)]);
+}
