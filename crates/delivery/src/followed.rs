@@ -14,14 +14,14 @@
 //! | caught up | copy that does not follow, or cannot be sent | behind | |
 //! | behind | link, and room in the window | asked | pull a page |
 //! | asked | page | caught up, or behind | record the counts, then write |
-//! | asked | no answer for a while | behind | it is asked for one message next, when it is its turn |
+//! | asked | no answer for a while | behind | next it is asked for one message |
 //! | any | link lost | behind, if it was asked or not caught up | |
 //! | any | resumed: some of what was given did not arrive | behind | record that it was not given |
 //! | any | append failed | behind, if it was given something by it | nothing is asked for during a pause |
 //!
 //! The window is one for all rooms, and what was asked for has its place in it: pages of many rooms
-//! that come at once do not exceed it. Rooms are asked by turns, so that none waits for another that
-//! always has more; and one that did not answer in time keeps one place until it does, so that
+//! that come at once do not exceed it. Rooms are asked by turns, so that none waits for another
+//! that always has more; and one that did not answer in time keeps one place until it does, so that
 //! rooms that are slow leave the window to the others.
 //!
 //! What is recorded of a room ([`RoomChange`]) says what the session was given and has not
@@ -37,9 +37,9 @@ use crate::place::{Count, Place};
 /// Bounds of what one session is given of rooms' logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FollowLimits {
-    /// Messages of rooms that a session was given and has not acknowledged, or that rooms were asked
-    /// for; with so many it is given no more, and reads the rooms' logs when there is room again.
-    /// Each costs 32 bytes.
+    /// Messages of rooms that a session was given and has not acknowledged, or that rooms were
+    /// asked for; with so many it is given no more, and reads the rooms' logs when there is room
+    /// again. Each costs 32 bytes.
     pub window: usize,
     /// Messages that one page asks for.
     pub page: usize,
