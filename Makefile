@@ -137,7 +137,7 @@ chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
 	ROOST_BIN=$(TARGET)/release/roost $(HISTORY) --seeds $(SEEDS) --seed $(SEED) \
 	  --faults kills,cuts,stops,amnesia,unsynced
 
-chaos-cluster: $(NATS) ## The same over the nodes of a cluster and its engine, which die or are cut off.
+chaos-cluster: $(NATS) ## The same over nodes of a cluster and its engine, which die or are cut off.
 	$(CARGO) build --release --package roost
 	ROOST_BIN=$(TARGET)/release/roost $(HISTORY) --cluster all --rooms \
 	  --jobs 1 --seeds $(SEEDS) --seed $(SEED)

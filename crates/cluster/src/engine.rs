@@ -9,6 +9,7 @@ pub use map::{Bucket, Entry, Watch};
 
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::jetstream::{self, stream};
 use async_nats::{Client, ConnectOptions, HeaderMap, Request, client::RequestErrorKind, header};
 use bytes::Bytes;
@@ -148,8 +149,12 @@ impl Engine {
         &self.layout
     }
 
-    /// Sends a publish and waits for its answer.
+    /// Sends a publish and waits for its answer. Without a connection nothing is sent: the client
+    /// would keep it, with each repetition, and send all of them once it has one.
     pub async fn publish(&self, stream: StreamId, publish: &Publish) -> Answer {
+        if self.client.connection_state() != State::Connected {
+            return Answer::Silence;
+        }
         let mut headers = HeaderMap::new();
         headers.insert(header::NATS_MESSAGE_ID, publish.id.as_str());
         let expected = publish.expected.to_string();

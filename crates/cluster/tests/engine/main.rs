@@ -140,6 +140,48 @@ fn a_stream_that_does_not_answer_is_not_missing() {
     });
 }
 
+/// Goal: what could not be sent is not sent later. A node that is cut off repeats its publishes, of
+/// up to 512 KB, twice a second: all of them together would come as the engine is back.
+#[test]
+fn publishes_do_not_wait_for_a_connection() {
+    let mut servers = Servers::start(true);
+    servers.create(&layout());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let engine = runtime
+        .block_on(Engine::connect(&servers.options(), layout()))
+        .unwrap();
+    (0..3).for_each(|server| servers.kill(server));
+    let publish = |number: u64| Publish {
+        number,
+        expected: 0,
+        id: format!("id{number}"),
+        payload: "never".into(),
+    };
+    // One may leave for a server that is dead.
+    for number in 0..5 {
+        std::thread::sleep(Duration::from_millis(200));
+        let answer = runtime.block_on(engine.publish(STREAM, &publish(number)));
+        assert_eq!(answer, Answer::Silence);
+    }
+    (0..3).for_each(|server| servers.run(server));
+    let last = |within: Duration| {
+        let started = Instant::now();
+        loop {
+            let bounds = runtime.block_on(engine.bounds(STREAM));
+            match bounds {
+                Some((_, last)) => return last,
+                None => assert!(started.elapsed() < within, "no leader"),
+            }
+        }
+    };
+    assert_eq!(last(Duration::from_secs(40)), 0);
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(last(Duration::from_secs(40)), 0);
+}
+
 /// Goal: a node whose server of the engine is stopped, which closes no connection, goes on with
 /// another one, as long as elections take and not until TCP gives up.
 #[test]
@@ -304,7 +346,7 @@ fn nodes_with_a_map_find_homes() {
         true => (a, b),
         false => (b, a),
     };
-    assert!(home.driver().may_act());
+    Node::until("it may act", || home.driver().may_act());
     assert_eq!(
         home.append_patiently(1),
         Outcome::Committed(Position::new(1))

@@ -102,7 +102,7 @@ fn homes_do_not_follow_bursts() {
         let mut rng = stdx::rand::Rng::with_seed(seed);
         let mut view = view(&[1, 1, 1], 4);
         settle(&mut view);
-        let mut loads = vec![Load::default(); 4];
+        let mut loads = [Load::default(); 4];
         let mut planned = 0;
         // Ten minutes.
         for look in 0..1_200 {
