@@ -561,6 +561,9 @@ impl<S: Service> Driver<S> {
         if wishes.encode {
             link.flags.set(Flags::ENCODED);
         }
+        if wishes.mute {
+            link.flags.set(Flags::ENDED);
+        }
         if let Some(deadline) = wishes.deadline {
             link.deadline = deadline.unwrap_or(Moment::FAR);
         }

@@ -115,7 +115,7 @@ async fn serve(stream: TcpStream, shared: &Arc<Shared>) -> Result<(), String> {
 /// What is known of the sender, and the number of the connection.
 type Begun = (Arc<Mutex<Incoming>>, u64);
 
-fn begin(hello: &Hello, shared: &Shared) -> Result<Begun, String> {
+fn begin(hello: &Hello, shared: &Arc<Shared>) -> Result<Begun, String> {
     if hello.version_min > VERSION || hello.version < VERSION_MIN {
         return Err(format!(
             "{} speaks versions {} to {} of links, this node {VERSION_MIN} to {VERSION}",
@@ -135,8 +135,16 @@ fn begin(hello: &Hello, shared: &Shared) -> Result<Begun, String> {
         }
         Arc::clone(all.entry(hello.from.clone()).or_default())
     };
-    let number = lock(&incoming).begin(hello);
+    let (is_anew, number) = {
+        let mut incoming = lock(&incoming);
+        (incoming.is_anew(hello), incoming.begin(hello))
+    };
     let number = number.ok_or("a later session of this node has begun")?;
+    if is_anew {
+        // It gave up what it had under way, and what was owed for that.
+        let id = shared.peer(&hello.from);
+        lock(&shared.gone).push(id);
+    }
     Ok((incoming, number))
 }
 

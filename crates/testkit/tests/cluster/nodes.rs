@@ -1,7 +1,6 @@
 //! Nodes of these tests: processes of the server over one engine.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Nodes {
     nats: Nats,
     nodes: BTreeMap<String, Roost>,
-    ports: BTreeMap<String, u16>,
 }
 
 /// Two accounts at different nodes.
@@ -38,13 +36,11 @@ impl Nodes {
         let mut nodes = Nodes {
             nats,
             nodes: BTreeMap::new(),
-            ports: BTreeMap::new(),
         };
         for (name, ports) in names.iter().zip(ports.chunks(2)) {
             let settings = nodes.settings(name, ports);
             let node = Roost::prepare(&settings, &[]).unwrap();
             nodes.nodes.insert((*name).to_owned(), node);
-            nodes.ports.insert((*name).to_owned(), ports[0]);
         }
         nodes
     }
@@ -128,11 +124,6 @@ impl Nodes {
         }
     }
 
-    /// Where clients reach a node.
-    pub(crate) fn clients(&self, name: &str) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.ports[name]))
-    }
-
     /// A node that is none of these.
     pub(crate) fn other(&self, known: &[&String]) -> String {
         let mut names = self.nodes.keys();
@@ -153,6 +144,14 @@ impl Nodes {
                 })
             })
             .expect("somebody is at home elsewhere")
+    }
+
+    /// Makes an account that is at home there.
+    pub(crate) fn add_at(&mut self, home: &str, user: &str) -> String {
+        (0..100)
+            .map(|n| format!("{user}{n}"))
+            .find(|name| self.add(name) == home)
+            .expect("somebody is at home there")
     }
 
     /// What a server says that stands alone, on a node's folder.
