@@ -29,7 +29,7 @@ use crate::repeats::Repeats;
 use crate::web;
 use crate::web::bosh::{Bosh, Ticket};
 
-pub use ending::Abort;
+pub(crate) use ending::Abort;
 
 /// Bytes of the salt of new keys.
 pub(crate) const SALT_BYTES: usize = 16;

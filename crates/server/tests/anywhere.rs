@@ -1,4 +1,4 @@
-//! Two nodes in this process with a link between them that a test can hold up: everything is at home
+//! Two nodes in this process with a link between them that a test holds up: everything is at home
 //! on the one, and clients come to the other. What such a client is held to, and what becomes of it
 //! when the link, or either node, does not go on.
 
@@ -216,6 +216,7 @@ fn rest(client: &mut Client) -> String {
 #[test]
 fn clients_of_an_edge_chat_and_go() {
     let two = Two::start(&["alice", "bob"]);
+    let loaded = two.edge.node().accounts_loaded();
     let mut alice = two.login("alice", "a");
     let mut bob = two.login("bob", "b");
     bob.send("<presence/>");
@@ -226,7 +227,9 @@ fn clients_of_an_edge_chat_and_go() {
     for turn in 0..100 {
         bob.expect(&format!("<body>{turn}</body></message>"));
     }
-    assert_eq!(two.edge.node().accounts_loaded(), 0);
+    two.until("nobody is loaded at the edge", |two| {
+        two.edge.node().accounts_loaded() == loaded
+    });
     assert_eq!(two.home.node().connections(), 2);
     alice.send(&message("bob@localhost", "the last"));
     drop(alice);

@@ -84,8 +84,8 @@ fn clients_outlive_the_node_that_they_came_to() {
     assert_eq!(bob.archived(ARCHIVE), 12);
 }
 
-/// Goal: what carries a stream makes no difference: over WebSocket and BOSH, too, a client is served
-/// by a node that is not its home, hears that the home was killed, and goes on at the same node.
+/// Goal: what carries a stream makes no difference: over WebSocket and BOSH, too, a client is
+/// served by a node that is not its home, hears that the home was killed, and goes on at the same node.
 #[test]
 fn clients_of_the_web_are_served_by_any_node() {
     let mut nodes = Nodes::start(&["a", "b", "c"]);
@@ -113,8 +113,8 @@ fn clients_of_the_web_are_served_by_any_node() {
     bob.expect_bodies("alice", ["and on".to_owned()]);
 }
 
-/// Goal: neither a client that sends as fast as it can nor one that reads nothing holds up others of
-/// the same two nodes; for who reads nothing no more is kept than for a client of the home itself,
+/// Goal: neither a client that sends as fast as it can nor one that reads nothing holds up others
+/// of the same two nodes; for who reads nothing no more is kept than for a client of the home itself,
 /// and then its stream ends.
 #[test]
 fn clients_of_one_link_do_not_feel_each_other() {
