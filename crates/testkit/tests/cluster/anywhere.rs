@@ -57,8 +57,8 @@ fn clients_of_a_node_that_is_no_home_outlive_a_home() {
     assert_eq!(bob.archived(ARCHIVE), 32);
 }
 
-/// Goal: the node that has the sockets is killed. Its clients resume their sessions at another one,
-/// whoever's home that is, without losing what was said meanwhile.
+/// Goal: the node that has the sockets is killed. Its clients resume their sessions at another
+/// one, whoever's home that is, without losing what was said meanwhile.
 #[test]
 fn clients_outlive_the_node_that_they_came_to() {
     let mut nodes = Nodes::start(&["a", "b", "c"]);
@@ -85,7 +85,8 @@ fn clients_outlive_the_node_that_they_came_to() {
 }
 
 /// Goal: what carries a stream makes no difference: over WebSocket and BOSH, too, a client is
-/// served by a node that is not its home, hears that the home was killed, and goes on at the same node.
+/// served by a node that is not its home, hears that the home was killed, and goes on at the same
+/// node.
 #[test]
 fn clients_of_the_web_are_served_by_any_node() {
     let mut nodes = Nodes::start(&["a", "b", "c"]);
@@ -114,8 +115,8 @@ fn clients_of_the_web_are_served_by_any_node() {
 }
 
 /// Goal: neither a client that sends as fast as it can nor one that reads nothing holds up others
-/// of the same two nodes; for who reads nothing no more is kept than for a client of the home itself,
-/// and then its stream ends.
+/// of the same two nodes; for who reads nothing no more is kept than for a client of the home
+/// itself, and then its stream ends.
 #[test]
 fn clients_of_one_link_do_not_feel_each_other() {
     const SHOUTS: usize = 2_000;
