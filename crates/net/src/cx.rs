@@ -36,6 +36,7 @@ pub(crate) struct Wishes {
     pub(crate) paused: Option<bool>,
     pub(crate) encode: bool,
     pub(crate) wake_output: bool,
+    pub(crate) mute: bool,
     /// Input of a connection without a socket.
     pub(crate) feed: Vec<u8>,
     /// Stanzas sent on in this handler.
@@ -97,6 +98,15 @@ impl Cx<'_> {
     /// Closes once everything is written.
     pub fn close_after_flush(&mut self) {
         self.wishes.close = true;
+    }
+
+    /// Takes back the wish to close, for a connection without a socket of which not all output is
+    /// taken ([`Service::collect`](crate::Service::collect)). Returns whether there was one: then
+    /// actors write no more to it, and it closes when that is wished again.
+    pub fn put_off_close(&mut self) -> bool {
+        let was_wished = std::mem::take(&mut self.wishes.close);
+        self.wishes.mute |= was_wished;
+        was_wished
     }
 
     /// Closes at once.

@@ -561,6 +561,9 @@ impl<S: Service> Driver<S> {
         if wishes.encode {
             link.flags.set(Flags::ENCODED);
         }
+        if wishes.mute {
+            link.flags.set(Flags::ENDED);
+        }
         if wishes.charged > Duration::ZERO {
             core.charge(id, wishes.charged, self.settings.limits.rate, self.now);
         }

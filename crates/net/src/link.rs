@@ -59,6 +59,8 @@ impl Flags {
     pub(crate) const ENCODED: Flags = Flags(1 << 18);
     /// Somebody waits for its output to be written ([`Io::watch`](crate::Io::watch)).
     pub(crate) const WATCHED: Flags = Flags(1 << 19);
+    /// All has been written; it closes when the service has taken that.
+    pub(crate) const ENDED: Flags = Flags(1 << 20);
 
     /// Any reason for which reads pause.
     pub(crate) const PAUSED: Flags = Flags(
@@ -72,8 +74,9 @@ impl Flags {
         Self::LEAVING.0 | Self::CLOSING.0 | Self::LINGERING.0 | Self::ABORT.0 | Self::FLOODED.0,
     );
     /// Any state in which actors can write no more.
-    pub(crate) const MUTE: Flags =
-        Flags(Self::CLOSING.0 | Self::LINGERING.0 | Self::ABORT.0 | Self::FLOODED.0);
+    pub(crate) const MUTE: Flags = Flags(
+        Self::CLOSING.0 | Self::LINGERING.0 | Self::ABORT.0 | Self::FLOODED.0 | Self::ENDED.0,
+    );
 
     pub(crate) fn has(self, any: Flags) -> bool {
         self.0 & any.0 != 0

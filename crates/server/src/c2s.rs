@@ -2,6 +2,8 @@
 //! the stream machine, asks user actors and pools what they need to know, and sends stanzas on.
 
 mod cost;
+mod ending;
+mod registration;
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -19,14 +21,16 @@ use xmpp::ns;
 use xmpp::sasl::{self, Hash};
 use xmpp::stream::{C2s, C2sConfig, Credentials, Effect, LoginEnd};
 
-use crate::admin::{AdminAnswer, AdminCommand};
 use crate::guard::{Begin, Generation, Lists};
 use crate::home::Home;
-use crate::limits::{ADMIN_DEADLINE, PENALTY};
+use crate::join::{KeeperMsg, Line, Prelude};
+use crate::limits::PENALTY;
 use crate::message::{AppendError, UserMsg};
 use crate::repeats::Repeats;
 use crate::web;
 use crate::web::bosh::{Bosh, Ticket};
+
+pub(crate) use ending::Abort;
 
 /// Bytes of the salt of new keys.
 pub(crate) const SALT_BYTES: usize = 16;
@@ -39,39 +43,6 @@ pub enum Keys {
     Locked(Vec<sasl::ScramKeys>),
     /// Nobody can say right now.
     Unavailable,
-}
-
-/// Why the server ends a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Abort {
-    /// A newer session took its resource.
-    Conflict,
-    /// The account's password was changed.
-    CredentialsChanged,
-    /// The account was locked.
-    Locked,
-    /// The account was removed.
-    AccountRemoved,
-    /// An administrator ended the sessions.
-    Kicked,
-    /// The user's actor crashed.
-    Crash,
-    /// The node stops.
-    Shutdown,
-    /// Its client said nothing when it was asked what it has.
-    Silent,
-    /// Its client acknowledged something that makes no sense.
-    BadAcknowledgement,
-    /// More waits for its client than is kept.
-    Overflow,
-    /// Too much waits for its user, and no stanza of it can be left out.
-    Overloaded,
-    /// Too many logins of its account have begun and not ended.
-    LoginGivenUp,
-    /// Its address is banned.
-    Banned,
-    /// Its account is at home on another node, or on its way there.
-    Moved,
 }
 
 /// What actors and pools tell a connection.
@@ -116,6 +87,8 @@ pub struct Conn {
     pub(crate) has_ended: bool,
     /// Its stanzas are counted (XEP-0198).
     is_managed: bool,
+    /// Its socket is at another node.
+    is_far: bool,
     bytes_before_session: u32,
     /// The lists of bans that it was compared with.
     bans: u32,
@@ -134,6 +107,10 @@ struct Attempt {
     delayed: Option<String>,
     /// The way into a session that waits for the connection to be at home.
     entry: Option<Entry>,
+    /// What it said, where another node may go on with it.
+    prelude: Prelude,
+    /// The node that does.
+    line: Option<Box<Line>>,
 }
 
 /// An idle client costs this and what is on it.
@@ -189,6 +166,8 @@ pub struct C2sService {
     /// What sessions over BOSH want done; empty in between.
     pub(crate) actions: Vec<xmpp::bosh::Action<Ticket>>,
     pub(crate) exempt: Arc<[net::AddressRange]>,
+    /// Who opens connections for clients of other nodes.
+    pub(crate) keeper: Addr<KeeperMsg>,
     /// The lists of bans and which they are.
     pub(crate) bans: (u32, Arc<Lists>),
     /// What the log says of failed logins.
@@ -392,7 +371,8 @@ impl C2sService {
     /// it is: what the login takes is then said on one shard, which need not be woken each time.
     fn bring_home(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: String, way: Way) {
         if self.home.is_elsewhere(&user) {
-            return self.redirect(cx, conn, Some(&user));
+            // Its range left since it began to log in.
+            return self.abort(cx, conn, Abort::Moved);
         }
         let begun = conn
             .login
@@ -400,7 +380,8 @@ impl C2sService {
             .map_or_else(Generation::default, |login| login.begun);
         let entry = Entry { user, way, begun };
         let home = self.home.place.shard(&entry.user);
-        let moves = self.home.options.hand_over && !matches!(conn.framing, Framing::Bosh(_));
+        let has_socket = !matches!(conn.framing, Framing::Bosh(_)) && !conn.is_far;
+        let moves = self.home.options.hand_over && has_socket;
         if moves && home != cx.id().shard {
             conn.attempt().entry = Some(entry);
             cx.hand_over(home);
@@ -442,6 +423,10 @@ impl C2sService {
     /// A client wants to log in: the account is asked for its keys, unless the client's address
     /// has to wait first.
     fn begin_login(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: String) {
+        if self.home.is_elsewhere(&user) {
+            // There its address is counted.
+            return self.join(cx, conn, &user);
+        }
         let begin = match self.is_uncounted(cx, conn.address) {
             true => Begin::Now,
             false => {
@@ -516,116 +501,9 @@ impl C2sService {
         }
     }
 
-    fn register(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: String, password: String) {
-        if self.home.is_elsewhere(&user) {
-            return self.redirect(cx, conn, Some(&user));
-        }
-        let per_hour = self.home.options.registrations_per_hour;
-        let (addresses, key) = (&self.home.guard.addresses, AddressKey::of(conn.address));
-        if !addresses.may_register(key, per_hour, cx.now()) {
-            self.brake(conn.address, cx.now());
-            let error = StanzaError::new(Condition::ResourceConstraint)
-                .with_text("Too many registrations from this address; try again later.");
-            return conn.machine.registered(Err(error), cx.out());
-        }
-        if self
-            .home
-            .guard
-            .shares
-            .is_full(&user, self.home.limits().domain_bytes_max)
-        {
-            cx.mail().stats().count(Counter::StorageRefused);
-            self.brake(conn.address, cx.now());
-            let error = StanzaError::new(Condition::ResourceConstraint)
-                .with_text("The server has no room for another account.");
-            return conn.machine.registered(Err(error), cx.out());
-        }
-        let now = cx.mail().wall();
-        if self.lists().bans_account(&user, now) {
-            // As if somebody had the name.
-            let error = StanzaError::new(Condition::Conflict);
-            return conn.machine.registered(Err(error), cx.out());
-        }
-        let (remote, handle, id) = (self.remote.clone(), self.handle.clone(), cx.id());
-        let (shard, iterations) = (
-            self.home.place.shard(&user),
-            self.home.options.scram_iterations,
-        );
-        let mut salt = [0; SALT_BYTES];
-        let filled = self.random.fill(&mut salt).is_ok();
-        let created = cx.mail().wall();
-        let job = move || {
-            let Ok(password) = sasl::prepare_password(&password) else {
-                return;
-            };
-            let scram = derive_keys(&password, &salt, iterations);
-            let account = store::Account {
-                created,
-                locked: false,
-                scram,
-            };
-            let question = |reply| UserMsg::Admin {
-                command: Box::new(AdminCommand::Create(account)),
-                reply,
-            };
-            let answer = handle.ask_named(shard, &Name::from(&*user), question, ADMIN_DEADLINE);
-            let result = match answer {
-                Ok(AdminAnswer::Done) => Ok(()),
-                Ok(AdminAnswer::Exists) => Err(Condition::Conflict),
-                _ => Err(Condition::InternalServerError),
-            };
-            let _ = remote.control(id, Control::Registered(result));
-        };
-        if !filled || self.home.crypto.run(job).is_err() {
-            let error = StanzaError::new(Condition::ResourceConstraint);
-            conn.machine.registered(Err(error), cx.out());
-        }
-    }
-
     /// Reads on, unless the machine waits for an answer or the connection serves a penalty.
     pub(crate) fn pause_or_resume(cx: &mut Cx<'_>, conn: &Conn) {
         cx.set_paused(conn.machine.is_waiting() || conn.penalized);
-    }
-
-    pub(crate) fn abort(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, why: Abort) {
-        let (error, text) = match why {
-            Abort::Conflict => (StreamError::Conflict, "Replaced by a new session."),
-            Abort::CredentialsChanged => (StreamError::Reset, "The password was changed."),
-            Abort::Locked => (StreamError::NotAuthorized, "The account was locked."),
-            Abort::AccountRemoved => (StreamError::NotAuthorized, "The account was removed."),
-            Abort::Kicked => (StreamError::PolicyViolation, "Ended by an administrator."),
-            Abort::Crash => (
-                StreamError::InternalServerError,
-                "The session ended by a fault.",
-            ),
-            Abort::Shutdown => (StreamError::SystemShutdown, "The server stops."),
-            Abort::Silent => (
-                StreamError::ConnectionTimeout,
-                "No acknowledgement came when it was asked for.",
-            ),
-            Abort::BadAcknowledgement => (
-                StreamError::BadFormat,
-                "An acknowledgement that cannot be read.",
-            ),
-            Abort::Overflow => (
-                StreamError::ResourceConstraint,
-                "Too much was sent without an acknowledgement.",
-            ),
-            Abort::Overloaded => (
-                StreamError::ResourceConstraint,
-                "The server cannot take this now; resume later.",
-            ),
-            Abort::LoginGivenUp => (
-                StreamError::ResourceConstraint,
-                "Too many logins of this account have begun.",
-            ),
-            Abort::Banned => (StreamError::PolicyViolation, "This address is banned."),
-            Abort::Moved => {
-                return self.redirect(cx, conn, None);
-            }
-        };
-        conn.machine
-            .abort(error, Some(text), cx.out(), &mut self.effects);
     }
 
     fn deadline_of_session(&self, cx: &mut Cx<'_>) {
@@ -684,6 +562,38 @@ impl Conn {
         self.is_managed
     }
 
+    /// Whether its socket is at another node.
+    pub(crate) fn is_far(&self) -> bool {
+        self.is_far
+    }
+
+    /// Its socket is at another node.
+    pub(crate) fn come_from_afar(&mut self) {
+        self.is_far = true;
+    }
+
+    /// What its client has said.
+    pub(crate) fn take_prelude(&mut self) -> Prelude {
+        std::mem::take(&mut self.attempt().prelude)
+    }
+
+    /// Where that is kept, if another node may go on with the client.
+    pub(crate) fn prelude(&mut self, home: &Home) -> Option<&mut Prelude> {
+        prelude(&mut self.login, &self.machine, self.is_far, home)
+    }
+
+    /// Another node goes on with it.
+    pub(crate) fn set_line(&mut self, line: Line) {
+        self.attempt().line = Some(Box::new(line));
+    }
+
+    /// The way to the node that goes on with it, once.
+    pub(crate) fn take_line(&mut self) -> Option<Line> {
+        let line = self.login.as_mut()?.line.take()?;
+        self.login = None;
+        Some(*line)
+    }
+
     /// A stream of which nothing has come.
     fn new(machine: C2s, framing: Framing, address: IpAddr, now: Moment, bans: u32) -> Conn {
         Conn {
@@ -697,6 +607,7 @@ impl Conn {
             penalized: false,
             has_ended: false,
             is_managed: false,
+            is_far: false,
             bytes_before_session: 0,
             bans,
             login: None,
@@ -726,11 +637,23 @@ impl Conn {
 impl C2sService {
     /// A client has come with a stream of this framing.
     pub(crate) fn begin(&mut self, cx: &mut Cx<'_>, address: IpAddr, framing: Framing) -> Conn {
+        let is_web = !matches!(framing, Framing::Stream(_));
+        self.begin_as(cx, address, framing, is_web)
+    }
+
+    /// The same, where the framing does not say whether HTTP carries it.
+    pub(crate) fn begin_as(
+        &mut self,
+        cx: &mut Cx<'_>,
+        address: IpAddr,
+        framing: Framing,
+        is_web: bool,
+    ) -> Conn {
         let at = cx.now() + self.home.limits().login_timeout;
         cx.set_deadline(Some(at));
-        let config = match framing {
-            Framing::Stream(_) => &self.config,
-            Framing::WebSocket(_) | Framing::Bosh(_) => &self.web_config,
+        let config = match is_web {
+            false => &self.config,
+            true => &self.web_config,
         };
         let machine = C2s::new(Arc::clone(config), self.random_text());
         Conn::new(machine, framing, address, cx.now(), self.bans.0)
@@ -775,6 +698,7 @@ impl C2sService {
                 Framing::WebSocket(_) => return used,
             };
             let machine = &mut conn.machine;
+            let prelude = prelude(&mut conn.login, machine, conn.is_far, &self.home);
             let mut is_end = false;
             let (consumed, done) = match step {
                 Err(error) => {
@@ -784,14 +708,23 @@ impl C2sService {
                 }
                 Ok(step) => {
                     let done = step.event.is_none() && step.consumed == 0;
+                    let bytes = &input[used..used + step.consumed];
                     match step.event {
                         None => {}
                         Some(Event::Open(_)) if is_bosh => {}
                         Some(Event::Open(header)) => {
+                            prelude.into_iter().for_each(|said| said.opens(bytes));
                             machine.handle_header(&header, cx.out(), &mut self.effects);
                         }
                         Some(Event::Close) => is_end = true,
                         Some(Event::Stanza(frame)) => {
+                            if let Some(prelude) = prelude {
+                                match is_bosh {
+                                    // What lies in requests has no stream's root around it.
+                                    true => prelude.says(frame.name(), frame.to_frame().as_bytes()),
+                                    false => prelude.says(frame.name(), bytes),
+                                }
+                            }
                             let out = match conn.is_managed {
                                 true => &mut answer,
                                 false => cx.out(),
@@ -979,6 +912,17 @@ impl Conn {
     fn attempt(&mut self) -> &mut Attempt {
         self.login.get_or_insert_default()
     }
+}
+
+/// What a client says is kept until it has a session, if another node may go on with it.
+fn prelude<'a>(
+    login: &'a mut Option<Box<Attempt>>,
+    machine: &C2s,
+    is_far: bool,
+    home: &Home,
+) -> Option<&'a mut Prelude> {
+    let is_kept = home.options.cluster.is_some() && !is_far && machine.full_jid().is_none();
+    is_kept.then(|| &mut login.get_or_insert_default().prelude)
 }
 
 /// Tells an account how a login ended that had asked for its keys. Past what waits if there is no

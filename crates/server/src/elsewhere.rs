@@ -5,7 +5,7 @@
 //! | comes | then |
 //! |---|---|
 //! | what another entity said | it is sent on to the home |
-//! | anything of a connection | its stream ends, and is told where the home is |
+//! | anything of a connection | its stream ends: who comes again is led to the home |
 //! | an administrator's command | it is dropped, which whoever asked hears |
 //! | anything else | it was for the life that ended here, and goes with it |
 
@@ -17,8 +17,7 @@ use net::{ConnRef, Cx};
 use wire::{Message, Stanza};
 use xmpp::error::StreamError;
 
-use crate::address;
-use crate::c2s::{Abort, C2sService, Conn, Control};
+use crate::c2s::{Abort, C2sService, Conn, Control, Framing};
 use crate::home::Home;
 use crate::message::{Said, UserMsg};
 
@@ -87,14 +86,12 @@ fn pass_on(
 }
 
 impl C2sService {
-    /// The account, of a stream that may not be bound yet, is at home on another node: its client
-    /// is told which, if that is known.
-    pub(crate) fn redirect(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: Option<&str>) {
-        let machine = &conn.machine;
-        let own = machine.full_jid().map(|full| address::bare(full));
-        let own = own.or(machine.authenticated()).or(machine.claimed());
-        let user = user.or(own);
+    /// The home of an account cannot be reached from here, or there is none for now. The client may
+    /// have a better way there: it is told where that is, if anybody knows and its transport has a
+    /// word for it (RFC 6120 section 4.9.3.19).
+    pub(crate) fn unreachable(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: Option<&str>) {
         let cluster = self.home.options.cluster.as_ref();
+        let cluster = cluster.filter(|_| matches!(conn.framing, Framing::Stream(_)));
         let to = cluster.zip(user).and_then(|(cluster, user)| {
             let range = self.home.place.range(user);
             cluster.away.clients(range)
@@ -103,7 +100,7 @@ impl C2sService {
             Some(to) => conn.machine.redirect(&to, cx.out(), &mut self.effects),
             None => conn.machine.abort(
                 StreamError::ResourceConstraint,
-                Some("The account is on its way to another node: come again."),
+                Some("The account's home cannot be reached: come again."),
                 cx.out(),
                 &mut self.effects,
             ),

@@ -18,6 +18,7 @@ use xmpp::error::StanzaError;
 use crate::address;
 use crate::c2s::C2sService;
 use crate::guard::{Charge, Generations, Guard};
+use crate::join::Lines;
 use crate::journal::Port;
 use crate::message::{AppendError, Delivery, Said, UserMsg};
 use crate::modules::caps;
@@ -85,6 +86,8 @@ pub struct Home {
     pub(crate) searches: RefCell<Pace>,
     /// Capabilities of clients.
     pub(crate) caps: RefCell<caps::Table>,
+    /// Connections that are shared with other nodes.
+    pub(crate) lines: Lines,
     /// This node's lease was over when it was looked at last.
     is_fenced: Cell<bool>,
     /// Takes messages to other nodes, or through their bytes if that is asked for.
@@ -143,6 +146,7 @@ impl Home {
             guard,
             generations: RefCell::default(),
             rooms,
+            lines: Lines::default(),
             is_fenced: Cell::default(),
             searches: RefCell::default(),
             post,

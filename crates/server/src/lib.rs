@@ -13,6 +13,7 @@ pub mod guard;
 mod home;
 mod host;
 mod iq;
+mod join;
 mod journal;
 mod leaving;
 mod limits;

@@ -21,6 +21,7 @@ use crate::c2s::C2sService;
 use crate::chaos::Chaos;
 use crate::elsewhere::Returned;
 use crate::home::SetLimits;
+use crate::join::KeeperMsg;
 use crate::limits::{ADMIN_DEADLINE, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE};
 use crate::options::{Limits, Options};
 use crate::sweep;
@@ -41,8 +42,8 @@ const CRYPTO_THREADS: usize = 2;
 const CRYPTO_QUEUE: usize = 2_048;
 
 /// Actors of each shard that are no accounts: the port to the journal, its keeper, the keeper of
-/// limits, and who takes packets that came back.
-pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 4;
+/// limits, who takes packets that came back, and the keeper of connections shared with other nodes.
+pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 5;
 
 /// Why a node did not start. The operator is told what to do.
 #[derive(Debug, thiserror::Error)]
@@ -161,13 +162,14 @@ impl Node {
             shared.stop();
             return Err(StartError::Shard);
         }
-        let (bounds, returns) = in_order(started);
+        let (bounds, returns, keepers) = in_order(started);
         let door = admin.options.cluster.is_some().then(|| Door {
             place: admin.place.clone(),
             handle: admin.handle.clone(),
             credits,
             remote,
             returns,
+            keepers,
             network: Arc::clone(&shared),
         });
         let (store, handle) = (admin.store.clone(), admin.handle.clone());
@@ -308,9 +310,15 @@ fn seed() -> io::Result<u64> {
 }
 
 /// What each shard said when it had started, by shard.
-fn in_order(mut started: Vec<Started>) -> (Vec<Addr<SetLimits>>, Vec<Addr<Returned>>) {
-    started.sort_by_key(|(bounds, _)| bounds.shard());
-    started.into_iter().unzip()
+type InOrder = (
+    Vec<Addr<SetLimits>>,
+    Vec<Addr<Returned>>,
+    Vec<Addr<KeeperMsg>>,
+);
+
+fn in_order(mut started: Vec<Started>) -> InOrder {
+    started.sort_by_key(|(bounds, ..)| bounds.shard());
+    started.into_iter().collect()
 }
 
 fn waker(store: Store, door: Door) -> io::Result<JoinHandle<()>> {

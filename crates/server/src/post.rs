@@ -17,7 +17,7 @@ use actor::Name;
 use net::{AddressKey, RemoteIo};
 use rustc_hash::FxHashMap;
 use store::RangeId;
-use wire::{Arrival, Credit, Envelope, Moved, Packet, WireError};
+use wire::{Arrival, Credit, Envelope, Join, Joined, Moved, Packet, WireError};
 
 use crate::away::{Cluster, NodeId};
 use crate::c2s::C2sService;
@@ -115,6 +115,10 @@ pub(crate) enum Received {
         /// Whether it is told although it is not loaded.
         activate: bool,
     },
+    /// A client came to another node, whose account is at home here.
+    Comes(Box<Join>),
+    /// Something about a connection that is shared with another node.
+    Joined(Joined),
     /// The node that it came from is told that its recipient is elsewhere.
     Moved(Moved),
     /// It was for the node itself.
@@ -299,6 +303,13 @@ pub(crate) fn receive(
         }
         // Where a range has gone the map says; what was for it comes back by its link.
         Packet::Moved(_) => return Ok(Received::Done),
+        Packet::Join(join) => {
+            return match place.range(&join.user).index() == join.range {
+                true => Ok(Received::Comes(join)),
+                false => Err(NotReceived::Range(join.user.to_string())),
+            };
+        }
+        Packet::Joined(joined) => return Ok(Received::Joined(joined)),
     };
     if place.range(&envelope.to).index() != envelope.range {
         return Err(NotReceived::Range(envelope.to.to_string()));

@@ -20,6 +20,7 @@ use net::{Closed, ConnRef, Cx, Peer, Service, Speaks, TlsInfo};
 use xml::Framer;
 
 use crate::c2s::{self, Abort, C2sService, Conn, Framing};
+use crate::join::{Comer, Edge, Far, Word};
 use bosh::Ticket;
 use http::Http;
 use pipe::Pipe;
@@ -32,6 +33,12 @@ pub enum Connection {
     Http(Box<Http>),
     /// Our end of a connection to whoever serves pages.
     Pipe(Pipe),
+    /// A client's stream that another node goes on with.
+    Edge(Box<Edge>),
+    /// The stream of a client whose socket is at another node.
+    Far(Box<Far>),
+    /// One that is about to be that.
+    Coming(Option<Box<Comer>>),
 }
 
 /// What connections of the web tell each other.
@@ -55,6 +62,8 @@ pub enum Control {
     Piped(ConnRef),
     /// What was given to the other end of the pipe is written.
     Written,
+    /// Something of the node with which a connection is shared.
+    Joined(Word),
 }
 
 fn control(control: Control) -> c2s::Control {
@@ -84,7 +93,14 @@ impl Service for C2sService {
 
     fn receive(&mut self, cx: &mut Cx<'_>, conn: &mut Connection, input: &[u8]) -> usize {
         match conn {
-            Connection::Stream(stream) => self.receive_stream(cx, stream, input),
+            Connection::Stream(stream) => {
+                let used = self.receive_stream(cx, stream, input);
+                self.become_edge(cx, conn);
+                used
+            }
+            Connection::Edge(edge) => self.receive_edge(cx, edge, input),
+            Connection::Far(far) => self.receive_far(cx, far, input),
+            Connection::Coming(_) => input.len(),
             Connection::Pipe(pipe) => self.receive_pipe(cx, pipe, input),
             Connection::Http(http) => {
                 let (used, upgrade) = self.receive_http(cx, http, input);
@@ -94,6 +110,7 @@ impl Service for C2sService {
                 let mut stream = stream;
                 let used = used + self.receive_stream(cx, &mut stream, &input[used..]);
                 *conn = Connection::Stream(*stream);
+                self.become_edge(cx, conn);
                 used
             }
         }
@@ -107,7 +124,11 @@ impl Service for C2sService {
         match conn {
             Connection::Stream(stream) => stream.machine.tls_established(tls.exporter),
             Connection::Http(http) => http.tls = Some(tls.exporter),
-            Connection::Pipe(_) => {}
+            // Those of before TLS, and those without a socket.
+            Connection::Pipe(_)
+            | Connection::Edge(_)
+            | Connection::Far(_)
+            | Connection::Coming(_) => {}
         }
     }
 
@@ -122,15 +143,34 @@ impl Service for C2sService {
             }
             (Connection::Http(http), c2s::Control::Web(msg)) => self.told_http(cx, http, *msg),
             (Connection::Pipe(pipe), c2s::Control::Web(msg)) => pipe::told(cx, pipe, &msg),
-            (Connection::Http(_) | Connection::Pipe(_), _) => {}
+            (Connection::Edge(edge), c2s::Control::Web(msg)) => match *msg {
+                Control::Joined(word) => self.told_edge(cx, edge, word),
+                msg => self.told_edge_session(cx, edge, msg),
+            },
+            (Connection::Far(far), c2s::Control::Web(msg)) => {
+                if let Control::Joined(word) = *msg {
+                    self.told_far(cx, far, word);
+                }
+            }
+            (Connection::Far(far), msg) => self.control_far(cx, far, msg),
+            (
+                Connection::Http(_)
+                | Connection::Pipe(_)
+                | Connection::Edge(_)
+                | Connection::Coming(_),
+                _,
+            ) => {}
         }
     }
 
     fn undelivered(&mut self, shard: &mut Shard, msg: c2s::Control) {
-        if let c2s::Control::Web(msg) = msg
-            && let Control::Request(incoming) = *msg
-        {
-            self.refuse_request(shard, incoming.ticket, xmpp::bosh::Condition::ItemNotFound);
+        let c2s::Control::Web(msg) = msg else { return };
+        match *msg {
+            Control::Request(incoming) => {
+                self.refuse_request(shard, incoming.ticket, xmpp::bosh::Condition::ItemNotFound);
+            }
+            Control::Joined(Word::Said(node, joined)) => self.home.line_is_gone(node, &joined),
+            _ => {}
         }
     }
 
@@ -141,7 +181,9 @@ impl Service for C2sService {
                 Framing::Stream(_) | Framing::WebSocket(_) => self.overdue(cx, stream),
             },
             Connection::Http(http) => self.http_overdue(cx, http),
-            Connection::Pipe(_) => {}
+            Connection::Edge(edge) => self.edge_overdue(cx, edge),
+            Connection::Far(far) => self.far_overdue(cx, far),
+            Connection::Pipe(_) | Connection::Coming(_) => {}
         }
     }
 
@@ -149,13 +191,21 @@ impl Service for C2sService {
         match conn {
             Connection::Stream(stream) => self.session_opened(cx, stream),
             Connection::Pipe(pipe) => self.pipe_opened(cx, pipe),
-            Connection::Http(_) => {}
+            Connection::Coming(comer) => {
+                if let Some(comer) = comer.take() {
+                    *conn = self.come(cx, *comer);
+                }
+            }
+            Connection::Http(_) | Connection::Edge(_) | Connection::Far(_) => {}
         }
     }
 
     fn collect(&mut self, cx: &mut Cx<'_>, conn: &mut Connection, out: &mut Vec<u8>) {
-        if let Connection::Stream(stream) = conn {
-            self.collect_session(cx, stream, out);
+        match conn {
+            Connection::Stream(stream) => self.collect_session(cx, stream, out),
+            Connection::Edge(edge) => self.collect_session(cx, edge.stream(), out),
+            Connection::Far(far) => self.collect_far(cx, far, out),
+            Connection::Http(_) | Connection::Pipe(_) | Connection::Coming(_) => {}
         }
     }
 
@@ -163,7 +213,8 @@ impl Service for C2sService {
         let other = match conn {
             Connection::Http(http) => http.pipe(),
             Connection::Pipe(pipe) => Some(pipe.to),
-            Connection::Stream(_) => None,
+            Connection::Edge(edge) => return self.edge_written(cx, edge),
+            Connection::Stream(_) | Connection::Far(_) | Connection::Coming(_) => None,
         };
         if let Some(other) = other {
             // One that is gone is closed for that reason already.
@@ -191,7 +242,9 @@ impl Service for C2sService {
                 bosh::drain(cx, stream);
             }
             Connection::Http(http) => http.drain(cx),
-            Connection::Pipe(_) => {}
+            Connection::Edge(edge) => self.drain_edge(cx, edge),
+            Connection::Far(far) => self.drain_far(cx, far),
+            Connection::Pipe(_) | Connection::Coming(_) => {}
         }
     }
 
@@ -203,12 +256,25 @@ impl Service for C2sService {
             }
             Connection::Http(http) => self.http_closed(shard, id, &http),
             Connection::Pipe(pipe) => self.pipe_closed(shard, &pipe),
+            Connection::Edge(edge) => self.edge_closed(shard, id, edge, why),
+            Connection::Far(far) => self.far_closed(shard, id, far, why),
+            Connection::Coming(comer) => {
+                if let Some(comer) = comer {
+                    let (from, number) = (comer.join.from, comer.join.number);
+                    self.home.refuse_line(comer.node, from, number);
+                }
+            }
         }
     }
 }
 
 impl C2sService {
-    fn receive_stream(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, input: &[u8]) -> usize {
+    pub(crate) fn receive_stream(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: &mut Conn,
+        input: &[u8],
+    ) -> usize {
         let used = match conn.framing {
             Framing::WebSocket(_) => self.take_messages(cx, conn, input),
             Framing::Stream(_) | Framing::Bosh(_) => self.take_in(cx, conn, input),

@@ -12,6 +12,7 @@
 pub mod client;
 pub mod history;
 pub mod nats;
+pub mod pair;
 pub mod pattern;
 pub mod play;
 pub mod roost;

@@ -191,7 +191,7 @@ impl Roost {
 
     /// Keys depend on the password and not on who has it: one account of each password is added,
     /// and the others are imported with its keys, all at once.
-    fn add_accounts(&self, accounts: &[Account]) -> Result<(), String> {
+    pub(crate) fn add_accounts(&self, accounts: &[Account]) -> Result<(), String> {
         let mut passwords: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for account in accounts {
             passwords

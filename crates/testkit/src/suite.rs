@@ -4,8 +4,13 @@
 //! play begins. `ROOST_SCRIPTS_AGAINST=PLAIN,TLS,HTTP,HTTPS` plays against a server that runs
 //! already at these addresses, with the accounts that `ROOST_SCRIPTS_ACCOUNTS=FILE` makes this
 //! write to a file.
+//!
+//! The same scripts over two nodes of a cluster ([`main_over_nodes`]) show that a client that came
+//! to a node which is not its account's home notices nothing of that. What is about one process is
+//! left out there: restarts, and servers of other configurations.
 
 use crate::client::Address;
+use crate::pair::Pair;
 use crate::play::{self, House, Setting};
 use crate::roost::{Account, Roost, Settings};
 use crate::script::{Script, Verb};
@@ -33,7 +38,22 @@ struct Variant {
     transports: &'static [Kind],
     /// Added to the time that silence must last.
     delay: Duration,
+    /// Clients come to one node, and everything is at home on another.
+    is_pair: bool,
 }
+
+/// The way over two nodes. What each commit and each word between nodes takes longer there is no
+/// part of what scripts say.
+const OVER_NODES: [Variant; 1] = [Variant {
+    name: "over-nodes",
+    settings: &[("http.bosh_inactivity", "\"5s\""), ("server.shards", "2")],
+    transports: &Kind::ALL,
+    delay: Duration::from_millis(180),
+    is_pair: true,
+}];
+
+/// Configurations that are played over two nodes too: each needs an engine of its own.
+const OVER_NODES_WITH: [&str; 1] = ["registration.enabled = true"];
 
 const VARIANTS: [Variant; 4] = [
     Variant {
@@ -42,18 +62,21 @@ const VARIANTS: [Variant; 4] = [
         settings: &[("http.bosh_inactivity", "\"5s\"")],
         transports: &Kind::ALL,
         delay: Duration::ZERO,
+        is_pair: false,
     },
     Variant {
         name: "shards",
         settings: &[("server.shards", "4"), ("server.hand_over", "false")],
         transports: &[Kind::Tcp, Kind::DirectTls],
         delay: Duration::ZERO,
+        is_pair: false,
     },
     Variant {
         name: "slow-commits",
         settings: &[("server.shards", "2"), ("debug.commit_delay", "\"20ms\"")],
         transports: &[Kind::Tcp],
         delay: Duration::from_millis(120),
+        is_pair: false,
     },
     // All that entities say to each other passes through its bytes, as if between nodes.
     Variant {
@@ -61,12 +84,23 @@ const VARIANTS: [Variant; 4] = [
         settings: &[("server.shards", "2"), ("debug.messages_as_bytes", "true")],
         transports: &[Kind::Tcp],
         delay: Duration::ZERO,
+        is_pair: false,
     },
 ];
 
 /// Runs the scripts of a folder as a test program with the usual arguments of one.
 #[must_use]
 pub fn main(folder: &Path) -> ExitCode {
+    run(folder, &VARIANTS)
+}
+
+/// The same for clients that come to a node which is nobody's home.
+#[must_use]
+pub fn main_over_nodes(folder: &Path) -> ExitCode {
+    run(folder, &OVER_NODES)
+}
+
+fn run(folder: &Path, variants: &'static [Variant]) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(PLAYS_AT_ONCE);
     let scripts = match load(folder) {
@@ -76,7 +110,7 @@ pub fn main(folder: &Path) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let troupe = Troupe::gather(&scripts);
+    let troupe = Troupe::gather(&scripts, variants);
     if let Some(file) = std::env::var_os("ROOST_SCRIPTS_ACCOUNTS") {
         let written = fs::write(file, troupe.account_list());
         return if written.is_ok() {
@@ -142,14 +176,17 @@ struct Performance {
 }
 
 impl Troupe {
-    fn gather(scripts: &[Arc<Script>]) -> Self {
+    fn gather(scripts: &[Arc<Script>], variants: &'static [Variant]) -> Self {
         let external = external();
         let mut houses: BTreeMap<HouseKey, SharedHouse> = BTreeMap::new();
         let mut planned = Vec::new();
-        for (index, variant) in VARIANTS.iter().enumerate() {
+        for (index, variant) in variants.iter().enumerate() {
             for (number, script) in scripts.iter().enumerate() {
                 let is_plain = script.server.is_empty() && !needs_own_server(script);
                 if external.is_some() && (index > 0 || !is_plain) {
+                    continue;
+                }
+                if variant.is_pair && !is_for_nodes(script) {
                     continue;
                 }
                 for kind in variant
@@ -243,6 +280,18 @@ fn needs_own_server(script: &Script) -> bool {
     script.steps.iter().any(|step| is_restart(&step.verb))
 }
 
+/// Nothing in it is about one process or a configuration of its own.
+fn is_for_nodes(script: &Script) -> bool {
+    let is_played = |line: &String| OVER_NODES_WITH.contains(&line.trim());
+    !needs_own_server(script) && script.server.iter().all(is_played)
+}
+
+/// One server, or two nodes.
+enum Servers {
+    Alone(Box<Roost>),
+    Pair(Box<Pair>),
+}
+
 fn external() -> Option<Address> {
     let value = std::env::var("ROOST_SCRIPTS_AGAINST").ok()?;
     let mut ports = value.split(',').map(str::parse);
@@ -260,8 +309,9 @@ struct SharedHouse {
     settings: Settings,
     accounts: Vec<Account>,
     external: Option<Address>,
+    is_pair: bool,
     opened: OnceLock<Result<Address, String>>,
-    server: Mutex<Option<Roost>>,
+    server: Mutex<Option<Servers>>,
 }
 
 impl SharedHouse {
@@ -280,6 +330,7 @@ impl SharedHouse {
             settings,
             accounts: Vec::new(),
             external,
+            is_pair: variant.is_pair,
             opened: OnceLock::new(),
             server: Mutex::new(None),
         }
@@ -289,8 +340,18 @@ impl SharedHouse {
         let start = || match self.external {
             Some(address) => Ok(address),
             None => {
-                let server = Roost::start(&self.settings, &self.accounts)?;
-                let address = server.address();
+                let (server, address) = match self.is_pair {
+                    true => {
+                        let pair = Pair::start(&self.settings, &self.accounts)?;
+                        let address = pair.address();
+                        (Servers::Pair(Box::new(pair)), address)
+                    }
+                    false => {
+                        let server = Roost::start(&self.settings, &self.accounts)?;
+                        let address = server.address();
+                        (Servers::Alone(Box::new(server)), address)
+                    }
+                };
                 *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
                 Ok(address)
             }
@@ -305,7 +366,8 @@ impl SharedHouse {
             .unwrap_or_else(PoisonError::into_inner)
             .as_mut()
         {
-            Some(server) => server.stop(),
+            Some(Servers::Alone(server)) => server.stop(),
+            Some(Servers::Pair(pair)) => pair.stop(),
             None => Ok(()),
         }
     }
@@ -320,7 +382,8 @@ impl SharedHouse {
             .unwrap_or_else(PoisonError::into_inner)
             .as_mut()
         {
-            Some(server) => work(server),
+            Some(Servers::Alone(server)) => work(server),
+            Some(Servers::Pair(_)) => Err("not of two nodes".to_owned()),
             None => Err("this server is not ours".to_owned()),
         }
     }
@@ -337,6 +400,11 @@ impl House for SharedHouse {
 
     fn operate(&self, command: &str) -> Result<(), String> {
         let words: Vec<&str> = command.split_whitespace().collect();
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Servers::Pair(pair)) = &*server {
+            return pair.run(&words).map(drop);
+        }
+        drop(server);
         self.with_server(|server| server.run(&words).map(drop))
     }
 

@@ -110,6 +110,14 @@ impl<'a> Reader<'a> {
         self.array(field).map(u8::from_le_bytes)
     }
 
+    pub(crate) fn u16(&mut self, field: &'static str) -> Result<u16, Bad> {
+        self.array(field).map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, Bad> {
+        self.array(field).map(u32::from_le_bytes)
+    }
+
     pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, Bad> {
         self.array(field).map(u64::from_le_bytes)
     }

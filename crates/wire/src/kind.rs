@@ -28,13 +28,13 @@ macro_rules! kinds {
                 match self { $(Kind::$kind => $since,)* }
             }
 
-            /// The kind of a number that a version has.
+            /// The kind of a number that came with a version: it is written with no other.
             pub fn of(number: u8, version: u8) -> Option<Kind> {
                 let kind = match number {
                     $($number => Kind::$kind,)*
                     _ => return None,
                 };
-                (kind.since() <= version).then_some(kind)
+                (kind.since() == version).then_some(kind)
             }
         }
     };
@@ -83,6 +83,14 @@ kinds! {
     Credited = 64, "credited", since 1;
     /// [`crate::Packet::Moved`].
     Moved = 65, "moved", since 1;
+    /// [`crate::Packet::Join`].
+    Join = 80, "join", since 2;
+    /// [`crate::Part::Bytes`].
+    JoinedBytes = 81, "joined-bytes", since 2;
+    /// [`crate::Part::Room`].
+    JoinedRoom = 82, "joined-room", since 2;
+    /// [`crate::Part::End`].
+    JoinedEnd = 83, "joined-end", since 2;
 }
 
 #[cfg(test)]
@@ -96,8 +104,10 @@ mod tests {
             let others = &Kind::ALL[..at];
             assert!(others.iter().all(|other| other.number() != kind.number()));
             assert!(others.iter().all(|other| other.name() != kind.name()));
-            assert_eq!(Kind::of(kind.number(), VERSION), Some(*kind));
+            assert!(kind.since() <= VERSION);
+            assert_eq!(Kind::of(kind.number(), kind.since()), Some(*kind));
             assert_eq!(Kind::of(kind.number(), kind.since() - 1), None);
+            assert_eq!(Kind::of(kind.number(), kind.since() + 1), None);
         }
     }
 }

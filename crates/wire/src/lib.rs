@@ -27,6 +27,7 @@
 mod answers;
 mod codec;
 mod error;
+mod joined;
 mod kind;
 pub mod limits;
 mod message;
@@ -37,6 +38,7 @@ mod stanza;
 
 pub use answers::NotTaken;
 pub use error::WireError;
+pub use joined::{Carrier, ConnAt, Join, Joined, Part};
 pub use kind::Kind;
 pub use message::Message;
 pub use nodes::{Interest, NodeEvent};

@@ -25,3 +25,12 @@ pub const NODE_BYTES_MAX: usize = 4_096;
 
 /// Sessions that are sent an event anyway.
 pub const BUT_MAX: usize = 65_536;
+
+/// Bytes of a stream's header, or of an element before there is a session.
+pub const JOIN_PART_BYTES_MAX: usize = 16 * 1_024;
+
+/// Elements with which a client says whose it is.
+pub const JOIN_ELEMENTS_MAX: usize = 8;
+
+/// Bytes of a connection that travel in one packet.
+pub const JOINED_BYTES_MAX: usize = 65_536;

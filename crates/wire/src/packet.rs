@@ -4,6 +4,7 @@
 use crate::Address;
 use crate::codec::{Bad, Reader, Writer};
 use crate::error::WireError;
+use crate::joined::{Join, Joined};
 use crate::kind::Kind;
 use crate::limits::PACKET_BYTES_MAX;
 use crate::message::Message;
@@ -72,6 +73,10 @@ pub enum Packet {
     },
     /// A message was for somebody who is at home elsewhere: nobody has it.
     Moved(Moved),
+    /// A client has come for an account of a range.
+    Join(Box<Join>),
+    /// Something about a client's connection that two nodes share.
+    Joined(Joined),
 }
 
 impl Packet {
@@ -81,14 +86,17 @@ impl Packet {
             Packet::Message(envelope) => envelope.message.kind(),
             Packet::Credited { .. } => Kind::Credited,
             Packet::Moved(_) => Kind::Moved,
+            Packet::Join(_) => Kind::Join,
+            Packet::Joined(joined) => joined.kind(),
         }
     }
 
     fn place(&self) -> (u16, u32) {
         match self {
             Packet::Message(envelope) => (envelope.range, envelope.tenure),
-            Packet::Credited { .. } => (0, 0),
+            Packet::Credited { .. } | Packet::Joined(_) => (0, 0),
             Packet::Moved(moved) => (moved.range, moved.tenure),
+            Packet::Join(join) => (join.range, join.tenure),
         }
     }
 
@@ -108,6 +116,8 @@ impl Packet {
             Packet::Message(envelope) => envelope.write(&mut writer),
             Packet::Credited { number } => writer.u64(*number),
             Packet::Moved(moved) => writer.address(&moved.to, "recipient"),
+            Packet::Join(join) => join.write(&mut writer),
+            Packet::Joined(joined) => joined.write(&mut writer),
         }
         let written = writer.finish().map_err(|bad| wrong(kind, bad));
         let bytes = out.len() - start;
@@ -197,7 +207,11 @@ impl<'a> Arrival<'a> {
     /// The range that it is for, and the tenure of its home; `None` if it is for the node itself.
     pub fn place(&self) -> Option<(u16, u32)> {
         match self.kind {
-            Kind::Credited | Kind::Moved => None,
+            Kind::Credited
+            | Kind::Moved
+            | Kind::JoinedBytes
+            | Kind::JoinedRoom
+            | Kind::JoinedEnd => None,
             _ => Some((self.range, self.tenure)),
         }
     }
@@ -248,7 +262,18 @@ impl<'a> Arrival<'a> {
                     to: from.address("recipient")?,
                 }));
             }
-            _ => {}
+            Kind::Join => {
+                let join = Join::read((self.range, self.tenure), from)?;
+                return Ok(Packet::Join(Box::new(join)));
+            }
+            kind => {
+                if let Some(joined) = Joined::read(kind, from)? {
+                    return match (self.range, self.tenure) {
+                        (0, 0) => Ok(Packet::Joined(joined)),
+                        _ => Err(Bad("range")),
+                    };
+                }
+            }
         }
         let flags = from.u8("flags")?;
         let has = |flag| flags & flag != 0;

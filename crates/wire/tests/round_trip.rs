@@ -8,8 +8,9 @@ use delivery::{Attempt, Place, Refusal, RoomPage};
 use proptest::prelude::*;
 use wire::limits::{ADDRESS_BYTES_MAX, FRAME_BYTES_MAX, NODES_MAX, PAGE_MESSAGES_MAX};
 use wire::{
-    Credit, Envelope, Interest, Membership, Message, Moved, NodeEvent, NotTaken, OfRoom, Packet,
-    Pulled, SharedCopy, Sitting, Source, Stanza, ToRoom, WireError,
+    Carrier, ConnAt, Credit, Envelope, Interest, Join, Joined, Membership, Message, Moved,
+    NodeEvent, NotTaken, OfRoom, Packet, Part, Pulled, SharedCopy, Sitting, Source, Stanza, ToRoom,
+    WireError,
 };
 use xml::Frame;
 use xmpp::error::{Condition, KINDS, StanzaError};
@@ -193,7 +194,68 @@ fn packet() -> impl Strategy<Value = Packet> {
         1 => any::<u64>().prop_map(|number| Packet::Credited { number }),
         1 => (any::<(u16, u32)>(), address())
             .prop_map(|((range, tenure), to)| Packet::Moved(Moved { range, tenure, to })),
+        1 => join(),
+        1 => joined(),
     ]
+}
+
+fn conn() -> impl Strategy<Value = ConnAt> {
+    any::<(u16, u32, u32)>().prop_map(|(shard, index, generation)| ConnAt {
+        shard,
+        index,
+        generation,
+    })
+}
+
+fn join() -> impl Strategy<Value = Packet> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..100);
+    let said = (bytes(), prop::collection::vec(bytes(), 0..8));
+    let carriers = [Carrier::Socket, Carrier::WebSocket, Carrier::Bosh];
+    let numbers = any::<(u16, u32, u64, std::net::IpAddr, Option<Option<[u8; 32]>>)>();
+    (
+        numbers,
+        address(),
+        conn(),
+        prop::sample::select(carriers.to_vec()),
+        said,
+    )
+        .prop_map(
+            |((range, tenure, number, address, tls), user, from, carrier, (header, elements))| {
+                Packet::Join(Box::new(Join {
+                    user,
+                    range,
+                    tenure,
+                    from,
+                    number,
+                    address,
+                    carrier,
+                    tls,
+                    header,
+                    elements,
+                }))
+            },
+        )
+}
+
+fn joined() -> impl Strategy<Value = Packet> {
+    let bytes = prop::collection::vec(any::<u8>(), 0..100);
+    let said = prop_oneof![
+        (any::<(u64, bool)>(), bytes).prop_map(|((at, is_whole), bytes)| Part::Bytes {
+            at,
+            is_whole,
+            bytes
+        }),
+        any::<u32>().prop_map(Part::Room),
+        any::<(u64, bool)>().prop_map(|(at, is_orderly)| Part::End { at, is_orderly }),
+    ];
+    (conn(), conn(), any::<u64>(), said).prop_map(|(to, from, number, said)| {
+        Packet::Joined(Joined {
+            to,
+            from,
+            number,
+            said,
+        })
+    })
 }
 
 proptest! {

@@ -187,6 +187,12 @@ impl C2s {
         }
     }
 
+    /// Whether TLS is there, before a session; and its channel binding, if it has one.
+    pub fn tls(&self) -> Option<Option<[u8; 32]>> {
+        let negotiation = self.negotiation.as_ref()?;
+        negotiation.tls.then_some(negotiation.exporter)
+    }
+
     /// Ends the stream with an error.
     pub fn abort(
         &mut self,

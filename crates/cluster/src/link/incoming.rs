@@ -25,6 +25,13 @@ pub(super) enum Arrived {
 }
 
 impl Incoming {
+    /// Whether a session of the sender was known, and this one is another: what was under way in
+    /// that one will not come.
+    pub(super) fn is_anew(&self, hello: &Hello) -> bool {
+        let known = (self.incarnation, self.session);
+        known != (0, 0) && (hello.incarnation, hello.session) > known
+    }
+
     /// A connection introduces itself. `None` if a later one of the sender did already.
     pub(super) fn begin(&mut self, hello: &Hello) -> Option<u64> {
         let session = (hello.incarnation, hello.session);
@@ -94,8 +101,11 @@ mod tests {
     #[test]
     fn sessions_follow_each_other() {
         let mut incoming = Incoming::default();
+        assert!(!incoming.is_anew(&hello(5, 1)));
         incoming.begin(&hello(5, 1)).unwrap();
         incoming.taken();
+        assert!(!incoming.is_anew(&hello(5, 1)));
+        assert!(incoming.is_anew(&hello(5, 2)));
         assert!(incoming.begin(&hello(5, 2)).is_some());
         assert_eq!(incoming.received(), 0);
         assert_eq!(incoming.begin(&hello(5, 1)), None);

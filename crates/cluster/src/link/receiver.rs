@@ -186,8 +186,16 @@ pub(super) fn begin(hello: &Hello, shared: &Arc<Shared>) -> Result<Begun, String
         }
         Arc::clone(all.entry(hello.from.clone()).or_default())
     };
-    let number = lock(&incoming).begin(hello);
+    let (is_anew, number) = {
+        let mut incoming = lock(&incoming);
+        (incoming.is_anew(hello), incoming.begin(hello))
+    };
     let number = number.ok_or("a later session of this node has begun")?;
+    if is_anew {
+        // It gave up what it had under way, and what was owed for that.
+        let id = shared.peer(&hello.from);
+        lock(&shared.gone).push(id);
+    }
     Ok((incoming, number))
 }
 

@@ -215,3 +215,21 @@ fn strangers_are_refused() {
     assert!(error.ends_with("this is deployment test"), "{error}");
     assert_eq!(*lock(&b.heard), []);
 }
+
+/// Goal: who takes packets hears that their sender gave up a session, and what it had under way.
+#[test]
+fn a_session_that_begins_anew_is_noticed() {
+    let (a, b) = (node("a", 1, &idle()), node("b", 1, &idle()));
+    meet(&a, &[("b", &b)]);
+    meet(&b, &[("a", &a)]);
+    let to_b = a.links.peer("b");
+    a.links.send(to_b, b"1".to_vec()).unwrap();
+    until("the first", || lock(&b.heard).len() == 1);
+    assert_eq!(b.links.take_gone(), []);
+    meet(&a, &[]);
+    until("given up", || !lock(&a.links.shared.gone).is_empty());
+    meet(&a, &[("b", &b)]);
+    a.links.send(to_b, b"2".to_vec()).unwrap();
+    until("the second", || lock(&b.heard).len() == 2);
+    assert_eq!(b.links.take_gone(), [b.links.peer("a")]);
+}

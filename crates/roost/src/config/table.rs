@@ -537,7 +537,7 @@ settings! {
         /// whoever has one of its certificates with the name of a node is that node.
         ca: Option<PathBuf> = r#""""#, Bound::Path { optional: true }, live;
         /// Where clients reach this node, such as "a.example.org:5222". Other nodes send clients
-        /// there whose accounts are at home here.
+        /// there whose accounts are at home here if they cannot reach this node themselves.
         clients: Option<String> = r#""""#, Bound::Text { min: 3, max: 300 };
         /// Where the node stands. Nodes of one zone fail together.
         zone: String = r#""default""#, Bound::Text { min: 1, max: 64 };

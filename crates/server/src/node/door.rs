@@ -11,12 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actor::{Addr, Core, Handle, Mail as _, Name, ShardId};
-use net::RemoteIo;
+use net::{ConnRef, RemoteIo};
 use store::{RangeId, Store};
+use wire::{Join, Joined};
 
 use super::C2sService;
 use crate::away::{NodeId, Taken};
+use crate::c2s::Control;
 use crate::elsewhere::Returned;
+use crate::join::{Comer, KeeperMsg, Word, conn_ref};
 use crate::journal::{PORT, PortMsg};
 use crate::limits::ADMIN_DEADLINE;
 use crate::message::{Said, UserMsg};
@@ -36,6 +39,8 @@ pub struct Door {
     pub(super) remote: RemoteIo<C2sService>,
     /// Where each shard takes packets that came back.
     pub(super) returns: Vec<Addr<Returned>>,
+    /// Who keeps the connections of each shard that are shared with other nodes.
+    pub(super) keepers: Vec<Addr<KeeperMsg>>,
     pub(super) network: Arc<net::Shared>,
 }
 
@@ -135,11 +140,42 @@ impl Door {
                     Err(why) => Taken::Bad(why.to_string()),
                 }
             }
+            Ok(Received::Comes(join)) => self.comes(from, join),
+            Ok(Received::Joined(joined)) => self.joined(from, joined),
             Ok(Received::Said { to, said, activate }) => match self.tell(to, said, activate) {
                 true => Taken::Yes,
                 false => Taken::Later,
             },
             Err(why) => Taken::Bad(why.to_string()),
+        }
+    }
+
+    /// A client of an account of this node came to another one.
+    fn comes(&self, node: NodeId, join: Box<Join>) -> Taken {
+        let shard = usize::from(self.place.shard(&join.user).index());
+        let comer = KeeperMsg::Comes(Comer { node, join });
+        match self.handle.send(self.keepers[shard], comer) {
+            Ok(()) => Taken::Yes,
+            Err(_) => Taken::Later,
+        }
+    }
+
+    /// Something about a connection that is shared with a node.
+    fn joined(&self, node: NodeId, joined: Joined) -> Taken {
+        let conn = conn_ref(joined.to);
+        if conn.shard.index() >= self.handle.shards() {
+            return Taken::Bad(format!("a packet for shard {}", conn.shard.index()));
+        }
+        self.tell_conn(conn, Word::Said(node, joined))
+    }
+
+    fn tell_conn(&self, conn: ConnRef, word: Word) -> Taken {
+        let word = Control::Web(Box::new(crate::web::Control::Joined(word)));
+        match self.remote.control(conn, word) {
+            Ok(()) => Taken::Yes,
+            // Nothing is taken any more where the shard does not run.
+            Err(net::IoError::Gone) => Taken::Yes,
+            Err(net::IoError::Full) => Taken::Later,
         }
     }
 
@@ -172,6 +208,13 @@ impl Door {
         let Ok(arrival) = wire::Arrival::read(bytes) else {
             return true;
         };
+        if arrival.kind() == wire::Kind::Join {
+            // Its client comes again: by then the map may say more.
+            if let Ok(wire::Packet::Join(join)) = arrival.packet() {
+                self.tell_conn(conn_ref(join.from), Word::Lost);
+            }
+            return true;
+        }
         if let Some((range, tenure)) = arrival.place()
             && let Some(range) = RangeId::from_index(range)
         {
@@ -207,6 +250,11 @@ impl Door {
     /// A process of a node is gone: nobody there answers any more.
     pub fn forget_node(&self, node: NodeId) {
         self.credits.forget(node);
+        for keeper in &self.keepers {
+            while self.handle.send(*keeper, KeeperMsg::Gone(node)).is_err() && !self.is_over() {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+        }
     }
 }
 

@@ -17,8 +17,9 @@ use super::{C2sService, StartError};
 use crate::elsewhere::{Returned, ReturnsActor};
 use crate::guard::Guard;
 use crate::home::{Home, LimitsActor, SetLimits};
+use crate::join::{Keeper, KeeperMsg};
 use crate::journal::Port;
-use crate::limits::FAILED_LOGIN_LINES;
+use crate::limits::{COMERS_MAX, FAILED_LOGIN_LINES};
 use crate::modules::{csi, disco, session};
 use crate::options::Options;
 use crate::place::Place;
@@ -39,8 +40,9 @@ pub(super) struct Under {
     pub crypto: Pool,
 }
 
-/// Where a shard that has started takes new bounds, and packets that came back.
-pub(super) type Started = (Addr<SetLimits>, Addr<Returned>);
+/// Where a shard that has started takes new bounds, packets that came back, and clients of other
+/// nodes.
+pub(super) type Started = (Addr<SetLimits>, Addr<Returned>, Addr<KeeperMsg>);
 
 /// A node whose shards are not built yet.
 pub(super) struct Layout {
@@ -207,10 +209,13 @@ impl Setup {
         );
         let home = Rc::new(home);
         shard.set_class(Users::new(Rc::clone(&home)));
+        shard.set_mailbox_max::<KeeperMsg>(COMERS_MAX);
+        let keeper = shard.spawn(Keeper(Rc::clone(&home)));
         // Whoever waits for this gives up only when it has failed itself.
         let _ = self.started.send((
             shard.spawn(LimitsActor(Rc::clone(&home))),
             shard.spawn(ReturnsActor(Rc::clone(&home))),
+            keeper,
         ));
         C2sService {
             config: self.config,
@@ -224,6 +229,7 @@ impl Setup {
             message: Vec::new(),
             actions: Vec::new(),
             exempt: self.exempt,
+            keeper,
             bans: (0, Arc::default()),
             failed_logins: Repeats::several(FAILED_LOGIN_LINES),
         }

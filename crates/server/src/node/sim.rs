@@ -239,6 +239,9 @@ impl Sim {
                 Ok(Some(answer))
             }
             Received::Done => Ok(None),
+            Received::Comes(_) | Received::Joined(_) => {
+                Err("a simulated node has no others".to_owned())
+            }
         }
     }
 

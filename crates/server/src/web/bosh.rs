@@ -11,6 +11,7 @@ use stdx::slab::Key;
 use stdx::time::Moment;
 use xml::Framer;
 use xmpp::bosh::{Action, Condition, Request, Session, refusal};
+use xmpp::ns;
 use xmpp::stream::Opening;
 
 use crate::c2s::{C2sService, Conn, Framing};
@@ -43,6 +44,30 @@ pub(crate) struct Bosh {
     content: Option<Box<str>>,
     /// The deadline of the stream; the session has its own.
     stream_deadline: Option<Moment>,
+    /// Where the stream is another node's: what waits to be passed on to it.
+    rest: Option<Vec<u8>>,
+}
+
+impl Bosh {
+    /// From here on its stream is another node's.
+    pub(crate) fn passes_on(&mut self) {
+        self.rest = Some(Vec::new());
+    }
+
+    /// Puts something behind what waits to be passed on.
+    pub(crate) fn pass(&mut self, bytes: &[u8]) {
+        self.rest().extend_from_slice(bytes);
+    }
+
+    /// What waits to be passed on.
+    pub(crate) fn rest(&mut self) -> &mut Vec<u8> {
+        self.rest.get_or_insert_default()
+    }
+
+    /// Whether something does.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| !rest.is_empty())
+    }
 }
 
 /// The id of a session: where it is, and a secret.
@@ -72,8 +97,33 @@ fn content_type(asked: Option<&str>) -> Option<Box<str>> {
     (is_text && known.contains(&kind)).then(|| asked.into())
 }
 
+/// What opens a stream as it would open one of its own connection.
+fn header(opening: &Opening<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = xml::build::Writer::new(&mut bytes);
+    writer.open("stream:stream").attr("xmlns", ns::CLIENT);
+    writer.attr("xmlns:stream", ns::STREAMS);
+    let attributes = [
+        ("to", &opening.to),
+        ("version", &opening.version),
+        ("xml:lang", &opening.lang),
+    ];
+    for (name, value) in attributes {
+        if let Some(value) = value {
+            writer.attr(name, value);
+        }
+    }
+    writer.close();
+    // Its end tag comes much later.
+    if bytes.ends_with(b"/>") {
+        bytes.truncate(bytes.len() - 2);
+        bytes.push(b'>');
+    }
+    bytes
+}
+
 /// Sees to the deadline of a session over BOSH; nothing for other streams.
-pub(super) fn settle(cx: &mut Cx<'_>, conn: &mut Conn) {
+pub(crate) fn settle(cx: &mut Cx<'_>, conn: &mut Conn) {
     let Framing::Bosh(bosh) = &mut conn.framing else {
         return;
     };
@@ -87,7 +137,7 @@ pub(super) fn settle(cx: &mut Cx<'_>, conn: &mut Conn) {
 }
 
 /// The node stops: a session that nobody waits for has been told what can be told.
-pub(super) fn drain(cx: &mut Cx<'_>, conn: &mut Conn) {
+pub(crate) fn drain(cx: &mut Cx<'_>, conn: &mut Conn) {
     if let Framing::Bosh(bosh) = &conn.framing
         && !bosh.session.as_ref().is_some_and(Session::is_held)
     {
@@ -119,6 +169,7 @@ impl C2sService {
             token: self.random_text(),
             is_secure,
             stream_deadline: None,
+            rest: None,
         });
         let deadline = cx.wished_deadline();
         let mut conn = self.begin(cx, address, Framing::Bosh(bosh));
@@ -163,13 +214,21 @@ impl C2sService {
             version: Some(version.unwrap_or_else(|| "1.0".to_owned()).into()),
             lang: text(&attributes.lang),
         };
+        if let Framing::Bosh(bosh) = &mut conn.framing
+            && bosh.rest.is_some()
+        {
+            return bosh.pass(&header(&opening));
+        }
+        if let Some(prelude) = conn.prelude(&self.home) {
+            prelude.opens(&header(&opening));
+        }
         conn.machine
             .handle_opening(opening, cx.out(), &mut self.effects);
         self.carry_out(cx, conn);
     }
 
     /// Something for a session.
-    pub(super) fn told_session(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, msg: Control) {
+    pub(crate) fn told_session(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, msg: Control) {
         let Framing::Bosh(bosh) = &mut conn.framing else {
             // The name of a connection that is something else by now.
             if let Control::Request(incoming) = msg {
@@ -201,7 +260,11 @@ impl C2sService {
                 cx.wake_output();
             }
             Control::Lost(ticket) => session.handle_lost(ticket, cx.now()),
-            Control::Answer { .. } | Control::Drop(_) | Control::Piped(_) | Control::Written => {}
+            Control::Answer { .. }
+            | Control::Drop(_)
+            | Control::Piped(_)
+            | Control::Written
+            | Control::Joined(_) => {}
         }
         self.act(cx, conn);
         settle(cx, conn);
@@ -219,17 +282,30 @@ impl C2sService {
     }
 
     pub(super) fn session_overdue(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        if self.session_is_due(cx, conn) {
+            self.overdue(cx, conn);
+        }
+        self.act_for_session(cx, conn);
+    }
+
+    /// The deadline of a session, its stream's or its own: whether it is its stream's.
+    pub(crate) fn session_is_due(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) -> bool {
         let now = cx.now();
         let Framing::Bosh(bosh) = &mut conn.framing else {
-            return;
+            return false;
         };
         if let Some(session) = &mut bosh.session {
             session.handle_deadline(now, &mut self.actions);
         }
-        if bosh.stream_deadline.is_some_and(|at| at <= now) {
+        let is_due = bosh.stream_deadline.is_some_and(|at| at <= now);
+        if is_due {
             bosh.stream_deadline = None;
-            self.overdue(cx, conn);
         }
+        is_due
+    }
+
+    /// Does what a session wants by now.
+    pub(crate) fn act_for_session(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         self.act(cx, conn);
         settle(cx, conn);
     }
@@ -303,7 +379,7 @@ impl C2sService {
     }
 
     /// The session's connection is gone, for whatever reason: nobody waits for ever.
-    pub(super) fn session_closed(&mut self, shard: &mut Shard, conn: &mut Conn, why: Closed) {
+    pub(crate) fn session_closed(&mut self, shard: &mut Shard, conn: &mut Conn, why: Closed) {
         let Framing::Bosh(bosh) = &mut conn.framing else {
             return;
         };

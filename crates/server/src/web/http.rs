@@ -480,7 +480,7 @@ impl C2sService {
             Control::Request(incoming) => {
                 self.refuse_request(cx.mail(), incoming.ticket, Condition::ItemNotFound);
             }
-            Control::Lost(_) => {}
+            Control::Lost(_) | Control::Joined(_) => {}
         }
     }
 

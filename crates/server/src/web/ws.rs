@@ -36,7 +36,7 @@ pub(crate) fn close(cx: &mut Cx<'_>, code: CloseCode) {
 }
 
 /// The end of a stream that the server ends because it stops: the client may come again soon.
-pub(super) fn say_goodbye(cx: &mut Cx<'_>, effects: &mut Vec<Effect>) {
+pub(crate) fn say_goodbye(cx: &mut Cx<'_>, effects: &mut Vec<Effect>) {
     if effects
         .drain(..)
         .any(|effect| matches!(effect, Effect::Close))
@@ -105,7 +105,7 @@ impl C2sService {
         }
     }
 
-    fn take_message(
+    pub(crate) fn take_message(
         &mut self,
         cx: &mut Cx<'_>,
         conn: &mut Conn,
@@ -114,11 +114,11 @@ impl C2sService {
         length: usize,
     ) {
         let mut answer = Vec::new();
-        let machine = &mut conn.machine;
         match xml::parse_alone(message, limits, &mut self.scratch) {
             Err(error) => {
                 conn.has_ended = true;
-                machine.handle_xml_error(error, cx.out(), &mut self.effects);
+                conn.machine
+                    .handle_xml_error(error, cx.out(), &mut self.effects);
             }
             Ok(frame) if frame.ns() == ns::FRAMING => match frame.name() {
                 "open" => {
@@ -127,17 +127,23 @@ impl C2sService {
                         version: frame.attr("version"),
                         lang: frame.attr("xml:lang"),
                     };
-                    machine.handle_opening(opening, cx.out(), &mut self.effects);
+                    if let Some(prelude) = conn.prelude(&self.home) {
+                        prelude.opens(message);
+                    }
+                    conn.machine
+                        .handle_opening(opening, cx.out(), &mut self.effects);
                 }
                 "close" => {
                     conn.has_ended = true;
-                    machine.handle_close(cx.out(), &mut self.effects);
+                    conn.machine.handle_close(cx.out(), &mut self.effects);
                 }
-                _ => machine.abort(StreamError::BadFormat, None, cx.out(), &mut self.effects),
+                _ => conn
+                    .machine
+                    .abort(StreamError::BadFormat, None, cx.out(), &mut self.effects),
             },
             Ok(frame) if frame.name() == "open" => {
                 let text = Some("The namespace of <open/> is wrong.");
-                machine.abort(
+                conn.machine.abort(
                     StreamError::InvalidNamespace,
                     text,
                     cx.out(),
@@ -145,7 +151,10 @@ impl C2sService {
                 );
             }
             Ok(frame) => {
-                let nonce = nonce(machine, &self.random);
+                if let Some(prelude) = conn.prelude(&self.home) {
+                    prelude.says(frame.name(), message);
+                }
+                let nonce = nonce(&conn.machine, &self.random);
                 let out = match conn.is_managed() {
                     true => &mut answer,
                     false => cx.out(),

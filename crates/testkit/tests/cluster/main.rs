@@ -3,6 +3,7 @@
 
 #![allow(clippy::disallowed_methods)] // These wait for processes, on the real clock.
 
+mod anywhere;
 mod links;
 mod nodes;
 mod person;
@@ -99,7 +100,7 @@ fn two_clients_go_on_when_the_home_of_one_is_killed() {
     let homes = nodes.add_at_different_homes("alice", "bob");
     let (alice_at, bob_at, bobs) = (homes.one, homes.other, &*homes.other_name);
     let third = nodes.other(&[&alice_at, &bob_at]);
-    // Each comes to a node that is not the home, and is sent on.
+    // Each comes to a node that is not the home.
     let mut alice = Person::online(&mut nodes, "alice", &third);
     let mut bob = Person::online(&mut nodes, bobs, &alice_at);
     for n in 0..10 {

@@ -44,7 +44,6 @@ impl Nodes {
         let mut nodes = Nodes {
             nats,
             nodes: BTreeMap::new(),
-            ports: BTreeMap::new(),
         };
         for (name, ports) in names.iter().zip(ports.chunks(2)) {
             let mut settings = nodes.settings(name, ports);
@@ -219,6 +218,14 @@ impl Nodes {
                 })
             })
             .expect("somebody is at home elsewhere")
+    }
+
+    /// Makes an account that is at home there.
+    pub(crate) fn add_at(&mut self, home: &str, user: &str) -> String {
+        (0..100)
+            .map(|n| format!("{user}{n}"))
+            .find(|name| self.add(name) == home)
+            .expect("somebody is at home there")
     }
 
     /// What a server says that stands alone, on a node's folder.

@@ -1,8 +1,7 @@
-//! People of these tests: a client with stream management (XEP-0198) that goes where it is sent
-//! (`see-other-host`, RFC 6120 section 4.9.3.19), and comes back after a lost link, at any node.
+//! People of these tests: a client with stream management (XEP-0198) that is served by the node it
+//! came to, whoever's home that is, and comes back after a lost link, at any node.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use testkit::tree::Element;
 use crate::nodes::{Nodes, PASSWORD};
 
 const SM: &str = "urn:xmpp:sm:3";
+const STREAMS: &str = "http://etherx.jabber.org/streams";
 const MAM: &str = "urn:xmpp:mam:2";
 const RSM: &str = "http://jabber.org/protocol/rsm";
 /// A page of the archive that has all of it.
@@ -39,31 +39,25 @@ pub(crate) struct Person {
     results: usize,
     answered: String,
     /// Where to come back to if the stream ends, as it does when the account's home moves.
-    refuge: SocketAddr,
+    refuge: Address,
+    kind: Kind,
 }
 
-/// Where a refusal sends a client.
-fn other_host(refusal: &str) -> Option<SocketAddr> {
-    let (_, rest) = refusal.split_once("see-other-host")?;
-    let at = rest.find("127.0.0.1:")?;
-    let address: String = rest[at..]
-        .chars()
-        .take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':'))
-        .collect();
-    address.parse().ok()
+/// A client without stream management that is online and reads nothing.
+pub(crate) fn deaf(nodes: &mut Nodes, name: &str, node: &str) -> Client {
+    let at = (nodes.node(node).address(), Kind::Tcp);
+    let mut client = patiently(name, || {
+        let mut client = authenticated(name, at)?;
+        client.bind(Some("phone"))?;
+        Ok(client)
+    });
+    client.send(b"<presence/>").unwrap();
+    client.sync().unwrap();
+    client
 }
 
-fn place(address: SocketAddr) -> Address {
-    Address {
-        plain: address,
-        tls: address,
-        web: address,
-        web_tls: address,
-    }
-}
-
-/// A stream on which the client has authenticated, at whatever node that is.
-fn authenticated(name: &str, mut at: SocketAddr) -> Result<Client, String> {
+/// A stream on which the client has authenticated, at the node that it came to.
+fn authenticated(name: &str, (at, kind): (Address, Kind)) -> Result<Client, String> {
     let identity = Identity {
         login: Login {
             user: name.to_owned(),
@@ -74,20 +68,12 @@ fn authenticated(name: &str, mut at: SocketAddr) -> Result<Client, String> {
         resource: Some("phone".to_owned()),
         mechanism: Some("SCRAM-SHA-256".to_owned()),
     };
-    for _ in 0..3 {
-        let mut client = Client::open(place(at), Kind::Tcp, "localhost", ANSWER)?;
-        let features = client.open_stream(Kind::Tcp, "localhost")?;
-        match client.authenticate(&identity, &features) {
-            Ok(Ok(())) => {
-                client.send_header("localhost")?;
-                client.expect_features()?;
-                return Ok(client);
-            }
-            Ok(Err(condition)) => return Err(condition),
-            Err(refusal) => at = other_host(&refusal).ok_or(refusal)?,
-        }
-    }
-    Err("sent on and on".to_owned())
+    let mut client = Client::open(at, kind, "localhost", ANSWER)?;
+    let features = client.open_stream(kind, "localhost")?;
+    client.authenticate(&identity, &features)??;
+    client.send_header("localhost")?;
+    client.expect_features()?;
+    Ok(client)
 }
 
 /// Tries until it is so.
@@ -103,11 +89,16 @@ fn patiently<T>(what: &str, mut attempt: impl FnMut() -> Result<T, String>) -> T
 }
 
 impl Person {
-    /// Logs in at a node, or where that sends, and goes online.
+    /// Logs in at a node and goes online.
     pub(crate) fn online(nodes: &mut Nodes, name: &str, node: &str) -> Person {
-        let at = nodes.clients(node);
+        Person::online_over(nodes, name, (node, Kind::Tcp))
+    }
+
+    /// The same over another transport.
+    pub(crate) fn online_over(nodes: &mut Nodes, name: &str, (node, kind): (&str, Kind)) -> Person {
+        let at = nodes.node(node).address();
         let (mut client, session) = patiently(name, || {
-            let mut client = authenticated(name, at)?;
+            let mut client = authenticated(name, (at, kind))?;
             client.bind(Some("phone"))?;
             client.send(format!("<enable xmlns='{SM}' resume='true'/>").as_bytes())?;
             let enabled = client.expect_element()?;
@@ -127,27 +118,27 @@ impl Person {
             results: 0,
             answered: String::new(),
             refuge: at,
+            kind,
         };
         person.await_accepted();
         person
     }
 
-    /// Comes back to its session, at this node or where that sends, and sends again what was not
-    /// acknowledged.
+    /// Comes back to its session at this node, and sends again what was not acknowledged.
     pub(crate) fn resume(&mut self, nodes: &mut Nodes, node: &str) {
         // What came before the link was lost.
         while self
             .take_next(Duration::from_millis(100))
             .is_ok_and(|came| came)
         {}
-        self.refuge = nodes.clients(node);
+        self.refuge = nodes.node(node).address();
         self.come_back();
         self.await_accepted();
     }
 
     fn come_back(&mut self) {
         self.client.drop_link();
-        let at = self.refuge;
+        let at = (self.refuge, self.kind);
         let (name, session, handled) = (self.name.clone(), self.session.clone(), self.handled);
         let resume = format!("<resume xmlns='{SM}' previd='{session}' h='{handled}'/>");
         let (client, answer) = patiently("resumption", || {
@@ -189,6 +180,69 @@ impl Person {
         ));
     }
 
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Enters a room, which it makes if there is none.
+    pub(crate) fn enter(&mut self, room: &str) {
+        let nick = self.name.clone();
+        self.send(format!(
+            "<presence to='{room}@conference.localhost/{nick}'>\
+             <x xmlns='http://jabber.org/protocol/muc'/></presence>"
+        ));
+        self.await_accepted();
+    }
+
+    /// Lets others into a room that it made.
+    pub(crate) fn open_room(&mut self, room: &str) {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.send(format!(
+            "<iq type='set' id='r{id}' to='{room}@conference.localhost'>\
+             <query xmlns='http://jabber.org/protocol/muc#owner'>\
+             <x xmlns='jabber:x:data' type='submit'/></query></iq>"
+        ));
+        let (id, started) = (format!("r{id}"), Instant::now());
+        while self.answered != id {
+            self.listen(PAUSE);
+            assert!(started.elapsed() < PATIENCE, "the room does not open");
+        }
+    }
+
+    /// Says something long to one device that nobody keeps.
+    pub(crate) fn shout(&mut self, to: &str, bytes: usize) {
+        let body = "x".repeat(bytes);
+        self.send(format!(
+            "<message to='{to}@localhost/phone' type='headline'><body>{body}</body></message>"
+        ));
+    }
+
+    /// Says something to everybody in a room.
+    pub(crate) fn say_in(&mut self, room: &str, body: &str) {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.send(format!(
+            "<message to='{room}@conference.localhost' type='groupchat' id='m{id}'>\
+             <body>{body}</body></message>"
+        ));
+    }
+
+    /// The stream ends with this error: it does not come back by itself.
+    pub(crate) fn expect_end(&mut self, error: &str) {
+        let started = Instant::now();
+        loop {
+            match self.take_next(Duration::from_millis(500)) {
+                Ok(_) => assert!(started.elapsed() < PATIENCE, "the stream goes on"),
+                Err(why) => {
+                    assert!(why.contains(error), "{why}");
+                    return;
+                }
+            }
+        }
+    }
+
     /// Waits until the server has accepted everything that was said.
     pub(crate) fn await_accepted(&mut self) {
         let started = Instant::now();
@@ -225,7 +279,9 @@ impl Person {
     }
 
     fn take(&mut self, element: &Element) -> Result<(), String> {
-        if element.is(SM, "a") {
+        if element.is(STREAMS, "error") {
+            // No stanza: what follows is the end.
+        } else if element.is(SM, "a") {
             self.acknowledged(element);
         } else if element.is(SM, "r") {
             let answer = format!("<a xmlns='{SM}' h='{}'/>", self.handled);

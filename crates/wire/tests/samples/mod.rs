@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use delivery::{Attempt, Place, Refusal, RoomPage};
 use wire::{
-    Credit, Envelope, Interest, Membership, Message, Moved, NodeEvent, NotTaken, OfRoom, Packet,
-    Pulled, SharedCopy, Sitting, Source, Stanza, ToRoom,
+    Carrier, ConnAt, Credit, Envelope, Interest, Join, Joined, Membership, Message, Moved,
+    NodeEvent, NotTaken, OfRoom, Packet, Part, Pulled, SharedCopy, Sitting, Source, Stanza, ToRoom,
 };
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
@@ -28,6 +28,36 @@ pub(crate) fn to(message: Message) -> Packet {
 
 pub(crate) fn frame(text: &str) -> Frame {
     Frame::parse(text).unwrap()
+}
+
+fn join() -> Join {
+    Join {
+        user: "juliet@capulet.lit".into(),
+        range: 77,
+        tenure: 0x0102_0304,
+        from: EDGE,
+        number: 0x0123_4567_89ab_cdef,
+        address: [192, 0, 2, 7].into(),
+        carrier: Carrier::WebSocket,
+        tls: Some(Some([7; 32])),
+        header: b"<open xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>".to_vec(),
+        elements: vec![b"<auth/>".to_vec(), b"<response/>".to_vec()],
+    }
+}
+
+const EDGE: ConnAt = ConnAt {
+    shard: 3,
+    index: 1_000,
+    generation: 70_000,
+};
+
+fn joined(said: Part) -> Packet {
+    Packet::Joined(Joined {
+        to: EDGE,
+        from: ConnAt { shard: 1, ..EDGE },
+        number: 0x0123_4567_89ab_cdef,
+        said,
+    })
 }
 
 fn sitting() -> Sitting {
@@ -152,6 +182,17 @@ pub(crate) fn all() -> Vec<Packet> {
             range: 77,
             tenure: 5,
             to: "juliet@capulet.lit".into(),
+        }),
+        Packet::Join(Box::new(join())),
+        joined(Part::Bytes {
+            at: 70_000,
+            is_whole: true,
+            bytes: b"<r xmlns='urn:xmpp:sm:3'/>".to_vec(),
+        }),
+        joined(Part::Room(65_536)),
+        joined(Part::End {
+            at: 70_026,
+            is_orderly: true,
         }),
     ]
 }

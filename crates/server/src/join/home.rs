@@ -1,0 +1,253 @@
+//! A client's connection at its account's home, without a socket: that is at another node. Owns
+//! what is taken from there and sent there; the stream is `c2s`, as of any other connection.
+
+use actor::Shard;
+use net::websocket::Messages;
+use net::{Closed, ConnRef, Cx};
+use wire::{Carrier, Part};
+use xml::Framer;
+
+use super::line::{Line, WINDOW};
+use super::{Comer, Word};
+use crate::c2s::{self, Abort, C2sService, Conn, Framing};
+use crate::limits::{JOINED_END_MAX, LINK_REFUSES_MAX};
+use crate::web::{Connection, ws};
+
+/// See the module.
+pub struct Far {
+    conn: Conn,
+    line: Line,
+    /// Bytes that came and were not looked at.
+    unused: usize,
+    /// What was left of the last that was looked at waits for more of the client, and for nothing
+    /// here.
+    is_free: bool,
+    /// The end of the stream has been written; it is sent behind what waits.
+    is_closing: bool,
+    /// The other node was told that nothing follows.
+    is_over: bool,
+}
+
+/// An idle client that came to another node costs this, what any connection costs without a
+/// socket, and a place in [`super::Lines`].
+const _: () = assert!(size_of::<Far>() <= 288);
+
+impl C2sService {
+    /// A client that came to another node: it is heard again from the beginning of its stream,
+    /// whose answers it has had.
+    pub(crate) fn come(&mut self, cx: &mut Cx<'_>, comer: Comer) -> Connection {
+        let Comer { node, join } = comer;
+        let framing = match join.carrier {
+            Carrier::WebSocket => Framing::WebSocket(Messages::default()),
+            Carrier::Socket | Carrier::Bosh => Framing::Stream(Framer::new()),
+        };
+        let is_web = join.carrier != Carrier::Socket;
+        let mut conn = self.begin_as(cx, join.address, framing, is_web);
+        conn.come_from_afar();
+        if let Some(exporter) = join.tls {
+            conn.machine.tls_established(exporter);
+        }
+        let line = Line::new(node, join.number, Some(join.from), WINDOW);
+        self.home.lines.add(cx.id(), node);
+        if let Some(cluster) = &self.home.options.cluster {
+            line.greet(cx.id(), &*cluster.away);
+        }
+        let (last, before) = match join.elements.split_last() {
+            Some((last, before)) => (&last[..], before),
+            None => (&[][..], &[][..]),
+        };
+        self.hear(cx, &mut conn, &join.header);
+        for element in before {
+            self.hear(cx, &mut conn, element);
+        }
+        cx.out().clear();
+        if join.carrier == Carrier::WebSocket {
+            cx.encode_from_here();
+        }
+        if self.is_banned(cx, join.address) {
+            self.abort(cx, &mut conn, Abort::Banned);
+            self.carry_out(cx, &mut conn);
+        } else {
+            self.hear(cx, &mut conn, last);
+        }
+        let mut far = Far {
+            conn,
+            line,
+            unused: 0,
+            is_free: true,
+            is_closing: false,
+            is_over: false,
+        };
+        self.settle_far(cx, &mut far);
+        Connection::Far(Box::new(far))
+    }
+
+    /// A header or an element, alone.
+    fn hear(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, bytes: &[u8]) {
+        match conn.framing {
+            Framing::WebSocket(_) => {
+                let limits = self.xml_limits(conn);
+                self.take_message(cx, conn, bytes, &limits, bytes.len());
+                Self::pause_or_resume(cx, conn);
+            }
+            Framing::Stream(_) | Framing::Bosh(_) => {
+                self.take_in(cx, conn, bytes);
+            }
+        }
+    }
+
+    /// What the client said.
+    pub(crate) fn receive_far(&mut self, cx: &mut Cx<'_>, far: &mut Far, input: &[u8]) -> usize {
+        if far.is_closing {
+            return input.len();
+        }
+        let used = self.receive_stream(cx, &mut far.conn, input);
+        far.unused = far.unused.saturating_sub(used);
+        // What waits for something here keeps its room.
+        far.is_free = used == input.len() || Self::may_read(cx, &far.conn);
+        if far.is_free
+            && far.line.owes_room()
+            && let Some(cluster) = &self.home.options.cluster
+        {
+            far.line.give_room(cx.id(), &*cluster.away);
+        }
+        if far.is_free && far.line.has_ended().is_some() {
+            cx.abort();
+        }
+        self.settle_far(cx, far);
+        used
+    }
+
+    /// The end of a stream waits until the other node has room for it.
+    fn settle_far(&mut self, cx: &mut Cx<'_>, far: &mut Far) {
+        if !cx.put_off_close() || far.is_closing {
+            return;
+        }
+        far.is_closing = true;
+        let backlog = self.home.io.backlog(cx.id()).unwrap_or_default();
+        if backlog == 0 && cx.out().is_empty() {
+            return self.say_the_end(cx, far);
+        }
+        cx.wake_output();
+        cx.set_deadline(Some(cx.now() + JOINED_END_MAX));
+    }
+
+    fn say_the_end(&mut self, cx: &mut Cx<'_>, far: &mut Far) {
+        far.is_over = true;
+        if let Some(cluster) = &self.home.options.cluster {
+            far.line.end(cx.id(), &*cluster.away, true);
+        }
+        cx.close_after_flush();
+    }
+
+    /// Something for the stream of a client that is elsewhere.
+    pub(crate) fn control_far(&mut self, cx: &mut Cx<'_>, far: &mut Far, msg: c2s::Control) {
+        self.told(cx, &mut far.conn, msg);
+        self.settle_far(cx, far);
+    }
+
+    /// Something of the node that has the client.
+    pub(crate) fn told_far(&mut self, cx: &mut Cx<'_>, far: &mut Far, word: Word) {
+        let since = far.line.refused.unwrap_or(cx.now());
+        if matches!(word, Word::TryAgain) {
+            far.line.waits = false;
+        }
+        match word {
+            Word::TryAgain if cx.now().saturating_since(since) > LINK_REFUSES_MAX => cx.abort(),
+            Word::TryAgain => cx.wake_output(),
+            Word::Lost => cx.abort(),
+            Word::Said(node, joined) => {
+                if (node, joined.number) != (far.line.node, far.line.number) {
+                    return self.home.line_is_gone(node, &joined);
+                }
+                self.hear_edge(cx, far, joined.said);
+            }
+        }
+    }
+
+    fn hear_edge(&mut self, cx: &mut Cx<'_>, far: &mut Far, said: Part) {
+        match said {
+            Part::Room(bytes) => {
+                far.line.more_room(bytes);
+                return cx.wake_output();
+            }
+            Part::Bytes {
+                at,
+                is_whole,
+                bytes,
+            } => {
+                if far.line.takes(at, bytes.len(), is_whole).is_err() {
+                    return cx.abort();
+                }
+                if !far.is_closing {
+                    far.unused += bytes.len();
+                    far.is_free = false;
+                    cx.feed(&bytes);
+                }
+            }
+            Part::End { at, .. } => {
+                far.line.ends(at, false);
+                // What is written from here on is nobody's.
+                cx.wake_output();
+                cx.set_deadline(Some(cx.now() + JOINED_END_MAX));
+            }
+        }
+        let is_heard = far.unused == 0 || far.is_free || far.is_closing;
+        if is_heard && far.line.has_ended().is_some() {
+            cx.abort();
+        }
+    }
+
+    /// What the stream wrote, as far as the other node has room for it.
+    pub(crate) fn collect_far(&mut self, cx: &mut Cx<'_>, far: &mut Far, out: &mut Vec<u8>) {
+        if far.line.is_ending() || far.is_over {
+            return out.clear();
+        }
+        let Some(cluster) = &self.home.options.cluster else {
+            return out.clear();
+        };
+        let sent = far.line.send(cx.id(), (&*cluster.away, cx.now()), out);
+        out.drain(..sent);
+        if far.line.refused.is_some() {
+            self.try_later(cx, &mut far.line);
+        }
+        if out.is_empty() && far.is_closing {
+            self.say_the_end(cx, far);
+        }
+    }
+
+    pub(crate) fn far_overdue(&mut self, cx: &mut Cx<'_>, far: &mut Far) {
+        if far.is_closing || far.line.is_ending() {
+            return cx.abort();
+        }
+        self.overdue(cx, &mut far.conn);
+        self.settle_far(cx, far);
+    }
+
+    /// The node stops.
+    pub(crate) fn drain_far(&mut self, cx: &mut Cx<'_>, far: &mut Far) {
+        self.abort(cx, &mut far.conn, Abort::Shutdown);
+        match far.conn.framing {
+            Framing::WebSocket(_) => ws::say_goodbye(cx, &mut self.effects),
+            Framing::Stream(_) | Framing::Bosh(_) => self.carry_out(cx, &mut far.conn),
+        }
+        self.settle_far(cx, far);
+    }
+
+    /// It is over, for whatever reason.
+    pub(crate) fn far_closed(
+        &mut self,
+        shard: &mut Shard,
+        id: ConnRef,
+        far: Box<Far>,
+        why: Closed,
+    ) {
+        self.home.lines.remove(id);
+        if let Some(cluster) = &self.home.options.cluster
+            && !far.is_over
+        {
+            far.line.end(id, &*cluster.away, false);
+        }
+        self.gone(shard, id, far.conn, why);
+    }
+}

@@ -1,0 +1,482 @@
+//! Two nodes in this process with a link between them that a test holds up: everything is at home
+//! on the one, and clients come to the other. What such a client is held to, and what becomes of it
+//! when the link, or either node, does not go on.
+
+#![allow(clippy::disallowed_methods)] // These wait for sockets, on the real clock.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Client, PATIENCE, new_disk, options, store_on};
+use server::admin::{Request, Response};
+use server::away::{Away, Cluster, NodeId, Taken};
+use server::{Door, Node, Options};
+use store::{LocalJournal, RangeId};
+
+const HOME: NodeId = NodeId(0);
+const EDGE: NodeId = NodeId(1);
+
+/// Bytes that may be under way for one connection, as `crates/server/src/join/line.rs` says.
+const WINDOW: usize = 64 * 1024;
+
+/// The way from one node to the other.
+#[derive(Default)]
+struct Way {
+    queue: Mutex<VecDeque<Vec<u8>>>,
+    /// Nothing arrives for now.
+    is_held: AtomicBool,
+    /// Nothing is taken for now.
+    is_full: AtomicBool,
+    door: OnceLock<Door>,
+    /// Of the node that sends.
+    origin: OnceLock<Door>,
+    is_over: AtomicBool,
+    /// The most bytes that ever waited.
+    most: AtomicUsize,
+}
+
+impl Way {
+    fn push(&self, packet: Vec<u8>) {
+        let mut queue = self.queue.lock().unwrap();
+        queue.push_back(packet);
+        let bytes = queue.iter().map(Vec::len).sum();
+        self.most.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    fn hold(&self, is_held: bool) {
+        self.is_held.store(is_held, Ordering::Relaxed);
+    }
+
+    fn refuse(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// Until the test is over.
+    fn carry(&self, from: NodeId) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            let packet = match self.is_held.load(Ordering::Relaxed) {
+                true => None,
+                false => self.queue.lock().unwrap().pop_front(),
+            };
+            let (Some(packet), Some(door)) = (packet, self.door.get()) else {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            loop {
+                match door.receive(from, &packet) {
+                    Taken::Later => thread::sleep(Duration::from_millis(1)),
+                    Taken::Yes => break,
+                    Taken::Moved(_) => {
+                        let origin = self.origin.get().unwrap();
+                        assert!(origin.take_back(&packet, true));
+                        break;
+                    }
+                    Taken::Bad(why) => panic!("{why}"),
+                }
+            }
+        }
+    }
+}
+
+impl Away for Way {
+    fn send(&self, _to: NodeId, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(packet);
+        }
+        self.push(packet);
+        Ok(())
+    }
+
+    fn answer(&self, _to: NodeId, packet: Vec<u8>) {
+        self.push(packet);
+    }
+
+    fn may_act(&self) -> bool {
+        true
+    }
+
+    fn clients(&self, _range: RangeId) -> Option<String> {
+        Some("home.example:5222".to_owned())
+    }
+}
+
+/// One of the nodes, and its way to the other.
+struct One {
+    node: Option<Node>,
+    door: Door,
+    way: Arc<Way>,
+}
+
+struct Two {
+    home: One,
+    edge: One,
+}
+
+fn one(mut options: Options, network: net::Limits) -> One {
+    let store = store_on(&new_disk());
+    let journal = LocalJournal::start_with(&store, options.commits.journal.clone()).unwrap();
+    let way = Arc::<Way>::default();
+    options.cluster = Some(Cluster {
+        journal: Arc::new(journal),
+        away: Arc::clone(&way) as _,
+    });
+    let listener = net::Listener::new("127.0.0.1:0".parse().unwrap());
+    let node = Node::start(options, vec![listener], network, None, store).unwrap();
+    let door = node.door().unwrap();
+    One {
+        node: Some(node),
+        door,
+        way,
+    }
+}
+
+impl One {
+    fn node(&self) -> &Node {
+        self.node.as_ref().unwrap()
+    }
+}
+
+impl Two {
+    fn start(users: &[&str]) -> Two {
+        Two::start_with(users, |_| {}, net::Limits::default())
+    }
+
+    /// With options of both, and bounds of the network of the home.
+    fn start_with(users: &[&str], change: impl Fn(&mut Options), network: net::Limits) -> Two {
+        let mut both = options(2, true);
+        change(&mut both);
+        let home = one(both.clone(), network);
+        let edge = one(both, net::Limits::default());
+        let ranges: Vec<RangeId> = RangeId::all().collect();
+        home.door.gain(&ranges, 5);
+        for range in ranges {
+            edge.door.set_away(range, Some((HOME, 5)));
+        }
+        for (here, there, from) in [(&home, &edge, HOME), (&edge, &home, EDGE)] {
+            assert!(here.way.door.set(there.door.clone()).is_ok());
+            assert!(here.way.origin.set(here.door.clone()).is_ok());
+            let way = Arc::clone(&here.way);
+            thread::spawn(move || way.carry(from));
+        }
+        let two = Two { home, edge };
+        for user in users {
+            let jid = format!("{user}@localhost");
+            let password = "secret".into();
+            two.administer(Request::UserAdd { jid, password });
+        }
+        two
+    }
+
+    fn administer(&self, request: Request) {
+        assert_eq!(self.home.node().admin().call(request), Response::Ok);
+    }
+
+    fn login(&self, user: &str, resource: &str) -> Client {
+        Client::login(self.edge.node().addresses()[0], user, resource)
+    }
+
+    fn connect(&self) -> Client {
+        Client::connect(self.edge.node().addresses()[0])
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn(&Two) -> bool) {
+        let started = Instant::now();
+        while !is_so(self) {
+            assert!(started.elapsed() < PATIENCE, "not in time: {what}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Two {
+    fn drop(&mut self) {
+        for one in [&self.home, &self.edge] {
+            one.way.is_over.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn message(to: &str, body: &str) -> String {
+    format!("<message to='{to}' type='chat'><body>{body}</body></message>")
+}
+
+/// Reads until the stream or its connection is over; what came.
+fn rest(client: &mut Client) -> String {
+    while client.read_some().is_ok_and(|read| read > 0) {}
+    std::mem::take(&mut client.seen)
+}
+
+/// Goal: clients of a node that is nobody's home chat in order, and what is at home elsewhere is
+/// not loaded there; a client that goes is gone at the home too, behind what it said last.
+#[test]
+fn clients_of_an_edge_chat_and_go() {
+    let two = Two::start(&["alice", "bob"]);
+    let loaded = two.edge.node().accounts_loaded();
+    let mut alice = two.login("alice", "a");
+    let mut bob = two.login("bob", "b");
+    bob.send("<presence/>");
+    bob.expect("<presence from='bob@localhost/b'");
+    for turn in 0..100 {
+        alice.send(&message("bob@localhost", &turn.to_string()));
+    }
+    for turn in 0..100 {
+        bob.expect(&format!("<body>{turn}</body></message>"));
+    }
+    two.until("nobody is loaded at the edge", |two| {
+        two.edge.node().accounts_loaded() == loaded
+    });
+    assert_eq!(two.home.node().connections(), 2);
+    alice.send(&message("bob@localhost", "the last"));
+    drop(alice);
+    bob.expect("<body>the last</body>");
+    two.until("alice is gone", |two| two.home.node().connections() == 1);
+    bob.send("</stream:stream>");
+    assert!(rest(&mut bob).ends_with("</stream:stream>"));
+    two.until("bob is gone", |two| {
+        two.home.node().connections() + two.edge.node().connections() == 0
+    });
+}
+
+/// Goal: whoever may not come in at the home does not through another node, at any step of a login:
+/// a wrong password, a lock between login and session, more sessions than an account may have, more
+/// connections than an address may have.
+#[test]
+fn the_home_decides_who_comes_in() {
+    let network = net::Limits {
+        exempt: Vec::new(),
+        connections_per_address_max: 3,
+        ..net::Limits::default()
+    };
+    let change = |options: &mut Options| options.limits.sessions_per_user = 1;
+    let two = Two::start_with(&["alice", "bob"], change, network);
+    let mut stranger = two.connect();
+    stranger.open();
+    stranger.authenticate_with("alice", "wrong");
+    stranger.expect("<not-authorized/>");
+    // The same stream goes on, and may still succeed.
+    stranger.authenticate_with("alice", "secret");
+    stranger.expect("<success");
+    stranger.open();
+    two.administer(Request::UserLock {
+        jid: "alice@localhost".into(),
+        locked: true,
+    });
+    stranger.bind("a");
+    let refused = rest(&mut stranger);
+    assert!(!refused.contains("<jid>"), "{refused}");
+    let _first = two.login("bob", "1");
+    let mut second = two.connect();
+    second.open();
+    second.authenticate_with("bob", "secret");
+    second.expect("<success");
+    second.open();
+    second.bind("2");
+    second.expect("<resource-constraint");
+    let _third = two.login("bob", "1");
+    two.until("one of them is replaced", |two| {
+        two.home.node().connections() == 2
+    });
+    let mut fourth = two.connect();
+    fourth.open();
+    fourth.authenticate_with("bob", "secret");
+    fourth.expect("<success");
+    // The address has three now.
+    let mut fifth = two.connect();
+    fifth.open();
+    fifth.authenticate_with("bob", "secret");
+    fifth.expect("<stream:error>");
+}
+
+/// Goal: an account can be made, and used, through a node that is not its home.
+#[test]
+fn an_account_is_made_through_an_edge() {
+    let two = Two::start_with(
+        &[],
+        |options| options.registration_enabled = true,
+        net::Limits::default(),
+    );
+    let mut new = two.connect();
+    new.open();
+    new.send(
+        "<iq type='set' id='r'><query xmlns='jabber:iq:register'><username>carol</username>\
+         <password>secret</password></query></iq>",
+    );
+    new.expect("type='result'");
+    new.authenticate_with("carol", "secret");
+    new.expect("<success");
+    new.open();
+    new.bind("c");
+    new.expect("carol@localhost/c</jid>");
+}
+
+/// Goal: while the home takes nothing, a client that sends without an end has a window of it under
+/// way and no more; what waits arrives in order when the home goes on.
+#[test]
+fn a_client_that_floods_has_a_window_under_way() {
+    const MESSAGES: usize = 200;
+    let two = Two::start(&["alice", "bob"]);
+    let mut bob = two.login("bob", "b");
+    bob.send("<presence/>");
+    bob.expect("<presence from='bob@localhost/b'");
+    let mut alice = two.login("alice", "a");
+    two.edge.way.hold(true);
+    two.edge.way.most.store(0, Ordering::Relaxed);
+    let body = "x".repeat(4_000);
+    let flood = thread::spawn(move || {
+        for turn in 0..MESSAGES {
+            alice.send(&message("bob@localhost/b", &format!("{turn} {body}")));
+        }
+        alice
+    });
+    thread::sleep(Duration::from_secs(1));
+    let most = two.edge.way.most.load(Ordering::Relaxed);
+    assert!((WINDOW / 2..WINDOW + 4_096).contains(&most), "{most}");
+    two.edge.way.hold(false);
+    for turn in 0..MESSAGES {
+        bob.expect(&format!("<body>{turn} "));
+    }
+    drop(flood.join().unwrap());
+}
+
+/// Goal: for a client that takes nothing a window is under way, `backlog_max` waits at the home as
+/// it does for a client of its own, and then its stream ends at both.
+#[test]
+fn what_a_client_does_not_take_is_bounded_at_the_home() {
+    let network = net::Limits {
+        backlog_max: 256 * 1024,
+        ..net::Limits::default()
+    };
+    let two = Two::start_with(&["alice", "bob"], |_| {}, network);
+    let mut bob = two.login("bob", "b");
+    bob.send("<presence/>");
+    bob.expect("<presence from='bob@localhost/b'");
+    let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
+    two.home.way.hold(true);
+    two.home.way.most.store(0, Ordering::Relaxed);
+    let body = "x".repeat(20_000);
+    for _ in 0..10 {
+        alice.send(&message("bob@localhost/b", &body));
+    }
+    alice.send("<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+    alice.expect("id='p'");
+    assert_eq!(two.home.node().connections(), 2);
+    for _ in 0..20 {
+        alice.send(&message("bob@localhost/b", &body));
+    }
+    two.until("the stream ends", |two| two.home.node().connections() == 1);
+    let most = two.home.way.most.load(Ordering::Relaxed);
+    assert!(most < WINDOW + 4_096, "{most}");
+    two.home.way.hold(false);
+    // An element was cut: nothing can be said behind it.
+    assert!(!rest(&mut bob).contains("stream:error"));
+}
+
+/// Goal: a link that is full for a while delays, and loses nothing, in either direction.
+#[test]
+fn a_link_that_is_full_for_a_while_loses_nothing() {
+    let two = Two::start(&["alice", "bob"]);
+    let mut bob = two.login("bob", "b");
+    bob.send("<presence/>");
+    bob.expect("<presence from='bob@localhost/b'");
+    let mut alice = two.login("alice", "a");
+    for way in [&two.edge.way, &two.home.way] {
+        way.refuse(true);
+        for turn in 0..10 {
+            alice.send(&message("bob@localhost/b", &turn.to_string()));
+        }
+        thread::sleep(Duration::from_millis(300));
+        way.refuse(false);
+        for turn in 0..10 {
+            bob.expect(&format!("<body>{turn}</body>"));
+        }
+    }
+}
+
+/// Goal: a link that takes nothing for too long ends what it would carry, and the client comes
+/// again.
+#[test]
+fn a_link_that_takes_nothing_ends_its_connections() {
+    let two = Two::start(&["alice"]);
+    let mut alice = two.login("alice", "a");
+    two.edge.way.refuse(true);
+    alice.send("<presence/>");
+    alice.expect("<stream:error><reset ");
+    two.until("the home knows", |two| two.home.node().connections() == 0);
+}
+
+/// Goal: when the home is gone, streams end with an error after which clients come again; when the
+/// edge is gone, its clients' sessions wait to be resumed by way of any other node.
+#[test]
+fn either_node_may_go() {
+    let two = Two::start(&["alice", "bob"]);
+    let mut alice = two.login("alice", "a");
+    alice.send("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
+    let enabled = alice.expect("/>");
+    let id = enabled.split("id='").nth(1).unwrap();
+    let id = id.split('\'').next().unwrap().to_owned();
+    two.edge.door.forget_node(HOME);
+    alice.expect("<stream:error><reset ");
+    two.until("the home knows", |two| two.home.node().connections() == 0);
+    // What comes meanwhile waits.
+    let mut bob = two.login("bob", "b");
+    bob.send(&message("alice@localhost/a", "while you are away"));
+    let address = two.edge.node().addresses()[0];
+    let resume = format!("<resume xmlns='urn:xmpp:sm:3' h='0' previd='{id}'/>");
+    let mut alice = Client::authenticate(address, "alice");
+    alice.send(&resume);
+    alice.expect("<resumed ");
+    alice.expect("<body>while you are away</body>");
+    two.home.door.forget_node(EDGE);
+    two.until("all are gone", |two| two.home.node().connections() == 0);
+    bob.expect("<stream:error><reset ");
+    let mut alice = Client::authenticate(two.home.node().addresses()[0], "alice");
+    alice.send(&resume);
+    alice.expect("<resumed ");
+}
+
+/// Goal: a range that moves ends its streams, those of its own clients and of others; who comes
+/// again while there is no home, or one that does not answer, is told so.
+#[test]
+fn a_home_that_moves_ends_its_streams() {
+    let two = Two::start(&["alice"]);
+    let mut far = two.login("alice", "far");
+    let mut near = Client::login(two.home.node().addresses()[0], "alice", "near");
+    let mut later = two.connect();
+    later.open();
+    let ranges: Vec<RangeId> = RangeId::all().collect();
+    two.home.door.lose(&ranges);
+    far.expect("<stream:error><reset ");
+    near.expect("<stream:error><reset ");
+    // It goes to a home of before, and comes back.
+    later.authenticate_with("alice", "secret");
+    later.expect("<stream:error><see-other-host ");
+    later.expect("home.example:5222");
+    for range in ranges {
+        two.edge.door.set_away(range, None);
+    }
+    let mut last = two.connect();
+    last.open();
+    last.authenticate_with("alice", "secret");
+    last.expect("<stream:error>");
+}
+
+/// Goal: a home that stops says goodbye to clients of other nodes, and so does an edge to its own.
+#[test]
+fn nodes_that_stop_say_goodbye() {
+    for which in [HOME, EDGE] {
+        let mut two = Two::start(&["alice"]);
+        let mut alice = two.login("alice", "a");
+        let one = match which {
+            HOME => &mut two.home,
+            _ => &mut two.edge,
+        };
+        let node = one.node.take().unwrap();
+        node.drain(Duration::from_secs(5));
+        assert!(rest(&mut alice).contains("<stream:error><system-shutdown "));
+    }
+}

@@ -1,0 +1,155 @@
+//! Clients that came to a node which is not their account's home: they notice nothing of that, and
+//! lose nothing when either node is killed.
+
+use std::time::{Duration, Instant};
+
+use testkit::client::Got;
+use testkit::transport::Kind;
+
+use crate::nodes::Nodes;
+use crate::person::{ARCHIVE, Person, deaf};
+
+/// Goal: two clients at a node that is home of neither chat, speak in a room and read their
+/// archives. The home of one is killed: its client goes on through the same node, and so does the
+/// other; everything that was accepted is delivered, once and in order.
+#[test]
+fn clients_of_a_node_that_is_no_home_outlive_a_home() {
+    let mut nodes = Nodes::start(&["a", "b", "c"]);
+    let homes = nodes.add_at_different_homes("alice", "bob");
+    let bobs = &*homes.other_name;
+    let third = nodes.other(&[&homes.one, &homes.other]);
+    let mut alice = Person::online(&mut nodes, "alice", &third);
+    let mut bob = Person::online(&mut nodes, bobs, &third);
+    for n in 0..10 {
+        alice.say(bobs, &format!("before {n}"));
+        bob.say("alice", &format!("answer {n}"));
+    }
+    alice.await_accepted();
+    bob.await_accepted();
+    bob.expect_bodies("alice", (0..10).map(|n| format!("before {n}")));
+    alice.expect_bodies(bobs, (0..10).map(|n| format!("answer {n}")));
+    assert_eq!(alice.archived(ARCHIVE), 20);
+    alice.enter("hall");
+    alice.open_room("hall");
+    bob.enter("hall");
+    bob.say_in("hall", "hello");
+    bob.await_accepted();
+    alice.expect_bodies("hall", ["hello".to_owned()]);
+    bob.expect_bodies("hall", ["hello".to_owned()]);
+    // Said and not acknowledged by its recipient.
+    alice.say(bobs, "the last one");
+    alice.await_accepted();
+    nodes.node(&homes.other).kill().unwrap();
+    bob.expect_end("reset");
+    for n in 0..10 {
+        alice.say(bobs, &format!("meanwhile {n}"));
+    }
+    alice.await_accepted();
+    bob.resume(&mut nodes, &third);
+    let missed = (0..10).map(|n| format!("meanwhile {n}"));
+    bob.expect_bodies(
+        "alice",
+        ["the last one".to_owned()].into_iter().chain(missed),
+    );
+    bob.say("alice", "I am back");
+    bob.await_accepted();
+    alice.expect_bodies(bobs, ["I am back".to_owned()]);
+    assert_eq!(bob.archived(ARCHIVE), 32);
+}
+
+/// Goal: the node that has the sockets is killed. Its clients resume their sessions at another
+/// one, whoever's home that is, without losing what was said meanwhile.
+#[test]
+fn clients_outlive_the_node_that_they_came_to() {
+    let mut nodes = Nodes::start(&["a", "b", "c"]);
+    let homes = nodes.add_at_different_homes("alice", "bob");
+    let bobs = &*homes.other_name;
+    let third = nodes.other(&[&homes.one, &homes.other]);
+    let mut alice = Person::online(&mut nodes, "alice", &homes.one);
+    let mut bob = Person::online(&mut nodes, bobs, &third);
+    alice.say(bobs, "before");
+    alice.await_accepted();
+    bob.expect_bodies("alice", ["before".to_owned()]);
+    nodes.node(&third).kill().unwrap();
+    for n in 0..10 {
+        alice.say(bobs, &format!("meanwhile {n}"));
+    }
+    alice.await_accepted();
+    // To the home of neither: to that of the other.
+    bob.resume(&mut nodes, &homes.one);
+    bob.expect_bodies("alice", (0..10).map(|n| format!("meanwhile {n}")));
+    bob.say("alice", "I am back");
+    bob.await_accepted();
+    alice.expect_bodies(bobs, ["I am back".to_owned()]);
+    assert_eq!(bob.archived(ARCHIVE), 12);
+}
+
+/// Goal: what carries a stream makes no difference: over WebSocket and BOSH, too, a client is
+/// served by a node that is not its home, hears that the home was killed, and goes on at the same
+/// node.
+#[test]
+fn clients_of_the_web_are_served_by_any_node() {
+    let mut nodes = Nodes::start(&["a", "b", "c"]);
+    let homes = nodes.add_at_different_homes("alice", "bob");
+    let bobs = &*homes.other_name;
+    let third = nodes.other(&[&homes.one, &homes.other]);
+    let mut alice = Person::online_over(&mut nodes, "alice", (&third, Kind::WebSocket));
+    let mut bob = Person::online_over(&mut nodes, bobs, (&third, Kind::Bosh));
+    for n in 0..10 {
+        alice.say(bobs, &format!("{n}"));
+        bob.say("alice", &format!("{n}"));
+    }
+    alice.await_accepted();
+    bob.await_accepted();
+    bob.expect_bodies("alice", (0..10).map(|n| n.to_string()));
+    alice.expect_bodies(bobs, (0..10).map(|n| n.to_string()));
+    nodes.node(&homes.one).kill().unwrap();
+    bob.say("alice", "while you are away");
+    alice.expect_end("reset");
+    alice.resume(&mut nodes, &third);
+    bob.await_accepted();
+    alice.expect_bodies(bobs, ["while you are away".to_owned()]);
+    alice.say(bobs, "and on");
+    alice.await_accepted();
+    bob.expect_bodies("alice", ["and on".to_owned()]);
+}
+
+/// Goal: neither a client that sends as fast as it can nor one that reads nothing holds up others
+/// of the same two nodes; for who reads nothing no more is kept than for a client of the home
+/// itself, and then its stream ends.
+#[test]
+fn clients_of_one_link_do_not_feel_each_other() {
+    const SHOUTS: usize = 2_000;
+    const BYTES: usize = 20_000;
+    let mut nodes = Nodes::start(&["a", "b"]);
+    let home = nodes.add("alice");
+    let bob = nodes.add_at(&home, "bob");
+    let (carol, dave) = (nodes.add_at(&home, "carol"), nodes.add_at(&home, "dave"));
+    let edge = nodes.other(&[&home]);
+    let mut reads_nothing = deaf(&mut nodes, &bob, &edge);
+    let mut alice = Person::online(&mut nodes, "alice", &edge);
+    let mut carol = Person::online(&mut nodes, &carol, &edge);
+    let mut other = Person::online(&mut nodes, &dave, &edge);
+    let started = Instant::now();
+    for n in 0..SHOUTS {
+        alice.shout(&bob, BYTES);
+        if n % 100 == 0 {
+            let body = format!("still here {n}");
+            carol.say(&dave, &body);
+            carol.await_accepted();
+            other.expect_bodies(carol.name(), [body]);
+        }
+    }
+    alice.await_accepted();
+    let mut came = 0;
+    loop {
+        match reads_nothing.next(Duration::from_secs(20)).unwrap() {
+            Got::Element(_) => came += 1,
+            Got::StreamEnd | Got::LinkEnd => break,
+            other => panic!("{other:?} after {came}, {:?}", started.elapsed()),
+        }
+    }
+    assert!(came < SHOUTS, "everything was kept");
+    nodes.node(&edge).stop().unwrap();
+    nodes.node(&home).stop().unwrap();
+}
