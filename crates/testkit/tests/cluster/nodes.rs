@@ -44,6 +44,7 @@ impl Nodes {
         let mut nodes = Nodes {
             nats,
             nodes: BTreeMap::new(),
+            ports: BTreeMap::new(),
         };
         for (name, ports) in names.iter().zip(ports.chunks(2)) {
             let mut settings = nodes.settings(name, ports);
