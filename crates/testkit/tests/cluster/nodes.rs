@@ -184,11 +184,6 @@ impl Nodes {
         }
     }
 
-    /// Where clients reach a node.
-    pub(crate) fn clients(&self, name: &str) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.ports[name][0]))
-    }
-
     /// Where other nodes reach it.
     pub(crate) fn link(&self, name: &str) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.ports[name][1]))
