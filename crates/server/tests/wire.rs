@@ -130,7 +130,7 @@ fn what_is_not_known_is_refused_by_name() {
     let refused = world.sim().arrives(&packet).unwrap_err();
     assert_eq!(
         refused,
-        "a packet of kind 1 is of version 2; this node knows up to 1"
+        "a packet of kind 1 is of version 3; this node knows up to 2"
     );
 }
 
