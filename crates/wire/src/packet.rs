@@ -350,8 +350,10 @@ mod tests {
             refused.to_string(),
             "a packet of kind 3 is of version 3; this node knows up to 2"
         );
-        // The node that wrote it knows it.
-        assert!(Arrival::read_as(&bytes, VERSION + 1).is_ok());
+        // A node of that version knows that no such kind came with it.
+        let newer = Arrival::read_as(&bytes, VERSION + 1).err();
+        let (version, kind) = (VERSION + 1, Kind::Probe.number());
+        assert_eq!(newer, Some(WireError::Kind { version, kind }));
         bytes[..2].copy_from_slice(&[1, 200]);
         let refused = Packet::decode(&bytes).unwrap_err();
         assert_eq!(refused.to_string(), "version 1 has no packet of kind 200");
