@@ -37,7 +37,8 @@ HOSTILE_SECONDS ?= 10
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
 .PHONY: benchmarks history disks tiny chaos schedules bugs explore zoo hostile chromium
-.PHONY: model scaling workloads nats cluster cluster-schedules chaos-cluster history-cluster occupants crowd
+.PHONY: model scaling workloads nats cluster cluster-schedules chaos-cluster history-cluster
+.PHONY: occupants crowd
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20

@@ -6,6 +6,9 @@
 mod conversations;
 mod unread;
 
+use std::cmp::Reverse;
+
+use store::Seq;
 use xml::build::Writer;
 use xml::{Child, Frame};
 use xmpp::error::{Condition, StanzaError};
@@ -106,18 +109,24 @@ struct Asked {
     before: Option<String>,
 }
 
-/// A place in the list: conversations with later messages first.
-type Place<'a> = (std::cmp::Reverse<i64>, &'a str);
+/// A place in the list: conversations with later messages first. Of one millisecond those that are
+/// later in their log; logs of rooms are other ones, and then it only has to be some order.
+type Place<'a> = (Reverse<(i64, Seq)>, &'a str);
 
 fn cursor(conversation: &Conversation) -> String {
-    format!("{}/{}", conversation.at, conversation.address)
+    let Conversation {
+        at, last, address, ..
+    } = conversation;
+    format!("{at}/{last}/{address}")
 }
 
 fn place(cursor: &str) -> Result<Place<'_>, StanzaError> {
     let unknown = || StanzaError::new(Condition::ItemNotFound);
-    let (at, address) = cursor.split_once('/').ok_or_else(unknown)?;
+    let (at, rest) = cursor.split_once('/').ok_or_else(unknown)?;
+    let (last, address) = rest.split_once('/').ok_or_else(unknown)?;
     let at = at.parse().map_err(|_| unknown())?;
-    Ok((std::cmp::Reverse(at), address))
+    let last = last.parse().map_err(|_| unknown())?;
+    Ok((Reverse((at, last)), address))
 }
 
 impl Asked {

@@ -2,6 +2,7 @@
 //! end of the account's archive and of those of its bookmarked rooms, within bounds; changes
 //! nothing.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ pub(super) struct Inbox {
 
 impl Conversation {
     pub(super) fn place(&self) -> Place<'_> {
-        (std::cmp::Reverse(self.at), &self.address)
+        (Reverse((self.at, self.last)), &self.address)
     }
 
     /// A message of it as its archive has it.

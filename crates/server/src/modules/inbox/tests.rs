@@ -164,7 +164,7 @@ fn a_page_goes_on_where_the_last_one_ended() {
         fin,
         format!(
             "<fin xmlns='{NS}' total='5' unread='4' all-unread='4'><set xmlns='{NS_RSM}'>\
-             <first index='0'>5000/e@localhost</first><last>4000/d@localhost</last>\
+             <first index='0'>5000/5/e@localhost</first><last>4000/4/d@localhost</last>\
              <count>5</count></set></fin>"
         )
     );
@@ -173,20 +173,20 @@ fn a_page_goes_on_where_the_last_one_ended() {
             .unwrap()
             .0
     };
-    assert_eq!(next("4000/d@localhost"), "cb");
-    assert_eq!(next("4000/zz"), "cb", "a place where nothing is any more");
-    assert_eq!(next("2000/b@localhost"), "a");
-    assert_eq!(next("1000/a@localhost"), "");
+    assert_eq!(next("4000/4/d@localhost"), "cb");
+    assert_eq!(next("4000/4/zz"), "cb", "a place where nothing is any more");
+    assert_eq!(next("2000/2/b@localhost"), "a");
+    assert_eq!(next("1000/1/a@localhost"), "");
     let last = |cursor: &str| {
         page(&format!("<max>2</max><before>{cursor}</before>"))
             .unwrap()
             .0
     };
     assert_eq!(last(""), "ba");
-    assert_eq!(last("2000/b@localhost"), "dc");
-    assert_eq!(last("5000/e@localhost"), "");
+    assert_eq!(last("2000/2/b@localhost"), "dc");
+    assert_eq!(last("5000/5/e@localhost"), "");
     assert_eq!(page("<max>0</max>").unwrap().0, "");
-    for bad in ["x", "x/y"] {
+    for bad in ["x", "x/y", "1/y", "1/x/y"] {
         let refused = page(&format!("<after>{bad}</after>")).unwrap_err();
         assert_eq!(refused.condition, Condition::ItemNotFound);
     }
