@@ -163,19 +163,24 @@ impl Home {
         self.braked.borrow_mut().note(who, 1, || now);
     }
 
-    /// Charges an address for a question that a room or a service asks the store for a client
-    /// there. `None` if the address has as many under way as it may: that is counted.
-    pub(crate) fn charge(
-        &self,
-        from: Option<AddressKey>,
-        cx: &mut Context<'_, UserMsg>,
-    ) -> Option<Charge> {
+    /// Charges an address for a question that the store is asked for a client there. `None` if the
+    /// address has as many under way as it may.
+    pub(crate) fn budget(&self, from: Option<AddressKey>) -> Option<Charge> {
         let limits = self.limits();
         let max = (
             limits.questions_per_address_max,
             limits.answer_bytes_per_address_max,
         );
-        let charge = self.guard.budgets.ask(from, max);
+        self.guard.budgets.ask(from, max)
+    }
+
+    /// The same for a room or a service, for which a refusal is counted and shown.
+    pub(crate) fn charge(
+        &self,
+        from: Option<AddressKey>,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Option<Charge> {
+        let charge = self.budget(from);
         if charge.is_none() {
             cx.stats().count(Counter::QuestionsRefused);
             if let Some(address) = from {

@@ -137,9 +137,8 @@ fn the_credit_of_what_is_refused_comes_back() {
     assert_eq!(refused, 2 * WINDOW as usize, "{seen}");
 }
 
-/// Nurse and Romeo share an address. He does not read what he asked for.
-#[test]
-fn an_address_that_does_not_read_is_asked_for_nothing_more() {
+/// Romeo and the nurse, who share an address with room for one answer that was not read.
+fn of_one_address() -> (World, Peer, Peer) {
     let network = net::Limits {
         exempt: Vec::new(),
         ..net::Limits::default()
@@ -147,8 +146,25 @@ fn an_address_that_does_not_read_is_asked_for_nothing_more() {
     let mut world = World::with_network(network, |options| {
         options.limits.answer_bytes_per_address_max = 1;
     });
-    let mut romeo = world.login("romeo");
-    let mut nurse = world.login("nurse");
+    let romeo = world.login("romeo");
+    let nurse = world.login("nurse");
+    (world, romeo, nurse)
+}
+
+/// What comes within 20 s to who reads on.
+fn read_all(peer: &mut Peer, world: &mut World) -> String {
+    let mut seen = String::new();
+    for _ in 0..200 {
+        seen += &peer.read(world);
+        world.pass(Duration::from_millis(100));
+    }
+    seen
+}
+
+/// He does not read what he asked for, and she waits.
+#[test]
+fn an_address_that_does_not_read_is_asked_for_nothing_more() {
+    let (mut world, mut romeo, mut nurse) = of_one_address();
     let body = "x".repeat(20_000);
     for number in 0..30 {
         romeo.say("juliet", format!("{number}{body}"));
@@ -164,11 +180,7 @@ fn an_address_that_does_not_read_is_asked_for_nothing_more() {
     nurse.send(card);
     world.pass(Duration::from_secs(5));
     assert_eq!(nurse.read(&mut world), "", "she waits for him");
-    let mut seen = String::new();
-    for _ in 0..200 {
-        seen += &romeo.read(&mut world);
-        world.pass(Duration::from_millis(100));
-    }
+    let seen = read_all(&mut romeo, &mut world);
     assert_eq!(seen.matches("<fin ").count(), 4, "{}", seen.len());
     nurse.expect(&mut world, "id='card'");
 }
@@ -212,15 +224,7 @@ fn who_subscribes_without_end_is_slowed_down() {
 /// What he does not read of a room's archive counts as well; the room says so to who is there too.
 #[test]
 fn an_address_that_does_not_read_is_given_no_more_of_rooms() {
-    let network = net::Limits {
-        exempt: Vec::new(),
-        ..net::Limits::default()
-    };
-    let mut world = World::with_network(network, |options| {
-        options.limits.answer_bytes_per_address_max = 1;
-    });
-    let mut romeo = world.login("romeo");
-    let mut nurse = world.login("nurse");
+    let (mut world, mut romeo, mut nurse) = of_one_address();
     let room = "garden@conference.localhost";
     romeo.send(&format!(
         "<presence to='{room}/romeo'><x xmlns='http://jabber.org/protocol/muc'/></presence>"
@@ -248,18 +252,10 @@ fn an_address_that_does_not_read_is_given_no_more_of_rooms() {
     }
     nurse.send(&page);
     nurse.expect(&mut world, "resource-constraint");
-    let mut seen = String::new();
-    for _ in 0..200 {
-        seen += &romeo.read(&mut world);
-        world.pass(Duration::from_millis(100));
-    }
+    let seen = read_all(&mut romeo, &mut world);
     let given = seen.matches("<fin ").count();
     assert!((1..4).contains(&given), "{given} pages");
     nurse.send(&page);
-    let mut seen = String::new();
-    for _ in 0..200 {
-        seen += &nurse.read(&mut world);
-        world.pass(Duration::from_millis(100));
-    }
+    let seen = read_all(&mut nurse, &mut world);
     assert_eq!(seen.matches("<fin ").count(), 1, "{}", seen.len());
 }

@@ -326,12 +326,7 @@ impl User {
         if from.is_some() && from == *at_budget {
             return None;
         }
-        let limits = self.home.limits();
-        let max = (
-            limits.questions_per_address_max,
-            limits.answer_bytes_per_address_max,
-        );
-        let charge = self.home.guard.budgets.ask(from, max);
+        let charge = self.home.budget(from);
         if charge.is_none() {
             *at_budget = from;
         }

@@ -31,13 +31,8 @@ impl User {
         let Some(number) = node.map(|node| node.number) else {
             return false;
         };
-        let limits = self.home.limits();
-        let max = (
-            limits.questions_per_address_max,
-            limits.answer_bytes_per_address_max,
-        );
         let from = held.debt.as_ref().and_then(Debt::from);
-        let Some(charge) = self.home.guard.budgets.ask(from, max) else {
+        let Some(charge) = self.home.budget(from) else {
             cx.stats().count(Counter::QuestionsRefused);
             self.home.brake(&self.name, cx.now());
             return false;
