@@ -2,7 +2,11 @@
 //! number of streams. One entry of the map's bucket, made by the first node that comes, with
 //! compare-and-set. Owns the entry and its bytes.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+use stdx::{Clock, SystemClock};
 
 use crate::engine::{self, Engine, EngineError};
 use crate::layout::Layout;
@@ -34,8 +38,12 @@ impl std::fmt::Debug for Deployment {
     }
 }
 
-/// The deployment of an engine; made with this key if there is none. Blocks for some seconds at
-/// most, on a runtime of its own.
+/// How long an engine that does not answer is asked again, and the pause between two questions: an
+/// election after a server was lost takes up to ten seconds.
+const SILENCE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_millis(250));
+
+/// The deployment of an engine; made with this key if there is none. Blocks while the engine does
+/// not answer, for 30 s and one question at most, on a runtime of its own.
 ///
 /// # Errors
 /// [`EngineError`] if the engine cannot be asked.
@@ -54,7 +62,26 @@ pub fn join(
         slot_key,
     };
     runtime.block_on(async {
-        let engine = Engine::connect(options, layout.clone()).await?;
-        engine.map().await?.deployment(&made).await
+        let clock = SystemClock::new();
+        let until = clock.now() + SILENCE.0;
+        loop {
+            match ask(options, layout, &made).await {
+                Err(EngineError::Silent { .. } | EngineError::Unreachable(_))
+                    if clock.now() < until =>
+                {
+                    tokio::time::sleep(SILENCE.1).await;
+                }
+                answered => return answered,
+            }
+        }
     })
+}
+
+async fn ask(
+    options: &engine::Options,
+    layout: &Layout,
+    made: &Deployment,
+) -> Result<Deployment, EngineError> {
+    let engine = Engine::connect(options, layout.clone()).await?;
+    engine.map().await?.deployment(made).await
 }

@@ -7,10 +7,12 @@ mod setup;
 
 pub use map::{Bucket, Entry, Watch};
 
+use std::error::Error;
 use std::time::Duration;
 
 use async_nats::connection::State;
-use async_nats::jetstream::{self, stream};
+use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
+use async_nats::jetstream::{self, ErrorCode, stream};
 use async_nats::{Client, ConnectOptions, HeaderMap, Request, client::RequestErrorKind, header};
 use bytes::Bytes;
 use serde::Deserialize;
@@ -60,6 +62,14 @@ pub enum EngineError {
         /// What came back.
         why: String,
     },
+    /// Nobody answered a request who could: an election, or no majority. Asking again helps.
+    #[error("{asked}: {why}; the engine elects a leader, or most of its servers are away")]
+    Silent {
+        /// What was asked.
+        asked: String,
+        /// What came back.
+        why: String,
+    },
     /// A file of this machine.
     #[error("{0}")]
     File(String),
@@ -69,6 +79,30 @@ fn failed(asked: impl Into<String>) -> impl FnOnce(&dyn std::fmt::Display) -> En
     let asked = asked.into();
     move |why| EngineError::Failed {
         asked,
+        why: why.to_string(),
+    }
+}
+
+/// Whether the engine answered with this code.
+fn says(error: &(dyn Error + 'static), code: ErrorCode) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let kind = error.downcast_ref().map(GetStreamError::kind);
+        let said = match &kind {
+            Some(GetStreamErrorKind::JetStream(said)) => Some(said),
+            _ => error.downcast_ref::<jetstream::Error>(),
+        };
+        if said.is_some_and(|said| said.error_code() == code) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+fn silent(asked: impl Into<String>, why: &dyn std::fmt::Display) -> EngineError {
+    EngineError::Silent {
+        asked: asked.into(),
         why: why.to_string(),
     }
 }
@@ -203,7 +237,13 @@ impl Engine {
 
     /// The name of the server that leads the stream.
     pub async fn leader(&self, stream: StreamId) -> Option<String> {
-        let info = self.handle(stream).await?.get_info().await.ok()?;
+        self.leader_of(self.layout.stream_name(stream)).await
+    }
+
+    /// Only a leader answers.
+    async fn leader_of(&self, name: String) -> Option<String> {
+        let handle = self.jetstream.get_stream_no_info(name).await.ok()?;
+        let info = handle.get_info().await.ok()?;
         info.cluster?.leader.filter(|leader| !leader.is_empty())
     }
 

@@ -50,7 +50,7 @@ pub(crate) use watcher::Watcher;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Times that a start waits for an engine that elects leaders, and the pause between them.
-const ATTEMPTS: (u32, Duration) = (20, Duration::from_millis(500));
+const ATTEMPTS: (u32, Duration) = (60, Duration::from_millis(500));
 
 /// Asks the engine of the configuration's cluster, if there is one, whether a node may serve.
 ///

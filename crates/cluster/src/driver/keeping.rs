@@ -181,7 +181,7 @@ impl Keeping {
                 .spawn(async move { Said::Watching(watch_map(&engine).await) });
         }
         self.asked
-            .spawn(async move { Said::Leader(engine.map_has_leader().await) });
+            .spawn(async move { Said::Leader(engine.map_leader().await.is_some()) });
         let reports = (0..self.parts.progress.len()).map(|at| {
             let shown = *lock(&self.parts.progress[at]);
             let (before, load) = &mut self.applied[at];

@@ -1,19 +1,15 @@
 //! The bucket of the map: compare-and-set, a watch, whether it has a leader, and what all nodes of
 //! a deployment share.
 
-use std::time::Duration;
-
-use async_nats::jetstream::kv;
+use async_nats::jetstream::context::KeyValueErrorKind;
+use async_nats::jetstream::{ErrorCode, kv};
 use bytes::Bytes;
 use futures_util::StreamExt;
 
-use super::{Engine, EngineError, failed};
+use super::{Engine, EngineError, failed, says, silent};
 use crate::deployment::{self, Deployment};
 use crate::layout::StreamId;
 use crate::map::{Home, Key, Node, Revision};
-
-/// Times that what all nodes share is asked for, and the pause between them.
-const ATTEMPTS: (u32, Duration) = (40, Duration::from_millis(250));
 
 /// The bucket with homes and leases.
 #[derive(Clone)]
@@ -79,23 +75,27 @@ impl Engine {
     /// The bucket of the map.
     ///
     /// # Errors
-    /// What the engine said.
+    /// What the engine said: [`EngineError::Silent`] unless that is that there is none.
     pub async fn map(&self) -> Result<Bucket, EngineError> {
         let bucket = self.layout.map_bucket();
-        let found = self.jetstream.get_key_value(&bucket).await;
-        found
-            .map(Bucket)
-            .map_err(|error| failed(format!("bucket {bucket}"))(&error))
+        let asked = format!("bucket {bucket}");
+        match self.jetstream.get_key_value(&bucket).await {
+            Ok(found) => Ok(Bucket(found)),
+            Err(error) if error.kind() == KeyValueErrorKind::InvalidStoreName => {
+                Err(failed(asked)(&"a stream has its name that is no bucket"))
+            }
+            Err(error) if says(&error, ErrorCode::STREAM_NOT_FOUND) => {
+                let why = "it is missing: `roost cluster check --create` makes it";
+                Err(failed(asked)(&why))
+            }
+            Err(error) => Err(silent(asked, &error)),
+        }
     }
 
-    /// Whether the bucket has a leader now, who could take a renewal.
-    pub async fn map_has_leader(&self) -> bool {
-        let name = format!("KV_{}", self.layout.map_bucket());
-        let Ok(handle) = self.jetstream.get_stream_no_info(name).await else {
-            return false;
-        };
-        // Only a leader answers.
-        handle.get_info().await.is_ok()
+    /// The name of the server that leads the bucket now, and could take a renewal.
+    pub async fn map_leader(&self) -> Option<String> {
+        self.leader_of(format!("KV_{}", self.layout.map_bucket()))
+            .await
     }
 }
 
@@ -110,25 +110,22 @@ impl Bucket {
     /// What all nodes share: as it is, or as it is made by this.
     ///
     /// # Errors
-    /// What the engine said, or what is there cannot be read.
+    /// [`EngineError::Silent`], or what is there cannot be read.
     pub async fn deployment(&self, made: &Deployment) -> Result<Deployment, EngineError> {
-        let fail = || failed("the deployment's entry in the map");
+        let asked = "the deployment's entry in the map";
         // Invariant: it is a plain struct.
         let bytes: Bytes = serde_json::to_vec(made).expect("an entry is JSON").into();
-        // One that another node was faster with is read; a copy of the bucket may not have it yet.
-        for attempt in 0..ATTEMPTS.0 {
-            if attempt > 0 {
-                tokio::time::sleep(ATTEMPTS.1).await;
+        let Err(refused) = self.0.create(deployment::KEY, bytes).await else {
+            return Ok(made.clone());
+        };
+        match self.0.get(deployment::KEY).await {
+            Ok(Some(found)) => {
+                serde_json::from_slice(&found).map_err(|error| failed(asked)(&error))
             }
-            if self.0.create(deployment::KEY, bytes.clone()).await.is_ok() {
-                return Ok(made.clone());
-            }
-            let found = self.0.get(deployment::KEY).await;
-            if let Some(bytes) = found.map_err(|error| fail()(&error))? {
-                return serde_json::from_slice(&bytes).map_err(|error| fail()(&error));
-            }
+            // Another node was faster, and a copy of the bucket may not have it yet.
+            Ok(None) => Err(silent(asked, &refused)),
+            Err(error) => Err(silent(asked, &error)),
         }
-        Err(fail()(&"it cannot be made"))
     }
 
     /// All entries as they are, each with its revision.

@@ -1,14 +1,10 @@
 //! What the engine has to have: it is made here when an operator asks for that, and observed here
 //! for `check`.
 
-use std::error::Error as _;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use async_nats::jetstream::{ErrorCode, kv, object_store};
 
-use async_nats::jetstream::stream::{
-    Config, DiscardPolicy, InfoError, RetentionPolicy, StorageType,
-};
-use async_nats::jetstream::{self, ErrorCode, kv, object_store};
-
-use super::{Engine, EngineError, failed};
+use super::{Engine, EngineError, failed, says};
 use crate::check::{self, DUPLICATE_WINDOW_MIN, REPLICAS};
 use crate::layout::StreamId;
 
@@ -78,7 +74,7 @@ impl Engine {
             };
             let info = match info {
                 Ok(info) => info,
-                Err(error) if is_missing(&error) => continue,
+                Err(error) if says(&error, ErrorCode::STREAM_NOT_FOUND) => continue,
                 Err(_) => {
                     silent.push(name);
                     continue;
@@ -108,11 +104,4 @@ impl Engine {
         }
         (streams, silent)
     }
-}
-
-/// Whether the engine says that there is no such stream.
-fn is_missing(error: &InfoError) -> bool {
-    let said = error.source();
-    let said = said.and_then(|said| said.downcast_ref::<jetstream::Error>());
-    said.is_some_and(|said| said.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }

@@ -69,6 +69,32 @@ fn nodes_that_come_at_once_are_of_one_deployment() {
     assert_eq!(late, joined[0]);
 }
 
+/// Goal: a node that comes in the moment in which the map has lost its leader waits for the next one;
+/// without a majority it says so, in bounded time; and a map that is not there is named at once.
+#[test]
+fn a_node_that_comes_waits_for_the_maps_leader() {
+    let mut servers = Servers::start(true);
+    let join = |servers: &Servers| deployment::join(&servers.options(), &layout(), [1; 16]);
+    let missing = join(&servers).unwrap_err().to_string();
+    assert!(missing.contains("--create"), "{missing}");
+    servers.create(&layout());
+    let first = join(&servers).unwrap();
+    let leader = servers.leader_of_map(&layout());
+    servers.kill(leader);
+    assert_eq!(join(&servers), Ok(first));
+    drop(servers);
+    // A leader that is left alone may go on answering questions: the one that stays is none.
+    let mut servers = Servers::start(true);
+    servers.create(&layout());
+    let leader = servers.leader_of_map(&layout());
+    servers.kill(leader);
+    servers.kill((leader + 1) % 3);
+    let asked = Instant::now();
+    let alone = join(&servers).unwrap_err().to_string();
+    assert!(alone.contains("most of its servers are away"), "{alone}");
+    assert!(asked.elapsed() < Duration::from_secs(40), "{alone}");
+}
+
 /// Goal: what is acknowledged survives a server that is killed, appends go on without it, and a
 /// second node that followed has the same.
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use cluster::check;
-use cluster::engine;
+use cluster::engine::{self, Engine};
 use cluster::layout::Layout;
 use cluster::observe;
 
@@ -144,6 +144,26 @@ impl Servers {
             assert!(started.elapsed() < Duration::from_secs(30), "{error}");
             thread::sleep(Duration::from_millis(200));
         }
+    }
+
+    /// The number of the server that leads the map, however long the others take to elect it.
+    pub(crate) fn leader_of_map(&self, layout: &Layout) -> usize {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let leader = runtime.block_on(async {
+            let engine = Engine::connect(&self.options(), layout.clone()).await;
+            let engine = engine.unwrap();
+            for _ in 0..100 {
+                if let Some(leader) = engine.map_leader().await {
+                    return leader;
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            panic!("nobody leads the map");
+        });
+        leader.strip_prefix('n').unwrap().parse().unwrap()
     }
 
     fn wait(&self) {
