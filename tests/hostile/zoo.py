@@ -8,7 +8,8 @@
 Bounds, for every attacker: nothing of others is lost, nobody gets in who may not, the server lives;
 resident memory stays within 64 MB and 4 KB for each connection of what it was, and is back 10 s
 after. In a long run the 99th percentile of others' logins and messages is at most twice that beside
-the same attacker on the other server, or 10 ms more.
+the same attacker on the other server, or 10 ms more. An attacker that is above this is met twice
+more, and all samples are put together: a second of many logins has a 99th percentile of few.
 """
 
 import argparse
@@ -33,6 +34,7 @@ MEMORY_BACK_S = 10
 RATIO_MAX = 2.0
 SLACK_MS = 10
 SHORT_S = 0.4
+MEETINGS_MAX = 3
 
 
 def attack(run, server, seconds, verdict):
@@ -69,12 +71,18 @@ class Row:
         self.wrong = []
         self.times = {}
         self.memory = self.left = self.connections = 0
+        self.samples = {"message": ([], []), "login": ([], [])}
+        self.is_late = False
 
     def compare(self, before, beside):
-        for what, idle, attacked in zip(("message", "login"), before, beside):
+        for (what, both), idle, attacked in zip(self.samples.items(), before, beside):
+            both[0].extend(idle)
+            both[1].extend(attacked)
+            idle, attacked = both
             idle, attacked = quantile(idle, 0.99), quantile(attacked, 0.99)
             self.times[what] = (idle, attacked)
             if idle and attacked and attacked > max(RATIO_MAX * idle, idle + SLACK_MS):
+                self.is_late = True
                 self.wrong.append(f"p99 of a {what}: {attacked:.1f} ms, beside {idle:.1f} ms")
 
     def markdown(self):
@@ -86,9 +94,11 @@ class Row:
                 f"{self.memory / MEGABYTE:.0f} | {self.left / MEGABYTE:.0f} | {state} |")
 
 
-def meet(name, run, watched, idle, witness, seconds):
+def meet(name, run, watched, idle, witness, seconds, earlier=None):
     """One attacker against the watched server, after the idle one if there is one."""
     row = Row(name, run.section)
+    if earlier:
+        row.samples, row.memory = earlier.samples, earlier.memory
     if idle:
         process, verdict = send_in(run, idle, seconds)
         before = witness.watch(seconds)
@@ -117,7 +127,7 @@ def meet(name, run, watched, idle, witness, seconds):
             break
     row.wrong += recall(process, verdict, seconds)
     row.wrong += beside[2][:1]
-    row.memory = max(peak, watched.resident()) - start
+    row.memory = max(row.memory, max(peak, watched.resident()) - start)
     bound = MEMORY_MAX + MEMORY_PER_CONNECTION * max(row.connections, 0)
     if row.memory > bound:
         row.wrong.append(f"{row.memory / MEGABYTE:.0f} MB above the start")
@@ -179,6 +189,9 @@ def main():
         witness = Witness(watched)
         for name, run in chosen:
             row = meet(name, run, watched, idle, witness, seconds)
+            for _ in range(MEETINGS_MAX - 1):
+                if row.is_late:
+                    row = meet(name, run, watched, idle, witness, seconds, row)
             rows.append(row)
             print(row.markdown(), flush=True)
             if row.wrong and not is_sound(witness, watched):

@@ -12,6 +12,11 @@ pub const READ_BUFFER: usize = 64 * 1024;
 /// Plaintext bytes encrypted and written in one system call at most.
 pub(crate) const WRITE_CHUNK: usize = 48 * 1024;
 
+/// Most bytes that the kernel keeps for a connection beyond what its other side has room for
+/// (`TCP_NOTSENT_LOWAT`). The rest stays in our own buffers, which are counted: the kernel would take
+/// four megabytes for each client that does not read.
+pub(crate) const UNSENT_MAX: u32 = 128 * 1024;
+
 /// Bytes of TLS records kept while a handshake message or a record is incomplete. A record is at
 /// most 16 KiB + 2 KiB by RFC 8446 and RFC 5246; handshake messages may span several.
 pub(crate) const TLS_INCOMPLETE_MAX: usize = 96 * 1024;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use crate::address::Network;
+use crate::limits::UNSENT_MAX;
 
 /// Connections the kernel queues per listening socket. It cuts this down to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -124,6 +125,7 @@ fn open(spec: &Listener) -> io::Result<Socket> {
     }
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
     if let Some(idle) = spec.keepalive {
         let interval = (idle / 4).max(Duration::from_secs(1));
         let keepalive = TcpKeepalive::new()
@@ -140,7 +142,33 @@ fn open(spec: &Listener) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+
+    /// Who reads nothing has the rest of what he is sent counted here, and not megabytes of it in
+    /// the kernel, where no limit of ours reaches.
+    #[test]
+    fn the_kernel_holds_little_for_who_does_not_read() {
+        let spec = Listener::new("127.0.0.1:0".parse().expect("address"));
+        let (address, listeners) = bind(&spec, 1).expect("bind");
+        let client = Socket::new(Domain::IPV4, Type::STREAM, None).expect("socket");
+        client.set_recv_buffer_size(4096).expect("option");
+        client.connect(&address.into()).expect("connect");
+        listeners[0].set_nonblocking(false).expect("blocking");
+        let (mut accepted, _) = listeners[0].accept().expect("accept");
+        accepted.set_nonblocking(true).expect("nonblocking");
+        let (chunk, mut taken) = ([b'x'; 16 * 1024], 0);
+        let error = loop {
+            match accepted.write(&chunk) {
+                Ok(bytes) => taken += bytes,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        // The last segment may go over it, and some left for the other side.
+        assert!(taken < UNSENT_MAX as usize + 256 * 1024, "{taken} bytes");
+    }
 
     #[test]
     fn shards_share_a_port_and_strangers_do_not() {

@@ -495,7 +495,7 @@ settings! {
         questions_per_address_max: u32 = "64", integer(1, 65_536, "questions"), live;
         /// Bytes of answers to such questions that clients of one address have not read; at the
         /// bound none of them is asked for more. A question under way counts as 256 KiB.
-        answer_bytes_per_address_max: u64 = "33_554_432", integer(MIB, PIB, "bytes"), live;
+        answer_bytes_per_address_max: u64 = "25_165_824", integer(MIB, PIB, "bytes"), live;
         /// From the first byte until a client has logged in and bound a resource; then the stream
         /// ends with connection-timeout.
         login_timeout: Duration = r#""60s""#, time(SECOND, HOUR), live;

@@ -21,7 +21,8 @@ use crate::user::Debt;
 /// A page that was read.
 pub struct Page {
     request: Frame,
-    found: Result<Found, StanzaError>,
+    /// Entries, and what the answer says of them.
+    found: Result<(Vec<Frame>, Vec<u8>), StanzaError>,
     /// Its reader may send another stanza when this is repaid.
     debt: Option<Box<Debt>>,
     /// What its reader's address is charged until his connection has taken it.
@@ -104,7 +105,7 @@ impl RoomActor {
             let found = page(&store, (&name, &from), &query, (Of::Room, searched_max));
             Box::new(Page {
                 request,
-                found,
+                found: found.map(parsed),
                 debt,
                 charge,
             })
@@ -137,11 +138,8 @@ impl RoomActor {
         let mut bytes = 0;
         let answer = match allowed.and(found) {
             Ok((leading, payload)) => {
-                bytes = leading.iter().map(Vec::len).sum();
-                let frames = leading
-                    .into_iter()
-                    .filter_map(|bytes| Frame::parse(bytes).ok());
-                self.leaving.extend(frames.map(Out::One));
+                bytes = leading.iter().map(|frame| frame.as_bytes().len()).sum();
+                self.leaving.extend(leading.into_iter().map(Out::One));
                 Answer::Result(payload)
             }
             Err(error) => error.into(),
@@ -155,4 +153,10 @@ impl RoomActor {
         }
         self.leaving.go_on(&self.home, cx);
     }
+}
+
+/// Parsed where they were read: on a shard a page of large entries would keep others waiting.
+fn parsed((leading, payload): Found) -> (Vec<Frame>, Vec<u8>) {
+    let frames = leading.into_iter().map(Frame::parse);
+    (frames.filter_map(Result::ok).collect(), payload)
 }

@@ -73,7 +73,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             domain_bytes_max: u64::MAX,
             vcard_bytes_max: 4096,
             questions_per_address_max: 64,
-            answer_bytes_per_address_max: 32 << 20,
+            answer_bytes_per_address_max: 24 << 20,
             login_timeout: PATIENCE,
             idle_ping: Duration::from_secs(60),
             ping_timeout: Duration::from_secs(10),
