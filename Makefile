@@ -30,12 +30,12 @@ history-cluster: export ROOST_BIN ?= $(TARGET)/debug/roost
 NATS := $(TARGET)/nats/nats-server
 NATS_VERSION ?= latest
 workspace history-cluster chaos-cluster: export NATS_SERVER ?= $(NATS)
-STAGES := lint build tidy workspace history history-cluster crowd zoo clients benchmarks fuzz
+STAGES := lint deny build tidy workspace history history-cluster crowd zoo clients benchmarks fuzz
 # Seconds of each attacker in `make hostile`.
 HOSTILE_SECONDS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help serve build test lint tidy workspace scripts clients fuzz docs clean
+.PHONY: help serve build test lint deny tidy workspace scripts clients fuzz docs clean
 .PHONY: benchmarks history disks tiny chaos schedules bugs explore zoo hostile chromium
 .PHONY: model scaling workloads nats cluster cluster-schedules chaos-cluster history-cluster
 .PHONY: occupants crowd
@@ -66,6 +66,9 @@ test: ## Set up what tests need and run everything.
 lint: ## Formatting and clippy, with warnings as errors. Compiles the benchmarks too.
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+deny: ## Licences, origins and known vulnerabilities of libraries.
+	@tests/deny $(TARGET)/tools
 
 tidy: ## The tidy test alone.
 	$(CARGO) test --workspace --test tidy

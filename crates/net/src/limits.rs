@@ -13,8 +13,8 @@ pub const READ_BUFFER: usize = 64 * 1024;
 pub(crate) const WRITE_CHUNK: usize = 48 * 1024;
 
 /// Most bytes that the kernel keeps for a connection beyond what its other side has room for
-/// (`TCP_NOTSENT_LOWAT`). The rest stays in our own buffers, which are counted: the kernel would take
-/// four megabytes for each client that does not read.
+/// (`TCP_NOTSENT_LOWAT`). The rest stays in our own buffers, which are counted: the kernel would
+/// take four megabytes for each client that does not read.
 pub(crate) const UNSENT_MAX: u32 = 128 * 1024;
 
 /// Bytes of TLS records kept while a handshake message or a record is incomplete. A record is at
