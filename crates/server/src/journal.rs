@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use actor::{Addr, Context, Mail};
 use rustc_hash::{FxHashMap, FxHasher};
-use store::{Append, Journal, Outcome, RangeId, Record, Tenure, Writer};
+use store::{Adding, Append, Journal, Outcome, RangeId, Record, Tenure, Writer};
 use telemetry::Gauge;
 
 use self::keeper::Keeper;
@@ -80,6 +80,10 @@ struct UnderWay {
     /// Counts batches: an answer to an earlier one is none to this one.
     number: u64,
     owners: VecDeque<Owner>,
+    /// Their bytes, by estimate.
+    bytes: usize,
+    /// Until its commit begins, more can be added.
+    adding: Option<Adding>,
     /// The answer was lost: empty appends in new tenures are under way instead, which tell when
     /// these are decided, and cannot come to be any more if they are not there by then.
     is_lost: bool,
@@ -272,14 +276,33 @@ impl Queue {
         };
         let bytes = append.bytes();
         *self.undecided.entry(range).or_insert(0) += 1;
-        self.bytes += bytes;
-        self.appends.push(append);
-        self.owners.push_back(Owner {
+        let owner = Owner {
             who,
             range,
             tenure,
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
-        });
+        };
+        if let Err(append) = self.add(append, owner) {
+            self.bytes += bytes;
+            self.appends.push(append);
+            self.owners.push_back(owner);
+        }
+    }
+
+    /// Adds an append to the batch under way, if its commit has not begun, it is not full, and
+    /// nothing waits that came before.
+    fn add(&mut self, append: Append, owner: Owner) -> Result<(), Append> {
+        let under_way = &mut self.under_way;
+        let is_next = self.owners.is_empty() && !self.in_doubt.contains_key(&owner.range);
+        let has_room = under_way.owners.len() < self.options.batch_appends
+            && under_way.bytes < self.options.backlog_bytes_max;
+        let Some(adding) = under_way.adding.as_ref().filter(|_| is_next && has_room) else {
+            return Err(append);
+        };
+        adding.add(append)?;
+        under_way.bytes += owner.bytes as usize;
+        under_way.owners.push_back(owner);
+        Ok(())
     }
 
     /// Has the port come to what waits, if it does not anyway.

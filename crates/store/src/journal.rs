@@ -1,12 +1,16 @@
 //! The journal: where a range's records go first. Owns the trait that a cluster will implement over
 //! a replicated stream, and the terms of an append.
 
+mod batch;
 mod commit;
 mod doubt;
 pub(crate) mod local;
 mod options;
+mod pace;
 pub(crate) mod stats;
 pub(crate) mod twin;
+
+pub use batch::{Adding, AppendBatch};
 
 use std::fmt;
 
@@ -165,6 +169,15 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// [`Busy`] if the queue is full, with everything handed back.
     fn append(&self, appends: Vec<Append>, done: Done) -> Result<(), Busy>;
+
+    /// The same with a batch to which may be added until its commit begins: `done` has an outcome
+    /// for each append that is in it then.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    fn append_batch(&self, batch: AppendBatch, done: Done) -> Result<(), Busy> {
+        self.append(batch.close(), done)
+    }
 
     /// Takes a range: begins a new tenure of it, and ends every earlier one at once. What was
     /// committed in those can be read, or will be once what is in doubt is resolved; what waits in

@@ -79,8 +79,8 @@ pub use journal::local::{InlineJournal, LocalJournal};
 pub use journal::stats::{BUCKETS, Histogram, JournalStats};
 pub use journal::twin::{Plan, Switches, TwinJournal};
 pub use journal::{
-    Append, AppendFailure, Busy, Done, Doubt, Journal, JournalOptions, Outcome, Position, Tenure,
-    Writer,
+    Adding, Append, AppendBatch, AppendFailure, Busy, Done, Doubt, Journal, JournalOptions,
+    Outcome, Position, Tenure, Writer,
 };
 pub use nodes::{ItemMeta, NodeEntry};
 pub use page::{Aged, Metadata, Page, PageQuery};

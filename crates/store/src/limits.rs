@@ -41,6 +41,12 @@ pub const JOURNAL_QUEUE_MAX: usize = 256;
 /// group commit; at 300 bytes a record this is about 1 MB.
 pub const GROUP_RECORDS_MAX: usize = 4_096;
 
+/// Time from the begin of one commit to that of the next under load: 1,250 commits a second.
+pub const COMMIT_INTERVAL: Duration = Duration::from_micros(800);
+
+/// Commits that begin as they come after a pause: a message alone takes two, one after the other.
+pub const COMMITS_AT_ONCE: u32 = 4;
+
 /// Pause between attempts to heal an engine after a failed commit, while nobody appends.
 pub const HEAL_INTERVAL: Duration = Duration::from_millis(200);
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use common::{KEY, append, append_all, committed, message, one, put, range_of, resolved};
 use store::{
-    Append, AppendFailure, Durability, Engine, Faults, FaultyEngine, InlineJournal, Journal,
-    JournalOptions, LocalJournal, MemoryEngine, Outcome, Plan, Position, Record, Store, StoreError,
-    TwinJournal, Writer,
+    Append, AppendBatch, AppendFailure, Durability, Engine, Faults, FaultyEngine, InlineJournal,
+    Journal, JournalOptions, LocalJournal, MemoryEngine, Outcome, Plan, Position, Record, Store,
+    StoreError, TwinJournal, Writer,
 };
 
 const USER: &str = "juliet@localhost";
@@ -337,6 +337,46 @@ fn fill_the_queue(options: JournalOptions) {
     // Nobody is told twice, and what waited together was committed together.
     assert!(decided.recv().is_err());
     assert_eq!(journal.stats().groups, groups + 1);
+}
+
+/// A commit that has to wait for its time takes along what is added meanwhile, and nothing that
+/// comes after; what is added to a batch that was handed back comes back.
+#[test]
+fn a_batch_grows_while_its_commit_waits() {
+    let (store, _) = faulty_store();
+    let journal = LocalJournal::start_with(
+        &store,
+        JournalOptions {
+            commit_interval: Duration::from_secs(2),
+            commits_at_once: 0,
+            queue_max: 1,
+            ..JournalOptions::default()
+        },
+    )
+    .unwrap();
+    append(&journal, KEY, vec![put(USER)]);
+    let (range, tenure) = (range_of(KEY, USER), journal.take(range_of(KEY, USER)));
+    let next = |seq| one(range, tenure, vec![message(USER, seq, "x")]);
+    let (send, receive) = sync_channel(1);
+    let batch = AppendBatch::new(vec![next(1)]);
+    let adding = batch.adding();
+    let done = Box::new(move |outcomes: Vec<Outcome>| send.send(outcomes).unwrap());
+    journal.append_batch(batch, done).unwrap();
+    adding.add(next(2)).unwrap();
+    adding.add(next(3)).unwrap();
+    let groups = journal.stats().groups;
+    let outcomes = receive.recv().unwrap();
+    assert!(
+        outcomes.len() == 3 && outcomes.iter().all(committed),
+        "{outcomes:?}"
+    );
+    assert_eq!(journal.stats().groups, groups + 1);
+    assert_eq!(adding.add(next(4)), Err(next(4)));
+    assert_eq!(next_seq(&store), 4);
+    let gone = AppendBatch::new(Vec::new());
+    let adding = gone.adding();
+    drop(gone);
+    assert_eq!(adding.add(next(4)), Err(next(4)));
 }
 
 /// A group ends at either bound, and an append with too many records is invalid.

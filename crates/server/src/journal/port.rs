@@ -6,7 +6,7 @@
 use std::mem;
 
 use actor::{Actor, Addr, AskError, Context, Mail, Reply};
-use store::{Append, AppendFailure, Busy, Outcome, RangeId, Record, SlotKey, Writer};
+use store::{Append, AppendBatch, AppendFailure, Busy, Outcome, RangeId, Record, SlotKey, Writer};
 use telemetry::Gauge;
 
 use super::import::Imported;
@@ -57,15 +57,19 @@ impl PortActor {
         if owners.is_empty() {
             return;
         }
+        queue.under_way.bytes = super::bytes_of(&owners);
         queue.under_way.owners = owners;
         drop(queue);
         self.hand_over(appends, cx);
     }
 
     fn hand_over(&mut self, appends: Vec<Append>, cx: &mut Context<'_, PortMsg>) {
+        let batch = AppendBatch::new(appends);
         let (journal, number) = {
             let mut queue = self.queue.borrow_mut();
             queue.under_way.number += 1;
+            let may_grow = !queue.under_way.is_lost;
+            queue.under_way.adding = may_grow.then(|| batch.adding());
             (queue.journal.clone(), queue.under_way.number)
         };
         // No deadline: a disk that stalls is waited for, and what may still happen did not fail.
@@ -74,12 +78,13 @@ impl PortActor {
             .expect_without_deadline(move |outcomes| PortMsg::Decided(number, outcomes))
             .expect("one answer is awaited at a time");
         let done = Box::new(move |outcomes: Vec<Outcome>| reply.answer(outcomes));
-        let Err(Busy { appends, .. }) = journal.append(appends, done) else {
+        let Err(Busy { appends, .. }) = journal.append_batch(batch, done) else {
             return;
         };
         let mut queue = self.queue.borrow_mut();
         // That there is no answer is no news.
         queue.under_way.number += 1;
+        queue.under_way.adding = None;
         if queue.under_way.is_lost {
             cx.send_after(queue.options.busy_retry, PortMsg::Probe);
         } else {
@@ -270,7 +275,11 @@ impl PortActor {
     /// everything else, tells when all of it is decided.
     fn lost(&mut self, why: &str, cx: &mut Context<'_, PortMsg>) {
         tracing::error!(why, "the answer to a commit is lost");
-        self.queue.borrow_mut().under_way.is_lost = true;
+        {
+            let under_way = &mut self.queue.borrow_mut().under_way;
+            under_way.is_lost = true;
+            under_way.adding = None;
+        }
         self.probe(cx);
     }
 

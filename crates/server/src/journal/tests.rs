@@ -1,6 +1,6 @@
 //! The port under journals that lose answers, panic, refuse and stay in doubt.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use actor::sim::Sim;
 use actor::{Actor, Addr, Context, Mail, ShardId};
 use stdx::time::Timestamp;
 use store::{
-    Account, Append, AppendFailure, Busy, Done, Doubt, InlineJournal, Journal, JournalStats,
-    Outcome, Plan, Position, RangeId, Record, Store, Switches, Tenure, TwinJournal,
+    Account, Append, AppendBatch, AppendFailure, Busy, Done, Doubt, InlineJournal, Journal,
+    JournalStats, Outcome, Plan, Position, RangeId, Record, Store, Switches, Tenure, TwinJournal,
 };
 
 use super::{Port, Ticket};
@@ -37,6 +37,8 @@ struct Moody {
     inner: Arc<dyn Journal>,
     moods: Mutex<Vec<Mood>>,
     calls: AtomicUsize,
+    /// Batches may be added to until the twin lets them go.
+    is_open: AtomicBool,
 }
 
 impl Journal for Moody {
@@ -70,6 +72,14 @@ impl Journal for Moody {
                 Ok(())
             }
         }
+    }
+
+    fn append_batch(&self, batch: AppendBatch, done: Done) -> Result<(), Busy> {
+        if !self.is_open.load(Ordering::SeqCst) {
+            return self.append(batch.close(), done);
+        }
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.inner.append_batch(batch, done)
     }
 
     fn take(&self, range: RangeId) -> Tenure {
@@ -168,6 +178,16 @@ fn account(user: &str, number: u32) -> Record {
     }
 }
 
+fn account_bytes() -> usize {
+    let append = Append {
+        range: RangeId::from_index(0).expect("a range"),
+        tenure: Tenure::NONE,
+        writer: store::Writer::NOBODY,
+        records: vec![account(USERS[0], 1)],
+    };
+    append.bytes()
+}
+
 pub(super) struct World {
     pub(super) sim: Sim,
     store: Store,
@@ -187,6 +207,7 @@ impl World {
             inner: twin.clone(),
             moods: Mutex::default(),
             calls: AtomicUsize::new(0),
+            is_open: AtomicBool::new(false),
         });
         let port = Port::start(journal.clone(), commits, sim.shard(ShardId::new(0)));
         sim.run_until_idle();
@@ -342,13 +363,7 @@ fn a_batch_for_which_the_journal_has_no_room_waits() {
 
 #[test]
 fn the_queue_is_bounded_by_appends_and_bytes_and_refuses_who_comes_then() {
-    let bytes = 3 * Append {
-        range: RangeId::from_index(0).expect("a range"),
-        tenure: Tenure::NONE,
-        writer: store::Writer::NOBODY,
-        records: vec![account(USERS[0], 1)],
-    }
-    .bytes();
+    let bytes = 3 * account_bytes();
     for (commits, room) in [
         (tiny(1, usize::MAX), 1),
         (tiny(2, usize::MAX), 2),
@@ -379,6 +394,71 @@ fn the_queue_is_bounded_by_appends_and_bytes_and_refuses_who_comes_then() {
         world.append(other, 1);
         assert_eq!(told(&other_heard), [(4, OK)]);
     }
+}
+
+/// What comes while the commit of a batch has not begun joins it, up to its bounds, and is told
+/// with it, in order.
+#[test]
+fn a_batch_grows_until_its_commit_begins() {
+    let bytes = account_bytes();
+    for (batch_appends, backlog_bytes_max, joined) in
+        [(1, usize::MAX, 0), (4, usize::MAX, 3), (256, 2 * bytes, 1)]
+    {
+        let mut world = World::new(Commits {
+            batch_appends,
+            backlog_bytes_max,
+            ..Commits::default()
+        });
+        world.journal.is_open.store(true, Ordering::SeqCst);
+        let (writer, heard) = world.writer(USERS[0]);
+        let (other, other_heard) = world.writer(USERS[2]);
+        world.switches.set_hold(true);
+        world.append(writer, 1);
+        world.append(other, joined);
+        // One too many, and whoever comes behind it.
+        world.append(writer, 1);
+        world.append(other, 1);
+        assert_eq!((told(&heard), told(&other_heard)), (vec![], vec![]));
+        assert_eq!(world.twin.release(1), 1);
+        world.sim.run_until_idle();
+        assert_eq!(told(&heard), [(1, OK)], "{batch_appends}");
+        let all: Vec<_> = (1..=joined as u32).map(|n| (n, OK)).collect();
+        assert_eq!(told(&other_heard), all);
+        world.switches.set_hold(false);
+        while world.twin.release(usize::MAX) > 0 {}
+        world.sim.run_until_idle();
+        let last = (joined as u32 + 1, OK);
+        assert_eq!(
+            (told(&heard), told(&other_heard)),
+            (vec![(2, OK)], vec![last])
+        );
+        let calls = world.journal.calls.load(Ordering::SeqCst);
+        assert_eq!(calls, 2);
+    }
+}
+
+/// What joined a batch behind an append of the same actor that fails was built on what never came
+/// to be; others in the batch are committed.
+#[test]
+fn what_joined_behind_a_failure_fails() {
+    let mut world = World::new(Commits::default());
+    world.journal.is_open.store(true, Ordering::SeqCst);
+    let (writer, heard) = world.writer(USERS[0]);
+    let (other, other_heard) = world.writer(USERS[2]);
+    world.switches.set_hold(true);
+    world.append(writer, 2);
+    world.append(other, 1);
+    world.switches.lose(1);
+    world.switches.set_hold(false);
+    world.twin.release(usize::MAX);
+    world.pass(Duration::from_secs(1));
+    let failed = [
+        (1, Err(AppendError::Unavailable)),
+        (2, Err(AppendError::Fenced)),
+    ];
+    assert_eq!(told(&heard), failed);
+    assert_eq!(told(&other_heard), [(1, OK)]);
+    assert_eq!((world.last(USERS[0]), world.last(USERS[2])), (0, 1));
 }
 
 /// A range in doubt waits for as long as it takes; others go on meanwhile, and the outcomes of each

@@ -5,17 +5,22 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
+
+use stdx::{Clock, SystemClock};
 
 use crate::error::StoreError;
 use crate::journal::commit::{Committer, Positions, Tenures};
+use crate::journal::pace::Pace;
 use crate::journal::stats::{Counters, JournalStats};
-use crate::journal::{Append, Busy, Done, Journal, JournalOptions, Outcome, Position, Tenure};
+use crate::journal::{
+    Append, AppendBatch, Busy, Done, Journal, JournalOptions, Outcome, Position, Tenure,
+};
 use crate::slot::RangeId;
 use crate::store::Store;
 
 struct Job {
-    appends: Vec<Append>,
+    batch: AppendBatch,
     done: Done,
 }
 
@@ -62,13 +67,17 @@ impl LocalJournal {
 
 impl Journal for LocalJournal {
     fn append(&self, appends: Vec<Append>, done: Done) -> Result<(), Busy> {
+        self.append_batch(AppendBatch::new(appends), done)
+    }
+
+    fn append_batch(&self, batch: AppendBatch, done: Done) -> Result<(), Busy> {
         // Invariant: `queue` is there until drop.
         let queue = self.queue.as_ref().expect("the journal is running");
-        queue.try_send(Job { appends, done }).map_err(|error| {
+        queue.try_send(Job { batch, done }).map_err(|error| {
             self.counters.busy();
             let (TrySendError::Full(job) | TrySendError::Disconnected(job)) = error;
             Busy {
-                appends: job.appends,
+                appends: job.batch.close(),
                 done: job.done,
             }
         })
@@ -102,15 +111,22 @@ impl Drop for LocalJournal {
 fn write(mut committer: Committer, jobs: &Receiver<Job>, options: &JournalOptions) {
     let mut group = Vec::new();
     let mut waiting: Vec<(usize, Done)> = Vec::new();
+    let clock = SystemClock::new();
+    let mut pace = Pace::new(options.commit_interval, options.commits_at_once);
     while let Some(first) = next_job(&mut committer, jobs, options) {
+        let wait = pace.wait(clock.now());
+        if !wait.is_zero() {
+            thread::sleep(wait);
+        }
         let (mut records, mut bytes) = (0, 0);
         let mut next = Some(first);
         while let Some(job) = next {
-            let (more_records, more_bytes) = weight(&job.appends);
+            let appends = job.batch.close();
+            let (more_records, more_bytes) = weight(&appends);
             records += more_records;
             bytes += more_bytes;
-            waiting.push((job.appends.len(), job.done));
-            group.extend(job.appends);
+            waiting.push((appends.len(), job.done));
+            group.extend(appends);
             let room = records < options.group_records_max && bytes < options.group_bytes_max;
             next = if room { jobs.try_recv().ok() } else { None };
         }

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use crate::journal::stats::JournalStats;
 use crate::journal::{
-    Append, AppendFailure, Busy, Done, Doubt, Journal, Outcome, Position, Tenure, Writer,
+    Append, AppendBatch, AppendFailure, Busy, Done, Doubt, Journal, Outcome, Position, Tenure,
+    Writer,
 };
 use crate::limits::JOURNAL_QUEUE_MAX;
 use crate::slot::RangeId;
@@ -99,7 +100,7 @@ enum Fault {
 }
 
 struct Job {
-    appends: Vec<Append>,
+    batch: AppendBatch,
     done: Done,
     delay: Duration,
 }
@@ -225,10 +226,9 @@ impl Core {
     }
 
     fn forward(&self, job: Job) {
-        let mut sent = Vec::with_capacity(job.appends.len());
-        let mut faults = Vec::with_capacity(job.appends.len());
+        let (mut sent, mut faults) = (Vec::new(), Vec::new());
         let mut broken: Vec<Writer> = Vec::new();
-        for append in job.appends {
+        for append in job.batch.close() {
             if append.writer != Writer::NOBODY && broken.contains(&append.writer) {
                 faults.push(Fault::Follow);
                 continue;
@@ -312,18 +312,19 @@ fn merge(
 
 impl Journal for TwinJournal {
     fn append(&self, appends: Vec<Append>, done: Done) -> Result<(), Busy> {
+        self.append_batch(AppendBatch::new(appends), done)
+    }
+
+    /// One that is held may be added to until it is released.
+    fn append_batch(&self, batch: AppendBatch, done: Done) -> Result<(), Busy> {
         let switches = &self.core.switches;
         let delay = Duration::from_micros(switches.delay_us.load(Ordering::SeqCst));
-        let job = Job {
-            appends,
-            done,
-            delay,
-        };
+        let job = Job { batch, done, delay };
         if switches.hold.load(Ordering::SeqCst) {
             let mut held = self.core.held();
             if held.len() >= JOURNAL_QUEUE_MAX {
                 return Err(Busy {
-                    appends: job.appends,
+                    appends: job.batch.close(),
                     done: job.done,
                 });
             }
@@ -337,7 +338,7 @@ impl Journal for TwinJournal {
                     queue.try_send(job)
                 {
                     return Err(Busy {
-                        appends: job.appends,
+                        appends: job.batch.close(),
                         done: job.done,
                     });
                 }
