@@ -263,7 +263,7 @@ impl Node {
     ) -> Node {
         let shelf = Shelf::default();
         let mut network = Network::<Lines>::bind(listeners, shards, tls, limits).expect("bind");
-        let (handle, seeds) = actor::system(actor::Options { shards, seed: 1 });
+        let (handle, seeds) = actor::system(actor::Options::new(shards, 1));
         let clock = SystemClock::new();
         let mut threads = Vec::new();
         for (index, seed) in seeds.into_iter().enumerate() {

@@ -94,10 +94,7 @@ impl Layout {
             has_tls: false,
             ..(*config).clone()
         });
-        let (handle, shards) = actor::system(actor::Options {
-            shards: options.shards,
-            seed: under.seed,
-        });
+        let (handle, shards) = actor::system(actor::Options::new(options.shards, under.seed));
         let exempt = limits.exempt.clone().into();
         let network = net::Network::bind(listeners, options.shards, tls, limits)?;
         let (started, bounds) = sync_channel(usize::from(options.shards));
