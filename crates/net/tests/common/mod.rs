@@ -219,6 +219,13 @@ impl Lines {
                 let to = ConnRef { shard, id };
                 let _ = io.with_out(cx.mail(), to, |out| out.extend_from_slice(text.as_bytes()));
             }
+            "open" => {
+                // So many connections without a socket, and how many there was room for.
+                let new = (0..number).map(|_| Conn { lines: 0 });
+                let opened = new.filter_map(|conn| self.io.open(None, None, conn).ok());
+                let line = format!("{}\n", opened.count());
+                cx.out().extend_from_slice(line.as_bytes());
+            }
             "who" => {
                 let id = cx.id();
                 let line = format!(
