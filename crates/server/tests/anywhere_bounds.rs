@@ -137,6 +137,44 @@ fn the_end_of_a_stream_waits_for_room_for_so_long() {
     }
 }
 
+/// Goal: what a client said before it went is looked at once the home can; if it cannot for too
+/// long, the rest of it is given up, and nothing of it is there twice.
+#[test]
+fn what_was_said_before_the_end_is_looked_at_for_so_long() {
+    const MESSAGES: usize = 4;
+    for is_in_time in [true, false] {
+        let network = net::Limits {
+            window_max: 1,
+            ..net::Limits::default()
+        };
+        let change = options(|joined| joined.end_max = if is_in_time { PATIENCE } else { SOON });
+        let two = Two::start_with(&["alice", "bob"], change, network);
+        let mut bob = at_home(&two, "bob");
+        listens(&mut bob);
+        let mut alice = two.login("alice", "a");
+        manage(&mut alice);
+        // One message is under way at a time, and takes longer than is waited for.
+        let faults = two.home.disk.faults();
+        faults.set_commit_delay(3 * SOON);
+        for turn in 0..MESSAGES {
+            alice.send(&message("bob@localhost", &format!("{turn}.")));
+        }
+        thread::sleep(SOON);
+        drop(alice);
+        two.until("alice is gone", |two| two.home.node().connections() == 1);
+        faults.set_commit_delay(Duration::ZERO);
+        let mut alice = at_home(&two, "alice");
+        alice.send(&message("bob@localhost", "end."));
+        let heard = bob.expect("<body>end.</body>");
+        let bodies: Vec<&str> = heard.split("<body>").skip(1).collect();
+        let (_, before) = bodies.split_last().expect("the last one");
+        assert_eq!(before.len() == MESSAGES, is_in_time, "{heard}");
+        for (turn, body) in before.iter().enumerate() {
+            assert!(body.starts_with(&format!("{turn}.<")), "{heard}");
+        }
+    }
+}
+
 /// Goal: with more clients than may wait to be let in, one more hears at once that it has to come
 /// again, and the others are let in.
 #[test]
