@@ -80,8 +80,8 @@ fn a_home_that_does_not_answer_is_given_up() {
     ping(&mut alice);
 }
 
-/// Goal: a link that takes nothing of the home for too long ends what it would carry; what was to be
-/// sent is not lost.
+/// Goal: a link that takes nothing of the home for too long ends what it would carry; what was to
+/// be sent is not lost.
 #[test]
 fn a_link_that_takes_nothing_of_the_home_ends_its_connections() {
     let two = two(&["alice", "bob"], |joined| joined.refused_max = SOON);

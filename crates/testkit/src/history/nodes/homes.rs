@@ -232,7 +232,7 @@ stream home              epoch state        messages     lag ms  leader
         assert!(parse(&well).illness(3, 2).is_some());
     }
 
-    /// Goal: a look that is not answered in time is given up and says so, and the next one is taken.
+    /// Goal: a look that is not answered in time is given up, and the next one is taken.
     #[test]
     fn a_look_that_takes_too_long_is_given_up() {
         let mut homes = Homes::default();
