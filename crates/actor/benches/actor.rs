@@ -30,10 +30,7 @@ impl Waker for NoWaker {
 }
 
 fn shards(count: u16, clock: SystemClock) -> Vec<Shard> {
-    let (_, seeds) = system(Options {
-        shards: count,
-        seed: 1,
-    });
+    let (_, seeds) = system(Options::new(count, 1));
     seeds
         .into_iter()
         .map(|seed| seed.build(Arc::new(clock), Arc::new(NoWaker)))
@@ -302,7 +299,7 @@ fn bench_ask(clock: SystemClock) {
 }
 
 fn start(shards: u16, clock: SystemClock) -> (Handle, actor::threads::Threads) {
-    let (handle, seeds) = system(Options { shards, seed: 1 });
+    let (handle, seeds) = system(Options::new(shards, 1));
     let threads = run_threads(seeds, Arc::new(clock), |shard| {
         shard.set_mailbox_max::<Stream>(WINDOW as usize);
     });

@@ -18,7 +18,6 @@ use stdx::wheel::TimerKey;
 use telemetry::Counter;
 
 use crate::core::{Core, Mail, Timer, realm_of};
-use crate::limits::ASKS_MAX;
 use crate::link::Links;
 use crate::mailbox::Item;
 use crate::types::{ActorId, AskError, Reason, ShardId};
@@ -133,10 +132,11 @@ impl Core {
         deadline: Option<Duration>,
         pending: Box<dyn Pending>,
     ) -> Option<Reply<R>> {
+        let asks_max = self.bounds.asks_max;
         let slot = realm_of::<M>(&mut self.realms, asker.realm)
             .slots
             .get_mut(asker.key)?;
-        if usize::from(slot.reserved) >= ASKS_MAX {
+        if usize::from(slot.reserved) >= asks_max {
             return None;
         }
         slot.reserved += 1;

@@ -7,7 +7,7 @@ use stdx::wheel::TimerKey;
 
 use crate::ask::{Answered, JobDone, Reply};
 use crate::core::{Core, Mail, Timer, realm_of};
-use crate::limits::{PRESSURE_HIGH, RELATIONS_MAX, TIMERS_MAX};
+use crate::limits::PRESSURE_HIGH;
 use crate::mailbox::Item;
 use crate::pool::{Pool, PoolFull};
 use crate::realm::Slot;
@@ -61,15 +61,16 @@ impl<M: Send + 'static> Context<'_, M> {
     // ---- Time ----------------------------------------------------------------------------------
 
     /// Sends a message to this actor after a while, into the priority lane. An actor with more than
-    /// [`TIMERS_MAX`] timers ends after this handler.
+    /// [`crate::limits::Bounds::timers_max`] timers ends after this handler.
     pub fn send_after(&mut self, after: Duration, msg: M) -> TimerKey {
         let ActorId { realm, key, .. } = self.id;
         let at = self.core.now + after;
+        let timers_max = self.core.bounds.timers_max;
         let inner = realm_of::<M>(&mut self.core.realms, realm);
         let Some(slot) = inner.slots.get_mut(key) else {
             return TimerKey::DEAD;
         };
-        if usize::from(slot.timer_count) >= TIMERS_MAX {
+        if usize::from(slot.timer_count) >= timers_max {
             self.stop_with(Reason::Limit("timers"));
             return TimerKey::DEAD;
         }
@@ -107,7 +108,7 @@ impl<M: Send + 'static> Context<'_, M> {
 
     /// Asks an actor. The answer, or why there is none, comes as the message that `map` makes, even
     /// while the mailbox is held; it may overtake other messages. An actor with more than
-    /// [`crate::limits::ASKS_MAX`] open questions ends after this handler.
+    /// [`crate::limits::Bounds::asks_max`] open questions ends after this handler.
     pub fn ask<N: Send + 'static, R: Send + 'static>(
         &mut self,
         to: Addr<N>,
@@ -146,7 +147,7 @@ impl<M: Send + 'static> Context<'_, M> {
 
     /// The right to answer this actor once, for somebody who is not an actor: a completion callback
     /// on another thread, a driver. Room for the answer is reserved. `None`, and the end of this
-    /// actor, beyond [`crate::limits::ASKS_MAX`].
+    /// actor, beyond [`crate::limits::Bounds::asks_max`].
     pub fn expect<R: Send + 'static>(
         &mut self,
         deadline: Duration,
@@ -295,9 +296,10 @@ impl<M: Send + 'static> Context<'_, M> {
     }
 
     fn check_relations(&mut self) {
+        let relations_max = self.core.bounds.relations_max;
         let extra = self.core.extra(self.id);
         let count = extra.map(|e| e.links.len() + e.watching.len() + e.groups.len());
-        if count.is_some_and(|count| count >= RELATIONS_MAX) {
+        if count.is_some_and(|count| count >= relations_max) {
             self.stop_with(Reason::Limit("links, monitors and groups"));
         }
     }

@@ -19,7 +19,7 @@ use crate::ask::Ask;
 use crate::blocking::{BlockingActor, BlockingHolder};
 use crate::context::Context;
 use crate::groups::Publication;
-use crate::limits::{ACTORS_MAX, OUTGOING_MAX, REALMS_MAX};
+use crate::limits::{Bounds, OUTGOING_MAX};
 use crate::link::{Call, Links};
 use crate::pool::Pool;
 use crate::realm::{AnyActor, ClassHolder, Extra, Holder, Ops, Realm, Slot};
@@ -72,6 +72,7 @@ pub struct Core {
     pub(crate) held_back: u64,
     /// A mailbox was full in this turn.
     pub(crate) refused: bool,
+    pub(crate) bounds: Bounds,
 }
 
 /// The realm of a message type, whose number is known. A free function over one field, so that the
@@ -86,7 +87,12 @@ pub(crate) fn realm_of<M: 'static>(realms: &mut [AnyRealm], id: u16) -> &mut Rea
 }
 
 impl Core {
-    pub(crate) fn new(id: ShardId, clock: Arc<dyn Clock>, seed: u64, links: Arc<Links>) -> Self {
+    pub(crate) fn new(
+        id: ShardId,
+        clock: Arc<dyn Clock>,
+        (seed, bounds): (u64, Bounds),
+        links: Arc<Links>,
+    ) -> Self {
         let mut rng = Rng::with_seed(seed);
         Core {
             id,
@@ -113,6 +119,7 @@ impl Core {
             alive: 0,
             held_back: 0,
             refused: false,
+            bounds,
         }
     }
 
@@ -122,7 +129,7 @@ impl Core {
         }
         let id = self.realms.len() as u16;
         assert!(
-            usize::from(id) < REALMS_MAX,
+            usize::from(id) < self.bounds.realms_max,
             "a program has far fewer message types"
         );
         let realm = Box::new(Realm::<M>::new(self.name_keys));
@@ -179,8 +186,9 @@ impl Core {
         actor: Option<Box<dyn AnyActor<M>>>,
         name: Option<&Name>,
     ) -> Option<(u16, Key)> {
+        let actors_max = self.bounds.actors_max;
         let (id, realm) = self.realm::<M>();
-        if realm.slots.len() >= ACTORS_MAX {
+        if realm.slots.len() >= actors_max {
             self.stats.count(Counter::ActorSpawnRefused);
             return None;
         }
@@ -345,7 +353,7 @@ pub trait Mail {
     }
 
     /// Starts an actor on this shard; its `started` runs before its first message, after the
-    /// handler that spawns it. Beyond [`crate::limits::ACTORS_MAX`] the address is dead.
+    /// handler that spawns it. Beyond [`Bounds::actors_max`] the address is dead.
     fn spawn<A: Actor>(&mut self, actor: A) -> Addr<A::Msg> {
         self.core().spawn_any(Box::new(Holder(actor)))
     }

@@ -56,7 +56,7 @@
 //!     }
 //! }
 //!
-//! let (handle, seeds) = system(Options { shards: 1, seed: 1 });
+//! let (handle, seeds) = system(Options::new(1, 1));
 //! let clock = SystemClock::new();
 //! let (to, greetings) = sync_channel(1);
 //! let mut shard = seeds

@@ -9,23 +9,6 @@ pub const MAILBOX_MAX: usize = 1_024;
 /// answers and signals have their own bounds below and always find room.
 pub const PRIORITY_MAX: usize = 4_096;
 
-/// Questions and blocking jobs of one actor that wait for their result. An actor that exceeds it
-/// ends with [`crate::Reason::Limit`]; a blocking job is refused instead.
-pub const ASKS_MAX: usize = 4_096;
-
-/// Timers of one actor. An actor that exceeds it ends with [`crate::Reason::Limit`].
-pub const TIMERS_MAX: usize = 4_096;
-
-/// Links, monitors and groups of one actor. An actor that exceeds it ends with
-/// [`crate::Reason::Limit`].
-pub const RELATIONS_MAX: usize = 65_536;
-
-/// Actors of one message type on one shard; one more is not started, and its address is dead.
-pub const ACTORS_MAX: usize = 8_388_608;
-
-/// Message types on one shard.
-pub const REALMS_MAX: usize = 4_096;
-
 /// Batches from other shards and threads that wait for one shard. A shard keeps what does not fit
 /// (see [`OUTGOING_MAX`]), other threads get it back.
 pub const INBOX_BATCHES_MAX: usize = 4_096;
@@ -107,3 +90,39 @@ pub const TOP: usize = 8;
 
 const _: () = assert!(RECEIVE_MAX < PRESSURE_HIGH);
 const _: () = assert!(PRESSURE_HIGH < PRESSURE_FULL && PRESSURE_FULL < INBOX_MESSAGES_MAX / 4);
+
+/// Bounds of which a system has values of its own ([`crate::Options::bounds`]), so that tests reach
+/// each of them. The default is what a server runs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Questions and blocking jobs of one actor that wait for their result, at most 65,535. An
+    /// actor that exceeds it ends with [`crate::Reason::Limit`]; a blocking job is refused instead.
+    pub asks_max: usize,
+    /// Timers of one actor, at most 65,535. An actor that exceeds it ends with
+    /// [`crate::Reason::Limit`].
+    pub timers_max: usize,
+    /// Links, monitors and groups of one actor. An actor that exceeds it ends with
+    /// [`crate::Reason::Limit`].
+    pub relations_max: usize,
+    /// Actors of one message type on one shard; one more is not started, and its address is dead.
+    pub actors_max: usize,
+    /// Message types on one shard; the use of one more panics.
+    pub realms_max: usize,
+}
+
+impl Bounds {
+    /// Those of a server.
+    pub const USUAL: Bounds = Bounds {
+        asks_max: 4_096,
+        timers_max: 4_096,
+        relations_max: 65_536,
+        actors_max: 8_388_608,
+        realms_max: 4_096,
+    };
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds::USUAL
+    }
+}

@@ -59,8 +59,8 @@ pub(crate) struct Inbox {
     /// Messages in the queue, for [`INBOX_MESSAGES_MAX`].
     messages: AtomicUsize,
     /// Answers that found the queue full. Each has room reserved by the question it answers, so
-    /// that their number is bounded by [`crate::limits::ASKS_MAX`]; they are never refused. The
-    /// lock is taken only when the queue is full.
+    /// that their number is bounded by [`crate::limits::Bounds::asks_max`]; they are never refused.
+    /// The lock is taken only when the queue is full.
     overflow: Mutex<Vec<Call>>,
     has_overflow: AtomicBool,
     sleeps: AtomicBool,

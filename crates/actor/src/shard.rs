@@ -12,7 +12,7 @@ use telemetry::Counter;
 
 use crate::blocking;
 use crate::core::{Core, Mail, Timer};
-use crate::limits::{RECEIVE_MAX, TURN_BUDGET, TURN_SLICE};
+use crate::limits::{Bounds, RECEIVE_MAX, TURN_BUDGET, TURN_SLICE};
 use crate::link::{Inbox, Links, Parcel, Pressure};
 use crate::stats::Stage;
 use crate::supervisor::SupervisorMsg;
@@ -42,6 +42,7 @@ pub struct ShardSeed {
     pub(crate) id: ShardId,
     pub(crate) links: Arc<Links>,
     pub(crate) seed: u64,
+    pub(crate) bounds: Bounds,
 }
 
 impl ShardSeed {
@@ -56,7 +57,7 @@ impl ShardSeed {
             inbox.set_waker(waker);
         }
         Shard {
-            core: Core::new(self.id, clock, self.seed, self.links),
+            core: Core::new(self.id, clock, (self.seed, self.bounds), self.links),
             received: Vec::new(),
         }
     }

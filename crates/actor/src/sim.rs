@@ -10,6 +10,7 @@ use std::time::Duration;
 use stdx::rand::Rng;
 use stdx::time::{Clock, Moment, VirtualClock};
 
+use crate::limits::Bounds;
 use crate::shard::Shard;
 use crate::system::{Handle, Options, system};
 use crate::traits::Waker;
@@ -42,8 +43,17 @@ pub struct Sim {
 impl Sim {
     /// Builds a system of `shards` shards.
     pub fn new(shards: u16, seed: u64) -> Self {
+        Sim::bounded(shards, seed, Bounds::default())
+    }
+
+    /// The same with bounds of its own.
+    pub fn bounded(shards: u16, seed: u64, bounds: Bounds) -> Self {
         let clock = VirtualClock::new();
-        let (handle, seeds) = system(Options { shards, seed });
+        let (handle, seeds) = system(Options {
+            shards,
+            seed,
+            bounds,
+        });
         let build = |seed: crate::ShardSeed| {
             let woken = Arc::new(Woken::default());
             let waker = Arc::clone(&woken) as Arc<dyn Waker>;

@@ -12,6 +12,7 @@ use telemetry::{Gauge, Snapshot};
 
 use crate::ask::Reply;
 use crate::core::{Core, Mail};
+use crate::limits::Bounds;
 use crate::link::{Links, Parcel};
 use crate::realm::{BatchOf, Envelope, Target};
 use crate::shard::ShardSeed;
@@ -26,6 +27,19 @@ pub struct Options {
     pub shards: u16,
     /// Seed of the shards' randomness, and of the keys of their hash tables: secret in production.
     pub seed: u64,
+    /// Bounds of every shard.
+    pub bounds: Bounds,
+}
+
+impl Options {
+    /// With the usual bounds.
+    pub fn new(shards: u16, seed: u64) -> Options {
+        Options {
+            shards,
+            seed,
+            bounds: Bounds::default(),
+        }
+    }
 }
 
 /// Makes the shards, each to be built on its own thread, and the handle to them.
@@ -39,6 +53,7 @@ pub fn system(options: Options) -> (Handle, Vec<ShardSeed>) {
         id: ShardId::new(index),
         links: Arc::clone(&links),
         seed: options.seed.wrapping_add(u64::from(index)),
+        bounds: options.bounds,
     });
     let seeds = seeds.collect();
     (Handle::new(links), seeds)

@@ -382,7 +382,7 @@ fn timers_of_others_cannot_be_cancelled_and_too_many_end_their_actor() {
         ["a started", "b started", "b stolen false", "a mine"]
     );
     let flood = Do::run(|_, cx| {
-        for _ in 0..=limits::TIMERS_MAX {
+        for _ in 0..=limits::Bounds::default().timers_max {
             cx.send_after(SECOND, Do::note("never"));
         }
     });

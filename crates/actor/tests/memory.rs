@@ -45,7 +45,7 @@ const BOUND: usize = 128;
 
 #[test]
 fn idle_actor_stays_below_its_bound_over_its_state() {
-    let (_, mut seeds) = system(Options { shards: 1, seed: 1 });
+    let (_, mut seeds) = system(Options::new(1, 1));
     let mut shard = seeds
         .remove(0)
         .build(Arc::new(VirtualClock::new()), Arc::new(NoWaker));

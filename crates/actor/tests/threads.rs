@@ -15,7 +15,7 @@ use stdx::time::SystemClock;
 const SOON: Duration = Duration::from_secs(60);
 
 fn start(shards: u16) -> (Handle, actor::threads::Threads) {
-    let (handle, seeds) = system(Options { shards, seed: 1 });
+    let (handle, seeds) = system(Options::new(shards, 1));
     let threads = run_threads(seeds, Arc::new(SystemClock::new()), |_| {}).unwrap();
     (handle, threads)
 }

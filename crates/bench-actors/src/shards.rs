@@ -59,10 +59,7 @@ impl Shards {
         setup: impl Fn(&mut Shard) + Clone + Send + 'static,
     ) -> Result<Self, String> {
         let clock = SystemClock::new();
-        let (handle, seeds) = system(Options {
-            shards: count,
-            seed: 1,
-        });
+        let (handle, seeds) = system(Options::new(count, 1));
         let threads = run_threads(seeds, Arc::new(clock), setup);
         Ok(Shards {
             handle,

@@ -110,4 +110,4 @@ pub(crate) const AGREE_MAX: u32 = 20;
 /// How long a change waits before it looks for the coordinator again.
 pub(crate) const SUBMIT_RETRY: Duration = Duration::from_millis(50);
 
-const _: () = assert!(actor::limits::RELATIONS_MAX > 60_000);
+const _: () = assert!(actor::limits::Bounds::USUAL.relations_max > 60_000);

@@ -310,7 +310,7 @@ impl Node {
         clock: Arc<SystemClock>,
     ) -> Result<Node, StartError> {
         let (shards, seed, name) = (settings.shards, settings.seed, settings.name.clone());
-        let (handle, seeds) = system(actor::Options { shards, seed });
+        let (handle, seeds) = system(actor::Options::new(shards, seed));
         let limits = Arc::clone(&settings.limits);
         let hub = Arc::new(Hub::new(handle.clone(), limits.handshake));
         let (to, address) = sync_channel::<Addr<NodeMsg>>(1);

@@ -277,7 +277,7 @@ impl World {
         node.life += 1;
         let saved = node.kept.borrow().saved.clone();
         let (settings, functions, limits) = options.into_parts(saved, node.life, seed)?;
-        let (_, seeds) = system(actor::Options { shards: 1, seed });
+        let (_, seeds) = system(actor::Options::new(1, seed));
         let Some(seed) = seeds.into_iter().next() else {
             return Ok(name);
         };

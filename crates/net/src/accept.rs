@@ -577,16 +577,16 @@ impl<S: Service> Driver<S> {
             return false;
         };
         let mut sent = false;
-        if !remote.batch.operations.is_empty() {
-            let batch = mem::take(&mut remote.batch);
-            let message = PortMsg::Batch(batch);
+        if remote.has_batch() {
+            let message = PortMsg::Batch(remote.take_batch());
             if let Err(error) = actor::Mail::send(&mut self.shard, port, message) {
                 // It keeps its place: nothing was added behind it meanwhile.
                 if let PortMsg::Batch(batch) = error.into_inner() {
-                    remote.batch = batch;
+                    remote.put_back(batch);
                 }
                 return sent;
             }
+            remote.taken();
             sent = true;
         }
         let mut parcels = mem::take(&mut remote.parcels).into_iter();

@@ -12,7 +12,7 @@ use telemetry::{Counter, Stats};
 
 use crate::address::AddressKey;
 use crate::bucket::Rate;
-use crate::limits::{self, CONTROLS_MAX, OPENINGS_MAX, POOL_MAX, POOLED_BYTES_MAX};
+use crate::limits::{self, POOL_MAX, POOLED_BYTES_MAX};
 use crate::link::{Busy, Flags, Link, Opening};
 use crate::port::{Operation, Parcel, Remote};
 use crate::service::Service;
@@ -25,7 +25,7 @@ pub(crate) struct Core<S: Service> {
     pub(crate) ready: VecDeque<Key>,
     /// Connections to flush, at most once each ([`Flags::DIRTY`]).
     pub(crate) dirty: Vec<Key>,
-    /// Messages for protocol states, at most [`CONTROLS_MAX`].
+    /// Messages for protocol states, at most [`limits::Limits::controls_max`].
     pub(crate) controls: VecDeque<(Key, S::Control)>,
     /// Connections that the service wants to open.
     pub(crate) openings: Vec<Opening<S::Conn>>,
@@ -38,6 +38,8 @@ pub(crate) struct Core<S: Service> {
     /// Stanzas that a connection may have under way in this turn.
     pub(crate) window: u16,
     pub(crate) backlog_max: usize,
+    controls_max: usize,
+    openings_max: usize,
     pub(crate) stats: Stats,
     /// Boxes as connections hold them: moving one in or out copies a pointer.
     #[allow(clippy::vec_box)]
@@ -50,7 +52,8 @@ pub enum IoError {
     /// The connection is gone or takes no more output.
     #[error("the connection is gone")]
     Gone,
-    /// Too much waits for the connection's shard.
+    /// Too much waits for the connection's shard. A connection that was to be written to, told
+    /// something or closed ends: what follows would have a gap in front of it.
     #[error("too much waits for the shard of the connection")]
     Full,
 }
@@ -66,9 +69,11 @@ impl<S: Service> Core<S> {
             openings: Vec::new(),
             written: Vec::new(),
             arrivals: Vec::new(),
-            remotes: (0..shards).map(|_| Remote::default()).collect(),
+            remotes: (0..shards).map(|_| Remote::new(limits)).collect(),
             window: limits.window_max,
             backlog_max: limits.backlog_max,
+            controls_max: limits.controls_max,
+            openings_max: limits.openings_max,
             stats: Stats::new(),
             pool: Vec::new(),
         }
@@ -176,7 +181,7 @@ impl<S: Service> Core<S> {
 
     /// Opens a connection in this turn, or refuses it by telling its state that it is closed.
     pub(crate) fn open(&mut self, new: Opening<S::Conn>) -> Result<(), IoError> {
-        if self.openings.len() >= OPENINGS_MAX {
+        if self.openings.len() >= self.openings_max {
             return Err(IoError::Full);
         }
         self.openings.push(new);
@@ -249,12 +254,22 @@ impl<S: Service> Core<S> {
     }
 
     fn push_control(&mut self, id: Key, msg: S::Control) -> Result<(), IoError> {
-        if self.controls.len() >= CONTROLS_MAX {
+        if self.controls.len() >= self.controls_max {
             self.stats.count(Counter::NetControlsFull);
+            self.cut(id);
             return Err(IoError::Full);
         }
         self.controls.push_back((id, msg));
         Ok(())
+    }
+
+    /// Ends a local connection for which something found no room: what waits to be written is, and
+    /// nothing behind it.
+    fn cut(&mut self, id: Key) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.flags.set(Flags::FLOODED);
+            self.mark_dirty(id);
+        }
     }
 
     /// Closes a local connection after its output is written.
@@ -276,6 +291,10 @@ impl<S: Service> Core<S> {
                 self.push_control(id, msg)
             }
             Operation::Close => self.close(id),
+            Operation::Cut => {
+                self.cut(id);
+                Ok(())
+            }
         };
     }
 }

@@ -39,7 +39,7 @@ impl<S: Service> Io<S> {
     ///
     /// # Errors
     /// [`IoError::Gone`]: the connection is gone, closing, or its output has reached its bound.
-    /// [`IoError::Full`]: too much waits for its shard. Nothing is written then.
+    /// [`IoError::Full`]: too much waits for its shard. Nothing is written then, and it ends.
     pub fn with_out(
         &self,
         _mail: &mut impl Mail,
@@ -54,10 +54,11 @@ impl<S: Service> Io<S> {
         remote.ok_or(IoError::Gone)?.write(conn.id, write)
     }
 
-    /// Gives back room for `stanzas` in the connection's window: they were accepted.
+    /// Gives back room for `stanzas` in the connection's window: they were accepted. There is
+    /// always a place for that.
     ///
     /// # Errors
-    /// See [`Io::with_out`].
+    /// [`IoError::Gone`]: the connection is gone.
     pub fn credit(
         &self,
         _mail: &mut impl Mail,
@@ -156,7 +157,7 @@ impl<S: Service> Io<S> {
             return remote.ok_or(IoError::Gone)?.push(conn.id, operation);
         }
         match operation {
-            Operation::Out(_) => Ok(()),
+            Operation::Out(_) | Operation::Cut => Ok(()),
             Operation::Credit(stanzas) => core.credit(conn.id, stanzas),
             Operation::Control(msg) => core.control(conn.id, msg),
             Operation::Close => core.close(conn.id),

@@ -39,19 +39,6 @@ pub(crate) const READS_PER_TURN: usize = 1024;
 /// work: to read more would only move what waits from the kernel's buffers into memory here.
 pub(crate) const RUNNABLE_MAX: usize = 1024;
 
-/// Controls and other operations queued for connections of one shard.
-pub(crate) const CONTROLS_MAX: usize = 65_536;
-
-/// Connections that the service of one shard opens in one turn.
-pub(crate) const OPENINGS_MAX: usize = 4_096;
-
-/// Bytes of output waiting in this shard for connections of one other shard, when that shard does
-/// not take its mail.
-pub(crate) const REMOTE_BYTES_MAX: usize = 32 * 1024 * 1024;
-
-/// Operations waiting in this shard for connections of one other shard.
-pub(crate) const REMOTE_OPERATIONS_MAX: usize = 65_536;
-
 /// Messages waiting for the port of a shard. Each is a connection on its way here or what one turn
 /// of another shard wrote, so that descriptors and turns bound them long before: a parcel that
 /// found no room would be a connection lost without a word, and a batch the output of many users.
@@ -130,6 +117,18 @@ pub struct Limits {
     /// A connection with output waiting whose peer takes none of it for this long is dead. Default
     /// 60 s.
     pub stall_timeout: Duration,
+    /// Messages that wait for the protocol states of one shard's connections; the connection that
+    /// one more is for ends. Default 65,536. In force from the start of a shard, as the next three.
+    pub controls_max: usize,
+    /// Connections that the service of one shard opens in one turn; one more is refused. Default
+    /// 4,096.
+    pub openings_max: usize,
+    /// Operations that wait in one shard for connections of another, while that one does not take
+    /// its mail; the connection that one more is for ends. Room that is given back to a window
+    /// always finds a place: there is no more of it than was taken. Default 65,536.
+    pub remote_operations_max: usize,
+    /// Bytes of output among them; likewise. Default 32 MiB.
+    pub remote_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -153,6 +152,10 @@ impl Default for Limits {
             close_timeout: Duration::from_secs(5),
             linger: Duration::from_secs(2),
             stall_timeout: Duration::from_secs(60),
+            controls_max: 65_536,
+            openings_max: 4_096,
+            remote_operations_max: 65_536,
+            remote_bytes_max: 32 * 1024 * 1024,
         }
     }
 }

@@ -49,7 +49,7 @@ impl Flags {
     pub(crate) const LINGERING: Flags = Flags(1 << 14);
     /// Closes at once.
     pub(crate) const ABORT: Flags = Flags(1 << 15);
-    /// Its output exceeded every bound.
+    /// Its output exceeded every bound, or something for it found no room.
     pub(crate) const FLOODED: Flags = Flags(1 << 16);
     /// The deadline of the busy part is the one of a peer that takes no output.
     pub(crate) const STALLED: Flags = Flags(1 << 17);

@@ -3,6 +3,7 @@
 //! message.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -13,7 +14,7 @@ use stdx::time::Moment;
 use crate::address::AddressKey;
 use crate::bucket::Bucket;
 use crate::core::{Core, IoError, append};
-use crate::limits::{REMOTE_BYTES_MAX, REMOTE_OPERATIONS_MAX};
+use crate::limits::Limits;
 use crate::link::{Busy, Flags};
 use crate::record::Tls;
 use crate::service::Service;
@@ -26,6 +27,8 @@ pub(crate) enum Operation<C> {
     Credit(u16),
     Control(C),
     Close,
+    /// Something for it found no room.
+    Cut,
 }
 
 /// Operations in order, with the bytes of all their output behind each other.
@@ -68,20 +71,50 @@ pub(crate) struct Remote<S: Service> {
     pub(crate) batch: Batch<S::Control>,
     /// Connections to hand over, behind the operations of the same turn.
     pub(crate) parcels: Vec<Box<Parcel<S::Conn>>>,
-}
-
-impl<S: Service> Default for Remote<S> {
-    fn default() -> Self {
-        Remote {
-            batch: Batch::default(),
-            parcels: Vec::new(),
-        }
-    }
+    /// Connections for which something found no room. They end, and hear nothing more: a stream
+    /// that goes on behind a gap has lost something that nobody knows of.
+    cut: HashSet<Key>,
+    operations_max: usize,
+    bytes_max: usize,
 }
 
 impl<S: Service> Remote<S> {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Remote {
+            batch: Batch::default(),
+            parcels: Vec::new(),
+            cut: HashSet::new(),
+            operations_max: limits.remote_operations_max,
+            bytes_max: limits.remote_bytes_max,
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.batch.operations.is_empty() && self.parcels.is_empty()
+        !self.has_batch() && self.parcels.is_empty()
+    }
+
+    pub(crate) fn has_batch(&self) -> bool {
+        !self.batch.operations.is_empty() || !self.cut.is_empty()
+    }
+
+    /// All that waits, and behind it who ends.
+    pub(crate) fn take_batch(&mut self) -> Batch<S::Control> {
+        let mut batch = std::mem::take(&mut self.batch);
+        let cut = self.cut.iter().map(|id| (*id, Operation::Cut));
+        batch.operations.extend(cut);
+        batch
+    }
+
+    /// The other shard did not take it: it keeps its place.
+    pub(crate) fn put_back(&mut self, mut batch: Batch<S::Control>) {
+        let left = batch.operations.len() - self.cut.len();
+        batch.operations.truncate(left);
+        self.batch = batch;
+    }
+
+    /// The other shard has taken it.
+    pub(crate) fn taken(&mut self) {
+        self.cut.clear();
     }
 
     /// Adds output for a connection there.
@@ -90,13 +123,14 @@ impl<S: Service> Remote<S> {
         id: Key,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), IoError> {
-        self.check()?;
+        self.check(id)?;
         let before = self.batch.bytes.len();
         append(&mut self.batch.bytes, write);
         let added = self.batch.bytes.len() - before;
         // A batch is bounded far below 4 GiB; a single closure that wrote more loses its output.
         let Ok(added) = u32::try_from(added) else {
             self.batch.bytes.truncate(before);
+            self.cut.insert(id);
             return Err(IoError::Full);
         };
         match self.batch.operations.last_mut() {
@@ -112,15 +146,25 @@ impl<S: Service> Remote<S> {
         id: Key,
         operation: Operation<S::Control>,
     ) -> Result<(), IoError> {
-        self.check()?;
+        // No more is given back to a window than it has: these are bounded by the connections.
+        if !matches!(operation, Operation::Credit(_)) {
+            self.check(id)?;
+        }
         self.batch.operations.push((id, operation));
         Ok(())
     }
 
-    fn check(&self) -> Result<(), IoError> {
-        let full = self.batch.operations.len() >= REMOTE_OPERATIONS_MAX
-            || self.batch.bytes.len() >= REMOTE_BYTES_MAX;
-        if full { Err(IoError::Full) } else { Ok(()) }
+    fn check(&mut self, id: Key) -> Result<(), IoError> {
+        if self.cut.contains(&id) {
+            return Err(IoError::Gone);
+        }
+        let is_full = self.batch.operations.len() >= self.operations_max
+            || self.batch.bytes.len() >= self.bytes_max;
+        if is_full {
+            self.cut.insert(id);
+            return Err(IoError::Full);
+        }
+        Ok(())
     }
 }
 
@@ -150,5 +194,115 @@ impl<S: Service> Actor for Port<S> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actor::Shard;
+
+    use super::*;
+    use crate::{Closed, ConnRef, Cx, Peer, TlsInfo};
+
+    /// Nothing of it runs.
+    struct Silent;
+
+    impl Service for Silent {
+        type Conn = ();
+        type Control = u32;
+
+        fn accept(&mut self, _: &mut Cx<'_>, _: &Peer) {}
+
+        fn receive(&mut self, _: &mut Cx<'_>, (): &mut (), input: &[u8]) -> usize {
+            input.len()
+        }
+
+        fn tls_established(&mut self, _: &mut Cx<'_>, (): &mut (), _: &TlsInfo) {}
+
+        fn control(&mut self, _: &mut Cx<'_>, (): &mut (), _: u32) {}
+
+        fn deadline(&mut self, _: &mut Cx<'_>, (): &mut ()) {}
+
+        fn adopted(&mut self, _: &mut Cx<'_>, (): &mut ()) {}
+
+        fn drain(&mut self, _: &mut Cx<'_>, (): &mut ()) {}
+
+        fn closed(&mut self, _: &mut Shard, _: ConnRef, (): (), _: Closed) {}
+    }
+
+    const fn key(index: u32) -> Key {
+        Key {
+            index,
+            generation: 1,
+        }
+    }
+
+    fn remote(operations_max: usize, bytes_max: usize) -> Remote<Silent> {
+        Remote::new(&Limits {
+            remote_operations_max: operations_max,
+            remote_bytes_max: bytes_max,
+            ..Limits::default()
+        })
+    }
+
+    fn said(batch: &Batch<u32>) -> Vec<String> {
+        let each = batch.operations.iter();
+        each.map(|(id, what)| format!("{} {what:?}", id.index))
+            .collect()
+    }
+
+    #[test]
+    fn what_finds_no_room_ends_its_connection_and_no_other() {
+        let mut remote = remote(2, 1_000);
+        let (a, b, c) = (key(1), key(2), key(3));
+        assert_eq!(remote.write(a, |out| out.extend(b"one")), Ok(()));
+        assert_eq!(remote.push(b, Operation::Control(7)), Ok(()));
+        // Nothing that is behind the gap is said.
+        assert_eq!(remote.push(a, Operation::Control(8)), Err(IoError::Full));
+        assert_eq!(
+            remote.write(a, |out| out.extend(b"two")),
+            Err(IoError::Gone)
+        );
+        assert_eq!(remote.push(a, Operation::Close), Err(IoError::Gone));
+        // Of room for its window nothing is lost, whoever else has none.
+        for _ in 0..3 {
+            assert_eq!(remote.push(c, Operation::Credit(1)), Ok(()));
+        }
+        let all = [
+            "1 Out(3)",
+            "2 Control(7)",
+            "3 Credit(1)",
+            "3 Credit(1)",
+            "3 Credit(1)",
+            "1 Cut",
+        ];
+        // The other shard takes it the third time.
+        for _ in 0..2 {
+            let batch = remote.take_batch();
+            assert_eq!(said(&batch), all);
+            remote.put_back(batch);
+            assert_eq!(remote.push(a, Operation::Close), Err(IoError::Gone));
+            assert!(remote.has_batch());
+        }
+        let batch = remote.take_batch();
+        remote.taken();
+        assert_eq!(
+            (said(&batch).len(), batch.bytes),
+            (all.len(), b"one".to_vec())
+        );
+        assert!(remote.is_empty());
+        assert_eq!(remote.push(b, Operation::Control(9)), Ok(()));
+    }
+
+    #[test]
+    fn bytes_have_a_bound_of_their_own() {
+        let mut remote = remote(100, 4);
+        let (a, b) = (key(1), key(2));
+        assert_eq!(remote.write(a, |out| out.extend(b"a few")), Ok(()));
+        assert_eq!(
+            remote.write(b, |out| out.extend(b"more")),
+            Err(IoError::Full)
+        );
+        assert_eq!(said(&remote.take_batch()), ["1 Out(5)", "2 Cut"]);
     }
 }

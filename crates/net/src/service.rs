@@ -61,7 +61,8 @@ pub enum Closed {
     ByUs,
     /// The link broke.
     Broken,
-    /// The peer does not read: its output reached the bound.
+    /// The peer does not read: its output reached the bound. Or something for it found no room
+    /// within the node.
     Backlog,
     /// The peer sent more than may be kept without making sense.
     Overflow,

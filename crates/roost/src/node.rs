@@ -423,6 +423,7 @@ fn options(config: &Config) -> server::Options {
         limits: node_limits(config),
         bans: Some(settings.node.data.join("bans")),
         commits: server::options::Commits::default(),
+        joined: server::options::Joined::default(),
         wire: server::options::Wire {
             through_bytes: settings.debug.messages_as_bytes,
             ..server::options::Wire::default()

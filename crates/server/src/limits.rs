@@ -40,21 +40,6 @@ pub(crate) const MARKS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How often such marks are looked at for those that are older.
 pub(crate) const MARKS_FORGET_EVERY: Duration = Duration::from_secs(3600);
 
-/// Longest wait for the home of an account of which a client came here to say that it goes on with
-/// the client; then the client is told to come again.
-pub(crate) const JOIN_MAX: Duration = Duration::from_secs(10);
-
-/// Longest time for which a link takes nothing of a client's connection; then the connection ends.
-pub(crate) const LINK_REFUSES_MAX: Duration = Duration::from_secs(10);
-
-/// Longest wait for the other node to take the end of a stream, and for what a client said before
-/// it went to be looked at.
-pub(crate) const JOINED_END_MAX: Duration = Duration::from_secs(30);
-
-/// Clients that came to other nodes and wait to be let in on one shard; one more is told to come
-/// again.
-pub(crate) const COMERS_MAX: usize = 4_096;
-
 /// Characters of the token that resumes a session: 5.9 bits of chance each.
 pub(crate) const SESSION_TOKEN_BYTES: usize = 24;
 

@@ -69,6 +69,8 @@ pub struct Options {
     pub wire: Wire,
     /// Other nodes, and the journal that they share; `None`: this one stands alone.
     pub cluster: Option<Cluster>,
+    /// Bounds of clients that come to another node than their account's home.
+    pub joined: Joined,
     /// Whether faults may be caused on purpose ([`crate::chaos`]).
     pub chaos: bool,
     /// Time between a commit's arrival and its execution, for tests of the barrier.
@@ -97,6 +99,38 @@ impl Default for Wire {
         Wire {
             through_bytes: false,
             credits_max: CREDITS_AWAY_MAX,
+        }
+    }
+}
+
+/// Bounds of clients that come to another node than their account's home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Longest wait for the home to say that it goes on with a client; then the client is told to
+    /// come again.
+    pub answer_max: Duration,
+    /// Longest time for which a link takes nothing of a client's connection; then the connection
+    /// ends.
+    pub refused_max: Duration,
+    /// Longest wait for the other node to take the end of a stream, and for what a client said
+    /// before it went to be looked at.
+    pub end_max: Duration,
+    /// Clients that came to other nodes and wait to be let in on one shard; one more is told to
+    /// come again.
+    pub comers_max: usize,
+    /// Connections of one shard that are told in one turn that their node is gone, or that their
+    /// link may take something again; the others follow.
+    pub told_at_once: usize,
+}
+
+impl Default for Joined {
+    fn default() -> Joined {
+        Joined {
+            answer_max: Duration::from_secs(10),
+            refused_max: Duration::from_secs(10),
+            end_max: Duration::from_secs(30),
+            comers_max: 4_096,
+            told_at_once: 1_024,
         }
     }
 }
@@ -179,6 +213,8 @@ pub struct DeliveryLimits {
     pub listed_max: usize,
     /// Places by which the account's mark may be ahead of what is recorded of it.
     pub mark_every: u64,
+    /// The same of the mark on the log of a room that delivers to the account as its member.
+    pub member_mark_every: u64,
     /// Bytes of what is recorded of all sessions of a user; the one with which it gets more ends
     /// with `resource-constraint`.
     pub records_bytes_max: usize,
@@ -228,6 +264,7 @@ impl Default for DeliveryLimits {
             sessions_max: store::limits::SESSIONS_MAX,
             listed_max: 50_000,
             mark_every: 64,
+            member_mark_every: 32,
             records_bytes_max: store::limits::SESSIONS_BYTES_MAX,
             refusals_max: 64,
             ended_max: 8,

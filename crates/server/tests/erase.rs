@@ -230,6 +230,57 @@ fn many_messages_are_erased_in_parts() {
     drop(clients);
 }
 
+/// More rooms than are looked at in one part, in few of which the account said something.
+#[test]
+fn many_rooms_are_looked_at_in_parts() {
+    const ROOMS: usize = 135;
+    let disk = new_disk();
+    let mut options = archiving();
+    options.rooms.per_account_max = ROOMS as u32;
+    let limits = net::Limits::default();
+    let running = start_on(store_on(&disk), options, limits, &["romeo", "juliet"]);
+    let mut juliet = Client::login(running.address, "juliet", "balcony");
+    let mut romeo = Client::login(running.address, "romeo", "orchard");
+    let room = |n: usize| format!("r{n}@conference.localhost");
+    for n in 0..ROOMS {
+        let text = |text: &str| text.replace("ROOM", &room(n));
+        juliet.send(&text(&format!(
+            "<presence to='ROOM/juliet'><x xmlns='{MUC}'/></presence>\
+             <iq type='set' id='config' to='ROOM'><query xmlns='{MUC}#owner'>\
+             <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+             <value>{MUC}#roomconfig</value></field><field var='muc#roomconfig_persistentroom'>\
+             <value>1</value></field></x></query></iq>"
+        )));
+        juliet.expect("id='config'");
+        if n % 50 == 7 {
+            romeo.send(&text(&format!(
+                "<presence to='ROOM/romeo'><x xmlns='{MUC}'/></presence>"
+            )));
+            romeo.expect("<subject");
+            say(&mut romeo, "groupchat", &room(n), "secret");
+            romeo.expect("<body>secret</body>");
+        }
+    }
+    let (mut from, mut erased, mut parts) = (Some(EraseFrom::Rooms(None)), 0, 0);
+    let mut empty = 0;
+    while let Some(begins) = from {
+        let part = part(&running, begins);
+        erased += part.in_rooms;
+        parts += 1;
+        empty += usize::from(part.in_rooms == 0 && part.next.is_some());
+        from = part.next;
+    }
+    assert_eq!(erased, 3);
+    // Some end because there were so many rooms.
+    assert!(empty > 0 && parts < ROOMS, "{empty} of {parts}");
+    for n in 0..ROOMS {
+        let is_one = n % 50 == 7;
+        let left = log(&disk, &room(n));
+        assert_eq!(with(&left, "<body>secret"), 0, "{n}");
+        assert_eq!(with(&left, "<retracted "), usize::from(is_one), "{n}");
+    }
+}
+
 /// A message that its recipient's home has not taken is not erased: it would arrive as nothing.
 #[test]
 fn what_is_on_its_way_stays_until_it_has_arrived() {

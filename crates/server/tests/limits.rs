@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Client, PANIC, PATIENCE, Running, options, start, start_with};
+use common::{
+    Client, PANIC, PATIENCE, Running, new_disk, options, start, start_on, start_with, store_on,
+};
 use server::admin::{Request, Response};
 use server::options::Limits;
 use stdx::time::{Clock, SystemClock};
@@ -669,4 +671,44 @@ fn who_reaches_budgets_is_named() {
         std::thread::sleep(Duration::from_millis(20));
     }
     running.node.drain(DEADLINE);
+}
+
+/// More sets of private storage than may wait until it is known how much there is: each is
+/// answered, those beyond the bound with an error, and the last one that was taken is there.
+#[test]
+fn so_many_sets_wait_until_it_is_known_what_there_is() {
+    const CLIENTS: usize = 3;
+    const EACH: usize = 60;
+    const WAITING_MAX: usize = 128;
+    let disk = new_disk();
+    let limits = net::Limits::default();
+    let running = start_on(store_on(&disk), options(1, true), limits, &["alice"]);
+    let login = |n: usize| Client::login(running.address, "alice", &n.to_string());
+    let mut clients: Vec<Client> = (0..CLIENTS).map(login).collect();
+    disk.faults().set_read_delay(Duration::from_secs(4));
+    for client in &mut clients {
+        for n in 0..EACH {
+            client.send(&format!(
+                "<iq type='set' id='s{n}.'><query xmlns='jabber:iq:private'>\
+                 <note xmlns='urn:example'>{n}</note></query></iq>"
+            ));
+        }
+    }
+    let mut refused = 0;
+    for client in &mut clients {
+        let is_answered = |seen: &str| (0..EACH).all(|n| seen.contains(&format!("id='s{n}.'")));
+        while !is_answered(&client.seen) {
+            assert!(client.read_some().expect("answers") > 0);
+        }
+        refused += ping(client, "last").matches("<resource-constraint").count();
+    }
+    let beyond = CLIENTS * EACH - WAITING_MAX;
+    assert!((1..=beyond).contains(&refused), "{refused} are refused");
+    disk.faults().set_read_delay(Duration::ZERO);
+    clients[0].send(
+        "<iq type='get' id='g'><query xmlns='jabber:iq:private'>\
+         <note xmlns='urn:example'/></query></iq>",
+    );
+    let stored = clients[0].expect("</iq>");
+    assert!(stored.contains("</note>"), "{stored}");
 }

@@ -174,7 +174,7 @@ pub fn run(
     let clock = SystemClock::new();
     let began = clock.now();
     let shards = options.shards;
-    let (handle, seeds) = system(Options { shards, seed: 1 });
+    let (handle, seeds) = system(Options::new(shards, 1));
     let by_name = plan.members.iter().enumerate();
     let by_name: HashMap<String, usize> = by_name
         .map(|(at, member)| (member.name.clone(), at))

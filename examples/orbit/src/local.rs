@@ -305,7 +305,7 @@ impl Actor for Master {
 /// Why there is no outcome.
 pub fn run(conf: &Conf, shards: u16, workers: u32, within: Duration) -> Result<Outcome, Failed> {
     let clock = SystemClock::new();
-    let (handle, seeds) = system(Options { shards, seed: 1 });
+    let (handle, seeds) = system(Options::new(shards, 1));
     // A message and an acknowledgement from each worker, and the master's first vertex.
     let mailbox_max = 2 * workers as usize + 1;
     let threads = run_threads(seeds, Arc::new(clock), move |shard| {

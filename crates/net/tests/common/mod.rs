@@ -219,6 +219,13 @@ impl Lines {
                 let to = ConnRef { shard, id };
                 let _ = io.with_out(cx.mail(), to, |out| out.extend_from_slice(text.as_bytes()));
             }
+            "open" => {
+                // So many connections without a socket, and how many there was room for.
+                let new = (0..number).map(|_| Conn { lines: 0 });
+                let opened = new.filter_map(|conn| self.io.open(None, None, conn).ok());
+                let line = format!("{}\n", opened.count());
+                cx.out().extend_from_slice(line.as_bytes());
+            }
             "who" => {
                 let id = cx.id();
                 let line = format!(
@@ -263,7 +270,7 @@ impl Node {
     ) -> Node {
         let shelf = Shelf::default();
         let mut network = Network::<Lines>::bind(listeners, shards, tls, limits).expect("bind");
-        let (handle, seeds) = actor::system(actor::Options { shards, seed: 1 });
+        let (handle, seeds) = actor::system(actor::Options::new(shards, 1));
         let clock = SystemClock::new();
         let mut threads = Vec::new();
         for (index, seed) in seeds.into_iter().enumerate() {

@@ -11,7 +11,6 @@ use super::line::{Line, WINDOW, encoded};
 use super::{KeeperMsg, Word, at};
 use crate::away::Cluster;
 use crate::c2s::{Abort, C2sService, Conn, Framing};
-use crate::limits::{JOIN_MAX, LINK_REFUSES_MAX};
 use crate::web::{Connection, bosh, ws};
 
 /// See the module.
@@ -77,7 +76,7 @@ impl C2sService {
             return self.unreachable(cx, conn, Some(user));
         }
         conn.set_line(Line::new(node, number, None, 0));
-        cx.set_deadline(Some(cx.now() + JOIN_MAX));
+        cx.set_deadline(Some(cx.now() + self.home.options.joined.answer_max));
     }
 
     /// From here on it is another node's stream, if it is one.
@@ -222,7 +221,8 @@ impl C2sService {
             Word::TryAgain => {
                 edge.line.waits = false;
                 let since = edge.line.refused.unwrap_or(cx.now());
-                match cx.now().saturating_since(since) > LINK_REFUSES_MAX {
+                let refused_max = self.home.options.joined.refused_max;
+                match cx.now().saturating_since(since) > refused_max {
                     true => self.lose(cx, edge),
                     false => self.go_on(cx, edge),
                 }

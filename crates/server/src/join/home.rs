@@ -10,7 +10,6 @@ use xml::Framer;
 use super::line::{Line, WINDOW};
 use super::{Comer, Word};
 use crate::c2s::{self, Abort, C2sService, Conn, Framing};
-use crate::limits::{JOINED_END_MAX, LINK_REFUSES_MAX};
 use crate::web::{Connection, ws};
 
 /// See the module.
@@ -129,7 +128,7 @@ impl C2sService {
             return self.say_the_end(cx, far);
         }
         cx.wake_output();
-        cx.set_deadline(Some(cx.now() + JOINED_END_MAX));
+        cx.set_deadline(Some(cx.now() + self.home.options.joined.end_max));
     }
 
     fn say_the_end(&mut self, cx: &mut Cx<'_>, far: &mut Far) {
@@ -149,11 +148,12 @@ impl C2sService {
     /// Something of the node that has the client.
     pub(crate) fn told_far(&mut self, cx: &mut Cx<'_>, far: &mut Far, word: Word) {
         let since = far.line.refused.unwrap_or(cx.now());
+        let refused_max = self.home.options.joined.refused_max;
         if matches!(word, Word::TryAgain) {
             far.line.waits = false;
         }
         match word {
-            Word::TryAgain if cx.now().saturating_since(since) > LINK_REFUSES_MAX => cx.abort(),
+            Word::TryAgain if cx.now().saturating_since(since) > refused_max => cx.abort(),
             Word::TryAgain => cx.wake_output(),
             Word::Lost => cx.abort(),
             Word::Said(node, joined) => {
@@ -189,7 +189,7 @@ impl C2sService {
                 far.line.ends(at, false);
                 // What is written from here on is nobody's.
                 cx.wake_output();
-                cx.set_deadline(Some(cx.now() + JOINED_END_MAX));
+                cx.set_deadline(Some(cx.now() + self.home.options.joined.end_max));
             }
         }
         let is_heard = far.unused == 0 || far.is_free || far.is_closing;

@@ -18,21 +18,29 @@ use crate::web::{self, Connection};
 /// Pause before a link that took nothing is asked again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Connections that are told in one turn.
-const TOLD_AT_ONCE: usize = 1_024;
-
 /// What it is told.
 pub(crate) enum KeeperMsg {
     /// A client came to another node.
     Comes(Comer),
+    /// There was no room for such a client, whose node and connection this is.
+    Full(NodeId, ConnAt, u64),
     /// A process of a node is gone.
     Gone(NodeId),
-    /// Some of the connections of such a node have to be told.
-    Tell(Vec<ConnRef>),
+    /// Some connections have to be told something.
+    Tell(News, Vec<ConnRef>),
     /// A link took nothing: those who wait are told in a moment.
     Later,
     /// That moment has come.
     Due,
+}
+
+/// What many connections are told, some at a time.
+#[derive(Clone, Copy)]
+pub(crate) enum News {
+    /// Their node is gone.
+    Lost,
+    /// A link that took nothing may take something now.
+    TryAgain,
 }
 
 /// See the module.
@@ -44,20 +52,18 @@ impl Actor for Keeper {
     fn handle(&mut self, msg: KeeperMsg, cx: &mut Context<'_, KeeperMsg>) {
         match msg {
             KeeperMsg::Comes(comer) => self.open(comer),
+            KeeperMsg::Full(node, from, number) => self.0.refuse_line(node, from, number),
             KeeperMsg::Gone(node) => {
                 let conns = self.0.lines.of(node);
-                self.tell(conns, cx);
+                self.tell(News::Lost, conns, cx);
             }
-            KeeperMsg::Tell(conns) => self.tell(conns, cx),
+            KeeperMsg::Tell(news, conns) => self.tell(news, conns, cx),
             KeeperMsg::Later => {
                 cx.send_after(RETRY, KeeperMsg::Due);
             }
             KeeperMsg::Due => {
                 let conns = std::mem::take(&mut *self.0.lines.later.borrow_mut());
-                for conn in conns {
-                    // One that has gone meanwhile has nothing to send.
-                    let _ = self.0.io.control(cx, conn, word(Word::TryAgain));
-                }
+                self.tell(News::TryAgain, conns, cx);
             }
         }
     }
@@ -73,14 +79,20 @@ impl Keeper {
         }
     }
 
-    fn tell(&self, mut conns: Vec<ConnRef>, cx: &mut Context<'_, KeeperMsg>) {
-        let rest = conns.split_off(conns.len().min(TOLD_AT_ONCE));
+    /// Tells some at a time: a shard has room for so many words to its connections.
+    fn tell(&self, news: News, mut conns: Vec<ConnRef>, cx: &mut Context<'_, KeeperMsg>) {
+        let at_once = self.0.options.joined.told_at_once.max(1);
+        let rest = conns.split_off(conns.len().min(at_once));
         for conn in conns {
+            let said = match news {
+                News::Lost => Word::Lost,
+                News::TryAgain => Word::TryAgain,
+            };
             // One that has gone meanwhile knows more.
-            let _ = self.0.io.control(cx, conn, word(Word::Lost));
+            let _ = self.0.io.control(cx, conn, word(said));
         }
         if !rest.is_empty() {
-            cx.send_after(Duration::ZERO, KeeperMsg::Tell(rest));
+            cx.send_after(Duration::ZERO, KeeperMsg::Tell(news, rest));
         }
     }
 }

@@ -152,11 +152,20 @@ impl Door {
 
     /// A client of an account of this node came to another one.
     fn comes(&self, node: NodeId, join: Box<Join>) -> Taken {
-        let shard = usize::from(self.place.shard(&join.user).index());
-        let comer = KeeperMsg::Comes(Comer { node, join });
-        match self.handle.send(self.keepers[shard], comer) {
-            Ok(()) => Taken::Yes,
-            Err(_) => Taken::Later,
+        let shard = self.place.shard(&join.user);
+        let keeper = self.keepers[usize::from(shard.index())];
+        let (from, number) = (join.from, join.number);
+        let comes = move |core: &mut Core| {
+            let comer = KeeperMsg::Comes(Comer { node, join });
+            // Without room for this either, the client's node waits for as long as it does for a
+            // home that says nothing.
+            if core.send(keeper, comer).is_err() {
+                let _ = core.send_priority(keeper, KeeperMsg::Full(node, from, number));
+            }
+        };
+        match self.handle.run_on(shard, comes) {
+            true => Taken::Yes,
+            false => Taken::Later,
         }
     }
 
@@ -250,8 +259,14 @@ impl Door {
     /// A process of a node is gone: nobody there answers any more.
     pub fn forget_node(&self, node: NodeId) {
         self.credits.forget(node);
-        for keeper in &self.keepers {
-            while self.handle.send(*keeper, KeeperMsg::Gone(node)).is_err() && !self.is_over() {
+        for (shard, keeper) in self.shards().zip(self.keepers.iter().copied()) {
+            let gone = move |core: &mut Core| {
+                // Past those who wait to be let in if there is no room: it is said once.
+                if core.send(keeper, KeeperMsg::Gone(node)).is_err() {
+                    let _ = core.send_priority(keeper, KeeperMsg::Gone(node));
+                }
+            };
+            while !self.handle.run_on(shard, gone) && !self.is_over() {
                 std::thread::sleep(BUSY_PAUSE);
             }
         }

@@ -19,7 +19,7 @@ use crate::guard::Guard;
 use crate::home::{Home, LimitsActor, SetLimits};
 use crate::join::{Keeper, KeeperMsg};
 use crate::journal::Port;
-use crate::limits::{COMERS_MAX, FAILED_LOGIN_LINES};
+use crate::limits::FAILED_LOGIN_LINES;
 use crate::modules::{csi, disco, session};
 use crate::options::Options;
 use crate::place::Place;
@@ -94,10 +94,7 @@ impl Layout {
             has_tls: false,
             ..(*config).clone()
         });
-        let (handle, shards) = actor::system(actor::Options {
-            shards: options.shards,
-            seed: under.seed,
-        });
+        let (handle, shards) = actor::system(actor::Options::new(options.shards, under.seed));
         let exempt = limits.exempt.clone().into();
         let network = net::Network::bind(listeners, options.shards, tls, limits)?;
         let (started, bounds) = sync_channel(usize::from(options.shards));
@@ -209,7 +206,7 @@ impl Setup {
         );
         let home = Rc::new(home);
         shard.set_class(Users::new(Rc::clone(&home)));
-        shard.set_mailbox_max::<KeeperMsg>(COMERS_MAX);
+        shard.set_mailbox_max::<KeeperMsg>(home.options.joined.comers_max);
         let keeper = shard.spawn(Keeper(Rc::clone(&home)));
         // Whoever waits for this gives up only when it has failed itself.
         let _ = self.started.send((

@@ -29,9 +29,6 @@ use super::{Phase, User};
 use crate::address;
 use crate::message::UserMsg;
 
-/// Places by which a mark may be ahead of what is recorded of it.
-const MARK_EVERY: Seq = 32;
-
 /// One room.
 #[derive(Debug)]
 struct Member {
@@ -205,7 +202,8 @@ impl User {
         if let Some(at) = self.member(address::bare(&from)) {
             let own = &mut self.log().members.rooms[at];
             own.mark = own.mark.max(place);
-            self.note_mark(at, MARK_EVERY);
+            let ahead = self.home.bounds().member_mark_every;
+            self.note_mark(at, ahead);
         }
     }
 
@@ -260,7 +258,7 @@ impl User {
             return;
         }
         for room in 0..self.log().members.rooms.len() {
-            self.note_mark(room, MARK_EVERY);
+            self.note_mark(room, self.home.bounds().member_mark_every);
             let own = &self.log().members.rooms[room];
             let (name, mark) = (own.room.clone(), Place::new(own.mark));
             if let Some(rooms) = self.rooms_of(at).filter(|rooms| rooms.follows(&name)) {
@@ -368,7 +366,7 @@ impl User {
         }
         let has_plain = !self.plain_takers().is_empty();
         for member in 0..self.log().members.rooms.len() {
-            self.note_mark(member, MARK_EVERY);
+            self.note_mark(member, self.home.bounds().member_mark_every);
             let room = self.log().members.rooms[member].room.clone();
             let has_occupant = self.has_occupant(&room);
             let own = &mut self.log().members.rooms[member];

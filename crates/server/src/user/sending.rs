@@ -5,7 +5,7 @@ use actor::{Context, Mail, Name};
 use delivery::SessionNumber;
 use net::ConnRef;
 use telemetry::Counter;
-use wire::{Message, ToRoom};
+use wire::{Message, NotTaken, Source, ToRoom};
 use xml::Frame;
 
 use super::barrier::Effect;
@@ -51,11 +51,7 @@ impl User {
             Effect::Write(conn, what, bytes) => {
                 self.perform_bytes(conn, what, bytes, cx);
             }
-            Effect::Nonza(conn, bytes) => {
-                if let Some(link) = self.link_of(conn) {
-                    self.write_out(link, cx, |out| out.extend_from_slice(&bytes));
-                }
-            }
+            Effect::Nonza(conn, bytes) => self.write_nonza(conn, &bytes, cx),
             Effect::Enabled(conn, bytes) => self.enabled(conn, &bytes, cx),
             Effect::NotEnabled(conn) => self.not_enabled(conn, cx),
             Effect::Acknowledge { conn, h, failures } => {
@@ -104,20 +100,9 @@ impl User {
             Effect::Outbox(read) => self.read_outgoing(*read, cx),
             Effect::ReturnCommitted(peer) => self.return_committed(peer, cx),
             Effect::ReadMark(peer) => self.read_mark(peer, cx),
-            Effect::Taken { to, source } => {
-                // Lost, it is asked for again.
-                let (by, seq) = (self.own_peer(), source.seq);
-                self.home.say(cx, &to, Message::Taken { by, seq }, false);
-            }
-            Effect::NotTaken { to, mut answer } => {
-                answer.by = self.own_peer();
-                self.home.say(cx, &to, Message::NotTaken(answer), false);
-            }
-            Effect::Noted { room } => {
-                // Lost, it is said again.
-                let noted = Message::ToRoom(Box::new(ToRoom::Noted(self.name.clone())));
-                self.home.say(cx, &room, noted, false);
-            }
+            Effect::Taken { to, source } => self.say_taken(&to, source, cx),
+            Effect::NotTaken { to, answer } => self.say_not_taken(&to, answer, cx),
+            Effect::Noted { room } => self.say_noted(&room, cx),
             Effect::Resume { number, conn } => self.read_owed(number, conn, cx),
             Effect::NoSession { conn, previd } => self.no_session(conn, &previd, cx),
             Effect::Resumed { number, conn } => self.resumed(number, conn, cx),
@@ -127,6 +112,29 @@ impl User {
             Effect::ReadPicture { life, picture } => self.read_picture(life, *picture, cx),
             Effect::NodeEvent { to, event } => self.send_event(&to, event, cx),
         }
+    }
+
+    fn write_nonza(&mut self, conn: ConnRef, bytes: &[u8], cx: &mut Context<'_, UserMsg>) {
+        if let Some(link) = self.link_of(conn) {
+            self.write_out(link, cx, |out| out.extend_from_slice(bytes));
+        }
+    }
+
+    fn say_taken(&self, to: &Name, source: Source, cx: &mut Context<'_, UserMsg>) {
+        // Lost, it is asked for again.
+        let (by, seq) = (self.own_peer(), source.seq);
+        self.home.say(cx, to, Message::Taken { by, seq }, false);
+    }
+
+    fn say_not_taken(&self, to: &Name, mut answer: Box<NotTaken>, cx: &mut Context<'_, UserMsg>) {
+        answer.by = self.own_peer();
+        self.home.say(cx, to, Message::NotTaken(answer), false);
+    }
+
+    fn say_noted(&self, room: &Name, cx: &mut Context<'_, UserMsg>) {
+        // Lost, it is said again.
+        let noted = Message::ToRoom(Box::new(ToRoom::Noted(self.name.clone())));
+        self.home.say(cx, room, noted, false);
     }
 
     /// The connection of a session, or `conn` itself if no session has that name.

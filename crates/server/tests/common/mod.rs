@@ -4,6 +4,7 @@
 pub(crate) mod bystanders;
 pub(crate) mod held;
 pub(crate) mod occupants;
+pub(crate) mod two;
 pub(crate) mod world;
 
 use std::io::{Read, Write};
@@ -83,6 +84,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
         web: Web::default(),
         wire: server::options::Wire::default(),
         cluster: None,
+        joined: server::options::Joined::default(),
         chaos: false,
         debug_commit_delay: Duration::ZERO,
         debug_extensions: &[],

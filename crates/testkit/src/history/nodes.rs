@@ -269,7 +269,8 @@ impl Cluster {
             }
         }
         let any = &self.nodes[0].roost;
-        self.notes.extend(self.homes.look(any)?);
+        let ask = || any.begin_to_run(&["cluster", "status"]);
+        self.notes.extend(self.homes.look(ask)?);
         Ok(std::mem::take(&mut self.notes))
     }
 

@@ -1,7 +1,6 @@
 //! Who is the home of which stream, as `roost cluster status` says again and again, and as nodes
 //! say in their logs. Owns what is read there, and the rule that an epoch has one home.
 
-use crate::roost::Roost;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::process::Child;
@@ -57,8 +56,9 @@ pub(super) fn parse(printed: &str) -> Status {
 }
 
 /// What the map said so far.
-#[derive(Default)]
 pub(super) struct Homes {
+    every: Duration,
+    look_max: Duration,
     under_way: Option<(Child, Instant)>,
     next: Option<Instant>,
     latest: Option<Status>,
@@ -69,19 +69,35 @@ pub(super) struct Homes {
     findings: Vec<String>,
 }
 
+impl Default for Homes {
+    fn default() -> Homes {
+        Homes {
+            every: EVERY,
+            look_max: LOOK_MAX,
+            under_way: None,
+            next: None,
+            latest: None,
+            is_old: false,
+            known: BTreeMap::new(),
+            findings: Vec::new(),
+        }
+    }
+}
+
 impl Homes {
-    /// Asks by way of a node's configuration, and takes what was answered. Returns what has
-    /// changed.
-    pub(super) fn look(&mut self, roost: &Roost) -> Result<Vec<String>, String> {
+    /// Begins to ask when it is time for it, and takes what was answered. Returns what has changed.
+    pub(super) fn look(
+        &mut self,
+        ask: impl FnOnce() -> Result<Child, String>,
+    ) -> Result<Vec<String>, String> {
         let text = |error: std::io::Error| error.to_string();
         let Some((child, since)) = &mut self.under_way else {
             if self.next.is_none_or(|next| Instant::now() >= next) {
-                let child = roost.begin_to_run(&["cluster", "status"])?;
-                self.under_way = Some((child, Instant::now()));
+                self.under_way = Some((ask()?, Instant::now()));
             }
             return Ok(Vec::new());
         };
-        let is_late = since.elapsed() > LOOK_MAX;
+        let is_late = since.elapsed() > self.look_max;
         if is_late {
             child.kill().map_err(text)?;
         }
@@ -93,7 +109,7 @@ impl Homes {
             stdout.read_to_string(&mut printed).map_err(text)?;
         }
         self.under_way = None;
-        self.next = Some(Instant::now() + EVERY);
+        self.next = Some(Instant::now() + self.every);
         let is_old = std::mem::take(&mut self.is_old);
         if !status.success() {
             return Ok(vec!["the map cannot be read".to_owned()]);
@@ -187,6 +203,7 @@ fn field(line: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
 
     const PRINTED: &str = "\
 node             state    zone         weight  homes  link
@@ -213,6 +230,36 @@ stream home              epoch state        messages     lag ms  leader
             .replace("moving ", "serving");
         assert_eq!(parse(&well).illness(2, 2), None);
         assert!(parse(&well).illness(3, 2).is_some());
+    }
+
+    /// Goal: a look that is not answered in time is given up, and the next one is taken.
+    #[test]
+    fn a_look_that_takes_too_long_is_given_up() {
+        let mut homes = Homes::default();
+        (homes.every, homes.look_max) = (Duration::ZERO, Duration::from_millis(50));
+        let command = |name: &str, argument: &str| {
+            let mut command = Command::new(name);
+            let child = command.arg(argument).stdout(Stdio::piped()).spawn();
+            child.map_err(|error| error.to_string())
+        };
+        let mut next = |name: &str, argument: &str| loop {
+            let said = homes.look(|| command(name, argument)).expect("it runs");
+            if homes.under_way.is_none() {
+                return (said, homes.latest().cloned());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let given_up = vec!["the map cannot be read".to_owned()];
+        assert_eq!(next("sleep", "100"), (given_up, None));
+        // One that is answered at once is in time.
+        let (changes, latest) = loop {
+            let answer = next("echo", PRINTED);
+            if answer.1.is_some() {
+                break answer;
+            }
+        };
+        assert_eq!(changes.len(), 2, "{changes:?}");
+        assert_eq!(latest, Some(parse(PRINTED)));
     }
 
     /// Goal: two homes in one epoch are found, whoever says so.

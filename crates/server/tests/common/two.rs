@@ -1,0 +1,228 @@
+//! Two nodes with a link between them that a test holds up.
+
+#![allow(clippy::disallowed_methods)] // These wait for sockets, on the real clock.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use server::admin::{Request, Response};
+use server::away::{Away, Cluster, NodeId, Taken};
+use server::{Door, Node, Options};
+use store::{LocalJournal, RangeId};
+
+use super::{Client, Disk, PATIENCE, new_disk, options, store_on};
+
+/// Where everything is at home.
+pub(crate) const HOME: NodeId = NodeId(0);
+/// Where clients come to.
+pub(crate) const EDGE: NodeId = NodeId(1);
+
+/// Bytes that may be under way for one connection, as `crates/server/src/join/line.rs` says.
+pub(crate) const WINDOW: usize = 64 * 1024;
+
+/// The way from one node to the other.
+#[derive(Default)]
+pub(crate) struct Way {
+    queue: Mutex<VecDeque<Vec<u8>>>,
+    /// Nothing arrives for now.
+    is_held: AtomicBool,
+    /// Nothing is taken for now.
+    is_full: AtomicBool,
+    door: OnceLock<Door>,
+    /// Of the node that sends.
+    origin: OnceLock<Door>,
+    is_over: AtomicBool,
+    /// The most bytes that ever waited.
+    pub(crate) most: AtomicUsize,
+}
+
+impl Way {
+    fn push(&self, packet: Vec<u8>) {
+        let mut queue = self.queue.lock().unwrap();
+        queue.push_back(packet);
+        let bytes = queue.iter().map(Vec::len).sum();
+        self.most.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hold(&self, is_held: bool) {
+        self.is_held.store(is_held, Ordering::Relaxed);
+    }
+
+    pub(crate) fn refuse(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// Until the test is over.
+    fn carry(&self, from: NodeId) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            let packet = match self.is_held.load(Ordering::Relaxed) {
+                true => None,
+                false => self.queue.lock().unwrap().pop_front(),
+            };
+            let (Some(packet), Some(door)) = (packet, self.door.get()) else {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            loop {
+                match door.receive(from, &packet) {
+                    Taken::Later => thread::sleep(Duration::from_millis(1)),
+                    Taken::Yes => break,
+                    Taken::Moved(_) => {
+                        let origin = self.origin.get().unwrap();
+                        assert!(origin.take_back(&packet, true));
+                        break;
+                    }
+                    Taken::Bad(why) => panic!("{why}"),
+                }
+            }
+        }
+    }
+}
+
+impl Away for Way {
+    fn send(&self, _to: NodeId, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(packet);
+        }
+        self.push(packet);
+        Ok(())
+    }
+
+    fn answer(&self, _to: NodeId, packet: Vec<u8>) {
+        self.push(packet);
+    }
+
+    fn may_act(&self) -> bool {
+        true
+    }
+
+    fn clients(&self, _range: RangeId) -> Option<String> {
+        Some("home.example:5222".to_owned())
+    }
+}
+
+/// One of the nodes, and its way to the other.
+pub(crate) struct One {
+    pub(crate) node: Option<Node>,
+    pub(crate) door: Door,
+    pub(crate) way: Arc<Way>,
+    pub(crate) disk: Disk,
+}
+
+/// Both of them.
+pub(crate) struct Two {
+    pub(crate) home: One,
+    pub(crate) edge: One,
+}
+
+fn one(mut options: Options, network: net::Limits) -> One {
+    let disk = new_disk();
+    let store = store_on(&disk);
+    let journal = LocalJournal::start_with(&store, options.commits.journal.clone()).unwrap();
+    let way = Arc::<Way>::default();
+    options.cluster = Some(Cluster {
+        journal: Arc::new(journal),
+        away: Arc::clone(&way) as _,
+    });
+    let listener = net::Listener::new("127.0.0.1:0".parse().unwrap());
+    let node = Node::start(options, vec![listener], network, None, store).unwrap();
+    let door = node.door().unwrap();
+    One {
+        node: Some(node),
+        door,
+        way,
+        disk,
+    }
+}
+
+impl One {
+    pub(crate) fn node(&self) -> &Node {
+        self.node.as_ref().unwrap()
+    }
+}
+
+impl Two {
+    pub(crate) fn start(users: &[&str]) -> Two {
+        Two::start_with(users, |_| {}, net::Limits::default())
+    }
+
+    /// With options of both, and bounds of the network of the home.
+    pub(crate) fn start_with(
+        users: &[&str],
+        change: impl Fn(&mut Options),
+        network: net::Limits,
+    ) -> Two {
+        Two::start_bounded(users, change, [network, net::Limits::default()])
+    }
+
+    /// With options of both, and bounds of the networks of home and edge.
+    pub(crate) fn start_bounded(
+        users: &[&str],
+        change: impl Fn(&mut Options),
+        [of_home, of_edge]: [net::Limits; 2],
+    ) -> Two {
+        let mut both = options(2, true);
+        change(&mut both);
+        let home = one(both.clone(), of_home);
+        let edge = one(both, of_edge);
+        let ranges: Vec<RangeId> = RangeId::all().collect();
+        home.door.gain(&ranges, 5);
+        for range in ranges {
+            edge.door.set_away(range, Some((HOME, 5)));
+        }
+        for (here, there, from) in [(&home, &edge, HOME), (&edge, &home, EDGE)] {
+            assert!(here.way.door.set(there.door.clone()).is_ok());
+            assert!(here.way.origin.set(here.door.clone()).is_ok());
+            let way = Arc::clone(&here.way);
+            thread::spawn(move || way.carry(from));
+        }
+        let two = Two { home, edge };
+        for user in users {
+            let jid = format!("{user}@localhost");
+            let password = "secret".into();
+            two.administer(Request::UserAdd { jid, password });
+        }
+        two
+    }
+
+    pub(crate) fn administer(&self, request: Request) {
+        assert_eq!(self.home.node().admin().call(request), Response::Ok);
+    }
+
+    pub(crate) fn login(&self, user: &str, resource: &str) -> Client {
+        Client::login(self.edge.node().addresses()[0], user, resource)
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.edge.node().addresses()[0])
+    }
+
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Two) -> bool) {
+        let started = Instant::now();
+        while !is_so(self) {
+            assert!(started.elapsed() < PATIENCE, "not in time: {what}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Two {
+    fn drop(&mut self) {
+        for one in [&self.home, &self.edge] {
+            one.way.is_over.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+pub(crate) fn message(to: &str, body: &str) -> String {
+    format!("<message to='{to}' type='chat'><body>{body}</body></message>")
+}
+
+/// Reads until the stream or its connection is over; what came.
+pub(crate) fn rest(client: &mut Client) -> String {
+    while client.read_some().is_ok_and(|read| read > 0) {}
+    std::mem::take(&mut client.seen)
+}
