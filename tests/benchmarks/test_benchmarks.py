@@ -283,11 +283,16 @@ def test_ledger(run):
 
 def test_compare(run):
     assert run.status == GOOD, run.said
-    assert run.loads() == 4
-    versions, plain, tls, websocket = run.tables()
+    assert run.loads() == 6
+    versions, plain, tls, websocket, room, node = run.tables()
     assert column(versions, 0) == ["floor", "Roost"]
     assert column(plain, 0) == column(tls, 0) == column(websocket, 0)
     assert "–" not in column(plain, 2) + column(tls, 1), run.text()
+    assert "#### A room of 30 occupants" in run.text()
+    assert "#### A node with 30 subscribers" in run.text()
+    # The floor has neither; of Roost all is known.
+    for table in (room, node):
+        assert all(len(row) == 2 and row[1] != "–" for row in table), run.text()
     assert "failed logins): none." in run.text()
 
 
