@@ -1,7 +1,7 @@
 """Rooms and nodes of several servers under the same load: entering, and what one user says to all.
 
-Every size is a server of its own with that many accounts, which know nobody: all log in, all enter at
-once, then messages at a rate that makes as many copies a second whatever the size is.
+Every size is a server of its own with that many accounts, which know nobody: all log in, all enter
+at once, then messages at a rate that makes as many copies a second whatever the size is.
 """
 import os
 import re

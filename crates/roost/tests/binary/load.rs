@@ -7,8 +7,8 @@ const USERS: &str = "20";
 /// Plays a shipped scenario; returns what was reported.
 fn flood(scenario: &str) -> String {
     let place = Place::new();
-    let ring = ["--users", USERS, "--contacts", "0", "--password", "pw"];
-    place.must(&[&["provision"], &ring[..]].concat());
+    let ring = ["--domain", "localhost", "--users", USERS, "--contacts", "0"];
+    place.must(&[&["provision", "--password", "pw"], &ring[..]].concat());
     let server = place.serve();
     let at = server.plain.to_string();
     let load = ["--scenario", scenario, "--server", &at, "--quiet"];

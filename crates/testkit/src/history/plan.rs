@@ -260,8 +260,8 @@ impl Plan {
         }
     }
 
-    /// The same with or without the room. Of a member who is away what all his sessions are given is
-    /// one sequence, which several devices would share.
+    /// The same with or without the room. Of a member who is away what all his sessions are given
+    /// is one sequence, which several devices would share.
     pub(super) fn with_room(mut self, has_room: bool) -> Self {
         self.has_room &= has_room;
         self.has_absent &= self.has_room;
