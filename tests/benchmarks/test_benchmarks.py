@@ -290,9 +290,10 @@ def test_compare(run):
     assert "–" not in column(plain, 2) + column(tls, 1), run.text()
     assert "#### A room of 30 occupants" in run.text()
     assert "#### A node with 30 subscribers" in run.text()
-    # The floor has neither; of Roost all is known.
+    # The floor has neither. So few joins may take less than the clock of CPU time shows.
     for table in (room, node):
-        assert all(len(row) == 2 and row[1] != "–" for row in table), run.text()
+        known = [row for row in table if row[0] != "CPU per join"]
+        assert all(len(row) == 2 and row[1] != "–" for row in known), run.text()
     assert "failed logins): none." in run.text()
 
 

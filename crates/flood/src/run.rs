@@ -28,6 +28,9 @@ const CONNECTIONS_PER_SOURCE: u32 = 10_000;
 const NOTICE: u64 = 300 * MILLI;
 /// Nothing heard for so long means that a phase has settled.
 const QUIET_MS: u64 = 700;
+/// The same where one message makes many copies: a server that is busy with them may say nothing
+/// for a while.
+const QUIET_COPIES_MS: u64 = 5_000;
 /// Workers have this long to hand over their counts.
 const COLLECT_WAIT: Duration = Duration::from_secs(60);
 /// Time to reach the server before the run.
@@ -325,7 +328,9 @@ impl Conductor<'_> {
         self.crew.tell(Down::Calm { step: self.step });
         let until = hold_end + clock::nanos(phase.settle_seconds_max);
         if waited != Waited::Interrupted {
-            let quiet = |tick: &Tick| tick.quiet_ms >= QUIET_MS && tick.coming == 0;
+            let place = phase.messages.as_ref().and_then(|it| it.peer.place());
+            let quiet_ms = place.map_or(QUIET_MS, |_| QUIET_COPIES_MS);
+            let quiet = |tick: &Tick| tick.quiet_ms >= quiet_ms && tick.coming == 0;
             if self.wait(number, reporter, report, until, quiet) == Waited::TooLong {
                 self.trouble.push(format!(
                     "phase \"{}\": the server was still sending after {} s",
