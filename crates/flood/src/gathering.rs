@@ -152,7 +152,7 @@ pub(crate) fn read<'a>(profile: &Profile, stanza: Element<'a>) -> Option<Event<'
     }
 }
 
-fn answer<'a>(iq: Element<'a>, is_error: bool) -> Option<Event<'a>> {
+fn answer(iq: Element<'_>, is_error: bool) -> Option<Event<'_>> {
     if !is_error && iq.attr("type") != Some(b"result") {
         return None;
     }
@@ -174,14 +174,14 @@ fn answer<'a>(iq: Element<'a>, is_error: bool) -> Option<Event<'a>> {
     })
 }
 
-fn refused<'a>(place: Place, stanza: Element<'a>) -> Event<'a> {
+fn refused(place: Place, stanza: Element<'_>) -> Event<'_> {
     let condition = stanza.find("<error").and_then(|error| error.first_child());
     Event::Refused(place, condition.unwrap_or(b"undefined-condition"))
 }
 
 /// Presence of an occupant: of interest only when it is one's own (status 110). Who made the room
 /// (201) has to accept its defaults before anybody else may enter.
-fn occupant<'a>(stanza: Element<'a>) -> Event<'a> {
+fn occupant(stanza: Element<'_>) -> Event<'_> {
     let has = |code: u16| {
         stanza.has(&format!("code='{code}'")) || stanza.has(&format!("code=\"{code}\""))
     };
