@@ -356,9 +356,10 @@ impl User {
     /// and no more, as what it said then is not kept.
     fn shown_by_direction(&self, delivery: &Delivery, from: &str) -> Option<Frame> {
         let session = self.session_of(delivery.resource.as_deref()?)?;
-        let mut directed = session.directed.iter().flat_map(|to| to.iter());
-        let is_one = |to: &Box<str>| **to == *from || **to == *address::bare(from);
+        let directed = session.directed.iter().flat_map(|to| to.iter());
+        let is_one = |to: &str| to == from || to == address::bare(from);
         let own = format!("{}/{}", self.name, session.resource());
+        let mut directed = directed.map(|to| &**to);
         directed.any(is_one).then(|| presence_of(&own, None))
     }
 
