@@ -22,8 +22,8 @@ fn flood(scenario: &str) -> String {
 
 /// The number in front of a word, in a line that begins with another.
 fn number(report: &str, line: &str, word: &str) -> u64 {
-    let lines = report.lines().filter(|one| one.starts_with(line));
-    let last = lines.last().expect("the line");
+    let mut lines = report.lines().filter(|one| one.starts_with(line));
+    let last = lines.next_back().expect("the line");
     let (before, _) = last.split_once(word).expect("the word");
     let digits = before.trim_end().rsplit(' ').next();
     digits.expect("a number").parse().expect("a number")
