@@ -138,7 +138,7 @@ occupants: ## A room of 2,000, half of them over flapping links, and a release b
 
 chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
 	$(CARGO) build --release --package roost
-	ROOST_BIN=$(TARGET)/release/roost $(HISTORY) --seeds $(SEEDS) --seed $(SEED) \
+	ROOST_BIN=$(TARGET)/release/roost $(HISTORY) --seeds $(SEEDS) --seed $(SEED) $(HISTORY_ROOMS) \
 	  --faults kills,cuts,stops,amnesia,unsynced
 
 chaos-cluster: $(NATS) ## The same over nodes of a cluster and its engine, which die or are cut off.
@@ -178,7 +178,7 @@ explore: ## Every interleaving of small worlds of delivery: minutes, and gigabyt
 
 bugs: ## Whether the history checker and the exploration find each bug that is put in on purpose.
 	$(CARGO) build --package roost --features bugs --target-dir $(TARGET)/bugs
-	ROOST_BIN=$(TARGET)/bugs/debug/roost $(HISTORY) --bugs --seeds 50 \
+	ROOST_BIN=$(TARGET)/bugs/debug/roost $(HISTORY) --bugs --rooms --seeds 50 \
 	  --faults kills,cuts,stops,amnesia,unsynced
 	$(CARGO) test --package delivery --features bugs --target-dir $(TARGET)/bugs \
 	  --test explore -- --nocapture each_bug_is_found

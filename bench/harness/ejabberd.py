@@ -55,8 +55,13 @@ shaper_rules:
   max_user_offline_messages: infinity
 modules:
   mod_disco: {{}}
+  mod_muc:
+    max_users: 20000
+    default_room_options:
+      max_users: 20000
   mod_offline: {{}}
   mod_ping: {{}}
+  mod_pubsub: {{}}
   mod_roster: {{}}
   mod_version: {{}}
 """

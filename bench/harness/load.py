@@ -35,6 +35,13 @@ def run(scenario, report, server, port, users, contacts=18, floor=False, tls=Fal
     return found
 
 
+def note(folder, meta, label, name, busy, users):
+    """Adds to `meta`, and its file, what a page says of the run `label` of server `name`."""
+    meta[label] = {"version": servers.version(name), "load": busy, "users": users}
+    with open(f"{folder}/meta.json", "w") as out:
+        json.dump(meta, out, indent=1)
+
+
 def read(path):
     with open(path) as file:
         return json.load(file)

@@ -13,3 +13,11 @@ def of(known, or_none=False):
                 f"{', '.join(map(repr, unknown))}: known are {', '.join(known)}")
         return found
     return parse
+
+
+def numbers(text):
+    """A type for argparse: numbers above 1, separated by commas; none at all if empty."""
+    found = [int(word) for word in text.split(",") if word]
+    if any(number < 2 for number in found):
+        raise argparse.ArgumentTypeError("each is at least 2")
+    return found

@@ -10,6 +10,7 @@ from . import process, scram
 CONFIG = """
 run_as_root = true
 daemonize = false
+admins = {{ "u0@localhost" }}
 pidfile = "{dir}/prosody.pid"
 data_path = "{dir}/data"
 modules_enabled = {{ "disco"; "roster"; "saslauth"; "tls"; "ping"; "time"; "version"; "offline";
@@ -34,6 +35,9 @@ http_interfaces = {{ "127.0.0.1" }}
 http_host = "127.0.0.1"
 VirtualHost "localhost"
   ssl = {{ certificate = "{certificate}", key = "{key}" }}
+-- Nodes are made by admins only, so the first user is one.
+Component "conference.localhost" "muc"
+Component "pubsub.localhost" "pubsub"
 """
 
 

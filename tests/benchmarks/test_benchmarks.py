@@ -283,11 +283,17 @@ def test_ledger(run):
 
 def test_compare(run):
     assert run.status == GOOD, run.said
-    assert run.loads() == 4
-    versions, plain, tls, websocket = run.tables()
+    assert run.loads() == 6
+    versions, plain, tls, websocket, room, node = run.tables()
     assert column(versions, 0) == ["floor", "Roost"]
     assert column(plain, 0) == column(tls, 0) == column(websocket, 0)
     assert "–" not in column(plain, 2) + column(tls, 1), run.text()
+    assert "#### A room of 30 occupants" in run.text()
+    assert "#### A node with 30 subscribers" in run.text()
+    # The floor has neither. So few joins may take less than the clock of CPU time shows.
+    for table in (room, node):
+        known = [row for row in table if row[0] != "CPU per join"]
+        assert all(len(row) == 2 and row[1] != "–" for row in known), run.text()
     assert "failed logins): none." in run.text()
 
 

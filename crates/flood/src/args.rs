@@ -69,7 +69,7 @@ pub struct Args {
     /// Transport of all users instead of the scenario's shares.
     #[arg(long)]
     pub transport: Option<TransportChoice>,
-    /// Arrivals per second in all phases that have a rate.
+    /// Arrivals and entries per second in all phases that have a rate.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
     /// Length of the last phase in seconds.
@@ -226,6 +226,11 @@ impl Args {
             {
                 arrive.rate = self.rate.or(arrive.rate);
             }
+            if let Some(enter) = &mut phase.enter
+                && enter.rate.is_some()
+            {
+                enter.rate = self.rate.or(enter.rate);
+            }
             if let Some(messages) = &mut phase.messages
                 && messages.rate.is_some()
             {
@@ -270,6 +275,7 @@ fn for_floor(scenario: &mut Scenario) {
     for phase in &mut scenario.phases {
         phase.presence = None;
         phase.archive = None;
+        phase.enter = None;
         if let Some(messages) = &mut phase.messages {
             messages.peer = Peer::Pair;
         }

@@ -14,6 +14,7 @@
 mod args;
 mod clock;
 mod crew;
+mod gathering;
 mod graph;
 mod html;
 mod plan;
@@ -34,15 +35,16 @@ pub use args::{
     Args, AuthChoice, EXIT_ERROR, EXIT_FAULTS, GraphArgs, TransportChoice, command, graph_command,
 };
 pub use crew::{WorkerCommand, serve_worker};
+pub use gathering::Place;
 pub use graph::{GRAPH_LINKS_MAX, GRAPH_USERS_MAX, Graph, GraphOptions};
 pub use report::{MemoryPerUser, PhaseReport, Report, Second, TimingReport};
 pub use ring::PresenceCheck;
 pub use run::{Options, Reporter, USERS_PER_WORKER, run};
 pub use sample::{Machine, Sample};
 pub use scenario::{
-    Amount, Archive, Arrive, Auth, BODY_BYTES_MAX, CONTACTS_MAX, Client, Cut, LinkLoss, Messages,
-    PHASES_MAX, Peer, Phase, PresenceChanges, SHIPPED, Scenario, ScenarioError, Server, Sessions,
-    Storm, Transport, USERS_MAX, Users,
+    Amount, Archive, Arrive, Auth, BODY_BYTES_MAX, CONTACTS_MAX, Client, Cut, Enter, LinkLoss,
+    Messages, PHASES_MAX, Peer, Phase, PresenceChanges, SHIPPED, Scenario, ScenarioError, Server,
+    Sessions, Storm, Transport, USERS_MAX, Users,
 };
 pub use tally::{Counts, Pairs, Reasons, Timing};
 

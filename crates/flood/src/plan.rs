@@ -104,6 +104,10 @@ pub(crate) struct PhasePart {
     pub(crate) reasons: Reasons,
     /// Moment of the last completed login or resumption; 0 if there was none.
     pub(crate) last_ready: u64,
+    /// Users in the room and at the node.
+    pub(crate) inside: [u32; 2],
+    /// The orders in which users inside got copies in this phase, some of those that differ.
+    pub(crate) orders: Vec<u64>,
     /// For the presence check, where the phase asks for it.
     pub(crate) view: Option<View>,
 }

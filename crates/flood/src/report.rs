@@ -73,6 +73,10 @@ pub struct PhaseReport {
     pub counts: Counts,
     /// Messages written that neither came nor bounced by the end of the phase.
     pub messages_lost: i64,
+    /// Copies of what was said to all that did not come; below zero: that came once more.
+    pub copies_lost: i64,
+    /// Orders in which users got what was said to all; more than one is a fault.
+    pub orders: u64,
     /// Reasons of failures.
     pub reasons: Reasons,
     /// Latencies.
@@ -91,6 +95,10 @@ pub struct PhaseReport {
     pub cpu_us_per_login: Option<f64>,
     /// Server CPU per received message in microseconds, in phases with messages.
     pub cpu_us_per_message: Option<f64>,
+    /// Server CPU per copy of what was said to all, in microseconds.
+    pub cpu_us_per_copy: Option<f64>,
+    /// Server CPU per entry into a room or subscription to a node, in microseconds.
+    pub cpu_us_per_entry: Option<f64>,
     /// Messages received per second of activity.
     pub messages_per_second: f64,
     /// Completed logins per second until the last one.
@@ -311,6 +319,7 @@ impl PhaseReport {
                 counts.messages_skipped,
             );
         }
+        self.write_gathering(out);
         for (reason, count) in &self.reasons.0 {
             let _ = writeln!(out, "         {count:>8} x {reason}");
         }
@@ -333,7 +342,36 @@ impl PhaseReport {
         if let Some(cpu) = self.cpu_us_per_message {
             let _ = writeln!(out, "         {cpu:.2} us CPU per message");
         }
+        if let Some(cpu) = self.cpu_us_per_entry {
+            let _ = writeln!(out, "         {:.3} ms CPU per entry", cpu / 1_000.0);
+        }
+        if let Some(cpu) = self.cpu_us_per_copy {
+            let _ = writeln!(out, "         {cpu:.2} us CPU per copy");
+        }
         let _ = writeln!(out, "load     {:.2} s CPU", self.load_cpu_seconds);
+    }
+
+    fn write_gathering(&self, out: &mut String) {
+        let counts = &self.counts;
+        if counts.entries_started > 0 {
+            let _ = writeln!(
+                out,
+                "entries  {} ok, {} failed, all inside after {:.2} s",
+                counts.entries_ok, counts.entries_failed, self.ready_seconds,
+            );
+        }
+        if counts.sayings_sent > 0 {
+            let _ = writeln!(
+                out,
+                "to all   {} sent, {} refused, {} copies, {} lost, {} order{}",
+                counts.sayings_sent,
+                counts.sayings_refused,
+                counts.copies_received,
+                self.copies_lost,
+                self.orders,
+                if self.orders == 1 { "" } else { "s" },
+            );
+        }
     }
 
     fn write_timings(&self, out: &mut String) {
@@ -407,6 +445,24 @@ fn faults(phases: &[PhaseReport], totals: &Counts) -> Vec<String> {
     fault(totals.archive_errors, "archive queries failed");
     let lost = phases.iter().map(|phase| phase.messages_lost).sum::<i64>();
     fault(lost.max(0) as u64, "messages were lost");
+    let unanswered = totals.entries_started - totals.entries_ok - totals.entries_failed;
+    fault(totals.entries_failed, "entries were refused or cut off");
+    fault(unanswered, "entries were not answered");
+    fault(totals.sayings_refused, "messages to all were refused");
+    let copies = || phases.iter().map(|phase| phase.copies_lost);
+    fault(
+        copies().map(|lost| lost.max(0) as u64).sum(),
+        "copies were lost",
+    );
+    let repeated = copies().map(|lost| lost.min(0).unsigned_abs()).sum();
+    fault(repeated, "copies came twice");
+    let disputed = phases
+        .iter()
+        .filter(|it| it.copies_lost == 0 && it.orders > 1);
+    fault(
+        disputed.count() as u64,
+        "phases in which not all got the same order",
+    );
     let (mut missing, mut stale) = (0, 0);
     for check in phases.iter().filter_map(|phase| phase.presence) {
         missing += check.missing;

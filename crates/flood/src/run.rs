@@ -1,5 +1,6 @@
 //! A whole run: workers started, phases driven, the server sampled, the report drawn up.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
@@ -27,6 +28,9 @@ const CONNECTIONS_PER_SOURCE: u32 = 10_000;
 const NOTICE: u64 = 300 * MILLI;
 /// Nothing heard for so long means that a phase has settled.
 const QUIET_MS: u64 = 700;
+/// The same where one message makes many copies: a server that is busy with them may say nothing
+/// for a while.
+const QUIET_COPIES_MS: u64 = 5_000;
 /// Workers have this long to hand over their counts.
 const COLLECT_WAIT: Duration = Duration::from_secs(60);
 /// Time to reach the server before the run.
@@ -324,7 +328,9 @@ impl Conductor<'_> {
         self.crew.tell(Down::Calm { step: self.step });
         let until = hold_end + clock::nanos(phase.settle_seconds_max);
         if waited != Waited::Interrupted {
-            let quiet = |tick: &Tick| tick.quiet_ms >= QUIET_MS && tick.coming == 0;
+            let place = phase.messages.as_ref().and_then(|it| it.peer.place());
+            let quiet_ms = place.map_or(QUIET_MS, |_| QUIET_COPIES_MS);
+            let quiet = |tick: &Tick| tick.quiet_ms >= quiet_ms && tick.coming == 0;
             if self.wait(number, reporter, report, until, quiet) == Waited::TooLong {
                 self.trouble.push(format!(
                     "phase \"{}\": the server was still sending after {} s",
@@ -353,6 +359,7 @@ impl Conductor<'_> {
                 .storm
                 .as_ref()
                 .map(|storm| (storm.back_after_seconds, storm.rate)),
+            phase.enter.as_ref().map(|enter| (0.0, enter.rate)),
         ];
         let schedule = arrivals
             .iter()
@@ -519,12 +526,16 @@ impl Conductor<'_> {
         };
         let mut views: Vec<View> = Vec::new();
         let mut last_ready = 0;
+        let (mut inside, mut orders) = (0, BTreeSet::new());
+        let place = phase.messages.as_ref().and_then(|it| it.peer.place());
         for part in parts {
             result.counts.add(&part.counts);
             result.reasons.merge(&part.reasons);
             timings.add(&part.timings);
             last_ready = last_ready.max(part.last_ready);
             views.extend(part.view);
+            inside += place.map_or(0, |place| u64::from(part.inside[place as usize]));
+            orders.extend(part.orders);
         }
         result.timings = Timing::ALL
             .iter()
@@ -546,9 +557,15 @@ impl Conductor<'_> {
         result.messages_lost = counts.messages_sent as i64
             - counts.messages_received as i64
             - counts.messages_bounced as i64;
+        let said = counts.sayings_sent.saturating_sub(counts.sayings_refused);
+        result.copies_lost = (said * inside) as i64 - counts.copies_received as i64;
+        result.orders = orders.len() as u64;
         let cpu = after.cpu.saturating_sub(before.cpu);
         result.server_cpu_seconds = cpu as f64 / 1e9;
         if before.rss > 0 && cpu > 0 {
+            let each = |count: u64| (count > 0).then(|| cpu as f64 / 1e3 / count as f64);
+            result.cpu_us_per_copy = each(counts.copies_received);
+            result.cpu_us_per_entry = each(counts.entries_ok);
             if counts.messages_received > 0 && counts.logins_started == 0 {
                 result.cpu_us_per_message =
                     Some(cpu as f64 / 1e3 / counts.messages_received as f64);

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crate::gathering::Place;
 use serde::de::{Deserializer, Error as _, Visitor};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("event", include_str!("../scenarios/event.toml")),
     ("ejabberd-2m", include_str!("../scenarios/ejabberd-2m.toml")),
     ("mobile", include_str!("../scenarios/mobile.toml")),
+    ("room", include_str!("../scenarios/room.toml")),
+    ("publish", include_str!("../scenarios/publish.toml")),
     ("pingpong", include_str!("../scenarios/pingpong.toml")),
 ];
 
@@ -215,6 +218,9 @@ pub struct Phase {
     /// Links that are cut, and how.
     #[serde(default)]
     pub storm: Option<Storm>,
+    /// Users who enter the room or subscribe to the node.
+    #[serde(default)]
+    pub enter: Option<Enter>,
     /// Whoever is online is active while others arrive, leave or are cut off, instead of waiting
     /// for the end of that. What is on its way to a link that is cut is lost without stream
     /// management.
@@ -255,6 +261,20 @@ fn settle_default() -> f64 {
 #[serde(deny_unknown_fields)]
 pub struct Arrive {
     /// How many: a number, `"all"` or a share such as `"25%"` of the users of the scenario.
+    pub users: Amount,
+    /// Per second over all processes; without it they all come at once.
+    #[serde(default)]
+    pub rate: Option<f64>,
+}
+
+/// Entries into a room, or subscriptions to a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Enter {
+    /// Which of the two.
+    pub place: Place,
+    /// How many of the users, those with the lowest numbers first; who is inside already stays.
+    /// The first one makes the room or the node, and has to come in a phase of its own.
     pub users: Amount,
     /// Per second over all processes; without it they all come at once.
     #[serde(default)]
@@ -333,6 +353,21 @@ pub enum Peer {
     Contact,
     /// Users 2i and 2i+1 write to each other.
     Pair,
+    /// Occupants write to their room: everybody in it is sent a copy.
+    Room,
+    /// Subscribers publish at their node: everybody there is notified.
+    Node,
+}
+
+impl Peer {
+    /// Where what is written is sent to many.
+    pub(crate) fn place(self) -> Option<Place> {
+        match self {
+            Peer::Contact | Peer::Pair => None,
+            Peer::Room => Some(Place::Room),
+            Peer::Node => Some(Place::Node),
+        }
+    }
 }
 
 /// Presence changes of a phase.
@@ -548,14 +583,16 @@ impl Phase {
             self.arrive.is_some(),
             self.leave.is_some(),
             self.storm.is_some(),
+            self.enter.is_some(),
         ];
         if actions.iter().filter(|action| **action).count() > 1 {
-            return Some("only one of arrive, leave and storm fits into a phase".to_owned());
+            return Some("only one of arrive, leave, storm and enter fits into a phase".to_owned());
         }
         let rates = [
             self.arrive.as_ref().and_then(|arrive| arrive.rate),
             self.leave.as_ref().and_then(|leave| leave.rate),
             self.storm.as_ref().and_then(|storm| storm.rate),
+            self.enter.as_ref().and_then(|enter| enter.rate),
             self.messages.as_ref().and_then(|messages| messages.rate),
             self.presence
                 .as_ref()
@@ -593,6 +630,17 @@ impl Phase {
             return Some(format!(
                 "messages.body_bytes is a range up to {BODY_BYTES_MAX}"
             ));
+        }
+        if messages.peer.place().is_some() {
+            if messages.in_flight.is_some() {
+                return Some("messages to a room or a node need rate or think_seconds".to_owned());
+            }
+            let moves =
+                actions.contains(&true) || self.sessions.is_some() || self.link_loss.is_some();
+            if moves {
+                // How many copies there have to be could not be said.
+                return Some("nobody may come or go while a room or a node is used".to_owned());
+            }
         }
         if messages.peer == Peer::Contact && contacts == 0 {
             return Some("without contacts, messages need peer = \"pair\"".to_owned());
@@ -653,6 +701,18 @@ mod tests {
             (
                 "[users]\ncontacts=0\n[[phase]]\nname='b'\nmessages={rate=1.0}",
                 "pair",
+            ),
+            (
+                "[[phase]]\nname='b'\nmessages={in_flight=1,peer='room'}",
+                "need rate",
+            ),
+            (
+                "[[phase]]\nname='b'\nleave={users=1}\nmessages={rate=1.0,peer='node'}",
+                "come or go",
+            ),
+            (
+                "[[phase]]\nname='b'\nleave={users=1}\nenter={place='room',users=1}",
+                "only one",
             ),
         ] {
             let text = format!("name='x'\n{text}\n[[phase]]\nname='a'");

@@ -5,8 +5,10 @@
 
 use std::collections::VecDeque;
 
+use crate::gathering::{self, Place};
 use crate::sasl::{self, KeyCache, Mechanism, Scram};
 use crate::scan::{Element, Item};
+use crate::scenario::Scenario;
 
 /// Unacknowledged stanzas kept for a resumption; older ones are given up.
 const UNACKED_MAX: usize = 256;
@@ -16,6 +18,8 @@ const ACK_EVERY: u32 = 16;
 /// What all sessions of a run share.
 pub(crate) struct Profile {
     pub(crate) domain: String,
+    /// The room of the run.
+    pub(crate) room: String,
     pub(crate) prefix: String,
     pub(crate) password: String,
     pub(crate) resource: String,
@@ -25,6 +29,21 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
+    /// What a scenario says of all its users.
+    pub(crate) fn of(scenario: &Scenario) -> Profile {
+        let client = &scenario.client;
+        Profile {
+            domain: scenario.server.domain.clone(),
+            room: gathering::room(&scenario.server.domain),
+            prefix: scenario.users.prefix.clone(),
+            password: scenario.users.password.clone(),
+            resource: client.resource.clone(),
+            roster: client.roster,
+            presence: client.presence,
+            stream_management: client.stream_management,
+        }
+    }
+
     /// The number of the user in an address such as `u17@localhost/flood`.
     pub(crate) fn user_of(&self, address: &[u8]) -> Option<u32> {
         let rest = address.strip_prefix(self.prefix.as_bytes())?;
@@ -125,6 +144,16 @@ pub(crate) enum Event<'a> {
     ForeignMessage,
     /// A message came back with this condition.
     Bounced(&'a [u8]),
+    /// The user is in the room or subscribed to the node.
+    Entered(Place),
+    /// The user made the room, and has to accept its defaults.
+    Locked,
+    /// The node was made, or is there already.
+    Made,
+    /// Entering, or what was said to all, was refused with this condition.
+    Refused(Place, &'a [u8]),
+    /// What somebody said to all.
+    Copy(Place, Stamp),
     /// An archive query was answered (`true`) or refused.
     Archive(bool),
     /// The server ended the stream in good order.
@@ -169,7 +198,8 @@ impl Stamp {
         }
     }
 
-    fn read(body: &[u8]) -> Option<Stamp> {
+    /// What a text says that [`Stamp::write`] wrote.
+    pub(crate) fn read(body: &[u8]) -> Option<Stamp> {
         let head = &body[..body.len().min(64)];
         let text = std::str::from_utf8(head).ok()?;
         let mut words = text.strip_prefix("flood ")?.split(' ');
@@ -639,6 +669,9 @@ fn online<'a>(
     cx: &mut SessionContext<'_>,
     stanza: Element<'a>,
 ) -> Event<'a> {
+    if let Some(event) = gathering::read(cx.profile, stanza) {
+        return event;
+    }
     match stanza.name() {
         b"message" => message(stanza),
         b"presence" => presence(cx.profile, stanza),

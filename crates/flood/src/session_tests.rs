@@ -6,6 +6,7 @@ use crate::scan;
 fn profile() -> Profile {
     Profile {
         domain: "localhost".to_owned(),
+        room: "flood@conference.localhost".to_owned(),
         prefix: "u".to_owned(),
         password: "pw".to_owned(),
         resource: "flood".to_owned(),

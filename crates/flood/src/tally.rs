@@ -73,6 +73,18 @@ counts! {
     messages_foreign,
     /// Messages not written because no contact was online or the link was backed up.
     messages_skipped,
+    /// Users who were to enter a room or subscribe to a node.
+    entries_started,
+    /// Users who did.
+    entries_ok,
+    /// Users who were refused, or whose session ended first.
+    entries_failed,
+    /// Messages to a room and publications.
+    sayings_sent,
+    /// Those that were refused.
+    sayings_refused,
+    /// Copies of them that came.
+    copies_received,
     /// Archive queries sent.
     archive_queries,
     /// Archive queries answered with a result.
@@ -105,6 +117,12 @@ pub enum Timing {
     Message,
     /// From a presence change's scheduled moment to its arrival at a contact.
     Presence,
+    /// From the scheduled moment of entering a room or subscribing to a node to being inside.
+    Entry,
+    /// From the scheduled moment of what is said to all to the arrival of a copy.
+    Copy,
+    /// The same, to the arrival of the last copy at any user of the same worker.
+    LastCopy,
     /// From an archive query's scheduled moment to its result.
     Archive,
     /// How late the load itself was: from a scheduled moment to the moment it was acted upon.
@@ -113,12 +131,15 @@ pub enum Timing {
 
 impl Timing {
     /// All of them, in the order of reports.
-    pub const ALL: [Timing; 7] = [
+    pub const ALL: [Timing; 10] = [
         Timing::Connect,
         Timing::Bind,
         Timing::Login,
         Timing::Message,
         Timing::Presence,
+        Timing::Entry,
+        Timing::Copy,
+        Timing::LastCopy,
         Timing::Archive,
         Timing::Lag,
     ];
@@ -131,6 +152,9 @@ impl Timing {
             Timing::Login => "login",
             Timing::Message => "message",
             Timing::Presence => "presence",
+            Timing::Entry => "entry",
+            Timing::Copy => "copy",
+            Timing::LastCopy => "last copy",
             Timing::Archive => "archive",
             Timing::Lag => "load's own lag",
         }

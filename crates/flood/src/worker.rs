@@ -4,6 +4,7 @@
 //! `worker/life.rs` what users do once online. A worker prints nothing and decides nothing about
 //! the run: it follows the coordinator's words.
 
+mod gather;
 mod life;
 mod link;
 mod window;
@@ -32,6 +33,7 @@ use crate::scenario::{Cut, Peer, Phase};
 use crate::session::{Profile, Session, Stage};
 use crate::tally::{Counts, Reasons, Timing, Timings};
 use crate::websocket::Decoder;
+use gather::{Gathered, Gathering, ORDERS_MAX};
 use window::Chat;
 
 /// Time between ticks.
@@ -55,6 +57,7 @@ enum Due {
     Login,
     Cut,
     Leave,
+    Enter,
     Keepalive,
     GiveUp,
     Timeout,
@@ -94,6 +97,8 @@ struct Client {
     /// Bytes the socket would not take.
     unsent: Vec<u8>,
     chat: Option<Box<Chat>>,
+    /// Present once the user has entered a room or subscribed to a node.
+    gathered: Option<Box<Gathered>>,
     generation: u32,
     /// When the login under way was meant to begin.
     scheduled: u64,
@@ -123,6 +128,7 @@ struct Core {
     out: Vec<u8>,
     scratch: Vec<u8>,
     seen: Seen,
+    gathering: Gathering,
     zombies: VecDeque<TcpStream>,
     ports: link::Ports,
     /// Clients with more to read than one turn allows.
@@ -189,15 +195,7 @@ impl Worker {
         let mut clients = Vec::new();
         clients.resize_with(plan.count as usize, Client::default);
         let core = Core {
-            profile: Profile {
-                domain: scenario.server.domain.clone(),
-                prefix: scenario.users.prefix.clone(),
-                password: scenario.users.password.clone(),
-                resource: scenario.client.resource.clone(),
-                roster: scenario.client.roster,
-                presence: scenario.client.presence,
-                stream_management: scenario.client.stream_management,
-            },
+            profile: Profile::of(scenario),
             ring,
             poll,
             tls,
@@ -208,6 +206,7 @@ impl Worker {
             buffer: vec![0; READ_BYTES],
             out: Vec::new(),
             scratch: Vec::new(),
+            gathering: Gathering::default(),
             seen: Seen::new(plan.count as usize, ring.contacts),
             zombies: VecDeque::new(),
             unfinished: Vec::new(),
@@ -330,7 +329,7 @@ impl Worker {
 
     /// One message of the open loop: from a random user who is online.
     fn say_any(&mut self, at: u64) {
-        let Some(messages) = &self.core.phase.messages else {
+        let Some(messages) = self.core.phase.messages.clone() else {
             return;
         };
         let Some(rate) = messages.rate else { return };
@@ -340,7 +339,9 @@ impl Worker {
         for _ in 0..16 {
             let index = self.core.rng.u32(0..self.core.plan.count);
             let client = &mut self.clients[index as usize];
-            if client.session.stage == Stage::Online {
+            let place = messages.peer.place();
+            let can_say = place.is_none_or(|place| client.is_inside(place));
+            if client.session.stage == Stage::Online && can_say {
                 return self.core.say(client, index, at, None);
             }
         }
@@ -380,6 +381,10 @@ impl Worker {
     /// Schedules the arrivals, departures or cuts of the phase.
     fn begin(&mut self, at: u64) {
         let phase = self.core.phase.clone();
+        self.clients.iter_mut().for_each(Client::forget_order);
+        if let Some(entering) = &phase.enter {
+            self.core.expect_entries(&mut self.clients, entering, at);
+        }
         let total = self.core.plan.scenario.users.count;
         if let Some(arrive) = &phase.arrive {
             let wanted = self.core.plan.part(arrive.users.of(total));
@@ -462,6 +467,12 @@ impl Worker {
         core.phase_counts = core.counts;
         let wants_view =
             core.profile.presence && core.ring.contacts > 0 && !core.phase.skip_presence_check;
+        let mut orders: Vec<u64> = Vec::new();
+        for order in self.clients.iter().filter_map(Client::order) {
+            if orders.len() < ORDERS_MAX && !orders.contains(&order) {
+                orders.push(order);
+            }
+        }
         let view = wants_view.then(|| {
             let standings: Vec<u8> = self
                 .clients
@@ -475,6 +486,8 @@ impl Worker {
             timings: core.timings.take(),
             reasons: std::mem::take(&mut core.reasons),
             last_ready: std::mem::take(&mut core.last_ready),
+            inside: core.gathering.inside,
+            orders,
             view,
         }
     }
@@ -570,6 +583,7 @@ impl Core {
                 self.cut(client, index, how);
             }
             Due::Leave => self.leave(client, index),
+            Due::Enter => self.enter(client, index, timer.at),
             Due::GiveUp => self.drop_link(client, index, false),
             _ => self.act(client, timer),
         }

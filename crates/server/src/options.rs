@@ -512,9 +512,9 @@ pub struct Rooms {
     /// for one page of the list. The page ends there if it has at least one room, and the next one
     /// goes on.
     pub looked_at_max: usize,
-    /// Rooms that a search passes over because not everybody may know of them, or because they are
-    /// another domain's. They are cheap, and far more than [`Rooms::looked_at_max`]: whoever hides
-    /// rooms must not hide those of others with them.
+    /// Rooms that a search or a page of the list passes over because not everybody may know of
+    /// them, or because they are another domain's. They are cheap, and far more than
+    /// [`Rooms::looked_at_max`]: whoever hides rooms must not hide those of others with them.
     pub passed_over_max: usize,
     /// Bounds and defaults of each room.
     pub machine: Arc<room::Options>,

@@ -98,6 +98,8 @@ pub(crate) enum Line {
     RoomMessage(rooms::MessageLine),
     /// It may be entered.
     RoomOpen(rooms::OpenLine),
+    /// What of it members have had who are not there.
+    RoomMembers(rooms::MembersLine),
     /// A service with nodes.
     Service(nodes::ServiceLine),
     /// A node of it, or of an account.
@@ -199,6 +201,7 @@ impl Line {
             Line::RoomAffiliations(line) => &line.jid,
             Line::RoomMessage(line) => &line.jid,
             Line::RoomOpen(line) => &line.jid,
+            Line::RoomMembers(line) => &line.jid,
             Line::Service(line) => &line.jid,
             Line::Node(line) => &line.jid,
             Line::NodeAffiliations(line) => &line.jid,
@@ -220,6 +223,7 @@ impl Line {
             Line::RoomAffiliations(line) => &mut line.jid,
             Line::RoomMessage(line) => &mut line.jid,
             Line::RoomOpen(line) => &mut line.jid,
+            Line::RoomMembers(line) => &mut line.jid,
             Line::Service(line) => &mut line.jid,
             Line::Node(line) => &mut line.jid,
             Line::NodeAffiliations(line) => &mut line.jid,
@@ -232,7 +236,11 @@ impl Line {
     fn is_of_room(&self) -> bool {
         matches!(
             self,
-            Line::Room(_) | Line::RoomAffiliations(_) | Line::RoomMessage(_) | Line::RoomOpen(_)
+            Line::Room(_)
+                | Line::RoomAffiliations(_)
+                | Line::RoomMessage(_)
+                | Line::RoomOpen(_)
+                | Line::RoomMembers(_)
         )
     }
 

@@ -3,7 +3,7 @@
 //! a constant and the compiler leaves out what hangs on it.
 
 /// Every bug, with what it breaks.
-pub const ALL: [(&str, &str); 8] = [
+pub const ALL: [(&str, &str); 10] = [
     ("no_fsync", "a commit does not wait for the disk"),
     (
         "ack_before_commit",
@@ -29,6 +29,14 @@ pub const ALL: [(&str, &str); 8] = [
     (
         "double_after_resume",
         "a resumed session gets again what it has",
+    ),
+    (
+        "member_begins_late",
+        "a session of a room's member begins one message behind what his account has had",
+    ),
+    (
+        "member_mark_stays",
+        "what a room's member has acknowledged does not count for his next session",
     ),
 ];
 

@@ -32,6 +32,18 @@ impl<T: Txn> Entity<'_, T> {
 }
 
 impl Store {
+    /// The place of a room's log up to which nothing is owed to an account as its member; `None` if
+    /// the room does not deliver to it.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn member_place(&self, user: &str, room: &str) -> Result<Option<Seq>, StoreError> {
+        let key = keys::member(&self.slot_key(), user, room);
+        let value = self.snapshot()?.get(Space::Blob, &key)?;
+        let place = value.map(|value| decode_version(BLOB_VERSION, &value, user));
+        place.transpose()
+    }
+
     /// The rooms that deliver to an account as their member, with the place of each one's log up to
     /// which nothing is owed to it.
     ///

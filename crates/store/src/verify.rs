@@ -22,7 +22,8 @@ use crate::record::Seq;
 use crate::rooms::{ListedRoom, is_made_by};
 use crate::slot::{Slot, SlotKey};
 use crate::state::{
-    Head, Kind, OlderMark, StoredEntry, decode, decode_borrowed, decode_head, decode_profile,
+    BLOB_VERSION, Head, Kind, OlderMark, StoredEntry, decode, decode_borrowed, decode_head,
+    decode_profile, decode_version,
 };
 use crate::store::{Options, Store, blob_body};
 use crate::stored::{bytes_of, count_rest};
@@ -389,6 +390,7 @@ impl Walk<'_> {
             let blob = blob.ok_or_else(|| format!("{user}: undecodable key of a blob"))?;
             blob_body(value).map_err(|error| format!("{user}: {error}"))?;
             item_is_right(reader, (&slots, user), &blob, value)?;
+            mark_is_right(user, &blob, value)?;
             owner_is_live(reader, &slots, user)
         })
     }
@@ -418,6 +420,18 @@ fn stored_is_right(
          in no total",
         stored.rest
     ))
+}
+
+/// What an account has had of a room as its member is a place of a log.
+fn mark_is_right(user: &str, blob: &keys::Blob<'_>, value: &[u8]) -> Result<(), String> {
+    let keys::Blob::Member(room) = blob else {
+        return Ok(());
+    };
+    let place: Result<Seq, _> = decode_version(BLOB_VERSION, value, user);
+    match place {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("the mark of {user} in {room}: {error}")),
+    }
 }
 
 /// A room is in the list of rooms, and says rightly what it has stored.

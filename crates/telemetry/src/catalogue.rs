@@ -134,6 +134,7 @@ catalogue! {
         RoomsRefused => "roost_rooms_refused_total", "Rooms not made: their makers have too many";
         RoomMessages => "roost_room_messages_total", "Messages that rooms made durable";
         RoomCopies => "roost_room_copies_total", "Copies that rooms sent to their occupants";
+        RoomMemberMessages => "roost_room_member_messages_total", "Given to members not there";
         RoomCopiesDropped => "roost_room_copies_dropped_total", "Copies that found no room";
         PubsubLoaded => "roost_pubsub_services_loaded_total", "Services read from the store";
         PubsubItems => "roost_pubsub_items_total", "Items that services with nodes made durable";

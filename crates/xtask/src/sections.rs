@@ -154,7 +154,11 @@ fn render(outlines: &[Outline], shown: &Shown) -> String {
             escape(&outline.title)
         );
     }
-    out.push_str("\n## Without a script\n\n| document | section | title |\n|---|---|---|\n");
+    out.push_str("\n## Without a script\n\n");
+    match missing.is_empty() {
+        true => out.push_str("None.\n"),
+        false => out.push_str("| document | section | title |\n|---|---|---|\n"),
+    }
     out.push_str(&missing);
     out.push_str(&tables);
     out

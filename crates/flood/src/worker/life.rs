@@ -51,6 +51,11 @@ impl Core {
                 let condition = String::from_utf8_lossy(condition);
                 self.reasons.add(&format!("message bounced: {condition}"));
             }
+            Event::Entered(place) => self.entered(client, place),
+            Event::Locked => self.unlock(client),
+            Event::Made => self.subscribe(client, index),
+            Event::Refused(place, condition) => self.refused(client, place, condition),
+            Event::Copy(place, stamp) => self.copy(client, place, stamp),
             Event::Archive(true) => {
                 self.counts.archive_answers += 1;
                 self.record(Timing::Archive, client.scheduled);
@@ -211,6 +216,9 @@ impl Core {
         let Some(messages) = &self.phase.messages else {
             return false;
         };
+        if messages.peer.place().is_some() {
+            return self.say_to_all(client, at, self.plan.first + index);
+        }
         let [from, upto] = messages.body_bytes;
         let (peer, full_jid, to_offline) = (messages.peer, messages.full_jid, messages.to_offline);
         let closed_loop = messages.in_flight.is_some();
@@ -224,6 +232,8 @@ impl Core {
                 // Accounts that were provisioned but take no part would keep their mail for ever.
                 (other < self.plan.scenario.users.count).then_some(slot)
             }
+            // Said to all, above.
+            (None, Peer::Room | Peer::Node) => None,
             (None, Peer::Contact) => {
                 let pick = self.rng.u32(..);
                 self.seen.pick(index as usize, pick)

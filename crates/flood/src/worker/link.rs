@@ -535,6 +535,7 @@ impl Core {
             _ => {}
         }
         self.out.clear();
+        self.scatter(client);
         client.session.end(resumable);
         client.socket = None;
         client.tls = None;

@@ -12,6 +12,7 @@ mod guard;
 mod hardened;
 mod import;
 mod life;
+mod load;
 mod moving;
 mod place;
 mod queue;

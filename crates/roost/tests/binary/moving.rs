@@ -412,6 +412,95 @@ fn a_room_that_is_gone_comes_back() {
     server.stop();
 }
 
+const GUILD: &str = "guild@conference.localhost";
+
+/// A room that delivers to bob, who is not in it. He has had "one"; "two" and "three" wait for him.
+fn with_an_absent_member() -> (Place, Server) {
+    let place = Place::new();
+    let server = place.serve();
+    place.add(&["alice", "bob"]);
+    let mut alice = Client::online(server.plain, "alice", "a");
+    alice.send(&format!(
+        "<presence to='{GUILD}/Alice'><x xmlns='http://jabber.org/protocol/muc'/></presence>"
+    ));
+    alice.expect("code='201'");
+    let form = [
+        field("FORM_TYPE", "http://jabber.org/protocol/muc#roomconfig"),
+        field("muc#roomconfig_persistentroom", "1"),
+        field("x-roomconfig_delivertomembers", "1"),
+    ];
+    let query = "<query xmlns='http://jabber.org/protocol/muc#owner'>\
+                 <x xmlns='jabber:x:data' type='submit'>";
+    let form = format!("{query}{}</x></query>", form.concat());
+    iq(&mut alice, "set", GUILD, &form);
+    let member = "<query xmlns='http://jabber.org/protocol/muc#admin'>\
+                  <item jid='bob@localhost' affiliation='member'/></query>";
+    iq(&mut alice, "set", GUILD, member);
+    let mut bob = Client::online(server.plain, "bob", "b");
+    say(&mut alice, GUILD, "one");
+    bob.expect("<body>one</body>");
+    bob.send("</stream:stream>");
+    bob.rest();
+    say(&mut alice, GUILD, "two");
+    say(&mut alice, GUILD, "three");
+    (place, server)
+}
+
+/// What bob is given when he logs in: all before his own answer to a last message.
+fn given_to_bob(server: &Server) -> Vec<usize> {
+    let mut bob = Client::online(server.plain, "bob", "c");
+    let mut heard = bob.expect("<body>three</body>");
+    bob.say("bob", "self");
+    heard.push_str(&bob.expect("<body>self</body>"));
+    let times = |body: &str| heard.matches(&format!("<body>{body}</body>")).count();
+    ["one", "two", "three"].map(times).to_vec()
+}
+
+/// A member who is in no room is owed the same messages on the server that he moves to: what he has
+/// had does not come again, and what he has not had is not lost.
+#[test]
+fn what_members_have_had_moves_with_their_room() {
+    let (place, server) = with_an_absent_member();
+    let lines = place.must(&["export"]);
+    let marks = lines.lines().filter(|line| line.contains("room_members"));
+    let marks: Vec<&str> = marks.collect();
+    assert!(
+        marks.len() == 1 && marks[0].contains("\"jid\":\"bob@localhost\",\"next\":1}"),
+        "{lines}"
+    );
+    for is_live in [false, true] {
+        let other = Place::new();
+        let early = is_live.then(|| other.serve());
+        let imported = other.run_with(&["import", "-"], &lines);
+        assert_eq!(imported.code, 0, "{}", imported.err);
+        assert_eq!(sorted(&other.must(&["export"])), sorted(&lines));
+        let running = early.unwrap_or_else(|| other.serve());
+        assert_eq!(given_to_bob(&running), [0, 1, 1], "{is_live}");
+        running.stop();
+        assert!(other.must(&["verify"]).contains(": good"));
+    }
+    // The same where the room comes back with higher numbers than it had.
+    let room = lines
+        .lines()
+        .filter(|line| line.starts_with("{\"type\":\"room"));
+    let room: Vec<&str> = room.collect();
+    place.must(&["room", "destroy", GUILD]);
+    let back = place.run_with(&["import", "-"], &room.join("\n"));
+    assert_eq!(back.code, 0, "{}", back.err);
+    assert_eq!(given_to_bob(&server), [0, 1, 1]);
+    let bad = marks[0].replace("\"next\":1", "\"next\":18446744073709551615");
+    let mut refused = room[..room.len() - 1].to_vec();
+    refused.push(&bad);
+    place.must(&["room", "destroy", GUILD]);
+    let refused = place.run_with(&["import", "-"], &refused.join("\n"));
+    assert!(
+        refused.err.contains("a number that leaves none"),
+        "{}",
+        refused.err
+    );
+    server.stop();
+}
+
 #[test]
 fn operators_look_into_nodes_and_end_them() {
     let (place, server) = furnished();

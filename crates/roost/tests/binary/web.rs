@@ -119,6 +119,7 @@ fn post(body: &str) -> String {
 const BODY: &str = "<body xmlns='http://jabber.org/protocol/httpbind' \
                     xmlns:xmpp='urn:xmpp:xbosh' xmpp:version='1.0'";
 
+/// XEP-0124 section 17.1: what is wrong with the request itself is said by its status.
 #[test]
 fn heads_that_are_none_are_refused_and_the_connection_is_closed() {
     let server = Place::new().serve();

@@ -193,6 +193,9 @@ impl<'a> Export<'a> {
         }
         if !head.is_locked {
             self.push(&Line::RoomOpen(rooms::open_line(&jid)));
+            for line in rooms::member_lines(self.store, &jid, &room, base)? {
+                self.push(&Line::RoomMembers(line));
+            }
         }
         Ok(Some(done))
     }

@@ -77,6 +77,7 @@ impl<'a> Import<'a> {
             }
             Line::RoomMessage(line) => line.records(self.room_head(&normal)?)?,
             Line::RoomOpen(line) => line.records(self.room_head(&normal)?),
+            Line::RoomMembers(line) => line.records(self.known_room(&normal)?)?,
             Line::Service(_) => {
                 self.must_have_no_nodes(&normal)?;
                 self.nodes.insert(normal.clone(), State::default());
@@ -167,8 +168,8 @@ impl<'a> Import<'a> {
         Ok(records)
     }
 
-    /// What is known of the room that a line belongs to, which is not open yet.
-    fn room_head(&mut self, room: &str) -> Result<&mut RoomHead, Bad> {
+    /// What is known of the room that a line belongs to.
+    fn known_room(&mut self, room: &str) -> Result<&mut RoomHead, Bad> {
         if !self.rooms.contains_key(room) {
             let (_, stored) = self
                 .admin
@@ -183,7 +184,12 @@ impl<'a> Import<'a> {
             self.rooms.insert(room.to_owned(), head);
         }
         // Invariant: it has just been put there.
-        let head = self.rooms.entry(room.to_owned()).or_default();
+        Ok(self.rooms.entry(room.to_owned()).or_default())
+    }
+
+    /// The same, of a room that is not open yet.
+    fn room_head(&mut self, room: &str) -> Result<&mut RoomHead, Bad> {
+        let head = self.known_room(room)?;
         match head.is_locked {
             true => Ok(head),
             false => Err(Bad {

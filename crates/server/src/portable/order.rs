@@ -101,6 +101,7 @@ impl Order {
                 *last = Some(message.number);
             }
             Line::RoomOpen(_) => *self.room(&jid)?.1 = true,
+            Line::RoomMembers(_) => self.open_room(&jid)?,
             Line::Node(line) => {
                 let nodes = self.nodes(&jid)?;
                 if !nodes.numbers.insert(line.number)
@@ -141,6 +142,15 @@ impl Order {
         }
     }
 
+    fn open_room(&self, room: &str) -> Result<(), Bad> {
+        match &self.group {
+            Some(Group::Room { jid, is_open, .. }) if jid == room && *is_open => Ok(()),
+            _ => Err(bad(
+                "a line of members that does not follow their room's last one",
+            )),
+        }
+    }
+
     fn nodes(&mut self, owner: &str) -> Result<&mut Nodes, Bad> {
         match &mut self.group {
             Some(Group::Account { jid, nodes } | Group::Service { jid, nodes }) if jid == owner => {
@@ -168,6 +178,8 @@ mod tests {
     const ROOM: &str = r#"{"type":"room","jid":"r@c.x","creator":"a@x","created":0,"first":1,
         "secret":"","config":{}}"#;
     const OPEN: &str = r#"{"type":"room_open","jid":"r@c.x"}"#;
+
+    const MEMBERS: &str = r#"{"type":"room_members","jid":"r@c.x","items":[]}"#;
 
     fn node(jid: &str, name: &str, number: u64) -> String {
         format!(
@@ -214,6 +226,8 @@ mod tests {
             &first,
             &second,
             OPEN,
+            MEMBERS,
+            MEMBERS,
         ];
         assert_eq!(wrong(&good), None);
         for (bad, at) in [
@@ -236,6 +250,8 @@ mod tests {
             ),
             (vec![OPEN], 0),
             (vec![ROOM, OPEN, &first], 2),
+            (vec![ROOM, MEMBERS, OPEN], 1),
+            (vec![ROOM, OPEN, SERVICE, MEMBERS], 3),
             (vec![ROOM, &second, &first], 2),
         ] {
             assert_eq!(wrong(&bad), Some(at), "{bad:?}");

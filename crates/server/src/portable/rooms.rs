@@ -7,7 +7,7 @@ use room::{Affiliated, Affiliation, Card, Config, Hat, Hats, Listed, Record, Roo
 use serde::{Deserialize, Serialize};
 use stdx::time::Timestamp;
 use store::limits::SEQ_MAX;
-use store::{EntryFlags, LogEntry, Seq, StoreError, StoredRoom};
+use store::{EntryFlags, LogEntry, Seq, Store, StoreError, StoredRoom};
 use xml::Frame;
 use xmpp::form::Fields;
 
@@ -16,7 +16,7 @@ use crate::room::durable::{
     AFFILIATED, CARD, CONFIGURED, CREATED, HATS, OWED, PRESENT, SUBJECT, UNLOCKED,
 };
 
-/// Affiliations of one line.
+/// Affiliations, and marks of members, of one line.
 pub(super) const AFFILIATIONS_PER_LINE: usize = 500;
 
 /// A room; the first line of each.
@@ -100,12 +100,30 @@ pub(crate) struct MessageLine {
     xml: String,
 }
 
-/// A room may be entered; the last line of each that is not locked.
+/// A room may be entered; the last line of each that is not locked, but for [`MembersLine`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OpenLine {
     /// The room.
     pub(crate) jid: String,
+}
+
+/// Up to where members have the room's log without being there; behind [`OpenLine`], because the
+/// home of a member forgets a room that he may not enter.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MembersLine {
+    /// The room.
+    pub(crate) jid: String,
+    items: Vec<MemberLine>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemberLine {
+    jid: String,
+    /// The number of the first message that is owed to him, said or not.
+    next: u64,
 }
 
 /// What later lines need to know of a room.
@@ -218,6 +236,41 @@ pub(super) fn head_lines(
         });
     }
     Ok((line, lines))
+}
+
+/// What homes of members have noted of a room that delivers to them.
+pub(super) fn member_lines(
+    store: &Store,
+    jid: &str,
+    stored: &StoredRoom,
+    base: Seq,
+) -> Result<Vec<MembersLine>, StoreError> {
+    let (mut members, mut delivers) = (Vec::new(), false);
+    for record in records_of(stored)? {
+        match record {
+            Record::Configured(config) => delivers = config.delivers_to_members,
+            Record::Affiliated(one) if one.affiliation >= Affiliation::Member => {
+                members.push(one.address);
+            }
+            _ => {}
+        }
+    }
+    let mut items = Vec::new();
+    for member in members.into_iter().filter(|_| delivers) {
+        if let Some(place) = store.member_place(&member, jid)? {
+            let next = (place + 1).saturating_sub(base);
+            items.push(MemberLine { jid: member, next });
+        }
+    }
+    let mut lines = Vec::new();
+    while !items.is_empty() {
+        let rest = items.split_off(items.len().min(AFFILIATIONS_PER_LINE));
+        lines.push(MembersLine {
+            jid: jid.to_owned(),
+            items: std::mem::replace(&mut items, rest),
+        });
+    }
+    Ok(lines)
 }
 
 fn hat_lines(hats: &Hats) -> Vec<HatLine> {
@@ -407,6 +460,23 @@ impl MessageLine {
                 ..LogEntry::default()
             },
         }])
+    }
+}
+
+impl MembersLine {
+    /// The records of those who have an account here; the store takes nothing for others.
+    pub(super) fn records(self, head: &RoomHead) -> Result<Vec<store::Record>, Bad> {
+        let room = self.jid;
+        let record = |one: MemberLine| {
+            let through = one.next.checked_add(head.first.saturating_sub(1));
+            let through = through.filter(|through| *through <= SEQ_MAX / 2);
+            Ok(store::Record::MemberRoomPut {
+                user: bare(&one.jid)?,
+                room: room.clone(),
+                through: through.ok_or_else(|| bad("a number that leaves none"))?,
+            })
+        };
+        self.items.into_iter().map(record).collect()
     }
 }
 

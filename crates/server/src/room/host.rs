@@ -142,28 +142,34 @@ impl Page {
 
 fn read(home: &Home, host: &str, page: Page) -> Said {
     let (rooms, host) = (Arc::clone(&home.rooms), host.to_owned());
-    let looked_at_max = home.options.rooms.looked_at_max;
+    let options = &home.options.rooms;
+    let max = (options.looked_at_max, options.passed_over_max);
     Said::Read(Job::new(move |store| {
         let listing = Listing {
             store: store.clone(),
             rooms,
         };
-        items(&listing, &host, &page, looked_at_max)
+        items(&listing, &host, &page, max)
     }))
 }
 
-/// A page of the list.
+/// A page of the list. It looks at so many rooms, and at many more while none of them may be known
+/// of: those beyond are not listed.
 fn items(
     listing: &Listing,
     host: &str,
     page: &Page,
-    looked_at_max: usize,
+    (looked_at_max, passed_over_max): (usize, usize),
 ) -> Result<Found, StanzaError> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut looked_at = 0;
     let mut is_complete = true;
     let visited = listing.visit(page.after.as_deref(), |entry| {
-        if found.len() >= page.max || looked_at >= looked_at_max && !found.is_empty() {
+        let looked_at_max = match found.is_empty() {
+            true => passed_over_max,
+            false => looked_at_max.min(passed_over_max),
+        };
+        if found.len() >= page.max || looked_at >= looked_at_max {
             is_complete = false;
             return false;
         }
@@ -194,4 +200,60 @@ fn items(
     }
     writer.close();
     Ok((Vec::new(), out))
+}
+
+#[cfg(test)]
+mod tests {
+    use room::Listed;
+    use store::{Record, Store};
+
+    use super::*;
+
+    const HOST: &str = "conference.localhost";
+
+    /// Rooms that hide, but for the last ones, in the order of the list.
+    fn listing(hidden: usize, public: usize) -> Listing {
+        let store = Store::in_memory();
+        let slots = store.slot_key();
+        let mut names: Vec<String> = (0..hidden + public)
+            .map(|n| format!("r{n}@{HOST}"))
+            .collect();
+        names.sort_by_key(|room| (slots.slot(room).range().index(), room.clone()));
+        let make = |(place, user): (usize, String)| Record::RoomMake {
+            user,
+            creator: "a@localhost".to_owned(),
+            about: Listed {
+                is_public: place >= hidden,
+                ..Listed::default()
+            }
+            .encode(),
+        };
+        store.bulk(names.into_iter().enumerate().map(make)).unwrap();
+        Listing {
+            store,
+            rooms: Arc::default(),
+        }
+    }
+
+    /// How many rooms a page has, and whether it says that there may be more.
+    fn page(listing: &Listing, max: (usize, usize)) -> (usize, bool) {
+        let page = Page {
+            max: ITEMS_MAX,
+            after: None,
+            is_asked_for: false,
+        };
+        let (_, out) = items(listing, HOST, &page, max).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        (out.matches("<item ").count(), out.contains("<set "))
+    }
+
+    #[test]
+    fn so_many_hidden_rooms_are_passed_over_for_a_page() {
+        let listing = listing(40, 5);
+        assert_eq!(page(&listing, (10, 1_000)), (1, true));
+        assert_eq!(page(&listing, (100, 1_000)), (5, false));
+        // The first public room is the last that is looked at, or one too far.
+        assert_eq!(page(&listing, (10, 41)), (1, true));
+        assert_eq!(page(&listing, (10, 40)), (0, true));
+    }
 }

@@ -163,8 +163,12 @@ impl User {
         let conn = self.sessions[at].conn;
         let number = SessionNumber::new(self.sessions[at].number);
         self.record_room(at, room);
+        let is_away = self.sessions[at].nick_in(room).is_none();
         for bytes in messages {
             cx.stats().count(Counter::MessagesOut);
+            if is_away {
+                cx.stats().count(Counter::RoomMemberMessages);
+            }
             self.log().inbox.will_write(number);
             let write = Effect::Write(conn, What::Elsewhere, bytes);
             self.turn().effects.push(write);

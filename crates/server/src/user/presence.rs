@@ -334,6 +334,9 @@ impl User {
         };
         let (bare, resource) = address::split(&from);
         if bare != &*self.name && !self.is_subscriber(bare) {
+            if let Some(shown) = self.shown_by_direction(delivery, &from) {
+                return self.send_presence(&from, shown, cx);
+            }
             return self.answer_probe_with(&delivery.frame, Action::Unsubscribed, cx);
         }
         if let Some(wanted) = &delivery.resource {
@@ -347,6 +350,17 @@ impl User {
             return;
         }
         self.send_presence(&from, unavailable_of(&self.name), cx);
+    }
+
+    /// To whom a session has sent directed presence it is still there for (section 4.6.6): so much
+    /// and no more, as what it said then is not kept.
+    fn shown_by_direction(&self, delivery: &Delivery, from: &str) -> Option<Frame> {
+        let session = self.session_of(delivery.resource.as_deref()?)?;
+        let directed = session.directed.iter().flat_map(|to| to.iter());
+        let is_one = |to: &str| to == from || to == address::bare(from);
+        let own = format!("{}/{}", self.name, session.resource());
+        let mut directed = directed.map(|to| &**to);
+        directed.any(is_one).then(|| presence_of(&own, None))
     }
 
     /// Answers a probe on behalf of an account that does not exist or does not want to be seen.

@@ -26,6 +26,8 @@ pub(super) struct Rules {
     pub(super) has_ordered_ids: bool,
     /// Messages may be refused, and come back.
     pub(super) may_refuse: bool,
+    /// The user who is a member of the room and never enters it.
+    pub(super) absent: Option<usize>,
 }
 
 /// Findings per rule that are worth reading.
@@ -50,6 +52,7 @@ pub(super) fn check(history: &History, finals: &[Final<'_>], rules: Rules) -> Ve
         counters_agree,
         rooms::what_was_said_is_in_the_room_once,
         rooms::occupants_hear_all_of_it_in_one_order,
+        rooms::members_who_are_away_are_given_all_of_it,
         rooms::everybody_is_told_who_is_there,
     ] {
         let mut found = rule(&view);
@@ -544,6 +547,7 @@ mod tests {
         let rules = Rules {
             has_ordered_ids: true,
             may_refuse: false,
+            absent: None,
         };
         a_session_gets_messages_in_order(&View::new(&history, &finals, rules))
     }

@@ -66,6 +66,8 @@ pub(super) struct Shared<'a> {
     pub(super) has_ordered_ids: bool,
     /// Whether there is a room.
     pub(super) has_room: bool,
+    /// The user who is a member of it and never enters.
+    pub(super) absent: Option<usize>,
     /// Whether the disk may refuse things at the moment.
     pub(super) is_disk_bad: bool,
     /// Whether `id` attributes are used again and again, as some clients do.
@@ -708,10 +710,11 @@ impl Device {
             return;
         };
         let chain = session.chain;
-        let deliveries = shared.history.chains[chain].deliveries.len();
+        let known = &shared.history.chains[chain];
+        let (deliveries, heard) = (known.deliveries.len(), known.heard_at.len());
         let crashes = shared.history.crashes;
         let xml = format!(
-            "<iq type='get' id='ping-{chain}-{deliveries}-{crashes}' to='{DOMAIN}'>\
+            "<iq type='get' id='ping-{chain}-{deliveries}-{crashes}-{heard}' to='{DOMAIN}'>\
              <ping xmlns='urn:xmpp:ping'/></iq>"
         );
         self.send(xml, None, shared);

@@ -73,6 +73,8 @@ pub(super) struct Plan {
     pub(super) is_all_lost: bool,
     /// Devices with stream management are in a room too.
     pub(super) has_room: bool,
+    /// The last user is a member of it who never enters, with one device.
+    pub(super) has_absent: bool,
     pub(super) faults: Faults,
     /// What befalls the nodes of a cluster, if it is one.
     pub(super) troubles: Option<Vec<Trouble>>,
@@ -220,6 +222,7 @@ impl Plan {
             disk_fault,
             is_all_lost: rng.bool(),
             has_room: (seed / 2).is_multiple_of(2),
+            has_absent: (seed / 4).is_multiple_of(2),
             faults,
             troubles: None,
             tiny: None,
@@ -255,6 +258,23 @@ impl Plan {
             tiny: Some(Tiny::new(seed)),
             ..self
         }
+    }
+
+    /// The same with or without the room. Of a member who is away what all his sessions are given
+    /// is one sequence, which several devices would share.
+    pub(super) fn with_room(mut self, has_room: bool) -> Self {
+        self.has_room &= has_room;
+        self.has_absent &= self.has_room;
+        if let Some(absent) = self.absent() {
+            let is_one = |device: &DevicePlan| device.user != absent || device.resource == "d0";
+            self.devices.retain(is_one);
+        }
+        self
+    }
+
+    /// The user who is a member of the room and never enters it.
+    pub(super) fn absent(&self) -> Option<usize> {
+        self.has_absent.then(|| self.users - 1)
     }
 
     /// Whether messages may be refused: a sender is told by an error.

@@ -82,6 +82,10 @@ pub(super) struct Chain {
     pub(super) deliveries: Vec<Delivery>,
     /// What it heard in the room, for each time that it was there.
     pub(super) heard: Vec<Vec<usize>>,
+    /// For each of all these: crashes of the server before it.
+    pub(super) heard_at: Vec<usize>,
+    /// How many of them it has acknowledged, which the server certainly has read.
+    pub(super) heard_confirmed: usize,
     /// From behind this id on, everything comes live; `None` until the first catch-up is complete.
     pub(super) live_from: Option<String>,
     /// When the server had shown it its own presence, in deliveries of all devices so far: from
@@ -109,6 +113,8 @@ impl Chain {
             has_carbons,
             deliveries: Vec::new(),
             heard: Vec::new(),
+            heard_at: Vec::new(),
+            heard_confirmed: 0,
             live_from: None,
             shown_at: None,
             confirmed: 0,
@@ -148,6 +154,8 @@ pub(super) struct History {
     pub(super) said: Vec<Said>,
     /// The room is there, and has an archive.
     pub(super) has_room: bool,
+    /// A user is a member of it who never enters: from this one on what is said is owed to him.
+    pub(super) member_since: Option<usize>,
     /// Of what was said, what the room has, read at the end.
     pub(super) room_archive: Vec<usize>,
     /// By user: the highest id that anybody saw so far.
@@ -185,6 +193,7 @@ impl History {
             archives: vec![Vec::new(); users],
             said: Vec::new(),
             has_room: false,
+            member_since: None,
             room_archive: Vec::new(),
             seen_max: vec![None; users],
             ids: HashMap::new(),

@@ -59,19 +59,19 @@ pub(super) fn play(template: &Template, seed: u64, options: &Options) -> Result<
         Some(troubles) => Plan::over_nodes(seed, troubles),
         None => Plan::new(seed, options.faults),
     };
-    let mut plan = match options.is_tiny {
+    let plan = match options.is_tiny {
         true => plan.with_tiny_bounds(seed),
         false => plan,
     };
-    plan.has_room &= options.has_rooms;
-    let server = template.start(&plan)?;
     let is_roost = !matches!(template, Template::Prosody);
+    let plan = plan.with_room(options.has_rooms && is_roost);
+    let server = template.start(&plan)?;
     Ok(Rig::new(seed, plan, server, is_roost).play())
 }
 
 /// Plays one seed on a server inside this process.
 pub(super) fn play_inside(host: Box<dyn Host>, seed: u64, faults: Faults) -> Outcome {
-    let plan = Plan::inside(seed, faults);
+    let plan = Plan::inside(seed, faults).with_room(true);
     Rig::new(seed, plan, Server::Inside(host), true).play()
 }
 
@@ -161,7 +161,8 @@ impl Rig {
             padding_max: self.plan.padding_max,
             has_ordered_ids: self.is_roost,
             is_disk_bad: self.is_disk_bad,
-            has_room: self.plan.has_room && self.is_roost,
+            has_room: self.plan.has_room,
+            absent: self.plan.absent(),
             reuses_ids: !self.plan.may_refuse(),
             heard: Heard::default(),
         };
@@ -629,6 +630,7 @@ impl Rig {
         let rules = Rules {
             has_ordered_ids: self.is_roost,
             may_refuse: self.plan.may_refuse(),
+            absent: self.plan.absent(),
         };
         checker::check(&self.history, &finals, rules)
     }

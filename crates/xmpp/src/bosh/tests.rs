@@ -410,6 +410,25 @@ fn an_error_of_the_stream_is_named() {
     }
 }
 
+/// XEP-0124 section 17.4, XEP-0206 section 2: errors in stanzas are nobody's but the stream's.
+/// What is no stanza of the client's namespace names its own.
+#[test]
+fn an_error_in_a_stanza_ends_nothing() {
+    let mut play = Play::begun("hold='1'");
+    play.asks(101, "", "", 1);
+    let error = "<message xmlns='jabber:client' type='error'><error type='cancel'/></message>";
+    play.writes(error);
+    assert_eq!(play.taken(), [format!("1: <B>{error}</body>")]);
+    play.after(1);
+    play.asks(102, "", "<iq xmlns='jabber:client' type='error'/>", 2);
+    assert_eq!(play.taken(), ["takes 102"]);
+    play.writes("<a xmlns='urn:xmpp:sm:3' h='1'/>");
+    assert_eq!(
+        play.taken(),
+        ["2: <B><a xmlns='urn:xmpp:sm:3' h='1'/></body>"]
+    );
+}
+
 /// XEP-0124 sections 15.4 and 15.5.
 #[test]
 fn keys_keep_others_out() {

@@ -151,6 +151,8 @@ columns! {
             "messages that rooms made durable a second";
         "rcopy" 6 false Number Figure::Value(|i| i.rate(Counter::RoomCopies)),
             "copies that rooms sent to their occupants a second";
+        "rmemb" 5 false Number Figure::Value(|i| i.rate(Counter::RoomMemberMessages)),
+            "messages that rooms delivered to members who are not there a second";
         "nodes" 5 false Number Figure::Value(|i| Some(i.gauge(Gauge::PubsubNodes))),
             "nodes of services that are loaded";
         "items" 5 false Number

@@ -281,7 +281,46 @@ impl Overview<'_> {
             .figure(false, "accounts read/s", &self.rate(Counter::UsersLoaded));
         let before = [net, actors].into_iter().chain(longest);
         let all = before.chain([journal]).chain(queues).chain([store]);
-        all.chain(self.cluster()).collect()
+        all.chain(self.gatherings()).chain(self.cluster()).collect()
+    }
+
+    /// Rooms and nodes, while there are any.
+    fn gatherings(&self) -> Vec<Line> {
+        let look = self.interval.now;
+        let dropped = |counter| {
+            let rate = self.interval.rate(counter);
+            (rate > Some(0.0), number(rate))
+        };
+        let mut lines = Vec::new();
+        if look.gauge(Gauge::RoomsLoaded) > 0 {
+            let (is_bad, lost) = dropped(Counter::RoomCopiesDropped);
+            let line = Line::head(format!("{:<9}", "rooms"))
+                .figure(false, "loaded", &look.gauge(Gauge::RoomsLoaded).to_string())
+                .figure(
+                    false,
+                    "occupants",
+                    &look.gauge(Gauge::RoomOccupants).to_string(),
+                )
+                .figure(false, "messages/s", &self.rate(Counter::RoomMessages))
+                .figure(false, "copies/s", &self.rate(Counter::RoomCopies))
+                .figure(
+                    false,
+                    "to members/s",
+                    &self.rate(Counter::RoomMemberMessages),
+                )
+                .figure(is_bad, "without room/s", &lost);
+            lines.push(line);
+        }
+        if look.gauge(Gauge::PubsubNodes) > 0 {
+            let (is_bad, lost) = dropped(Counter::PubsubCopiesDropped);
+            let line = Line::head(format!("{:<9}", "nodes"))
+                .figure(false, "loaded", &look.gauge(Gauge::PubsubNodes).to_string())
+                .figure(false, "items/s", &self.rate(Counter::PubsubItems))
+                .figure(false, "copies/s", &self.rate(Counter::PubsubCopies))
+                .figure(is_bad, "without room/s", &lost);
+            lines.push(line);
+        }
+        lines
     }
 
     /// The cluster, if the node belongs to one.

@@ -4,7 +4,7 @@
 
 use super::View;
 use crate::history::record::Fate;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// By what was said: where it is in the room's archive.
 fn places(view: &View<'_>) -> HashMap<usize, usize> {
@@ -68,6 +68,46 @@ pub(super) fn occupants_hear_all_of_it_in_one_order(view: &View<'_>) -> Vec<Stri
     found
 }
 
+/// That a session hears all in the room's order, without a gap, is for members as for occupants:
+/// above. What his sessions were given together is everything since he became a member, and nothing
+/// again that was acknowledged, unless the server was killed since.
+pub(super) fn members_who_are_away_are_given_all_of_it(view: &View<'_>) -> Vec<String> {
+    let (Some(user), Some(since)) = (view.rules.absent, view.history.member_since) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let mut given = HashSet::new();
+    // By what was said: crashes when its acknowledgement was confirmed.
+    let mut confirmed: HashMap<usize, usize> = HashMap::new();
+    for (session, chain) in view.chains() {
+        if view.finals[chain.device].user != user {
+            continue;
+        }
+        let heard = chain.heard.concat();
+        for (number, crashes) in heard.iter().zip(&chain.heard_at) {
+            given.insert(*number);
+            if confirmed.get(number) == Some(crashes) {
+                found.push(format!(
+                    "the member u{user} was given r{number} again in session {session} after he \
+                     acknowledged it"
+                ));
+            }
+        }
+        let done = chain.heard_confirmed.min(heard.len());
+        confirmed.extend(
+            heard[..done]
+                .iter()
+                .map(|number| (*number, chain.crashes_at_confirm)),
+        );
+    }
+    for number in &view.history.room_archive {
+        if *number >= since && !given.contains(number) {
+            found.push(format!("the member u{user} was never given r{number}"));
+        }
+    }
+    found
+}
+
 pub(super) fn everybody_is_told_who_is_there(view: &View<'_>) -> Vec<String> {
     let mut found = Vec::new();
     let all = view.finals.iter().filter(|end| end.there.is_some());
@@ -84,4 +124,66 @@ pub(super) fn everybody_is_told_who_is_there(view: &View<'_>) -> Vec<String> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::checker::{Final, Rules};
+    use crate::history::record::{Chain, History};
+
+    /// What is wrong if the room has r0 to r3 and a member since r1 was given this in sessions, of
+    /// which so many are known to be acknowledged.
+    fn findings(sessions: &[(&[usize], usize)]) -> Vec<String> {
+        let mut history = History::new(1);
+        history.room_archive = vec![0, 1, 2, 3];
+        history.member_since = Some(1);
+        for (heard, confirmed) in sessions {
+            history.chains.push(Chain {
+                is_managed: true,
+                heard: vec![heard.to_vec()],
+                heard_at: vec![0; heard.len()],
+                heard_confirmed: *confirmed,
+                ..Chain::new(0, false)
+            });
+        }
+        let known = HashSet::new();
+        let finals = [Final {
+            user: 0,
+            is_managed: true,
+            name: "u0/d0".to_owned(),
+            chain: None,
+            known: &known,
+            there: None,
+        }];
+        let rules = Rules {
+            has_ordered_ids: true,
+            may_refuse: false,
+            absent: Some(0),
+        };
+        let view = View::new(&history, &finals, rules);
+        let mut found = occupants_hear_all_of_it_in_one_order(&view);
+        found.extend(members_who_are_away_are_given_all_of_it(&view));
+        found
+    }
+
+    #[test]
+    fn a_member_may_be_given_again_what_nobody_knows_him_to_have() {
+        assert_eq!(findings(&[(&[1, 2, 3], 3)]), Vec::<String>::new());
+        assert_eq!(findings(&[(&[0, 1, 2, 3], 0)]), Vec::<String>::new());
+        assert_eq!(
+            findings(&[(&[1, 2], 1), (&[2, 3], 0)]),
+            Vec::<String>::new()
+        );
+        for wrong in [
+            &[(&[1, 2][..], 2)][..],
+            &[(&[2, 3], 0)],
+            &[(&[1, 2], 2), (&[2, 3], 0)],
+            &[(&[1, 3, 2], 0)],
+            &[(&[1, 2, 2, 3], 0)],
+            &[],
+        ] {
+            assert!(!findings(wrong).is_empty(), "{wrong:?}");
+        }
+    }
 }

@@ -230,6 +230,9 @@ impl Device {
         if id == "room" {
             return self.configured(element, shared);
         }
+        if id == "member" {
+            return self.has_member(element, shared);
+        }
         if let Some(rest) = id.strip_prefix("ping-") {
             return self.confirmed(rest, shared);
         }
@@ -259,13 +262,14 @@ impl Device {
 
     fn confirmed(&mut self, rest: &str, shared: &mut Shared<'_>) {
         let numbers: Vec<usize> = rest.split('-').flat_map(str::parse).collect();
-        let [chain, deliveries, crashes] = numbers[..] else {
+        let [chain, deliveries, crashes, heard] = numbers[..] else {
             return;
         };
         if let Some(chain) = shared.history.chains.get_mut(chain)
             && chain.is_managed
         {
             chain.confirmed = chain.confirmed.max(deliveries);
+            chain.heard_confirmed = chain.heard_confirmed.max(heard);
             chain.crashes_at_confirm = crashes;
         }
     }

@@ -1,9 +1,10 @@
 //! A device in a room (XEP-0045): the first one makes it, and every device with stream management
-//! is in it, so that it is told once and in one order what everybody says there (docs/rooms.md).
+//! is in it, so that it is told once and in one order what everybody says there (docs/rooms.md). In
+//! some seeds a user is its member and never enters: his one device is told the same.
 
 use super::super::reader::Element;
 use super::super::record::{Fate, Said};
-use super::{Device, Phase, Shared, listed, one_line};
+use super::{DOMAIN, Device, Phase, Shared, listed, one_line};
 use crate::tree::NS_CLIENT;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -31,6 +32,7 @@ pub(super) struct Room {
     /// What it is going to say.
     outbox: VecDeque<usize>,
     is_configuring: bool,
+    is_adding: bool,
 }
 
 impl Device {
@@ -38,9 +40,10 @@ impl Device {
         self.name.replace('/', "-")
     }
 
-    /// Whether it takes part.
+    /// Whether it is in the room, or tries to be.
     pub(in super::super) fn has_room(&self, shared: &Shared<'_>) -> bool {
-        shared.has_room && self.plan.is_managed
+        let is_absent = shared.absent == Some(self.plan.user);
+        shared.has_room && self.plan.is_managed && !is_absent
     }
 
     /// Nothing of the room is open for it.
@@ -58,6 +61,7 @@ impl Device {
         self.room.state = State::Out;
         self.room.there.clear();
         self.room.is_configuring = false;
+        self.room.is_adding = false;
         if let Some(session) = &self.session {
             shared.history.chains[session.chain].heard.push(Vec::new());
         }
@@ -82,16 +86,49 @@ impl Device {
             }
             State::In if !shared.history.has_room && !self.room.is_configuring => {
                 self.room.is_configuring = true;
-                let form = "<field var='FORM_TYPE'>\
+                let delivers = u8::from(shared.absent.is_some());
+                let form = format!(
+                    "<field var='FORM_TYPE'>\
                      <value>http://jabber.org/protocol/muc#roomconfig</value></field>\
-                     <field var='muc#roomconfig_persistentroom'><value>1</value></field>";
+                     <field var='muc#roomconfig_persistentroom'><value>1</value></field>\
+                     <field var='x-roomconfig_delivertomembers'><value>{delivers}</value></field>"
+                );
                 let xml = format!(
                     "<iq type='set' id='room' to='{ROOM}'><query xmlns='{NS_MUC}#owner'>\
                      <x xmlns='jabber:x:data' type='submit'>{form}</x></query></iq>"
                 );
                 self.send(xml, None, shared);
             }
-            State::Out | State::Entering | State::In => {}
+            State::In => self.add_member(shared),
+            State::Out | State::Entering => {}
+        }
+    }
+
+    /// Makes somebody a member who does not enter, if the seed has one.
+    fn add_member(&mut self, shared: &mut Shared<'_>) {
+        let Some(user) = shared.absent else { return };
+        let is_done = shared.history.member_since.is_some() || self.room.is_adding;
+        if self.number != MAKER || !shared.history.has_room || is_done {
+            return;
+        }
+        self.room.is_adding = true;
+        let xml = format!(
+            "<iq type='set' id='member' to='{ROOM}'><query xmlns='{NS_MUC}#admin'>\
+             <item jid='u{user}@{DOMAIN}' affiliation='member'/></query></iq>"
+        );
+        self.send(xml, None, shared);
+    }
+
+    /// Somebody became a member, or could not be made one.
+    pub(super) fn has_member(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
+        self.room.is_adding = false;
+        if element.attr("type") == Some("result") {
+            let next = shared.history.said.len();
+            shared.history.note(
+                &self.name,
+                format_args!("has made a member, from r{next} on"),
+            );
+            shared.history.member_since.get_or_insert(next);
         }
     }
 
@@ -99,6 +136,7 @@ impl Device {
     /// was asked for is asked for again, which changes nothing if it was done.
     pub(super) fn ask_for_the_room_again(&mut self) {
         self.room.is_configuring = false;
+        self.room.is_adding = false;
     }
 
     /// The room was configured, or could not be.
@@ -210,7 +248,16 @@ impl Device {
             .history
             .note(&self.name, format_args!("hears r{number}"));
         shared.heard.message = true;
-        let heard = &mut shared.history.chains[session.chain].heard;
+        // The maker's account owns the room, and is given what it misses of it outside: others of
+        // its devices may be inside meanwhile, so that there are gaps.
+        let is_absent = shared.absent == Some(self.plan.user);
+        if self.room.state != State::In && !is_absent {
+            return true;
+        }
+        let crashes = shared.history.crashes;
+        let chain = &mut shared.history.chains[session.chain];
+        chain.heard_at.push(crashes);
+        let heard = &mut chain.heard;
         match heard.last_mut() {
             Some(heard) => heard.push(number),
             None => heard.push(vec![number]),

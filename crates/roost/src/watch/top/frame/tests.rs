@@ -97,6 +97,50 @@ fn figures_are_shown_and_those_over_their_limit_are_red() {
     assert_eq!(chosen, ["juliet@capulet.example     40"]);
 }
 
+/// Goal: rooms and nodes have a line while there are any, and what they could not send is red.
+#[test]
+fn rooms_and_nodes_are_shown_while_there_are_any() {
+    assert!(!frame(130).text().contains("occupants"));
+    let (mut before, mut now) = (look(1), look(2));
+    for (look, second) in [(&mut before, 1), (&mut now, 2)] {
+        let shard = &mut look.sample.shards[0];
+        for (gauge, value) in [
+            (Gauge::RoomsLoaded, 3),
+            (Gauge::RoomOccupants, 350),
+            (Gauge::PubsubNodes, 2),
+        ] {
+            shard.gauges.insert(gauge.name().to_owned(), value);
+        }
+        for (counter, value) in [
+            (Counter::RoomMessages, 10 * second),
+            (Counter::RoomCopies, 3_500 * second),
+            (Counter::RoomMemberMessages, 7 * second),
+            (Counter::RoomCopiesDropped, 4 * second),
+            (Counter::PubsubItems, 6 * second),
+        ] {
+            shard.counters.insert(counter.name().to_owned(), value);
+        }
+    }
+    let overview = Overview {
+        interval: Interval {
+            before: &before,
+            now: &now,
+        },
+        backlog: &Backlog::default(),
+        chosen: None,
+        columns: 130,
+    };
+    let frame = overview.frame();
+    let text = frame.text();
+    for expected in [
+        "rooms       loaded 3   occupants 350   messages/s 10   copies/s 3500   to members/s 7",
+        "nodes       loaded 2   items/s 6   copies/s 0",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(styled(&frame, Style::Alert).contains(&"4"), "{text}");
+}
+
 /// Goal: a node of a cluster has two lines more, and what is not as it should be is red.
 #[test]
 fn a_node_of_a_cluster_shows_it() {
