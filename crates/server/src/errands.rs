@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Goal: a question that is larger than any is not carried out, and one answer that is, is none.
+    /// Goal: a question that is larger than any is not carried out, and an answer that is, is none.
     #[test]
     fn what_is_too_large_is_no_answer() {
         let mut echo = echo(2, ERRAND_BYTES_MAX);

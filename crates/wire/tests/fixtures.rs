@@ -68,8 +68,8 @@ fn what_earlier_versions_wrote_means_what_it_meant() {
     }
 }
 
-/// Goal: a node of each earlier version understands what this one writes but for the kinds that came
-/// later, and names the version of those.
+/// Goal: a node of each earlier version understands what this one writes but for the kinds that
+/// came later, and names the version of those.
 #[test]
 fn earlier_versions_understand_what_they_know() {
     for newest in VERSION_MIN..=VERSION {

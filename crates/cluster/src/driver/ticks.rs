@@ -1,5 +1,5 @@
-//! What the tasks of a driver have in common: how often each looks at the time, and how it waits for
-//! what may not be there.
+//! What the tasks of a driver have in common: how often each looks at the time, and how it waits
+//! for what may not be there.
 
 use std::time::Duration;
 

@@ -137,22 +137,22 @@ impl Admin {
             Request::Import { .. } | Request::Provision { .. } => WRITTEN_WITHIN,
             _ => ANSWER_WITHIN,
         };
+        // It may be gone before it answers.
+        let name = name_of(cluster, node);
         // Passwords may be in it.
         let question = serde_json::to_vec(request).map(Zeroizing::new);
         let question = question.map_err(|why| error("bad_request", &why.to_string()))?;
         let answer = self.errands.ask(&*cluster.away, node, &question, within);
-        let name = || name_of(cluster, node);
         let answer = answer.map_err(|why| match why {
             Unanswered::Busy => error(
                 "busy",
-                &format!("the link to node {} is busy: try again", name()),
+                &format!("the link to node {name} is busy: try again"),
             ),
             Unanswered::Gone | Unanswered::Silent => error(
                 "no_answer",
                 &format!(
-                    "node {} did not answer, or is of an older version: whether it did what was \
-                     asked is not known",
-                    name()
+                    "node {name} did not answer, or is of an older version: whether it did what \
+                     was asked is not known"
                 ),
             ),
         })?;
@@ -160,7 +160,7 @@ impl Admin {
             Ok(refused @ (Response::Error { .. } | Response::Refused { .. })) => Err(refused),
             Ok(response) => Ok(response),
             Err(_) => {
-                let message = format!("the answer of node {} is of another version", name());
+                let message = format!("the answer of node {name} is of another version");
                 Err(error("no_answer", &message))
             }
         }
@@ -267,13 +267,7 @@ impl Admin {
             let (parts, homeless) = self.by_home(&ranges, &left);
             again.extend(homeless);
             for (node, places) in parts {
-                let part = Request::Import {
-                    lines: places.iter().map(|at| lines[*at].clone()).collect(),
-                    check: false,
-                    strays: (0..places.len())
-                        .filter(|at| strays.binary_search(&places[*at]).is_ok())
-                        .collect(),
-                };
+                let part = part_of(&lines, &strays, &places);
                 let outcome = match node {
                     None => self.try_call(part),
                     Some(node) => self.call_at(cluster, node, &part),
@@ -368,7 +362,8 @@ impl Admin {
                     let question = Zeroizing::new(question);
                     let response = match serde_json::from_slice::<Request>(&question) {
                         Ok(request) => {
-                            tracing::info!(?request, node = %name_of(&cluster, node), "asked by another node");
+                            let node = name_of(&cluster, node);
+                            tracing::info!(?request, node, "asked by another node");
                             admin.try_call(request).unwrap_or_else(|error| error)
                         }
                         Err(_) => error(
@@ -388,6 +383,16 @@ impl Admin {
                 }
             }
         }
+    }
+}
+
+/// The lines at these places, as an import of their own.
+fn part_of(lines: &[String], strays: &[usize], places: &[usize]) -> Request {
+    let is_stray = |at: &usize| strays.binary_search(&places[*at]).is_ok();
+    Request::Import {
+        lines: places.iter().map(|at| lines[*at].clone()).collect(),
+        check: false,
+        strays: (0..places.len()).filter(is_stray).collect(),
     }
 }
 
