@@ -6,6 +6,7 @@ mod appends;
 mod keeping;
 mod snapshots;
 mod task;
+mod ticks;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -31,6 +32,9 @@ use crate::map::view::MapView;
 use keeping::{Door, Keeping};
 
 pub use appends::{Appending, Hear, Word};
+
+/// Pause before it is looked again whether the map says that this process has left.
+const LEAVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Bounds and times of a driver.
 #[derive(Clone, Debug)]
@@ -377,11 +381,29 @@ impl Driver {
         self.clock.now().as_nanos() < self.door.acts_until.load(Ordering::Relaxed)
     }
 
-    /// What this node says of itself from now on: its weight (0: it is the home of nothing) and
-    /// whether its commits or links lag.
-    pub fn say(&self, weight: u32, is_slow: bool) {
-        self.door.weight.store(weight, Ordering::Relaxed);
+    /// Whether this node says of itself that its commits or links lag: then it loses its homes.
+    pub fn say_slow(&self, is_slow: bool) {
         self.door.is_slow.store(is_slow, Ordering::Relaxed);
+    }
+
+    /// Whether this node wants to be the home of nothing: its homes are moved one by one, and none
+    /// comes back, until this is said otherwise.
+    pub fn drain(&self, is_draining: bool) {
+        self.door.is_draining.store(is_draining, Ordering::Relaxed);
+    }
+
+    /// Ends the lease of this process in the map, so that nobody waits until it lapses: nothing of
+    /// it may act any more. Waits for so long at most; whether the map says so.
+    pub fn leave(&self, within: Duration) -> bool {
+        let until = self.clock.now() + within;
+        self.door.is_leaving.store(true, Ordering::Relaxed);
+        while !self.door.has_left.load(Ordering::Relaxed) {
+            if self.clock.now() >= until {
+                return false;
+            }
+            thread::sleep(LEAVE_PAUSE);
+        }
+        true
     }
 
     /// How a stream stands here.

@@ -70,7 +70,7 @@ pub enum Taken {
     Later,
     /// Nobody here has it; this packet goes back and says so.
     Moved(Vec<u8>),
-    /// It is broken: nobody will have it.
+    /// It cannot be read here, for it is broken or of a newer version: it goes back too.
     Bad(String),
 }
 
@@ -165,6 +165,8 @@ pub struct LinkStatus {
     pub sent_again: u64,
     /// Packets that came back: moved, or not acknowledged when its process was gone.
     pub returned: u64,
+    /// Packets of the peer that could not be read here.
+    pub unreadable: u64,
     /// Why the last connection ended, if it did.
     pub last_error: Option<String>,
 }
@@ -183,6 +185,7 @@ struct Peer {
     taken: AtomicU64,
     sent_again: AtomicU64,
     returned: AtomicU64,
+    unreadable: AtomicU64,
     /// The map has it; otherwise nothing is taken for it.
     is_known: AtomicBool,
     is_connected: AtomicBool,
@@ -203,6 +206,7 @@ impl Peer {
             taken: AtomicU64::new(0),
             sent_again: AtomicU64::new(0),
             returned: AtomicU64::new(0),
+            unreadable: AtomicU64::new(0),
             is_known: AtomicBool::new(false),
             is_connected: AtomicBool::new(false),
             last_error: Mutex::default(),
@@ -231,6 +235,7 @@ impl Peer {
             taken: self.taken.load(Ordering::Relaxed),
             sent_again: self.sent_again.load(Ordering::Relaxed),
             returned: self.returned.load(Ordering::Relaxed),
+            unreadable: self.unreadable.load(Ordering::Relaxed),
             last_error: lock(&self.last_error).clone(),
         }
     }
@@ -475,8 +480,11 @@ impl Shared {
         }
     }
 
-    /// A packet was none. The latest few are kept.
-    fn complain(&self, from: &str, why: &str) {
+    /// A packet could not be read. All are counted, and a few kept until somebody asks.
+    fn complain(&self, peer: PeerId, from: &str, why: &str) {
+        if let Some(peer) = self.by_id(peer) {
+            peer.unreadable.fetch_add(1, Ordering::Relaxed);
+        }
         let mut complaints = lock(&self.complaints);
         if complaints.len() < COMPLAINTS_MAX {
             complaints.push_back(format!("{from}: {why}"));

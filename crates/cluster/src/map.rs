@@ -58,6 +58,9 @@ pub struct Node {
     /// Its share of homes, against the others' weights. 0: it is the home of nothing (an edge, or a
     /// node that drains).
     pub weight: u32,
+    /// An operator wants it to be the home of nothing, for a while; its weight is 0 then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_draining: bool,
     /// Commits or links lag: it keeps its lease and loses its homes.
     #[serde(default)]
     pub is_slow: bool,

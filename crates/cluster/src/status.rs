@@ -34,6 +34,8 @@ pub struct NodeStatus {
     pub is_alive: bool,
     /// It said that its commits or links lag.
     pub is_slow: bool,
+    /// An operator wants it to be the home of nothing (`roost drain`).
+    pub is_draining: bool,
     /// Others ended its lease.
     pub is_fenced: bool,
     /// Where other nodes reach it.
@@ -45,11 +47,12 @@ pub struct NodeStatus {
 impl NodeStatus {
     /// In a word.
     pub fn state(&self) -> &'static str {
-        match (self.is_fenced, self.is_alive, self.is_slow) {
-            (true, _, _) => "ended",
-            (false, false, _) => "silent",
-            (false, true, true) => "slow",
-            (false, true, false) => "alive",
+        match (self.is_fenced, self.is_alive) {
+            (true, _) => "ended",
+            (false, false) => "silent",
+            (false, true) if self.is_draining => "draining",
+            (false, true) if self.is_slow => "slow",
+            (false, true) => "alive",
         }
     }
 }
@@ -164,6 +167,7 @@ fn sort(before: Vec<(Revision, Entry)>, after: Vec<(Revision, Entry)>, layout: &
         weight: node.weight,
         is_alive,
         is_slow: node.is_slow,
+        is_draining: node.is_draining,
         is_fenced: node.is_fenced,
         link: node.link,
         clients: node.clients,

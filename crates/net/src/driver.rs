@@ -34,6 +34,7 @@ use crate::output::begin_tls;
 use crate::port::{Port, PortMsg};
 use crate::record::SEALED_MAX;
 use crate::service::{Closed, ConnRef, Service};
+use crate::shed::Shedding;
 
 const WAKE: Token = Token(usize::MAX);
 /// Tokens of listeners count down from here.
@@ -44,7 +45,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// looked after again.
 const ROUNDS_MAX: usize = 4;
 /// Connections told to say goodbye per turn while draining.
-const DRAINED_PER_TURN: usize = 256;
+pub(crate) const DRAINED_PER_TURN: usize = 256;
 /// How often counters are published to other threads.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
@@ -77,6 +78,7 @@ pub struct Driver<S: Service> {
     spare: Vec<u8>,
     due: Vec<Key>,
     draining: Option<Draining>,
+    pub(crate) shedding: Shedding,
     pub(crate) trouble: Trouble,
     published_at: Moment,
     /// Nobody is read in this turn.
@@ -176,6 +178,7 @@ impl<S: Service> DriverSeed<S> {
             spare: Vec::new(),
             due: Vec::new(),
             draining: None,
+            shedding: Shedding::default(),
             trouble: Trouble::default(),
             published_at: now,
             holds_back: false,
@@ -262,6 +265,7 @@ impl<S: Service> Driver<S> {
         }
         self.fire_timers();
         self.drain_some();
+        self.shed_some();
         let mut turn = self.shard.turn();
         let mut unsettled = self.settle();
         for _ in 1..ROUNDS_MAX {
@@ -363,6 +367,7 @@ impl<S: Service> Driver<S> {
             retry,
             accept,
             until,
+            self.shedding.wake_at(),
         ];
         let next = moments.into_iter().flatten().min();
         next.map_or(SLEEP_MAX, |next| next.saturating_since(self.now))
@@ -404,6 +409,10 @@ impl<S: Service> Driver<S> {
             self.version = version;
             self.settings = self.shared.settings();
             self.core.borrow_mut().backlog_max = self.settings.limits.backlog_max;
+            if self.settings.is_closed {
+                self.acceptor.stop();
+            }
+            self.notice_shed();
             self.disturb();
         }
         if self.draining.is_none()

@@ -33,6 +33,7 @@ mod port;
 mod proxy;
 mod record;
 mod service;
+mod shed;
 mod tls;
 mod turns;
 pub mod websocket;

@@ -16,6 +16,7 @@ use crate::limits::Limits;
 use crate::listen::{self, Listener};
 use crate::port::PortMsg;
 use crate::service::Service;
+use crate::shed::{Shed, ShedCount};
 use crate::tls::TlsConfig;
 
 /// Listeners of one node.
@@ -57,6 +58,10 @@ impl<S: Service> Ports<S> {
 pub(crate) struct Settings {
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) limits: Arc<Limits>,
+    /// Nobody is accepted any more.
+    pub(crate) is_closed: bool,
+    /// The latest that was said of clients that should go.
+    pub(crate) shed: Shed,
 }
 
 /// Something that is done to a shard on purpose, to see what comes of it.
@@ -86,6 +91,8 @@ pub struct Shared {
     pub(crate) refused: AtomicU64,
     pub(crate) addresses: AddressTable,
     pub(crate) stats: Vec<SharedStats>,
+    /// By shard.
+    pub(crate) shed: Vec<ShedCount>,
     pub(crate) wakers: Vec<OnceLock<Arc<mio::Waker>>>,
 }
 
@@ -136,6 +143,29 @@ impl Shared {
         self.draining
             .store(millis.saturating_add(1), Ordering::Release);
         self.wake();
+    }
+
+    /// Accepts nobody any more. Connections that there are go on.
+    pub fn stop_accepting(&self) {
+        self.change(|settings| settings.is_closed = true);
+    }
+
+    /// Has the service ask every client that is there now to go, spread evenly over this time.
+    /// Others are accepted meanwhile. Said again, it begins anew.
+    pub fn shed_within(&self, time: Duration) {
+        self.change(|settings| settings.shed = settings.shed.next(Some(time)));
+    }
+
+    /// Asks nobody any more to go.
+    pub fn keep(&self) {
+        self.change(|settings| settings.shed = settings.shed.next(None));
+    }
+
+    /// Clients that are there, and those of them that were not asked yet to go. Counted about once
+    /// a second after [`Shared::shed_within`]; 0 before.
+    pub fn shed(&self) -> (u64, u64) {
+        let counts = self.shed.iter().map(ShedCount::read);
+        counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// Ends the loops; connections that are left are closed.
@@ -237,6 +267,8 @@ impl<S: Service> Network<S> {
         let settings = Settings {
             tls,
             limits: Arc::new(limits.bounded()),
+            is_closed: false,
+            shed: Shed::default(),
         };
         let shared = Arc::new(Shared {
             settings: Mutex::new(settings),
@@ -248,6 +280,7 @@ impl<S: Service> Network<S> {
             refused: AtomicU64::new(0),
             addresses: AddressTable::new(),
             stats: (0..shards).map(|_| SharedStats::new()).collect(),
+            shed: (0..shards).map(|_| ShedCount::default()).collect(),
             wakers: (0..shards).map(|_| OnceLock::new()).collect(),
         });
         let ports = Arc::new(Ports((0..shards).map(|_| OnceLock::new()).collect()));

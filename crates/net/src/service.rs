@@ -140,6 +140,17 @@ pub trait Service: Sized + 'static {
     /// The node stops: say goodbye.
     fn drain(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn);
 
+    /// Whether it is a client's, who may be asked to go to another node.
+    fn is_client(conn: &Self::Conn) -> bool {
+        let _ = conn;
+        true
+    }
+
+    /// The node goes on, but its clients should go: say goodbye to this one.
+    fn shed(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn) {
+        self.drain(cx, conn);
+    }
+
     /// The connection is gone. Called exactly once.
     fn closed(&mut self, shard: &mut Shard, id: ConnRef, conn: Self::Conn, why: Closed);
 }

@@ -456,6 +456,44 @@ fn a_drain_ends_at_its_deadline() {
     node.until("cut", |node| node.closed(Closed::Shutdown) == 1);
 }
 
+/// Goal: clients are asked to go over the time, one after the other, and not those that come
+/// meanwhile; nobody is asked once that is undone; a node that does not accept goes on with those
+/// that are there.
+#[test]
+fn clients_are_asked_to_go_over_time() {
+    let drained = |node: &Node| node.shelf.lock().expect("shelf").drained;
+    let node = Node::start(2, patient());
+    let mut clients: Vec<_> = (0..40).map(|_| node.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("in"), "in");
+    }
+    assert_eq!(node.shared.shed(), (0, 0), "nobody counts");
+    node.shared.shed_within(Duration::from_secs(4));
+    node.until("counted", |node| node.shared.shed().0 == 40);
+    let mut later = node.connect();
+    assert_eq!(later.ask("in"), "in");
+    node.until("half are asked", |node| drained(node) >= 20);
+    assert!(drained(&node) < 40, "all at once");
+    node.until("all are asked", |node| drained(node) == 40);
+    for client in &mut clients {
+        assert_eq!(client.hear(), "bye");
+        assert_eq!(client.try_hear(), None);
+    }
+    node.until("one is left", |node| node.shared.shed() == (1, 0));
+    assert_eq!(later.ask("still"), "still");
+    // The same is said again, and undone.
+    node.shared.shed_within(Duration::from_secs(3_600));
+    node.until("nobody is asked yet", |node| node.shared.shed() == (1, 1));
+    node.shared.keep();
+    node.until("forgotten", |node| node.shared.shed() == (1, 0));
+    node.shared.stop_accepting();
+    node.until("closed", |node| {
+        TcpStream::connect(node.addresses[0]).is_err()
+    });
+    assert_eq!(later.ask("here"), "here");
+    assert_eq!(drained(&node), 40);
+}
+
 #[test]
 fn a_peer_that_resets_is_noticed_while_paused() {
     let node = Node::start(1, patient());

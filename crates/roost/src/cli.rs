@@ -125,6 +125,10 @@ pub(crate) enum Command {
     /// A cluster: its engine, its nodes (docs/cluster.md).
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// Empty a node of a cluster before it is stopped: its homes go to other nodes one by one, and
+    /// its clients are asked to come again, spread over the time that is left. Load balancers are
+    /// told at once (/readyz). Waits, and says what is left (docs/cluster.md).
+    Drain(DrainArgs),
     /// Say what the running server does, a line a second (docs/watching.md).
     Sar {
         #[command(flatten)]
@@ -175,6 +179,33 @@ pub(crate) enum Command {
     Graph(flood::GraphArgs),
     /// Put an XMPP server under load and report what it did.
     Flood(flood::Args),
+}
+
+/// How to empty a node.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DrainArgs {
+    /// Time until all clients have been asked to go; homes have half of it.
+    #[arg(long, value_name = "TIME", value_parser = drain_time, default_value = "60s")]
+    pub(crate) within: Duration,
+    /// Have homes and clients again.
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// Print JSON at the end, and nothing before.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// The longest drain: who needs longer begins another one.
+const DRAIN_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+fn drain_time(text: &str) -> Result<Duration, String> {
+    let given = time(text)?;
+    match given <= DRAIN_MAX {
+        true => Ok(given),
+        false => Err("at most 24h".to_owned()),
+    }
 }
 
 /// What can be done to accounts.
@@ -481,6 +512,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_drain_has_a_bounded_time() {
+        let parse = |within: &str| {
+            let line = ["roost", "drain", "--within", within];
+            Cli::try_parse_from(line).is_ok()
+        };
+        assert!(parse("24h") && parse("1ms") && !parse("25h") && !parse("0s"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod ban;
 mod chaos;
 mod cluster;
 mod data;
+mod drain;
 mod import;
 mod progress;
 mod provision;
@@ -68,6 +69,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
             };
             provision::run(&place, population, &password, quiet)?;
         }
+        Command::Drain(args) => drain::run(&args)?,
         Command::Backup { file, place } => data::backup(&place, &file)?,
         Command::Sar { args, place } => sar::run(&args, &place)?,
         Command::Top { args, place } => top::run(&args, &place)?,

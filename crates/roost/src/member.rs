@@ -10,9 +10,12 @@
 //! | [`Member::start`]: ranges are served as their streams come to this node | |
 
 mod credentials;
+mod drain;
 mod homes;
+pub(crate) mod order;
 mod readiness;
 mod returned;
+mod slowness;
 mod snapshots;
 mod watcher;
 
@@ -40,8 +43,10 @@ use crate::config::Config;
 use crate::exit::Failure;
 use crate::node;
 
+pub(crate) use drain::{DrainStatus, Draining};
 use homes::Homes;
 use returned::Returned;
+use slowness::Slowness;
 use snapshots::Snapshots;
 use watcher::Served;
 pub(crate) use watcher::Watcher;
@@ -255,6 +260,17 @@ impl Away for Others {
         self.driver.may_act()
     }
 
+    fn others(&self) -> Vec<(NodeId, String)> {
+        let map = self.driver.map();
+        let others = map
+            .nodes
+            .iter()
+            .filter(|(name, node)| **name != self.own && node.is_alive && node.link.is_some());
+        others
+            .map(|(name, _)| (NodeId(self.links.peer(name).0), name.clone()))
+            .collect()
+    }
+
     fn clients(&self, range: RangeId) -> Option<String> {
         let map = self.driver.map();
         let stream = self.driver.layout().stream_of(range);
@@ -268,12 +284,17 @@ impl Away for Others {
     }
 }
 
+/// How long a process that ends waits for the map to say that its lease has ended.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+
 /// A node of a cluster that serves.
 pub(crate) struct Member {
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    driver: Arc<Driver>,
     links: Arc<Links>,
     watcher: Arc<Watcher>,
+    draining: Arc<Draining>,
 }
 
 impl Member {
@@ -287,11 +308,17 @@ impl Member {
         let end = Arc::<AtomicBool>::default();
         let is_over = Arc::clone(&end);
         let (links, served) = (Arc::clone(&parts.links), Arc::clone(&parts.served));
-        let watcher = Watcher::new(&parts.driver, &links, parts.own.clone(), served);
+        let driver = Arc::clone(&parts.driver);
+        let own = || parts.own.clone();
+        let draining = Draining::new(&driver, door.clone(), own(), Arc::clone(&served));
+        let draining = Arc::new(draining);
+        let watcher = Watcher::new(&driver, &links, own(), served, Arc::clone(&draining));
+        let looks = Arc::clone(&draining);
         let run = move || {
             let mut homes = Homes::new(&parts.driver, &parts.links, &door, parts.own.clone());
             let mut snapshots = Snapshots::new(&parts.driver);
             let mut returned = Returned::new();
+            let mut slowness = Slowness::default();
             let clock = SystemClock::new();
             while !is_over.load(Ordering::Acquire) {
                 if let Some(event) = parts.driver.event(LOOK) {
@@ -299,7 +326,9 @@ impl Member {
                 }
                 homes.look();
                 homes.show(&parts.served);
+                looks.look();
                 snapshots.look();
+                slowness.look(clock.now(), &parts.driver, &parts.links, &parts.own);
                 note_links(&parts.links);
                 take_back(&parts.links, &door, &mut returned, clock.now());
             }
@@ -309,9 +338,29 @@ impl Member {
         Ok(Member {
             end,
             thread: Some(thread),
+            driver,
             links,
             watcher: Arc::new(watcher),
+            draining,
         })
+    }
+
+    /// Who empties the node when an operator wants that.
+    pub(crate) fn draining(&self) -> Arc<Draining> {
+        Arc::clone(&self.draining)
+    }
+
+    /// The process ends: gives the homes of this node to others, within this time at most.
+    pub(crate) fn hand_over(&self, within: Duration) {
+        self.draining.hand_over(within);
+    }
+
+    /// Nothing of this process acts any more: its lease ends, and with it what is still at home
+    /// here.
+    pub(crate) fn leave(&self) {
+        if !self.driver.leave(LEAVE_WITHIN) {
+            tracing::warn!("the engine does not answer: others wait until the lease lapses");
+        }
     }
 
     /// Who sees how the cluster is.
@@ -361,7 +410,10 @@ fn take_back(links: &Links, door: &Door, returned: &mut Returned, now: Moment) {
         door.forget_node(NodeId(gone.0));
     }
     for complaint in links.take_complaints() {
-        tracing::error!(complaint, "a packet of another node is none");
+        tracing::error!(
+            complaint,
+            "a packet of another node cannot be read: it goes back"
+        );
     }
     returned.add(now, links.take_returned());
     returned.offer(now, |packet, is_last| door.take_back(packet, is_last));

@@ -23,7 +23,7 @@ use crate::certs::CertificateFiles;
 use crate::config::{Config, Durability, Makers, Retention};
 use crate::control::Operator;
 use crate::exit::Failure;
-use crate::member::Watcher;
+use crate::member::{Draining, Watcher, order};
 use crate::watch::{self, Observer};
 
 /// Bytes of an incomplete stanza that are kept beyond the largest stanza: the start of the next.
@@ -67,6 +67,12 @@ pub(crate) fn prepare_domain(text: &str) -> Option<String> {
     xmpp::addr::prepare_domain(text)
         .ok()
         .map(|domain| domain.to_string())
+}
+
+/// The normal form of a bare address, `None` if it is none.
+pub(crate) fn bare_address(text: &str) -> Option<String> {
+    let normal = xmpp::addr::normalize(text).ok()?;
+    (!normal.contains('/')).then(|| normal.into_owned())
 }
 
 /// A domain as it is written in certificates and in TLS handshakes: in ASCII, without the brackets
@@ -165,10 +171,15 @@ impl Running {
     }
 
     /// The node as the control socket sees it.
-    pub(crate) fn operator(&self, observer: Arc<Observer>) -> NodeOperator {
+    pub(crate) fn operator(
+        &self,
+        observer: Arc<Observer>,
+        draining: Option<Arc<Draining>>,
+    ) -> NodeOperator {
         NodeOperator {
             admin: self.node.admin(),
             observer,
+            draining,
         }
     }
 
@@ -231,6 +242,13 @@ impl Running {
         told.map_err(|error| error.to_string())
     }
 
+    /// Accepts nobody any more; those who are there go on.
+    pub(crate) fn stop_accepting(&self) {
+        if let Some(door) = self.node.door() {
+            door.stop_accepting();
+        }
+    }
+
     /// Closes all streams and ends the node.
     pub(crate) fn drain(self, deadline: Duration) {
         self.node.drain(deadline);
@@ -241,6 +259,8 @@ impl Running {
 pub(crate) struct NodeOperator {
     admin: Admin,
     observer: Arc<Observer>,
+    /// In a cluster.
+    draining: Option<Arc<Draining>>,
 }
 
 impl Operator for NodeOperator {
@@ -250,6 +270,10 @@ impl Operator for NodeOperator {
 
     fn watch(&self, request: watch::Request) -> watch::Response {
         self.observer.call(request)
+    }
+
+    fn order(&self, request: order::Request) -> order::Response {
+        order::call(self.draining.as_deref(), &request)
     }
 }
 

@@ -74,7 +74,8 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     let admin = running.admin();
     notify::watch(move |within| admin.is_turning(within))
         .map_err(|error| Failure::Failed(format!("watchdog: {error}")))?;
-    let operator = Arc::new(running.operator(observer));
+    let draining = member.as_ref().map(Member::draining);
+    let operator = Arc::new(running.operator(observer, draining));
     let control = control::Server::start(&config.settings.node.data, operator)
         .map_err(|error| Failure::Failed(format!("control socket: {error}")))?;
     announce(&config, &running);
@@ -311,7 +312,8 @@ impl Process {
         }
     }
 
-    /// Closes all streams, on a thread of its own so that a second signal is heard.
+    /// Closes all streams, on a thread of its own so that a second signal is heard. A node of a
+    /// cluster gives its homes away first.
     fn drain(&mut self, running: Running, signal: i32) {
         let deadline = self.config.settings.server.drain_timeout;
         tracing::info!(
@@ -325,7 +327,18 @@ impl Process {
         let sender = self.sender.clone();
         let member = self.member.take();
         let drain = move || {
-            running.drain(deadline);
+            let clock = SystemClock::new();
+            let begun = clock.now();
+            if let Some(member) = &member {
+                // Who comes now should come to another node.
+                running.stop_accepting();
+                member.hand_over(deadline / 2);
+            }
+            let took = clock.now().saturating_since(begun);
+            running.drain(deadline.saturating_sub(took));
+            if let Some(member) = &member {
+                member.leave();
+            }
             // Its journal is needed until then.
             drop(member);
             // Nobody waits only if the process ends already.

@@ -2,6 +2,7 @@
 //! socket of a running server and from the command line on a stopped one. Calls block and are for
 //! threads of their own, never for a shard.
 
+mod anywhere;
 mod moving;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use store::{Journal, Record, Store};
 use crate::address;
 use crate::chaos::{Chaos, Fault};
 use crate::erase::{EraseFrom, Erased, ErasedEntry};
+use crate::errands::Errands;
 use crate::guard::{Entry, Guard, List};
 use crate::limits::ADMIN_DEADLINE;
 use crate::message::UserMsg;
@@ -533,14 +535,24 @@ pub struct Admin {
     pub(crate) guard: Arc<Guard>,
     /// Rooms that are in no store.
     pub(crate) rooms: Arc<Table>,
+    /// What is asked of other nodes.
+    pub(crate) errands: Arc<Errands>,
 }
 
 type Outcome = Result<Response, Response>;
 
+/// The code of a refusal: what it is about is at home on another node.
+const ELSEWHERE: &str = "elsewhere";
+
 impl Admin {
-    /// Carries a request out. Blocks until the change is durable.
+    /// Carries a request out, wherever what it is about is at home. Blocks until the change is
+    /// durable.
     pub fn call(&self, request: Request) -> Response {
-        self.try_call(request).unwrap_or_else(|error| error)
+        let outcome = match &self.options.cluster {
+            Some(cluster) => self.call_anywhere(cluster, request),
+            None => self.try_call(request),
+        };
+        outcome.unwrap_or_else(|error| error)
     }
 
     fn try_call(&self, request: Request) -> Outcome {
@@ -720,7 +732,9 @@ impl Admin {
                 .map(|jid| self.tell(&jid, AdminCommand::Kick))
             {
                 // A name that nobody has may be banned, and one of another server.
-                Ok(Err(Response::Error { code, .. })) if code == "no_such_user" => {}
+                // Its home is told of the ban too.
+                Ok(Err(Response::Error { code, .. }))
+                    if code == "no_such_user" || code == ELSEWHERE => {}
                 Ok(told) => drop(told?),
                 Err(_) => {}
             }
@@ -737,7 +751,7 @@ impl Admin {
             return Ok(());
         }
         let message = format!("{jid} is at home on another node of the cluster: ask that one");
-        Err(error("elsewhere", &message))
+        Err(error(ELSEWHERE, &message))
     }
 
     fn tell(&self, jid: &str, command: AdminCommand) -> Outcome {
@@ -893,9 +907,18 @@ impl Admin {
         // One salt for all of them and for every part, so that a load client derives one key.
         let salt = &portable::SHARED_SALT;
         account.scram = crate::c2s::derive_keys(password, salt, self.options.scram_iterations);
-        let made = part.count.min(part.users.saturating_sub(part.first));
-        self.append(part.records(&account))?;
-        Ok(Response::Made { accounts: made })
+        // Each node of a cluster makes those that are at home there.
+        let is_here = |user: &str| {
+            self.options.cluster.is_none() || self.place.is_here(self.place.range(user))
+        };
+        let mut accounts = 0;
+        let records = part.records(&account).filter(|record| {
+            let is_own = is_here(record.user());
+            accounts += u64::from(is_own && matches!(record, Record::AccountPut { .. }));
+            is_own
+        });
+        self.append(records)?;
+        Ok(Response::Made { accounts })
     }
 }
 

@@ -25,6 +25,11 @@ pub trait Away: Send + Sync {
     /// Whether what needs no commit may leave this node now. Asked at the beginning of each turn.
     fn may_act(&self) -> bool;
 
+    /// The other nodes that live, with their names.
+    fn others(&self) -> Vec<(NodeId, String)> {
+        Vec::new()
+    }
+
     /// Where clients reach the home of a range, as `host:port`, if it says so.
     fn clients(&self, range: RangeId) -> Option<String>;
 }

@@ -136,7 +136,11 @@ impl Admin {
         let mut erased = Erased::default();
         for (room, _) in &rooms {
             let part = self.erase_in_room(jid, room, 0)?;
-            erased.elsewhere += part.elsewhere;
+            if part.elsewhere > 0 {
+                // Its home does that.
+                erased.next = Some(EraseFrom::Room(room.clone(), 0));
+                return Ok(erased);
+            }
             if part.in_rooms > 0 {
                 erased.in_rooms = part.in_rooms;
                 erased.next = part.next;

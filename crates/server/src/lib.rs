@@ -9,6 +9,7 @@ mod c2s;
 pub mod chaos;
 mod elsewhere;
 pub mod erase;
+mod errands;
 pub mod guard;
 mod home;
 mod host;

@@ -20,6 +20,7 @@ use crate::admin::Admin;
 use crate::c2s::C2sService;
 use crate::chaos::Chaos;
 use crate::elsewhere::Returned;
+use crate::errands::Errands;
 use crate::home::SetLimits;
 use crate::join::KeeperMsg;
 use crate::limits::{ADMIN_DEADLINE, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE};
@@ -145,6 +146,7 @@ impl Node {
             chaos,
             guard,
             rooms,
+            errands: Arc::new(Errands::new()),
         };
         let mut threads = Vec::new();
         for (index, shard) in layout.shards.into_iter().enumerate() {
@@ -171,6 +173,7 @@ impl Node {
             returns,
             keepers,
             network: Arc::clone(&shared),
+            admin: admin.clone(),
         });
         let (store, handle) = (admin.store.clone(), admin.handle.clone());
         let place = admin.place.clone();

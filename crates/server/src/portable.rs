@@ -149,6 +149,12 @@ fn parse(text: &str) -> Result<Line, String> {
     serde_json::from_str(text).map_err(|error| format!("not a line of an export: {error}"))
 }
 
+/// Whose a line is, normalised. `None` if that cannot be read.
+pub(crate) fn owner(text: &str) -> Option<String> {
+    let line = parse(text).ok()?;
+    bare(line.jid()).ok()
+}
+
 /// SCRAM keys in Base64.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

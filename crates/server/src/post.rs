@@ -17,7 +17,7 @@ use actor::Name;
 use net::{AddressKey, RemoteIo};
 use rustc_hash::FxHashMap;
 use store::RangeId;
-use wire::{Arrival, Credit, Envelope, Join, Joined, Moved, Packet, WireError};
+use wire::{Arrival, Credit, Envelope, Errand, Join, Joined, Moved, Packet, WireError};
 
 use crate::away::{Cluster, NodeId};
 use crate::c2s::C2sService;
@@ -119,6 +119,8 @@ pub(crate) enum Received {
     Comes(Box<Join>),
     /// Something about a connection that is shared with another node.
     Joined(Joined),
+    /// An operator of another node asks something, or is answered.
+    Errand(Errand),
     /// The node that it came from is told that its recipient is elsewhere.
     Moved(Moved),
     /// It was for the node itself.
@@ -310,6 +312,7 @@ pub(crate) fn receive(
             };
         }
         Packet::Joined(joined) => return Ok(Received::Joined(joined)),
+        Packet::Errand(errand) => return Ok(Received::Errand(errand)),
     };
     if place.range(&envelope.to).index() != envelope.range {
         return Err(NotReceived::Range(envelope.to.to_string()));

@@ -4,8 +4,9 @@
 use store::{EntryFlags, LogEntry, StoreError, UserState};
 use xml::Frame;
 
-use crate::admin::{Admin, Response, error, unreadable};
+use crate::admin::{Admin, Request, Response, error, unreadable};
 use crate::modules::stanza_ids;
+use crate::queues::Queue;
 
 /// Entries of one log that are looked through for a message; further ones are not.
 const SCAN_MAX: usize = 1_000_000;
@@ -100,14 +101,21 @@ impl Admin {
                 "-  taken over by {peer}, whose log does not have it any more"
             ));
         } else {
-            let queues = self.queues(Some(owner)).unwrap_or_default();
-            let queue = queues.iter().find(|queue| *queue.recipient == **peer);
-            lines.push(match queue {
-                Some(queue) => format!(
+            // Only the sender's home knows.
+            let sender = Some(owner.to_owned());
+            let queues = match self.call(Request::QueueList { sender }) {
+                Response::Queues { queues } => Ok(queues),
+                Response::Error { message, .. } => Err(message),
+                _ => Ok(Vec::new()),
+            };
+            let is_it = |queue: &&Queue| *queue.recipient == **peer;
+            lines.push(match queues.as_ref().map(|all| all.iter().find(is_it)) {
+                Ok(Some(queue)) => format!(
                     "-  waits for {peer}: {} failed attempts ({}), {}",
                     queue.failures, queue.why, queue.next
                 ),
-                None => format!("-  is on its way to {peer}"),
+                Ok(None) => format!("-  is on its way to {peer}"),
+                Err(why) => format!("-  has not arrived at {peer}; why is not known: {why}"),
             });
         }
         Ok(())

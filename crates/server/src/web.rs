@@ -248,6 +248,11 @@ impl Service for C2sService {
         }
     }
 
+    /// Those whose socket is at another node go there with it, and requests end by themselves.
+    fn is_client(conn: &Connection) -> bool {
+        matches!(conn, Connection::Stream(_) | Connection::Edge(_))
+    }
+
     fn closed(&mut self, shard: &mut Shard, id: ConnRef, conn: Connection, why: Closed) {
         match conn {
             Connection::Stream(mut stream) => {

@@ -13,7 +13,8 @@ use std::time::Duration;
 use common::Client;
 use common::two::{EDGE, HOME, Two, WINDOW, message, rest};
 use server::Options;
-use server::admin::Request;
+use server::admin::{Request, Response};
+use server::away::Taken;
 use store::RangeId;
 
 /// Goal: clients of a node that is nobody's home chat in order, and what is at home elsewhere is
@@ -95,6 +96,94 @@ fn the_home_decides_who_comes_in() {
     fifth.open();
     fifth.authenticate_with("bob", "secret");
     fifth.expect("<stream:error>");
+}
+
+/// Goal: an operator of a node that is nobody's home is served by the home, and hears the same as
+/// there; what all nodes do together is done by both; a home that takes nothing is named.
+#[test]
+fn an_operator_of_an_edge_reaches_the_home() {
+    let two = Two::start(&["alice"]);
+    let ask = |request| two.edge.node().admin().call(request);
+    let jid = || "alice@localhost".to_owned();
+    let code = |response| match response {
+        Response::Error { code, message } => (code, message),
+        other => panic!("{other:?}"),
+    };
+    let lock = |locked| Request::UserLock { jid: jid(), locked };
+    let mut alice = two.login("alice", "a");
+    assert_eq!(ask(lock(true)), Response::Ok);
+    assert!(rest(&mut alice).contains("<not-authorized"));
+    assert_eq!(ask(lock(false)), Response::Ok);
+    let password = "another".to_owned();
+    let add = Request::UserAdd {
+        jid: jid(),
+        password,
+    };
+    assert_eq!(code(ask(add)).0, "user_exists");
+    let nobody = "nobody@localhost".to_owned();
+    assert_eq!(
+        code(ask(Request::UserKick { jid: nobody })).0,
+        "no_such_user"
+    );
+    let wrong = "a@b@c".to_owned();
+    assert_eq!(code(ask(Request::UserKick { jid: wrong })).0, "bad_address");
+    let inspected = ask(Request::UserInspect { jid: jid() });
+    assert!(matches!(inspected, Response::User { .. }), "{inspected:?}");
+    let queues = ask(Request::QueueList { sender: None });
+    assert_eq!(queues, Response::Queues { queues: Vec::new() });
+    let provision = Request::Provision {
+        domain: "localhost".to_owned(),
+        users: 30,
+        contacts: 2,
+        password: "x".to_owned(),
+        first: 0,
+        count: 30,
+    };
+    assert_eq!(ask(provision), Response::Made { accounts: 30 });
+    two.edge.way.refuse(true);
+    let (code, message) = code(ask(lock(true)));
+    assert_eq!(code, "busy");
+    assert!(message.contains("node other"), "{message}");
+}
+
+/// Goal: what a node of an earlier version says is taken, each kind of it; what a later one says is
+/// refused, and both are followed by what is said next.
+#[test]
+fn what_other_versions_say_does_not_stop_a_node() {
+    let two = Two::start(&["alice", "bob"]);
+    let range = two.home.door.range("juliet@capulet.lit").index();
+    let fixtures = [
+        include_str!("../../wire/tests/fixtures/v1.txt"),
+        include_str!("../../wire/tests/fixtures/v2.txt"),
+    ];
+    let mut count = 0;
+    for line in fixtures.iter().flat_map(|text| text.lines()) {
+        let (name, hex) = line.split_once(' ').unwrap();
+        let digit = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        let mut packet: Vec<u8> = (0..hex.len()).step_by(2).map(digit).collect();
+        let is_placed = packet[2..8] != [0; 6];
+        if is_placed {
+            packet[2..4].copy_from_slice(&range.to_le_bytes());
+            packet[4..8].copy_from_slice(&5u32.to_le_bytes());
+        }
+        let taken = two.home.door.receive(EDGE, &packet);
+        match name.starts_with("joined-") {
+            // It is of a connection that nobody has.
+            true => assert!(matches!(taken, Taken::Bad(_)), "{name}"),
+            false => assert_eq!(taken, Taken::Yes, "{name}"),
+        }
+        packet[0] = u8::MAX;
+        let later = two.home.door.receive(EDGE, &packet);
+        assert!(matches!(later, Taken::Bad(why) if why.contains("version 255")));
+        count += 1;
+    }
+    assert!(count > 20, "{count}");
+    let mut alice = two.login("alice", "a");
+    let mut bob = two.login("bob", "b");
+    bob.send("<presence/>");
+    bob.expect("<presence from='bob@localhost/b'");
+    alice.send(&message("bob@localhost", "and on"));
+    bob.expect("<body>and on</body>");
 }
 
 /// Goal: an account can be made, and used, through a node that is not its home.

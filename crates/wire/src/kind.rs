@@ -91,6 +91,10 @@ kinds! {
     JoinedRoom = 82, "joined-room", since 2;
     /// [`crate::Part::End`].
     JoinedEnd = 83, "joined-end", since 2;
+    /// A question of [`crate::Errand`].
+    Asked = 96, "asked", since 3;
+    /// An answer of [`crate::Errand`].
+    Answered = 97, "answered", since 3;
 }
 
 #[cfg(test)]

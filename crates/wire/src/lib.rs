@@ -26,6 +26,7 @@
 
 mod answers;
 mod codec;
+mod errand;
 mod error;
 mod joined;
 mod kind;
@@ -37,6 +38,7 @@ mod rooms;
 mod stanza;
 
 pub use answers::NotTaken;
+pub use errand::Errand;
 pub use error::WireError;
 pub use joined::{Carrier, ConnAt, Join, Joined, Part};
 pub use kind::Kind;

@@ -3,6 +3,7 @@
 
 use crate::Address;
 use crate::codec::{Bad, Reader, Writer};
+use crate::errand::Errand;
 use crate::error::WireError;
 use crate::joined::{Join, Joined};
 use crate::kind::Kind;
@@ -10,7 +11,7 @@ use crate::limits::PACKET_BYTES_MAX;
 use crate::message::Message;
 
 /// The newest version that this node knows, of packets that it writes too.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// The oldest version that is still understood.
 pub const VERSION_MIN: u8 = 1;
@@ -77,6 +78,8 @@ pub enum Packet {
     Join(Box<Join>),
     /// Something about a client's connection that two nodes share.
     Joined(Joined),
+    /// What an operator asks of another node, or its answer.
+    Errand(Errand),
 }
 
 impl Packet {
@@ -88,13 +91,14 @@ impl Packet {
             Packet::Moved(_) => Kind::Moved,
             Packet::Join(_) => Kind::Join,
             Packet::Joined(joined) => joined.kind(),
+            Packet::Errand(errand) => errand.kind(),
         }
     }
 
     fn place(&self) -> (u16, u32) {
         match self {
             Packet::Message(envelope) => (envelope.range, envelope.tenure),
-            Packet::Credited { .. } | Packet::Joined(_) => (0, 0),
+            Packet::Credited { .. } | Packet::Joined(_) | Packet::Errand(_) => (0, 0),
             Packet::Moved(moved) => (moved.range, moved.tenure),
             Packet::Join(join) => (join.range, join.tenure),
         }
@@ -118,6 +122,7 @@ impl Packet {
             Packet::Moved(moved) => writer.address(&moved.to, "recipient"),
             Packet::Join(join) => join.write(&mut writer),
             Packet::Joined(joined) => joined.write(&mut writer),
+            Packet::Errand(errand) => errand.write(&mut writer),
         }
         let written = writer.finish().map_err(|bad| wrong(kind, bad));
         let bytes = out.len() - start;
@@ -178,8 +183,11 @@ impl<'a> Arrival<'a> {
         Arrival::read_as(bytes, VERSION)
     }
 
-    /// As a node reads it that knows versions up to `newest`.
-    fn read_as(bytes: &'a [u8], newest: u8) -> Result<Arrival<'a>, WireError> {
+    /// As a node reads it that knows versions up to `newest`: for tests of older nodes.
+    ///
+    /// # Errors
+    /// As [`Arrival::read`].
+    pub fn read_as(bytes: &'a [u8], newest: u8) -> Result<Arrival<'a>, WireError> {
         let size = || WireError::Size { bytes: bytes.len() };
         let (head, body) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or_else(size)?;
         let [version, kind, range @ .., t0, t1, t2, t3] = *head;
@@ -211,7 +219,9 @@ impl<'a> Arrival<'a> {
             | Kind::Moved
             | Kind::JoinedBytes
             | Kind::JoinedRoom
-            | Kind::JoinedEnd => None,
+            | Kind::JoinedEnd
+            | Kind::Asked
+            | Kind::Answered => None,
             _ => Some((self.range, self.tenure)),
         }
     }
@@ -255,6 +265,11 @@ impl<'a> Arrival<'a> {
                 });
             }
             Kind::Credited => return Err(Bad("range")),
+            Kind::Asked | Kind::Answered if (self.range, self.tenure) == (0, 0) => {
+                let errand = Errand::read(self.kind == Kind::Answered, from)?;
+                return Ok(Packet::Errand(errand));
+            }
+            Kind::Asked | Kind::Answered => return Err(Bad("range")),
             Kind::Moved => {
                 return Ok(Packet::Moved(Moved {
                     range: self.range,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use wire::{Kind, Packet, VERSION, VERSION_MIN};
+use wire::{Arrival, Kind, Packet, VERSION, VERSION_MIN, WireError};
 
 fn file(version: u8) -> PathBuf {
     let name = format!("tests/fixtures/v{version}.txt");
@@ -65,5 +65,25 @@ fn what_earlier_versions_wrote_means_what_it_meant() {
             assert_eq!(hex(&written), hex(&fixture), "{name} is written otherwise");
         }
         assert!(known.is_empty(), "kinds that are gone: {:?}", known.keys());
+    }
+}
+
+/// Goal: a node of each earlier version understands what this one writes but for the kinds that
+/// came later, and names the version of those.
+#[test]
+fn earlier_versions_understand_what_they_know() {
+    for newest in VERSION_MIN..=VERSION {
+        for packet in samples::all() {
+            let (kind, mut bytes) = (packet.kind(), Vec::new());
+            packet.encode(&mut bytes).unwrap();
+            let read = Arrival::read_as(&bytes, newest).and_then(|arrival| arrival.packet());
+            match kind.since() <= newest {
+                true => assert_eq!(read, Ok(packet), "{} in {newest}", kind.name()),
+                false => {
+                    let (version, kind) = (kind.since(), kind.number());
+                    assert_eq!(read, Err(WireError::Version { version, kind }));
+                }
+            }
+        }
     }
 }

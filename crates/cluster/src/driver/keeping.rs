@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 use stdx::{Clock, Moment, SystemClock};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
 
+use super::ticks::{or_never, ticks};
 use super::{Command, MapOptions, Progress, Shared, lock};
 use crate::engine::{Bucket, Engine, Entry, Watch};
 use crate::journal::Epoch;
@@ -21,18 +20,22 @@ use crate::map::load::Load;
 use crate::map::view::MapView;
 use crate::map::{Node, Report, Revision};
 
-/// How often the machine is told the time.
-const TICK: Duration = Duration::from_millis(50);
 /// Ticks between two questions whether the bucket has a leader, and two reports.
 const TICKS_PER_LOOK: u32 = 10;
 
 /// What the map is told and asked from outside.
 #[derive(Debug, Default)]
 pub(super) struct Door {
-    /// The node's weight: 0 while it drains.
+    /// The node's weight.
     pub(super) weight: AtomicU32,
     /// Commits or links lag.
     pub(super) is_slow: AtomicBool,
+    /// It is to be the home of nothing.
+    pub(super) is_draining: AtomicBool,
+    /// The process ends: so does its lease.
+    pub(super) is_leaving: AtomicBool,
+    /// The map says so.
+    pub(super) has_left: AtomicBool,
     /// Until when effects that need no commit may leave, in nanoseconds of the driver's clock. A
     /// moment, not an answer: a process that was paused must not believe an old one.
     pub(super) acts_until: AtomicU64,
@@ -72,6 +75,7 @@ pub(super) struct Keeping {
     ended: Vec<Epoch>,
     applied: Vec<(u64, Load)>,
     ticks: u32,
+    is_draining: bool,
     /// What a stream is to be told once it has room: the last word counts.
     untold: Vec<Option<Command>>,
 }
@@ -103,6 +107,7 @@ impl Keeping {
             ended: vec![0; streams],
             applied: vec![(0, Load::default()); streams],
             ticks: 0,
+            is_draining: false,
             untold: (0..streams).map(|_| None).collect(),
             parts,
         }
@@ -110,8 +115,7 @@ impl Keeping {
 
     /// Until the driver ends.
     pub(super) async fn run(mut self) {
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut ticks = ticks();
         loop {
             tokio::select! {
                 _ = self.parts.end.changed() => return,
@@ -120,7 +124,7 @@ impl Keeping {
                         self.on_said(said);
                     }
                 }
-                entry = next(&mut self.watch) => self.on_entry(entry),
+                entry = or_never(self.watch.as_mut().map(Watch::next)) => self.on_entry(entry),
                 _ = ticks.tick() => self.on_tick(),
             }
             self.perform();
@@ -157,8 +161,17 @@ impl Keeping {
     fn on_tick(&mut self) {
         let now = self.clock.now();
         self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks.is_multiple_of(TICKS_PER_LOOK) {
+        let is_draining = self.parts.door.is_draining.load(Ordering::Relaxed);
+        let has_news = std::mem::replace(&mut self.is_draining, is_draining) != is_draining;
+        if has_news || self.ticks.is_multiple_of(TICKS_PER_LOOK) {
             self.look();
+        }
+        if has_news {
+            // Whoever gives homes out hears of it now, and not with the next renewal.
+            self.keeper.renew_now(now);
+        }
+        if self.parts.door.is_leaving.load(Ordering::Relaxed) {
+            self.keeper.leave(now);
         }
         for at in 0..self.parts.progress.len() {
             let shown = *lock(&self.parts.progress[at]);
@@ -196,7 +209,12 @@ impl Keeping {
         let reports = reports.collect();
         let door = &self.parts.door;
         let is_slow = door.is_slow.load(Ordering::Relaxed);
-        let weight = door.weight.load(Ordering::Relaxed);
+        let weight = match self.is_draining {
+            // Older nodes know no other word for it.
+            true => 0,
+            false => door.weight.load(Ordering::Relaxed),
+        };
+        self.keeper.drain(self.is_draining);
         self.keeper.report(is_slow, weight, reports);
     }
 
@@ -222,6 +240,8 @@ impl Keeping {
         self.tell_all();
         let until = self.keeper.acts_until().as_nanos();
         self.parts.door.acts_until.store(until, Ordering::Relaxed);
+        let has_left = self.keeper.has_left();
+        self.parts.door.has_left.store(has_left, Ordering::Relaxed);
         let view = self.keeper.view(self.clock.now());
         let shown = &mut *lock(&self.parts.door.view);
         if **shown != view {
@@ -266,11 +286,4 @@ async fn watch_map(engine: &Engine) -> Option<Box<(Bucket, Watch)>> {
     let bucket = engine.map().await.ok()?;
     let watch = bucket.watch().await.ok()?;
     Some(Box::new((bucket, watch)))
-}
-
-async fn next(watch: &mut Option<Watch>) -> Option<(Revision, Entry)> {
-    match watch {
-        Some(watch) => watch.next().await,
-        None => std::future::pending().await,
-    }
 }

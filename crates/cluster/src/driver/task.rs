@@ -2,16 +2,15 @@
 //! and are performed. Owns the consumer and its watchdog.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use bytes::Bytes;
 use stdx::{Clock, SystemClock};
 use store::{Follower, Store, StoreError, Writer};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::snapshots::{self, Place};
+use super::ticks::{TICK, or_never, ticks};
 use super::{
     Appending, Command, Event, Events, Hear, Options, Outcome, Progress, Shared, Word, is_home,
     lock,
@@ -24,8 +23,6 @@ use crate::journal::writer::Token;
 use crate::journal::{Answer, Epoch, Found, Seq};
 use crate::layout::StreamId;
 
-/// How often the machine is told the time.
-const TICK: Duration = Duration::from_millis(50);
 /// Ticks between two looks at the stream's end.
 const TICKS_PER_LOOK: u32 = 20;
 /// Ticks before a consumer or a snapshot that could not be had is asked for again.
@@ -104,8 +101,7 @@ impl Task {
 
     /// Until the driver ends.
     pub(super) async fn run(mut self) {
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut ticks = ticks();
         loop {
             tokio::select! {
                 command = self.parts.commands.recv() => match command {
@@ -117,7 +113,9 @@ impl Task {
                         self.on_said(said);
                     }
                 }
-                message = next(&mut self.messages) => self.on_message(message),
+                message = or_never(self.messages.as_mut().map(Messages::next)) => {
+                    self.on_message(message);
+                }
                 _ = ticks.tick() => self.on_tick(),
             }
             self.perform();
@@ -383,12 +381,5 @@ impl Task {
 fn tell(parts: &Parts, event: Event) {
     if !parts.events.tell(event) {
         lock(&parts.progress).events_lost += 1;
-    }
-}
-
-async fn next(messages: &mut Option<Messages>) -> Option<(Seq, Bytes)> {
-    match messages {
-        Some(messages) => messages.next().await,
-        None => std::future::pending().await,
     }
 }

@@ -230,7 +230,9 @@ async fn take(
                         break;
                     }
                     Taken::Bad(why) => {
-                        shared.complain(from, &why);
+                        // It comes back to its sender, and is told there what became of it.
+                        shared.complain(peer, from, &why);
+                        Frame::Moved(position, Vec::new()).write(&mut connection.out);
                         break;
                     }
                 }

@@ -116,11 +116,14 @@ fn packets_arrive_in_order_and_moved_ones_come_back() {
     let expected: Vec<Vec<u8>> = expected.map(|n| format!("p{n}").into_bytes()).collect();
     let heard = lock(&b.heard).clone();
     assert!(heard.iter().map(|(_, packet)| packet).eq(&expected));
-    until("it comes back", || {
-        !lock(&a.links.shared.returned).is_empty()
+    until("both come back", || {
+        lock(&a.links.shared.returned).len() == 2
     });
-    assert_eq!(a.links.take_returned(), [b"moved".to_vec()]);
+    let returned = [b"moved".to_vec(), b"x".to_vec()];
+    assert_eq!(a.links.take_returned(), returned);
     assert_eq!(b.links.take_complaints(), ["a: x".to_owned()]);
+    let unreadable = |node: &Node| node.links.status()[0].unreadable;
+    assert_eq!((unreadable(&a), unreadable(&b)), (0, 1));
     b.links.answer(b.links.peer("a"), b"credit".to_vec());
     until("the answer", || lock(&a.heard).len() == 1);
     until("nothing waits", || a.links.status()[0].bytes == 0);

@@ -66,6 +66,11 @@ struct Plan<'a> {
     loads: BTreeMap<&'a str, u64>,
 }
 
+/// Whether a node should have homes, if it lives.
+pub fn may_be_home(node: &Node) -> bool {
+    node.weight > 0 && !node.is_slow && !node.is_draining
+}
+
 /// What should change now.
 pub fn plan(options: &Options, view: &View) -> Vec<Move> {
     let mut plan = Plan {
@@ -137,8 +142,7 @@ impl Plan<'_> {
     }
 
     fn may_be_home(&self, node: &str) -> bool {
-        let node = self.view.nodes.get(node);
-        node.is_some_and(|node| node.weight > 0 && !node.is_slow)
+        self.view.nodes.get(node).is_some_and(may_be_home)
     }
 
     /// The best home for a stream: a warm one that is least full, or the one that lags least.
@@ -163,7 +167,7 @@ impl Plan<'_> {
             }
             let slow = || {
                 let nodes = self.view.nodes.iter();
-                let slow = nodes.filter(|(_, node)| node.weight > 0);
+                let slow = nodes.filter(|(_, node)| node.weight > 0 && !node.is_draining);
                 slow.min_by_key(|(name, _)| self.fill(name, BASE_LOAD))
                     .map(|(name, _)| name.clone())
             };

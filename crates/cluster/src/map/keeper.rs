@@ -12,6 +12,7 @@
 //! | this process | a home before it has not let go | it waits, until that one's lease has ended |
 //! | this node | an earlier life of its process, or a tenure that ended | it asks for a new epoch |
 //! | another node | this one still serves | it stops and says so |
+//! | anybody | this process ends | it stops, and ends its own lease: nobody waits until that lapses |
 //! | a node whose lease has ended, or nobody | this one is the coordinator | another one is chosen |
 
 use std::collections::{BTreeMap, VecDeque};
@@ -94,6 +95,8 @@ pub struct Keeper {
     fence_at: BTreeMap<String, Moment>,
     /// The map was watched for so long that everybody who lives was seen.
     knows_all_at: Moment,
+    /// Since when this process ends, and whether the map says that its lease has ended.
+    leaving: Option<(Moment, bool)>,
     effects: VecDeque<Effect>,
 }
 
@@ -112,6 +115,7 @@ impl Keeper {
             streams: (0..streams).map(|_| Stream::default()).collect(),
             renew_at: now,
             fence_at: BTreeMap::new(),
+            leaving: None,
             effects: VecDeque::new(),
         }
     }
@@ -144,6 +148,7 @@ impl Keeper {
                 link: node.link.clone(),
                 clients: node.clients.clone(),
                 is_alive: self.is_alive(now, name),
+                takes_homes: assign::may_be_home(node),
                 serving: node.streams.iter().map(|report| report.serving).collect(),
             };
             (name.clone(), view)
@@ -161,14 +166,46 @@ impl Keeper {
         self.node.streams = streams;
     }
 
+    /// Whether this node is to be the home of nothing from now on, until it is said otherwise.
+    pub fn drain(&mut self, is_draining: bool) {
+        self.node.is_draining = is_draining;
+    }
+
+    /// The next renewal is not waited for: what this node says of itself has changed.
+    pub fn renew_now(&mut self, now: Moment) {
+        self.renew_at = now;
+    }
+
+    /// This process ends, and nothing of it acts any more: its lease ends with an entry of its own,
+    /// so that others need not wait until it lapses. It is not renewed again.
+    pub fn leave(&mut self, now: Moment) {
+        if self.leaving.is_some() {
+            return;
+        }
+        self.leaving = Some((now, false));
+        self.node.is_fenced = true;
+        self.own.on_fenced();
+        self.step_down_all();
+        self.renew_at = now;
+        self.on_time(now);
+    }
+
+    /// Whether the map says that the lease of this process, which ends, has ended.
+    pub fn has_left(&self) -> bool {
+        self.leaving.is_some_and(|(_, is_known)| is_known)
+    }
+
     /// A renewal that was sent at this moment was acknowledged.
     pub fn on_renewed(&mut self, sent: Moment, revision: Revision) {
         // Entries that end the lease come by the watch, and have a higher revision.
         if revision > self.revision {
             self.revision = revision;
         }
-        if revision == self.revision {
-            self.own.on_renewed(sent);
+        match &mut self.leaving {
+            // One of before the end may come late.
+            Some((since, is_known)) => *is_known |= sent >= *since,
+            None if revision == self.revision => self.own.on_renewed(sent),
+            None => {}
         }
     }
 
@@ -196,11 +233,21 @@ impl Keeper {
     /// earlier life left, or the end of the lease.
     fn on_own(&mut self, now: Moment, revision: Revision, entry: &Node) {
         self.revision = revision;
+        if let Some((_, is_known)) = &mut self.leaving {
+            // An earlier renewal came first: the end is sent once more.
+            *is_known |= entry.is_fenced;
+            self.renew_at = now;
+            return;
+        }
         if !entry.is_fenced {
             return;
         }
         self.renew_at = now;
         self.own.on_fenced();
+        self.step_down_all();
+    }
+
+    fn step_down_all(&mut self) {
         for stream in 0..self.streams.len() {
             if std::mem::take(&mut self.streams[stream].is_ours) {
                 let stream = StreamId(stream as u16);
@@ -243,7 +290,7 @@ impl Keeper {
 
     /// Time has passed.
     pub fn on_time(&mut self, now: Moment) {
-        if now >= self.renew_at {
+        if now >= self.renew_at && !self.has_left() {
             self.renew_at = now + self.options.renew_every;
             let renewal = Effect::Renew(now, self.revision, self.node.clone());
             self.effects.push_back(renewal);
@@ -363,9 +410,22 @@ impl Keeper {
                 .map(|(name, (_, node))| (name.clone(), node.clone()))
                 .collect(),
         };
+        // A home that has to let go first does so before the next one is asked to.
+        let mut moving = self.letting_go();
         for moved in plan(&self.options.assign, &view) {
+            if moved.is_planned && moving >= self.options.assign.moves_max {
+                continue;
+            }
+            moving += usize::from(moved.is_planned);
             self.give(now, &view, moved);
         }
+    }
+
+    /// Streams whose home before has not said yet that it let go, and may.
+    fn letting_go(&self) -> usize {
+        let homes = self.streams.iter().filter_map(|at| at.entry.as_ref());
+        let before = homes.filter_map(|(_, home)| home.after.as_ref());
+        before.filter(|node| !self.has_ended(node)).count()
     }
 
     fn give(&mut self, now: Moment, view: &View, moved: Move) {
@@ -394,3 +454,6 @@ impl Keeper {
         self.change(now, moved.stream, revision, home);
     }
 }
+
+#[cfg(test)]
+mod tests;

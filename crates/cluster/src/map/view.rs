@@ -25,6 +25,8 @@ pub struct NodeView {
     pub clients: Option<String>,
     /// Its lease has not ended and does not seem to have lapsed.
     pub is_alive: bool,
+    /// It may be given homes.
+    pub takes_homes: bool,
     /// By stream: the tenure in which it says that it serves; 0: it does not.
     pub serving: Vec<Epoch>,
 }

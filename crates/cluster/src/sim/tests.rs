@@ -1,10 +1,12 @@
 //! Several nodes over a twin of the engine, in one thread and under a virtual clock: killed,
 //! paused, cut off, with elections, lost quorums, lost answers and a rival with prepared appends.
-//! A seed decides everything. Owns what must hold: see `world::World::check`.
+//! A seed decides everything. Owns what must hold: see `check`.
 
+mod check;
 mod kv;
 mod load;
 mod node;
+mod orderly;
 mod stream;
 mod world;
 

@@ -6,6 +6,7 @@ mod certificates;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use ::cluster::check::{self, Problem};
 use ::cluster::engine;
@@ -15,9 +16,14 @@ use ::cluster::status::{self, Status};
 use clap::{Args, Subcommand};
 
 use crate::cli::Place;
+use crate::door;
 use crate::exit::{self, Failure};
+use crate::member::order::{Request, Response};
 use crate::node;
 use certificates::CertificatesArgs;
+
+/// How long a node may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What can be done to a cluster.
 #[derive(Debug, Subcommand)]
@@ -27,6 +33,13 @@ pub(crate) enum ClusterCommand {
     /// Make certificates for links between nodes: a CA if the folder has none, and one for each
     /// node. Prints what to write in each node's configuration.
     Certificates(CertificatesArgs),
+    /// Say which node is the home of an account, a room or a service.
+    Home {
+        /// Its address.
+        address: String,
+        #[command(flatten)]
+        place: Place,
+    },
     /// Say how the nodes and streams of a cluster stand.
     Status {
         #[command(flatten)]
@@ -66,6 +79,7 @@ pub(crate) fn run(command: ClusterCommand) -> Result<ExitCode, Failure> {
     match command {
         ClusterCommand::Check(args) => run_check(args),
         ClusterCommand::Certificates(args) => certificates::run(&args).map(|()| ExitCode::SUCCESS),
+        ClusterCommand::Home { address, place } => home(&place, address),
         ClusterCommand::Status { place } => {
             let config = place.source().load()?;
             if !config.is_clustered() {
@@ -79,6 +93,27 @@ pub(crate) fn run(command: ClusterCommand) -> Result<ExitCode, Failure> {
             io::stdout().lock().write_all(table(&status).as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+fn home(place: &Place, address: String) -> Result<ExitCode, Failure> {
+    let data = place.source().load()?.settings.node.data;
+    let Some(mut client) = door::connect(&data)? else {
+        let message = format!("no server runs on {}", data.display());
+        return Err(Failure::Failed(message));
+    };
+    let answer = client.call_within(&Request::Home { address }, PATIENCE);
+    match answer.map_err(|error| Failure::TryAgain(error.to_string()))? {
+        Response::Home { node: Some(node) } => {
+            writeln!(io::stdout().lock(), "{node}")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Response::Home { node: None } => {
+            let message = "no node is at the moment: see roost cluster status".to_owned();
+            Err(Failure::TryAgain(message))
+        }
+        Response::Error { message, .. } => Err(Failure::Failed(message)),
+        Response::Drain { .. } => Err(Failure::Failed("another answer came".to_owned())),
     }
 }
 

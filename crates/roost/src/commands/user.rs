@@ -115,7 +115,7 @@ fn erase(place: &Place, jid: &str) -> Result<(), Failure> {
         ))?;
     }
     if all.elsewhere > 0 {
-        say("some are at home on other nodes of the cluster: erase there too")?;
+        say("some homes moved meanwhile: erase once more")?;
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use super::line::{LineError, LineReader, Patience};
 use super::{
     CLIENTS_MAX, Folder, IDLE_TIMEOUT, LINE_TIMEOUT, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX,
 };
+use crate::member::order;
 use crate::node::{Request, Response, refusal};
 use crate::watch;
 
@@ -31,6 +32,9 @@ pub(crate) trait Operator: Send + Sync + 'static {
 
     /// The response to somebody who watches.
     fn watch(&self, request: watch::Request) -> watch::Response;
+
+    /// The response to an operator of a cluster.
+    fn order(&self, request: order::Request) -> order::Response;
 }
 
 /// Time bounds, shorter in tests.
@@ -224,17 +228,30 @@ fn serve(shared: &Shared, socket: UnixStream) {
         let line = zeroize::Zeroizing::new(line);
         let responded = match serde_json::from_slice::<Request>(&line) {
             Ok(request) => respond(&socket, &shared.operator.call(request)),
-            Err(error) => match serde_json::from_slice::<watch::Request>(&line) {
-                Ok(request) => respond(&socket, &shared.operator.watch(request)),
-                // The parser's message may quote the request, and that may hold a password.
-                Err(_) => respond(&socket, &refusal("bad_request", &position_of(&error))),
-            },
+            Err(error) => respond_to_others(&socket, shared, &line, &error),
         };
         drop(line);
         if responded.is_err() {
             return;
         }
     }
+}
+
+/// What is no request to the server itself.
+fn respond_to_others(
+    socket: &UnixStream,
+    shared: &Shared,
+    line: &[u8],
+    error: &serde_json::Error,
+) -> io::Result<()> {
+    if let Ok(request) = serde_json::from_slice::<watch::Request>(line) {
+        return respond(socket, &shared.operator.watch(request));
+    }
+    if let Ok(request) = serde_json::from_slice::<order::Request>(line) {
+        return respond(socket, &shared.operator.order(request));
+    }
+    // The parser's message may quote the request, and that may hold a password.
+    respond(socket, &refusal("bad_request", &position_of(error)))
 }
 
 fn position_of(error: &serde_json::Error) -> String {

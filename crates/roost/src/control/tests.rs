@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::server::Timeouts;
 use super::*;
+use crate::member::order;
 use crate::node::{Request, Response};
 use crate::watch;
 
@@ -37,6 +38,10 @@ impl Operator for OneUser {
     fn watch(&self, request: watch::Request) -> watch::Response {
         assert_eq!(request, watch::Request::Alarms);
         watch::Response::Alarms { alarms: Vec::new() }
+    }
+
+    fn order(&self, request: order::Request) -> order::Response {
+        order::call(None, &request)
     }
 }
 

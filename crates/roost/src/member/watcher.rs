@@ -11,6 +11,7 @@ use cluster::link::{LinkStatus, Links};
 use cluster::map::view::MapView;
 use stdx::time::{Clock as _, SystemClock};
 
+use super::drain::Draining;
 use super::readiness::{Readiness, Seen};
 use crate::watch::{ClusterSample, LinkSample};
 
@@ -23,6 +24,7 @@ pub(crate) struct Watcher {
     links: Weak<Links>,
     own: String,
     served: Served,
+    draining: Arc<Draining>,
     readiness: Mutex<Readiness>,
     clock: SystemClock,
 }
@@ -33,12 +35,14 @@ impl Watcher {
         links: &Arc<Links>,
         own: String,
         served: Served,
+        draining: Arc<Draining>,
     ) -> Watcher {
         Watcher {
             driver: Arc::downgrade(driver),
             links: Arc::downgrade(links),
             own,
             served,
+            draining,
             readiness: Mutex::default(),
             clock: SystemClock::new(),
         }
@@ -49,6 +53,9 @@ impl Watcher {
     /// # Errors
     /// The reason.
     pub(crate) fn ready(&self) -> Result<(), String> {
+        if self.draining.is_wanted() {
+            return Err("draining".to_owned());
+        }
         let driver = self.driver.upgrade().ok_or("the node has ended")?;
         let seen = self.seen(&driver);
         let readiness = self.readiness.lock();
@@ -150,6 +157,7 @@ fn link(status: LinkStatus) -> LinkSample {
         taken: status.taken,
         sent_again: status.sent_again,
         returned: status.returned,
+        unreadable: status.unreadable,
         error: status.last_error,
     }
 }

@@ -66,6 +66,8 @@ pub(crate) struct LinkSample {
     pub(crate) taken: u64,
     pub(crate) sent_again: u64,
     pub(crate) returned: u64,
+    /// Packets of it that could not be read here.
+    pub(crate) unreadable: u64,
     /// Why there is no link.
     pub(crate) error: Option<String>,
 }
@@ -205,6 +207,12 @@ pub(super) const LINK_FIGURES: &[Row<LinkSample>] = &[
         "Packets that came back",
         true,
         |l| l.returned,
+    ),
+    (
+        "packets_unreadable_total",
+        "Packets of the node that could not be read here",
+        true,
+        |l| l.unreadable,
     ),
 ];
 

@@ -13,9 +13,10 @@ use std::time::Duration;
 use actor::{Addr, Core, Handle, Mail as _, Name, ShardId};
 use net::{ConnRef, RemoteIo};
 use store::{RangeId, Store};
-use wire::{Join, Joined};
+use wire::{Errand, Join, Joined};
 
 use super::C2sService;
+use crate::admin::Admin;
 use crate::away::{NodeId, Taken};
 use crate::c2s::Control;
 use crate::elsewhere::Returned;
@@ -42,6 +43,8 @@ pub struct Door {
     /// Who keeps the connections of each shard that are shared with other nodes.
     pub(super) keepers: Vec<Addr<KeeperMsg>>,
     pub(super) network: Arc<net::Shared>,
+    /// Who answers operators of other nodes.
+    pub(super) admin: Admin,
 }
 
 impl Door {
@@ -79,6 +82,28 @@ impl Door {
     /// The range of a bare address.
     pub fn range(&self, bare: &str) -> RangeId {
         self.place.range(bare)
+    }
+
+    /// Asks every client whose socket is here to go, spread evenly over this time. Others are
+    /// served meanwhile.
+    pub fn shed_within(&self, time: Duration) {
+        self.network.shed_within(time);
+    }
+
+    /// Asks nobody any more to go.
+    pub fn keep(&self) {
+        self.network.keep();
+    }
+
+    /// Clients whose socket is here, and those of them that are still to be asked to go. Counted
+    /// from [`Door::shed_within`] on.
+    pub fn shed(&self) -> (u64, u64) {
+        self.network.shed()
+    }
+
+    /// Accepts nobody any more. Everything else goes on.
+    pub fn stop_accepting(&self) {
+        self.network.stop_accepting();
     }
 
     fn shards(&self) -> impl Iterator<Item = ShardId> {
@@ -142,6 +167,10 @@ impl Door {
             }
             Ok(Received::Comes(join)) => self.comes(from, join),
             Ok(Received::Joined(joined)) => self.joined(from, joined),
+            Ok(Received::Errand(errand)) => {
+                self.errand(from, errand);
+                Taken::Yes
+            }
             Ok(Received::Said { to, said, activate }) => match self.tell(to, said, activate) {
                 true => Taken::Yes,
                 false => Taken::Later,
@@ -166,6 +195,14 @@ impl Door {
         match self.handle.run_on(shard, comes) {
             true => Taken::Yes,
             false => Taken::Later,
+        }
+    }
+
+    /// An operator of a node asks something, or a node answers one of this.
+    fn errand(&self, node: NodeId, errand: Errand) {
+        match errand.is_answer {
+            true => self.admin.errands.answered(node, &errand),
+            false => self.admin.asked_by(node, errand),
         }
     }
 
@@ -224,6 +261,13 @@ impl Door {
             }
             return true;
         }
+        if arrival.kind() == wire::Kind::Asked {
+            // Its node is another one now, or does not know the question.
+            if let Ok(wire::Packet::Errand(errand)) = arrival.packet() {
+                self.admin.errands.returned(errand.number);
+            }
+            return true;
+        }
         if let Some((range, tenure)) = arrival.place()
             && let Some(range) = RangeId::from_index(range)
         {
@@ -259,6 +303,7 @@ impl Door {
     /// A process of a node is gone: nobody there answers any more.
     pub fn forget_node(&self, node: NodeId) {
         self.credits.forget(node);
+        self.admin.errands.forget(node);
         for (shard, keeper) in self.shards().zip(self.keepers.iter().copied()) {
             let gone = move |core: &mut Core| {
                 // Past those who wait to be let in if there is no room: it is said once.

@@ -239,7 +239,7 @@ impl Sim {
                 Ok(Some(answer))
             }
             Received::Done => Ok(None),
-            Received::Comes(_) | Received::Joined(_) => {
+            Received::Comes(_) | Received::Joined(_) | Received::Errand(_) => {
                 Err("a simulated node has no others".to_owned())
             }
         }

@@ -100,6 +100,9 @@ pub struct User {
     turn: Option<Box<Turn>>,
     /// An append failed: the state in memory is ahead of the store and is loaded again.
     stale: bool,
+    /// In a cluster, an append was fenced or is in doubt: another node is the home, or is about to
+    /// be. Clients that come again are led there.
+    is_fenced: bool,
     /// A session cannot be served any further and ends with the message being handled.
     has_full_session: bool,
     /// How often the store could not be read in a row.
@@ -144,6 +147,7 @@ impl User {
             barrier: Barrier::default(),
             turn: None,
             stale: false,
+            is_fenced: false,
             has_full_session: false,
             unread: 0,
             is_woken: false,
@@ -557,7 +561,7 @@ impl Actor for User {
             let control = crate::c2s::Control::Abort(match reason {
                 _ if has_moved => crate::c2s::Abort::Moved,
                 actor::Reason::Normal | actor::Reason::Shutdown => crate::c2s::Abort::Shutdown,
-                _ => crate::c2s::Abort::Crash,
+                _ => self.why_it_ends(),
             });
             if let Some(link) = session.link() {
                 let _ = self.home.io.control(cx, link, control);

@@ -169,6 +169,8 @@ impl User {
         if self.must_start_over(error) || self.has_too_many_refusals(&append) {
             // No answer: it may have been done, and what clients are sent is counted.
             self.note_failure(error, cx);
+            self.is_fenced = self.home.options.cluster.is_some()
+                && matches!(error, AppendError::Fenced | AppendError::Failed);
             self.start_over(append.effects, cx);
             return None;
         }
@@ -244,7 +246,15 @@ impl User {
 
     /// Ends a connection that waits for an answer of this user: it would wait for ever.
     pub(super) fn end_waiting(&self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
-        let control = crate::c2s::Control::Abort(crate::c2s::Abort::Crash);
+        let control = crate::c2s::Control::Abort(self.why_it_ends());
         let _ = self.home.io.control(cx, conn, control);
+    }
+
+    /// Why streams end with this life of the user, which nobody asked for.
+    pub(super) fn why_it_ends(&self) -> crate::c2s::Abort {
+        match self.is_fenced || self.home.is_elsewhere(&self.name) {
+            true => crate::c2s::Abort::Moved,
+            false => crate::c2s::Abort::Crash,
+        }
     }
 }

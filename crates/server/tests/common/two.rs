@@ -34,6 +34,8 @@ pub(crate) struct Way {
     door: OnceLock<Door>,
     /// Of the node that sends.
     origin: OnceLock<Door>,
+    /// The node that it leads to.
+    other: OnceLock<NodeId>,
     is_over: AtomicBool,
     /// The most bytes that ever waited.
     pub(crate) most: AtomicUsize,
@@ -97,6 +99,11 @@ impl Away for Way {
 
     fn may_act(&self) -> bool {
         true
+    }
+
+    fn others(&self) -> Vec<(NodeId, String)> {
+        let other = self.other.get().map(|node| (*node, "other".to_owned()));
+        other.into_iter().collect()
     }
 
     fn clients(&self, _range: RangeId) -> Option<String> {
@@ -176,6 +183,8 @@ impl Two {
         for (here, there, from) in [(&home, &edge, HOME), (&edge, &home, EDGE)] {
             assert!(here.way.door.set(there.door.clone()).is_ok());
             assert!(here.way.origin.set(here.door.clone()).is_ok());
+            let other = if from == HOME { EDGE } else { HOME };
+            assert!(here.way.other.set(other).is_ok());
             let way = Arc::clone(&here.way);
             thread::spawn(move || way.carry(from));
         }

@@ -11,7 +11,7 @@ use crate::nodes::Nodes;
 use crate::person::Person;
 
 /// The three keys.
-fn files(folder: &Path, name: &str) -> Settings {
+pub(crate) fn files(folder: &Path, name: &str) -> Settings {
     let quoted = |file: &str| format!("\"{}/{file}\"", folder.display());
     Settings::from([
         (
@@ -23,7 +23,7 @@ fn files(folder: &Path, name: &str) -> Settings {
     ])
 }
 
-fn certify(nodes: &mut Nodes, folder: &Path, names: &[&str], more: &[&str]) -> String {
+pub(crate) fn certify(nodes: &mut Nodes, folder: &Path, names: &[&str], more: &[&str]) -> String {
     let folder = folder.to_string_lossy().into_owned();
     let first = ["cluster", "certificates", "--folder", &folder];
     let node = nodes.node("a");

@@ -4,10 +4,13 @@
 #![allow(clippy::disallowed_methods)] // These wait for processes, on the real clock.
 
 mod anywhere;
+mod drain;
 mod links;
 mod nodes;
+mod operators;
 mod person;
 mod ready;
+mod slow;
 
 use nodes::Nodes;
 use person::{ARCHIVE, Person};

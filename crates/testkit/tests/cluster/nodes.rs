@@ -189,6 +189,21 @@ impl Nodes {
         SocketAddr::from(([127, 0, 0, 1], self.ports[name][1]))
     }
 
+    /// Runs a command against a node.
+    pub(crate) fn run(&self, name: &str, command: &[&str]) -> Result<String, String> {
+        self.nodes[name].run(command)
+    }
+
+    /// What they are called.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        self.nodes.keys()
+    }
+
+    /// All that every node wrote.
+    pub(crate) fn logs(&self) -> Vec<String> {
+        self.nodes.values().map(Roost::log).collect()
+    }
+
     /// What a node wrote last.
     pub(crate) fn log(&self, name: &str) -> String {
         self.nodes[name].log_tail()
@@ -234,17 +249,27 @@ impl Nodes {
     /// Makes an account at its home, and says where that is.
     pub(crate) fn add(&mut self, user: &str) -> String {
         let jid = format!("{user}@localhost");
+        self.patiently(&["user", "add", &jid, "--password", PASSWORD]);
+        self.home_of(&jid)
+    }
+
+    /// The node that is the home of an address.
+    pub(crate) fn home_of(&mut self, address: &str) -> String {
+        let home = self.patiently(&["cluster", "home", address]);
+        home.trim().to_owned()
+    }
+
+    /// Runs a command on any node that runs, until it succeeds.
+    fn patiently(&mut self, command: &[&str]) -> String {
         let started = Instant::now();
         loop {
-            for (name, node) in &self.nodes {
-                let added = node.run(&["user", "add", &jid, "--password", PASSWORD]);
-                match added {
-                    Ok(_) => return name.clone(),
-                    Err(why) if why.contains("at home on another node") => {}
+            let running = self.nodes.values().filter(|node| node.pid().is_some());
+            for node in running {
+                match node.run(command) {
+                    Ok(said) => return said,
                     Err(why) => assert!(started.elapsed() < PATIENCE, "{why}"),
                 }
             }
-            assert!(started.elapsed() < PATIENCE, "{user} has no home");
             thread::sleep(PAUSE);
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use delivery::{Attempt, Place, Refusal, RoomPage};
 use wire::{
-    Carrier, ConnAt, Credit, Envelope, Interest, Join, Joined, Membership, Message, Moved,
+    Carrier, ConnAt, Credit, Envelope, Errand, Interest, Join, Joined, Membership, Message, Moved,
     NodeEvent, NotTaken, OfRoom, Packet, Part, Pulled, SharedCopy, Sitting, Source, Stanza, ToRoom,
 };
 use xml::Frame;
@@ -43,6 +43,15 @@ fn join() -> Join {
         header: b"<open xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>".to_vec(),
         elements: vec![b"<auth/>".to_vec(), b"<response/>".to_vec()],
     }
+}
+
+fn errand(is_answer: bool, bytes: &[u8]) -> Packet {
+    Packet::Errand(Errand {
+        number: 0x0123_4567_89ab_cdef,
+        is_answer,
+        is_last: true,
+        bytes: bytes.to_vec(),
+    })
 }
 
 const EDGE: ConnAt = ConnAt {
@@ -194,5 +203,7 @@ pub(crate) fn all() -> Vec<Packet> {
             at: 70_026,
             is_orderly: true,
         }),
+        errand(false, b"{\"request\":\"status\"}"),
+        errand(true, b"{\"response\":\"ok\"}"),
     ]
 }

@@ -237,4 +237,10 @@ fn complaints_are_bounded() {
     a.links.send(to_b, b"p".to_vec()).unwrap();
     until("the last one", || lock(&b.heard).len() == 1);
     assert_eq!(b.links.take_complaints().len(), COMPLAINTS_MAX);
+    // Each was counted, and came back.
+    let count = COMPLAINTS_MAX + 5;
+    assert_eq!(b.links.status()[0].unreadable, count as u64);
+    until("all came back", || {
+        lock(&a.links.shared.returned).len() == count
+    });
 }

@@ -122,6 +122,8 @@ pub(super) struct Stats {
     pub(super) compared: u64,
     pub(super) loaded: u64,
     pub(super) stalls: u64,
+    pub(super) drains: u64,
+    pub(super) leaves: u64,
 }
 
 impl AddAssign for Stats {
@@ -130,7 +132,7 @@ impl AddAssign for Stats {
         for (sum, (_, more)) in sums.iter_mut().zip(more.all()) {
             *sum += more;
         }
-        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r] = sums;
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = sums;
         *self = Stats {
             accepted: a,
             failed: b,
@@ -150,12 +152,14 @@ impl AddAssign for Stats {
             compared: p,
             loaded: q,
             stalls: r,
+            drains: s,
+            leaves: t,
         };
     }
 }
 
 impl Stats {
-    fn all(&self) -> [(&'static str, u64); 18] {
+    fn all(&self) -> [(&'static str, u64); 20] {
         [
             ("accepted", self.accepted),
             ("failed", self.failed),
@@ -175,6 +179,8 @@ impl Stats {
             ("compared", self.compared),
             ("snapshots loaded", self.loaded),
             ("stalls", self.stalls),
+            ("drains", self.drains),
+            ("leaves", self.leaves),
         ]
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Process {
     pub(super) delivered: Vec<u64>,
     /// How far the map was watched.
     pub(super) watched: usize,
+    /// An operator wants it to be the home of nothing.
+    pub(super) is_draining: bool,
 }
 
 pub(super) struct Node {
@@ -106,6 +108,7 @@ impl Node {
         self.process = Some(Process {
             delivered: members.iter().map(|member| member.mark().seq).collect(),
             watched: 0,
+            is_draining: false,
             follower,
             members,
             keeper,

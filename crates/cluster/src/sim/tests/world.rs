@@ -12,7 +12,7 @@ use super::kv::Bucket;
 use super::load::{self, Fate, Stats};
 use super::node::{Node, STREAMS, layout};
 use super::stream::{Stream, To};
-use crate::journal::member::{self, Role};
+use crate::journal::member;
 use crate::journal::message::{Author, Body, Entry, Message, Run};
 use crate::journal::writer::{Refused, Token};
 use crate::journal::{Answer, Found, Publish, Seq};
@@ -28,27 +28,27 @@ const QUIET: Duration = Duration::from_secs(45);
 const TICK: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
-enum Asked {
+pub(super) enum Asked {
     Publish(Publish),
     Read(Seq),
     Last,
 }
 
 #[derive(Debug)]
-enum Said {
+pub(super) enum Said {
     Answer(u64, Answer),
     Found(Seq, Found),
     Last(Option<Seq>),
 }
 
 #[derive(Debug)]
-enum Put {
+pub(super) enum Put {
     Node(String, Option<Revision>, String, Option<Moment>),
     Home(String, Revision, String),
 }
 
 #[derive(Debug)]
-enum Event {
+pub(super) enum Event {
     Ask(To, usize, Asked),
     Say(To, usize, Said),
     Put(To, Put),
@@ -60,6 +60,8 @@ enum Event {
     MapElected,
     Quorum(usize),
     Start(usize),
+    /// A process that ends in order has ended.
+    Gone(To),
     Fault,
     Mend,
 }
@@ -84,22 +86,22 @@ impl Ord for Queued {
 }
 
 pub(super) struct World {
-    rng: Rng,
-    now: Moment,
+    pub(super) rng: Rng,
+    pub(super) now: Moment,
     queue: BinaryHeap<Reverse<Queued>>,
     queued: u64,
-    nodes: Vec<Node>,
-    streams: Vec<Stream>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) streams: Vec<Stream>,
     map: Bucket,
-    tokens: u64,
-    fates: BTreeMap<Token, (usize, To, Fate)>,
+    pub(super) tokens: u64,
+    pub(super) fates: BTreeMap<Token, (usize, To, Fate)>,
     /// The newest epoch record of each stream behind which a rival was let loose.
     rivals: HashMap<usize, Seq>,
     /// The newest snapshot of each stream.
     snapshots: tempfile::TempDir,
-    is_quiet: bool,
-    stats: Stats,
-    problem: Option<String>,
+    pub(super) is_quiet: bool,
+    pub(super) stats: Stats,
+    pub(super) problem: Option<String>,
 }
 
 impl World {
@@ -158,7 +160,7 @@ impl World {
         world
     }
 
-    fn push(&mut self, millis: u64, event: Event) {
+    pub(super) fn push(&mut self, millis: u64, event: Event) {
         self.push_micros(millis * 1_000, event);
     }
 
@@ -172,7 +174,7 @@ impl World {
         self.rng.u64(..100) < percent
     }
 
-    fn problem(&mut self, why: String) {
+    pub(super) fn problem(&mut self, why: String) {
         self.problem.get_or_insert(why);
     }
 
@@ -206,6 +208,7 @@ impl World {
                 self.on_commit(stream);
             }
             Event::Start(node) => self.start(node),
+            Event::Gone(to) => self.gone(to),
             Event::Fault => self.on_fault(),
             Event::Mend => self.mend(),
         }
@@ -329,7 +332,7 @@ impl World {
     }
 
     /// Performs what a process wants done.
-    fn effects(&mut self, at: usize) {
+    pub(super) fn effects(&mut self, at: usize) {
         let to = (at, self.nodes[at].incarnation);
         for _ in 0..1_000 {
             let Some(process) = &mut self.nodes[at].process else {
@@ -589,8 +592,10 @@ impl World {
         let node = self.rng.usize(..self.nodes.len());
         let stream = self.rng.usize(..self.streams.len());
         match self.rng.u64(..100) {
-            0..20 => self.kill(node),
-            20..40 => {
+            0..16 => self.kill(node),
+            16..20 => self.leave(node),
+            20..24 => self.drain(node),
+            24..40 => {
                 self.stats.pauses += 1;
                 let pause = Duration::from_millis(self.rng.u64(100..9_000));
                 self.nodes[node].paused_until = self.now + pause;
@@ -649,7 +654,7 @@ impl World {
         }
     }
 
-    fn kill(&mut self, at: usize) {
+    pub(super) fn kill(&mut self, at: usize) {
         self.stats.kills += 1;
         let node = &mut self.nodes[at];
         if node.process.take().is_none() {
@@ -672,6 +677,7 @@ impl World {
 
     fn mend(&mut self) {
         self.is_quiet = true;
+        self.drain_nobody();
         for node in 0..self.nodes.len() {
             self.nodes[node].paused_until = self.now;
             self.nodes[node].cut_until = self.now;
@@ -683,128 +689,5 @@ impl World {
             self.push(1, Event::Elected(stream));
         }
         self.push(0, Event::MapElected);
-    }
-
-    /// At no moment do two processes act for one stream.
-    fn two_homes(&mut self) {
-        for stream in 0..usize::from(STREAMS) {
-            let acts = |node: &Node| {
-                let process = node
-                    .process
-                    .as_ref()
-                    .filter(|_| node.paused_until <= self.now);
-                process.is_some_and(|process| {
-                    process.members[stream].role() == Role::Home
-                        && process.keeper.may_act(node.local(self.now))
-                })
-            };
-            if self.nodes.iter().filter(|node| acts(node)).count() > 1 {
-                self.problem(format!("stream {stream} has two homes that act"));
-            }
-        }
-    }
-
-    /// At the end: everything went on, everything is decided, and all replicas are equal.
-    fn check(&mut self) -> Result<(), String> {
-        for (at, stream) in self.streams.iter().enumerate() {
-            if let Some(token) = stream.effective.out_of_order {
-                return Err(format!("stream {at}: append {token} is out of order"));
-            }
-            self.stats.void += stream.effective.void;
-        }
-        let mut late = [false; STREAMS as usize];
-        let late_from = self.tokens.saturating_sub(200);
-        for (token, (stream, _, fate)) in &self.fates {
-            let there = self.streams[*stream].effective.tokens.get(token);
-            let there = there.copied().unwrap_or_default();
-            let is_right = match fate {
-                Fate::Accepted => there == 1,
-                Fate::Failed => there == 0,
-                Fate::Unknown => there <= 1,
-                // What was begun at the very end has not been answered.
-                Fate::Pending | Fate::InDoubt => *token > late_from,
-            };
-            if !is_right {
-                return Err(format!(
-                    "append {token} is {fate:?} and there {there} times"
-                ));
-            }
-            late[*stream] |= *token > late_from && *fate == Fate::Accepted;
-        }
-        let rival = |token: &u64| *token > 1 << 40;
-        if self
-            .streams
-            .iter()
-            .any(|s| s.effective.tokens.keys().any(rival))
-        {
-            return Err("an append of the rival counts".to_owned());
-        }
-        if late.contains(&false) {
-            return Err(format!("a stream does not go on: {}", self.describe()));
-        }
-        self.equal()
-    }
-
-    /// Who thinks what, for whoever reads of a problem.
-    fn describe(&self) -> String {
-        let mut text = String::new();
-        for (at, stream) in self.streams.iter().enumerate() {
-            let (first, last, proposed) = (stream.first, stream.len(), stream.proposed());
-            text += &format!("\nstream {at}: {first} to {last}, {proposed} proposed");
-            for node in &self.nodes {
-                let Some(process) = &node.process else {
-                    continue;
-                };
-                let member = &process.members[at];
-                let (role, mark) = (member.role(), member.mark());
-                let home = process.keeper.home(StreamId(at as u16));
-                let acts = process.keeper.may_act(node.local(self.now));
-                text += &format!("\n{} {role:?} {mark:?} acts {acts}: {home:?}", node.name);
-            }
-        }
-        text
-    }
-
-    fn equal(&mut self) -> Result<(), String> {
-        for stream in 0..usize::from(STREAMS) {
-            let mut marks = Vec::new();
-            for node in &mut self.nodes {
-                let Some(process) = &mut node.process else {
-                    return Err("a node is down at the end".to_owned());
-                };
-                let member = &mut process.members[stream];
-                let missing = member.mark().seq + 1..=self.streams[stream].len();
-                if missing.clone().count() > 100 {
-                    return Err(format!("{} lags for ever: {missing:?}", node.name));
-                }
-                for seq in missing {
-                    let bytes = self.streams[stream].message(seq).unwrap();
-                    member.on_message(self.now, seq, &bytes, &mut process.follower);
-                }
-                self.stats.compared += member.replica().stats().compared;
-                for range in member.replica().ranges() {
-                    let right = self.streams[stream].effective.last.get(&range.index());
-                    let there = load::last_in(&node.store, range.index());
-                    let count = self.streams[stream].effective.counts.get(&range.index());
-                    let position = process.follower.range(*range).unwrap().position;
-                    if position.value() != count.copied().unwrap_or_default() {
-                        return Err(format!(
-                            "{} stands at {position:?}, not {count:?}",
-                            node.name
-                        ));
-                    }
-                    if there.as_ref() != right {
-                        return Err(format!("{} has {there:?} instead of {right:?}", node.name));
-                    }
-                }
-                let ranges = member.replica().ranges().iter();
-                let ranges = ranges.map(|range| process.follower.range(*range).unwrap());
-                marks.push((member.mark(), ranges.collect::<Vec<_>>()));
-            }
-            if marks.windows(2).any(|pair| pair[0] != pair[1]) {
-                return Err(format!("stream {stream}: replicas differ: {marks:?}"));
-            }
-        }
-        Ok(())
     }
 }

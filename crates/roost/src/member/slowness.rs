@@ -1,0 +1,183 @@
+//! Whether this node should keep its homes: one that lives, and holds its lease, may still be of no
+//! use to anybody. Owns the rule; what is seen comes from links and streams.
+//!
+//! | seen on end | for | then |
+//! |---|---|---|
+//! | no link to any other node that lives takes anything | 5 s | it is slow |
+//! | a stream that it has does not acknowledge: longer than an election of the engine | 20 s | it is slow |
+//! | neither | 10 s | it is not |
+//!
+//! A slow node loses its homes to others that are not slow, if there are any: where all are, for
+//! the engine has no quorum or there are two nodes without a link, everything stays where it is.
+
+use std::time::Duration;
+
+use cluster::driver::Driver;
+use cluster::link::Links;
+use stdx::time::Moment;
+
+/// How long links have to be down.
+const UNLINKED_AFTER: Duration = Duration::from_secs(5);
+
+/// How long a stream has to be silent: elections of the engine take 4 to 9 s, and no move helps.
+const SILENT_AFTER: Duration = Duration::from_secs(20);
+
+/// How long it must not be so before homes come back.
+const WELL_AFTER: Duration = Duration::from_secs(10);
+
+/// How often it is looked.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What is so now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    /// Other nodes that live.
+    others: usize,
+    /// Those of them to which the link is down, or full by half.
+    out_of_reach: usize,
+    /// Streams of this home that do not acknowledge.
+    silent: usize,
+}
+
+impl Seen {
+    fn is_unlinked(self) -> bool {
+        self.others > 0 && self.out_of_reach == self.others
+    }
+
+    fn is_bad(self) -> bool {
+        self.silent > 0 || self.is_unlinked()
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Slowness {
+    is_slow: bool,
+    /// Since when it is not as it was decided.
+    since: Option<Moment>,
+    look_at: Moment,
+}
+
+impl Slowness {
+    /// Looks now and then, and tells the map.
+    pub(super) fn look(&mut self, now: Moment, driver: &Driver, links: &Links, own: &str) {
+        if now < self.look_at {
+            return;
+        }
+        self.look_at = now + LOOK;
+        if !self.observe(now, seen(driver, links, own)) {
+            return;
+        }
+        driver.say_slow(self.is_slow);
+        match self.is_slow {
+            true => tracing::error!(
+                "this node reaches no other one, or its streams do not acknowledge: its homes go \
+                 to others"
+            ),
+            false => tracing::info!("this node takes homes again"),
+        }
+    }
+
+    /// Whether something has changed.
+    fn observe(&mut self, now: Moment, seen: Seen) -> bool {
+        if seen.is_bad() == self.is_slow {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        let patience = match self.is_slow {
+            true => WELL_AFTER,
+            false if seen.is_unlinked() => UNLINKED_AFTER,
+            false => SILENT_AFTER,
+        };
+        if now.saturating_since(since) < patience {
+            return false;
+        }
+        self.since = None;
+        self.is_slow = !self.is_slow;
+        true
+    }
+}
+
+fn seen(driver: &Driver, links: &Links, own: &str) -> Seen {
+    let map = driver.map();
+    let status = links.status();
+    let half = links.bytes_max() / 2;
+    let reaches = |name: &str| {
+        let mut links = status.iter().filter(|link| link.name == name);
+        links.any(|link| link.is_connected && link.bytes < half)
+    };
+    let alive = map
+        .nodes
+        .iter()
+        .filter(|(name, node)| **name != own && node.is_alive && node.link.is_some());
+    let mut seen = Seen::default();
+    for (name, _) in alive {
+        seen.others += 1;
+        seen.out_of_reach += usize::from(!reaches(name));
+    }
+    let streams = driver.layout().streams();
+    let silent = streams.filter(|stream| {
+        let progress = driver.progress(*stream);
+        progress.is_home && progress.lacks_quorum
+    });
+    seen.silent = silent.count();
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WELL: Seen = Seen {
+        others: 2,
+        out_of_reach: 1,
+        silent: 0,
+    };
+    const ALONE: Seen = Seen {
+        out_of_reach: 2,
+        ..WELL
+    };
+
+    fn at(seconds: u64) -> Moment {
+        Moment::ZERO + Duration::from_secs(seconds)
+    }
+
+    /// Goal: what lasts makes a node slow, what passes does not; who was slow is well only after a
+    /// while.
+    #[test]
+    fn what_lasts_makes_a_node_slow() {
+        let mut node = Slowness::default();
+        let mut changes = Vec::new();
+        let mut look = |second, seen| {
+            if node.observe(at(second), seen) {
+                changes.push((second, node.is_slow));
+            }
+        };
+        for second in 0..5 {
+            look(second, ALONE);
+        }
+        look(5, WELL);
+        for second in 6..=20 {
+            look(second, ALONE);
+        }
+        for second in 21..30 {
+            look(second, WELL);
+        }
+        look(30, ALONE);
+        for second in 31..=50 {
+            look(second, WELL);
+        }
+        let silent = Seen { silent: 1, ..WELL };
+        for second in 51..=80 {
+            look(second, silent);
+        }
+        assert_eq!(changes, [(11, true), (41, false), (71, true)]);
+    }
+
+    /// Goal: a node that is the only one is not slow for that.
+    #[test]
+    fn who_is_alone_is_not_slow() {
+        assert!(!Seen::default().is_bad());
+    }
+}
