@@ -69,8 +69,9 @@ fn nodes_that_come_at_once_are_of_one_deployment() {
     assert_eq!(late, joined[0]);
 }
 
-/// Goal: a node that comes in the moment in which the map has lost its leader waits for the next one;
-/// without a majority it says so, in bounded time; and a map that is not there is named at once.
+/// Goal: a node that comes in the moment in which the map has lost its leader waits for the next
+/// one; without a majority it says so, in bounded time; and a map that is not there is named at
+/// once.
 #[test]
 fn a_node_that_comes_waits_for_the_maps_leader() {
     let mut servers = Servers::start(true);
