@@ -136,8 +136,10 @@ const BANS: &[Ban] = &[
         // Whoever wakes a node, administers, drains or disturbs it waits on a thread that runs no
         // actor.
         except: &[
+            "crates/server/src/admin/anywhere.rs",
             "crates/server/src/admin/moving.rs",
             "crates/server/src/erase.rs",
+            "crates/server/src/errands.rs",
             "crates/server/src/node.rs",
             "crates/server/src/node/door.rs",
             "crates/server/src/sweep.rs",
