@@ -3,16 +3,16 @@
 //!
 //! Deliberately not here: what the nodes do.
 
+#[path = "../../crates/group/tests/common/ports.rs"]
+mod ports;
+
 use std::io::{BufRead, BufReader, Lines};
-use std::net::TcpListener;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 /// A port that is free now, as the name of a node there.
 pub(crate) fn free_name(number: usize) -> String {
     let host = format!("127.0.0.{}", number + 1);
-    let listener = TcpListener::bind((host.as_str(), 0)).expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    format!("n{number}@{address}")
+    format!("n{number}@{host}:{}", ports::free_port(&host))
 }
 
 /// A process that is ended with the test.

@@ -1,5 +1,7 @@
 //! Processes and nodes that the tests over real sockets share.
 
+mod ports;
+
 use std::time::Duration;
 
 use group::{Body, Event, Node, NodeName, Options, Process, Reason, Scope};
@@ -23,9 +25,7 @@ impl Process for Echo {
 
 /// A port of this machine that is free now, as the name of a node there.
 pub(crate) fn free_name(name: &str, host: &str) -> String {
-    let listener = std::net::TcpListener::bind((host, 0)).expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    format!("{name}@{host}:{port}")
+    format!("{name}@{host}:{}", ports::free_port(host))
 }
 
 /// A node with an echo, on a free port.
