@@ -191,6 +191,8 @@ impl Inside {
         let sim = Sim::start(options, limits, store, clock, seed, Plan::default());
         let sim = sim.expect("a node");
         sim.journal().switches().set_hold(true);
+        // In every other life, what is held grows, as under load.
+        sim.journal().switches().set_grow(seed % 2 == 1);
         for _ in 0..number("SCHEDULE_SHIFT").unwrap_or(0) {
             self.rng.bool();
         }

@@ -1,6 +1,6 @@
 //! The port under journals that lose answers, panic, refuse and stay in doubt.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -37,8 +37,6 @@ struct Moody {
     inner: Arc<dyn Journal>,
     moods: Mutex<Vec<Mood>>,
     calls: AtomicUsize,
-    /// Batches may be added to until the twin lets them go.
-    is_open: AtomicBool,
 }
 
 impl Journal for Moody {
@@ -75,7 +73,7 @@ impl Journal for Moody {
     }
 
     fn append_batch(&self, batch: AppendBatch, done: Done) -> Result<(), Busy> {
-        if !self.is_open.load(Ordering::SeqCst) {
+        if !self.moods.lock().expect("not poisoned").is_empty() {
             return self.append(batch.close(), done);
         }
         self.calls.fetch_add(1, Ordering::SeqCst);
@@ -207,7 +205,6 @@ impl World {
             inner: twin.clone(),
             moods: Mutex::default(),
             calls: AtomicUsize::new(0),
-            is_open: AtomicBool::new(false),
         });
         let port = Port::start(journal.clone(), commits, sim.shard(ShardId::new(0)));
         sim.run_until_idle();
@@ -409,7 +406,7 @@ fn a_batch_grows_until_its_commit_begins() {
             backlog_bytes_max,
             ..Commits::default()
         });
-        world.journal.is_open.store(true, Ordering::SeqCst);
+        world.switches.set_grow(true);
         let (writer, heard) = world.writer(USERS[0]);
         let (other, other_heard) = world.writer(USERS[2]);
         world.switches.set_hold(true);
@@ -442,7 +439,7 @@ fn a_batch_grows_until_its_commit_begins() {
 #[test]
 fn what_joined_behind_a_failure_fails() {
     let mut world = World::new(Commits::default());
-    world.journal.is_open.store(true, Ordering::SeqCst);
+    world.switches.set_grow(true);
     let (writer, heard) = world.writer(USERS[0]);
     let (other, other_heard) = world.writer(USERS[2]);
     world.switches.set_hold(true);

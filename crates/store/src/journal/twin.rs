@@ -37,6 +37,7 @@ pub struct Plan {
 pub struct Switches {
     delay_us: AtomicU64,
     hold: AtomicBool,
+    grow: AtomicBool,
     fence: AtomicU64,
     lose: AtomicU64,
     doubt: AtomicU64,
@@ -54,6 +55,11 @@ impl Switches {
     /// While set, nothing is decided until [`TwinJournal::release`].
     pub fn set_hold(&self, hold: bool) {
         self.hold.store(hold, Ordering::SeqCst);
+    }
+
+    /// While set, batches that are held may be added to until they are released.
+    pub fn set_grow(&self, grow: bool) {
+        self.grow.store(grow, Ordering::SeqCst);
     }
 
     /// The next `count` appends are fenced.
@@ -315,10 +321,13 @@ impl Journal for TwinJournal {
         self.append_batch(AppendBatch::new(appends), done)
     }
 
-    /// One that is held may be added to until it is released.
     fn append_batch(&self, batch: AppendBatch, done: Done) -> Result<(), Busy> {
         let switches = &self.core.switches;
         let delay = Duration::from_micros(switches.delay_us.load(Ordering::SeqCst));
+        let batch = match switches.grow.load(Ordering::SeqCst) {
+            true => batch,
+            false => AppendBatch::new(batch.close()),
+        };
         let job = Job { batch, done, delay };
         if switches.hold.load(Ordering::SeqCst) {
             let mut held = self.core.held();
