@@ -24,7 +24,8 @@ const ENTRIES: usize = 256;
 /// Rooms that are looked at in one part.
 const ROOMS: usize = 64;
 
-/// Attempts to have a room erase something, while it is busy, and the pause between them.
+/// Attempts to have a room erase something that cannot be read, or could not keep the change, and
+/// the pause between them. A room that is only busy makes its operator wait.
 const ATTEMPTS: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -52,6 +53,10 @@ pub struct Erased {
     pub waiting: u64,
     /// Accounts and rooms that are at home on other nodes.
     pub elsewhere: u64,
+    /// Rooms that could not erase what was said in them, each with the reason, and were passed
+    /// over.
+    #[serde(default)]
+    pub failed: Vec<(String, String)>,
     /// Where the next part begins; nothing if this was the last one.
     pub next: Option<EraseFrom>,
 }
@@ -75,7 +80,7 @@ impl Admin {
         let erased = match from {
             EraseFrom::Own(after) => self.erase_own(jid, after)?,
             EraseFrom::Rooms(after) => self.erase_in_rooms(jid, after.as_deref())?,
-            EraseFrom::Room(room, after) => self.erase_in_room(jid, &room, after)?,
+            EraseFrom::Room(room, after) => self.erase_in_room(jid, &room, after),
         };
         Ok(Response::Erased { erased })
     }
@@ -135,12 +140,12 @@ impl Admin {
         let rooms = self.store.rooms(after, ROOMS).map_err(unreadable)?;
         let mut erased = Erased::default();
         for (room, _) in &rooms {
-            let part = self.erase_in_room(jid, room, 0)?;
+            let part = self.erase_in_room(jid, room, 0);
             erased.elsewhere += part.elsewhere;
-            if part.in_rooms > 0 {
-                erased.in_rooms = part.in_rooms;
-                erased.next = part.next;
-                return Ok(erased);
+            // One that does not answer takes a while.
+            if part.in_rooms > 0 || !part.failed.is_empty() {
+                let elsewhere = erased.elsewhere;
+                return Ok(Erased { elsewhere, ..part });
             }
         }
         let last = rooms.last().filter(|_| rooms.len() == ROOMS);
@@ -148,7 +153,21 @@ impl Admin {
         Ok(erased)
     }
 
-    fn erase_in_room(&self, jid: &str, room: &str, after: Seq) -> Result<Erased, Response> {
+    /// A room that cannot do it keeps no other from it: it is named, and the next one's turn comes.
+    fn erase_in_room(&self, jid: &str, room: &str, after: Seq) -> Erased {
+        let why = match self.try_to_erase_in_room(jid, room, after) {
+            Ok(erased) => return erased,
+            Err(Response::Error { message, .. }) => message,
+            Err(other) => format!("{other:?}"),
+        };
+        Erased {
+            failed: vec![(room.to_owned(), why)],
+            next: Some(EraseFrom::Rooms(Some(room.to_owned()))),
+            ..Erased::default()
+        }
+    }
+
+    fn try_to_erase_in_room(&self, jid: &str, room: &str, after: Seq) -> Result<Erased, Response> {
         let mut erased = Erased {
             next: Some(EraseFrom::Rooms(Some(room.to_owned()))),
             ..Erased::default()
