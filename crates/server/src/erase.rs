@@ -9,7 +9,7 @@ use std::time::Duration;
 use room::is_tombstone;
 use serde::{Deserialize, Serialize};
 use stdx::time::{Clock as _, Timestamp};
-use store::{EntryFlags, LogEntry, PageQuery, Seq};
+use store::{EntryFlags, LogEntry, PageQuery, Seq, Store, StoreError};
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::ns;
@@ -88,27 +88,32 @@ impl Admin {
     fn erase_own(&self, jid: &str, after: Seq) -> Result<Erased, Response> {
         let page = self.store.log_read(jid, after, ENTRIES);
         let page = page.map_err(unreadable)?;
+        let mut erased = Erased::default();
+        if after == 0 {
+            let first = page.first().map_or(Seq::MAX, |entry| entry.seq);
+            let kept = self.kept_for_others(jid, first)?;
+            match self.must_be_here(jid) {
+                Ok(()) => erased.waiting = kept,
+                Err(_) => erased.elsewhere = u64::from(kept > 0),
+            }
+        }
         let Some(last) = page.last().map(|entry| entry.seq) else {
-            return Ok(Erased {
-                next: Some(EraseFrom::Rooms(None)),
-                ..Erased::default()
-            });
+            erased.next = Some(EraseFrom::Rooms(None));
+            return Ok(erased);
         };
         let now = self.clock.wall();
         let entries = page.iter();
         let entries = entries.filter_map(|entry| self.own_entry(jid, entry, now));
         let entries: Vec<ErasedEntry> = entries.collect();
-        let mut erased = Erased {
-            next: Some(EraseFrom::Own(last)),
-            ..Erased::default()
-        };
+        erased.next = Some(EraseFrom::Own(last));
         let count = entries.len() as u64;
         if count == 0 {
             return Ok(erased);
         }
         match self.ask_here(jid, AdminCommand::Erase(entries))? {
             Some(AdminAnswer::Counted(own)) => {
-                (erased.own, erased.waiting) = (own, count - own);
+                erased.own = own;
+                erased.waiting += count - own;
             }
             // It was removed meanwhile, and its log with it.
             Some(AdminAnswer::Absent) => {}
@@ -119,6 +124,12 @@ impl Admin {
             }
         }
         Ok(erased)
+    }
+
+    /// Messages that the log in front of a place has no longer, kept for recipients who lag.
+    fn kept_for_others(&self, jid: &str, first: Seq) -> Result<u64, Response> {
+        let kept = kept_in_front(&self.store, jid, first);
+        kept.map_err(unreadable)
     }
 
     /// What is to become of an entry of the account's log, if the account said it.
@@ -223,6 +234,18 @@ impl Admin {
     }
 }
 
+/// See [`Admin::kept_for_others`].
+fn kept_in_front(store: &Store, jid: &str, first: Seq) -> Result<u64, StoreError> {
+    let end = first.saturating_sub(1);
+    let (mut after, mut count) = (0, 0);
+    while after < end {
+        let (entries, through) = store.log_outgoing(jid, None, (after, end), ENTRIES)?;
+        count += entries.len() as u64;
+        after = through;
+    }
+    Ok(count)
+}
+
 fn not_kept(who: &str) -> Response {
     error(
         "busy",
@@ -260,7 +283,55 @@ fn tombstone(frame: &[u8], at: Timestamp) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use store::{Account, Durability, LaggingMark, MemoryEngine, Record, SlotKey};
+
     use super::*;
+
+    /// Goal: messages that were dropped from the log and are kept for a recipient who lags are
+    /// counted, all of them: more than are read at once.
+    #[test]
+    fn what_is_kept_for_those_who_lag_is_counted() {
+        const USER: &str = "romeo@localhost";
+        let slots = SlotKey::new([7; 16]);
+        let count = ENTRIES as u64 + 10;
+        let peer = slots.peer("late@localhost");
+        let engine = Arc::new(MemoryEngine::new());
+        let store = Store::with_engine(engine, Durability::Fsync, slots).unwrap();
+        let account = Record::AccountPut {
+            user: USER.to_owned(),
+            account: Account::default(),
+        };
+        store.bulk([account]).unwrap();
+        let entries = (1..=2 * count).map(|seq| Record::LogAppend {
+            user: USER.into(),
+            entry: LogEntry {
+                seq,
+                flags: EntryFlags::OUTGOING.and(EntryFlags::SENT),
+                // Every other one is for somebody who keeps up.
+                peer: ["late@localhost", "soon@localhost"][seq as usize % 2].into(),
+                frame: b"<message/>"[..].into(),
+                ..LogEntry::default()
+            },
+        });
+        store.bulk(entries).unwrap();
+        assert_eq!(kept_in_front(&store, USER, 1).unwrap(), 0);
+        let lagging = Record::LaggingPut {
+            user: USER.to_owned(),
+            lagging: vec![LaggingMark { peer, mark: 0 }],
+        };
+        let trim = Record::LogTrim {
+            user: USER.to_owned(),
+            through: 2 * count - 2,
+        };
+        store.bulk([lagging, trim]).unwrap();
+        let page = store.log_read(USER, 0, ENTRIES).unwrap();
+        assert_eq!(page.len(), 2);
+        let kept = kept_in_front(&store, USER, page[0].seq).unwrap();
+        assert_eq!(kept, count - 1);
+        assert_eq!(kept_in_front(&store, USER, Seq::MAX).unwrap(), count + 1);
+    }
 
     #[test]
     fn nothing_but_ids_is_left_of_a_message() {
