@@ -90,6 +90,9 @@ pub struct Options {
     pub unacknowledged_max: usize,
     /// Bytes of packets for one peer, wherever they wait; then no more are taken. Default: 32 MB.
     pub bytes_max: usize,
+    /// Answers to one peer's packets that it has not taken; then no more of its packets are.
+    /// Default: 65,536.
+    pub answers_max: usize,
     /// Proof of who this node is, and whose proofs it accepts. Default: none, and loopback only.
     pub credentials: Option<Credentials>,
     /// Longest wait for a connection, its handshake and its welcome. Default: 3 s.
@@ -121,6 +124,7 @@ impl Options {
             queue_max: 8_192,
             unacknowledged_max: 32_768,
             bytes_max: 32 * 1_024 * 1_024,
+            answers_max: 65_536,
             credentials: None,
             connect_within: Duration::from_secs(3),
             again_after: (Duration::from_millis(50), Duration::from_secs(1)),
@@ -175,10 +179,12 @@ pub struct LinkStatus {
 struct Peer {
     name: String,
     queue: mpsc::Sender<Vec<u8>>,
-    /// Answers to packets of the peer, which are bounded by these; past the queue's bound.
+    /// Answers to packets of the peer that no session has yet; past the queue's bound.
     answers: Mutex<VecDeque<Vec<u8>>>,
     has_answers: Notify,
-    /// What waits, but for answers that no session has yet.
+    /// Answers that the peer has not taken. At the bound its packets are not either.
+    unanswered: AtomicUsize,
+    /// What waits.
     packets: AtomicUsize,
     bytes: AtomicUsize,
     connections: AtomicU64,
@@ -200,6 +206,7 @@ impl Peer {
             queue,
             answers: Mutex::default(),
             has_answers: Notify::new(),
+            unanswered: AtomicUsize::new(0),
             packets: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
@@ -222,6 +229,12 @@ impl Peer {
     fn free(&self, freed: Freed) {
         self.packets.fetch_sub(freed.packets, Ordering::Relaxed);
         self.bytes.fetch_sub(freed.bytes, Ordering::Relaxed);
+        self.unanswered.fetch_sub(freed.answers, Ordering::Relaxed);
+    }
+
+    /// The peer has not taken as many answers as may wait for it.
+    fn owes_too_much(&self, options: &Options) -> bool {
+        self.unanswered.load(Ordering::Relaxed) >= options.answers_max.max(1)
     }
 
     fn status(&self) -> LinkStatus {
@@ -365,17 +378,19 @@ impl Links {
         }
         peer.hold(&packet);
         peer.queue.try_send(packet).map_err(|refused| {
-            peer.free(Freed { packets: 1, bytes });
+            peer.free(Freed::one(bytes));
             refused.into_inner()
         })
     }
 
     /// Hands over the answer to a packet that came from a peer: it is always taken, and lost with
-    /// the peer.
+    /// the peer. While [`Options::answers_max`] of them wait, the peer's packets are not delivered.
     pub fn answer(&self, to: PeerId, packet: Vec<u8>) {
         if let Some(peer) = self.shared.by_id(to)
             && peer.is_known.load(Ordering::Acquire)
         {
+            peer.hold(&packet);
+            peer.unanswered.fetch_add(1, Ordering::Relaxed);
             lock(&peer.answers).push_back(packet);
             peer.has_answers.notify_one();
         }
@@ -506,8 +521,7 @@ impl Shared {
     fn give_back(&self, peer: &Peer, packets: impl IntoIterator<Item = Vec<u8>>) {
         let mut returned = lock(&self.returned);
         for packet in packets {
-            let (packets, bytes) = (1, packet.len());
-            peer.free(Freed { packets, bytes });
+            peer.free(Freed::one(packet.len()));
             peer.returned.fetch_add(1, Ordering::Relaxed);
             returned.push_back(packet);
         }

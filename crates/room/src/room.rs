@@ -285,7 +285,7 @@ impl Room {
     }
 
     /// A change is not decided yet.
-    pub(crate) fn is_busy(&self) -> bool {
+    pub fn is_busy(&self) -> bool {
         !self.pending.is_empty()
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use room::is_tombstone;
 use serde::{Deserialize, Serialize};
 use stdx::time::{Clock as _, Timestamp};
-use store::{EntryFlags, LogEntry, PageQuery, Seq};
+use store::{EntryFlags, LogEntry, PageQuery, Seq, Store, StoreError};
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::ns;
@@ -24,7 +24,8 @@ const ENTRIES: usize = 256;
 /// Rooms that are looked at in one part.
 const ROOMS: usize = 64;
 
-/// Attempts to have a room erase something, while it is busy, and the pause between them.
+/// Attempts to have a room erase something that cannot be read, or could not keep the change, and
+/// the pause between them. A room that is only busy makes its operator wait.
 const ATTEMPTS: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -52,6 +53,10 @@ pub struct Erased {
     pub waiting: u64,
     /// Accounts and rooms that are at home on other nodes.
     pub elsewhere: u64,
+    /// Rooms that could not erase what was said in them, each with the reason, and were passed
+    /// over.
+    #[serde(default)]
+    pub failed: Vec<(String, String)>,
     /// Where the next part begins; nothing if this was the last one.
     pub next: Option<EraseFrom>,
 }
@@ -75,7 +80,7 @@ impl Admin {
         let erased = match from {
             EraseFrom::Own(after) => self.erase_own(jid, after)?,
             EraseFrom::Rooms(after) => self.erase_in_rooms(jid, after.as_deref())?,
-            EraseFrom::Room(room, after) => self.erase_in_room(jid, &room, after)?,
+            EraseFrom::Room(room, after) => self.erase_in_room(jid, &room, after),
         };
         Ok(Response::Erased { erased })
     }
@@ -83,27 +88,32 @@ impl Admin {
     fn erase_own(&self, jid: &str, after: Seq) -> Result<Erased, Response> {
         let page = self.store.log_read(jid, after, ENTRIES);
         let page = page.map_err(unreadable)?;
+        let mut erased = Erased::default();
+        if after == 0 {
+            let first = page.first().map_or(Seq::MAX, |entry| entry.seq);
+            let kept = self.kept_for_others(jid, first)?;
+            match self.must_be_here(jid) {
+                Ok(()) => erased.waiting = kept,
+                Err(_) => erased.elsewhere = u64::from(kept > 0),
+            }
+        }
         let Some(last) = page.last().map(|entry| entry.seq) else {
-            return Ok(Erased {
-                next: Some(EraseFrom::Rooms(None)),
-                ..Erased::default()
-            });
+            erased.next = Some(EraseFrom::Rooms(None));
+            return Ok(erased);
         };
         let now = self.clock.wall();
         let entries = page.iter();
         let entries = entries.filter_map(|entry| self.own_entry(jid, entry, now));
         let entries: Vec<ErasedEntry> = entries.collect();
-        let mut erased = Erased {
-            next: Some(EraseFrom::Own(last)),
-            ..Erased::default()
-        };
+        erased.next = Some(EraseFrom::Own(last));
         let count = entries.len() as u64;
         if count == 0 {
             return Ok(erased);
         }
         match self.ask_here(jid, AdminCommand::Erase(entries))? {
             Some(AdminAnswer::Counted(own)) => {
-                (erased.own, erased.waiting) = (own, count - own);
+                erased.own = own;
+                erased.waiting += count - own;
             }
             // It was removed meanwhile, and its log with it.
             Some(AdminAnswer::Absent) => {}
@@ -114,6 +124,12 @@ impl Admin {
             }
         }
         Ok(erased)
+    }
+
+    /// Messages that the log in front of a place has no longer, kept for recipients who lag.
+    fn kept_for_others(&self, jid: &str, first: Seq) -> Result<u64, Response> {
+        let kept = kept_in_front(&self.store, jid, first);
+        kept.map_err(unreadable)
     }
 
     /// What is to become of an entry of the account's log, if the account said it.
@@ -135,16 +151,15 @@ impl Admin {
         let rooms = self.store.rooms(after, ROOMS).map_err(unreadable)?;
         let mut erased = Erased::default();
         for (room, _) in &rooms {
-            let part = self.erase_in_room(jid, room, 0)?;
+            let part = self.erase_in_room(jid, room, 0);
             if part.elsewhere > 0 {
                 // Its home does that.
                 erased.next = Some(EraseFrom::Room(room.clone(), 0));
                 return Ok(erased);
             }
-            if part.in_rooms > 0 {
-                erased.in_rooms = part.in_rooms;
-                erased.next = part.next;
-                return Ok(erased);
+            // One that does not answer takes a while.
+            if part.in_rooms > 0 || !part.failed.is_empty() {
+                return Ok(part);
             }
         }
         let last = rooms.last().filter(|_| rooms.len() == ROOMS);
@@ -152,7 +167,21 @@ impl Admin {
         Ok(erased)
     }
 
-    fn erase_in_room(&self, jid: &str, room: &str, after: Seq) -> Result<Erased, Response> {
+    /// A room that cannot do it keeps no other from it: it is named, and the next one's turn comes.
+    fn erase_in_room(&self, jid: &str, room: &str, after: Seq) -> Erased {
+        let why = match self.try_to_erase_in_room(jid, room, after) {
+            Ok(erased) => return erased,
+            Err(Response::Error { message, .. }) => message,
+            Err(other) => format!("{other:?}"),
+        };
+        Erased {
+            failed: vec![(room.to_owned(), why)],
+            next: Some(EraseFrom::Rooms(Some(room.to_owned()))),
+            ..Erased::default()
+        }
+    }
+
+    fn try_to_erase_in_room(&self, jid: &str, room: &str, after: Seq) -> Result<Erased, Response> {
         let mut erased = Erased {
             next: Some(EraseFrom::Rooms(Some(room.to_owned()))),
             ..Erased::default()
@@ -208,6 +237,18 @@ impl Admin {
     }
 }
 
+/// See [`Admin::kept_for_others`].
+fn kept_in_front(store: &Store, jid: &str, first: Seq) -> Result<u64, StoreError> {
+    let end = first.saturating_sub(1);
+    let (mut after, mut count) = (0, 0);
+    while after < end {
+        let (entries, through) = store.log_outgoing(jid, None, (after, end), ENTRIES)?;
+        count += entries.len() as u64;
+        after = through;
+    }
+    Ok(count)
+}
+
 fn not_kept(who: &str) -> Response {
     error(
         "busy",
@@ -245,7 +286,55 @@ fn tombstone(frame: &[u8], at: Timestamp) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use store::{Account, Durability, LaggingMark, MemoryEngine, Record, SlotKey};
+
     use super::*;
+
+    /// Goal: messages that were dropped from the log and are kept for a recipient who lags are
+    /// counted, all of them: more than are read at once.
+    #[test]
+    fn what_is_kept_for_those_who_lag_is_counted() {
+        const USER: &str = "romeo@localhost";
+        let slots = SlotKey::new([7; 16]);
+        let count = ENTRIES as u64 + 10;
+        let peer = slots.peer("late@localhost");
+        let engine = Arc::new(MemoryEngine::new());
+        let store = Store::with_engine(engine, Durability::Fsync, slots).unwrap();
+        let account = Record::AccountPut {
+            user: USER.to_owned(),
+            account: Account::default(),
+        };
+        store.bulk([account]).unwrap();
+        let entries = (1..=2 * count).map(|seq| Record::LogAppend {
+            user: USER.into(),
+            entry: LogEntry {
+                seq,
+                flags: EntryFlags::OUTGOING.and(EntryFlags::SENT),
+                // Every other one is for somebody who keeps up.
+                peer: ["late@localhost", "soon@localhost"][seq as usize % 2].into(),
+                frame: b"<message/>"[..].into(),
+                ..LogEntry::default()
+            },
+        });
+        store.bulk(entries).unwrap();
+        assert_eq!(kept_in_front(&store, USER, 1).unwrap(), 0);
+        let lagging = Record::LaggingPut {
+            user: USER.to_owned(),
+            lagging: vec![LaggingMark { peer, mark: 0 }],
+        };
+        let trim = Record::LogTrim {
+            user: USER.to_owned(),
+            through: 2 * count - 2,
+        };
+        store.bulk([lagging, trim]).unwrap();
+        let page = store.log_read(USER, 0, ENTRIES).unwrap();
+        assert_eq!(page.len(), 2);
+        let kept = kept_in_front(&store, USER, page[0].seq).unwrap();
+        assert_eq!(kept, count - 1);
+        assert_eq!(kept_in_front(&store, USER, Seq::MAX).unwrap(), count + 1);
+    }
 
     #[test]
     fn nothing_but_ids_is_left_of_a_message() {

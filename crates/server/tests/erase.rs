@@ -10,6 +10,7 @@ use common::{Client, Disk, Running, new_disk, options, start_on, store_on};
 use server::admin::{AdminCommand, Request, Response};
 use server::erase::{EraseFrom, Erased, ErasedEntry};
 use server::options::Options;
+use server::room::RoomCommand;
 use store::{LogEntry, SlotKey};
 
 const ROMEO: &str = "romeo@localhost";
@@ -50,6 +51,7 @@ fn erase(running: &Running) -> Erased {
         all.own += erased.own;
         all.in_rooms += erased.in_rooms;
         all.waiting += erased.waiting;
+        all.failed.extend(erased.failed);
         from = erased.next;
     }
     all
@@ -84,10 +86,22 @@ fn with(entries: &[LogEntry], text: &str) -> usize {
 }
 
 fn enter(client: &mut Client, nick: &str) {
-    client.send(&format!(
-        "<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>"
-    ));
+    client.send(&presence(ROOM, nick));
     client.expect("<subject");
+}
+
+fn presence(room: &str, nick: &str) -> String {
+    format!("<presence to='{room}/{nick}'><x xmlns='{MUC}'/></presence>")
+}
+
+/// Makes a room persistent.
+fn configuration(room: &str) -> String {
+    format!(
+        "<iq type='set' id='config' to='{room}'><query xmlns='{MUC}#owner'>\
+         <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+         <value>{MUC}#roomconfig</value></field><field var='muc#roomconfig_persistentroom'>\
+         <value>1</value></field></x></query></iq>"
+    )
 }
 
 fn say(client: &mut Client, kind: &str, to: &str, body: &str) {
@@ -105,12 +119,7 @@ fn talk(running: &Running, messages: usize) -> (Client, Client) {
         client.expect("<presence");
     }
     enter(&mut romeo, "romeo");
-    romeo.send(&format!(
-        "<iq type='set' id='config' to='{ROOM}'><query xmlns='{MUC}#owner'>\
-         <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
-         <value>{MUC}#roomconfig</value></field><field var='muc#roomconfig_persistentroom'>\
-         <value>1</value></field></x></query></iq>"
-    ));
+    romeo.send(&configuration(ROOM));
     romeo.expect("id='config'");
     enter(&mut juliet, "juliet");
     for number in 0..messages {
@@ -319,4 +328,103 @@ fn what_is_on_its_way_stays_until_it_has_arrived() {
     world.work();
     assert_eq!(with(&log(&world.disk, ROMEO), "secret"), 0);
     assert_eq!(with(&log(&world.disk, JULIET), "secret"), 1);
+}
+
+/// A room that cannot erase anything (its host is not configured any more) is named, the others do
+/// it all the same, and it does once it can.
+#[test]
+fn a_room_that_fails_keeps_no_other_from_it() {
+    const CLOSED: &str = "cave@closed.localhost";
+    let disk = new_disk();
+    let begin = |hosts: &[&str], users: &[&str]| {
+        let mut options = archiving();
+        options.rooms.hosts = hosts.iter().map(|host| (*host).into()).collect();
+        start_on(store_on(&disk), options, net::Limits::default(), users)
+    };
+    let both = ["conference.localhost", "closed.localhost"];
+    let running = begin(&both, &["romeo", "juliet"]);
+    let (mut romeo, juliet) = talk(&running, 1);
+    romeo.send(&presence(CLOSED, "romeo"));
+    romeo.expect("<subject");
+    romeo.send(&configuration(CLOSED));
+    romeo.expect("id='config'");
+    say(&mut romeo, "groupchat", CLOSED, "secret-in-cave");
+    romeo.expect("<body>secret-in-cave</body>");
+    drop((romeo, juliet));
+    drop(running);
+    let running = begin(&both[..1], &[]);
+    let erased = erase(&running);
+    assert_eq!(erased.in_rooms, 1, "{erased:?}");
+    assert_eq!(erased.failed.len(), 1, "{erased:?}");
+    let (room, why) = &erased.failed[0];
+    assert_eq!(room, CLOSED);
+    assert!(why.contains("no address of a room"), "{why}");
+    assert_eq!(with(&log(&disk, ROOM), "<body>secret"), 0);
+    assert_eq!(with(&log(&disk, CLOSED), "<body>secret"), 1);
+    drop(running);
+    let running = begin(&both, &[]);
+    let erased = erase(&running);
+    assert_eq!((erased.in_rooms, erased.failed.len()), (1, 0), "{erased:?}");
+    assert_eq!(with(&log(&disk, CLOSED), "<body>secret"), 0);
+}
+
+/// A room in which a message of romeo is durable, and another one of his is not yet.
+fn busy_room() -> (World, LogEntry) {
+    let mut world = World::patient(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.send(&presence(ROOM, "romeo"));
+    romeo.expect(&mut world, "<subject");
+    romeo.ask(&mut world, &configuration(ROOM), "id='config'");
+    let body = |text: &str| {
+        format!("<message type='groupchat' to='{ROOM}' id='{text}'><body>{text}</body></message>")
+    };
+    romeo.ask(&mut world, &body("secret"), "<body>secret</body>");
+    world.work();
+    let entry = log(&world.disk, ROOM).pop().expect("it is in the log");
+    romeo.sync(&mut world);
+    world.hold();
+    romeo.send(&body("later"));
+    world.work();
+    assert_eq!(with(&log(&world.disk, ROOM), "<body>later"), 0);
+    (world, entry)
+}
+
+fn settle(world: &mut World) {
+    world.let_go();
+    for _ in 0..3 {
+        world.work();
+    }
+}
+
+#[test]
+fn a_busy_room_erases_when_it_is_its_turn() {
+    let (mut world, entry) = busy_room();
+    let message = room::Message {
+        seq: entry.seq,
+        at: entry.at.as_millis(),
+        sender: entry.peer.to_string(),
+        xml: entry.frame.to_vec(),
+    };
+    let erase = AdminCommand::Room(RoomCommand::Erase(vec![message]));
+    world.node().administer(ROOM, erase);
+    world.work();
+    assert_eq!(with(&log(&world.disk, ROOM), "<body>secret"), 1);
+    settle(&mut world);
+    let entries = log(&world.disk, ROOM);
+    assert_eq!(with(&entries, "<body>secret"), 0);
+    assert_eq!(with(&entries, "<retracted "), 1);
+    assert_eq!(with(&entries, "<body>later"), 1);
+}
+
+#[test]
+fn a_busy_room_ends_when_it_is_its_turn() {
+    let (mut world, _) = busy_room();
+    let destroy = AdminCommand::Room(RoomCommand::Destroy { reason: None });
+    world.node().administer(ROOM, destroy);
+    world.work();
+    settle(&mut world);
+    let (_, stored) = store_on(&world.disk)
+        .load_room(ROOM, 0)
+        .expect("it is read");
+    assert!(stored.is_none());
 }

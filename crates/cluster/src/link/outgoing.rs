@@ -11,6 +11,8 @@ pub(super) struct Outgoing {
     /// Position of the next packet that leaves on the present connection.
     next: u64,
     queue: VecDeque<Vec<u8>>,
+    /// Positions of those that are answers.
+    answers: VecDeque<u64>,
 }
 
 /// What is not needed any more.
@@ -18,6 +20,19 @@ pub(super) struct Outgoing {
 pub(super) struct Freed {
     pub(super) packets: usize,
     pub(super) bytes: usize,
+    /// How many of the packets are answers.
+    pub(super) answers: usize,
+}
+
+impl Freed {
+    /// A packet that is no answer.
+    pub(super) fn one(bytes: usize) -> Freed {
+        Freed {
+            packets: 1,
+            bytes,
+            answers: 0,
+        }
+    }
 }
 
 /// The other side said something that cannot be.
@@ -30,6 +45,7 @@ impl Outgoing {
             first: 1,
             next: 1,
             queue: VecDeque::new(),
+            answers: VecDeque::new(),
         }
     }
 
@@ -39,6 +55,17 @@ impl Outgoing {
 
     pub(super) fn push(&mut self, packet: Vec<u8>) {
         self.queue.push_back(packet);
+    }
+
+    /// An answer to a packet of the other side.
+    pub(super) fn push_answer(&mut self, packet: Vec<u8>) {
+        self.answers.push_back(self.first + self.queue.len() as u64);
+        self.queue.push_back(packet);
+    }
+
+    /// Answers that the other side has not taken.
+    pub(super) fn answers(&self) -> usize {
+        self.answers.len()
     }
 
     /// A new connection: the other side has so many packets of the session. What follows is sent
@@ -61,6 +88,9 @@ impl Outgoing {
             freed.bytes += self.queue.pop_front().map_or(0, |packet| packet.len());
             freed.packets += 1;
             self.first += 1;
+        }
+        while self.answers.pop_front_if(|at| *at < self.first).is_some() {
+            freed.answers += 1;
         }
         self.next = self.next.max(self.first);
         Ok(freed)
@@ -98,8 +128,11 @@ mod tests {
 
     /// Packets of a byte each.
     fn freed(packets: usize) -> Freed {
-        let bytes = packets;
-        Freed { packets, bytes }
+        Freed {
+            packets,
+            bytes: packets,
+            answers: 0,
+        }
     }
 
     fn sent(outgoing: &mut Outgoing) -> Vec<(u64, u8)> {
@@ -125,6 +158,20 @@ mod tests {
         assert_eq!(outgoing.moved(4), Ok(&[4][..]));
         assert_eq!(outgoing.acknowledged(4), Ok(freed(2)));
         assert_eq!(outgoing.give_up(), [[5]]);
+    }
+
+    /// Goal: answers among the packets are counted until they are acknowledged.
+    #[test]
+    fn answers_are_counted_until_they_are_acknowledged() {
+        let mut outgoing = filled(1);
+        outgoing.push_answer(vec![2]);
+        outgoing.push(vec![3]);
+        outgoing.push_answer(vec![4]);
+        assert_eq!(outgoing.answers(), 2);
+        assert_eq!(outgoing.acknowledged(1).map(|freed| freed.answers), Ok(0));
+        assert_eq!(outgoing.acknowledged(2).map(|freed| freed.answers), Ok(1));
+        assert_eq!(outgoing.acknowledged(4).map(|freed| freed.answers), Ok(1));
+        assert_eq!(outgoing.answers(), 0);
     }
 
     /// Goal: acknowledgements that overtake what was sent, and of what never was, are noticed.

@@ -206,6 +206,7 @@ async fn take(
     shared: &Arc<Shared>,
 ) -> Result<(), String> {
     let peer = shared.peer(from);
+    let owing = shared.by_id(peer);
     loop {
         match connection.read().await? {
             Frame::Packet(position, packet) => loop {
@@ -216,7 +217,11 @@ async fn take(
                         Arrived::Wrong => return Err("a packet is missing".to_owned()),
                         Arrived::Next => {}
                     }
-                    let taken = (shared.deliver)(peer, &packet);
+                    // Most packets bring about an answer.
+                    let taken = match owing {
+                        Some(owing) if owing.owes_too_much(&shared.options) => Taken::Later,
+                        _ => (shared.deliver)(peer, &packet),
+                    };
                     if taken != Taken::Later {
                         incoming.taken();
                     }

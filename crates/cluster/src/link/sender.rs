@@ -49,9 +49,22 @@ pub(super) async fn run(id: PeerId, peer: Arc<Peer>, mut queue: Queue, shared: A
         let parts = (&*peer, &mut queue, &*shared);
         run_session(parts, session, &known, &mut outgoing, &mut place).await;
         peer.is_connected.store(false, Ordering::Relaxed);
+        let answers = outgoing.answers();
+        peer.unanswered.fetch_sub(answers, Ordering::Relaxed);
         shared.give_back(&peer, outgoing.give_up());
-        lock(&peer.answers).clear();
+        forget_answers(&peer);
         lock(&shared.gone).push(id);
+    }
+}
+
+/// Those that no session has.
+fn forget_answers(peer: &Peer) {
+    for answer in lock(&peer.answers).drain(..) {
+        let answers = 1;
+        peer.free(Freed {
+            answers,
+            ..Freed::one(answer.len())
+        });
     }
 }
 
@@ -83,6 +96,7 @@ async fn run_session(
                 begun(peer, shared, freed, again);
                 pause = first_pause;
                 let (frames, heard) = channel(FRAMES_MAX);
+                let taken = peer.taken.load(Ordering::Relaxed);
                 let reading = tokio::spawn(listen(reader, frames));
                 let mut connection = Connection::new(writer, heard);
                 let ended = tokio::select! {
@@ -92,6 +106,13 @@ async fn run_session(
                     _ = changed(place, known) => None,
                 };
                 reading.abort();
+                let is_stuck = peer.taken.load(Ordering::Relaxed) == taken;
+                if is_stuck && matches!(ended, Some(Some(_))) && peer.owes_too_much(&shared.options)
+                {
+                    // It may take none because answers of its own wait here, as many: both sides
+                    // would wait for ever.
+                    return fail(peer, shared, "it takes no answers: a new session begins");
+                }
                 ended
             }
             Err(why) => Some(Some(why)),
@@ -282,8 +303,7 @@ impl Connection {
                 () = peer.has_answers.notified() => {
                     let answers = std::mem::take(&mut *lock(&peer.answers));
                     for answer in answers {
-                        peer.hold(&answer);
-                        outgoing.push(answer);
+                        outgoing.push_answer(answer);
                     }
                 }
                 _ = ticks.tick() => {

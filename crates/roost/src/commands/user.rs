@@ -102,6 +102,7 @@ fn erase(place: &Place, jid: &str) -> Result<(), Failure> {
         all.in_rooms += erased.in_rooms;
         all.waiting += erased.waiting;
         all.elsewhere += erased.elsewhere;
+        all.failed.extend(erased.failed);
         from = erased.next;
     }
     let (own, rooms) = (all.own, all.in_rooms);
@@ -117,7 +118,20 @@ fn erase(place: &Place, jid: &str) -> Result<(), Failure> {
     if all.elsewhere > 0 {
         say("some homes moved meanwhile: erase once more")?;
     }
-    Ok(())
+    not_erased(&all.failed)
+}
+
+/// Names every room that was passed over.
+fn not_erased(failed: &[(String, String)]) -> Result<(), Failure> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let rooms = failed.iter().map(|(room, why)| format!("{room} ({why})"));
+    let rooms: Vec<String> = rooms.collect();
+    let (count, rooms) = (rooms.len(), rooms.join(", "));
+    Err(Failure::TryAgain(format!(
+        "{count} rooms still have what was said in them, erase again: {rooms}"
+    )))
 }
 
 fn list(place: &Place, domain: Option<&str>) -> Result<(), Failure> {
@@ -145,4 +159,23 @@ fn list(place: &Place, domain: Option<&str>) -> Result<(), Failure> {
         }
     }
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: whoever erases hears of every room that was passed over, by the exit code too.
+    #[test]
+    fn rooms_that_were_passed_over_are_all_named() {
+        assert!(not_erased(&[]).is_ok());
+        let failed = [("a@x", "busy"), ("b@y", "unreadable")];
+        let failed = failed.map(|(room, why)| (room.to_owned(), why.to_owned()));
+        let said = not_erased(&failed);
+        let Err(Failure::TryAgain(why)) = said else {
+            panic!("no such end");
+        };
+        assert!(why.starts_with("2 rooms still have"), "{why}");
+        assert!(why.ends_with("a@x (busy), b@y (unreadable)"), "{why}");
+    }
 }

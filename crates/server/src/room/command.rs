@@ -6,6 +6,7 @@ use actor::{Context, Reply};
 use room::{Affiliation, Event, Room};
 use serde::{Deserialize, Serialize};
 
+use super::intake::Parked;
 use super::temporary::Listing;
 use super::{Phase, RoomActor};
 use crate::address;
@@ -84,45 +85,50 @@ impl RoomActor {
         };
         match command {
             RoomCommand::Show => reply.send(cx, AdminAnswer::Room(Arc::new(sample))),
-            RoomCommand::Erase(messages) => {
-                let event = Event::Erase { messages };
-                if self.erasing.is_some() || self.happens(event, None, cx).is_err() {
-                    return reply.send(cx, AdminAnswer::Unavailable);
-                }
-                // Whoever asked looks at what became of it.
-                self.erasing = Some(reply);
-            }
-            RoomCommand::Destroy { reason } => {
-                let is_busy = self.ending.is_some()
-                    || self.happens(Event::Destroy { reason }, None, cx).is_err();
-                if is_busy {
-                    return reply.send(cx, AdminAnswer::Unavailable);
-                }
-                // Answered once it is durable, or is not.
-                self.ending = Some(reply);
-            }
+            RoomCommand::Erase(messages) => self.change(Event::Erase { messages }, reply, cx),
+            RoomCommand::Destroy { reason } => self.change(Event::Destroy { reason }, reply, cx),
         }
     }
 
-    /// An operator who wants the room to be gone hears of it.
-    pub(super) fn answer_ending(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let is_decided = self.appends.is_empty();
-        if let Some(reply) = self.erasing.take_if(|_| is_decided) {
-            reply.send(cx, AdminAnswer::Done);
+    /// An operator's change, in its turn: while the room is busy it waits like a stanza does.
+    pub(super) fn change(
+        &mut self,
+        event: Event,
+        reply: Reply<AdminAnswer>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if self.sample().is_none() {
+            return reply.send(cx, AdminAnswer::Absent);
         }
-        if self.ending.is_none() {
+        let is_erasure = matches!(event, Event::Erase { .. });
+        // Neither is there while another change is pending.
+        if let Err(event) = self.happens(event, None, cx) {
+            self.parked = Some(Parked::Operator(event, reply));
             return;
         }
-        let is_there = self
-            .room
-            .as_ref()
-            .is_some_and(|room| room.state().is_some());
-        let answer = match is_there {
-            false => AdminAnswer::Done,
-            true if self.appends.is_empty() => AdminAnswer::Unavailable,
-            true => return,
-        };
+        // Answered once it is durable, or is not. Who erases looks at what became of it.
+        match is_erasure {
+            true => self.erasing = Some(reply),
+            false => self.ending = Some(reply),
+        }
+    }
+
+    /// An operator who changed the room hears of it: once nothing is pending, as nothing can be
+    /// pending behind such a change. Others' changes that waited for it come after this.
+    pub(super) fn answer_operators(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if self.room.as_ref().is_some_and(Room::is_busy) {
+            return;
+        }
+        if let Some(reply) = self.erasing.take() {
+            reply.send(cx, AdminAnswer::Done);
+        }
+        let room = self.room.as_ref();
+        let is_there = room.is_some_and(|room| room.state().is_some());
         if let Some(reply) = self.ending.take() {
+            let answer = match is_there {
+                false => AdminAnswer::Done,
+                true => AdminAnswer::Unavailable,
+            };
             reply.send(cx, answer);
         }
     }

@@ -301,6 +301,7 @@ impl RoomActor {
             return false;
         }
         if self.phase == Phase::Ready {
+            self.answer_operators(cx);
             self.give_parked(cx);
             self.look_at_retention(cx);
         }

@@ -1,7 +1,7 @@
 //! What comes to a room: which message that a sender's home hands over is taken now, so that each
 //! is taken once and in order (docs/delivery.md), and who may make a room.
 
-use actor::{Context, Mail, Name};
+use actor::{Context, Mail, Name, Reply};
 use delivery::{Place, Refusal};
 use room::{Event, Message};
 use store::{LogEntry, Seq, StoreError};
@@ -13,12 +13,13 @@ use xmpp::error::{Condition, StanzaError};
 use super::durable::message_of;
 use super::{Phase, RoomActor, RoomMsg, overloaded};
 use crate::address;
+use crate::admin::AdminAnswer;
 use crate::message::{Delivery, UserMsg};
 use crate::taking::{Taking, Verdict};
 
 const NS_MUC: &str = "http://jabber.org/protocol/muc";
 
-/// A stanza that goes in front of the mailbox, once it may.
+/// What goes in front of the mailbox, once it may.
 pub(super) enum Parked {
     /// The room is busy.
     Busy(Delivery),
@@ -30,6 +31,8 @@ pub(super) enum Parked {
     Made(Delivery),
     /// The room is busy, and a session is not there any more.
     Gone(Sitting),
+    /// The room is busy, and an operator has asked for a change.
+    Operator(Event, Reply<AdminAnswer>),
 }
 
 impl Parked {
@@ -40,7 +43,7 @@ impl Parked {
             | Parked::Mark(delivery)
             | Parked::Named(delivery)
             | Parked::Made(delivery) => (delivery.source.seq == 0).then_some(&delivery.frame),
-            Parked::Gone(_) => None,
+            Parked::Gone(_) | Parked::Operator(..) => None,
         }
     }
 }
@@ -197,6 +200,7 @@ impl RoomActor {
             // What was in front of it may have been refused: then it is not its turn any more.
             Some(Parked::Busy(delivery)) => self.deliver(delivery, cx),
             Some(Parked::Gone(who)) => self.is_gone(who, cx),
+            Some(Parked::Operator(event, reply)) => self.change(event, reply, cx),
             other => self.parked = other,
         }
     }

@@ -313,7 +313,7 @@ impl RoomActor {
         }
         self.list_temporary();
         self.list_occupants();
-        self.answer_ending(cx);
+        self.answer_operators(cx);
     }
 
     fn room_msg(&mut self, msg: RoomMsg, cx: &mut Context<'_, UserMsg>) {

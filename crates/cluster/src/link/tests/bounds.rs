@@ -78,10 +78,15 @@ fn a_peer_that_does_not_answer_is_given_up() {
 
 /// A peer that says welcome and takes what comes; it acknowledges from its third connection on.
 fn forgetful(listener: StdListener) -> Arc<Mutex<Vec<u64>>> {
+    acknowledges_from(3, listener)
+}
+
+/// The same, from a connection on.
+fn acknowledges_from(first: u32, listener: StdListener) -> Arc<Mutex<Vec<u64>>> {
     let seen = Arc::<Mutex<Vec<u64>>>::default();
     let positions = Arc::clone(&seen);
     thread::spawn(move || {
-        for connection in 1.. {
+        for connection in 1u32.. {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = read(&mut stream);
             let welcome = Welcome {
@@ -95,7 +100,7 @@ fn forgetful(listener: StdListener) -> Arc<Mutex<Vec<u64>>> {
                     lock(&positions).push(position);
                 }
                 let last = lock(&positions).last().copied().unwrap_or_default();
-                if connection > 2 && write(&mut stream, &Frame::Acknowledged(last)).is_err() {
+                if connection >= first && write(&mut stream, &Frame::Acknowledged(last)).is_err() {
                     break;
                 }
             }
@@ -205,6 +210,81 @@ fn a_peer_has_32_megabytes() {
     until("all taken", || a.links.status()[0].bytes == 0);
     assert!(a.links.send(to_b, vec![b'p']).is_ok());
     until("that too", || lock(&b.heard).len() == 33);
+}
+
+/// Goal: a peer that sends and takes no answers is not read on from once as many as may wait do;
+/// when it takes them, its packets are taken again.
+#[test]
+fn answers_that_nobody_takes_stop_their_asker() {
+    let b = node_with("b", 1, &idle(), |options| options.answers_max = 3);
+    let address = free_address();
+    let place = Where {
+        incarnation: 1,
+        address: address.to_string(),
+    };
+    // Nobody listens there yet.
+    b.links.set_peers(&[("a".to_owned(), place)].into());
+    let to_a = b.links.peer("a");
+    let mut a = introduced(&b, "a");
+    for position in 1..=2 {
+        b.links.answer(to_a, vec![0; 100]);
+        write(&mut a, &Frame::Packet(position, b"p".to_vec())).unwrap();
+    }
+    until("two are fewer than three", || lock(&b.heard).len() == 2);
+    b.links.answer(to_a, vec![0; 100]);
+    write(&mut a, &Frame::Packet(3, b"p".to_vec())).unwrap();
+    thread::sleep(SHORT);
+    assert_eq!(lock(&b.heard).len(), 2);
+    let status = &b.links.status()[0];
+    assert_eq!((status.packets, status.bytes), (3, 300));
+    let seen = acknowledges_from(1, StdListener::bind(address).unwrap());
+    until("the third", || lock(&b.heard).len() == 3);
+    until("nothing waits", || b.links.status()[0].bytes == 0);
+    assert_eq!(*lock(&seen), [1, 2, 3]);
+}
+
+/// Goal: two nodes that both have as many answers for each other as may wait come out of it: what
+/// was under way is given up, and both hear so.
+#[test]
+fn two_nodes_at_the_bound_of_answers_go_on() {
+    let change = |options: &mut Options| {
+        options.answers_max = 2;
+        options.tick = Duration::from_millis(50);
+        options.silent_ticks_max = 4;
+    };
+    let a = node_with("a", 1, &idle(), change);
+    let b = node_with("b", 1, &idle(), change);
+    let (to_b, to_a) = (a.links.peer("b"), b.links.peer("a"));
+    // Each has its answers before the other can take one.
+    for (node, peer) in [(&a, to_b), (&b, to_a)] {
+        let peer = node.links.shared.by_id(peer).unwrap();
+        peer.is_known.store(true, Ordering::Release);
+    }
+    for answer in [b"1", b"2"] {
+        a.links.answer(to_b, answer.to_vec());
+        b.links.answer(to_a, answer.to_vec());
+    }
+    meet(&a, &[("b", &b)]);
+    meet(&b, &[("a", &a)]);
+    until("one has given up", || {
+        let gone = |node: &Node| !lock(&node.links.shared.gone).is_empty();
+        gone(&a) && gone(&b)
+    });
+    until("both take", || {
+        // What comes while a session ends is refused or comes back.
+        let _ = a.links.send(to_b, b"p".to_vec());
+        let _ = b.links.send(to_a, b"p".to_vec());
+        let has = |node: &Node| lock(&node.heard).iter().any(|(_, packet)| packet == b"p");
+        has(&a) && has(&b)
+    });
+    until("nothing waits", || {
+        let status = [&a.links.status()[0], &b.links.status()[0]].map(|link| link.packets);
+        status == [0, 0]
+    });
+    for (node, peer) in [(&a, to_b), (&b, to_a)] {
+        let peer = node.links.shared.by_id(peer).unwrap();
+        assert_eq!(peer.unanswered.load(Ordering::Relaxed), 0);
+    }
 }
 
 /// Goal: the number of nodes is bounded, of those that are sent to and of those that send; who is

@@ -2,7 +2,7 @@
 //! its nodes. Owns the files; who has a CA of his own needs none of this.
 
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,9 @@ const CA_DAYS: u64 = 3_650;
 
 /// What the CA is called. Certificates name it, so that it stays what it is.
 const CA_NAME: &str = "Roost links";
+
+/// The name of the CA's own files, which no node can have.
+const CA_FILE: &str = "ca";
 
 /// What `roost cluster certificates` takes.
 #[derive(Clone, Debug, Args)]
@@ -57,6 +60,12 @@ pub(crate) fn run(args: &CertificatesArgs) -> Result<(), Failure> {
              and no - at the beginning or end"
         )));
     }
+    if args.nodes.iter().any(|name| name == CA_FILE) {
+        return Err(Failure::Usage(format!(
+            "a node cannot be called {CA_FILE:?} here: {CA_FILE}.pem and {CA_FILE}.key are the \
+             files of the CA itself; give the node another name (cluster.name)"
+        )));
+    }
     let now = u64::try_from(SystemClock::new().wall().as_millis()).unwrap_or_default() / 1_000;
     let made = make(args, now).map_err(Failure::Failed)?;
     let folder = args.folder.display();
@@ -72,7 +81,36 @@ pub(crate) fn run(args: &CertificatesArgs) -> Result<(), Failure> {
     Ok(io::stdout().lock().write_all(said.as_bytes())?)
 }
 
-/// The names of those that were made.
+/// A file that is complete, and not written yet.
+struct Made {
+    path: PathBuf,
+    mode: u32,
+    content: Zeroizing<Vec<u8>>,
+}
+
+impl Made {
+    fn private(path: PathBuf, content: &[u8]) -> Made {
+        Made {
+            path,
+            mode: 0o600,
+            content: Zeroizing::new(content.to_vec()),
+        }
+    }
+
+    fn public(path: PathBuf, content: &[u8]) -> Made {
+        Made {
+            mode: 0o644,
+            ..Made::private(path, content)
+        }
+    }
+
+    fn write(&self) -> Result<(), String> {
+        let written = replace(&self.path, self.mode, &self.content);
+        written.map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+}
+
+/// The names of those that were made. Nothing is written before everything is made.
 fn make(args: &CertificatesArgs, now: u64) -> Result<&[String], String> {
     let CertificatesArgs {
         folder,
@@ -90,12 +128,15 @@ fn make(args: &CertificatesArgs, now: u64) -> Result<&[String], String> {
             there.display()
         ));
     }
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(|error| format!("{}: {error}", folder.display()))?;
-    let (issuer, ca) = authority(&path("ca", "pem"), &path("ca", "key"), now)?;
+    // What cannot be replaced is found before anything is.
+    let mut parts = nodes
+        .iter()
+        .flat_map(|name| [path(name, "pem"), path(name, "key")]);
+    if let Some(folder) = parts.find(|part| part.is_dir()) {
+        return Err(format!("{} is a folder", folder.display()));
+    }
+    let (ca_pem, ca_key) = (path(CA_FILE, "pem"), path(CA_FILE, "key"));
+    let (issuer, ca, mut files) = authority(&ca_pem, &ca_key, now)?;
     for name in nodes {
         let (chain, key) = issue(&issuer, name, validity(now, args.days))
             .map_err(|error| format!("{name}: {error}"))?;
@@ -106,15 +147,20 @@ fn make(args: &CertificatesArgs, now: u64) -> Result<&[String], String> {
         };
         // A CA of somebody else has another name, and what this one signs is not of it.
         Credentials::new(name, &pem).map_err(|error| {
-            let ca = path("ca", "pem");
             format!(
                 "{}: not made by this command, or expired: {error}",
-                ca.display()
+                ca_pem.display()
             )
         })?;
-        write(&path(name, "key"), 0o600, key.as_bytes())?;
-        write(&path(name, "pem"), 0o644, chain.as_bytes())?;
+        files.push(Made::private(path(name, "key"), key.as_bytes()));
+        files.push(Made::public(path(name, "pem"), chain.as_bytes()));
     }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    files.iter().try_for_each(Made::write)?;
     Ok(nodes)
 }
 
@@ -131,16 +177,12 @@ fn set_validity(params: &mut CertificateParams, (from, to): Validity) {
     params.not_after = epoch + Duration::from_secs(to);
 }
 
-fn write(path: &Path, mode: u32, content: &[u8]) -> Result<(), String> {
-    replace(path, mode, content).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// The CA of the folder, made if there is none, and its certificate.
+/// The CA of the folder and its certificate; if there is none, one that is made, with its files.
 fn authority(
     certificate: &Path,
     key: &Path,
     now: u64,
-) -> Result<(Issuer<'static, KeyPair>, Vec<u8>), String> {
+) -> Result<(Issuer<'static, KeyPair>, Vec<u8>, Vec<Made>), String> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, CA_NAME);
@@ -152,7 +194,11 @@ fn authority(
         let text = std::str::from_utf8(&pem).map_err(|error| error.to_string());
         let pair = text.and_then(|text| KeyPair::from_pem(text).map_err(|e| e.to_string()));
         let pair = pair.map_err(|error| format!("{}: {error}", key.display()))?;
-        return Ok((Issuer::new(params, pair), read_file(certificate)?));
+        return Ok((
+            Issuer::new(params, pair),
+            read_file(certificate)?,
+            Vec::new(),
+        ));
     }
     let made = KeyPair::generate().and_then(|pair| {
         let pem = params.self_signed(&pair)?.pem();
@@ -160,11 +206,11 @@ fn authority(
     });
     let (pair, pem) = made.map_err(|error| format!("{}: {error}", certificate.display()))?;
     let private = Zeroizing::new(pair.serialize_pem());
-    write(key, 0o600, private.as_bytes())?;
-    write(certificate, 0o644, pem.as_bytes())?;
-    let read = fs::read(certificate);
-    let read = read.map_err(|error| format!("{}: {error}", certificate.display()))?;
-    Ok((Issuer::new(params, pair), read))
+    let files = vec![
+        Made::private(key.to_owned(), private.as_bytes()),
+        Made::public(certificate.to_owned(), pem.as_bytes()),
+    ];
+    Ok((Issuer::new(params, pair), pem.into_bytes(), files))
 }
 
 fn issue(
@@ -189,6 +235,8 @@ fn issue(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -272,5 +320,50 @@ mod tests {
         assert!(!folder.join("a.pem").exists());
         let usage = run(&args(folder, &["A"], false));
         assert!(matches!(usage, Err(Failure::Usage(why)) if why.contains("\"A\" cannot be")));
+    }
+
+    fn files(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        let entries = entries.map(|entry| entry.expect("an entry").path());
+        entries
+            .map(|path| (path.clone(), fs::read(path).ok()))
+            .collect()
+    }
+
+    /// Goal: a node whose files would be those of the CA is refused, with --renew too, and among
+    /// others; nothing is written or overwritten.
+    #[test]
+    fn no_node_takes_the_files_of_the_authority() {
+        let data = tempfile::tempdir().expect("folder");
+        let folder = data.path().join("tls");
+        for (nodes, renew) in [(&["a", "ca"][..], false), (&["ca"], true)] {
+            let refused = run(&args(&folder, nodes, renew));
+            assert!(matches!(refused, Err(Failure::Usage(why)) if why.contains("\"ca\"")));
+            assert!(!folder.exists());
+        }
+        make(&args(&folder, &["a"], false), now()).expect("made");
+        let before = files(&folder);
+        assert!(run(&args(&folder, &["a", "ca"], true)).is_err());
+        assert_eq!(files(&folder), before);
+        make(&args(&folder, &["b"], false), now()).expect("the CA still signs");
+        load(&folder, "b");
+    }
+
+    /// Goal: if one of several cannot be made, none is written, and the files of before stay.
+    #[test]
+    fn nothing_is_written_before_everything_is_made() {
+        let data = tempfile::tempdir().expect("folder");
+        let folder = data.path().join("tls");
+        // A name that is no name in a certificate, past the check of `run`.
+        assert!(make(&args(&folder, &["a", "b\u{e4}"], false), now()).is_err());
+        assert!(!folder.exists(), "not even the CA");
+        make(&args(&folder, &["a"], false), now()).expect("made");
+        let before = files(&folder);
+        assert!(make(&args(&folder, &["a", "b\u{e4}"], true), now()).is_err());
+        assert_eq!(files(&folder), before);
+        fs::create_dir(folder.join("c.key")).expect("folder");
+        let before = files(&folder);
+        assert!(make(&args(&folder, &["a", "c"], true), now()).is_err());
+        assert_eq!(files(&folder), before);
     }
 }
