@@ -43,6 +43,8 @@ pub(super) enum For {
     Change,
     /// Nothing.
     Upkeep,
+    /// The oldest of the log are gone.
+    Trim,
     /// What tells of who is there leaves.
     Presence(Kept),
     /// There is no append: a message that is in no log keeps its place behind others.
@@ -328,6 +330,7 @@ impl RoomActor {
                 return false;
             }
             (For::Upkeep, _) => {}
+            (For::Trim, fate) => self.log.trimmed(matches!(fate, Fate::Done { .. })),
             (For::Presence(_), Fate::Done { .. }) => self.leaving.is_over(),
             (For::Presence(kept), Fate::Refused(_)) => self.not_kept(kept, cx),
             (For::Nothing, fate) => {
