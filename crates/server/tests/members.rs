@@ -522,6 +522,26 @@ fn a_backlog_and_the_rooms_of_one_account_have_bounds() {
     assert!(!is_asked, "it is asked for ever");
 }
 
+/// Without an archive a room keeps what its members are promised.
+#[test]
+fn without_an_archive_as_much_is_kept_as_members_are_given() {
+    let mut world = World::patient(|options| {
+        let mut machine = room::Options::clone(&options.rooms.machine);
+        machine.limits.history_max = 1;
+        options.rooms.machine = machine.into();
+        options.rooms.kept_for_sessions = 2;
+        options.archive.enabled = false;
+        options.delivery.limits.member_backlog_max = 5;
+        options.delivery.limits.retention_every = 1;
+    });
+    let mut romeo = room(&mut world);
+    say(&mut world, &mut romeo, 1..=20);
+    rest(&mut world);
+    let mut phone = Phone::on(&mut world, true);
+    assert_eq!(phone.said(&mut world), [16, 17, 18, 19, 20]);
+    assert!(logged(&world).len() <= 7, "{:?}", logged(&world));
+}
+
 /// What a room costs whose members are all away: each home is told once that the account is a
 /// member, at most so many at a time; what is said then loads nobody.
 #[test]

@@ -113,10 +113,16 @@ impl RoomActor {
         let (options, archive) = (&self.home.options.rooms, &self.home.options.archive);
         let history = u64::from(options.machine.limits.history_max);
         let room = self.room.as_ref();
+        let state = room.and_then(Room::state);
         let mut messages = history;
         // What managed sessions may have to catch up with.
         if room.is_some_and(|room| room.managed() > 0) {
             messages = messages.max(options.kept_for_sessions);
+        }
+        // The same of members who are not there, with stream management or without.
+        if state.is_some_and(room::State::delivers) {
+            let backlog = self.home.bounds().member_backlog_max;
+            messages = messages.max(options.kept_for_sessions).max(backlog);
         }
         if archive.enabled {
             messages = messages.max(archive.max_messages);
