@@ -542,6 +542,39 @@ fn without_an_archive_as_much_is_kept_as_members_are_given() {
     assert!(logged(&world).len() <= 7, "{:?}", logged(&world));
 }
 
+/// While a change that makes a member is undecided, the word to homes of members before it may
+/// arrive: should the node be killed then, the next life of the room tells the new one's.
+#[test]
+fn what_homes_have_to_be_told_stays_recorded_under_a_change_that_needs_it() {
+    for steps in 0.. {
+        let mut world = World::patient(|_| ());
+        let mut romeo = enter(&mut world, "romeo", "romeo");
+        let fields = format!("{PERSISTENT}{TO_MEMBERS}");
+        romeo.ask(&mut world, &configuration(&fields), "id='config'");
+        rest(&mut world);
+        world.hold();
+        romeo.send(&affiliation("nurse", "member"));
+        romeo.send(&affiliation("juliet", "member"));
+        let mut is_over = false;
+        for _ in 0..steps {
+            world.work();
+            is_over |= !world.try_one();
+        }
+        let is_member = has_part(&world, ROOM, "ajuliet@localhost");
+        drop(romeo);
+        world.crash();
+        let mut romeo = enter(&mut world, "romeo", "romeo");
+        say(&mut world, &mut romeo, [1]);
+        let mut phone = Phone::on(&mut world, true);
+        let expected = if is_member { vec![1] } else { vec![] };
+        assert_eq!(phone.said(&mut world), expected, "steps {steps}");
+        if is_over {
+            assert!(steps > 3, "{steps}");
+            break;
+        }
+    }
+}
+
 /// What a room costs whose members are all away: each home is told once that the account is a
 /// member, at most so many at a time; what is said then loads nobody.
 #[test]

@@ -295,6 +295,9 @@ impl RoomActor {
                     .add(Counter::RoomMessages, waiting.grows.messages);
                 self.log.grow(waiting.grows);
             }
+            if waiting.grows.owes {
+                self.members.decided(matches!(fate, Fate::Done { .. }));
+            }
             if !self.conclude(waiting, fate, cx) {
                 return false;
             }
@@ -366,18 +369,19 @@ impl RoomActor {
             taking.confirm(&self.name, &self.home, cx);
         }
         self.perform(others, None, cx);
+        self.members_may_end();
         self.owes_nobody(cx);
     }
 
     /// It has not been done: a message of somebody's log comes again, others are told.
     fn not_committed(&mut self, taking: Option<Taking>, cx: &mut Context<'_, UserMsg>) {
         let mut effects = self.decide(false, cx);
-        self.members.not_committed();
         if let Some(taking) = taking {
             effects.retain(|effect| !matches!(effect, Effect::Refuse { .. }));
             taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
         }
         self.perform(effects, None, cx);
+        self.owes_nobody(cx);
     }
 
     fn decide(&mut self, is_committed: bool, cx: &mut Context<'_, UserMsg>) -> Vec<Effect> {

@@ -80,6 +80,8 @@ pub enum RoomMsg {
     MembersDue,
     /// Members' homes that have not answered may be told again.
     AskMembers,
+    /// The same of those that did not answer for long.
+    AskMembersLater,
 }
 
 /// What the store has of a room.
@@ -329,7 +331,8 @@ impl RoomActor {
             RoomMsg::AskHomes => self.ask_homes(cx),
             RoomMsg::TellMissed => self.tell_of_missed(cx),
             RoomMsg::MembersDue => self.members.may_go_on(),
-            RoomMsg::AskMembers => self.members.may_ask_again(),
+            RoomMsg::AskMembers => self.ask_members_again(cx),
+            RoomMsg::AskMembersLater => self.ask_members_later(),
         }
     }
 

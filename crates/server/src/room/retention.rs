@@ -9,7 +9,7 @@ use actor::{Context, Mail};
 use room::Room;
 use store::{LogEntry, LogHead, Seq, StoreError};
 
-use super::durable::For;
+use super::durable::{For, OWED};
 use super::{Phase, RoomActor, RoomMsg};
 use crate::limits::MARKS_KEPT;
 use crate::message::UserMsg;
@@ -21,6 +21,8 @@ pub(super) struct Grows {
     ends: bool,
     pub(super) messages: u64,
     bytes: u64,
+    /// It says that homes have to be told of members.
+    pub(super) owes: bool,
     /// Above the last of them.
     next_seq: Seq,
 }
@@ -36,6 +38,9 @@ impl Grows {
                     grows.bytes += entry.frame.len() as u64;
                 }
                 store::Record::RoomRemove { .. } => grows.ends = true,
+                store::Record::RoomPut { part, value, .. } => {
+                    grows.owes |= part == OWED && !value.is_empty();
+                }
                 _ => {}
             }
         }
