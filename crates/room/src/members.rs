@@ -23,7 +23,7 @@ pub(crate) enum Before {
 impl State {
     /// Whether what is said goes to members who are not there. Who would have to say a password has
     /// not said it.
-    fn delivers(&self) -> bool {
+    pub fn delivers(&self) -> bool {
         self.config.delivers_to_members && self.config.is_persistent && !self.is_locked
     }
 

@@ -504,22 +504,138 @@ fn a_backlog_and_the_rooms_of_one_account_have_bounds() {
     assert_eq!(phone.said(&mut world), [4, 5]);
     say(&mut world, &mut romeo, [6]);
     assert_eq!(phone.said(&mut world), [4, 5, 6]);
-    // A second room finds no place, and its home is not asked for ever.
-    let other = "<presence to='other@conference.localhost/romeo'>\
-         <x xmlns='http://jabber.org/protocol/muc'/></presence>";
-    romeo.ask(&mut world, other, "<subject");
-    let of_other = |text: String| text.replace(ROOM, "other@conference.localhost");
-    let fields = format!("{PERSISTENT}{TO_MEMBERS}");
-    romeo.ask(&mut world, &of_other(configuration(&fields)), "id='config'");
-    let member = of_other(affiliation("juliet", "member"));
-    romeo.ask(&mut world, &member, "id='member'");
-    rest(&mut world);
+    // A second room finds no place.
+    let of_other = |text: String| text.replace(ROOM, OTHER);
+    other_room(&mut world, &mut romeo);
     romeo.ask(&mut world, &of_other(message(7)), "<body>7</body>");
     assert_eq!(phone.said(&mut world), [4, 5, 6]);
     let rooms = common::store_on(&world.disk).member_rooms("juliet@localhost");
     assert_eq!(rooms.expect("read").len(), 1);
-    let is_asked = has_part(&world, "other@conference.localhost", "m");
-    assert!(!is_asked, "it is asked for ever");
+    // It does not count as told, and its home is not told all the time: the room is forgotten.
+    let leaves = format!("<presence type='unavailable' to='{OTHER}/romeo'/>");
+    romeo.ask(&mut world, &leaves, "code='110'");
+    for _ in 0..20 {
+        world.pass(Duration::from_secs(5));
+    }
+    assert!(has_part(&world, OTHER, "m"), "it was never told");
+    let loaded = world.node().stats().gauge(telemetry::Gauge::RoomsLoaded);
+    assert_eq!(loaded, 1, "its home is told for ever");
+    // Once there is a place for it, it gets one when it is used again, and nothing is missing.
+    affiliate(&mut world, &mut romeo, "juliet", "none");
+    phone.off(&mut world);
+    let mut phone = Phone::on(&mut world, false);
+    assert_eq!(phone.said(&mut world), [0; 0]);
+    romeo.ask(&mut world, &enters_other(), "<subject");
+    rest(&mut world);
+    romeo.ask(&mut world, &of_other(message(8)), "<body>8</body>");
+    assert_eq!(phone.said(&mut world), [7, 8]);
+}
+
+const OTHER: &str = "other@conference.localhost";
+
+fn enters_other() -> String {
+    format!("<presence to='{OTHER}/romeo'><x xmlns='{MUC}'/></presence>")
+}
+
+/// Romeo makes another room that delivers to juliet.
+fn other_room(world: &mut World, romeo: &mut Peer) {
+    romeo.ask(world, &enters_other(), "<subject");
+    let of_other = |text: String| text.replace(ROOM, OTHER);
+    let fields = format!("{PERSISTENT}{TO_MEMBERS}");
+    romeo.ask(world, &of_other(configuration(&fields)), "id='config'");
+    let member = of_other(affiliation("juliet", "member"));
+    romeo.ask(world, &member, "id='member'");
+    rest(world);
+}
+
+/// Nobody asks an account whether it wants to be a member: rooms that it blocks take no place.
+#[test]
+fn a_room_that_is_blocked_takes_no_place_from_another() {
+    for is_noted_first in [false, true] {
+        let mut world = World::patient(|options| {
+            options.delivery.limits.member_rooms_max = 1;
+        });
+        let mut juliet = world.login("juliet", "phone");
+        let block = format!(
+            "<iq type='set' id='b'><block xmlns='urn:xmpp:blocking'><item jid='{ROOM}'/></block>\
+             </iq>"
+        );
+        let rooms = |world: &World| {
+            let rooms = common::store_on(&world.disk).member_rooms("juliet@localhost");
+            let rooms = rooms.expect("read").into_iter();
+            rooms.map(|(room, _)| room).collect::<Vec<_>>()
+        };
+        let mut romeo = match is_noted_first {
+            true => {
+                let romeo = room(&mut world);
+                assert_eq!(rooms(&world), [ROOM]);
+                juliet.ask(&mut world, &block, "id='b'");
+                romeo
+            }
+            false => {
+                juliet.ask(&mut world, &block, "id='b'");
+                let romeo = room(&mut world);
+                assert_eq!(rooms(&world), [""; 0]);
+                romeo
+            }
+        };
+        other_room(&mut world, &mut romeo);
+        assert_eq!(rooms(&world), [OTHER], "{is_noted_first}");
+    }
+}
+
+/// Without an archive a room keeps what its members are promised.
+#[test]
+fn without_an_archive_as_much_is_kept_as_members_are_given() {
+    let mut world = World::patient(|options| {
+        let mut machine = room::Options::clone(&options.rooms.machine);
+        machine.limits.history_max = 1;
+        options.rooms.machine = machine.into();
+        options.rooms.kept_for_sessions = 2;
+        options.archive.enabled = false;
+        options.delivery.limits.member_backlog_max = 5;
+        options.delivery.limits.retention_every = 1;
+    });
+    let mut romeo = room(&mut world);
+    say(&mut world, &mut romeo, 1..=20);
+    rest(&mut world);
+    let mut phone = Phone::on(&mut world, true);
+    assert_eq!(phone.said(&mut world), [16, 17, 18, 19, 20]);
+    assert!(logged(&world).len() <= 7, "{:?}", logged(&world));
+}
+
+/// While a change that makes a member is undecided, the word to homes of members before it may
+/// arrive: should the node be killed then, the next life of the room tells the new one's.
+#[test]
+fn what_homes_have_to_be_told_stays_recorded_under_a_change_that_needs_it() {
+    for steps in 0.. {
+        // What is held is let go one by one.
+        let mut world = World::patient(|options| options.commits.batch_appends = 1);
+        let mut romeo = enter(&mut world, "romeo", "romeo");
+        let fields = format!("{PERSISTENT}{TO_MEMBERS}");
+        romeo.ask(&mut world, &configuration(&fields), "id='config'");
+        rest(&mut world);
+        world.hold();
+        romeo.send(&affiliation("nurse", "member"));
+        romeo.send(&affiliation("juliet", "member"));
+        let mut is_over = false;
+        for _ in 0..steps {
+            world.work();
+            is_over |= !world.try_one();
+        }
+        let is_member = has_part(&world, ROOM, "ajuliet@localhost");
+        drop(romeo);
+        world.crash();
+        let mut romeo = enter(&mut world, "romeo", "romeo");
+        say(&mut world, &mut romeo, [1]);
+        let mut phone = Phone::on(&mut world, true);
+        let expected = if is_member { vec![1] } else { vec![] };
+        assert_eq!(phone.said(&mut world), expected, "steps {steps}");
+        if is_over {
+            assert!(steps > 3, "{steps}");
+            break;
+        }
+    }
 }
 
 /// What a room costs whose members are all away: each home is told once that the account is a

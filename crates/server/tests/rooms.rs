@@ -583,6 +583,78 @@ fn a_log_keeps_as_much_as_it_may() {
     assert_eq!(kept.last(), Some(&20));
 }
 
+/// A room whose log may have so many bytes, and of which those who enter are sent two messages.
+fn small(bytes_max: u64) -> (World, Peer) {
+    let mut world = World::patient(|options| {
+        let mut machine = (*options.rooms.machine).clone();
+        machine.limits.history_max = 2;
+        options.rooms.machine = std::sync::Arc::new(machine);
+        options.archive.max_bytes = bytes_max;
+        options.archive.max_messages = 1_000;
+    });
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    (world, romeo)
+}
+
+/// What the log has, but for what was taken back.
+fn kept(world: &World) -> Vec<usize> {
+    let entries = common::store_on(&world.disk).log_read(ROOM, 0, 1_000);
+    let entries = entries.expect("the log is read").into_iter();
+    let text = entries.map(|entry| String::from_utf8_lossy(&entry.frame).into_owned());
+    bodies(&text.collect::<String>())
+}
+
+/// 20 KB.
+fn say_much(world: &mut World, peer: &mut Peer, number: usize) -> String {
+    let much = "x".repeat(20_000);
+    peer.seen.clear();
+    peer.send(&format!(
+        "<message type='groupchat' to='{ROOM}'><body>{number}</body><x xmlns='urn:x'>{much}</x>\
+         </message>"
+    ));
+    peer.expect(world, &format!("<body>{number}</body>"));
+    peer.expect(world, "</message>")
+}
+
+/// What is taken back takes no room in the log any more, however often somebody does that.
+#[test]
+fn who_takes_back_again_and_again_drives_nobody_out_of_the_log() {
+    let (mut world, mut romeo) = small(100_000);
+    for number in 1..=5 {
+        say(&mut romeo, number);
+        romeo.expect(&mut world, &format!("<body>{number}</body>"));
+    }
+    let mut juliet = world.login("juliet", "balcony");
+    enter(&mut world, &mut juliet, "juliet");
+    for number in 100..120 {
+        let said = say_much(&mut world, &mut juliet, number);
+        let (_, id) = said.split_once("<stanza-id ").expect("an id");
+        let (_, id) = id.split_once(" id='").expect("an id");
+        let id = &id[..16];
+        juliet.seen.clear();
+        juliet.send(&format!(
+            "<message type='groupchat' to='{ROOM}' id='r{number}'>\
+             <retract xmlns='urn:xmpp:message-retract:1' id='{id}'/></message>"
+        ));
+        juliet.expect(&mut world, &format!("id='r{number}'"));
+    }
+    rest(&mut world);
+    assert_eq!(kept(&world), [1, 2, 3, 4, 5]);
+}
+
+/// The size of the log leaves what those who enter are sent, and no more.
+#[test]
+fn however_large_messages_are_the_history_stays() {
+    let (mut world, mut romeo) = small(30_000);
+    for number in 1..=8 {
+        say_much(&mut world, &mut romeo, number);
+    }
+    rest(&mut world);
+    assert_eq!(kept(&world), [7, 8]);
+}
+
 /// A persistent room in the store, in which so many have spoken; romeo was the first of them, and
 /// his message the first of his log.
 fn spoken_in(store: &store::Store, senders: u64) {
@@ -666,7 +738,11 @@ fn a_message_is_recognised_among_those_of_hundreds_of_senders() {
 
 #[test]
 fn a_room_that_cannot_append_now_says_so_and_goes_on() {
-    let mut world = World::patient(|options| options.commits.backlog_appends_max = 1);
+    let mut world = World::patient(|options| {
+        options.commits.backlog_appends_max = 1;
+        // A batch that is held takes no more.
+        options.commits.batch_appends = 1;
+    });
     let mut romeo = world.login("romeo", "orchard");
     enter(&mut world, &mut romeo, "romeo");
     configure(&mut world, &mut romeo, PERSISTENT);

@@ -302,23 +302,46 @@ impl Store {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<LogEntry>, StoreError> {
+        let snapshot = self.snapshot()?;
+        self.entries_behind(&*snapshot, user, (after, limit))
+    }
+
+    /// The head of a log and its oldest entries, at most `limit` and never more than
+    /// [`LOG_READ_MAX`], in one snapshot; `None` if there never was a log.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn log_oldest(
+        &self,
+        user: &str,
+        limit: usize,
+    ) -> Result<Option<(LogHead, Vec<LogEntry>)>, StoreError> {
+        let snapshot = self.snapshot()?;
+        let Some(head) = read_head(&*snapshot, &self.shared.slots, user)? else {
+            return Ok(None);
+        };
+        let from = (head.log.trimmed_through, limit);
+        let entries = self.entries_behind(&*snapshot, user, from)?;
+        Ok(Some((head.log, entries)))
+    }
+
+    fn entries_behind(
+        &self,
+        snapshot: &dyn Reader,
+        user: &str,
+        (after, limit): (Seq, usize),
+    ) -> Result<Vec<LogEntry>, StoreError> {
         let limit = limit.min(LOG_READ_MAX);
         let Some(first) = after.checked_add(1).filter(|_| limit > 0) else {
             return Ok(Vec::new());
         };
         let start = keys::log_entry(&self.shared.slots, user, first);
         let end = keys::log_entries_end(&self.shared.slots, user);
-        let snapshot = self.snapshot()?;
-        scan::collect(
-            &*snapshot,
-            Space::Log,
-            (&start, &end),
-            limit,
-            |key, value| {
-                let (seq, entry) = parse_entry(key, value)?;
-                Ok(entry.into_entry(seq))
-            },
-        )
+        let run = (&*start, &*end);
+        scan::collect(snapshot, Space::Log, run, limit, |key, value| {
+            let (seq, entry) = parse_entry(key, value)?;
+            Ok(entry.into_entry(seq))
+        })
     }
 
     /// How far a user took what a sender's home handed over; `peer` is the sender's

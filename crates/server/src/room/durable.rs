@@ -43,6 +43,8 @@ pub(super) enum For {
     Change,
     /// Nothing.
     Upkeep,
+    /// The oldest of the log are gone.
+    Trim,
     /// What tells of who is there leaves.
     Presence(Kept),
     /// There is no append: a message that is in no log keeps its place behind others.
@@ -293,6 +295,9 @@ impl RoomActor {
                     .add(Counter::RoomMessages, waiting.grows.messages);
                 self.log.grow(waiting.grows);
             }
+            if waiting.grows.owes {
+                self.members.decided(matches!(fate, Fate::Done { .. }));
+            }
             if !self.conclude(waiting, fate, cx) {
                 return false;
             }
@@ -329,6 +334,7 @@ impl RoomActor {
                 return false;
             }
             (For::Upkeep, _) => {}
+            (For::Trim, fate) => self.log.trimmed(matches!(fate, Fate::Done { .. })),
             (For::Presence(_), Fate::Done { .. }) => self.leaving.is_over(),
             (For::Presence(kept), Fate::Refused(_)) => self.not_kept(kept, cx),
             (For::Nothing, fate) => {
@@ -364,18 +370,19 @@ impl RoomActor {
             taking.confirm(&self.name, &self.home, cx);
         }
         self.perform(others, None, cx);
+        self.members_may_end();
         self.owes_nobody(cx);
     }
 
     /// It has not been done: a message of somebody's log comes again, others are told.
     fn not_committed(&mut self, taking: Option<Taking>, cx: &mut Context<'_, UserMsg>) {
         let mut effects = self.decide(false, cx);
-        self.members.not_committed();
         if let Some(taking) = taking {
             effects.retain(|effect| !matches!(effect, Effect::Refuse { .. }));
             taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
         }
         self.perform(effects, None, cx);
+        self.owes_nobody(cx);
     }
 
     fn decide(&mut self, is_committed: bool, cx: &mut Context<'_, UserMsg>) -> Vec<Effect> {

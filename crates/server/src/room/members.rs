@@ -4,7 +4,7 @@
 //! what the room tells homes: once each that the account is a member, until it is durable there;
 //! and of those who are online that the log has grown, many messages at once.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use actor::{Context, Name};
@@ -23,6 +23,13 @@ const ASKED_MAX: usize = 64;
 /// Pause before homes that did not answer are told again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
+/// So often a home is told in a row. One that has no place for the room does not answer: then it is
+/// told after a longer pause, and in the next life of the room.
+const ASKS_MAX: u32 = 5;
+
+/// That pause.
+const ASK_LATER: Duration = Duration::from_secs(600);
+
 /// Pause between parts of a round.
 const NEXT_PART: Duration = Duration::from_millis(1);
 
@@ -35,21 +42,28 @@ const MEMBERS_PER_MS: usize = 5;
 /// A member whose home has to know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Owed {
-    member: Name,
     since: Seq,
     is_new: bool,
+    /// How often its home was told in a row.
+    asks: u32,
+    /// It is in [`Members::unasked`].
+    is_queued: bool,
 }
 
 /// What the room has to tell homes of members.
 #[derive(Debug, Default)]
 pub(super) struct Members {
-    /// Homes that do not know yet that the account is a member.
-    unasked: VecDeque<Owed>,
+    /// Homes that do not know yet that the account is a member: no more than the room has
+    /// affiliations.
+    owed: BTreeMap<Name, Owed>,
+    /// Those that are to be told, in this order, each once.
+    unasked: VecDeque<Name>,
     /// Those that were told, and have not said that it is durable.
-    asked: Vec<Owed>,
+    asked: Vec<Name>,
     is_asking: bool,
-    /// That there are such is recorded, or about to be.
-    is_recorded: bool,
+    /// Some that did not answer are told later.
+    is_pausing: bool,
+    recorded: Recorded,
     /// All were told that the log goes as far as this; absent until the first round.
     told: Option<Seq>,
     /// Who is told in the round that is under way, and behind which place the news is.
@@ -62,8 +76,19 @@ pub(super) struct Members {
     is_resting: bool,
 }
 
+/// That homes have to be told, for the next life of the room.
+#[derive(Debug, Default)]
+struct Recorded {
+    /// From where on, as the store says or is about to.
+    since: Option<Seq>,
+    /// The store has it.
+    is_stored: bool,
+    /// Changes that say so and are not decided.
+    undecided: u32,
+}
+
 impl Members {
-    /// Nothing has to be told.
+    /// Nothing has to be told now.
     pub(super) fn is_idle(&self) -> bool {
         self.unasked.is_empty()
             && self.asked.is_empty()
@@ -75,14 +100,93 @@ impl Members {
         self.is_resting = false;
     }
 
-    pub(super) fn may_ask_again(&mut self) {
-        self.is_asking = false;
-        self.unasked.extend(self.asked.drain(..));
+    /// A home has to be told, once, whatever it was to be told before.
+    fn owes(&mut self, member: Name, since: Seq, is_new: bool) {
+        let owed = self.owed.entry(Name::clone(&member)).or_insert(Owed {
+            since,
+            is_new,
+            asks: 0,
+            is_queued: false,
+        });
+        (owed.since, owed.is_new, owed.asks) = (since, is_new, 0);
+        if !std::mem::replace(&mut owed.is_queued, true) {
+            self.unasked.push_back(member);
+        }
     }
 
-    /// A change was refused: what it owed is not.
-    pub(super) fn not_committed(&mut self) {
-        self.is_recorded &= !(self.unasked.is_empty() && self.asked.is_empty());
+    /// Who is no member any more need not be told.
+    fn keep_only(&mut self, is_member: impl Fn(&str) -> bool) {
+        self.owed.retain(|member, _| is_member(member));
+        let owed = &self.owed;
+        self.unasked.retain(|member| owed.contains_key(member));
+    }
+
+    /// The next one to tell. Until a home has answered, or its time is up, it is not told anew: the
+    /// answer would not say to what.
+    fn next(&mut self, is_member: impl Fn(&str) -> bool) -> Option<(Name, Owed)> {
+        if self.asked.len() >= ASKED_MAX {
+            return None;
+        }
+        for _ in 0..self.unasked.len() {
+            let member = self.unasked.pop_front()?;
+            if self.asked.contains(&member) {
+                self.unasked.push_back(member);
+                continue;
+            }
+            if !is_member(&member) {
+                self.owed.remove(&member);
+                continue;
+            }
+            let Some(owed) = self.owed.get_mut(&member) else {
+                continue;
+            };
+            owed.is_queued = false;
+            owed.asks += 1;
+            let owed = owed.clone();
+            self.asked.push(Name::clone(&member));
+            return Some((member, owed));
+        }
+        None
+    }
+
+    /// Those that have not answered.
+    fn may_ask_again(&mut self) {
+        self.is_asking = false;
+        for member in std::mem::take(&mut self.asked) {
+            if let Some(owed) = self.owed.get_mut(&member)
+                && owed.asks < ASKS_MAX
+                && !std::mem::replace(&mut owed.is_queued, true)
+            {
+                self.unasked.push_back(member);
+            }
+        }
+    }
+
+    /// Those that did not answer for long are told once more.
+    fn may_ask_later(&mut self) {
+        self.is_pausing = false;
+        for (member, owed) in &mut self.owed {
+            if !owed.is_queued && !self.asked.contains(member) {
+                (owed.is_queued, owed.asks) = (true, ASKS_MAX - 1);
+                self.unasked.push_back(Name::clone(member));
+            }
+        }
+    }
+
+    fn knows(&mut self, member: &Name) {
+        self.asked.retain(|asked| asked != member);
+        if self.owed.get(member).is_some_and(|owed| !owed.is_queued) {
+            self.owed.remove(member);
+        }
+    }
+
+    /// A change that records that homes have to be told is decided.
+    pub(super) fn decided(&mut self, is_done: bool) {
+        self.recorded.undecided = self.recorded.undecided.saturating_sub(1);
+        self.recorded.is_stored |= is_done;
+        if !self.recorded.is_stored && self.recorded.undecided == 0 {
+            self.recorded.since = None;
+        }
     }
 
     /// The mailbox of a home had no room.
@@ -109,12 +213,15 @@ impl RoomActor {
             }
         }
         let config = config?;
-        let is_owed = is_any && config.delivers_to_members && config.is_persistent;
-        if !is_owed || self.members.is_recorded {
+        if !(is_any && config.delivers_to_members && config.is_persistent) {
             return None;
         }
-        self.members.is_recorded = true;
-        Some(Record::Owed(room.told()))
+        let told = room.told();
+        let recorded = &mut self.members.recorded;
+        recorded.undecided += 1;
+        // With each such change: one before it may be refused, or its homes may know before this
+        // one is decided. The place is that of the first.
+        Some(Record::Owed(*recorded.since.get_or_insert(told)))
     }
 
     /// They are members, durably.
@@ -122,12 +229,21 @@ impl RoomActor {
         let since = self.room.as_ref().map_or(0, Room::told);
         let home = &self.home;
         let new = new.iter().map(|bare| Name::from(&**bare));
-        let new = new.filter(|bare| home.hosts_accounts(address::domain(bare)));
-        self.members.unasked.extend(new.map(|member| Owed {
-            member,
-            since,
-            is_new: true,
-        }));
+        for member in new.filter(|bare| home.hosts_accounts(address::domain(bare))) {
+            self.members.owes(member, since, true);
+        }
+        let state = self.room.as_ref().and_then(Room::state);
+        if let Some(state) = state.filter(|s| self.members.owed.len() > s.affiliations()) {
+            self.members.keep_only(|bare| state.delivers_to(bare));
+        }
+    }
+
+    /// A change was made: if the room delivers to nobody any more, nobody need be told.
+    pub(super) fn members_may_end(&mut self) {
+        let state = self.room.as_ref().and_then(Room::state);
+        if !self.members.owed.is_empty() && !state.is_some_and(room::State::delivers) {
+            self.members.keep_only(|_| false);
+        }
     }
 
     /// The room was read. If homes may not know of all members, all are told.
@@ -139,33 +255,45 @@ impl RoomActor {
         let Some(since) = state.owed else { return };
         // An import does not say from where on: from now on.
         let since = since.min(self.room.as_ref().map_or(0, Room::told));
-        let (members, home) = (state.members(), &self.home);
-        let all = members.map(|bare| Name::from(&*bare));
-        let all = all.filter(|bare| home.hosts_accounts(address::domain(bare)));
-        self.members.unasked = all
-            .map(|member| Owed {
-                member,
-                since,
-                is_new: false,
-            })
-            .collect();
-        self.members.is_recorded = true;
+        for bare in state.members() {
+            if self.home.hosts_accounts(address::domain(&bare)) {
+                self.members.owes(Name::from(&*bare), since, false);
+            }
+        }
+        (self.members.recorded.since, self.members.recorded.is_stored) = (Some(since), true);
     }
 
     /// A home knows that the account is a member.
     pub(super) fn member_knows(&mut self, member: &Name, cx: &mut Context<'_, UserMsg>) {
-        self.members.asked.retain(|owed| owed.member != *member);
+        self.members.knows(member);
         self.owes_nobody(cx);
+    }
+
+    /// Homes that have not answered may be told again.
+    pub(super) fn ask_members_again(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.members.may_ask_again();
+        let members = &mut self.members;
+        let is_any = members.owed.values().any(|owed| !owed.is_queued);
+        if is_any && !std::mem::replace(&mut members.is_pausing, true) {
+            let later = UserMsg::Room(Box::new(RoomMsg::AskMembersLater));
+            cx.send_after(ASK_LATER, later);
+        }
+    }
+
+    pub(super) fn ask_members_later(&mut self) {
+        self.members.may_ask_later();
     }
 
     /// With nobody left to be told, nothing is to be told after a restart.
     pub(super) fn owes_nobody(&mut self, cx: &mut Context<'_, UserMsg>) {
         let members = &mut self.members;
-        let is_over = members.unasked.is_empty() && members.asked.is_empty();
-        if !(is_over && members.is_recorded) || self.phase != Phase::Ready {
+        let recorded = &mut members.recorded;
+        // A change that is undecided needs it.
+        let is_over = members.owed.is_empty() && recorded.undecided == 0;
+        if !(is_over && recorded.is_stored) || self.phase != Phase::Ready {
             return;
         }
-        members.is_recorded = false;
+        *recorded = Recorded::default();
         let state = self.room.as_ref().and_then(Room::state);
         if !state.is_some_and(|state| state.config.is_persistent) {
             return; // It went with the room.
@@ -201,23 +329,29 @@ impl RoomActor {
     }
 
     fn ask_members(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if self.members.unasked.is_empty() {
+            return;
+        }
         let told = self.room.as_ref().map_or(0, Room::told);
-        while self.members.asked.len() < ASKED_MAX {
-            let Some(owed) = self.members.unasked.pop_front() else {
+        loop {
+            let state = self.room.as_ref().and_then(Room::state);
+            let is_member = |bare: &str| state.is_some_and(|state| state.delivers_to(bare));
+            let Some((member, owed)) = self.members.next(is_member) else {
                 break;
             };
-            let member = Membership {
+            let membership = Membership {
                 room: self.name.clone(),
                 since: owed.since,
                 told,
                 is_new: owed.is_new,
                 asks: true,
             };
-            let member = Message::OfRoom(Box::new(OfRoom::Member(member)));
+            let said = Message::OfRoom(Box::new(OfRoom::Member(membership)));
             // Lost, it is said again.
-            self.home.say(cx, &owed.member, member, true);
-            self.members.asked.push(owed);
+            self.home.say(cx, &member, said, true);
         }
+        // Some may have been no members any more.
+        self.owes_nobody(cx);
         if !self.members.asked.is_empty() && !self.members.is_asking {
             self.members.is_asking = true;
             let again = RoomMsg::AskMembers;
@@ -270,5 +404,105 @@ impl RoomActor {
                 self.members.missed(member);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(number: usize) -> Name {
+        Name::from(&*format!("m{number}@localhost"))
+    }
+
+    /// What is kept for members.
+    fn kept(members: &Members) -> [usize; 3] {
+        [
+            members.owed.len(),
+            members.unasked.len(),
+            members.asked.len(),
+        ]
+    }
+
+    fn ask_all(members: &mut Members) -> Vec<Name> {
+        let asked = std::iter::from_fn(|| members.next(|_| true));
+        asked.map(|(member, _)| member).collect()
+    }
+
+    #[test]
+    fn a_member_is_owed_once_however_often_the_option_is_set() {
+        const MEMBERS: usize = 500;
+        let mut members = Members::default();
+        for round in 0..100 {
+            for number in 0..MEMBERS {
+                members.owes(member(number), round, true);
+            }
+            ask_all(&mut members);
+            let [owed, unasked, asked] = kept(&members);
+            assert!(owed <= MEMBERS && unasked <= MEMBERS && asked <= ASKED_MAX);
+            if round % 2 == 0 {
+                members.keep_only(|_| false);
+                assert_eq!(kept(&members), [0, 0, ASKED_MAX]);
+            }
+        }
+        // Each is told of what counts now.
+        members.may_ask_again();
+        let mut told = std::collections::BTreeSet::new();
+        while let Some((name, owed)) = members.next(|_| true) {
+            assert_eq!(owed.since, 99);
+            members.knows(&name);
+            told.insert(name);
+        }
+        assert_eq!((told.len(), kept(&members)), (MEMBERS, [0, 0, 0]));
+    }
+
+    #[test]
+    fn who_is_no_member_any_more_is_not_told() {
+        let mut members = Members::default();
+        for number in 0..10 {
+            members.owes(member(number), 1, true);
+        }
+        let is_last = |bare: &str| bare == "m9@localhost";
+        let (next, _) = members.next(is_last).unwrap();
+        assert_eq!((next, kept(&members)), (member(9), [1, 0, 1]));
+    }
+
+    /// An answer to what it was told first is not one to what it has to be told now.
+    #[test]
+    fn an_answer_is_to_what_was_said_before_it() {
+        let mut members = Members::default();
+        members.owes(member(0), 1, true);
+        assert_eq!(ask_all(&mut members), [member(0)]);
+        members.owes(member(0), 7, true);
+        assert!(ask_all(&mut members).is_empty());
+        members.knows(&member(0));
+        let (_, owed) = members.next(|_| true).unwrap();
+        assert_eq!(owed.since, 7);
+        members.knows(&member(0));
+        assert_eq!(kept(&members), [0, 0, 0]);
+    }
+
+    /// A home that never answers keeps neither the room in memory nor others from being told.
+    #[test]
+    fn a_home_that_does_not_answer_is_told_more_rarely() {
+        let mut members = Members::default();
+        for number in 0..2 * ASKED_MAX {
+            members.owes(member(number), 1, true);
+        }
+        let mut asks = 0;
+        while !members.is_idle() {
+            asks += ask_all(&mut members).len();
+            members.may_ask_again();
+        }
+        assert_eq!(asks, 2 * ASKED_MAX * ASKS_MAX as usize);
+        assert_eq!(kept(&members), [2 * ASKED_MAX, 0, 0]);
+        members.may_ask_later();
+        assert_eq!(ask_all(&mut members).len(), ASKED_MAX);
+        members.knows(&member(0));
+        members.may_ask_again();
+        ask_all(&mut members);
+        members.may_ask_again();
+        assert!(members.is_idle());
+        assert_eq!(kept(&members), [2 * ASKED_MAX - 1, 0, 0]);
     }
 }

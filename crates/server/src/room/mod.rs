@@ -28,7 +28,7 @@ use delivery::{Marks, Place, Refusal};
 use ring::rand::{SecureRandom, SystemRandom};
 use room::{Effect, Event, Room};
 use store::limits::SEEN_MAX;
-use store::{LogEntry, Seq, StoreError, StoredRoom};
+use store::{LogEntry, LogHead, Seq, StoreError, StoredRoom};
 use telemetry::{Counter, Gauge};
 use wire::Message;
 use xml::Frame;
@@ -65,7 +65,7 @@ pub enum RoomMsg {
     /// How many rooms somebody has made who wants to make this one.
     Made(Result<u32, StoreError>),
     /// The oldest entries of the log.
-    Oldest(Result<Vec<LogEntry>, StoreError>),
+    Oldest(Result<Option<(LogHead, Vec<LogEntry>)>, StoreError>),
     /// A page of the archive.
     Page(Box<archive::Page>),
     /// A page of the log that a managed session has asked for was read.
@@ -80,6 +80,8 @@ pub enum RoomMsg {
     MembersDue,
     /// Members' homes that have not answered may be told again.
     AskMembers,
+    /// The same of those that did not answer for long.
+    AskMembersLater,
 }
 
 /// What the store has of a room.
@@ -329,7 +331,8 @@ impl RoomActor {
             RoomMsg::AskHomes => self.ask_homes(cx),
             RoomMsg::TellMissed => self.tell_of_missed(cx),
             RoomMsg::MembersDue => self.members.may_go_on(),
-            RoomMsg::AskMembers => self.members.may_ask_again(),
+            RoomMsg::AskMembers => self.ask_members_again(cx),
+            RoomMsg::AskMembersLater => self.ask_members_later(),
         }
     }
 

@@ -1,12 +1,15 @@
-//! How long a room's log is kept: by age, number and size, as `[archive]` says, and never less than
-//! those who enter are sent. It is looked at every so many messages, and when the node finds that
-//! the oldest one may be too old.
+//! How long a room's log is kept: by age, number and size, as `[archive]` says; whatever the number
+//! and the size, those who enter can be sent the history. It is looked at every so many messages,
+//! and when the node finds that the oldest one may be too old.
+//!
+//! What the actor counts says when to look. What goes is decided by the store's own head, read with
+//! the oldest entries: what is replaced in the log (a retraction) takes less, or more, than before.
 
 use actor::{Context, Mail};
 use room::Room;
 use store::{LogEntry, LogHead, Seq, StoreError};
 
-use super::durable::For;
+use super::durable::{For, OWED};
 use super::{Phase, RoomActor, RoomMsg};
 use crate::limits::MARKS_KEPT;
 use crate::message::UserMsg;
@@ -18,6 +21,8 @@ pub(super) struct Grows {
     ends: bool,
     pub(super) messages: u64,
     bytes: u64,
+    /// It says that homes have to be told of members.
+    pub(super) owes: bool,
     /// Above the last of them.
     next_seq: Seq,
 }
@@ -33,6 +38,9 @@ impl Grows {
                     grows.bytes += entry.frame.len() as u64;
                 }
                 store::Record::RoomRemove { .. } => grows.ends = true,
+                store::Record::RoomPut { part, value, .. } => {
+                    grows.owes |= part == OWED && !value.is_empty();
+                }
                 _ => {}
             }
         }
@@ -46,11 +54,15 @@ pub(super) struct LogState {
     /// Numbers below it were given out in the store.
     pub(super) next_seq: Seq,
     count: u64,
+    /// Without what was replaced since the store was asked.
     bytes: u64,
-    trimmed_through: Seq,
     /// Appends since the oldest entries were looked at.
     since: u32,
     is_looking: bool,
+    /// A trim is undecided: until then the store has what it takes.
+    is_trimming: bool,
+    /// Behind it there may be more to trim.
+    has_more: bool,
     has_older_marks: bool,
 }
 
@@ -76,11 +88,16 @@ impl LogState {
         self.since = self.since.saturating_add(grows.messages as u32);
     }
 
+    /// A trim is decided. One that was refused is not tried again at once.
+    pub(super) fn trimmed(&mut self, is_done: bool) {
+        self.is_trimming = false;
+        self.has_more &= is_done;
+    }
+
     pub(super) fn of(head: &LogHead, has_older_marks: bool) -> LogState {
         LogState {
             count: head.count,
             bytes: head.bytes,
-            trimmed_through: head.trimmed_through,
             has_older_marks,
             next_seq: head.next_seq,
             ..LogState::default()
@@ -88,26 +105,47 @@ impl LogState {
     }
 }
 
+/// What a log may have.
+struct Max {
+    messages: u64,
+    bytes: u64,
+    /// So many messages stay, however large they are.
+    kept: u64,
+}
+
 impl RoomActor {
-    /// Entries and bytes that the log may have.
-    fn log_max(&self) -> (u64, u64) {
-        let archive = &self.home.options.archive;
-        let history = u64::from(self.home.options.rooms.machine.limits.history_max);
-        let kept_for_sessions = self.home.options.rooms.kept_for_sessions;
+    fn log_max(&self) -> Max {
+        let (options, archive) = (&self.home.options.rooms, &self.home.options.archive);
+        let history = u64::from(options.machine.limits.history_max);
+        let room = self.room.as_ref();
+        let state = room.and_then(Room::state);
+        let mut messages = history;
         // What managed sessions may have to catch up with.
-        let room = self.room.as_ref().filter(|room| room.managed() > 0);
-        let history = room.map_or(history, |_| history.max(kept_for_sessions));
-        match archive.enabled {
-            true => (archive.max_messages.max(history), archive.max_bytes),
-            false => (history, archive.max_bytes),
+        if room.is_some_and(|room| room.managed() > 0) {
+            messages = messages.max(options.kept_for_sessions);
+        }
+        // The same of members who are not there, with stream management or without.
+        if state.is_some_and(room::State::delivers) {
+            let backlog = self.home.bounds().member_backlog_max;
+            messages = messages.max(options.kept_for_sessions).max(backlog);
+        }
+        if archive.enabled {
+            messages = messages.max(archive.max_messages);
+        }
+        Max {
+            messages,
+            bytes: archive.max_bytes,
+            kept: history,
         }
     }
 
     pub(super) fn look_at_retention(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let (max_messages, max_bytes) = self.log_max();
-        let is_due = self.log.since >= self.home.bounds().retention_every
-            || self.log.count > max_messages + u64::from(self.home.bounds().retention_every)
-            || self.log.bytes > max_bytes;
+        let (max, log) = (self.log_max(), &self.log);
+        let every = self.home.bounds().retention_every;
+        let is_due = log.has_more
+            || log.since >= every
+            || log.count > max.messages + u64::from(every)
+            || log.bytes > max.bytes && log.count > max.kept;
         if is_due {
             self.look_at_oldest(cx);
         }
@@ -120,13 +158,14 @@ impl RoomActor {
             .as_ref()
             .and_then(Room::state)
             .is_some_and(room::State::is_durable);
-        if !is_stored || self.phase != Phase::Ready || self.log.is_looking {
+        let is_busy = self.log.is_looking || self.log.is_trimming;
+        if !is_stored || self.phase != Phase::Ready || is_busy {
             return;
         }
         (self.log.is_looking, self.log.since) = (true, 0);
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let (after, limit) = (self.log.trimmed_through, self.home.bounds().read_entries);
-        let read = move || store.log_read(&name, after, limit);
+        let limit = self.home.bounds().read_entries;
+        let read = move || store.log_oldest(&name, limit);
         let map = |oldest| UserMsg::Room(Box::new(RoomMsg::Oldest(oldest)));
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             // The next look tries again.
@@ -136,28 +175,32 @@ impl RoomActor {
 
     pub(super) fn oldest_read(
         &mut self,
-        oldest: Result<Vec<LogEntry>, StoreError>,
+        oldest: Result<Option<(LogHead, Vec<LogEntry>)>, StoreError>,
         cx: &mut Context<'_, UserMsg>,
     ) {
         self.log.is_looking = false;
-        let Ok(entries) = oldest else { return };
-        let (max_messages, max_bytes) = self.log_max();
+        let Ok(Some((head, entries))) = oldest else {
+            return;
+        };
+        let max = self.log_max();
         let max_age = self.home.options.archive.max_age.as_millis() as i64;
         let now = cx.wall().as_millis();
+        let (mut count, mut bytes) = (head.count, head.bytes);
         let (mut records, mut through) = (Vec::new(), 0);
         for entry in &entries {
-            let is_kept = now - entry.at.as_millis() <= max_age
-                && self.log.count <= max_messages
-                && self.log.bytes <= max_bytes;
-            if is_kept {
+            let is_old = now - entry.at.as_millis() > max_age;
+            let is_too_much = count > max.messages || bytes > max.bytes && count > max.kept;
+            if !(is_old || is_too_much) {
                 break;
             }
             through = entry.seq;
-            self.log.count = self.log.count.saturating_sub(1);
-            self.log.bytes = self.log.bytes.saturating_sub(entry.frame.len() as u64);
+            count = count.saturating_sub(1);
+            bytes = bytes.saturating_sub(entry.frame.len() as u64);
         }
+        // What is decided meanwhile may be counted twice or not at all, until the next look.
+        (self.log.count, self.log.bytes) = (count, bytes);
+        self.log.has_more = through > 0 && entries.last().is_some_and(|last| last.seq == through);
         if through > 0 {
-            self.log.trimmed_through = through;
             records.push(store::Record::LogTrim {
                 user: String::from(&*self.name),
                 through,
@@ -172,9 +215,7 @@ impl RoomActor {
         if records.is_empty() {
             return;
         }
-        self.append(records, (For::Upkeep, None), cx);
-        if entries.last().is_some_and(|last| last.seq == through) {
-            self.look_at_oldest(cx);
-        }
+        self.log.is_trimming = true;
+        self.append(records, (For::Trim, None), cx);
     }
 }

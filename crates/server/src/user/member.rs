@@ -282,7 +282,12 @@ impl User {
                 return; // Otherwise it says so again.
             }
             Phase::Loading | Phase::Unreadable => return,
-            Phase::Registered => self.note_member(known, said),
+            Phase::Registered => {
+                if known.is_none() && !self.has_place_for(&said.room) {
+                    return; // It says so again.
+                }
+                self.note_member(known, said);
+            }
             Phase::Absent => {} // There is no such account.
         }
         if said.asks {
@@ -291,12 +296,33 @@ impl User {
         }
     }
 
-    fn note_member(&mut self, known: Option<usize>, said: &Membership) {
-        let rooms_max = self.home.bounds().member_rooms_max;
-        let Some(at) = known else {
-            if self.log().members.rooms.len() >= rooms_max {
-                return tracing::debug!(user = %self.name, room = %said.room, "too many rooms");
+    /// Whether one room more may be noted. Members are not asked whether they want to be: a room
+    /// that the account blocks gives way.
+    fn has_place_for(&mut self, room: &Name) -> bool {
+        let is_blocked =
+            |user: &User, room: &str| user.blocklist.is_active() && user.blocklist.covers(room);
+        if is_blocked(self, room) {
+            return false;
+        }
+        if self.log().members.rooms.len() < self.home.bounds().member_rooms_max {
+            return true;
+        }
+        let rooms = self.log.iter().flat_map(|log| &log.members.rooms);
+        let mut rooms = rooms.map(|own| Name::clone(&own.room));
+        match rooms.find(|own| is_blocked(self, own)) {
+            Some(blocked) => {
+                self.forget_member_room(&blocked);
+                true
             }
+            None => {
+                tracing::debug!(user = %self.name, %room, "too many rooms");
+                false
+            }
+        }
+    }
+
+    fn note_member(&mut self, known: Option<usize>, said: &Membership) {
+        let Some(at) = known else {
             let log = self.log();
             log.rooms_due = true;
             let room = Name::clone(&said.room);
@@ -340,20 +366,21 @@ impl User {
     pub(super) fn is_absent(&mut self, who: &Sitting) {
         let of_session = self.sitting(who);
         let is_occupant = of_session.is_some_and(|at| self.is_in(at, &who.room));
-        let Some(at) = self.member(&who.room) else {
-            return;
-        };
-        if is_occupant || self.is_being_read() {
-            return;
+        if !is_occupant && !self.is_being_read() {
+            self.forget_member_room(&who.room);
         }
+    }
+
+    fn forget_member_room(&mut self, room: &Name) {
+        let Some(at) = self.member(room) else { return };
         self.log().members.rooms.remove(at);
         self.record(Record::MemberRoomRemove {
             user: String::from(&*self.name),
-            room: String::from(&*who.room),
+            room: String::from(&**room),
         });
         for session in 0..self.sessions.len() {
-            if !self.is_in(session, &who.room) {
-                self.stop_reading(session, &who.room);
+            if !self.is_in(session, room) {
+                self.stop_reading(session, room);
             }
         }
     }
