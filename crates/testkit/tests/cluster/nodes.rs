@@ -231,11 +231,17 @@ impl Nodes {
             .expect("somebody is at home elsewhere")
     }
 
-    /// Makes an account that is at home there.
+    /// Makes an account that is at home there, and leaves no other.
     pub(crate) fn add_at(&mut self, home: &str, user: &str) -> String {
         (0..100)
             .map(|n| format!("{user}{n}"))
-            .find(|name| self.add(name) == home)
+            .find(|name| {
+                let is_there = self.add(name) == home;
+                if !is_there {
+                    self.patiently(&["user", "del", &format!("{name}@localhost")]);
+                }
+                is_there
+            })
             .expect("somebody is at home there")
     }
 
