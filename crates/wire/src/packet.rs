@@ -363,7 +363,10 @@ mod tests {
         let refused = Packet::decode(&bytes).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "a packet of kind 3 is of version 3; this node knows up to 2"
+            format!(
+                "a packet of kind 3 is of version {}; this node knows up to {VERSION}",
+                VERSION + 1
+            )
         );
         // A node of that version knows that no such kind came with it.
         let newer = Arrival::read_as(&bytes, VERSION + 1).err();
