@@ -9,7 +9,7 @@ use actor::{Context, Name};
 use delivery::{Place, RoomPage};
 use room::Event;
 use stdx::Timestamp;
-use store::{LogEntry, Seq, Store, StoreError};
+use store::{LogEntry, PageQuery, Seq, Store, StoreError};
 use wire::{Message, OfRoom, Pulled, Sitting, ToRoom};
 use xml::Frame;
 
@@ -232,17 +232,21 @@ impl RoomActor {
             return;
         }
         // What was said before it entered is not owed, nor more than so much to who is not there.
-        let since = match is_occupant {
-            true => room.since(&pulled.who.full),
-            false => room
-                .told()
-                .saturating_sub(self.home.bounds().member_backlog_max),
+        let backlog_max = match is_occupant {
+            true => {
+                pulled.after = pulled.after.max(room.since(&pulled.who.full));
+                u64::MAX
+            }
+            false => self.home.bounds().member_backlog_max,
         };
-        pulled.after = pulled.after.max(since);
         let (store, name, told) = (self.home.store.clone(), self.name.clone(), room.told());
         let bytes_max = self.home.bounds().page_bytes;
         let read = move || {
-            let found = page(&store, &name, &pulled, (told, bytes_max));
+            let since = latest(&store, &name, backlog_max, (pulled.after, told));
+            let found = since.and_then(|since| {
+                pulled.after = since;
+                page(&store, &name, &pulled, (told, bytes_max))
+            });
             let who = pulled.who;
             Box::new(PulledPage { who, found })
         };
@@ -276,6 +280,36 @@ impl RoomActor {
         self.home
             .say(cx, &home, Message::OfRoom(Box::new(page)), false);
     }
+}
+
+/// Where a reader goes on who has come to `after` and is owed the latest `count` messages at most.
+/// Places have gaps, after a start for instance: messages are counted, and not places.
+fn latest(
+    store: &Store,
+    room: &str,
+    count: u64,
+    (after, told): (Seq, Seq),
+) -> Result<Seq, StoreError> {
+    let (mut first, mut left) = (told.saturating_add(1), count);
+    while left > 0 && first.saturating_sub(after) > left {
+        let query = PageQuery {
+            after: Some(after),
+            before: Some(first),
+            limit: usize::try_from(left).unwrap_or(usize::MAX),
+            backwards: true,
+            ..PageQuery::default()
+        };
+        let page = store.log_page(room, &query)?;
+        match page.entries.first() {
+            Some(entry) if !page.complete => first = entry.seq,
+            _ => return Ok(after),
+        }
+        left = left.saturating_sub(page.entries.len() as u64);
+    }
+    Ok(match left {
+        0 => first.saturating_sub(1).max(after),
+        _ => after,
+    })
 }
 
 /// A page of a room's log, up to so many bytes; everything up to `told` is committed.
