@@ -177,12 +177,11 @@ fn set_validity(params: &mut CertificateParams, (from, to): Validity) {
     params.not_after = epoch + Duration::from_secs(to);
 }
 
-/// The CA of the folder and its certificate; if there is none, one that is made, with its files.
-fn authority(
-    certificate: &Path,
-    key: &Path,
-    now: u64,
-) -> Result<(Issuer<'static, KeyPair>, Vec<u8>, Vec<Made>), String> {
+/// Who signs, his certificate, and the files of both that are to be written.
+type Authority = (Issuer<'static, KeyPair>, Vec<u8>, Vec<Made>);
+
+/// The CA of the folder; if there is none, one that is made.
+fn authority(certificate: &Path, key: &Path, now: u64) -> Result<Authority, String> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, CA_NAME);
