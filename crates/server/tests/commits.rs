@@ -113,11 +113,7 @@ fn a_disk_that_fails_ends_the_streams_whose_changes_failed() {
 /// were decided: it gave places out that were taken.
 #[test]
 fn a_user_is_not_read_before_its_earlier_life_is_decided_with_a_full_queue_either() {
-    let mut world = World::new(|options| {
-        options.commits.backlog_appends_max = 1;
-        // A batch that is held takes no more.
-        options.commits.batch_appends = 1;
-    });
+    let mut world = World::new(|options| options.commits.backlog_appends_max = 1);
     let mut romeo = world.login("romeo");
     let mut nurse = world.login("nurse");
     let mut juliet = world.online("juliet");

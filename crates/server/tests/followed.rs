@@ -278,8 +278,7 @@ fn who_leaves_and_enters_in_one_breath_is_there() {
 
 #[test]
 fn what_was_said_before_the_room_heard_of_a_client_that_is_back_comes() {
-    // What is held is let go one by one.
-    let mut world = World::patient(|options| options.commits.batch_appends = 1);
+    let mut world = World::patient(|_| ());
     let (mut romeo, mut juliet) = pair(&mut world);
     // Nothing was said yet, so that nothing is recorded of how far she has read.
     juliet.lose_link();

@@ -738,11 +738,7 @@ fn a_message_is_recognised_among_those_of_hundreds_of_senders() {
 
 #[test]
 fn a_room_that_cannot_append_now_says_so_and_goes_on() {
-    let mut world = World::patient(|options| {
-        options.commits.backlog_appends_max = 1;
-        // A batch that is held takes no more.
-        options.commits.batch_appends = 1;
-    });
+    let mut world = World::patient(|options| options.commits.backlog_appends_max = 1);
     let mut romeo = world.login("romeo", "orchard");
     enter(&mut world, &mut romeo, "romeo");
     configure(&mut world, &mut romeo, PERSISTENT);

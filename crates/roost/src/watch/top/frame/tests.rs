@@ -121,16 +121,7 @@ fn rooms_and_nodes_are_shown_while_there_are_any() {
             shard.counters.insert(counter.name().to_owned(), value);
         }
     }
-    let overview = Overview {
-        interval: Interval {
-            before: &before,
-            now: &now,
-        },
-        backlog: &Backlog::default(),
-        chosen: None,
-        columns: 130,
-    };
-    let frame = overview.frame();
+    let frame = without_backlog(&before, &now);
     let text = frame.text();
     for expected in [
         "rooms       loaded 3   occupants 350   messages/s 10   copies/s 3500   to members/s 7",
@@ -139,6 +130,17 @@ fn rooms_and_nodes_are_shown_while_there_are_any() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     assert!(styled(&frame, Style::Alert).contains(&"4"), "{text}");
+}
+
+/// What is shown of a node in which nothing waits.
+fn without_backlog(before: &Look, now: &Look) -> Frame {
+    let overview = Overview {
+        interval: Interval { before, now },
+        backlog: &Backlog::default(),
+        chosen: None,
+        columns: 130,
+    };
+    overview.frame()
 }
 
 /// Goal: a node of a cluster has two lines more, and what is not as it should be is red.
@@ -165,16 +167,7 @@ fn a_node_of_a_cluster_shows_it() {
     };
     let (mut before, mut now) = (look(1), look(2));
     (before.cluster, now.cluster) = (Some(sample(10)), Some(sample(17)));
-    let overview = Overview {
-        interval: Interval {
-            before: &before,
-            now: &now,
-        },
-        backlog: &Backlog::default(),
-        chosen: None,
-        columns: 130,
-    };
-    let frame = overview.frame();
+    let frame = without_backlog(&before, &now);
     let text = frame.text();
     for expected in [
         "cluster     node a   lease yes   nodes 2 of 3   homes 6 of 16   moving 4   lag 0",
