@@ -230,6 +230,11 @@ impl RoomActor {
         let creator = address::bare(&from).to_owned();
         let store = self.home.store.clone();
         let max = self.home.options.rooms.per_account_max;
+        // Who makes rooms without end shall not have the store asked for each.
+        if self.home.rooms.made_by(&creator) >= max {
+            drop(from);
+            return self.too_many_made(&delivery.frame, cx);
+        }
         let read = move || {
             let made = store.rooms_made_by(&creator, max as usize)?;
             Ok(made.len() as u32)
@@ -262,17 +267,19 @@ impl RoomActor {
                 self.list_temporary();
                 drop(reserved);
             }
-            Ok(None) => {
-                cx.stats().count(Counter::RoomsRefused);
-                let error = StanzaError::new(Condition::ResourceConstraint)
-                    .with_text("This account has made as many rooms as it may.");
-                self.home.return_error(cx, &delivery.frame, &error);
-            }
+            Ok(None) => self.too_many_made(&delivery.frame, cx),
             Err(error) => {
                 tracing::warn!(room = %self.name, %error, "cannot read who made which rooms");
                 let error = StanzaError::new(Condition::ResourceConstraint);
                 self.home.return_error(cx, &delivery.frame, &error);
             }
         }
+    }
+
+    fn too_many_made(&self, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
+        cx.stats().count(Counter::RoomsRefused);
+        let error = StanzaError::new(Condition::ResourceConstraint)
+            .with_text("This account has made as many rooms as it may.");
+        self.home.return_error(cx, frame, &error);
     }
 }

@@ -115,8 +115,7 @@ impl Table {
     }
 
     /// How many somebody has made.
-    #[cfg(test)]
-    fn made_by(&self, creator: &str) -> u32 {
+    pub(crate) fn made_by(&self, creator: &str) -> u32 {
         let inner = self.lock();
         inner.made.get(creator).copied().unwrap_or(0)
     }

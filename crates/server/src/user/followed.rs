@@ -46,11 +46,8 @@ impl Session {
     /// The nick under which the session is in a room, or wants to be.
     pub(super) fn nick_in(&self, room: &str) -> Option<&str> {
         let directed = self.directed.as_deref()?;
-        let mut nicks = directed.iter().filter_map(|to| {
-            let (bare, nick) = address::split(to);
-            (bare == room).then_some(nick?)
-        });
-        nicks.next()
+        let mut own = directed.iter().filter(|to| address::belongs_to(to, room));
+        own.find_map(|to| address::split(to).1)
     }
 
     /// The number by which a room knows the session, if it may outlive its connection.
@@ -395,7 +392,7 @@ impl User {
     pub(super) fn enters_or_leaves(&mut self, at: usize, to: &str, leaves: bool) {
         let bare = address::bare(to);
         if let Some(directed) = &mut self.sessions[at].directed {
-            directed.retain(|other| address::bare(other) != bare || !leaves && **other == *to);
+            directed.retain(|other| !address::belongs_to(other, bare) || !leaves && **other == *to);
         }
         self.is_not_out(at, bare);
         self.members_may_change();
