@@ -19,12 +19,13 @@ use server::modules::{NotSwitched, Switches};
 pub(crate) use server::nodes::NodesAct;
 use store::{OpenError, Store};
 
+use watch::Observer;
+
 use crate::certs::CertificateFiles;
 use crate::config::{Config, Durability, Makers, Retention};
 use crate::control::Operator;
 use crate::exit::Failure;
 use crate::member::{Draining, Watcher, order};
-use crate::watch::{self, Observer};
 
 /// Bytes of an incomplete stanza that are kept beyond the largest stanza: the start of the next.
 const INCOMPLETE_BYTES_MORE: usize = 64 * 1_024;
@@ -188,6 +189,10 @@ impl Running {
         let settings = &config.settings;
         let reserve_bytes = settings.store.reserve_bytes;
         let admin = self.node.admin();
+        let cluster = cluster.map(|cluster| {
+            let figures: watch::Cluster = Box::new(move || cluster.sample());
+            figures
+        });
         Observer::new(admin, &settings.node.data, reserve_bytes, cluster)
     }
 

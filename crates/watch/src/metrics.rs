@@ -11,10 +11,10 @@ use super::cluster::{FIGURES, LINK_FIGURES};
 use super::look::{Look, counted, measured};
 
 /// What the page is, for the header of its response.
-pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The page for a look.
-pub(crate) fn page(look: &Look) -> String {
+pub fn page(look: &Look) -> String {
     let mut page = Page::default();
     node(&mut page, look);
     shards(&mut page, look);

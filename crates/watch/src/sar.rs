@@ -16,12 +16,11 @@ use self::columns::{COLUMNS, Column};
 use self::record::{Reader, Writer};
 use super::alarms::waiting;
 use super::drain::Backlog;
+use super::failure::Failure;
 use super::format;
 use super::interval::Interval;
 use super::look::Look;
-use super::remote::Remote;
-use crate::cli::Place;
-use crate::exit::Failure;
+use super::watched::Watched;
 
 /// Lines between two headers if nobody says how high the terminal is.
 const LINES: usize = 40;
@@ -37,7 +36,7 @@ const AVERAGED: &str = "login,msgin,msgout,prsout,out,queue,work,commit,cpu";
 
 /// What `roost sar` takes.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct SarArgs {
+pub struct SarArgs {
     /// Seconds between two lines.
     #[arg(long, short, default_value = "1", value_parser = interval, value_name = "SECONDS")]
     interval: Duration,
@@ -80,13 +79,16 @@ enum Entry {
     Lost(i64),
 }
 
-/// Runs the command.
+/// Runs the command. A server is opened only if one is needed.
 ///
 /// # Errors
 /// There is no server or no such recording, or nobody reads the lines any more.
-pub(crate) fn run(args: &SarArgs, place: &Place) -> Result<(), Failure> {
+pub fn run<W: Watched, E: From<Failure>>(
+    args: &SarArgs,
+    open: impl FnOnce() -> Result<W, E>,
+) -> Result<(), E> {
     if args.explain {
-        return explain();
+        return Ok(explain()?);
     }
     let names = match (&args.columns, args.averages) {
         (Some(names), _) => Some(names.as_str()),
@@ -100,8 +102,11 @@ pub(crate) fn run(args: &SarArgs, place: &Place) -> Result<(), Failure> {
         left: args.count,
     };
     match &args.replay {
-        Some(path) => replay(path, &mut output),
-        None => live(args, place, &mut output),
+        Some(path) => Ok(replay(path, &mut output)?),
+        None => {
+            let server = open()?;
+            Ok(live(args, &server, &mut output)?)
+        }
     }
 }
 
@@ -126,14 +131,12 @@ fn replay(path: &std::path::Path, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn live(args: &SarArgs, place: &Place, output: &mut Output) -> Result<(), Failure> {
-    let config = place.source().load()?;
-    let remote = Remote::open(&config.settings.node.data)?;
+fn live(args: &SarArgs, server: &impl Watched, output: &mut Output) -> Result<(), Failure> {
     let mut writer = args.record.as_deref().map(Writer::create).transpose()?;
     let clock = SystemClock::new();
     let mut next = clock.now();
     loop {
-        let entry = match remote.look() {
+        let entry = match server.look() {
             Ok(look) => Entry::Look(Box::new(look)),
             Err(_) => Entry::Lost(clock.wall().as_millis()),
         };

@@ -7,9 +7,9 @@ use server::watch::{DomainSample, Sample, ShardSample};
 use store::{EngineStats, JournalStats};
 
 use super::*;
-use crate::watch::alarms::Alarm;
-use crate::watch::cluster::{ClusterSample, LinkSample};
-use crate::watch::process::ProcessReader;
+use crate::alarms::Alarm;
+use crate::cluster::{ClusterSample, LinkSample};
+use crate::process::ProcessReader;
 
 /// A family of the page.
 #[derive(Default)]
@@ -215,7 +215,7 @@ fn the_page_is_strictly_well_formed_and_complete() {
 fn a_look_at_nothing_is_well_formed() {
     let mut look = look();
     look.sample.journal = JournalStats::default();
-    look.process = crate::watch::process::ProcessSample::default();
+    look.process = crate::process::ProcessSample::default();
     look.cluster = Some(ClusterSample::default());
     let families = read(&page(&look));
     assert!(!families.contains_key("process_open_fds"));

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Entry;
-use crate::exit::Failure;
-use crate::watch::look::Look;
+use crate::failure::Failure;
+use crate::look::Look;
 
 /// What the first line calls the format.
 const FORMAT: &str = "roost-sar";

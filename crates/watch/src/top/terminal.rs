@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::frame::{Frame, Style};
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 /// Another screen, without a cursor; what was there comes back later.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";

@@ -102,7 +102,7 @@ impl Kind {
 
 /// A raised alarm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Alarm {
+pub struct Alarm {
     /// Its name.
     pub(crate) name: String,
     /// Since when, in milliseconds since 1970.
@@ -376,7 +376,7 @@ mod tests {
     use server::watch::ShardSample;
 
     use super::*;
-    use crate::watch::process::ProcessSample;
+    use crate::process::ProcessSample;
 
     /// A look at the given second.
     fn look(second: i64, descriptors: u64, panics: u64) -> Look {

@@ -9,7 +9,7 @@ use super::look::Look;
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "request", deny_unknown_fields)]
-pub(crate) enum Request {
+pub enum Request {
     /// Everything at this moment.
     Look,
     /// The alarms that are raised.
@@ -24,7 +24,7 @@ pub(crate) enum Request {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "response")]
-pub(crate) enum Response {
+pub enum Response {
     /// Done.
     Ok,
     /// Everything.

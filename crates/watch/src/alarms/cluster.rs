@@ -2,8 +2,8 @@
 //! a take-over leaves streams without a home and a link down, but not for long.
 
 use super::Measure;
-use crate::watch::cluster::ClusterSample;
-use crate::watch::format;
+use crate::cluster::ClusterSample;
+use crate::format;
 
 /// Seconds for which streams may have no home: longer than a take-over with an election of the
 /// engine's before it.
@@ -144,9 +144,9 @@ pub(super) fn certificate(sample: &ClusterSample, at_ms: i64) -> Option<Measure>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::alarms::{Alarms, Kind};
-    use crate::watch::cluster::LinkSample;
-    use crate::watch::look::Look;
+    use crate::alarms::{Alarms, Kind};
+    use crate::cluster::LinkSample;
+    use crate::look::Look;
 
     /// A node of a cluster that is well.
     fn well() -> ClusterSample {

@@ -15,11 +15,10 @@ use self::frame::{By, Frame, Overview};
 use self::terminal::{Key, Terminal};
 use super::alarms::waiting;
 use super::drain::Backlog;
+use super::failure::Failure;
 use super::interval::Interval;
 use super::look::Look;
-use super::remote::Remote;
-use crate::cli::Place;
-use crate::exit::Failure;
+use super::watched::Watched;
 
 /// From one look to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -29,7 +28,7 @@ const COLUMNS: usize = 130;
 
 /// What `roost top` takes.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct TopArgs {
+pub struct TopArgs {
     /// Print one screen as text and end.
     #[arg(long)]
     once: bool,
@@ -39,20 +38,18 @@ pub(crate) struct TopArgs {
 ///
 /// # Errors
 /// There is no server or no terminal, or one of them went away.
-pub(crate) fn run(args: &TopArgs, place: &Place) -> Result<(), Failure> {
-    let config = place.source().load()?;
-    let remote = Remote::open(&config.settings.node.data)?;
+pub fn run(args: &TopArgs, server: &impl Watched) -> Result<(), Failure> {
     if args.once {
-        return once(&remote);
+        return once(server);
     }
-    let mut screen = Screen::new(remote.look()?);
+    let mut screen = Screen::new(server.look()?);
     // The screen of before is back when this returns, so that an error can be read.
     let terminal = Terminal::take()?;
     let clock = SystemClock::new();
     let mut next = clock.now() + INTERVAL;
     loop {
         let size = terminal.size();
-        let frame = screen.frame(&remote, size.1);
+        let frame = screen.frame(server, size.1);
         terminal.show(&frame, size)?;
         for key in terminal.keys(left(next, clock.now())) {
             if screen.press(key) {
@@ -60,7 +57,7 @@ pub(crate) fn run(args: &TopArgs, place: &Place) -> Result<(), Failure> {
             }
         }
         if clock.now() >= next {
-            screen.take(remote.look()?);
+            screen.take(server.look()?);
             next = clock.now() + INTERVAL;
         }
     }
@@ -70,12 +67,12 @@ fn left(next: Moment, now: Moment) -> Duration {
     next.saturating_since(now)
 }
 
-fn once(remote: &Remote) -> Result<(), Failure> {
-    let mut screen = Screen::new(remote.look()?);
+fn once(server: &impl Watched) -> Result<(), Failure> {
+    let mut screen = Screen::new(server.look()?);
     thread::sleep(INTERVAL);
-    screen.take(remote.look()?);
+    screen.take(server.look()?);
     screen.chosen = None;
-    let text = screen.frame(remote, COLUMNS).text();
+    let text = screen.frame(server, COLUMNS).text();
     Ok(io::stdout().lock().write_all(text.as_bytes())?)
 }
 
@@ -120,9 +117,9 @@ impl Screen {
             .observe(self.now.sample.at_ms, waiting(&self.now));
     }
 
-    fn frame(&mut self, remote: &Remote, columns: usize) -> Frame {
+    fn frame(&mut self, server: &impl Watched, columns: usize) -> Frame {
         if let Some(jid) = &self.user {
-            return match remote.inspect(jid) {
+            return match server.inspect(jid) {
                 Ok(user) => frame::user(jid, Ok(&user)),
                 Err(failure) => frame::user(jid, Err(&failure.to_string())),
             };

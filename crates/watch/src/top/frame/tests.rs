@@ -3,9 +3,9 @@
 use server::watch::SessionSample;
 
 use super::*;
-use crate::watch::alarms::Alarm;
-use crate::watch::cluster::LinkSample;
-use crate::watch::process::ProcessSample;
+use crate::alarms::Alarm;
+use crate::cluster::LinkSample;
+use crate::process::ProcessSample;
 
 fn look(second: u64) -> Look {
     let top = |who: &str, value: u64| Top {

@@ -3,12 +3,12 @@
 
 use telemetry::{Counter, Gauge};
 
-use crate::watch::alarms::waiting;
-use crate::watch::cluster::ClusterSample;
-use crate::watch::drain::Drain;
-use crate::watch::format;
-use crate::watch::interval::Interval;
-use crate::watch::look::Look;
+use crate::alarms::waiting;
+use crate::cluster::ClusterSample;
+use crate::drain::Drain;
+use crate::format;
+use crate::interval::Interval;
+use crate::look::Look;
 
 /// One column.
 pub(crate) struct Column {
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn the_page_of_the_documentation_has_every_column() {
-        let page = include_str!("../../../../../docs/watching.md");
+        let page = include_str!("../../../../docs/watching.md");
         for column in COLUMNS {
             let row = format!("| `{}` | {} |", column.name, column.help);
             assert!(page.contains(&row), "docs/watching.md lacks: {row}");

@@ -11,7 +11,7 @@ use super::process::ProcessSample;
 
 /// Everything at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Look {
+pub struct Look {
     /// What the node counts.
     pub(crate) sample: Sample,
     /// What the system knows about the process.

@@ -4,12 +4,12 @@
 use server::watch::{ShardSample, Top, UserSample};
 use telemetry::{Counter, Gauge};
 
-use crate::watch::alarms::waiting;
-use crate::watch::cluster::ClusterSample;
-use crate::watch::drain::{Backlog, Drain};
-use crate::watch::format;
-use crate::watch::interval::Interval;
-use crate::watch::look::{Look, counted, measured};
+use crate::alarms::waiting;
+use crate::cluster::ClusterSample;
+use crate::drain::{Backlog, Drain};
+use crate::format;
+use crate::interval::Interval;
+use crate::look::{Look, counted, measured};
 
 /// Share of a limit from which on a figure is red.
 const NEAR: f64 = 0.9;

@@ -1,75 +1,86 @@
-//! The cluster in a look. Owns its figures and what they are called for Prometheus; where they come
-//! from is `member`.
+//! The cluster in a look. Owns its figures and what they are called for Prometheus; the node puts
+//! them together.
 
 use serde::{Deserialize, Serialize};
 
 /// The cluster, as one of its nodes sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct ClusterSample {
+pub struct ClusterSample {
     /// The name of this node.
-    pub(crate) node: String,
-    /// Nodes of the map, and those that live.
-    pub(crate) nodes: u64,
-    pub(crate) nodes_alive: u64,
+    pub node: String,
+    /// Nodes of the map.
+    pub nodes: u64,
+    /// Those of them that live.
+    pub nodes_alive: u64,
     /// Its lease was renewed lately.
-    pub(crate) holds_lease: bool,
+    pub holds_lease: bool,
     /// Streams of the deployment.
-    pub(crate) streams: u64,
-    /// Those that the map gives to this node, and those of them that it serves.
-    pub(crate) homes_given: u64,
-    pub(crate) homes_served: u64,
+    pub streams: u64,
+    /// Those that the map gives to this node.
+    pub homes_given: u64,
+    /// Those of them that it serves.
+    pub homes_served: u64,
     /// Those of all that no node serves, as far as this one knows.
-    pub(crate) homes_moving: u64,
-    /// The most that the copy of a stream lags on this node.
-    pub(crate) lag_messages: u64,
-    pub(crate) lag_ms: u64,
+    pub homes_moving: u64,
+    /// Messages by which the copy of a stream lags on this node: the most of any.
+    pub lag_messages: u64,
+    /// The same in milliseconds.
+    pub lag_ms: u64,
     /// Messages of streams that were applied.
-    pub(crate) applied: u64,
-    /// Times that this node became the home of a stream, and tenures that ended.
-    pub(crate) take_overs: u64,
-    pub(crate) tenures_ended: u64,
+    pub applied: u64,
+    /// Times that this node became the home of a stream.
+    pub take_overs: u64,
+    /// Times that it ceased to be.
+    pub tenures_ended: u64,
     /// Appends that were in doubt.
-    pub(crate) doubts: u64,
+    pub doubts: u64,
     /// Streams of this node that do not acknowledge.
-    pub(crate) streams_without_quorum: u64,
-    /// Copies that cannot go on, and differences from other nodes' copies.
-    pub(crate) copies_stuck: u64,
-    pub(crate) divergences: u64,
-    pub(crate) snapshots_loaded: u64,
-    pub(crate) consumers_replaced: u64,
-    pub(crate) events_lost: u64,
+    pub streams_without_quorum: u64,
+    /// Copies that cannot go on.
+    pub copies_stuck: u64,
+    /// Differences from other nodes' copies.
+    pub divergences: u64,
+    /// Snapshots that were loaded for a copy.
+    pub snapshots_loaded: u64,
+    /// Consumers of the engine that were made again.
+    pub consumers_replaced: u64,
+    /// Events of streams for which there was no room.
+    pub events_lost: u64,
     /// Links to the other nodes of the map.
-    pub(crate) links: Vec<LinkSample>,
+    pub links: Vec<LinkSample>,
     /// Connections of others that were refused.
-    pub(crate) links_refused: u64,
+    pub links_refused: u64,
     /// Bytes that may wait for one node.
-    pub(crate) link_bytes_max: u64,
+    pub link_bytes_max: u64,
     /// When the certificate for links expires, in seconds since 1970.
-    pub(crate) certificate_expires: Option<u64>,
+    pub certificate_expires: Option<u64>,
 }
 
 /// The link to another node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct LinkSample {
+pub struct LinkSample {
     /// That node's name.
-    pub(crate) peer: String,
+    pub peer: String,
     /// Packets can leave now.
-    pub(crate) is_up: bool,
-    /// What it has not acknowledged.
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
+    pub is_up: bool,
+    /// Packets that it has not acknowledged.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// Connections that were made.
-    pub(crate) connections: u64,
-    /// Packets that it acknowledged, that were sent again, and that came back.
-    pub(crate) taken: u64,
-    pub(crate) sent_again: u64,
-    pub(crate) returned: u64,
+    pub connections: u64,
+    /// Packets that it acknowledged.
+    pub taken: u64,
+    /// Packets that were sent again.
+    pub sent_again: u64,
+    /// Packets that came back.
+    pub returned: u64,
     /// Packets of it that could not be read here.
-    pub(crate) unreadable: u64,
+    pub unreadable: u64,
     /// Why there is no link.
-    pub(crate) error: Option<String>,
+    pub error: Option<String>,
 }
 
 /// A figure of the node: name, help, whether it is a counter, value.

@@ -10,30 +10,33 @@ use std::time::Duration;
 use server::admin::Admin;
 
 use super::alarms::{Alarms, Change, Kind, NotAcknowledged};
+use super::cluster::ClusterSample;
 use super::look::Look;
 use super::process::ProcessReader;
 use super::request::{Request, Response};
-use crate::member::Watcher;
 
 /// How often the alarms are looked at.
 const ALARMS_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Gives the figures of the cluster that a node belongs to; nothing once the node has ended.
+pub type Cluster = Box<dyn Fn() -> Option<ClusterSample> + Send + Sync>;
+
 /// Sees everything; shared by the threads that tell about it.
-pub(crate) struct Observer {
+pub struct Observer {
     admin: Admin,
     reader: ProcessReader,
     alarms: Mutex<Alarms>,
-    cluster: Option<Arc<Watcher>>,
+    cluster: Option<Cluster>,
 }
 
 impl Observer {
     /// Of a node, with its data folder and the bytes that its store keeps free there; and its
     /// cluster, if it belongs to one.
-    pub(crate) fn new(
+    pub fn new(
         admin: Admin,
         data: &Path,
         reserve_bytes: u64,
-        cluster: Option<Arc<Watcher>>,
+        cluster: Option<Cluster>,
     ) -> Observer {
         Observer {
             admin,
@@ -44,17 +47,17 @@ impl Observer {
     }
 
     /// How it is now.
-    pub(crate) fn look(&self) -> Look {
+    pub fn look(&self) -> Look {
         Look {
             sample: self.admin.sample(),
             process: self.reader.read(),
-            cluster: self.cluster.as_ref().and_then(|cluster| cluster.sample()),
+            cluster: self.cluster.as_ref().and_then(|cluster| cluster()),
             alarms: self.alarms().raised(),
         }
     }
 
     /// Answers somebody who watches.
-    pub(crate) fn call(&self, request: Request) -> Response {
+    pub fn call(&self, request: Request) -> Response {
         match request {
             Request::Look => Response::Look {
                 look: Box::new(self.look()),
@@ -76,7 +79,7 @@ impl Observer {
     ///
     /// # Errors
     /// There is no thread for it.
-    pub(crate) fn watch(self: &Arc<Observer>) -> io::Result<()> {
+    pub fn watch(self: &Arc<Observer>) -> io::Result<()> {
         let observer = Arc::clone(self);
         let watch = move || {
             loop {

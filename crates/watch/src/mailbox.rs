@@ -60,7 +60,7 @@ mod tests {
     use server::watch::ShardSample;
 
     use super::*;
-    use crate::watch::look::Look;
+    use crate::look::Look;
 
     fn look(at_ms: i64, waiting: u64, handled: u64) -> Look {
         let top = |value: u64| {
