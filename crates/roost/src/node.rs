@@ -603,6 +603,7 @@ fn network_limits(config: &Config) -> net::Limits {
         exempt: ranges(&limits.exempt_addresses),
         window_max: limits.window_max,
         backlog_max: size(limits.backlog_bytes_max),
+        backlog_per_address_max: limits.backlog_bytes_per_address_max,
         incomplete_max: stanza + INCOMPLETE_BYTES_MORE,
         rate: (rate > 0).then(|| net::Rate {
             per_second: rate,
