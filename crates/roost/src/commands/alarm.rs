@@ -5,7 +5,7 @@ use std::io;
 use watch::Watched as _;
 
 use super::{print, watched};
-use crate::cli::{AlarmCommand, Place};
+use crate::cli::AlarmCommand;
 use crate::exit::Failure;
 use crate::remote::Remote;
 
