@@ -1,5 +1,5 @@
-"""profanity, a client for terminals, as Debian has it: a room with two people in it, a bookmark that
-is there at the next login, and a message to somebody who is offline. Each client runs in a terminal
+"""profanity, a client for terminals, as Debian has it: a room with two people, a bookmark that is
+there at the next login, and a message to somebody who is offline. Each client runs in a terminal
 of its own; what is asked of it is typed, and what it says is read off the screen.
 """
 
