@@ -508,14 +508,9 @@ pub struct Rooms {
     /// Messages that a room keeps without an archive while managed sessions are there: what these
     /// may have to catch up with. The oldest goes.
     pub kept_for_sessions: u64,
-    /// Rooms that everybody may know of that are looked at for one search, and rooms of any kind
-    /// for one page of the list. The page ends there if it has at least one room, and the next one
-    /// goes on.
+    /// Rooms that everybody may know of that are looked at for one search; those beyond are not
+    /// found. Others are not looked at.
     pub looked_at_max: usize,
-    /// Rooms that a search or a page of the list passes over because not everybody may know of
-    /// them, or because they are another domain's. They are cheap, and far more than
-    /// [`Rooms::looked_at_max`]: whoever hides rooms must not hide those of others with them.
-    pub passed_over_max: usize,
     /// Bounds and defaults of each room.
     pub machine: Arc<room::Options>,
 }
@@ -534,7 +529,6 @@ impl Default for Rooms {
             kept_records_max: 1_000,
             kept_for_sessions: 1_000,
             looked_at_max: 10_000,
-            passed_over_max: 500_000,
             machine: Arc::default(),
         }
     }
