@@ -229,6 +229,9 @@ pub struct DeliveryLimits {
     /// Rooms that deliver to one account as their member; what more of them have to say is in their
     /// archives. Each costs its address and 60 bytes while the account is loaded.
     pub member_rooms_max: usize,
+    /// Of these, rooms that one account has made: nobody takes all places of another with rooms of
+    /// his own.
+    pub member_rooms_of_one_max: usize,
     /// Messages of one room that a member who comes back is given, the latest; what was said before
     /// is in its archive.
     pub member_backlog_max: u64,
@@ -270,6 +273,7 @@ impl Default for DeliveryLimits {
             ended_max: 8,
             rooms: delivery::FollowLimits::default(),
             member_rooms_max: 100,
+            member_rooms_of_one_max: 50,
             member_backlog_max: 200,
             unlogged: xmpp::sm::Limits::default(),
             ask_every: 8,
