@@ -512,6 +512,9 @@ pub struct Rooms {
     /// Messages that a room keeps without an archive while managed sessions are there: what these
     /// may have to catch up with. The oldest goes.
     pub kept_for_sessions: u64,
+    /// A room that has been sending copies for so long without a pause is counted as behind
+    /// (docs/watching.md).
+    pub behind_after: Duration,
     /// Rooms that everybody may know of that are looked at for one search; those beyond are not
     /// found. Others are not looked at.
     pub looked_at_max: usize,
@@ -532,6 +535,7 @@ impl Default for Rooms {
             waits_max: 64,
             kept_records_max: 1_000,
             kept_for_sessions: 1_000,
+            behind_after: Duration::from_secs(1),
             looked_at_max: 10_000,
             machine: Arc::default(),
         }

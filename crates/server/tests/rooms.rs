@@ -396,6 +396,58 @@ fn listed(world: &mut World, peer: &mut Peer) -> Vec<u32> {
     }
 }
 
+/// What a room owes is counted for as long as it waits, that it is late with it, and who was not
+/// let in (docs/watching.md).
+#[test]
+fn a_room_that_does_not_keep_up_is_counted() {
+    use telemetry::{Counter, Gauge};
+
+    let mut world = World::patient(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    enter(&mut world, &mut juliet, "juliet");
+    let [mut other, mut third] = ["garden", "tomb"].map(|own| world.login("juliet", own));
+    // Figures are published ten times a second.
+    let counts = |world: &mut World| {
+        world.pass(Duration::from_millis(100));
+        let stats = world.node().stats();
+        let gauges = [
+            Gauge::RoomCopiesWaiting,
+            Gauge::RoomsBehind,
+            Gauge::RoomOccupants,
+        ];
+        gauges.map(|gauge| stats.gauge(gauge))
+    };
+    assert_eq!(counts(&mut world), [0, 0, 2]);
+    // Nobody is told of her before it is durable that she is there.
+    world.hold();
+    let enters = |nick: &str| format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
+    other.send(&enters("other"));
+    world.work();
+    let [waiting, behind, _] = counts(&mut world);
+    assert!(waiting >= 2 && behind == 0, "{waiting} {behind}");
+    let asks = format!("<iq type='get' id='i' to='{ROOM}'><ping xmlns='urn:xmpp:ping'/></iq>");
+    for (after_ms, is_behind) in [(700, 0), (300, 1)] {
+        world.pass(Duration::from_millis(after_ms));
+        romeo.send(&asks);
+        world.work();
+        let [waiting, behind, _] = counts(&mut world);
+        assert!(waiting >= 3 && behind == is_behind, "{waiting} {behind}");
+    }
+    world.let_go();
+    rest(&mut world);
+    assert_eq!(counts(&mut world), [0, 0, 3]);
+    let refused = |world: &mut World| {
+        world.pass(Duration::from_millis(100));
+        world.node().stats().counter(Counter::RoomJoinsRefused)
+    };
+    assert_eq!(refused(&mut world), 0);
+    third.ask(&mut world, &enters("romeo"), "<conflict");
+    assert_eq!(refused(&mut world), 1);
+}
+
 /// Copies are not kept for occupants: one whose home takes nothing gets what fits into its mailbox.
 #[test]
 fn a_copy_that_finds_no_room_is_left_out_and_counted() {

@@ -12,6 +12,7 @@ use telemetry::Counter;
 use xml::Frame;
 
 use super::here::Kept;
+use super::intake::enters;
 use super::retention::Grows;
 use super::{Loaded, Phase, RoomActor, SEQS_PER_SECOND};
 use crate::appends::Fate;
@@ -256,15 +257,20 @@ impl RoomActor {
                     self.leaving.copies(frame, to, placed, &self.home);
                 }
                 Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
-                Effect::Refuse { request, error } => match taking.take() {
-                    Some(taking) => {
-                        taking.refuse(&self.name, Refusal::Final, Some(error), &self.home, cx);
+                Effect::Refuse { request, error } => {
+                    if enters(&request) {
+                        cx.stats().count(Counter::RoomJoinsRefused);
                     }
-                    None => {
-                        let reply = xmpp::error::reply(&request, &error);
-                        self.leaving.extend(reply.map(Out::One));
+                    match taking.take() {
+                        Some(taking) => {
+                            taking.refuse(&self.name, Refusal::Final, Some(error), &self.home, cx);
+                        }
+                        None => {
+                            let reply = xmpp::error::reply(&request, &error);
+                            self.leaving.extend(reply.map(Out::One));
+                        }
                     }
-                },
+                }
                 Effect::Members(new) => self.has_new_members(new),
                 Effect::Ended => self.creator = None,
             }

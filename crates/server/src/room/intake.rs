@@ -48,6 +48,13 @@ impl Parked {
     }
 }
 
+/// Whether a stanza is of somebody who wants to enter (XEP-0045 section 7.2.1).
+pub(super) fn enters(frame: &Frame) -> bool {
+    frame.name() == "presence"
+        && frame.attr_raw("type").is_none()
+        && frame.child("x", NS_MUC).is_some()
+}
+
 impl RoomActor {
     /// A stanza has come.
     pub(super) fn deliver(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
@@ -211,10 +218,7 @@ impl RoomActor {
     fn may_create(&self, delivery: &Delivery) -> Option<bool> {
         let frame = &delivery.frame;
         let has_room = self.room.as_ref().is_none_or(|room| room.state().is_some());
-        let enters = frame.name() == "presence"
-            && frame.attr_raw("type").is_none()
-            && frame.child("x", NS_MUC).is_some();
-        if has_room || !enters {
+        if has_room || !enters(frame) {
             return Some(false);
         }
         let from = frame.attr("from").unwrap_or_default();
