@@ -86,7 +86,7 @@ clients: tests/clients/node_modules/ready web/node_modules/ready ## Clients that
 
 # Dino goes to the usual port of localhost and trusts what the system trusts: a network and mounts
 # that nobody else has.
-desktop-clients: build $(VENV)/ready desktop ## Gajim and Dino under Xvfb, as root; pictures in target/desktop.
+desktop-clients: build $(VENV)/ready desktop ## Gajim and Dino under Xvfb, as root.
 	unshare --net --mount sh -c 'ip link set lo up && ROOST_OWN_NETWORK=1 \
 	  exec $(VENV)/bin/python -m pytest -q tests/clients/desktop'
 
@@ -109,8 +109,8 @@ web/node_modules/ready: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund --ignore-scripts
 	touch $@
 
-# Programs that tests drive. Without the right to install one, whoever runs the tests is told so, and
-# they fail instead of being left out. $(1): programs, $(2): packages.
+# Programs that tests drive. Without the right to install one, whoever runs the tests is told so,
+# and they fail instead of being left out. $(1): programs, $(2): packages.
 define install
 @if [ -z '$(1)' ] || which $(1) > /dev/null; then exit 0; fi; \
 if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
@@ -194,12 +194,13 @@ schedules: ## The same clients on a node inside the test, under a virtual clock:
 explore: ## Every interleaving of small worlds of delivery: minutes, and gigabytes of memory.
 	$(CARGO) test --release --package delivery --test explore -- --include-ignored --nocapture
 
-bugs: ## Whether the history checker and the exploration find each bug that is put in on purpose.
+bugs: ## Whether the history checker, the exploration and scripts find bugs on purpose.
 	$(CARGO) build --package roost --features bugs --target-dir $(TARGET)/bugs
 	ROOST_BIN=$(TARGET)/bugs/debug/roost $(HISTORY) --bugs --rooms --seeds 50 \
 	  --faults kills,cuts,stops,amnesia,unsynced
 	$(CARGO) test --package delivery --features bugs --target-dir $(TARGET)/bugs \
 	  --test explore -- --nocapture each_bug_is_found
+	ROOST_BIN=$(TARGET)/bugs/debug/roost tests/rules
 
 model: ## A long run of the model of groups: SEEDS random histories of up to 40 commands, from SEED.
 	GROUP_MODEL_CASES=$(SEEDS) GROUP_MODEL_SEED=$$(( $(SEED) - 1 )) \

@@ -6,7 +6,7 @@
 use actor::{Context, Mail, Name};
 use delivery::Refusal;
 use room::{Effect, Event, Listed, Message, Present, Record, Room, State};
-use stdx::Timestamp;
+use stdx::{Timestamp, bugs};
 use store::{EntryFlags, LogEntry, Seq, StoreError};
 use telemetry::Counter;
 use xml::Frame;
@@ -122,6 +122,9 @@ impl RoomActor {
         let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or_default();
         let first = loaded.next_seq.max(seconds * SEQS_PER_SECOND);
         let mut room = Room::new(&self.name, state, options, loaded.secret, first);
+        if bugs::is("room_forgets_who_is_there") {
+            present.clear();
+        }
         room.recover(present, now);
         Ok(room)
     }

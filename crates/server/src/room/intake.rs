@@ -4,6 +4,7 @@
 use actor::{Context, Mail, Name, Reply};
 use delivery::{Place, Refusal};
 use room::{Event, Message};
+use stdx::bugs;
 use store::{LogEntry, Seq, StoreError};
 use telemetry::Counter;
 use wire::Sitting;
@@ -77,6 +78,9 @@ impl RoomActor {
         let waiting = self.last_waiting_of(&taking.from);
         match taking.judge(&self.name, &self.marks, waiting, &self.home, cx) {
             Verdict::Take => self.take(delivery, cx),
+            Verdict::Over if waiting.is_none() && bugs::is("room_takes_twice") => {
+                self.take(delivery, cx);
+            }
             Verdict::Over => {}
             Verdict::Ask => {
                 let (store, name) = (self.home.store.clone(), self.name.clone());
