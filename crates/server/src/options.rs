@@ -229,6 +229,9 @@ pub struct DeliveryLimits {
     /// Rooms that deliver to one account as their member; what more of them have to say is in their
     /// archives. Each costs its address and 60 bytes while the account is loaded.
     pub member_rooms_max: usize,
+    /// Of these, rooms that one account has made: nobody takes all places of another with rooms of
+    /// his own.
+    pub member_rooms_of_one_max: usize,
     /// Messages of one room that a member who comes back is given, the latest; what was said before
     /// is in its archive.
     pub member_backlog_max: u64,
@@ -270,6 +273,7 @@ impl Default for DeliveryLimits {
             ended_max: 8,
             rooms: delivery::FollowLimits::default(),
             member_rooms_max: 100,
+            member_rooms_of_one_max: 50,
             member_backlog_max: 200,
             unlogged: xmpp::sm::Limits::default(),
             ask_every: 8,
@@ -508,14 +512,12 @@ pub struct Rooms {
     /// Messages that a room keeps without an archive while managed sessions are there: what these
     /// may have to catch up with. The oldest goes.
     pub kept_for_sessions: u64,
-    /// Rooms that everybody may know of that are looked at for one search, and rooms of any kind
-    /// for one page of the list. The page ends there if it has at least one room, and the next one
-    /// goes on.
+    /// A room that has been sending copies for so long without a pause is counted as behind
+    /// (docs/watching.md).
+    pub behind_after: Duration,
+    /// Rooms that everybody may know of that are looked at for one search; those beyond are not
+    /// found. Others are not looked at.
     pub looked_at_max: usize,
-    /// Rooms that a search or a page of the list passes over because not everybody may know of
-    /// them, or because they are another domain's. They are cheap, and far more than
-    /// [`Rooms::looked_at_max`]: whoever hides rooms must not hide those of others with them.
-    pub passed_over_max: usize,
     /// Bounds and defaults of each room.
     pub machine: Arc<room::Options>,
 }
@@ -533,8 +535,8 @@ impl Default for Rooms {
             waits_max: 64,
             kept_records_max: 1_000,
             kept_for_sessions: 1_000,
+            behind_after: Duration::from_secs(1),
             looked_at_max: 10_000,
-            passed_over_max: 500_000,
             machine: Arc::default(),
         }
     }

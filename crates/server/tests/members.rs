@@ -531,6 +531,48 @@ fn a_backlog_and_the_rooms_of_one_account_have_bounds() {
     assert_eq!(phone.said(&mut world), [7, 8]);
 }
 
+/// Nobody takes all places of a member with rooms of his own: those of others find some.
+#[test]
+fn the_rooms_of_one_maker_have_a_bound_of_their_own() {
+    for (max, expected) in [(1, &[ROOM][..]), (2, &[ROOM, OTHER])] {
+        let mut world = World::patient(|options| {
+            options.delivery.limits.member_rooms_max = 4;
+            options.delivery.limits.member_rooms_of_one_max = max;
+        });
+        let noted = |world: &World| {
+            let rooms = common::store_on(&world.disk).member_rooms("juliet@localhost");
+            let rooms = rooms.expect("read").into_iter();
+            rooms.map(|(room, _)| room).collect::<Vec<_>>()
+        };
+        let mut romeo = room(&mut world);
+        other_room(&mut world, &mut romeo);
+        assert_eq!(noted(&world), expected);
+        // Another one's room has a place all the same.
+        world.register("nurse");
+        let mut nurse = world.login("nurse", "kitchen");
+        let of_nurse = |text: String| text.replace(OTHER, "third@conference.localhost");
+        nurse.ask(&mut world, &of_nurse(enters_other()), "<subject");
+        let of_nurse = |text: String| text.replace(ROOM, "third@conference.localhost");
+        let fields = format!("{PERSISTENT}{TO_MEMBERS}");
+        nurse.ask(&mut world, &of_nurse(configuration(&fields)), "id='config'");
+        let member = of_nurse(affiliation("juliet", "member"));
+        nurse.ask(&mut world, &member, "id='member'");
+        rest(&mut world);
+        let mut expected: Vec<&str> = expected.to_vec();
+        expected.push("third@conference.localhost");
+        assert_eq!(noted(&world), expected);
+        // The first one's next room gets a place when there is one for him again.
+        affiliate(&mut world, &mut romeo, "juliet", "none");
+        let mut phone = Phone::on(&mut world, false);
+        assert_eq!(phone.said(&mut world), [0; 0]);
+        for _ in 0..200 {
+            world.pass(Duration::from_secs(5));
+        }
+        assert!(noted(&world).contains(&OTHER.to_owned()));
+        assert!(!noted(&world).contains(&ROOM.to_owned()));
+    }
+}
+
 const OTHER: &str = "other@conference.localhost";
 
 fn enters_other() -> String {

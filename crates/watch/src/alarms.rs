@@ -61,10 +61,11 @@ pub(crate) enum Kind {
     Links,
     Memory,
     Queues,
+    Rooms,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 13] = [
+    pub(crate) const ALL: [Kind; 14] = [
         Kind::Backlog,
         Kind::Certificate,
         Kind::Changes,
@@ -78,6 +79,7 @@ impl Kind {
         Kind::Links,
         Kind::Memory,
         Kind::Queues,
+        Kind::Rooms,
     ];
 
     /// The word that operators and programs know it by.
@@ -96,6 +98,7 @@ impl Kind {
             Kind::Links => "links",
             Kind::Memory => "memory",
             Kind::Queues => "queues",
+            Kind::Rooms => "rooms",
         }
     }
 }
@@ -235,6 +238,7 @@ impl Alarms {
                 |used, max| format!("{used} descriptors are open of at most {max}"),
             ),
             Kind::Queues => Some(queues(look)),
+            Kind::Rooms => Some(rooms(look)),
             Kind::Certificate => cluster::certificate(look.cluster.as_ref()?, look.sample.at_ms),
             Kind::Copies => Some(cluster::copies(look.cluster.as_ref()?)),
             Kind::Engine => Some(cluster::engine(look.cluster.as_ref()?)),
@@ -337,6 +341,17 @@ fn queues(look: &Look) -> Measure {
             "{messages} messages of {senders} senders wait for recipients that do not keep up: see \
              `roost queue list`"
         ),
+    }
+}
+
+/// A room that sends without a pause takes nothing else meanwhile: its occupants wait.
+fn rooms(look: &Look) -> Measure {
+    let behind = look.gauge(Gauge::RoomsBehind);
+    let waiting = look.gauge(Gauge::RoomCopiesWaiting);
+    Measure {
+        level: behind as f64,
+        clear: 0.5,
+        message: format!("{behind} rooms do not keep up: {waiting} copies wait in rooms"),
     }
 }
 
@@ -496,6 +511,7 @@ mod tests {
             (gauge(Gauge::ActorQueueMax, 768), Kind::Backlog),
             (gauge(Gauge::NetConnections, 90), Kind::Connections),
             (gauge(Gauge::QueueMessages, 1_000), Kind::Queues),
+            (gauge(Gauge::RoomsBehind, 1), Kind::Rooms),
             (disk, Kind::Disk),
             (memory, Kind::Memory),
         ];

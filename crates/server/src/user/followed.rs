@@ -8,6 +8,7 @@ use std::sync::Arc;
 use actor::{Context, Mail, Name};
 use delivery::{Copied, Count, Followed, Place, RoomChange, RoomPage, SessionNumber};
 use net::ConnRef;
+use stdx::bugs;
 use store::{NumberedEntry, Record, RoomRead, Seq};
 use telemetry::Counter;
 use wire::{Message, OfRoom, Pulled, SharedCopy, Sitting, ToRoom};
@@ -214,7 +215,11 @@ impl User {
             let from = message.attr("from").unwrap_or_default();
             !(self.blocklist.is_active() && self.blocklist.covers(&from))
         };
-        let shown: Vec<bool> = messages.iter().map(is_shown).collect();
+        let mut shown: Vec<bool> = messages.iter().map(is_shown).collect();
+        if bugs::is("room_page_gap") && shown.len() > 1 {
+            shown.pop();
+            shown.push(false);
+        }
         let kept = page.places.iter().zip(&shown).filter(|(_, shown)| **shown);
         let shorter = RoomPage {
             places: kept.map(|(place, _)| *place).collect(),

@@ -153,6 +153,10 @@ columns! {
             "copies that rooms sent to their occupants a second";
         "rmemb" 5 false Number Figure::Value(|i| i.rate(Counter::RoomMemberMessages)),
             "messages that rooms delivered to members who are not there a second";
+        "rwait" 5 false Number Figure::Value(|i| Some(i.gauge(Gauge::RoomCopiesWaiting))),
+            "copies that rooms have not sent yet";
+        "rref" 5 false Number Figure::Value(|i| i.rate(Counter::RoomJoinsRefused)),
+            "entries into rooms that were refused a second";
         "nodes" 5 false Number Figure::Value(|i| Some(i.gauge(Gauge::PubsubNodes))),
             "nodes of services that are loaded";
         "items" 5 false Number

@@ -294,6 +294,8 @@ impl Overview<'_> {
         let mut lines = Vec::new();
         if look.gauge(Gauge::RoomsLoaded) > 0 {
             let (is_bad, lost) = dropped(Counter::RoomCopiesDropped);
+            let is_behind = look.gauge(Gauge::RoomsBehind) > 0;
+            let waiting = look.gauge(Gauge::RoomCopiesWaiting);
             let line = Line::head(format!("{:<9}", "rooms"))
                 .figure(false, "loaded", &look.gauge(Gauge::RoomsLoaded).to_string())
                 .figure(
@@ -308,6 +310,8 @@ impl Overview<'_> {
                     "to members/s",
                     &self.rate(Counter::RoomMemberMessages),
                 )
+                .figure(is_behind, "waiting", &waiting.to_string())
+                .figure(false, "refused/s", &self.rate(Counter::RoomJoinsRefused))
                 .figure(is_bad, "without room/s", &lost);
             lines.push(line);
         }

@@ -107,6 +107,8 @@ fn rooms_and_nodes_are_shown_while_there_are_any() {
         for (gauge, value) in [
             (Gauge::RoomsLoaded, 3),
             (Gauge::RoomOccupants, 350),
+            (Gauge::RoomCopiesWaiting, 77),
+            (Gauge::RoomsBehind, 1),
             (Gauge::PubsubNodes, 2),
         ] {
             shard.gauges.insert(gauge.name().to_owned(), value);
@@ -115,6 +117,7 @@ fn rooms_and_nodes_are_shown_while_there_are_any() {
             (Counter::RoomMessages, 10 * second),
             (Counter::RoomCopies, 3_500 * second),
             (Counter::RoomMemberMessages, 7 * second),
+            (Counter::RoomJoinsRefused, 5 * second),
             (Counter::RoomCopiesDropped, 4 * second),
             (Counter::PubsubItems, 6 * second),
         ] {
@@ -125,11 +128,13 @@ fn rooms_and_nodes_are_shown_while_there_are_any() {
     let text = frame.text();
     for expected in [
         "rooms       loaded 3   occupants 350   messages/s 10   copies/s 3500   to members/s 7",
+        "   waiting 77   refused/s 5   without room/s 4",
         "nodes       loaded 2   items/s 6   copies/s 0",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
-    assert!(styled(&frame, Style::Alert).contains(&"4"), "{text}");
+    let red = styled(&frame, Style::Alert);
+    assert!(red.contains(&"4") && red.contains(&"77"), "{text}");
 }
 
 /// What is shown of a node in which nothing waits.
