@@ -1,6 +1,8 @@
 //! What the explorations rely on: that each relation of an inbox is noticed when it does not hold;
 //! and what sessions and the account say of themselves.
 
+mod parts;
+
 use super::*;
 use session::{Backlog, Taking};
 

@@ -199,3 +199,67 @@ fn each_refusal_has_a_word() {
     let says = |why: &&Refusal| why.is_authoritative();
     assert_eq!(all.iter().filter(says).count(), 3);
 }
+
+/// A bound of one destination is for one that takes nothing.
+#[test]
+fn what_may_be_accepted() {
+    let mut outbox = outbox();
+    outbox.limits.entries_max = 4;
+    outbox.limits.entries_per_destination_max = 2;
+    let says = |outbox: &Sender| [1, 2].map(|dest| outbox.may_accept(dest));
+    assert_eq!(says(&outbox), [Accept::Yes; 2], "nothing has failed");
+    outbox.retry(2, Refusal::Full, Moment::ZERO);
+    assert_eq!(says(&outbox), [Accept::Yes, Accept::DestinationFull]);
+    outbox.pending = 4;
+    assert_eq!(says(&outbox), [Accept::Full; 2]);
+}
+
+/// Marks are said once, those of destinations that lag if they changed.
+#[test]
+fn marks_that_moved_are_said_once() {
+    let mut outbox = outbox();
+    let changes = outbox.take_changes().expect("one has moved");
+    assert_eq!((changes.mark, changes.lagging), (place(2), None));
+    assert!(!outbox.has_changes() && outbox.take_changes().is_none());
+    outbox.lagging_changed = true;
+    assert!(outbox.has_changes());
+    let changes = outbox.take_changes().expect("another has");
+    assert_eq!(changes.lagging, Some(vec![(2, place(5))]));
+    assert!(!outbox.has_changes() && outbox.take_changes().is_none());
+}
+
+#[test]
+fn an_entry_comes_back_once() {
+    let mut outbox = outbox();
+    assert!(!outbox.still_returns(2, place(6)) && !outbox.still_returns(1, place(3)));
+    outbox.give_back(2, place(6), Reason::Poison);
+    assert!(outbox.still_returns(2, place(6)) && !outbox.still_returns(2, place(5)));
+    outbox.returned(2, place(6), Moment::ZERO);
+    assert!(!outbox.still_returns(2, place(6)));
+}
+
+/// Of a page of all, what was passed already and what is not committed yet is left alone.
+#[test]
+fn a_page_of_all_has_edges() {
+    let limits = OutboxLimits::default();
+    let marks = (place(2), place(4));
+    let mut outbox = Sender::recover(limits, Attempt::default(), marks, 2, []);
+    let Some(Effect::Read { id, .. }) = outbox.poll_effect() else {
+        panic!("it is read");
+    };
+    let at = stdx::time::Timestamp::from_millis(0);
+    let listed = |number| Listed {
+        place: place(number),
+        dest: 1,
+        at,
+    };
+    let page = Page {
+        entries: (2..=5).map(listed).collect(),
+        through: place(5),
+    };
+    let over = outbox.handle_page(id, Some(&page), Moment::ZERO, at);
+    let over: Vec<usize> = over.iter().map(|(at, _)| *at).collect();
+    assert_eq!((over, outbox.window.count(1)), (vec![1, 2], 2));
+    assert!(outbox.window.take(place(3), 1));
+    assert_eq!((outbox.window.count(1), outbox.window.len()), (1, 2));
+}

@@ -218,3 +218,37 @@ fn what_becomes_of_a_page() {
     let decided = decide(&mut own, &page(&[2, 4], 6));
     assert!(matches!(decided, Step::HandOver(over) if over.len() == 1));
 }
+
+#[test]
+fn what_is_noted_is_counted_once() {
+    let mut own = handed();
+    assert_eq!(own.pending, 2);
+    for (number, pending) in [(4, 2), (5, 3), (5, 3), (6, 4)] {
+        own.note(place(number));
+        assert_eq!(own.pending, pending, "{number}");
+    }
+}
+
+/// What is in front of a refused entry may have been taken; if its recipient says so itself, it is
+/// known that nothing behind that was.
+#[test]
+fn a_refusal_says_what_was_taken() {
+    for (why, before, after) in [
+        (Refusal::Full, 0, 2),
+        (Refusal::Full, 9, 9),
+        (Refusal::Early, 9, 2),
+        (Refusal::Early, 0, 2),
+    ] {
+        let mut own = handed();
+        own.doubt_through = place(before);
+        own.refused(place(3), why);
+        assert_eq!(own.doubt_through, place(after), "{why:?} {before}");
+    }
+}
+
+#[test]
+fn crashes_are_counted_for_each_entry() {
+    let mut own = handed();
+    assert_eq!((own.crashed(place(2)), own.crashed(place(2))), (1, 2));
+    assert_eq!((own.crashed(place(3)), own.crashed(place(2))), (1, 1));
+}
