@@ -263,3 +263,50 @@ fn a_page_of_all_has_edges() {
     assert!(outbox.window.take(place(3), 1));
     assert_eq!((outbox.window.count(1), outbox.window.len()), (1, 2));
 }
+
+/// An entry that was to come back and cannot be read is tried again later; no other is.
+#[test]
+fn what_cannot_be_returned_is_tried_again() {
+    let mut outbox = outbox();
+    outbox.give_back(2, place(6), Reason::Poison);
+    let waits = |outbox: &Sender| outbox.lagging[&2].waits();
+    outbox.return_failed(2, place(5), Moment::ZERO);
+    assert!(!waits(&outbox), "it is another one");
+    outbox.return_failed(2, place(6), Moment::ZERO);
+    assert!(waits(&outbox));
+    let due = outbox.lagging[&2].deadline().expect("it waits");
+    while outbox.poll_effect().is_some() {}
+    outbox.handle_timeout(Moment::ZERO);
+    assert!(waits(&outbox), "its time has not come");
+    outbox.handle_timeout(due);
+    assert!(!waits(&outbox));
+}
+
+/// Behind the end of what was handed over there may be more for those that wait for the mark.
+#[test]
+fn nobody_shares_a_mark_that_is_behind() {
+    for (handed, is_left) in [(5, true), (6, false)] {
+        let mut outbox = outbox();
+        outbox.window = Window::default();
+        outbox.lagging.clear();
+        let mut own = Lagging::recovered(place(3), 0, place(6));
+        own.give_back(place(4));
+        own.settle(place(4), &outbox.limits, Moment::ZERO);
+        outbox.lagging.insert(3, own);
+        outbox.handed = place(handed);
+        outbox.move_mark();
+        assert_eq!(outbox.mark(), place(handed));
+        assert_eq!(outbox.lags(), is_left, "{handed}");
+    }
+}
+
+#[test]
+fn what_is_in_flight_has_an_attempt() {
+    let mut window = Window::default();
+    let attempt = Attempt::default().next();
+    window.put(place(3), 1, attempt, Moment::ZERO);
+    let is_it = |dest, attempt| window.is_in_flight(place(3), dest, attempt);
+    assert!(is_it(1, attempt));
+    assert!(!is_it(2, attempt) && !is_it(1, Attempt::new(7)));
+    assert!(!window.is_in_flight(place(2), 1, attempt));
+}

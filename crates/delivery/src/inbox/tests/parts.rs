@@ -361,3 +361,92 @@ fn what_left_the_log_leaves_the_list() {
         Some(0)
     );
 }
+
+/// Of an earlier life: who took no messages when it ended has what was given to it.
+#[test]
+fn a_session_of_before_is_where_it_was() {
+    let recovered = |is_taker, backlog: Option<(u64, u64)>| {
+        let from = RecoveredSession {
+            session: PHONE,
+            read: place(5),
+            is_taker,
+            backlog: backlog.map(|(next, end)| (place(next), place(end))),
+            given: Vec::new(),
+        };
+        let own = Session::<u8>::recovered(&from, place(6));
+        (
+            own.taking,
+            own.backlog.map(|own| (own.next.number(), own.end.number())),
+        )
+    };
+    assert_eq!(recovered(true, None), (Taking::Now, None));
+    assert_eq!(recovered(true, Some((2, 4))), (Taking::Now, Some((2, 4))));
+    assert_eq!(recovered(false, None), (Taking::Until(place(6)), None));
+    assert_eq!(
+        recovered(false, Some((2, 4))),
+        (Taking::Until(place(2)), None)
+    );
+}
+
+/// What is behind the end of the log was not appended: a session has had none of it.
+#[test]
+fn a_session_falls_back_with_its_log() {
+    let mut own = session();
+    own.pending_entries = 1;
+    (own.taking, own.began) = (Taking::Until(place(5)), place(6));
+    own.failed(place(3));
+    assert_eq!((own.read, own.began), (place(3), place(3)));
+    assert_eq!(
+        (own.flight.len(), own.flight_bytes, own.pending_entries),
+        (1, 10, 0)
+    );
+    assert_eq!(own.taking, Taking::Until(place(3)));
+    assert_eq!(own.backlog.map(|own| own.end), Some(place(3)));
+    assert!(own.is_ack_due && !own.is_list_due);
+    (own.has_list, own.is_ack_due) = (true, false);
+    own.failed(place(2));
+    assert!(own.is_list_due && own.is_ack_due && own.backlog.is_none());
+    let mut plain = session();
+    (plain.kind, plain.is_list_due) = (Kind::Plain, true);
+    plain.failed(place(3));
+    assert!(!plain.is_ack_due && plain.is_list_due, "it is due still");
+}
+
+/// Of the list nobody is given what it is given otherwise.
+#[test]
+fn a_session_is_given_nothing_twice() {
+    let mut inbox = inbox();
+    for listed in &mut inbox.account.listed {
+        listed.held_by = None;
+    }
+    let own = phone(&mut inbox);
+    own.flight.push_back(in_flight(2, 1, 0));
+    own.taking = Taking::Now;
+    inbox.read_for(PHONE);
+    let effect = inbox.poll_effect();
+    let Some(Effect::Read { wanted, .. }) = effect else {
+        panic!("the other is read: {effect:?}");
+    };
+    assert_eq!(wanted, Wanted::Places(vec![place(6)]));
+}
+
+/// A page on its way to a client that counts nothing moves the mark that is recorded with it, if it
+/// is behind that.
+#[test]
+fn a_page_on_its_way_moves_the_mark() {
+    let recorded = |read: u64| {
+        let mut inbox = inbox();
+        inbox.appended = place(9);
+        (inbox.account.last, inbox.account.waiting) = (place(9), (2, 20));
+        inbox.account.has_changed = true;
+        let own = phone(&mut inbox);
+        (own.kind, own.taking, own.read) = (Kind::Plain, Taking::Now, place(read));
+        own.giving = giving(&[2]);
+        let change = inbox.take_changes().expect("something changed").account;
+        let change = change.expect("the mark and the list");
+        (change.mark.number(), change.waiting, change.listed)
+    };
+    assert_eq!(recorded(4), (6, (2, 20), vec![place(6)]));
+    assert_eq!(recorded(8), (8, (2, 20), vec![place(6)]));
+    assert_eq!(recorded(9), (9, (0, 0), vec![place(6)]));
+}
