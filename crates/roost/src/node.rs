@@ -458,6 +458,7 @@ fn options(config: &Config) -> server::Options {
             ..server::options::Wire::default()
         },
         cluster: None,
+        traced_max: server::options::TRACED_MAX,
         chaos: settings.chaos.enabled,
         debug_commit_delay: settings.debug.commit_delay,
         debug_extensions: &[],

@@ -19,6 +19,9 @@ use store::limits::LAGGING_MAX;
 /// gives out, so that a session that is resumed is sent all of them again.
 pub const UNACKED_MAX: usize = store::limits::LOG_READ_MAX;
 
+/// The usual [`Options::traced_max`]: seconds.
+pub const TRACED_MAX: usize = 1_000_000;
+
 /// How a node is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -65,6 +68,9 @@ pub struct Options {
     pub bans: Option<PathBuf>,
     /// Bounds of what waits for commits.
     pub commits: Commits,
+    /// Entries of one log that are looked through for a message that an operator follows; further
+    /// ones are not, and the operator is told. Usually [`TRACED_MAX`].
+    pub traced_max: usize,
     /// Messages between entities as bytes.
     pub wire: Wire,
     /// Other nodes, and the journal that they share; `None`: this one stands alone.
@@ -103,7 +109,8 @@ impl Default for Wire {
     }
 }
 
-/// Bounds of clients that come to another node than their account's home.
+/// Bounds of clients, and of requests of operators, that come to another node than the home of the
+/// account that they are about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
     /// Longest wait for the home to say that it goes on with a client; then the client is told to
@@ -121,6 +128,9 @@ pub struct Joined {
     /// Connections of one shard that are told in one turn that their node is gone, or that their
     /// link may take something again; the others follow.
     pub told_at_once: usize,
+    /// Longest time for which a request of an operator looks for the home of what it is about:
+    /// longer than a planned move takes.
+    pub home_max: Duration,
 }
 
 impl Default for Joined {
@@ -131,6 +141,7 @@ impl Default for Joined {
             end_max: Duration::from_secs(30),
             comers_max: 4_096,
             told_at_once: 1_024,
+            home_max: Duration::from_secs(10),
         }
     }
 }
@@ -518,6 +529,8 @@ pub struct Rooms {
     /// Rooms that everybody may know of that are looked at for one search; those beyond are not
     /// found. Others are not looked at.
     pub looked_at_max: usize,
+    /// How homes are told that accounts are members of a room that delivers to these.
+    pub tells: Tells,
     /// Bounds and defaults of each room.
     pub machine: Arc<room::Options>,
 }
@@ -537,7 +550,33 @@ impl Default for Rooms {
             kept_for_sessions: 1_000,
             behind_after: Duration::from_secs(1),
             looked_at_max: 10_000,
+            tells: Tells::default(),
             machine: Arc::default(),
+        }
+    }
+}
+
+/// How one room tells homes that accounts are its members, until they have recorded it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tells {
+    /// Homes that are told at a time, each loads one account; at least 1.
+    pub at_once: usize,
+    /// Pause before homes that did not answer are told again.
+    pub again: Duration,
+    /// So often a home is told in a row; at least 1. One that has no place for the room does not
+    /// answer: then it is told after each of the longer pauses, and in the next life of the room.
+    pub in_a_row: u32,
+    /// That pause.
+    pub later: Duration,
+}
+
+impl Default for Tells {
+    fn default() -> Tells {
+        Tells {
+            at_once: 64,
+            again: Duration::from_secs(5),
+            in_a_row: 5,
+            later: Duration::from_secs(600),
         }
     }
 }

@@ -626,6 +626,107 @@ fn a_room_that_is_blocked_takes_no_place_from_another() {
     }
 }
 
+/// Homes that can record nothing do not answer, for longer than the room asks: so many are told at
+/// a time, each loads one account, and once they can all know.
+#[test]
+fn so_many_homes_are_told_at_a_time_that_they_have_a_member() {
+    const MEMBERS: usize = 10;
+    let mut world = World::patient(|options| options.rooms.tells.at_once = 4);
+    for number in 0..MEMBERS {
+        world.register(&format!("m{number}"));
+    }
+    let mut romeo = room(&mut world);
+    // Whoever was made is not loaded any more.
+    world.pass(Duration::from_secs(60));
+    rest(&mut world);
+    let loaded = |world: &mut World| {
+        world.pass(Duration::from_millis(300));
+        world.pass(Duration::from_millis(300));
+        let stats = world.node().stats();
+        stats.counter(telemetry::Counter::UsersLoaded)
+    };
+    let before = loaded(&mut world);
+    world.hold();
+    let item = |n: usize| format!("<item jid='m{n}@localhost' affiliation='member'/>");
+    let items: String = (0..MEMBERS).map(item).collect();
+    romeo.send(&format!(
+        "<iq type='set' id='bulk' to='{ROOM}'><query xmlns='{MUC}#admin'>{items}</query></iq>"
+    ));
+    world.work();
+    // What the room has to record is first.
+    world.let_one_go();
+    assert_eq!(loaded(&mut world) - before, 4);
+    world.pass(Duration::from_secs(3));
+    assert_eq!(loaded(&mut world) - before, 4);
+    // The others have their turn.
+    for told in [8, 10] {
+        world.pass(Duration::from_secs(5));
+        assert_eq!(loaded(&mut world) - before, told);
+    }
+    for _ in 0..30 {
+        world.pass(Duration::from_secs(60));
+    }
+    world.let_go();
+    let mut rounds = 0;
+    while has_part(&world, ROOM, "m") {
+        world.pass(Duration::from_millis(300));
+        rounds += 1;
+        assert!(rounds < 1_000, "homes are told for ever");
+    }
+    let store = common::store_on(&world.disk);
+    for number in 0..MEMBERS {
+        let rooms = store.member_rooms(&format!("m{number}@localhost"));
+        assert_eq!(rooms.expect("read").len(), 1, "m{number}");
+    }
+}
+
+/// A home that has no place for a room is told of it again after a pause, for as long as the room
+/// is in use. Once there is a place nothing is missing, whichever it hears first: that it has a
+/// member, or that something was said. What was said before was lost in the second case.
+#[test]
+fn a_home_without_a_place_is_told_again_after_a_pause() {
+    const PAUSE: Duration = Duration::from_secs(600);
+    for is_said_more in [false, true] {
+        let mut world = World::patient(|options| {
+            options.delivery.limits.member_rooms_max = 1;
+            options.rooms.tells.later = PAUSE;
+        });
+        let mut romeo = room(&mut world);
+        other_room(&mut world, &mut romeo);
+        let of_other = |text: String| text.replace(ROOM, OTHER);
+        romeo.ask(&mut world, &of_other(message(1)), "<body>1</body>");
+        let phone = Phone::on(&mut world, false);
+        // It is told five times in a row, and twice more after a pause, in vain.
+        for _ in 0..6 {
+            world.pass(Duration::from_secs(5));
+        }
+        for _ in 0..2 {
+            world.pass(PAUSE);
+            rest(&mut world);
+        }
+        affiliate(&mut world, &mut romeo, "juliet", "none");
+        phone.off(&mut world);
+        let mut phone = Phone::on(&mut world, false);
+        assert_eq!(
+            phone.said(&mut world),
+            [0; 0],
+            "it is not told all the time"
+        );
+        let mut all = vec![1];
+        if is_said_more {
+            romeo.ask(&mut world, &of_other(message(2)), "<body>2</body>");
+            all.push(2);
+        } else {
+            world.pass(PAUSE);
+        }
+        assert_eq!(phone.said(&mut world), all, "{is_said_more}");
+        world.pass(PAUSE);
+        romeo.ask(&mut world, &of_other(message(3)), "<body>3</body>");
+        all.push(3);
+        assert_eq!(phone.said(&mut world), all, "{is_said_more}");
+    }
+}
+
 /// Without an archive a room keeps what its members are promised.
 #[test]
 fn without_an_archive_as_much_is_kept_as_members_are_given() {
