@@ -265,7 +265,7 @@ fn what_cannot_be_imported_is_named_by_its_line_and_changes_nothing() {
     };
     let room = all[at("room")];
     let node = all[at("node")];
-    let huge = format!("{{\"type\":\"{}\"}}", "x".repeat(3 * 1024 * 1024));
+    let huge = format!("{{\"type\":\"{}\"}}", "x".repeat(5 * 1024 * 1024));
     let truncated = &room[..room.len() / 2];
     let bad_lines = [
         ("{\"type\":\"wall\"}", "unknown variant"),
