@@ -367,6 +367,26 @@ impl<R: Clone + Eq> Followed<R> {
     /// decided, and [`Followed::sent`] for what was written: what is left was not given.
     pub fn failed(&mut self, now: Moment) {
         self.failed_at = Some(now);
+        self.take_back();
+    }
+
+    /// The session goes on at a home that began anew, with the connection that it has. What was to
+    /// be written with commits of the earlier life was not, and is read again once it is recorded
+    /// that it was not given.
+    pub fn adopted(&mut self) {
+        self.failed_at = None;
+        self.take_back();
+        for own in &mut self.rooms {
+            own.state = State::Behind;
+        }
+    }
+
+    /// The rooms whose logs are read.
+    pub fn rooms(&self) -> impl Iterator<Item = &R> {
+        self.rooms.iter().map(|own| &own.room)
+    }
+
+    fn take_back(&mut self) {
         let sent = self.flight.len() - self.unsent;
         self.unsent = 0;
         for entry in self.flight.drain(sent..).rev() {
