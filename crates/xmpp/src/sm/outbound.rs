@@ -149,6 +149,34 @@ impl Outbound {
         outbound
     }
 
+    /// The queue of a session whose connection outlived its process: its client was written
+    /// everything up to the count `sent`, and has acknowledged everything up to `acked`. `known`
+    /// are the stanzas of logs between, in the order of their counts. The others were in no log: as
+    /// presence that gave way they are not sent again.
+    pub fn adopted(
+        (acked, sent): (u32, u32),
+        known: impl IntoIterator<Item = (u32, Kept)>,
+    ) -> Self {
+        let mut outbound = Outbound::at(acked);
+        for (count, kept) in known {
+            let before = count.wrapping_sub(outbound.sent);
+            let is_next = before > 0 && before <= sent.wrapping_sub(outbound.sent);
+            debug_assert!(is_next, "{count} is not behind {}", outbound.sent);
+            if !is_next {
+                continue;
+            }
+            if before > 1 {
+                outbound.place(Slot::Gap(before - 1));
+            }
+            outbound.place(Slot::Kept(kept));
+        }
+        let rest = sent.wrapping_sub(outbound.sent);
+        if rest > 0 && rest <= u32::MAX / 2 {
+            outbound.place(Slot::Gap(rest));
+        }
+        outbound
+    }
+
     /// How many stanzas have been sent, modulo 2^32: the count of the last one.
     pub fn sent(&self) -> u32 {
         self.sent

@@ -473,3 +473,36 @@ fn presence_that_gave_way_is_taken_back_with_its_counts() {
     }
     assert_eq!(out.heap_bytes(), 0);
 }
+
+/// Goal: the queue of a connection that outlived its process goes on at the counts that its client
+/// has been written, also where they begin anew; what was in no log is not sent again.
+#[test]
+fn a_queue_goes_on_at_the_counts_of_a_connection() {
+    let acked = u32::MAX - 1;
+    let count = |behind: u32| acked.wrapping_add(behind);
+    let known = [
+        (count(2), Kept::Entry(70)),
+        (count(3), Kept::Elsewhere),
+        (count(5), Kept::Entry(71)),
+    ];
+    let mut out = Outbound::adopted((acked, count(7)), known.clone());
+    assert!(out.is_consistent());
+    assert_eq!((out.acked(), out.sent()), (acked, count(7)));
+    let kept: Vec<(u32, Kept)> = out.unacked().map(|(n, kept)| (n, kept.clone())).collect();
+    assert_eq!(kept, known);
+    assert_eq!(out.push(Kept::Entry(72), Limits::default()), Pushed::Kept);
+    assert_eq!(out.sent(), count(8));
+    assert_eq!(
+        out.ack(count(4)).map(|entries| entries.to_vec()),
+        Ok(vec![70])
+    );
+    let resumed = out.resume(count(4)).unwrap();
+    assert!(resumed.presence_lost && resumed.is_renumbered);
+    let left: Vec<(u32, &Kept)> = out.unacked().collect();
+    assert_eq!(
+        left,
+        [(count(5), &Kept::Entry(71)), (count(6), &Kept::Entry(72))]
+    );
+    let nothing = Outbound::adopted((9, 9), []);
+    assert_eq!((nothing.sent(), nothing.heap_bytes()), (9, 0));
+}
