@@ -12,15 +12,17 @@
 //!
 //! | event | edge | home |
 //! |---|---|---|
-//! | a client says whose it is | sends what it has said so far | says it again to itself, and goes on |
-//! | its stream ends | writes what came, then closes | says that nothing follows |
+//! | a client says whose it is | sends what it has said so far | says it again to itself, and
+//! goes on | | its stream ends | writes what came, then closes | says that nothing follows |
 //! | its socket is gone | says so | the session waits to be resumed, or ends |
-//! | the other node, or its link, is gone | introduces the connection to the next home, or ends the stream with `reset` | as if the socket were gone |
-//! | the account's home moves | as above | says so, or ends the stream with `reset` |
+//! | the other node, or its link, is gone | introduces the connection to the next home, or ends
+//! the stream with `reset` | as if the socket were gone | | the account's home moves | as above |
+//! says so, or ends the stream with `reset` |
 //!
-//! A connection outlives its home if its session is counted and can be resumed (XEP-0198), and it is
-//! certain what its client was written and has said: the home marks both (`marks`), the edge keeps
-//! what is behind the last mark (`kept`), waits for a home and introduces it there (`outlive`).
+//! A connection outlives its home if its session is counted and can be resumed (XEP-0198), and it
+//! is certain what its client was written and has said: the home marks both (`marks`), the edge
+//! keeps what is behind the last mark (`kept`), waits for a home and introduces it there
+//! (`outlive`).
 //!
 //! The home alone decides who may come in: it is told what a client said, not who it is. A node
 //! that lies can pretend an address, and nothing else.

@@ -1,6 +1,6 @@
 //! Streams that outlive the home of their account, between two nodes in this process with a link
-//! that a test holds up: who may go on, for how long is waited, and what is kept meanwhile. Moves and
-//! deaths of real nodes are in `crates/testkit/tests/cluster/outlive.rs`.
+//! that a test holds up: who may go on, for how long is waited, and what is kept meanwhile. Moves
+//! and deaths of real nodes are in `crates/testkit/tests/cluster/outlive.rs`.
 
 #![allow(clippy::disallowed_methods)] // These wait for sockets, on the real clock.
 
@@ -105,8 +105,8 @@ fn bodies(heard: &str) -> Vec<&str> {
 }
 
 /// Goal: what a client says while its account has no home is handled by the next one, once; what
-/// others say to it arrives, once; its counts go on; and its contacts notice nothing. The same if the
-/// home dies, where what it had not recorded comes once more.
+/// others say to it arrives, once; its counts go on; and its contacts notice nothing. The same if
+/// the home dies, where what it had not recorded comes once more.
 #[test]
 fn a_stream_goes_on_at_the_next_home() {
     for is_death in [false, true] {
@@ -141,8 +141,8 @@ fn a_stream_goes_on_at_the_next_home() {
     }
 }
 
-/// Goal: what was written and not acknowledged is neither written twice nor lost: after two homes a
-/// client whose link breaks resumes its session, and gets exactly what it has not.
+/// Goal: what was written and not acknowledged is neither written twice nor lost: after two homes
+/// a client whose link breaks resumes its session, and gets exactly what it has not.
 #[test]
 fn what_was_not_acknowledged_outlives_two_homes() {
     let two = two(&["alice", "bob"], |_| {});
@@ -210,7 +210,8 @@ fn a_home_that_does_not_answer_is_asked_again() {
 }
 
 /// Goal: a home of an earlier version does not know what an introduction is: the stream ends as it
-/// did, and not before its time. An edge of an earlier version is sent nothing that it does not know.
+/// did, and not before its time. An edge of an earlier version is sent nothing that it does not
+/// know.
 #[test]
 fn versions_that_know_of_no_introductions_end_streams() {
     let older_home = two(&["alice"], |joined| joined.home_wait_max = SOON);
@@ -226,8 +227,8 @@ fn versions_that_know_of_no_introductions_end_streams() {
     alice.expect("<stream:error><reset ");
 }
 
-/// Goal: who may not log in any more does not go on either, and hears why; a session that ended, or
-/// that somebody else has by now, is not taken over.
+/// Goal: who may not log in any more does not go on either, and hears why; a session that ended,
+/// or that somebody else has by now, is not taken over.
 #[test]
 fn who_may_not_go_on_hears_why() {
     let jid = || "alice@localhost".to_owned();
@@ -338,8 +339,8 @@ fn records_are_made_for_the_sake_of_what_is_kept() {
     accepted(&mut alice, 202);
 }
 
-/// Goal: a home of before that goes on a while later changes nothing: what it says is of a line that
-/// is none any more.
+/// Goal: a home of before that goes on a while later changes nothing: what it says is of a line
+/// that is none any more.
 #[test]
 fn a_home_of_before_is_not_heard() {
     let two = two(&["alice", "bob"], |_| {});
@@ -360,9 +361,9 @@ fn a_home_of_before_is_not_heard() {
     assert_eq!(heard, 0, "it is answered once");
 }
 
-/// Goal: a client that is slow to read, and for which more waits than a window, gets everything of a
-/// home that moves, and then goes on; if the home dies its stream ends, and what it has not got comes
-/// with the resumption.
+/// Goal: a client that is slow to read, and for which more waits than a window, gets everything
+/// of a home that moves, and then goes on; if the home dies its stream ends, and what it has not
+/// got comes with the resumption.
 #[test]
 fn a_client_that_reads_nothing_loses_nothing() {
     for is_death in [false, true] {
@@ -370,7 +371,8 @@ fn a_client_that_reads_nothing_loses_nothing() {
             joined.end_max = if is_death { SOON } else { PATIENCE };
         });
         let (mut alice, session) = online(&two, "alice");
-        let (mut bob, _) = online(&two, "bob");
+        // At the home: his own way is not held.
+        let mut bob = Client::login(two.home.node().addresses()[0], "bob", "a");
         two.home.way.hold(true);
         let body = "x".repeat(20_000);
         for n in 0..8 {
@@ -380,6 +382,9 @@ fn a_client_that_reads_nothing_loses_nothing() {
         two.until(until, |two| {
             two.home.way.most.load(std::sync::atomic::Ordering::Relaxed) > 60_000
         });
+        bob.send("<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+        bob.expect("id='p'");
+        drop(bob);
         thread::sleep(SOON);
         match is_death {
             true => {
@@ -418,7 +423,6 @@ fn a_client_that_reads_nothing_loses_nothing() {
         for n in 0..8 {
             assert_eq!(heard.matches(&format!("<body>{n} ")).count(), 1, "{n}");
         }
-        drop(bob);
     }
 }
 

@@ -1,12 +1,12 @@
-//! What a client's connection needs to outlive the home of its account: what the home marks while it
-//! lives, and how the edge introduces the connection to the next one.
+//! What a client's connection needs to outlive the home of its account: what the home marks while
+//! it lives, and how the edge introduces the connection to the next one.
 //!
 //! | packet | from | says |
 //! |---|---|---|
-//! | keeps | the edge | mark what is sent: this node can introduce the connection to another home |
-//! | session | the home | what proves whose the connection is |
-//! | mark; marked bytes | the home | up to which count the client was written, and which of its bytes are done |
-//! | left | the home | it is none any more |
+//! | keeps | the edge | mark what is sent: this node can introduce the connection to another home
+//! | | session | the home | what proves whose the connection is |
+//! | mark; marked bytes | the home | up to which count the client was written, and which of its
+//! bytes are done | | left | the home | it is none any more |
 //! | adopt | the edge, to the next home | the proof, the counts of the last mark |
 //! | adopted | that home | how many of the client's stanzas are handled: the rest follows |
 

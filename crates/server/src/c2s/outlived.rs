@@ -1,5 +1,5 @@
-//! A client's stream whose session outlived the home of its account: how it goes on at this one, and
-//! what is noted of a stream so that it can outlive this home too (`crate::join`).
+//! A client's stream whose session outlived the home of its account: how it goes on at this one,
+//! and what is noted of a stream so that it can outlive this home too (`crate::join`).
 
 use net::Cx;
 

@@ -132,8 +132,8 @@ mod tests {
         }
     }
 
-    /// Goal: what was sent before anything was kept makes no connection outlive its home, until that
-    /// is done; nor does what came behind the last mark.
+    /// Goal: what was sent before anything was kept makes no connection outlive its home, until
+    /// that is done; nor does what came behind the last mark.
     #[test]
     fn a_connection_is_whole_if_all_behind_the_mark_is_known() {
         let mut kept = kept();

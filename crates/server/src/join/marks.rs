@@ -1,7 +1,7 @@
 //! What the home remembers of a client's connection at another node, so that the connection can
 //! outlive this home ([`wire::Mark`]): where in the client's bytes each of its stanzas ends, which
-//! of them a record says were handled, and up to which count the client was written. The stream and
-//! the account's actor, which share a shard, each tell what they know.
+//! of them a record says were handled, and up to which count the client was written. The stream
+//! and the account's actor, which share a shard, each tell what they know.
 
 use std::collections::VecDeque;
 
@@ -164,8 +164,8 @@ impl Marks {
         }
     }
 
-    /// What the edge is to be told once so many bytes have been sent to it: of the session, once, and
-    /// how far both directions have come.
+    /// What the edge is to be told once so many bytes have been sent to it: of the session, once,
+    /// and how far both directions have come.
     pub(super) fn take_news(&mut self, at: u64) -> (Option<Part>, Option<Mark>) {
         let can_mark = self.is_kept && !self.skips;
         let session = self.session.as_mut().filter(|_| can_mark);
@@ -315,8 +315,9 @@ mod tests {
         }
     }
 
-    /// Goal: what is pipelined behind the element with which counting begins has its place, whatever
-    /// was handed in before; a mark names the end of what is recorded and nothing further.
+    /// Goal: what is pipelined behind the element with which counting begins has its place,
+    /// whatever was handed in before; a mark names the end of what is recorded and nothing
+    /// further.
     #[test]
     fn a_mark_is_at_the_end_of_what_is_recorded() {
         let mut marks = Marks::default();

@@ -1,10 +1,10 @@
 //! A session goes on at this home with the connection that it had at the one before, whose client
-//! does not notice (docs/decisions/0094): who may, what is counted as it was, and what is sent. Also
-//! what a home that is none any more says to such connections.
+//! does not notice (docs/decisions/0094): who may, what is counted as it was, and what is sent.
+//! Also what a home that is none any more says to such connections.
 //!
 //! The session is one that outlived its process, as its records say (`recover.rs`). Of what it was
-//! given the connection says what its client was written: that stays in flight, the rest is counted
-//! anew, read and written once that is recorded, as at a resumption.
+//! given the connection says what its client was written: that stays in flight, the rest is
+//! counted anew, read and written once that is recorded, as at a resumption.
 
 use std::sync::Arc;
 

@@ -89,8 +89,8 @@ fn clients_outlive_the_node_that_they_came_to() {
 }
 
 /// Goal: what carries a stream makes no difference: over WebSocket and BOSH, too, a client is
-/// served by a node that is not its home, and goes on at the same node when the home is killed, over WebSocket on the
-/// same stream.
+/// served by a node that is not its home, and goes on at the same node when the home is killed,
+/// over WebSocket on the same stream.
 #[test]
 fn clients_of_the_web_are_served_by_any_node() {
     let mut nodes = Nodes::start(&["a", "b", "c"]);

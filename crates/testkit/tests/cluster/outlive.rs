@@ -46,8 +46,8 @@ fn settle(alice: &mut Person, bob: &mut Person, numbers: std::ops::Range<u32>) {
     bob.has_stayed();
 }
 
-/// Goal: the home is killed in the middle of a conversation; with two nodes the next one is the node
-/// of the sockets itself. Then that home moves away again, to the node that came back.
+/// Goal: the home is killed in the middle of a conversation; with two nodes the next one is the
+/// node of the sockets itself. Then that home moves away again, to the node that came back.
 #[test]
 fn streams_outlive_a_home_that_is_killed() {
     let mut nodes = Nodes::start(&["a", "b"]);
