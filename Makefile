@@ -23,7 +23,7 @@ HISTORY_ROOMS ?= --rooms
 EVERYTHING := --workspace --lib --bins --tests
 # Tests that run the binary take this one, and do not build one that differs.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-workspace scripts clients benchmarks history crowd disks zoo: \
+workspace scripts clients desktop-clients benchmarks history crowd disks zoo: \
   export ROOST_BIN ?= $(TARGET)/debug/roost
 history-cluster: export ROOST_BIN ?= $(TARGET)/debug/roost
 # The engine of a cluster, which tests run three of.
@@ -38,7 +38,7 @@ HOSTILE_SECONDS ?= 10
 .PHONY: help serve build test lint deny tidy workspace scripts clients fuzz docs clean
 .PHONY: benchmarks history disks tiny chaos schedules bugs explore zoo hostile chromium
 .PHONY: model scaling workloads nats cluster cluster-schedules chaos-cluster history-cluster
-.PHONY: occupants crowd
+.PHONY: occupants crowd desktop-clients profanity desktop
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -80,9 +80,15 @@ workspace: build $(NATS) ## All tests of the workspace: unit, property, integrat
 scripts: build ## Conversation scripts alone, over every transport and variant of the server.
 	$(CARGO) test --workspace --test scripts
 
-clients: build $(VENV)/ready chromium
+clients: build $(VENV)/ready chromium profanity
 clients: tests/clients/node_modules/ready web/node_modules/ready ## Clients that nobody here wrote.
-	$(VENV)/bin/python -m pytest -q tests/clients
+	$(VENV)/bin/python -m pytest -q tests/clients --ignore tests/clients/desktop
+
+# Dino goes to the usual port of localhost and trusts what the system trusts: a network and mounts
+# that nobody else has.
+desktop-clients: build $(VENV)/ready desktop ## Gajim and Dino under Xvfb, as root.
+	unshare --net --mount sh -c 'ip link set lo up && ROOST_OWN_NETWORK=1 \
+	  exec $(VENV)/bin/python -m pytest -q tests/clients/desktop'
 
 benchmarks: build $(VENV)/ready ## Every script of bench/, tiny: whether it works, not how fast.
 	$(VENV)/bin/python -m pytest -q tests/benchmarks
@@ -103,15 +109,27 @@ web/node_modules/ready: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund --ignore-scripts
 	touch $@
 
-# A browser for the tests of the web client. Without the right to install one, whoever runs the
-# tests is told so, and they fail instead of being left out.
+# Programs that tests drive. Without the right to install one, whoever runs the tests is told so,
+# and they fail instead of being left out. $(1): programs, $(2): packages.
+define install
+@if [ -z '$(1)' ] || which $(1) > /dev/null; then exit 0; fi; \
+if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+  apt-get update -qq && apt-get install -y -qq --no-install-recommends $(2) > /dev/null; \
+else \
+  echo 'Needed: apt-get install $(2)' >&2; exit 1; \
+fi
+endef
+
+# A browser for the tests of the web client, or the one that CHROMIUM names.
 chromium:
-	@if [ -n "$$CHROMIUM" ] || command -v chromium > /dev/null; then exit 0; fi; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium > /dev/null; \
-	else \
-	  echo 'Chromium is needed: apt-get install chromium, or set CHROMIUM to one' >&2; exit 1; \
-	fi
+	$(call install,$(if $(CHROMIUM),,chromium),chromium)
+
+profanity:
+	$(call install,profanity,profanity)
+
+DESKTOP := gajim dino-im xvfb dbus libglib2.0-bin imagemagick xdotool
+desktop:
+	$(call install,gajim dino-im Xvfb dbus-daemon gdbus import xdotool,$(DESKTOP))
 
 HISTORY := $(CARGO) run --quiet --package testkit --bin history --
 
@@ -176,12 +194,13 @@ schedules: ## The same clients on a node inside the test, under a virtual clock:
 explore: ## Every interleaving of small worlds of delivery: minutes, and gigabytes of memory.
 	$(CARGO) test --release --package delivery --test explore -- --include-ignored --nocapture
 
-bugs: ## Whether the history checker and the exploration find each bug that is put in on purpose.
+bugs: ## Whether the history checker, the exploration and scripts find bugs on purpose.
 	$(CARGO) build --package roost --features bugs --target-dir $(TARGET)/bugs
 	ROOST_BIN=$(TARGET)/bugs/debug/roost $(HISTORY) --bugs --rooms --seeds 50 \
 	  --faults kills,cuts,stops,amnesia,unsynced
 	$(CARGO) test --package delivery --features bugs --target-dir $(TARGET)/bugs \
 	  --test explore -- --nocapture each_bug_is_found
+	ROOST_BIN=$(TARGET)/bugs/debug/roost tests/rules
 
 model: ## A long run of the model of groups: SEEDS random histories of up to 40 commands, from SEED.
 	GROUP_MODEL_CASES=$(SEEDS) GROUP_MODEL_SEED=$$(( $(SEED) - 1 )) \

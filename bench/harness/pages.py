@@ -4,13 +4,13 @@ import os
 from . import process
 
 
-def markers(name):
-    return (f"<!-- {name}: written by bench/{name}, not by hand -->", f"<!-- {name}: end -->")
+def markers(name, script):
+    return (f"<!-- {name}: written by bench/{script}, not by hand -->", f"<!-- {name}: end -->")
 
 
-def write(path, name, text):
-    """Replaces the part between the markers of `name`."""
-    first, last = markers(name)
+def write(path, name, text, script=None):
+    """Replaces the part between the markers of `name`, which is the script's name if none is said."""
+    first, last = markers(name, script or name)
     with open(path) as file:
         page = file.read()
     if first not in page or last not in page:

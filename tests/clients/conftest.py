@@ -90,8 +90,10 @@ class Server:
         assert "panicked at" not in self.log(), self.log()
 
 
-def running(folder: pathlib.Path, more: str = ""):
+def running(folder: pathlib.Path, more: str = "", port: int = 0):
     server = Server(folder, more)
+    server.port = port
+    server.configure()
     for name in ("romeo", "juliet"):
         server.add_user(name, f"{name} secret")
     try:

@@ -72,8 +72,13 @@ pub struct Core {
     pub(crate) held_back: u64,
     /// A mailbox was full in this turn.
     pub(crate) refused: bool,
+    /// A mailbox that has all that it may, for which further mail waits, and whether it still is.
+    pub(crate) held_for: Option<(u16, Key, IsFull)>,
     pub(crate) bounds: Bounds,
 }
+
+/// Whether a mailbox has all that it may.
+pub(crate) type IsFull = fn(&mut Core, u16, Key) -> bool;
 
 /// The realm of a message type, whose number is known. A free function over one field, so that the
 /// others stay usable.
@@ -119,6 +124,7 @@ impl Core {
             alive: 0,
             held_back: 0,
             refused: false,
+            held_for: None,
             bounds,
         }
     }

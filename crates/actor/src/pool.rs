@@ -57,6 +57,10 @@ struct State {
     /// Threads that sleep. A job wakes one of them, the one that fell asleep last: its memory is
     /// still in the caches, and where there is little to do the others are never touched.
     idle: Vec<Thread>,
+    /// Threads that were woken and have not come yet. While one is on its way no job wakes another:
+    /// it does so itself if it leaves something. Many jobs at once would otherwise cost their
+    /// caller a system call each.
+    coming: usize,
     /// No more jobs will come.
     is_closed: bool,
 }
@@ -152,15 +156,30 @@ impl Queue {
                 return Err(job);
             }
             jobs.push_back(job);
-            // With so many under way, one of their threads takes the next.
-            let is_taken = lane == Lane::Later && state.later_running >= self.later_max;
-            if is_taken { None } else { state.idle.pop() }
+            self.another(&mut state)
         };
         // Behind the lock, which the thread takes first of all.
         if let Some(sleeper) = sleeper {
             sleeper.unpark();
         }
         Ok(())
+    }
+
+    /// Whether a thread that has nothing to do could take a job. While as many later ones are under
+    /// way as may be, one of their threads takes the next.
+    fn has_work(&self, state: &State) -> bool {
+        let has_later = state.later_running < self.later_max && !state.later.is_empty();
+        has_later || !state.jobs.is_empty()
+    }
+
+    /// The thread to wake, if one has to be.
+    fn another(&self, state: &mut State) -> Option<Thread> {
+        if state.coming > 0 || !self.has_work(state) {
+            return None;
+        }
+        let sleeper = state.idle.pop();
+        state.coming += usize::from(sleeper.is_some());
+        sleeper
     }
 
     fn work(&self) {
@@ -180,23 +199,14 @@ impl Queue {
             state.later_running -= 1;
         }
         loop {
-            if let Some(job) = state.jobs.pop_front() {
-                // Whoever has done a later job and does another one now leaves its place.
-                let is_free = state.later_running < self.later_max && !state.later.is_empty();
-                let sleeper = if is_free { state.idle.pop() } else { None };
+            if let Some((job, lane)) = self.take(&mut state) {
+                let sleeper = self.another(&mut state);
                 drop(state);
                 if let Some(sleeper) = sleeper {
                     sleeper.unpark();
                 }
-                return Some((job, Lane::First));
+                return Some((job, lane));
             }
-            if state.later_running < self.later_max
-                && let Some(job) = state.later.pop_front()
-            {
-                state.later_running += 1;
-                return Some((job, Lane::Later));
-            }
-            // Of the later ones, whoever does one now takes the next.
             if state.is_closed {
                 return None;
             }
@@ -205,8 +215,23 @@ impl Queue {
             thread::park();
             state = self.lock();
             // Who wakes it takes it off the list; a thread may also wake of itself.
-            state.idle.retain(|idle| idle.id() != me.id());
+            match state.idle.iter().position(|idle| idle.id() == me.id()) {
+                Some(place) => drop(state.idle.remove(place)),
+                None => state.coming = state.coming.saturating_sub(1),
+            }
         }
+    }
+
+    fn take(&self, state: &mut State) -> Option<(Job, Lane)> {
+        if let Some(job) = state.jobs.pop_front() {
+            return Some((job, Lane::First));
+        }
+        if state.later_running >= self.later_max {
+            return None;
+        }
+        let job = state.later.pop_front()?;
+        state.later_running += 1;
+        Some((job, Lane::Later))
     }
 }
 
@@ -283,6 +308,36 @@ mod tests {
             sender.send(()).unwrap();
         }
         wait_for(&pool, |state| state.idle.len() == 3);
+    }
+
+    #[test]
+    fn a_job_wakes_nobody_while_a_thread_is_on_its_way() {
+        let state = State {
+            idle: vec![thread::current(); 3],
+            ..State::default()
+        };
+        let queue = Queue {
+            state: Mutex::new(state),
+            max: 8,
+            later_max: 1,
+        };
+        let looks = |queue: &Queue| {
+            let state = queue.lock();
+            (state.idle.len(), state.coming)
+        };
+        for lane in [Lane::Later, Lane::First, Lane::Later] {
+            assert!(queue.offer(Box::new(|| ()), lane).is_ok());
+            assert_eq!(looks(&queue), (2, 1));
+        }
+        // It comes, takes one, and wakes the next for what is left.
+        queue.lock().coming = 0;
+        let lanes: Vec<Lane> = (0..2).map(|_| queue.next(Lane::First).unwrap().1).collect();
+        assert_eq!(lanes, [Lane::First, Lane::Later]);
+        assert_eq!(looks(&queue), (1, 1));
+        // What is left may not be begun now.
+        queue.lock().coming = 0;
+        assert!(queue.offer(Box::new(|| ()), Lane::Later).is_ok());
+        assert_eq!(looks(&queue), (1, 0));
     }
 
     #[test]

@@ -200,6 +200,8 @@ pub(crate) struct Realm<M> {
     pub(crate) mailbox_max: usize,
     /// Places that any message may take.
     pub(crate) mailbox_shared: usize,
+    /// What comes from elsewhere for a full mailbox is not refused: further mail waits.
+    pub(crate) has_patience: bool,
     /// Whether a message may take one of the others.
     pub(crate) may_use_reserve: fn(&M) -> bool,
     pub(crate) names: Names,
@@ -220,6 +222,7 @@ impl<M> Realm<M> {
             arena: Arena::new(),
             mailbox_max: MAILBOX_MAX,
             mailbox_shared: MAILBOX_MAX,
+            has_patience: false,
             may_use_reserve: |_| false,
             names: Names {
                 table: HashTable::new(),

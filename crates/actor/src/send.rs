@@ -93,6 +93,35 @@ impl Core {
         Ok(())
     }
 
+    /// The same for what comes from elsewhere: a mailbox with patience takes it, and has further
+    /// mail wait once it is full.
+    fn put_patiently<M: Send + 'static>(
+        &mut self,
+        id: u16,
+        key: Key,
+        msg: M,
+        priority: bool,
+    ) -> Result<(), SendError<M>> {
+        let realm = realm_of::<M>(&mut self.realms, id);
+        if !realm.has_patience || priority {
+            return self.put(id, key, msg, priority);
+        }
+        let bound = std::mem::replace(&mut realm.mailbox_shared, usize::MAX);
+        let put = self.put(id, key, msg, priority);
+        realm_of::<M>(&mut self.realms, id).mailbox_shared = bound;
+        if is_full::<M>(self, id, key) {
+            self.held_for = Some((id, key, is_full::<M>));
+        }
+        put
+    }
+
+    /// Whether mail from elsewhere waits for room in a mailbox.
+    pub(crate) fn is_mail_held(&mut self) -> bool {
+        let held_for = self.held_for.take();
+        self.held_for = held_for.filter(|(id, key, is_full)| is_full(self, *id, *key));
+        self.held_for.is_some()
+    }
+
     /// Puts something into the priority lane for which there is always room: its number is bounded
     /// where it is made. Gives it back if the actor is gone.
     pub(crate) fn put_urgent<M: Send + 'static>(
@@ -239,7 +268,7 @@ impl Core {
         let id = self.realm_id::<M>();
         for Envelope { to, priority, msg } in batch {
             match to {
-                Target::Actor(key) => match self.put(id, key, msg, priority) {
+                Target::Actor(key) => match self.put_patiently(id, key, msg, priority) {
                     Ok(()) => {}
                     Err(SendError::Full(msg)) => {
                         let realm = realm_of::<M>(&mut self.realms, id);
@@ -298,6 +327,13 @@ impl Core {
             self.stats.count(Counter::ActorPanics);
         }
     }
+}
+
+fn is_full<M: Send + 'static>(core: &mut Core, id: u16, key: Key) -> bool {
+    let realm = realm_of::<M>(&mut core.realms, id);
+    let max = realm.mailbox_max;
+    let slot = realm.slots.get_mut(key);
+    slot.is_some_and(|slot| slot.normal.len() >= max)
 }
 
 /// Hands the messages of one realm for one shard over; returns how many found no room.

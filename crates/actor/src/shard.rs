@@ -89,6 +89,14 @@ impl Shard {
         (realm.mailbox_max, realm.mailbox_shared) = (max, max);
     }
 
+    /// Sets the same bound, for actors whose messages must not be lost: what comes for a full
+    /// mailbox from other shards and threads waits there, in the inbox of this one, with all other
+    /// mail behind it. One batch, [`crate::limits::BATCH_MAX`] messages at most, goes on top.
+    pub fn set_patient_mailbox<M: Send + 'static>(&mut self, max: usize) {
+        self.set_mailbox_max::<M>(max.max(1));
+        self.core.realm::<M>().1.has_patience = true;
+    }
+
     /// Says who hears of crashes, quarantines and supervisors that give up.
     pub fn set_observer(&mut self, observer: impl FnMut(&Alarm) + 'static) {
         self.core.observer = Some(Box::new(observer));
@@ -213,7 +221,7 @@ impl Shard {
             call(&mut self.core);
         }
         let mut taken = 0;
-        while taken < RECEIVE_MAX {
+        while taken < RECEIVE_MAX && !self.core.is_mail_held() {
             let parcel = inbox.pop();
             taken += parcel.as_ref().map_or(0, Parcel::len).max(1);
             match parcel {

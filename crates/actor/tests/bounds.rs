@@ -218,3 +218,41 @@ fn one_message_type_too_many_is_a_mistake_of_the_program() {
     sim.run_until_idle();
     sim.shard(HERE).spawn(Sort::<3>);
 }
+
+/// What comes from another shard for a mailbox with patience is never refused: it waits, in order,
+/// until there is room. Who is on the same shard is told that there is none.
+#[test]
+fn mail_for_a_patient_mailbox_waits_outside_of_it() {
+    const MESSAGES: usize = 60;
+    let (mut sim, journal) = (Sim::new(2, 7), Journal::default());
+    sim.shard(HERE).set_patient_mailbox::<Do>(2);
+    let slow = sim.shard(HERE).spawn(Doer::new("slow", &journal));
+    // Each takes a turn of the shard for itself.
+    let say = |number: usize| {
+        Do::run(move |doer, cx| {
+            doer.note(&number.to_string());
+            cx.spend(u32::MAX);
+        })
+    };
+    for number in 0..MESSAGES {
+        let sent = sim.shard(THERE).send(slow, say(number));
+        assert!(sent.is_ok(), "{number}");
+        if number % 3 == 2 {
+            sim.shard(THERE).turn();
+        }
+    }
+    assert_eq!(sim.handle().waiting(HERE), MESSAGES);
+    // One batch, then the next once there is room for something.
+    for left in [57, 57, 54, 54] {
+        sim.shard(HERE).turn();
+        assert_eq!(sim.handle().waiting(HERE), left);
+    }
+    let refused = sim.shard(HERE).send(slow, Do::note("no"));
+    assert!(matches!(refused, Err(SendError::Full(_))));
+    sim.run_until_idle();
+    let all = (0..MESSAGES).map(|number| format!("slow {number}"));
+    let all: Vec<String> = std::iter::once("slow started".to_owned())
+        .chain(all)
+        .collect();
+    assert_eq!(journal.take(), all);
+}

@@ -2,8 +2,6 @@
 //! number of streams. One entry of the map's bucket, made by the first node that comes, with
 //! compare-and-set. Owns the entry and its bytes.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
 use stdx::{Clock, SystemClock};
@@ -38,12 +36,9 @@ impl std::fmt::Debug for Deployment {
     }
 }
 
-/// How long an engine that does not answer is asked again, and the pause between two questions: an
-/// election after a server was lost takes up to ten seconds.
-const SILENCE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_millis(250));
-
 /// The deployment of an engine; made with this key if there is none. Blocks while the engine does
-/// not answer, for 30 s and one question at most, on a runtime of its own.
+/// not answer, for [`engine::Options::silence_max`] and one question at most, on a runtime of its
+/// own.
 ///
 /// # Errors
 /// [`EngineError`] if the engine cannot be asked.
@@ -63,13 +58,13 @@ pub fn join(
     };
     runtime.block_on(async {
         let clock = SystemClock::new();
-        let until = clock.now() + SILENCE.0;
+        let until = clock.now() + options.silence_max;
         loop {
             match ask(options, layout, &made).await {
                 Err(EngineError::Silent { .. } | EngineError::Unreachable(_))
                     if clock.now() < until =>
                 {
-                    tokio::time::sleep(SILENCE.1).await;
+                    tokio::time::sleep(options.silence_pause).await;
                 }
                 answered => return answered,
             }
@@ -84,4 +79,38 @@ async fn ask(
 ) -> Result<Deployment, EngineError> {
     let engine = Engine::connect(options, layout.clone()).await?;
     engine.map().await?.deployment(made).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Nobody is there, or somebody who says nothing, for longer than a node asks: it says so, once
+    /// that time has passed, and not before.
+    #[test]
+    fn a_node_that_starts_asks_a_silent_engine_for_so_long() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addresses = [&silent, &gone].map(|one| one.local_addr().unwrap());
+        drop(gone);
+        for address in addresses {
+            let mut options = engine::Options::new(vec![format!("nats://{address}")]);
+            options.connect_within = Duration::from_millis(50);
+            options.silence_max = Duration::from_millis(300);
+            options.silence_pause = Duration::from_millis(20);
+            let layout = Layout::new("test", 4).unwrap();
+            let clock = SystemClock::new();
+            let begun = clock.now();
+            let refused = join(&options, &layout, [7; 16]);
+            let took = clock.now().saturating_since(begun);
+            assert!(
+                matches!(refused, Err(EngineError::Unreachable(_))),
+                "{refused:?}"
+            );
+            assert!(took >= options.silence_max, "{took:?}");
+        }
+    }
 }

@@ -34,6 +34,11 @@ pub struct Options {
     pub ping_every: Duration,
     /// Longest wait for an answer; what then happens is the asker's business. Default: 2 s.
     pub answer_within: Duration,
+    /// How long a node that starts asks an engine that does not answer: an election after a server
+    /// was lost takes up to ten seconds. One question goes on top. Default: 30 s.
+    pub silence_max: Duration,
+    /// Pause between two such questions. Default: 250 ms.
+    pub silence_pause: Duration,
 }
 
 impl Options {
@@ -44,6 +49,8 @@ impl Options {
             connect_within: Duration::from_secs(2),
             ping_every: Duration::from_millis(500),
             answer_within: Duration::from_secs(2),
+            silence_max: Duration::from_secs(30),
+            silence_pause: Duration::from_millis(250),
         }
     }
 }

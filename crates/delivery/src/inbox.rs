@@ -43,6 +43,8 @@ mod recovery;
 mod resumption;
 mod session;
 mod sessions;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use std::collections::VecDeque;

@@ -146,5 +146,76 @@ mod tests {
         assert_eq!(limits.pause(1), limits.retry_min);
         assert_eq!(limits.pause(3), limits.retry_min * 4);
         assert_eq!(limits.pause(u32::MAX), limits.retry_max);
+        let limits = InboxLimits::default();
+        assert_eq!(limits.pause(2), limits.retry_min * 2);
+        assert_eq!(limits.pause(u32::MAX), limits.retry_max);
+    }
+
+    #[test]
+    fn bounds_of_an_outbox_that_do_not_fit_are_noticed() {
+        let is_sound = |change: fn(&mut OutboxLimits)| {
+            let second = Duration::from_secs(1);
+            let mut limits = OutboxLimits {
+                entries_max: 1,
+                entries_per_destination_max: 1,
+                window: 1,
+                window_per_destination: 1,
+                page: 1,
+                retry_min: second,
+                retry_max: second,
+                give_up_after: second,
+                recognised_for: second,
+                crashes_max: 1,
+                ..OutboxLimits::default()
+            };
+            change(&mut limits);
+            limits.is_sound()
+        };
+        assert!(is_sound(|_| {}), "each at its edge");
+        assert!(is_sound(|limits| *limits = OutboxLimits::default()));
+        let wrong: [fn(&mut OutboxLimits); 8] = [
+            |limits| limits.entries_per_destination_max = 0,
+            |limits| limits.entries_per_destination_max = 2,
+            |limits| limits.window_per_destination = 0,
+            |limits| limits.window_per_destination = 2,
+            |limits| limits.page = 0,
+            |limits| limits.crashes_max = 0,
+            |limits| limits.retry_min = Duration::from_secs(2),
+            |limits| limits.give_up_after = Duration::from_secs(2),
+        ];
+        for (at, change) in wrong.into_iter().enumerate() {
+            assert!(!is_sound(change), "{at}");
+        }
+    }
+
+    #[test]
+    fn bounds_of_an_inbox_that_do_not_fit_are_noticed() {
+        let is_sound = |change: fn(&mut InboxLimits)| {
+            let mut limits = InboxLimits {
+                window: 1,
+                window_bytes: 1,
+                page: 1,
+                mark_every: 1,
+                listed_max: 1,
+                sessions_max: 1,
+                retry_min: Duration::from_secs(1),
+                retry_max: Duration::from_secs(1),
+            };
+            change(&mut limits);
+            limits.is_sound()
+        };
+        assert!(is_sound(|_| {}), "each at its edge");
+        assert!(is_sound(|limits| *limits = InboxLimits::default()));
+        let wrong: [fn(&mut InboxLimits); 6] = [
+            |limits| limits.window = 0,
+            |limits| limits.window_bytes = 0,
+            |limits| limits.page = 0,
+            |limits| limits.listed_max = 0,
+            |limits| limits.sessions_max = 0,
+            |limits| limits.retry_min = Duration::from_secs(2),
+        ];
+        for (at, change) in wrong.into_iter().enumerate() {
+            assert!(!is_sound(change), "{at}");
+        }
     }
 }

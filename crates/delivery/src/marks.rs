@@ -129,4 +129,19 @@ mod tests {
         marks.learn(1, Place::new(2));
         assert_eq!(marks.of(1), Some(Place::new(5)));
     }
+
+    /// What is in front of an entry may be the last one that was taken.
+    #[test]
+    fn an_entry_right_behind_the_last_one_is_new() {
+        let mut marks = marks(2);
+        marks.learn(1, Place::new(5));
+        let behind = |after| marks.recognise(1, Place::new(9), Place::new(after));
+        assert_eq!(behind(5), Recognised::New);
+        assert_eq!(behind(6), Recognised::Early);
+        // Each sender has a mark of its own.
+        marks.learn(2, Place::new(3));
+        marks.learn(1, Place::new(7));
+        let all = [1, 2].map(|sender| marks.of(sender));
+        assert_eq!(all, [Some(Place::new(7)), Some(Place::new(3))]);
+    }
 }

@@ -28,6 +28,8 @@ mod answers;
 mod consumers;
 mod lagging;
 mod operate;
+#[cfg(test)]
+mod tests;
 mod types;
 mod window;
 

@@ -24,9 +24,7 @@ use crate::core::Core;
 use crate::cx::{Cx, Wishes};
 use crate::disturb::Trouble;
 use crate::io::Io;
-use crate::limits::{
-    EVENTS_MAX, POOLED_BYTES_MAX, PORT_MAILBOX_MAX, READ_BUFFER, READS_PER_TURN, RUNNABLE_MAX,
-};
+use crate::limits::{EVENTS_MAX, POOLED_BYTES_MAX, READ_BUFFER, READS_PER_TURN, RUNNABLE_MAX};
 use crate::link::Flags;
 use crate::listen::Speaks;
 use crate::network::{DriverSeed, LISTENERS_MAX, Ports, Settings, Shared};
@@ -44,8 +42,6 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// How often actors and protocol states answer each other within one turn before sockets are
 /// looked after again.
 const ROUNDS_MAX: usize = 4;
-/// Connections told to say goodbye per turn while draining.
-pub(crate) const DRAINED_PER_TURN: usize = 256;
 /// How often counters are published to other threads.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
@@ -134,7 +130,7 @@ impl<S: Service> DriverSeed<S> {
         let settings = self.shared.settings();
         let core = Core::new(id, self.ports.count(), &settings.limits);
         let core = Rc::new(RefCell::new(core));
-        shard.set_mailbox_max::<PortMsg<S>>(PORT_MAILBOX_MAX);
+        shard.set_patient_mailbox::<PortMsg<S>>(settings.limits.port_mailbox_max);
         let port = actor::Mail::spawn(
             &mut shard,
             Port {
@@ -427,14 +423,16 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// Tells some connections to say goodbye; ends those that have had their time.
+    /// Tells some connections to say goodbye; ends all once their time is up and each was told,
+    /// however little time that is.
     fn drain_some(&mut self) {
+        let count = self.settings.limits.told_per_turn;
         let Some(draining) = &mut self.draining else {
             return;
         };
-        let overdue = draining.until <= self.now;
-        let count = draining.left.len().min(DRAINED_PER_TURN);
+        let count = draining.left.len().min(count);
         let batch: Vec<Key> = draining.left.drain(..count).collect();
+        let overdue = draining.until <= self.now && draining.left.is_empty();
         for id in batch {
             self.call(id, |service, cx, conn| service.drain(cx, conn));
         }

@@ -36,6 +36,7 @@ mod service;
 mod shed;
 mod tls;
 mod turns;
+mod unread;
 pub mod websocket;
 
 pub use crate::core::IoError;

@@ -39,11 +39,6 @@ pub(crate) const READS_PER_TURN: usize = 1024;
 /// work: to read more would only move what waits from the kernel's buffers into memory here.
 pub(crate) const RUNNABLE_MAX: usize = 1024;
 
-/// Messages waiting for the port of a shard. Each is a connection on its way here or what one turn
-/// of another shard wrote, so that descriptors and turns bound them long before: a parcel that
-/// found no room would be a connection lost without a word, and a batch the output of many users.
-pub(crate) const PORT_MAILBOX_MAX: usize = 4_194_304;
-
 /// Idle output boxes a shard keeps for reuse.
 pub(crate) const POOL_MAX: usize = 256;
 
@@ -92,6 +87,10 @@ pub struct Limits {
     /// Bytes of output waiting per connection; a connection that reaches it is closed. Default
     /// 2 MiB. This is also the memory a reader that never reads can cost.
     pub backlog_max: usize,
+    /// Bytes of output waiting for all connections of an address (IPv6: per /64) that have more than
+    /// `backlog_pause` each, on the whole node; the connection that adds to it then is closed. Default
+    /// 24 MiB.
+    pub backlog_per_address_max: u64,
     /// Bytes of output waiting at which the connection's own input pauses, so that nobody piles up
     /// answers. Default 64 KiB.
     pub backlog_pause: usize,
@@ -108,6 +107,9 @@ pub struct Limits {
     /// TLS handshake steps per shard and loop turn; one costs up to a millisecond with RSA keys.
     /// Default 8.
     pub handshakes_per_turn: usize,
+    /// Connections of one shard that are told in one turn that the node ends, or that they should
+    /// go elsewhere; the others follow. Default 256.
+    pub told_per_turn: usize,
     /// From accept to the end of the PROXY header. Default 3 s.
     pub proxy_timeout: Duration,
     /// For the last output of a closing connection to be written. Default 5 s.
@@ -129,6 +131,11 @@ pub struct Limits {
     pub remote_operations_max: usize,
     /// Bytes of output among them; likewise. Default 32 MiB.
     pub remote_bytes_max: usize,
+    /// Messages that wait in one shard for its connections and came from other shards and threads:
+    /// each is a connection on its way, or what one turn of another shard wrote. With as many, all
+    /// further mail waits outside: one that found no room would be a connection lost without a
+    /// word, or the output of many users. Default 65,536.
+    pub port_mailbox_max: usize,
 }
 
 impl Default for Limits {
@@ -142,12 +149,14 @@ impl Default for Limits {
             exempt: Network::loopback(),
             window_max: 64,
             backlog_max: 2 * 1024 * 1024,
+            backlog_per_address_max: 24 * 1024 * 1024,
             backlog_pause: 64 * 1024,
             incomplete_max: 320 * 1024,
             read_per_turn: 32 * 1024,
             rate: None,
             handshake_timeout: Duration::from_secs(60),
             handshakes_per_turn: 8,
+            told_per_turn: 256,
             proxy_timeout: Duration::from_secs(3),
             close_timeout: Duration::from_secs(5),
             linger: Duration::from_secs(2),
@@ -156,6 +165,7 @@ impl Default for Limits {
             openings_max: 4_096,
             remote_operations_max: 65_536,
             remote_bytes_max: 32 * 1024 * 1024,
+            port_mailbox_max: 65_536,
         }
     }
 }
@@ -165,6 +175,7 @@ impl Limits {
     pub(crate) fn bounded(mut self) -> Limits {
         self.read_per_turn = self.read_per_turn.clamp(1024, READ_BUFFER);
         self.handshakes_per_turn = self.handshakes_per_turn.max(1);
+        self.told_per_turn = self.told_per_turn.max(1);
         self.window_max = self.window_max.max(1);
         self.connections_max = self.connections_max.max(1);
         self.backlog_max = self.backlog_max.max(4096);

@@ -11,6 +11,7 @@ use stdx::wheel::TimerKey;
 use crate::address::AddressKey;
 use crate::bucket::Bucket;
 use crate::record::Tls;
+use crate::unread::Counted;
 
 /// Conditions of a connection, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,6 +140,8 @@ pub(crate) struct Busy {
     pub(crate) resume_at: Moment,
     /// Bytes discarded while lingering.
     pub(crate) discarded: usize,
+    /// What is counted of its output for its address, if that is much.
+    pub(crate) unread: Option<Box<Counted>>,
 }
 
 impl Default for Busy {
@@ -152,6 +155,7 @@ impl Default for Busy {
             deadline: Moment::FAR,
             resume_at: Moment::FAR,
             discarded: 0,
+            unread: None,
         }
     }
 }
@@ -181,6 +185,7 @@ impl Busy {
         self.out_sent = 0;
         self.wire_sent = 0;
         self.discarded = 0;
+        self.unread = None;
         self.deadline = Moment::FAR;
         self.resume_at = Moment::FAR;
     }

@@ -18,6 +18,7 @@ use crate::port::PortMsg;
 use crate::service::Service;
 use crate::shed::{Shed, ShedCount};
 use crate::tls::TlsConfig;
+use crate::unread::Unread;
 
 /// Listeners of one node.
 pub(crate) const LISTENERS_MAX: usize = 64;
@@ -90,6 +91,7 @@ pub struct Shared {
     pub(crate) connections: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) addresses: AddressTable,
+    pub(crate) unread: Arc<Unread>,
     pub(crate) stats: Vec<SharedStats>,
     /// By shard.
     pub(crate) shed: Vec<ShedCount>,
@@ -279,6 +281,7 @@ impl<S: Service> Network<S> {
             connections: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             addresses: AddressTable::new(),
+            unread: Arc::default(),
             stats: (0..shards).map(|_| SharedStats::new()).collect(),
             shed: (0..shards).map(|_| ShedCount::default()).collect(),
             wakers: (0..shards).map(|_| OnceLock::new()).collect(),

@@ -10,14 +10,16 @@ use stdx::slab::Key;
 use stdx::time::Moment;
 use telemetry::Counter;
 
+use crate::address::AddressKey;
 use crate::core::Core;
 use crate::driver::{Driver, arm};
 use crate::limits::WRITE_CHUNK;
-use crate::link::{Busy, Flags};
+use crate::link::{Busy, Flags, Link};
 use crate::listen::Speaks;
 use crate::network::Settings;
 use crate::record::Tls;
 use crate::service::{Closed, Service};
+use crate::unread::Counted;
 
 /// Write calls per connection and turn; more only happens with a backlog.
 const WRITES_PER_TURN: usize = 8;
@@ -131,7 +133,8 @@ impl<S: Service> Driver<S> {
             return Some(Closed::ByUs);
         }
         let backlog = link.busy.as_ref().map_or(0, |busy| busy.backlog());
-        if backlog > limits.backlog_max || link.flags.has(Flags::FLOODED) {
+        let is_flooded = backlog > limits.backlog_max || link.flags.has(Flags::FLOODED);
+        if is_flooded || !self.may_wait(link, backlog) {
             return Some(Closed::Backlog);
         }
         if flushed == Flushed::More {
@@ -166,6 +169,23 @@ impl<S: Service> Driver<S> {
         }
         core.release(id);
         None
+    }
+
+    /// Whether so much output of a connection may wait, beside that of the others of its address.
+    fn may_wait(&self, link: &mut Link, backlog: usize) -> bool {
+        let limits = &self.settings.limits;
+        let Some(busy) = &mut link.busy else {
+            return true;
+        };
+        if backlog <= limits.backlog_pause || link.address == AddressKey::EXEMPT {
+            busy.unread = None;
+            return true;
+        }
+        let table = &self.shared.unread;
+        let counted = busy
+            .unread
+            .get_or_insert_with(|| Box::new(Counted::new(Arc::clone(table), link.address)));
+        counted.set(backlog, limits.backlog_per_address_max)
     }
 
     /// The last bytes of our side: close_notify, then the end. RFC 6120 section 4.4 leaves it to
@@ -251,7 +271,7 @@ pub(crate) fn begin_tls<S: Service>(
 }
 
 /// Writes raw bytes first, then plaintext, encrypted where TLS is on.
-fn write_out(link: &mut crate::link::Link, sealed: &mut [u8]) -> (Flushed, u64) {
+fn write_out(link: &mut Link, sealed: &mut [u8]) -> (Flushed, u64) {
     let mut total = 0;
     let Some(busy) = &mut link.busy else {
         return (Flushed::All, 0);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use stdx::slab::Key;
 use stdx::time::Moment;
 
-use crate::driver::{DRAINED_PER_TURN, Driver};
+use crate::driver::Driver;
 use crate::service::Service;
 
 /// How often clients are counted.
@@ -101,7 +101,7 @@ impl<S: Service> Driver<S> {
 
     /// Asks those whose turn has come.
     pub(crate) fn shed_some(&mut self) {
-        for _ in 0..DRAINED_PER_TURN {
+        for _ in 0..self.settings.limits.told_per_turn {
             let asked = self.shedding.all - self.shedding.left.len();
             if self.shedding.due(asked + 1) > self.now {
                 break;

@@ -134,6 +134,30 @@ fn a_connection_that_is_told_too_much_at_once_ends() {
     }
 }
 
+/// What comes for the connections of a shard that is behind waits outside of it: nothing is lost,
+/// and everything comes in order.
+#[test]
+fn what_comes_for_a_shard_that_is_behind_waits() {
+    const LINES: usize = 2_000;
+    let limits = Limits {
+        port_mailbox_max: 1,
+        ..patient()
+    };
+    let node = Node::start(1, limits);
+    let (mut busy, mut told) = (node.connect(), node.connect());
+    let conn = name(&mut told);
+    assert_eq!(busy.ask("ready"), "ready");
+    busy.say("nap 300");
+    for number in 0..LINES {
+        let line = format!("{number}\n").into_bytes();
+        node.remote.control(conn, line).expect("there is room");
+    }
+    assert_eq!(busy.ask("awake"), "awake");
+    for number in 0..LINES {
+        assert_eq!(told.hear(), number.to_string());
+    }
+}
+
 #[test]
 fn one_connection_too_many_that_is_opened_in_a_turn_is_refused() {
     let limits = Limits {

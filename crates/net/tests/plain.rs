@@ -3,11 +3,12 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use common::{CROWD, CROWD_ROUNDS, Client, Node, patient, plain};
+use common::{CROWD, CROWD_ROUNDS, Client, Node, PATIENCE, patient, plain};
 use net::{Closed, Limits, Rate};
 
 #[test]
@@ -437,6 +438,61 @@ fn a_drain_cuts_nothing_off() {
     node.until("all gone", |node| node.shared.connections() == 0);
     assert!(TcpStream::connect(node.addresses[0]).is_err());
     assert_eq!(node.shelf.lock().expect("shelf").drained, 300);
+}
+
+/// However many there are and however little time, each is told; only so many in one turn.
+#[test]
+fn a_drain_tells_everybody_a_few_at_a_time() {
+    for time in [Duration::ZERO, PATIENCE] {
+        let limits = Limits {
+            told_per_turn: 2,
+            ..patient()
+        };
+        let node = Node::start(1, limits);
+        let mut clients: Vec<_> = (0..9).map(|_| node.connect()).collect();
+        for client in &mut clients {
+            assert_eq!(client.ask("hello"), "hello");
+        }
+        node.shared.drain_within(time);
+        for client in &mut clients {
+            assert_eq!(client.try_hear().as_deref(), Some("bye"), "{time:?}");
+            assert_eq!(client.try_hear(), None, "{time:?}");
+        }
+        let turns = told_in_turns(&node);
+        assert_eq!(turns.iter().sum::<usize>(), 9);
+        assert!(turns.iter().all(|told| *told <= 2), "{turns:?}");
+    }
+}
+
+/// All that are asked to go at once are asked, only so many in one turn.
+#[test]
+fn clients_are_asked_to_go_a_few_at_a_time() {
+    let limits = Limits {
+        told_per_turn: 2,
+        ..patient()
+    };
+    let node = Node::start(1, limits);
+    let mut clients: Vec<_> = (0..9).map(|_| node.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("hello"), "hello");
+    }
+    node.shared.shed_within(Duration::ZERO);
+    for client in &mut clients {
+        assert_eq!(client.try_hear().as_deref(), Some("bye"));
+    }
+    let turns = told_in_turns(&node);
+    assert_eq!(turns.iter().sum::<usize>(), 9);
+    assert!(turns.iter().all(|told| *told <= 2), "{turns:?}");
+}
+
+/// How many connections were told to say goodbye in each turn of the only shard.
+fn told_in_turns(node: &Node) -> Vec<usize> {
+    let told = node.shelf.lock().expect("shelf").told_at.clone();
+    let mut turns: BTreeMap<_, usize> = BTreeMap::new();
+    for at in told {
+        *turns.entry(at).or_default() += 1;
+    }
+    turns.into_values().collect()
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use stdx::bugs;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::Condition;
@@ -232,7 +233,10 @@ impl Service {
         let mut content = Vec::new();
         let mut writer = Writer::new(&mut content);
         writer.open("delete").attr("node", name);
-        if let Some(uri) = &moved_to {
+        if let Some(uri) = moved_to
+            .as_ref()
+            .filter(|_| !bugs::is("delete_without_redirect"))
+        {
             writer.open("redirect").attr("uri", uri).close();
         }
         writer.close();

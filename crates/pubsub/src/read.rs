@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use stdx::bugs;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::Condition;
@@ -75,7 +76,10 @@ impl Service {
             false => kept.filter(|item| wanted.contains(&*item.id)).collect(),
         };
         // The newest of them (section 6.5.5), the oldest first.
-        let all = &all[all.len().saturating_sub(most)..];
+        let all = match bugs::is("oldest_items_first") {
+            true => &all[..all.len().min(most)],
+            false => &all[all.len().saturating_sub(most)..],
+        };
         let set = rsm::Set::find(rest)?;
         let keys = (all.len(), |at: usize| &*all[at].id);
         let bytes = |at: usize| {

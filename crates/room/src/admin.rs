@@ -1,7 +1,7 @@
 //! Requests of moderators and admins: kick, voice, ban, and the lists of roles and affiliations
 //! (XEP-0045 sections 8 and 9). A request is done whole or not at all.
 
-use stdx::Timestamp;
+use stdx::{Timestamp, bugs};
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::addr;
@@ -376,7 +376,7 @@ impl Room {
         let affiliation = occupant.affiliation;
         let actor = actor.map(str::to_owned);
         if role == Role::None {
-            let codes = vec![307];
+            let codes = bugs::code("kick_without_code", 307);
             return self.remove(
                 target,
                 &Tell {
@@ -428,10 +428,10 @@ impl Room {
                 ..Tell::default()
             };
             if now == Affiliation::Outcast {
-                let codes = vec![301];
+                let codes = bugs::code("ban_without_code", 301);
                 going.push((key, now, Tell { codes, ..tell }));
             } else if members_only && now < Affiliation::Member {
-                let codes = vec![321];
+                let codes = bugs::code("loss_without_code", 321);
                 going.push((key, now, Tell { codes, ..tell }));
             } else if (role, now) != (occupant.role, occupant.affiliation) {
                 self.set_role(key, (role, now), &tell);

@@ -2,6 +2,7 @@
 //! the rules, and no room.
 
 use serde::{Deserialize, Serialize};
+use stdx::bugs;
 use xmpp::error::Condition;
 
 /// A lasting relation of an address to a room. A later one has every privilege of an earlier one.
@@ -131,6 +132,7 @@ pub(crate) fn may_affiliate(
     match actor {
         Affiliation::Owner => Ok(()),
         Affiliation::Admin if new >= Affiliation::Admin => Err(Condition::Forbidden),
+        Affiliation::Admin if bugs::is("admins_ban_admins") => Ok(()),
         Affiliation::Admin if old >= Affiliation::Admin => Err(Condition::NotAllowed),
         Affiliation::Admin => Ok(()),
         _ => Err(Condition::Forbidden),
@@ -162,7 +164,7 @@ pub(crate) fn may_give_role(
         Role::None => affiliation > actor_affiliation,
         _ => affiliation >= Affiliation::Admin,
     };
-    if takes && is_protected {
+    if takes && is_protected && !bugs::is("moderators_lose_voice") {
         return Err(Condition::NotAllowed);
     }
     Ok(())

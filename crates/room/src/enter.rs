@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use stdx::Timestamp;
+use stdx::{Timestamp, bugs};
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::addr;
@@ -207,7 +207,7 @@ impl Room {
         }
         if state
             .reserved_by(&entry.nick)
-            .is_some_and(|owner| owner != bare)
+            .is_some_and(|owner| owner != bare && !bugs::is("reserved_nick_is_free"))
         {
             return not(Condition::Conflict);
         }
@@ -334,7 +334,10 @@ impl Room {
         if let Some(state) = &self.state {
             let warned = [
                 (100, state.config.whois == Whois::Anyone),
-                (170, state.config.is_logged),
+                (
+                    170,
+                    state.config.is_logged && !bugs::is("logging_is_not_said"),
+                ),
             ];
             own_codes.extend(
                 warned
@@ -350,8 +353,14 @@ impl Room {
         };
         self.tell_session(key, entry.from, &tell);
         self.send_card_presence(entry.from);
+        let is_early = bugs::is("subject_before_history");
+        if is_early {
+            self.send_subject(entry.from);
+        }
         self.send_history(entry);
-        self.send_subject(entry.from);
+        if !is_early {
+            self.send_subject(entry.from);
+        }
     }
 
     /// Section 7.2.14: the most that all criteria allow, the oldest first. All who enter are sent
@@ -368,6 +377,7 @@ impl Room {
             if wish
                 .since
                 .is_some_and(|since| kept.message.at < since.as_millis())
+                && !bugs::is("since_is_ignored")
             {
                 break;
             }
@@ -485,7 +495,7 @@ impl Room {
         }
         let gone = Tell {
             is_unavailable: true,
-            codes: vec![303],
+            codes: bugs::code("rename_without_code", 303),
             new_nick: Some(entry.nick.clone().into_owned()),
             ..Tell::default()
         };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use stdx::Timestamp;
+use stdx::{Timestamp, bugs};
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::addr;
@@ -240,8 +240,8 @@ impl Room {
         let mut element = Vec::new();
         let mut writer = Writer::new(&mut element);
         writer.open("destroy");
-        if let Some(venue) = &venue {
-            writer.attr("jid", venue);
+        if let Some(venue) = venue.filter(|_| !bugs::is("destroy_without_venue")) {
+            writer.attr("jid", &venue);
         }
         if let Some(reason) = reason_of(destroy, bytes_max) {
             writer.open("reason").text(&reason).close();
@@ -316,7 +316,7 @@ fn status_codes(old: &Config, new: &Config) -> Vec<u16> {
     if old.is_logged != new.is_logged {
         codes.push(if new.is_logged { 170 } else { 171 });
     }
-    if old.whois != new.whois {
+    if old.whois != new.whois && !bugs::is("privacy_change_is_not_said") {
         codes.push(match new.whois {
             Whois::Anyone => 172,
             Whois::Moderators => 173,

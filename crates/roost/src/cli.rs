@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use watch::sar::SarArgs;
+use watch::top::TopArgs;
+
 use crate::commands::{ChaosArgs, ClusterCommand};
 use crate::config::{Source, parse_time};
 use crate::doctor::DoctorArgs;
 use crate::exit;
 use crate::secret::Secret;
-use crate::watch::sar::SarArgs;
-use crate::watch::top::TopArgs;
 
 /// Roost, an XMPP server.
 ///

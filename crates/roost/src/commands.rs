@@ -22,6 +22,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
+use watch::{Alarm, Watched as _, sar, top};
+
 use crate::cli::{Command, Place};
 use crate::config::{self, Config, Source};
 use crate::control::Client;
@@ -29,8 +31,8 @@ use crate::doctor;
 use crate::door::{self, Door};
 use crate::exit::Failure;
 use crate::node::{BanList, Request, Response, Status};
+use crate::remote::Remote;
 use crate::serve;
-use crate::watch::{Alarm, Remote, sar, top};
 pub(crate) use chaos::ChaosArgs;
 pub(crate) use cluster::ClusterCommand;
 
@@ -71,8 +73,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         }
         Command::Drain(args) => drain::run(&args)?,
         Command::Backup { file, place } => data::backup(&place, &file)?,
-        Command::Sar { args, place } => sar::run(&args, &place)?,
-        Command::Top { args, place } => top::run(&args, &place)?,
+        Command::Sar { args, place } => sar::run(&args, || watched(&place))?,
+        Command::Top { args, place } => top::run(&args, &watched(&place)?)?,
         Command::Chaos { args, place } => chaos::run(&args, &place)?,
         Command::Alarm(command) => alarm::run(command)?,
         Command::Queue(command) => queue::run(command)?,
@@ -106,6 +108,11 @@ fn check_config(file: Option<PathBuf>) -> Result<(), Failure> {
         out.push('\n');
     }
     print(&out)
+}
+
+/// The server that somebody wants to watch.
+fn watched(place: &Place) -> Result<Remote, Failure> {
+    Remote::open(&place.source().load()?.settings.node.data)
 }
 
 fn status(place: &Place, json: bool) -> Result<(), Failure> {

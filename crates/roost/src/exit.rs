@@ -77,6 +77,18 @@ impl From<ConfigError> for Failure {
     }
 }
 
+impl From<watch::Failure> for Failure {
+    fn from(failure: watch::Failure) -> Failure {
+        match failure {
+            watch::Failure::Failed(message) => Failure::Failed(message),
+            watch::Failure::Usage(message) => Failure::Usage(message),
+            watch::Failure::Data(message) => Failure::Data(message),
+            watch::Failure::TryAgain(message) => Failure::TryAgain(message),
+            watch::Failure::NoReader => Failure::NoReader,
+        }
+    }
+}
+
 /// An error while writing to standard output.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {

@@ -17,9 +17,9 @@ mod node;
 mod notify;
 mod pages;
 mod password;
+mod remote;
 mod secret;
 mod serve;
-mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

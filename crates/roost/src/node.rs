@@ -19,12 +19,13 @@ use server::modules::{NotSwitched, Switches};
 pub(crate) use server::nodes::NodesAct;
 use store::{OpenError, Store};
 
+use watch::Observer;
+
 use crate::certs::CertificateFiles;
 use crate::config::{Config, Durability, Makers, Retention};
 use crate::control::Operator;
 use crate::exit::Failure;
 use crate::member::{Draining, Watcher, order};
-use crate::watch::{self, Observer};
 
 /// Bytes of an incomplete stanza that are kept beyond the largest stanza: the start of the next.
 const INCOMPLETE_BYTES_MORE: usize = 64 * 1_024;
@@ -188,6 +189,10 @@ impl Running {
         let settings = &config.settings;
         let reserve_bytes = settings.store.reserve_bytes;
         let admin = self.node.admin();
+        let cluster = cluster.map(|cluster| {
+            let figures: watch::Cluster = Box::new(move || cluster.sample());
+            figures
+        });
         Observer::new(admin, &settings.node.data, reserve_bytes, cluster)
     }
 
@@ -453,6 +458,7 @@ fn options(config: &Config) -> server::Options {
             ..server::options::Wire::default()
         },
         cluster: None,
+        traced_max: server::options::TRACED_MAX,
         chaos: settings.chaos.enabled,
         debug_commit_delay: settings.debug.commit_delay,
         debug_extensions: &[],
@@ -598,6 +604,7 @@ fn network_limits(config: &Config) -> net::Limits {
         exempt: ranges(&limits.exempt_addresses),
         window_max: limits.window_max,
         backlog_max: size(limits.backlog_bytes_max),
+        backlog_per_address_max: limits.backlog_bytes_per_address_max,
         incomplete_max: stanza + INCOMPLETE_BYTES_MORE,
         rate: (rate > 0).then(|| net::Rate {
             per_second: rate,

@@ -16,6 +16,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stdx::time::{Clock as _, SystemClock, Timestamp};
 
+use watch::metrics;
+
 use crate::certs;
 use crate::cli::Place;
 use crate::config::{Config, LimitSettings, LogFormat};
@@ -28,7 +30,6 @@ use crate::member::{self, Joined, Member, Parts};
 use crate::node::{self, Running};
 use crate::notify;
 use crate::pages::{self, Pages};
-use crate::watch::metrics;
 
 /// Events of this process that wait for its main thread: signals, and the end of a drain.
 const EVENTS_MAX: usize = 16;

@@ -15,6 +15,12 @@ pub(crate) fn bare(jid: &str) -> &str {
     split(jid).0
 }
 
+/// Whether an address is `bare` or has it as its bare address. Asked of many in a row, it looks at
+/// one byte of most of them.
+pub(crate) fn belongs_to(jid: &str, bare: &str) -> bool {
+    matches!(jid.as_bytes().get(bare.len()), None | Some(b'/')) && jid.starts_with(bare)
+}
+
 /// The local part, absent for a domain's own address, and the domain.
 pub(crate) fn parts(jid: &str) -> (Option<&str>, &str) {
     let bare = bare(jid);
@@ -45,5 +51,15 @@ mod tests {
         assert_eq!(domain("b/c@d"), "b");
         assert_eq!(local("b/c@d"), None);
         assert_eq!(local("a@b"), Some("a"));
+    }
+
+    #[test]
+    fn an_address_belongs_to_its_bare_one_alone() {
+        for jid in ["a@b", "a@b/", "a@b/c", "a@b/c/d"] {
+            assert!(belongs_to(jid, "a@b"), "{jid}");
+        }
+        for jid in ["a@", "a@bc", "a@bc/d", "c@b/c", "a@b.c/d", ""] {
+            assert!(!belongs_to(jid, "a@b"), "{jid}");
+        }
     }
 }

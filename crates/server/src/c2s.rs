@@ -9,6 +9,7 @@ mod registration;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actor::{Addr, Handle, Mail, Name, SendError, Shard};
 use net::websocket::CloseCode;
@@ -53,6 +54,8 @@ pub enum Control {
     Keys(Keys, Generation),
     /// Whether a PLAIN password was right.
     Verified(bool),
+    /// What a stanza has cost turned out only now: its client may send the less.
+    Costs(Duration),
     /// Whether an account was made.
     Registered(Result<(), Condition>),
     /// The full address and the actor behind it, or why there is none.
@@ -864,6 +867,7 @@ impl C2sService {
             Control::TakenOver(_) => {}
             Control::Refused(frame) => self.refuse(cx, conn, &frame),
             Control::Close => conn.close(cx),
+            Control::Costs(time) => cx.charge(time),
             // Taken by `web`, before it comes here.
             Control::Web(_) => {}
         }

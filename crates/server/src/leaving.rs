@@ -42,6 +42,17 @@ pub(crate) enum Out {
     Wait(u64),
 }
 
+impl Out {
+    /// Copies and stanzas that are left of it.
+    fn count(&self) -> usize {
+        match self {
+            Out::One(_) | Out::Answer(..) | Out::Tell(..) => 1,
+            Out::Copies(copies) => copies.to.len() - copies.done,
+            Out::Wait(_) => 0,
+        }
+    }
+}
+
 /// A fan-out that is under way.
 pub(crate) struct Copies {
     frame: Frame,
@@ -73,6 +84,8 @@ pub(crate) struct Counters {
 /// What has not left yet, in order.
 pub(crate) struct Leaving {
     queue: VecDeque<Out>,
+    /// Copies and stanzas in it.
+    owed: usize,
     /// [`UserMsg::GoOn`] is on its way.
     is_going: bool,
     /// The last audience that was looked up: most frames go to those who got the one before.
@@ -100,6 +113,7 @@ impl Leaving {
     pub(crate) fn new(bounds: Bounds, counters: Counters) -> Leaving {
         Leaving {
             queue: VecDeque::new(),
+            owed: 0,
             is_going: false,
             known: None,
             bounds: Bounds {
@@ -113,11 +127,19 @@ impl Leaving {
     }
 
     pub(crate) fn push(&mut self, out: Out) {
+        self.owed += out.count();
         self.queue.push_back(out);
     }
 
     pub(crate) fn extend(&mut self, out: impl IntoIterator<Item = Out>) {
-        self.queue.extend(out);
+        for out in out {
+            self.push(out);
+        }
+    }
+
+    /// Copies and stanzas that have not left yet.
+    pub(crate) fn owed(&self) -> usize {
+        self.owed
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -148,6 +170,7 @@ impl Leaving {
                 Out::Tell(..) => false,
                 Out::Answer(..) | Out::Wait(_) => true,
             }));
+        self.owed = self.queue.iter().map(Out::count).sum();
     }
 
     /// The first commit that something waits for is over.
@@ -269,6 +292,7 @@ impl Leaving {
         if max < usize::MAX && self.is_held_up(home, cx) {
             return;
         }
+        let before = left;
         while let Some(out) = self.queue.pop_front() {
             let must_wait = matches!(out, Out::Wait(commit) if commit > self.waits.1);
             if left == 0 || must_wait {
@@ -298,6 +322,7 @@ impl Leaving {
                 }
             }
         }
+        self.owed -= before - left;
     }
 
     /// Sends at most `max` copies, and says how many.

@@ -7,6 +7,10 @@ use std::time::Duration;
 /// Bytes of a roster item's name; longer is answered `not-acceptable` (RFC 6121 section 2.3.3).
 pub(crate) const ROSTER_NAME_BYTES_MAX: usize = 1023;
 
+/// Bytes of a whole roster, as it is packed in memory; once it has so many it does not grow. Every
+/// change of it is written with all of it.
+pub(crate) const ROSTER_BYTES_MAX: usize = 1024 * 1024;
+
 /// Groups of one roster item; more are answered `not-acceptable`.
 pub(crate) const ROSTER_GROUPS_MAX: usize = 32;
 
@@ -23,6 +27,9 @@ pub(crate) const DIRECTED_MAX: usize = 1_000;
 
 /// Addresses on one user's block list (XEP-0191); one more is answered `resource-constraint`.
 pub(crate) const BLOCKED_MAX: usize = 10_000;
+
+/// Their bytes; likewise. Every change of the list is written with all of it.
+pub(crate) const BLOCKED_BYTES_MAX: usize = 512 * 1024;
 
 /// Time for which an origin-id is recognised (XEP-0359), as long as it is among the last 256 of its
 /// user.
@@ -112,6 +119,11 @@ pub(crate) const BUSY_RETRY: Duration = Duration::from_millis(5);
 
 /// Pause before a port to the journal that crashed is started again.
 pub(crate) const PORT_RESTART: Duration = Duration::from_millis(100);
+
+/// Bytes that one account may have read and written in a second by changes of what is one value in the
+/// store. Each change uses up so much of what its client may send, the more the more sessions the
+/// account has.
+pub(crate) const REWRITTEN_PER_SECOND: usize = 16 * 1024 * 1024;
 
 /// How much of what a client may send (`input_bytes_per_second`) one subscription stanza uses up
 /// beyond its bytes, as time: it changes two rosters, which is two records, and is pushed to the

@@ -108,6 +108,8 @@ pub enum UserMsg {
     Room(Box<RoomMsg>),
     /// Rooms that were asked by sessions may be asked again.
     RoomsDue,
+    /// How many of the rooms that deliver to the user as their member one account has made.
+    RoomsMade(Box<crate::user::member::RoomsMade>),
     /// What only services are told.
     Nodes(Box<NodesMsg>),
     /// The next part of what leaves a room or a service.

@@ -19,6 +19,9 @@ use store::limits::LAGGING_MAX;
 /// gives out, so that a session that is resumed is sent all of them again.
 pub const UNACKED_MAX: usize = store::limits::LOG_READ_MAX;
 
+/// The usual [`Options::traced_max`]: seconds.
+pub const TRACED_MAX: usize = 1_000_000;
+
 /// How a node is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -65,6 +68,9 @@ pub struct Options {
     pub bans: Option<PathBuf>,
     /// Bounds of what waits for commits.
     pub commits: Commits,
+    /// Entries of one log that are looked through for a message that an operator follows; further
+    /// ones are not, and the operator is told. Usually [`TRACED_MAX`].
+    pub traced_max: usize,
     /// Messages between entities as bytes.
     pub wire: Wire,
     /// Other nodes, and the journal that they share; `None`: this one stands alone.
@@ -103,7 +109,8 @@ impl Default for Wire {
     }
 }
 
-/// Bounds of clients that come to another node than their account's home.
+/// Bounds of clients, and of requests of operators, that come to another node than the home of the
+/// account that they are about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
     /// Longest wait for the home to say that it goes on with a client; then the client is told to
@@ -129,6 +136,9 @@ pub struct Joined {
     /// Bytes of a client that its edge keeps because no record says that they are handled. A
     /// connection of which more was sent does not outlive its home. At most a window, 64 KiB.
     pub kept_bytes_max: usize,
+    /// Longest time for which a request of an operator looks for the home of what it is about:
+    /// longer than a planned move takes.
+    pub home_max: Duration,
 }
 
 impl Default for Joined {
@@ -142,6 +152,7 @@ impl Default for Joined {
             home_wait_max: Duration::from_secs(30),
             home_wait_step: Duration::from_millis(100),
             kept_bytes_max: 64 * 1_024,
+            home_max: Duration::from_secs(10),
         }
     }
 }
@@ -240,6 +251,9 @@ pub struct DeliveryLimits {
     /// Rooms that deliver to one account as their member; what more of them have to say is in their
     /// archives. Each costs its address and 60 bytes while the account is loaded.
     pub member_rooms_max: usize,
+    /// Of these, rooms that one account has made: nobody takes all places of another with rooms of
+    /// his own.
+    pub member_rooms_of_one_max: usize,
     /// Messages of one room that a member who comes back is given, the latest; what was said before
     /// is in its archive.
     pub member_backlog_max: u64,
@@ -281,6 +295,7 @@ impl Default for DeliveryLimits {
             ended_max: 8,
             rooms: delivery::FollowLimits::default(),
             member_rooms_max: 100,
+            member_rooms_of_one_max: 50,
             member_backlog_max: 200,
             unlogged: xmpp::sm::Limits::default(),
             ask_every: 8,
@@ -519,14 +534,14 @@ pub struct Rooms {
     /// Messages that a room keeps without an archive while managed sessions are there: what these
     /// may have to catch up with. The oldest goes.
     pub kept_for_sessions: u64,
-    /// Rooms that everybody may know of that are looked at for one search, and rooms of any kind
-    /// for one page of the list. The page ends there if it has at least one room, and the next one
-    /// goes on.
+    /// A room that has been sending copies for so long without a pause is counted as behind
+    /// (docs/watching.md).
+    pub behind_after: Duration,
+    /// Rooms that everybody may know of that are looked at for one search; those beyond are not
+    /// found. Others are not looked at.
     pub looked_at_max: usize,
-    /// Rooms that a search or a page of the list passes over because not everybody may know of
-    /// them, or because they are another domain's. They are cheap, and far more than
-    /// [`Rooms::looked_at_max`]: whoever hides rooms must not hide those of others with them.
-    pub passed_over_max: usize,
+    /// How homes are told that accounts are members of a room that delivers to these.
+    pub tells: Tells,
     /// Bounds and defaults of each room.
     pub machine: Arc<room::Options>,
 }
@@ -544,9 +559,35 @@ impl Default for Rooms {
             waits_max: 64,
             kept_records_max: 1_000,
             kept_for_sessions: 1_000,
+            behind_after: Duration::from_secs(1),
             looked_at_max: 10_000,
-            passed_over_max: 500_000,
+            tells: Tells::default(),
             machine: Arc::default(),
+        }
+    }
+}
+
+/// How one room tells homes that accounts are its members, until they have recorded it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tells {
+    /// Homes that are told at a time, each loads one account; at least 1.
+    pub at_once: usize,
+    /// Pause before homes that did not answer are told again.
+    pub again: Duration,
+    /// So often a home is told in a row; at least 1. One that has no place for the room does not
+    /// answer: then it is told after each of the longer pauses, and in the next life of the room.
+    pub in_a_row: u32,
+    /// That pause.
+    pub later: Duration,
+}
+
+impl Default for Tells {
+    fn default() -> Tells {
+        Tells {
+            at_once: 64,
+            again: Duration::from_secs(5),
+            in_a_row: 5,
+            later: Duration::from_secs(600),
         }
     }
 }

@@ -8,14 +8,19 @@ use crate::admin::{Admin, Request, Response, error, unreadable};
 use crate::modules::stanza_ids;
 use crate::queues::Queue;
 
-/// Entries of one log that are looked through for a message; further ones are not.
-const SCAN_MAX: usize = 1_000_000;
-
 /// Entries that are read at a time.
 const PAGE: usize = 1_000;
 
 /// Accounts that are looked at at a time.
 const ACCOUNTS: usize = 1_000;
+
+/// What a look through a log came to.
+enum Found {
+    It(Box<LogEntry>),
+    Nothing,
+    /// Nothing among as many entries as are looked at; there are more.
+    NotSoFar,
+}
 
 impl Admin {
     /// Follows a message by the stanza-id that it has in the log of `by`, or in any log.
@@ -87,15 +92,32 @@ impl Admin {
         let windows = state.windows.as_deref();
         let own = windows.and_then(|windows| windows.lagging.iter().find(|own| own.peer == place));
         let mark = own.map_or(state.log.forwarded, |own| own.mark);
-        if let Some(taken) = self.taken_from(owner, entry)? {
+        let taken = self.taken_from(owner, entry)?;
+        if let Found::It(taken) = taken {
             let Some(theirs) = self.store.load_user(peer)? else {
                 return Ok(());
             };
             self.kept(peer, &theirs, &taken, lines);
-        } else if let Some(error) = self.returned(owner, entry)? {
+            return Ok(());
+        }
+        let returned = self.returned(owner, entry)?;
+        if let Found::It(error) = returned {
             let (at, id) = (error.at.with_millis(), stanza_ids::id_of(error.seq));
             lines.push(format!("{at}  came back to {owner} as an error, {id}"));
             self.kept(owner, state, &error, lines);
+            return Ok(());
+        }
+        let is_cut = [taken, returned]
+            .iter()
+            .any(|one| matches!(one, Found::NotSoFar));
+        if is_cut {
+            let max = self.options.traced_max;
+            lines.push(format!(
+                "-  looked for in the first {max} entries of each log only"
+            ));
+        }
+        if entry.seq <= mark && is_cut {
+            lines.push(format!("-  taken over by {peer}, or came back"));
         } else if entry.seq <= mark {
             lines.push(format!(
                 "-  taken over by {peer}, whose log does not have it any more"
@@ -173,20 +195,20 @@ impl Admin {
     }
 
     /// The entry that a recipient made of a message.
-    fn taken_from(&self, owner: &str, entry: &LogEntry) -> Result<Option<LogEntry>, StoreError> {
+    fn taken_from(&self, owner: &str, entry: &LogEntry) -> Result<Found, StoreError> {
         let is_it = |theirs: &LogEntry| theirs.source == entry.seq && *theirs.peer == *owner;
         self.find(&entry.peer, 0, is_it)
     }
 
     /// The error that returned a message to its sender.
-    fn returned(&self, owner: &str, entry: &LogEntry) -> Result<Option<LogEntry>, StoreError> {
+    fn returned(&self, owner: &str, entry: &LogEntry) -> Result<Found, StoreError> {
         let id_of = |frame: &[u8]| {
             let frame = Frame::parse(frame).ok()?;
             let is_error = frame.attr("type").as_deref() == Some("error");
             Some((is_error, frame.attr("id")?.into_owned()))
         };
         let Some((_, id)) = id_of(&entry.frame) else {
-            return Ok(None);
+            return Ok(Found::Nothing);
         };
         let is_it = |later: &LogEntry| {
             !later.flags.has(EntryFlags::SENT)
@@ -202,18 +224,21 @@ impl Admin {
         user: &str,
         mut after: u64,
         is_it: impl Fn(&LogEntry) -> bool,
-    ) -> Result<Option<LogEntry>, StoreError> {
-        for _ in 0..SCAN_MAX / PAGE {
-            let page = self.store.log_read(user, after, PAGE)?;
-            let is_last = page.len() < PAGE;
+    ) -> Result<Found, StoreError> {
+        let mut left = self.options.traced_max;
+        while left > 0 {
+            let wanted = PAGE.min(left);
+            let page = self.store.log_read(user, after, wanted)?;
+            let is_last = page.len() < wanted;
+            left -= page.len();
             after = page.last().map_or(after, |last| last.seq);
             if let Some(found) = page.into_iter().find(&is_it) {
-                return Ok(Some(found));
+                return Ok(Found::It(Box::new(found)));
             }
             if is_last {
-                break;
+                return Ok(Found::Nothing);
             }
         }
-        Ok(None)
+        Ok(Found::NotSoFar)
     }
 }

@@ -12,6 +12,7 @@ use common::{Client, PATIENCE};
 use server::admin::{Request, Response};
 use server::chaos::Fault;
 use server::options::{Joined, Options};
+use store::RangeId;
 
 /// Every time-out of these tests that is to pass.
 const SOON: Duration = Duration::from_millis(300);
@@ -274,4 +275,62 @@ fn all_who_wait_for_a_link_go_on_however_many_they_are() {
     }
     assert_eq!(two.edge.node().connections(), CLIENTS as u64);
     drop(clients);
+}
+
+/// An import of one account.
+fn import(jid: &str) -> Request {
+    let line = format!(
+        "{{\"type\":\"account\",\"jid\":\"{jid}\",\"created\":0,\"locked\":false,\"scram\":[]}}"
+    );
+    Request::Import {
+        lines: vec![line],
+        check: false,
+        strays: Vec::new(),
+    }
+}
+
+/// No node is the home of anything, as far as the edge knows; or all is at home again.
+fn is_homeless(two: &Two, is_so: bool) {
+    for range in RangeId::all() {
+        let home = (!is_so).then_some((HOME, 5));
+        two.edge.door.set_away(range, home);
+    }
+}
+
+/// Goal: an operator is told that something has no home for longer than it is looked for, and
+/// nothing was done; a home that is there in time is found.
+#[test]
+fn a_home_is_looked_for_for_so_long() {
+    let requests = || {
+        let jid = "alice@localhost".to_owned();
+        [Request::UserKick { jid }, import("new@localhost")]
+    };
+    let lost = two(&["alice"], |joined| joined.home_max = SOON);
+    is_homeless(&lost, true);
+    for request in requests() {
+        match lost.edge.node().admin().call(request) {
+            Response::Error { code, message } => {
+                assert_eq!(code, "busy");
+                assert!(message.contains("no node serves"), "{message}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    is_homeless(&lost, false);
+    for request in requests() {
+        let done = lost.edge.node().admin().call(request);
+        let is_done = matches!(done, Response::Ok | Response::Imported { accounts: 1, .. });
+        assert!(is_done, "{done:?}");
+    }
+    let two = two(&["alice"], |joined| joined.home_max = PATIENCE);
+    for request in requests() {
+        is_homeless(&two, true);
+        let admin = two.edge.node().admin();
+        let asking = thread::spawn(move || admin.call(request));
+        thread::sleep(SOON);
+        is_homeless(&two, false);
+        let done = asking.join().expect("it is answered");
+        let is_done = matches!(done, Response::Ok | Response::Imported { accounts: 1, .. });
+        assert!(is_done, "{done:?}");
+    }
 }

@@ -307,6 +307,81 @@ fn an_import_that_finds_no_room_is_told_so() {
     );
 }
 
+/// A service is in use for longer than an import waits for it: the administrator is told which one,
+/// and nothing was made. Once it is idle it leaves the memory, and has what was imported.
+#[test]
+fn an_import_for_a_service_that_is_in_use_is_told_so() {
+    const SERVICE: &str = "pubsub.localhost";
+    let engine = Arc::new(FaultyEngine::new(MemoryEngine::new()));
+    let slots = SlotKey::new([7; 16]);
+    let disk = Arc::clone(&engine);
+    let store = Store::with_engine(disk, Durability::Fsync, slots);
+    let mut options = options(1, false);
+    options.commits.import_attempts = 3;
+    let store = store.expect("a store");
+    let running = start_on(store, options, net::Limits::default(), &["romeo"]);
+    let mut romeo = Client::login(running.address, "romeo", "r");
+    let make = |node: &str| {
+        format!(
+            "<iq type='set' id='{node}' to='{SERVICE}'>\
+             <pubsub xmlns='http://jabber.org/protocol/pubsub'><create node='{node}'/></pubsub></iq>"
+        )
+    };
+    romeo.send(&make("first"));
+    romeo.expect("id='first'");
+    let admin = running.node.admin();
+    let bring = || {
+        let line = format!(
+            "{{\"type\":\"node\",\"jid\":\"{SERVICE}\",\"node\":\"brought\",\"number\":1000,\
+             \"creator\":\"romeo@localhost\",\"created\":0,\"config\":{{}}}}"
+        );
+        admin.call(Request::Import {
+            lines: vec![line],
+            check: false,
+            strays: Vec::new(),
+        })
+    };
+    let nodes = || -> Vec<String> {
+        let listed = admin.call(Request::NodeList {
+            address: Some(SERVICE.to_owned()),
+            after: None,
+            limit: 10,
+        });
+        match listed {
+            Response::Nodes { nodes } => nodes.into_iter().map(|node| node.node).collect(),
+            other => panic!("{other:?}"),
+        }
+    };
+    // Far longer than three attempts take.
+    engine.faults().set_commit_delay(Duration::from_secs(3));
+    romeo.send(&make("second"));
+    romeo.send("<iq type='get' id='sync'><ping xmlns='urn:xmpp:ping'/></iq>");
+    romeo.expect("id='sync'");
+    match bring() {
+        Response::Error { code, message } => {
+            assert_eq!(code, "busy");
+            assert!(
+                message.starts_with("pubsub.localhost is in use"),
+                "{message}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    romeo.expect("id='second'");
+    engine.faults().set_commit_delay(Duration::ZERO);
+    assert_eq!(nodes(), ["first", "second"]);
+    let made = Response::Imported {
+        accounts: 0,
+        rooms: 0,
+        nodes: 1,
+    };
+    assert_eq!(bring(), made);
+    romeo.send(&make("third"));
+    romeo.expect("id='third'");
+    assert_eq!(nodes(), ["brought", "first", "second", "third"]);
+    running.node.drain(common::PATIENCE);
+}
+
 /// Somebody wrote to an address before the account was imported: the actor that knew of no account
 /// knows of it afterwards. And an account that is there is refused, loaded or not.
 #[test]

@@ -202,6 +202,53 @@ fn a_login_that_trickles_is_ended_in_time() {
     running.node.drain(DEADLINE);
 }
 
+/// A trace looks at so many entries of a log, and says so if it did not find the message there. It
+/// said that the recipient's log did not have it any more.
+#[test]
+fn a_trace_says_that_it_has_not_looked_at_all_entries() {
+    for (max, is_found) in [(5, true), (4, false)] {
+        let mut options = options(1, true);
+        options.archive.enabled = true;
+        options.traced_max = max;
+        let running = start_with(options, net::Limits::default(), &["alice", "bob"]);
+        let mut alice = Client::login(running.address, "alice", "a");
+        for number in 0..5 {
+            alice.send(&format!(
+                "<message to='bob@localhost' type='chat' id='m{number}'><body>{number}</body>\
+                 </message>"
+            ));
+        }
+        alice.send("<iq type='set' id='all'><query xmlns='urn:xmpp:mam:2'/></iq>");
+        let seen = alice.expect("<fin ");
+        let results = seen.split("<result ").skip(1);
+        let ids = results.map(|one| one.split_once("id='").expect("an id").1[..16].to_owned());
+        let ids: Vec<String> = ids.collect();
+        let trace = |id: &str| {
+            let (id, by) = (id.to_owned(), Some("alice@localhost".to_owned()));
+            match running.node.admin().call(Request::Trace { id, by }) {
+                Response::Traced { lines } => lines.join("\n"),
+                other => panic!("{other:?}"),
+            }
+        };
+        let has_arrived = |id: &str| trace(id).contains("in the log of bob@localhost");
+        let clock = SystemClock::new();
+        while !has_arrived(&ids[max - 1]) {
+            assert!(since(clock) < PATIENCE, "{}", trace(&ids[max - 1]));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(has_arrived(&ids[4]), is_found, "{}", trace(&ids[4]));
+        if !is_found {
+            let told = trace(&ids[4]);
+            assert!(
+                told.contains("in the first 4 entries of each log only"),
+                "{told}"
+            );
+            assert!(!told.contains("does not have it"), "{told}");
+        }
+        running.node.drain(DEADLINE);
+    }
+}
+
 #[test]
 fn who_does_not_answer_a_ping_is_gone() {
     let limits = Limits {

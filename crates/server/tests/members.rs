@@ -531,6 +531,48 @@ fn a_backlog_and_the_rooms_of_one_account_have_bounds() {
     assert_eq!(phone.said(&mut world), [7, 8]);
 }
 
+/// Nobody takes all places of a member with rooms of his own: those of others find some.
+#[test]
+fn the_rooms_of_one_maker_have_a_bound_of_their_own() {
+    for (max, expected) in [(1, &[ROOM][..]), (2, &[ROOM, OTHER])] {
+        let mut world = World::patient(|options| {
+            options.delivery.limits.member_rooms_max = 4;
+            options.delivery.limits.member_rooms_of_one_max = max;
+        });
+        let noted = |world: &World| {
+            let rooms = common::store_on(&world.disk).member_rooms("juliet@localhost");
+            let rooms = rooms.expect("read").into_iter();
+            rooms.map(|(room, _)| room).collect::<Vec<_>>()
+        };
+        let mut romeo = room(&mut world);
+        other_room(&mut world, &mut romeo);
+        assert_eq!(noted(&world), expected);
+        // Another one's room has a place all the same.
+        world.register("nurse");
+        let mut nurse = world.login("nurse", "kitchen");
+        let of_nurse = |text: String| text.replace(OTHER, "third@conference.localhost");
+        nurse.ask(&mut world, &of_nurse(enters_other()), "<subject");
+        let of_nurse = |text: String| text.replace(ROOM, "third@conference.localhost");
+        let fields = format!("{PERSISTENT}{TO_MEMBERS}");
+        nurse.ask(&mut world, &of_nurse(configuration(&fields)), "id='config'");
+        let member = of_nurse(affiliation("juliet", "member"));
+        nurse.ask(&mut world, &member, "id='member'");
+        rest(&mut world);
+        let mut expected: Vec<&str> = expected.to_vec();
+        expected.push("third@conference.localhost");
+        assert_eq!(noted(&world), expected);
+        // The first one's next room gets a place when there is one for him again.
+        affiliate(&mut world, &mut romeo, "juliet", "none");
+        let mut phone = Phone::on(&mut world, false);
+        assert_eq!(phone.said(&mut world), [0; 0]);
+        for _ in 0..200 {
+            world.pass(Duration::from_secs(5));
+        }
+        assert!(noted(&world).contains(&OTHER.to_owned()));
+        assert!(!noted(&world).contains(&ROOM.to_owned()));
+    }
+}
+
 const OTHER: &str = "other@conference.localhost";
 
 fn enters_other() -> String {
@@ -581,6 +623,107 @@ fn a_room_that_is_blocked_takes_no_place_from_another() {
         };
         other_room(&mut world, &mut romeo);
         assert_eq!(rooms(&world), [OTHER], "{is_noted_first}");
+    }
+}
+
+/// Homes that can record nothing do not answer, for longer than the room asks: so many are told at
+/// a time, each loads one account, and once they can all know.
+#[test]
+fn so_many_homes_are_told_at_a_time_that_they_have_a_member() {
+    const MEMBERS: usize = 10;
+    let mut world = World::patient(|options| options.rooms.tells.at_once = 4);
+    for number in 0..MEMBERS {
+        world.register(&format!("m{number}"));
+    }
+    let mut romeo = room(&mut world);
+    // Whoever was made is not loaded any more.
+    world.pass(Duration::from_secs(60));
+    rest(&mut world);
+    let loaded = |world: &mut World| {
+        world.pass(Duration::from_millis(300));
+        world.pass(Duration::from_millis(300));
+        let stats = world.node().stats();
+        stats.counter(telemetry::Counter::UsersLoaded)
+    };
+    let before = loaded(&mut world);
+    world.hold();
+    let item = |n: usize| format!("<item jid='m{n}@localhost' affiliation='member'/>");
+    let items: String = (0..MEMBERS).map(item).collect();
+    romeo.send(&format!(
+        "<iq type='set' id='bulk' to='{ROOM}'><query xmlns='{MUC}#admin'>{items}</query></iq>"
+    ));
+    world.work();
+    // What the room has to record is first.
+    world.let_one_go();
+    assert_eq!(loaded(&mut world) - before, 4);
+    world.pass(Duration::from_secs(3));
+    assert_eq!(loaded(&mut world) - before, 4);
+    // The others have their turn.
+    for told in [8, 10] {
+        world.pass(Duration::from_secs(5));
+        assert_eq!(loaded(&mut world) - before, told);
+    }
+    for _ in 0..30 {
+        world.pass(Duration::from_secs(60));
+    }
+    world.let_go();
+    let mut rounds = 0;
+    while has_part(&world, ROOM, "m") {
+        world.pass(Duration::from_millis(300));
+        rounds += 1;
+        assert!(rounds < 1_000, "homes are told for ever");
+    }
+    let store = common::store_on(&world.disk);
+    for number in 0..MEMBERS {
+        let rooms = store.member_rooms(&format!("m{number}@localhost"));
+        assert_eq!(rooms.expect("read").len(), 1, "m{number}");
+    }
+}
+
+/// A home that has no place for a room is told of it again after a pause, for as long as the room
+/// is in use. Once there is a place nothing is missing, whichever it hears first: that it has a
+/// member, or that something was said. What was said before was lost in the second case.
+#[test]
+fn a_home_without_a_place_is_told_again_after_a_pause() {
+    const PAUSE: Duration = Duration::from_secs(600);
+    for is_said_more in [false, true] {
+        let mut world = World::patient(|options| {
+            options.delivery.limits.member_rooms_max = 1;
+            options.rooms.tells.later = PAUSE;
+        });
+        let mut romeo = room(&mut world);
+        other_room(&mut world, &mut romeo);
+        let of_other = |text: String| text.replace(ROOM, OTHER);
+        romeo.ask(&mut world, &of_other(message(1)), "<body>1</body>");
+        let phone = Phone::on(&mut world, false);
+        // It is told five times in a row, and twice more after a pause, in vain.
+        for _ in 0..6 {
+            world.pass(Duration::from_secs(5));
+        }
+        for _ in 0..2 {
+            world.pass(PAUSE);
+            rest(&mut world);
+        }
+        affiliate(&mut world, &mut romeo, "juliet", "none");
+        phone.off(&mut world);
+        let mut phone = Phone::on(&mut world, false);
+        assert_eq!(
+            phone.said(&mut world),
+            [0; 0],
+            "it is not told all the time"
+        );
+        let mut all = vec![1];
+        if is_said_more {
+            romeo.ask(&mut world, &of_other(message(2)), "<body>2</body>");
+            all.push(2);
+        } else {
+            world.pass(PAUSE);
+        }
+        assert_eq!(phone.said(&mut world), all, "{is_said_more}");
+        world.pass(PAUSE);
+        romeo.ask(&mut world, &of_other(message(3)), "<body>3</body>");
+        all.push(3);
+        assert_eq!(phone.said(&mut world), all, "{is_said_more}");
     }
 }
 

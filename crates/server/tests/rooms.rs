@@ -325,52 +325,127 @@ fn an_address_with_too_many_questions_is_refused_archives() {
     romeo.expect("<resource-constraint");
 }
 
-/// A page of the list ends where enough rooms were looked at, and the next one goes on.
+/// A page of the list ends where it is asked to, and the next one goes on. Rooms that hide, show
+/// themselves or end meanwhile are not there any more, or are; also after a restart.
 #[test]
-fn only_so_many_rooms_are_looked_at_for_a_page() {
-    let mut world = World::patient(|options| options.rooms.looked_at_max = 2);
+fn the_list_of_rooms_is_read_page_by_page_and_is_of_now() {
+    let mut world = World::patient(|_| {});
     let mut romeo = world.login("romeo", "orchard");
-    let hidden = "<field var='muc#roomconfig_publicroom'><value>0</value></field>";
+    let is_public = |is: bool| {
+        let is = u8::from(is);
+        format!("<field var='muc#roomconfig_publicroom'><value>{is}</value></field>")
+    };
+    let address = |n: u32| format!("room{n}@conference.localhost");
+    let owner = |n: u32, query: &str| {
+        format!(
+            "<iq type='set' id='config' to='{}'><query xmlns='{MUC}#owner'>{query}</query></iq>",
+            address(n)
+        )
+    };
+    let set = |n: u32, fields: &str| {
+        let form = format!(
+            "<x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+             <value>{MUC}#roomconfig</value></field>{fields}</x>"
+        );
+        owner(n, &form)
+    };
     for n in 0..9 {
-        let room = format!("room{n}@conference.localhost");
-        let fields = if n % 3 == 0 { "" } else { hidden };
+        let kept = if n % 2 == 0 { PERSISTENT } else { "" };
+        let room = address(n);
         let presence = format!("<presence to='{room}/romeo'><x xmlns='{MUC}'/></presence>");
         romeo.ask(&mut world, &presence, "<subject");
-        romeo.ask(
-            &mut world,
-            &format!(
-                "<iq type='set' id='config' to='{room}'><query xmlns='{MUC}#owner'>\
-                 <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
-                 <value>{MUC}#roomconfig</value></field>{fields}</x></query></iq>"
-            ),
-            "id='config'",
-        );
+        let fields = format!("{kept}{}", is_public(n % 3 == 0));
+        romeo.ask(&mut world, &set(n, &fields), "id='config'");
     }
-    let (mut found, mut pages, mut after) = (Vec::new(), 0, String::new());
+    assert_eq!(listed(&mut world, &mut romeo), [0, 3, 6]);
+    romeo.ask(&mut world, &set(0, &is_public(false)), "id='config'");
+    romeo.ask(&mut world, &set(1, &is_public(true)), "id='config'");
+    romeo.ask(&mut world, &set(2, &is_public(true)), "id='config'");
+    romeo.ask(&mut world, &owner(6, "<destroy/>"), "id='config'");
+    assert_eq!(listed(&mut world, &mut romeo), [1, 2, 3]);
+    // Those that are in no store end with the server.
+    world.crash();
+    let mut romeo = world.login("romeo", "garden");
+    assert_eq!(listed(&mut world, &mut romeo), [2]);
+}
+
+/// The rooms of the list, in its order, two at a time.
+fn listed(world: &mut World, peer: &mut Peer) -> Vec<u32> {
+    let (mut found, mut after): (Vec<u32>, _) = (Vec::new(), String::new());
     loop {
-        let page = romeo.ask(
-            &mut world,
+        let page = peer.ask(
+            world,
             &format!(
                 "<iq type='get' id='list' to='conference.localhost'>\
                  <query xmlns='http://jabber.org/protocol/disco#items'>\
-                 <set xmlns='http://jabber.org/protocol/rsm'>{after}</set></query></iq>"
+                 <set xmlns='http://jabber.org/protocol/rsm'><max>2</max>{after}</set>\
+                 </query></iq>"
             ),
             "</iq>",
         );
-        let rooms = page.split("jid='").skip(1);
-        let rooms = rooms.filter_map(|rest| Some(rest.split_once('\'')?.0.to_owned()));
-        let before = found.len();
-        found.extend(rooms);
-        pages += 1;
-        let Some(last) = found.get(before..).and_then(<[String]>::last) else {
-            break;
+        let rooms = page.split("jid='room").skip(1);
+        let rooms: Vec<u32> = rooms
+            .filter_map(|rest| rest.split_once('@')?.0.parse().ok())
+            .collect();
+        let Some(last) = rooms.last() else {
+            return found;
         };
-        after = format!("<after>{last}</after>");
+        assert!(rooms.len() <= 2, "{page}");
+        after = format!("<after>room{last}@conference.localhost</after>");
+        found.extend(rooms);
     }
-    found.sort();
-    let public = [0, 3, 6].map(|n| format!("room{n}@conference.localhost"));
-    assert_eq!(found, public);
-    assert!(pages > 2, "{pages}");
+}
+
+/// What a room owes is counted for as long as it waits, that it is late with it, and who was not
+/// let in (docs/watching.md).
+#[test]
+fn a_room_that_does_not_keep_up_is_counted() {
+    use telemetry::{Counter, Gauge};
+
+    let mut world = World::patient(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    enter(&mut world, &mut romeo, "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    enter(&mut world, &mut juliet, "juliet");
+    let [mut other, mut third] = ["garden", "tomb"].map(|own| world.login("juliet", own));
+    // Figures are published ten times a second.
+    let counts = |world: &mut World| {
+        world.pass(Duration::from_millis(100));
+        let stats = world.node().stats();
+        let gauges = [
+            Gauge::RoomCopiesWaiting,
+            Gauge::RoomsBehind,
+            Gauge::RoomOccupants,
+        ];
+        gauges.map(|gauge| stats.gauge(gauge))
+    };
+    assert_eq!(counts(&mut world), [0, 0, 2]);
+    // Nobody is told of her before it is durable that she is there.
+    world.hold();
+    let enters = |nick: &str| format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
+    other.send(&enters("other"));
+    world.work();
+    let [waiting, behind, _] = counts(&mut world);
+    assert!(waiting >= 2 && behind == 0, "{waiting} {behind}");
+    let asks = format!("<iq type='get' id='i' to='{ROOM}'><ping xmlns='urn:xmpp:ping'/></iq>");
+    for (after_ms, is_behind) in [(700, 0), (300, 1)] {
+        world.pass(Duration::from_millis(after_ms));
+        romeo.send(&asks);
+        world.work();
+        let [waiting, behind, _] = counts(&mut world);
+        assert!(waiting >= 3 && behind == is_behind, "{waiting} {behind}");
+    }
+    world.let_go();
+    rest(&mut world);
+    assert_eq!(counts(&mut world), [0, 0, 3]);
+    let refused = |world: &mut World| {
+        world.pass(Duration::from_millis(100));
+        world.node().stats().counter(Counter::RoomJoinsRefused)
+    };
+    assert_eq!(refused(&mut world), 0);
+    third.ask(&mut world, &enters("romeo"), "<conflict");
+    assert_eq!(refused(&mut world), 1);
 }
 
 /// Copies are not kept for occupants: one whose home takes nothing gets what fits into its mailbox.

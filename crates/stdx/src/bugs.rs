@@ -3,7 +3,7 @@
 //! a constant and the compiler leaves out what hangs on it.
 
 /// Every bug, with what it breaks.
-pub const ALL: [(&str, &str); 10] = [
+pub const ALL: [(&str, &str); 14] = [
     ("no_fsync", "a commit does not wait for the disk"),
     (
         "ack_before_commit",
@@ -37,6 +37,22 @@ pub const ALL: [(&str, &str); 10] = [
     (
         "member_mark_stays",
         "what a room's member has acknowledged does not count for his next session",
+    ),
+    (
+        "room_takes_twice",
+        "a room takes a message again that is handed over again",
+    ),
+    (
+        "room_page_gap",
+        "of a page of a room's log the last message is left out",
+    ),
+    (
+        "room_given_lost",
+        "what a lost link had of a room is not given again",
+    ),
+    (
+        "room_forgets_who_is_there",
+        "after a kill a room does not know who was in it",
     ),
 ];
 
@@ -93,6 +109,96 @@ pub const AT_BOUNDS: [(&str, &str); 12] = [
     ),
 ];
 
+/// Rules of the specifications that are broken one at a time, with the section that has each. The
+/// scripts that name the section must notice (`tests/rules`).
+pub const RULES: [(&str, &str, &str); 17] = [
+    (
+        "subject_before_history",
+        "XEP-0045 7.1",
+        "the subject comes first",
+    ),
+    (
+        "reserved_nick_is_free",
+        "XEP-0045 7.2.8",
+        "anybody enters with a reserved nick",
+    ),
+    (
+        "logging_is_not_said",
+        "XEP-0045 7.2.12",
+        "who enters a logged room is not warned",
+    ),
+    (
+        "since_is_ignored",
+        "XEP-0045 7.2.14",
+        "older messages than asked for are sent",
+    ),
+    (
+        "rename_without_code",
+        "XEP-0045 7.6",
+        "a change of a nick looks like leaving",
+    ),
+    (
+        "kick_without_code",
+        "XEP-0045 8.2",
+        "a kick has no status code",
+    ),
+    (
+        "moderators_lose_voice",
+        "XEP-0045 8.4",
+        "a moderator takes an admin's voice",
+    ),
+    (
+        "ban_without_code",
+        "XEP-0045 9.1",
+        "a ban has no status code",
+    ),
+    (
+        "admins_ban_admins",
+        "XEP-0045 9.2",
+        "an admin bans an owner",
+    ),
+    (
+        "loss_without_code",
+        "XEP-0045 9.4",
+        "who is no member any more goes without a code",
+    ),
+    (
+        "privacy_change_is_not_said",
+        "XEP-0045 10.2.1",
+        "nobody hears who sees addresses",
+    ),
+    (
+        "destroy_without_venue",
+        "XEP-0045 10.9",
+        "occupants do not hear where to go",
+    ),
+    (
+        "oldest_items_first",
+        "XEP-0060 6.5.5",
+        "the oldest items are given for the newest",
+    ),
+    (
+        "publisher_is_not_named",
+        "XEP-0060 7.1.2.3",
+        "a notification does not name the publisher",
+    ),
+    (
+        "options_do_not_count",
+        "XEP-0060 7.1.5",
+        "options are no preconditions",
+    ),
+    (
+        "retract_is_silent",
+        "XEP-0060 7.2.2.1",
+        "subscribers do not hear of a retraction",
+    ),
+    (
+        "delete_without_redirect",
+        "XEP-0060 8.4.1",
+        "subscribers do not hear where a node is",
+    ),
+];
+
 /// Bugs that a cluster is played with, over its nodes: some of the above, and its own.
 pub const IN_CLUSTERS: [(&str, &str); 7] = [
     ALL[1],
@@ -120,8 +226,10 @@ pub fn is(name: &str) -> bool {
 
     static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
     let chosen = CHOSEN.get_or_init(|| std::env::var("ROOST_BUG").ok());
-    let mut known = ALL.iter().chain(&AT_BOUNDS).chain(&IN_CLUSTERS);
-    debug_assert!(known.any(|(known, _)| *known == name), "{name}");
+    let known = ALL.iter().chain(&AT_BOUNDS).chain(&IN_CLUSTERS);
+    let known = known.map(|(known, _)| known);
+    let mut known = known.chain(RULES.iter().map(|(known, ..)| known));
+    debug_assert!(known.any(|known| *known == name), "{name}");
     chosen.as_deref() == Some(name)
 }
 
@@ -129,4 +237,9 @@ pub fn is(name: &str) -> bool {
 #[cfg(not(feature = "bugs"))]
 pub const fn is(_name: &str) -> bool {
     false
+}
+
+/// A status code, unless this bug is in force.
+pub fn code(name: &str, code: u16) -> Vec<u16> {
+    if is(name) { Vec::new() } else { vec![code] }
 }

@@ -8,7 +8,8 @@ use crate::engine::{Space, Visit};
 use crate::error::StoreError;
 use crate::heads::{LiveHead, TailEntry};
 use crate::keys;
-use crate::record::{Record, Roster};
+use crate::limits::VALUE_BYTES_MAX;
+use crate::record::{Record, RecordError, Roster};
 use crate::slot::SlotKey;
 use crate::state::{
     BLOB_VERSION, HEAD_VERSION, Head, Kind, Profile, VALUE_VERSION, decode_profile, encode,
@@ -264,6 +265,9 @@ impl<T: Txn> Entity<'_, T> {
         let (mut profile, before) = self.load_profile()?;
         change(&mut profile);
         let value = encode(VALUE_VERSION, &profile);
+        if value.len() > VALUE_BYTES_MAX && bytes_of(&self.key, Some(&value)) > before {
+            return Err(RecordError::TooLarge(value.len()).into());
+        }
         self.resize(before, bytes_of(&self.key, Some(&value)));
         self.txn.put(Space::State, self.key.clone(), value);
         Ok(())

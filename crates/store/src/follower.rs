@@ -263,7 +263,7 @@ fn range_of(slots: &SlotKey, space: Space, key: &[u8]) -> Option<RangeId> {
         | keys::Meta::Stored(range, _)
         | keys::Meta::Room(range, _)
         | keys::Meta::Directory(range, _) => Some(range),
-        keys::Meta::Made(_, room) => Some(slots.slot(room).range()),
+        keys::Meta::Made(_, room) | keys::Meta::Public(room) => Some(slots.slot(room).range()),
         keys::Meta::Schema | keys::Meta::SlotKey | keys::Meta::Epoch | keys::Meta::Stream(_) => {
             None
         }

@@ -94,9 +94,7 @@ fn weight(record: &Record) -> usize {
     const OVERHEAD: usize = 128;
     match record {
         Record::LogAppend { entry, .. } => entry.frame.len() + OVERHEAD,
-        Record::VCardPut { xml, .. } | Record::PrivatePut { xml, .. } => xml.len() + OVERHEAD,
-        Record::RosterReplace { roster, .. } => roster.items.len() * 64 + OVERHEAD,
-        _ => 2 * OVERHEAD,
+        record => record.bytes() + 2 * OVERHEAD,
     }
 }
 

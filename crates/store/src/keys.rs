@@ -10,6 +10,7 @@
 //!                                          have stored
 //!        "r" range:u16 room                ListedRoom: who made the room, and what lists say of it
 //!        "q" creator:u64 room              nothing: a room by the hash of who made it
+//!        "u" domain 00 room                ListedRoom: a room that everybody may know of
 //!        "d" range:u16 user                DirectoryEntry: what the user directory says of him
 //!        "epoch"                           u64: how often sequence numbers began anew
 //!        "h" range:u16                     u64: rolling hash of what a follower applied
@@ -62,6 +63,7 @@ const KNOWN: u8 = b'l';
 const MEMBER: u8 = b'm';
 const ROOM: u8 = b'r';
 const MADE: u8 = b'q';
+const PUBLIC: u8 = b'u';
 const DIRECTORY: u8 = b'd';
 const HASH: u8 = b'h';
 const STREAM: u8 = b's';
@@ -311,6 +313,37 @@ pub(crate) fn made_by(creator: u64) -> (Vec<u8>, Vec<u8>) {
     (made(creator, ""), end)
 }
 
+/// A room that everybody may know of, by its domain.
+pub(crate) fn public(room: &str) -> Vec<u8> {
+    let mut key = public_at(domain_of(room), room.len());
+    key.extend_from_slice(room.as_bytes());
+    key
+}
+
+fn public_at(domain: &str, extra: usize) -> Vec<u8> {
+    let mut key = Vec::with_capacity(2 + domain.len() + extra);
+    key.push(PUBLIC);
+    key.extend_from_slice(domain.as_bytes());
+    key.push(0);
+    key
+}
+
+/// The run of keys of a domain's rooms that everybody may know of, or of those that follow one.
+pub(crate) fn public_behind(domain: &str, room_before: Option<&str>) -> (Vec<u8>, Vec<u8>) {
+    let mut start = public_at(domain, 0);
+    let mut end = start.clone();
+    end.pop();
+    end.push(1);
+    if let Some(before) = room_before {
+        start.extend_from_slice(before.as_bytes());
+        start.push(0);
+    }
+    (start, end)
+}
+
+/// The run of keys of the list of all rooms.
+pub(crate) const ROOM_RUN: (&[u8], &[u8]) = (&[ROOM], &[ROOM + 1]);
+
 /// A part of a room.
 pub(crate) fn room_part(slots: &SlotKey, room: &str, part: &str) -> Vec<u8> {
     let mut key = owned(slots, room, 1 + part.len());
@@ -399,6 +432,7 @@ pub(crate) enum Meta<'a> {
     Stored(RangeId, &'a str),
     Room(RangeId, &'a str),
     Made(u64, &'a str),
+    Public(&'a str),
     Directory(RangeId, &'a str),
 }
 
@@ -416,6 +450,10 @@ pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
         let (creator, room) = rest.split_first_chunk::<8>()?;
         let creator = u64::from_be_bytes(*creator);
         return Some(Meta::Made(creator, std::str::from_utf8(room).ok()?));
+    }
+    if let Some((&PUBLIC, rest)) = key.split_first() {
+        let (domain, room) = std::str::from_utf8(rest).ok()?.split_once('\0')?;
+        return (domain_of(room) == domain).then_some(Meta::Public(room));
     }
     let (&[tag, high, low], rest) = key.split_first_chunk()?;
     let range = RangeId::from_index(u16::from_be_bytes([high, low]))?;
@@ -617,6 +655,12 @@ mod tests {
             let (start, end) = made_by(creator);
             assert!(start < key && key < end);
         }
+        let key = public("a@b");
+        assert_eq!(parse_meta(&key), Some(Meta::Public("a@b")));
+        let (start, end) = public_behind("b", None);
+        assert!(start < key && key < end && end < public_behind("b.c", None).0);
+        let (start, end) = public_behind("b", Some("a@b"));
+        assert!(key < start && start < public("aa@b") && public("z@b") < end);
         let range = RangeId::from_index(3).unwrap();
         assert_eq!(parse_meta(&position(range)), Some(Meta::Position(range)));
         assert_eq!(parse_meta(&hash(range)), Some(Meta::Hash(range)));

@@ -139,8 +139,9 @@ pub const ACCOUNTS_PAGE_MAX: usize = 10_000;
 /// Payload bytes after which a chunk of a backup file is closed.
 pub const BACKUP_CHUNK_BYTES: usize = 256 * 1_024;
 
-/// Largest chunk that a reader of a backup file accepts: one chunk and one largest value.
-pub const BACKUP_CHUNK_BYTES_MAX: usize = BACKUP_CHUNK_BYTES + VALUE_BYTES_MAX + 64 * 1_024;
+/// Largest chunk that a reader of a backup file accepts: one chunk and one largest value, which was
+/// not bounded as a whole while only the records were of which it came.
+pub const BACKUP_CHUNK_BYTES_MAX: usize = BACKUP_CHUNK_BYTES + 4 * VALUE_BYTES_MAX;
 
 /// Problems that a verification report spells out; the rest are only counted.
 pub const PROBLEMS_LISTED_MAX: usize = 100;

@@ -461,7 +461,20 @@ impl Record {
         if user.is_empty() || user.len() > USER_BYTES_MAX || user.contains('\0') {
             return Err(RecordError::Address(user.chars().take(64).collect()));
         }
-        let size = match self {
+        match self.measure()? {
+            size if size > VALUE_BYTES_MAX => Err(RecordError::TooLarge(size)),
+            _ => Ok(()),
+        }
+    }
+
+    /// About how many bytes it has beside its addresses.
+    pub fn bytes(&self) -> usize {
+        self.measure().unwrap_or_default()
+    }
+
+    /// The same, of a record whose parts are what they may be.
+    fn measure(&self) -> Result<usize, RecordError> {
+        Ok(match self {
             Record::AccountPut { .. }
             | Record::AccountRemove { .. }
             | Record::AccountLock { .. }
@@ -534,12 +547,7 @@ impl Record {
                     .try_for_each(|id| node_name(id, ITEM_ID_BYTES_MAX))?;
                 0
             }
-        };
-        if size > VALUE_BYTES_MAX {
-            Err(RecordError::TooLarge(size))
-        } else {
-            Ok(())
-        }
+        })
     }
 }
 

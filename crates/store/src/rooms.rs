@@ -30,6 +30,16 @@ pub struct ListedRoom {
     pub about: Vec<u8>,
 }
 
+impl ListedRoom {
+    /// Whether everybody may know of the room. What the server says about it begins with a byte, a
+    /// text and this flag, as postcard writes them; the rest is the server's alone.
+    pub fn is_public(&self) -> bool {
+        let body = self.about.get(1..).unwrap_or_default();
+        let found = postcard::take_from_bytes::<(&str, bool)>(body);
+        found.is_ok_and(|((_, is_public), _)| is_public)
+    }
+}
+
 /// What a room is made of, in one read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredRoom {
@@ -59,20 +69,27 @@ impl<T: Txn> Entity<'_, T> {
             about: about.to_vec(),
         };
         let key = keys::room(self.slots, self.user);
-        self.txn
-            .put(Space::Meta, key, encode(VALUE_VERSION, &listed));
+        let value = encode(VALUE_VERSION, &listed);
+        if listed.is_public() {
+            let public = keys::public(self.user);
+            self.txn.put(Space::Meta, public, value.clone());
+        }
+        self.txn.put(Space::Meta, key, value);
         let made = keys::made(self.slots.peer(creator), self.user);
         self.txn.put(Space::Meta, made, Vec::new());
         Ok(())
     }
 
-    /// Takes the room off both lists.
+    /// Takes the room off all lists.
     fn unlist(&mut self) -> Result<(), StoreError> {
         let key = keys::room(self.slots, self.user);
         if let Some(value) = self.txn.get(Space::Meta, &key)? {
             let listed: ListedRoom = decode(&value, self.user)?;
             let made = keys::made(self.slots.peer(&listed.creator), self.user);
             self.txn.delete(Space::Meta, made);
+            if listed.is_public() {
+                self.txn.delete(Space::Meta, keys::public(self.user));
+            }
             self.txn.delete(Space::Meta, key);
         }
         Ok(())
@@ -166,6 +183,35 @@ impl Store {
                     Ok((room.to_owned(), decode(value, "list of rooms")?))
                 }
                 _ => Err(StoreError::Corrupt("key in the list of rooms".to_owned())),
+            },
+        )
+    }
+
+    /// A page of a domain's rooms that everybody may know of, in the order of their addresses: at
+    /// most `limit` that follow `after`, and never more than [`ACCOUNTS_PAGE_MAX`]. Nothing else is
+    /// looked at. Fewer than asked for means that there are no more.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn public_rooms(
+        &self,
+        domain: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, ListedRoom)>, StoreError> {
+        let limit = limit.min(ACCOUNTS_PAGE_MAX);
+        let (start, end) = keys::public_behind(domain, after);
+        let (run, snapshot) = ((&*start, &*end), self.snapshot()?);
+        scan::collect(
+            &*snapshot,
+            Space::Meta,
+            run,
+            limit,
+            |key, value| match keys::parse_meta(key) {
+                Some(keys::Meta::Public(room)) => {
+                    Ok((room.to_owned(), decode(value, "list of public rooms")?))
+                }
+                _ => Err(StoreError::Corrupt("key of a public room".to_owned())),
             },
         )
     }

@@ -8,6 +8,9 @@
 //! Schema 2 (0.1) kept a log for messages that nobody was there to take, without cursors, sessions
 //! and recognition; its entries named the sender's full address. Its profiles are rewritten when
 //! they next change ([`crate::state::decode_profile`]), its entries and heads at once.
+//!
+//! Schema 3 (development versions before 0.2) had no list of the rooms that everybody may know of:
+//! it is made from the list of all.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,15 +24,16 @@ use crate::engine::{Batch, Change, Engine, Space};
 use crate::error::{OpenError, StoreError};
 use crate::keys;
 use crate::record::{Account, Roster, RosterItem, ScramHash, ScramKeys, Subscription};
+use crate::rooms::ListedRoom;
 use crate::slot::SlotKey;
 use crate::state::{
-    HEAD_VERSION, Head, LogHead, Profile, StoredEntry, VALUE_VERSION, decode_borrowed,
+    HEAD_VERSION, Head, LogHead, Profile, StoredEntry, VALUE_VERSION, decode, decode_borrowed,
     decode_version, encode,
 };
 use crate::store::Durability;
 
 /// The schema that this program writes.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// Entries that an upgrade rewrites per batch.
 const UPGRADE_ENTRIES_MAX: usize = 1_000;
@@ -90,10 +94,16 @@ pub(crate) fn prepare(
         1 => {
             upgrade_from_1(engine, &slots)?;
             upgrade_from_2(engine)?;
+            upgrade_from_3(engine)?;
             Ok(slots)
         }
         2 => {
             upgrade_from_2(engine)?;
+            upgrade_from_3(engine)?;
+            Ok(slots)
+        }
+        3 => {
+            upgrade_from_3(engine)?;
             Ok(slots)
         }
         _ => Err(corrupt("schema 0 was never written")),
@@ -482,7 +492,37 @@ pub(crate) fn profile_from_2(value: &[u8], user: &str) -> Result<Profile, StoreE
 fn upgrade_from_2(engine: &dyn Engine) -> Result<(), StoreError> {
     rewrite_log_2(engine)?;
     rewrite_heads_2(engine)?;
-    engine.commit(vec![schema_change(SCHEMA)], Durability::Fsync)
+    engine.commit(vec![schema_change(3)], Durability::Fsync)
+}
+
+/// Lists the rooms that everybody may know of. Interrupted, it begins again: it writes the same.
+fn upgrade_from_3(engine: &dyn Engine) -> Result<(), StoreError> {
+    let (first, end) = keys::ROOM_RUN;
+    let mut start = first.to_vec();
+    loop {
+        let mut run: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        engine.scan(Space::Meta, &start, end, &mut |key, value| {
+            run.push((key.to_vec(), value.to_vec()));
+            crate::scan::until(run.len() == UPGRADE_ENTRIES_MAX)
+        })?;
+        let is_last = run.len() < UPGRADE_ENTRIES_MAX;
+        let mut batch = Batch::new();
+        for (key, value) in run {
+            let Some(keys::Meta::Room(_, room)) = keys::parse_meta(&key) else {
+                return Err(StoreError::Corrupt("key in the list of rooms".to_owned()));
+            };
+            let listed: ListedRoom = decode(&value, room)?;
+            if listed.is_public() {
+                batch.push(put(Space::Meta, keys::public(room), value));
+            }
+            start = [&*key, &[0]].concat();
+        }
+        if is_last {
+            batch.push(schema_change(SCHEMA));
+            return engine.commit(batch, Durability::Fsync);
+        }
+        engine.commit(batch, Durability::Memory)?;
+    }
 }
 
 fn is_of_2(entry: &&(Vec<u8>, Vec<u8>)) -> bool {

@@ -194,6 +194,17 @@ impl Walk<'_> {
                     let made = keys::made(slots.peer(&listed.creator), room);
                     let made = reader.get(Space::Meta, &made).map_err(|e| e.to_string())?;
                     made.ok_or_else(|| format!("{room}: nobody made it"))?;
+                    let public = reader.get(Space::Meta, &keys::public(room));
+                    let public = public.map_err(|e| e.to_string())?;
+                    if public.as_deref() != listed.is_public().then_some(value) {
+                        return Err(format!("{room}: wrong in the list of public rooms"));
+                    }
+                }
+                Some(keys::Meta::Public(room)) => {
+                    let listed = reader.get(Space::Meta, &keys::room(&slots, room));
+                    listed
+                        .map_err(|e| e.to_string())?
+                        .ok_or_else(|| format!("{room}: public, and there is no such room"))?;
                 }
                 Some(keys::Meta::Made(creator, room)) => {
                     is_made_by(reader, &slots, creator, room)?;

@@ -353,3 +353,31 @@ fn delete(space: Space, key: Vec<u8>) -> Change {
         value: None,
     }
 }
+
+/// What a record may have is bounded, and so is the value that comes of several: a reader of backups
+/// takes no larger one. A backup could be made of such an account, and not be restored.
+#[test]
+fn an_account_is_not_larger_than_what_can_be_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let store = filled(&path("a"), 0);
+    let journal = LocalJournal::start(&store).unwrap();
+    let user = "u@localhost";
+    let mut large = roster(1);
+    large.items[0].groups = vec!["x".repeat(15 << 20)];
+    let replace = Record::RosterReplace {
+        user: user.to_owned(),
+        roster: large,
+    };
+    assert!(committed(&append(&journal, KEY, vec![put(user), replace])));
+    let block = |bytes| Record::BlocklistPut {
+        user: user.to_owned(),
+        blocked: vec!["b".repeat(bytes)],
+    };
+    assert!(!committed(&append(&journal, KEY, vec![block(2 << 20)])));
+    assert!(committed(&append(&journal, KEY, vec![block(1 << 10)])));
+    drop(journal);
+    store.backup(&path("backup")).unwrap();
+    restore(&path("backup"), &path("b"), &options()).unwrap();
+    assert!(verify(&path("b"), &options()).unwrap().is_good());
+}

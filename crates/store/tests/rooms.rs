@@ -164,6 +164,64 @@ fn an_address_is_an_account_or_a_room() {
     check(&kept, 1);
 }
 
+/// What the server says about a room begins so.
+fn about(name: &str, is_public: bool) -> Vec<u8> {
+    postcard::to_extend(&(name, is_public, "and more"), vec![3]).unwrap()
+}
+
+#[test]
+fn rooms_that_everybody_may_know_of_are_listed_by_domain() {
+    let kept = store(&Arc::new(MemoryEngine::new()));
+    let room = |n: u32, domain: &str| format!("room{n:02}@{domain}");
+    let (one, other) = ("conference.localhost", "conference.localhost.example");
+    let made = |n: u32, domain: &str, is_public: bool| Record::RoomMake {
+        user: room(n, domain),
+        creator: HECATE.into(),
+        about: about(&n.to_string(), is_public),
+    };
+    kept.bulk((0..40).map(|n| made(n, one, n % 4 == 0)))
+        .unwrap();
+    kept.bulk((0..3).map(|n| made(n, other, true))).unwrap();
+    let all = |domain: &str, limit: usize| {
+        let mut all: Vec<String> = Vec::new();
+        loop {
+            let page = kept.public_rooms(domain, all.last().map(|last| &**last), limit);
+            let page = page.unwrap();
+            let is_last = page.len() < limit;
+            all.extend(page.into_iter().map(|(room, _)| room));
+            if is_last {
+                return all;
+            }
+        }
+    };
+    let expected: Vec<String> = (0..10).map(|n| room(4 * n, one)).collect();
+    for limit in [1, 3, 10, 100] {
+        assert_eq!(all(one, limit), expected);
+        assert_eq!(all(other, limit).len(), 3);
+    }
+    assert_eq!(kept.public_rooms("localhost", None, 9).unwrap(), []);
+    // What changes its mind, or ends, is there no more; and the other way round.
+    kept.bulk([made(0, one, false), made(1, one, true), made(4, one, true)])
+        .unwrap();
+    kept.bulk([remove(&room(8, one))]).unwrap();
+    let now = all(one, 4);
+    assert_eq!(now[..3], [room(1, one), room(4, one), room(12, one)]);
+    assert_eq!(now.len(), 9);
+    // Whatever else it says: nobody is told of it.
+    let (user, creator) = (room(2, one), HECATE.to_owned());
+    for about in [vec![3], vec![3, 200, 1], b"name".to_vec()] {
+        let (user, creator) = (user.clone(), creator.clone());
+        kept.bulk([Record::RoomMake {
+            user,
+            creator,
+            about,
+        }])
+        .unwrap();
+        assert_eq!(all(one, 4), now);
+    }
+    check(&kept, 42);
+}
+
 #[test]
 fn rooms_are_listed_page_by_page_and_by_their_makers() {
     let kept = store(&Arc::new(MemoryEngine::new()));

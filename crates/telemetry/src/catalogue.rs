@@ -134,6 +134,7 @@ catalogue! {
         BansApplied => "roost_bans_applied_total", "Connections closed: their address is banned";
         RoomsLoaded => "roost_rooms_loaded_total", "Rooms read from the store";
         RoomsRefused => "roost_rooms_refused_total", "Rooms not made: their makers have too many";
+        RoomJoinsRefused => "roost_room_joins_refused_total", "Entries into rooms refused";
         RoomMessages => "roost_room_messages_total", "Messages that rooms made durable";
         RoomCopies => "roost_room_copies_total", "Copies that rooms sent to their occupants";
         RoomMemberMessages => "roost_room_member_messages_total", "Given to members not there";
@@ -170,6 +171,8 @@ catalogue! {
         ManagedSessions => "roost_sessions_managed", "Sessions with stream management";
         RoomsLoaded => "roost_rooms", "Rooms that are loaded";
         RoomOccupants => "roost_room_occupants", "Sessions that are in rooms";
+        RoomCopiesWaiting => "roost_room_copies_waiting", "Copies that rooms have not sent yet";
+        RoomsBehind => "roost_rooms_behind", "Rooms that have been sending for a second or more";
         PubsubServices => "roost_pubsub_services", "Services with nodes that are loaded";
         PubsubNodes => "roost_pubsub_nodes", "Nodes of services that are loaded";
         QueueSenders => "roost_queue_senders", "Senders with messages for who does not keep up";

@@ -79,6 +79,16 @@ impl Stats {
         *value = value.saturating_sub(1);
     }
 
+    /// One of those that share a gauge has another value than before.
+    #[inline]
+    pub fn shift(&mut self, gauge: Gauge, before: u64, now: u64) {
+        if !crate::IS_ON {
+            return;
+        }
+        let value = &mut self.gauges[gauge.index()];
+        *value = (*value + now).saturating_sub(before);
+    }
+
     /// The last value of a gauge.
     #[inline]
     pub fn gauge(&self, gauge: Gauge) -> u64 {

@@ -529,3 +529,27 @@ fn everything_comes_once_and_in_order_whatever_breaks() {
     }
     assert!(given > 100_000, "{given}");
 }
+
+/// Of one room nothing is owed up to what is in flight of it; what is recorded after a resumption
+/// is not void any more.
+#[test]
+fn each_room_has_a_mark_of_its_own() {
+    let mut session = Followed::new(FollowLimits::default());
+    for (sent, number, room) in [(1, 5, ROOM), (2, 9, OTHER), (3, 6, ROOM)] {
+        let copy = (place(number), place(number - 1));
+        assert_eq!(session.copy(&room, copy, Some(count(sent))), Copied::Given);
+        session.sent();
+    }
+    let acked = |session: &Followed<&str>| [ROOM, OTHER, "none"].map(|room| session.acked(&room));
+    assert_eq!(acked(&session), [Some(place(4)), Some(place(8)), None]);
+    session.acknowledge(count(1));
+    assert_eq!(acked(&session), [Some(place(5)), Some(place(8)), None]);
+    assert_eq!(session.resume(count(1)), [ROOM, OTHER]);
+    assert_eq!(
+        session.resume(count(1)),
+        [ROOM, OTHER],
+        "it was not recorded"
+    );
+    session.resumed();
+    assert_eq!(session.resume(count(1)), [""; 0]);
+}

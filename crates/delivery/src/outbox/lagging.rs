@@ -465,3 +465,6 @@ impl Lagging {
         times
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,8 @@ pub struct Journal {
     pub tls: Vec<TlsInfo>,
     pub adopted: u32,
     pub drained: u32,
+    /// The moments of the turns in which they were.
+    pub told_at: Vec<stdx::time::Moment>,
     /// What a crowd of actors has done so far.
     pub rounds: u32,
 }
@@ -158,7 +160,9 @@ impl Service for Lines {
     fn drain(&mut self, cx: &mut Cx<'_>, _conn: &mut Conn) {
         cx.out().extend_from_slice(b"bye\n");
         cx.close_after_flush();
-        self.shelf.lock().expect("shelf").drained += 1;
+        let mut shelf = self.shelf.lock().expect("shelf");
+        shelf.drained += 1;
+        shelf.told_at.push(cx.now());
     }
 
     fn closed(&mut self, _shard: &mut actor::Shard, _id: ConnRef, _conn: Conn, why: Closed) {

@@ -2,23 +2,21 @@
 
 use std::io;
 
-use super::print;
-use crate::cli::{AlarmCommand, Place};
+use watch::Watched as _;
+
+use super::{print, watched};
+use crate::cli::AlarmCommand;
 use crate::exit::Failure;
-use crate::watch::Remote;
+use crate::remote::Remote;
 
 pub(super) fn run(command: AlarmCommand) -> Result<(), Failure> {
     match command {
-        AlarmCommand::List { json, place } => list(&open(&place)?, json),
+        AlarmCommand::List { json, place } => list(&watched(&place)?, json),
         AlarmCommand::Ack { name, place } => {
-            open(&place)?.acknowledge(&name)?;
+            watched(&place)?.acknowledge(&name)?;
             print(&format!("acknowledged {name}\n"))
         }
     }
-}
-
-fn open(place: &Place) -> Result<Remote, Failure> {
-    Remote::open(&place.source().load()?.settings.node.data)
 }
 
 fn list(remote: &Remote, json: bool) -> Result<(), Failure> {

@@ -22,6 +22,10 @@ const LINES: usize = 500;
 /// Bytes of lines sent at a time; a quarter of a request, because JSON escapes `"`.
 const BYTES: usize = REQUEST_BYTES_MAX / 4;
 
+/// Bytes of one line: the largest roster that an account may have, with every `"` of it escaped, and
+/// room for that to be escaped once more.
+const LINE_BYTES_MAX: usize = REQUEST_BYTES_MAX / 2;
+
 pub(super) fn run(place: &Place, file: &Path, quiet: bool) -> Result<(), Failure> {
     let config = place.source().load()?;
     let (mut source, bytes) = open(file)?;
@@ -98,21 +102,32 @@ struct Part {
     /// Bytes of everything read so far.
     read: u64,
     is_last: bool,
+    /// The line that follows, if it was too long for this part.
+    next: Option<String>,
 }
 
 impl Part {
-    fn next(source: &mut impl BufRead, before: &Part) -> Result<Part, Failure> {
+    fn next(source: &mut impl BufRead, before: &mut Part) -> Result<Part, Failure> {
         let mut part = Part {
             last: before.last,
             read: before.read,
             ..Part::default()
         };
         let mut bytes = 0;
+        let mut next = before.next.take();
         while part.lines.len() < LINES && bytes < BYTES {
-            let Some(line) = read_line(source, part.last + 1)? else {
+            let line = match next.take() {
+                Some(line) => Some(line),
+                None => read_line(source, part.last + 1)?,
+            };
+            let Some(line) = line else {
                 part.is_last = true;
                 break;
             };
+            if bytes > 0 && bytes + line.len() > BYTES {
+                part.next = Some(line);
+                break;
+            }
             part.last += 1;
             part.read += line.len() as u64;
             if !line.trim().is_empty() {
@@ -132,7 +147,7 @@ fn read(
 ) -> Result<(), Failure> {
     let mut part = Part::default();
     while !part.is_last {
-        part = Part::next(source, &part)?;
+        part = Part::next(source, &mut part)?;
         if !part.lines.is_empty() {
             each(&mut part)?;
         }
@@ -186,14 +201,14 @@ fn send(door: &mut Door, part: &mut Part, check: bool, counts: &mut Counts) -> R
 
 fn read_line(source: &mut impl BufRead, number: u64) -> Result<Option<String>, Failure> {
     let mut line = String::new();
-    let bound = BYTES as u64 + 1;
+    let bound = LINE_BYTES_MAX as u64 + 1;
     let read = source.by_ref().take(bound).read_line(&mut line);
     let length = read.map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData => Failure::Data(format!("line {number}: not UTF-8")),
         _ => Failure::Failed(format!("line {number}: {error}")),
     })?;
     if length as u64 == bound {
-        let message = format!("line {number}: longer than {BYTES} bytes");
+        let message = format!("line {number}: longer than {LINE_BYTES_MAX} bytes");
         return Err(Failure::Data(message));
     }
     Ok((length > 0).then_some(line))

@@ -20,7 +20,6 @@ use super::{
 };
 use crate::member::order;
 use crate::node::{Request, Response, refusal};
-use crate::watch;
 
 /// Pause after accepting failed (the process may be out of descriptors), before the next try.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);

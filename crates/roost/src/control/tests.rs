@@ -13,7 +13,6 @@ use super::server::Timeouts;
 use super::*;
 use crate::member::order;
 use crate::node::{Request, Response};
-use crate::watch;
 
 /// Answers like a server with one account.
 struct OneUser;

@@ -10,10 +10,10 @@ use cluster::layout::StreamId;
 use cluster::link::{LinkStatus, Links};
 use cluster::map::view::MapView;
 use stdx::time::{Clock as _, SystemClock};
+use watch::{ClusterSample, LinkSample};
 
 use super::drain::Draining;
 use super::readiness::{Readiness, Seen};
-use crate::watch::{ClusterSample, LinkSample};
 
 /// By stream: the tenure in which the server serves it, 0 if it does not.
 pub(super) type Served = Arc<[AtomicU64]>;

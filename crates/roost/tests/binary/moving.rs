@@ -580,3 +580,43 @@ fn operators_look_into_nodes_and_end_them() {
     place.must(&["pubsub", "delete", "pubsub.localhost", "empty & old"]);
     assert_eq!(place.must(&["pubsub", "list"]), "");
 }
+
+/// A roster and a block list as large as they may be, every name of which is longer as JSON, move in
+/// a backup and in an export. Lines of this length were exported and could not be imported.
+#[test]
+fn an_account_at_its_bounds_moves() {
+    let place = Place::new();
+    let mut lines = String::from(
+        "{\"type\":\"account\",\"jid\":\"full@localhost\",\"created\":0,\"locked\":false,\"scram\":[]}\n\
+         {\"type\":\"roster\",\"jid\":\"full@localhost\",\"items\":[",
+    );
+    let name = "\\\"".repeat(1_000);
+    for contact in 0..1_000 {
+        let comma = if contact > 0 { "," } else { "" };
+        let _ = write!(
+            lines,
+            "{comma}{{\"jid\":\"c{contact}@localhost\",\"name\":\"{name}\",\"subscription\":\"both\"}}"
+        );
+    }
+    lines += "]}\n{\"type\":\"blocklist\",\"jid\":\"full@localhost\",\"blocked\":[";
+    for blocked in 0..520 {
+        let comma = if blocked > 0 { "," } else { "" };
+        let _ = write!(lines, "{comma}\"{}{blocked}@x\"", "b".repeat(1_000));
+    }
+    lines += "]}\n";
+    assert!(lines.lines().any(|line| line.len() > 2_000_000));
+    let file = place.path("full.jsonl");
+    fs::write(&file, &lines).unwrap();
+    place.must(&["import", file.to_str().unwrap()]);
+    let export = place.must(&["export"]);
+    let backup = place.path("full.roost");
+    let backup = backup.to_str().unwrap();
+    place.must(&["backup", backup]);
+
+    let (restored, imported) = (Place::new(), Place::new());
+    restored.must(&["restore", backup]);
+    fs::write(&file, &export).unwrap();
+    imported.must(&["import", file.to_str().unwrap()]);
+    assert_eq!(restored.must(&["export"]), export);
+    assert_eq!(imported.must(&["export"]), export);
+}

@@ -26,9 +26,6 @@ use crate::errands::{self, Asked, Unanswered};
 use crate::limits::ADMIN_DEADLINE;
 use crate::portable;
 
-/// How long a home is looked for: longer than a planned move takes.
-const HOME_WITHIN: Duration = Duration::from_secs(10);
-
 /// Pause before it is looked again where something is at home.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -110,7 +107,7 @@ impl Admin {
     /// Has the home of an address carry a request out, however it moves meanwhile.
     pub(crate) fn call_home(&self, cluster: &Cluster, bare: &str, request: &Request) -> Outcome {
         let range = self.place.range(bare);
-        let until = self.clock.now() + HOME_WITHIN;
+        let until = self.clock.now() + self.options.joined.home_max;
         loop {
             let outcome = match (self.place.is_here(range), self.place.away(range)) {
                 (true, _) => Some(self.try_call(request.clone())),
@@ -261,7 +258,7 @@ impl Admin {
             .collect();
         let mut left: Vec<usize> = (0..lines.len()).collect();
         let mut made = [0; 3];
-        let until = self.clock.now() + HOME_WITHIN;
+        let until = self.clock.now() + self.options.joined.home_max;
         loop {
             let mut again = Vec::new();
             let (parts, homeless) = self.by_home(&ranges, &left);

@@ -1,6 +1,8 @@
 //! XEP-0191 Blocking Command 1.3: the list, its changes, pushes, and the effects on presence. What
 //! a block does to stanzas is where they are routed, in `user/inbound.rs` and `user/outbound.rs`.
 
+use std::collections::HashSet;
+
 use actor::{Context, Mail};
 use store::Record;
 use xml::build::Writer;
@@ -9,7 +11,7 @@ use xmpp::error::{Condition, StanzaError};
 use super::{AccountHandler, Module, Switch, Xep};
 use crate::address;
 use crate::iq::{Answer, Request};
-use crate::limits::BLOCKED_MAX;
+use crate::limits::{BLOCKED_BYTES_MAX, BLOCKED_MAX};
 use crate::message::UserMsg;
 use crate::user::blocklist::Blocklist;
 use crate::user::managed::What;
@@ -65,18 +67,19 @@ fn block(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) 
         Ok(jids) => jids,
         Err(error) => return Answer::Error(error),
     };
-    let mut new: Vec<String> = Vec::new();
-    for jid in &jids {
-        if !new.contains(jid) && !user.blocklist.iter().any(|old| old == jid) {
-            new.push(jid.clone());
-        }
-    }
-    if user.blocklist.len() + new.len() > BLOCKED_MAX {
+    let mut named = HashSet::new();
+    let new = jids.iter().filter(|jid| !user.blocklist.has(jid));
+    let new = new.filter(|jid| named.insert(jid.as_str()));
+    let new: Vec<String> = new.cloned().collect();
+    let bytes: usize = new.iter().map(String::len).sum();
+    if user.blocklist.len() + new.len() > BLOCKED_MAX
+        || bytes > 0 && user.blocklist.bytes() + bytes > BLOCKED_BYTES_MAX
+    {
         return StanzaError::new(Condition::ResourceConstraint)
             .with_text("The block list is full.")
             .into();
     }
-    if !user.may_store(new.iter().map(String::len).sum(), cx) {
+    if !user.may_store(bytes, cx) {
         return storage::full().into();
     }
     let mut blocked: Vec<String> = user.blocklist.iter().map(str::to_owned).collect();
@@ -98,10 +101,11 @@ fn unblock(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>
         Err(error) => return Answer::Error(error),
     };
     let old: Vec<String> = user.blocklist.iter().map(str::to_owned).collect();
+    let named: HashSet<&String> = jids.iter().collect();
     // Section 3.4: an unblock that names nobody frees everybody.
     let (freed, kept) = old
         .into_iter()
-        .partition(|jid| jids.is_empty() || jids.contains(jid));
+        .partition(|jid| named.is_empty() || named.contains(jid));
     replace(user, kept);
     push(user, "unblock", &jids, cx);
     let freed = Blocklist::new(freed);

@@ -80,14 +80,7 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
         };
     }
     let takes_room = known.as_ref().is_some_and(Item::takes_room);
-    if !takes_room && user.is_roster_full() {
-        return StanzaError::new(Condition::ResourceConstraint)
-            .with_text("The roster is full.")
-            .into();
-    }
-    if !takes_room && !user.may_store(change.jid.len(), cx) {
-        return storage::full().into();
-    }
+    let before = known.as_ref().map_or(0, Item::packed_bytes);
     let old = known.unwrap_or_else(|| Item::new(&change.jid));
     let item = Item {
         name: change.name,
@@ -95,6 +88,15 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
         listed: true,
         ..old.clone()
     };
+    let growth = item.packed_bytes().saturating_sub(before);
+    if !takes_room && user.is_roster_full() || growth > 0 && user.roster.is_full() {
+        return StanzaError::new(Condition::ResourceConstraint)
+            .with_text("The roster is full.")
+            .into();
+    }
+    if growth > 0 && !user.may_store(growth, cx) {
+        return storage::full().into();
+    }
     if old == item {
         // Nothing is new, but section 2.1.6 wants every set pushed.
         push(user, &item, cx);

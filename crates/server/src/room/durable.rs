@@ -6,12 +6,13 @@
 use actor::{Context, Mail, Name};
 use delivery::Refusal;
 use room::{Effect, Event, Listed, Message, Present, Record, Room, State};
-use stdx::Timestamp;
+use stdx::{Timestamp, bugs};
 use store::{EntryFlags, LogEntry, Seq, StoreError};
 use telemetry::Counter;
 use xml::Frame;
 
 use super::here::Kept;
+use super::intake::enters;
 use super::retention::Grows;
 use super::{Loaded, Phase, RoomActor, SEQS_PER_SECOND};
 use crate::appends::Fate;
@@ -121,6 +122,9 @@ impl RoomActor {
         let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or_default();
         let first = loaded.next_seq.max(seconds * SEQS_PER_SECOND);
         let mut room = Room::new(&self.name, state, options, loaded.secret, first);
+        if bugs::is("room_forgets_who_is_there") {
+            present.clear();
+        }
         room.recover(present, now);
         Ok(room)
     }
@@ -256,15 +260,20 @@ impl RoomActor {
                     self.leaving.copies(frame, to, placed, &self.home);
                 }
                 Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
-                Effect::Refuse { request, error } => match taking.take() {
-                    Some(taking) => {
-                        taking.refuse(&self.name, Refusal::Final, Some(error), &self.home, cx);
+                Effect::Refuse { request, error } => {
+                    if enters(&request) {
+                        cx.stats().count(Counter::RoomJoinsRefused);
                     }
-                    None => {
-                        let reply = xmpp::error::reply(&request, &error);
-                        self.leaving.extend(reply.map(Out::One));
+                    match taking.take() {
+                        Some(taking) => {
+                            taking.refuse(&self.name, Refusal::Final, Some(error), &self.home, cx);
+                        }
+                        None => {
+                            let reply = xmpp::error::reply(&request, &error);
+                            self.leaving.extend(reply.map(Out::One));
+                        }
                     }
-                },
+                }
                 Effect::Members(new) => self.has_new_members(new),
                 Effect::Ended => self.creator = None,
             }

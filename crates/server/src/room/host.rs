@@ -11,7 +11,6 @@ use xmpp::ns;
 use xmpp::stanza::{self, IqType, Kind, MessageType};
 
 use super::temporary::Listing;
-use crate::address;
 use crate::home::Home;
 use crate::iq::{self, Answer, Found, Job};
 use crate::modules::disco;
@@ -142,44 +141,25 @@ impl Page {
 
 fn read(home: &Home, host: &str, page: Page) -> Said {
     let (rooms, host) = (Arc::clone(&home.rooms), host.to_owned());
-    let options = &home.options.rooms;
-    let max = (options.looked_at_max, options.passed_over_max);
     Said::Read(Job::new(move |store| {
         let listing = Listing {
             store: store.clone(),
             rooms,
         };
-        items(&listing, &host, &page, max)
+        items(&listing, &host, &page)
     }))
 }
 
-/// A page of the list. It looks at so many rooms, and at many more while none of them may be known
-/// of: those beyond are not listed.
-fn items(
-    listing: &Listing,
-    host: &str,
-    page: &Page,
-    (looked_at_max, passed_over_max): (usize, usize),
-) -> Result<Found, StanzaError> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    let mut looked_at = 0;
-    let mut is_complete = true;
-    let visited = listing.visit(page.after.as_deref(), |entry| {
-        let looked_at_max = match found.is_empty() {
-            true => passed_over_max,
-            false => looked_at_max.min(passed_over_max),
-        };
-        if found.len() >= page.max || looked_at >= looked_at_max {
-            is_complete = false;
-            return false;
-        }
-        looked_at += 1;
-        if entry.listed.is_public && address::domain(&entry.room) == host {
-            found.push((String::from(&*entry.room), entry.listed.name));
-        }
-        true
-    });
-    visited.map_err(|_| StanzaError::new(Condition::InternalServerError))?;
+/// A page of the list. It costs what it shows.
+fn items(listing: &Listing, host: &str, page: &Page) -> Result<Found, StanzaError> {
+    let found = listing.public(host, page.after.as_deref(), page.max);
+    let found = found.map_err(|_| StanzaError::new(Condition::InternalServerError))?;
+    let is_complete = !found.has_more;
+    let found: Vec<(String, String)> = found
+        .entries
+        .into_iter()
+        .map(|entry| (String::from(&*entry.room), entry.listed.name))
+        .collect();
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out);
     writer.open("query").attr("xmlns", disco::NS_ITEMS);
@@ -211,24 +191,19 @@ mod tests {
 
     const HOST: &str = "conference.localhost";
 
-    /// Rooms that hide, but for the last ones, in the order of the list.
+    /// So many rooms that hide, and so many that do not.
     fn listing(hidden: usize, public: usize) -> Listing {
         let store = Store::in_memory();
-        let slots = store.slot_key();
-        let mut names: Vec<String> = (0..hidden + public)
-            .map(|n| format!("r{n}@{HOST}"))
-            .collect();
-        names.sort_by_key(|room| (slots.slot(room).range().index(), room.clone()));
-        let make = |(place, user): (usize, String)| Record::RoomMake {
-            user,
+        let make = |n: usize| Record::RoomMake {
+            user: format!("r{n:06}@{HOST}"),
             creator: "a@localhost".to_owned(),
             about: Listed {
-                is_public: place >= hidden,
+                is_public: n >= hidden,
                 ..Listed::default()
             }
             .encode(),
         };
-        store.bulk(names.into_iter().enumerate().map(make)).unwrap();
+        store.bulk((0..hidden + public).map(make)).unwrap();
         Listing {
             store,
             rooms: Arc::default(),
@@ -236,24 +211,30 @@ mod tests {
     }
 
     /// How many rooms a page has, and whether it says that there may be more.
-    fn page(listing: &Listing, max: (usize, usize)) -> (usize, bool) {
+    fn page(listing: &Listing, max: Option<usize>) -> (usize, bool) {
         let page = Page {
-            max: ITEMS_MAX,
+            max: max.unwrap_or(ITEMS_MAX),
             after: None,
             is_asked_for: false,
         };
-        let (_, out) = items(listing, HOST, &page, max).unwrap();
+        let (_, out) = items(listing, HOST, &page).unwrap();
         let out = String::from_utf8(out).unwrap();
         (out.matches("<item ").count(), out.contains("<set "))
     }
 
     #[test]
-    fn so_many_hidden_rooms_are_passed_over_for_a_page() {
-        let listing = listing(40, 5);
-        assert_eq!(page(&listing, (10, 1_000)), (1, true));
-        assert_eq!(page(&listing, (100, 1_000)), (5, false));
-        // The first public room is the last that is looked at, or one too far.
-        assert_eq!(page(&listing, (10, 41)), (1, true));
-        assert_eq!(page(&listing, (10, 40)), (0, true));
+    fn a_page_ends_at_its_bound_also_if_none_was_asked_for() {
+        let all = listing(0, ITEMS_MAX);
+        assert_eq!(page(&all, None), (ITEMS_MAX, false));
+        let more = listing(0, ITEMS_MAX + 1);
+        assert_eq!(page(&more, None), (ITEMS_MAX, true));
+        assert_eq!(page(&more, Some(7)), (7, true));
+        assert_eq!(page(&more, Some(0)), (0, true));
+    }
+
+    #[test]
+    fn hidden_rooms_hide_no_others() {
+        assert_eq!(page(&listing(20_000, 5), None), (5, false));
+        assert_eq!(page(&listing(20_000, 0), None), (0, false));
     }
 }

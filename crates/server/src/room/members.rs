@@ -16,19 +16,10 @@ use super::durable::{For, OWED};
 use super::{Phase, RoomActor, RoomMsg};
 use crate::address;
 use crate::message::UserMsg;
+use crate::options::Tells;
 
-/// Homes that are told at a time that an account is a member, each loads one.
-const ASKED_MAX: usize = 64;
-
-/// Pause before homes that did not answer are told again.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
-
-/// So often a home is told in a row. One that has no place for the room does not answer: then it is
-/// told after a longer pause, and in the next life of the room.
-const ASKS_MAX: u32 = 5;
-
-/// That pause.
-const ASK_LATER: Duration = Duration::from_secs(600);
+/// Members that had no room for the news and are told once more, if their round was of fewer.
+const MISSED_MAX: usize = 64;
 
 /// Pause between parts of a round.
 const NEXT_PART: Duration = Duration::from_millis(1);
@@ -123,8 +114,8 @@ impl Members {
 
     /// The next one to tell. Until a home has answered, or its time is up, it is not told anew: the
     /// answer would not say to what.
-    fn next(&mut self, is_member: impl Fn(&str) -> bool) -> Option<(Name, Owed)> {
-        if self.asked.len() >= ASKED_MAX {
+    fn next(&mut self, tells: &Tells, is_member: impl Fn(&str) -> bool) -> Option<(Name, Owed)> {
+        if self.asked.len() >= tells.at_once.max(1) {
             return None;
         }
         for _ in 0..self.unasked.len() {
@@ -150,11 +141,11 @@ impl Members {
     }
 
     /// Those that have not answered.
-    fn may_ask_again(&mut self) {
+    fn may_ask_again(&mut self, tells: &Tells) {
         self.is_asking = false;
         for member in std::mem::take(&mut self.asked) {
             if let Some(owed) = self.owed.get_mut(&member)
-                && owed.asks < ASKS_MAX
+                && owed.asks < tells.in_a_row
                 && !std::mem::replace(&mut owed.is_queued, true)
             {
                 self.unasked.push_back(member);
@@ -163,11 +154,11 @@ impl Members {
     }
 
     /// Those that did not answer for long are told once more.
-    fn may_ask_later(&mut self) {
+    fn may_ask_later(&mut self, tells: &Tells) {
         self.is_pausing = false;
         for (member, owed) in &mut self.owed {
             if !owed.is_queued && !self.asked.contains(member) {
-                (owed.is_queued, owed.asks) = (true, ASKS_MAX - 1);
+                (owed.is_queued, owed.asks) = (true, tells.in_a_row.saturating_sub(1));
                 self.unasked.push_back(Name::clone(member));
             }
         }
@@ -191,7 +182,7 @@ impl Members {
 
     /// The mailbox of a home had no room.
     pub(super) fn missed(&mut self, member: Name) {
-        if self.missed.len() < self.size.max(ASKED_MAX) && !self.missed.contains(&member) {
+        if self.missed.len() < self.size.max(MISSED_MAX) && !self.missed.contains(&member) {
             self.missed.push(member);
         }
     }
@@ -271,17 +262,19 @@ impl RoomActor {
 
     /// Homes that have not answered may be told again.
     pub(super) fn ask_members_again(&mut self, cx: &mut Context<'_, UserMsg>) {
-        self.members.may_ask_again();
+        let tells = self.home.options.rooms.tells;
+        self.members.may_ask_again(&tells);
         let members = &mut self.members;
         let is_any = members.owed.values().any(|owed| !owed.is_queued);
         if is_any && !std::mem::replace(&mut members.is_pausing, true) {
             let later = UserMsg::Room(Box::new(RoomMsg::AskMembersLater));
-            cx.send_after(ASK_LATER, later);
+            cx.send_after(tells.later, later);
         }
     }
 
     pub(super) fn ask_members_later(&mut self) {
-        self.members.may_ask_later();
+        let tells = self.home.options.rooms.tells;
+        self.members.may_ask_later(&tells);
     }
 
     /// With nobody left to be told, nothing is to be told after a restart.
@@ -333,10 +326,11 @@ impl RoomActor {
             return;
         }
         let told = self.room.as_ref().map_or(0, Room::told);
+        let tells = self.home.options.rooms.tells;
         loop {
             let state = self.room.as_ref().and_then(Room::state);
             let is_member = |bare: &str| state.is_some_and(|state| state.delivers_to(bare));
-            let Some((member, owed)) = self.members.next(is_member) else {
+            let Some((member, owed)) = self.members.next(&tells, is_member) else {
                 break;
             };
             let membership = Membership {
@@ -355,7 +349,7 @@ impl RoomActor {
         if !self.members.asked.is_empty() && !self.members.is_asking {
             self.members.is_asking = true;
             let again = RoomMsg::AskMembers;
-            cx.send_after(ASK_AGAIN, UserMsg::Room(Box::new(again)));
+            cx.send_after(tells.again, UserMsg::Room(Box::new(again)));
         }
     }
 
@@ -391,9 +385,13 @@ impl RoomActor {
             if !self.home.hosts_accounts(address::domain(&member)) {
                 continue;
             }
+            // A home that does not know of the room yet may have a place for it by now: it begins
+            // where it would if it heard first that the account is a member.
+            let owed = self.members.owed.get(&member).map(|owed| owed.since);
+            let since = self.members.since;
             let news = Membership {
                 room: self.name.clone(),
-                since: self.members.since,
+                since: owed.map_or(since, |owed| owed.min(since)),
                 told,
                 is_new: false,
                 asks: false,
@@ -411,6 +409,14 @@ impl RoomActor {
 mod tests {
     use super::*;
 
+    const TELLS: Tells = Tells {
+        at_once: 64,
+        again: Duration::from_secs(5),
+        in_a_row: 5,
+        later: Duration::from_secs(600),
+    };
+    const ASKED_MAX: usize = TELLS.at_once;
+
     fn member(number: usize) -> Name {
         Name::from(&*format!("m{number}@localhost"))
     }
@@ -425,7 +431,7 @@ mod tests {
     }
 
     fn ask_all(members: &mut Members) -> Vec<Name> {
-        let asked = std::iter::from_fn(|| members.next(|_| true));
+        let asked = std::iter::from_fn(|| members.next(&TELLS, |_| true));
         asked.map(|(member, _)| member).collect()
     }
 
@@ -446,9 +452,9 @@ mod tests {
             }
         }
         // Each is told of what counts now.
-        members.may_ask_again();
+        members.may_ask_again(&TELLS);
         let mut told = std::collections::BTreeSet::new();
-        while let Some((name, owed)) = members.next(|_| true) {
+        while let Some((name, owed)) = members.next(&TELLS, |_| true) {
             assert_eq!(owed.since, 99);
             members.knows(&name);
             told.insert(name);
@@ -463,7 +469,7 @@ mod tests {
             members.owes(member(number), 1, true);
         }
         let is_last = |bare: &str| bare == "m9@localhost";
-        let (next, _) = members.next(is_last).unwrap();
+        let (next, _) = members.next(&TELLS, is_last).unwrap();
         assert_eq!((next, kept(&members)), (member(9), [1, 0, 1]));
     }
 
@@ -476,7 +482,7 @@ mod tests {
         members.owes(member(0), 7, true);
         assert!(ask_all(&mut members).is_empty());
         members.knows(&member(0));
-        let (_, owed) = members.next(|_| true).unwrap();
+        let (_, owed) = members.next(&TELLS, |_| true).unwrap();
         assert_eq!(owed.since, 7);
         members.knows(&member(0));
         assert_eq!(kept(&members), [0, 0, 0]);
@@ -492,16 +498,16 @@ mod tests {
         let mut asks = 0;
         while !members.is_idle() {
             asks += ask_all(&mut members).len();
-            members.may_ask_again();
+            members.may_ask_again(&TELLS);
         }
-        assert_eq!(asks, 2 * ASKED_MAX * ASKS_MAX as usize);
+        assert_eq!(asks, 2 * ASKED_MAX * TELLS.in_a_row as usize);
         assert_eq!(kept(&members), [2 * ASKED_MAX, 0, 0]);
-        members.may_ask_later();
+        members.may_ask_later(&TELLS);
         assert_eq!(ask_all(&mut members).len(), ASKED_MAX);
         members.knows(&member(0));
-        members.may_ask_again();
+        members.may_ask_again(&TELLS);
         ask_all(&mut members);
-        members.may_ask_again();
+        members.may_ask_again(&TELLS);
         assert!(members.is_idle());
         assert_eq!(kept(&members), [2 * ASKED_MAX - 1, 0, 0]);
     }

@@ -27,6 +27,7 @@ use actor::{Actor, Context, Mail, Name, Reason, Reply};
 use delivery::{Marks, Place, Refusal};
 use ring::rand::{SecureRandom, SystemRandom};
 use room::{Effect, Event, Room};
+use stdx::time::Moment;
 use store::limits::SEEN_MAX;
 use store::{LogEntry, LogHead, Seq, StoreError, StoredRoom};
 use telemetry::{Counter, Gauge};
@@ -104,6 +105,19 @@ enum Phase {
     Unreadable,
 }
 
+/// What gauges have of one room.
+#[derive(Clone, Debug, Default)]
+struct Counted {
+    /// Sessions that are there.
+    occupants: u64,
+    /// Copies and stanzas that have not left yet.
+    waiting: u64,
+    /// Since when there are any.
+    sends_since: Option<Moment>,
+    /// 1 if that is long ago.
+    behind: u64,
+}
+
 /// One room.
 pub(crate) struct RoomActor {
     name: Name,
@@ -138,7 +152,7 @@ pub(crate) struct RoomActor {
     /// How often the store could not be read in a row.
     unread: u8,
     /// What the gauges have of this room.
-    counted: usize,
+    counted: Counted,
     /// Occupants, as the node's table has them.
     listed_occupants: u32,
     /// What the node's table has of it, if it is temporary.
@@ -180,7 +194,7 @@ impl RoomActor {
             pages: 0,
             was_there: false,
             unread: 0,
-            counted: 0,
+            counted: Counted::default(),
             listed_occupants: 0,
             temporary: None,
             ending: None,
@@ -304,18 +318,35 @@ impl RoomActor {
 
     /// Says what has changed to those who count and list.
     fn note(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let sessions = self.room.as_ref().map_or(0, Room::sessions);
-        while self.counted < sessions {
-            cx.stats().raise(Gauge::RoomOccupants);
-            self.counted += 1;
-        }
-        while self.counted > sessions {
-            cx.stats().lower(Gauge::RoomOccupants);
-            self.counted -= 1;
-        }
+        let waiting = self.leaving.owed() as u64;
+        let now = cx.now();
+        let since = match waiting {
+            0 => None,
+            _ => Some(self.counted.sends_since.unwrap_or(now)),
+        };
+        let behind_after = self.home.options.rooms.behind_after;
+        self.count(
+            Counted {
+                occupants: self.room.as_ref().map_or(0, Room::sessions) as u64,
+                waiting,
+                sends_since: since,
+                behind: u64::from(since.is_some_and(|since| since + behind_after <= now)),
+            },
+            cx,
+        );
         self.list_temporary();
         self.list_occupants();
         self.answer_operators(cx);
+    }
+
+    /// The gauges have this of the room from now on.
+    fn count(&mut self, now: Counted, cx: &mut Context<'_, UserMsg>) {
+        let before = std::mem::replace(&mut self.counted, now);
+        let now = &self.counted;
+        let stats = cx.stats();
+        stats.shift(Gauge::RoomOccupants, before.occupants, now.occupants);
+        stats.shift(Gauge::RoomCopiesWaiting, before.waiting, now.waiting);
+        stats.shift(Gauge::RoomsBehind, before.behind, now.behind);
     }
 
     fn room_msg(&mut self, msg: RoomMsg, cx: &mut Context<'_, UserMsg>) {
@@ -395,9 +426,7 @@ impl Actor for RoomActor {
 
     fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, UserMsg>) {
         cx.stats().lower(Gauge::RoomsLoaded);
-        for _ in 0..self.counted {
-            cx.stats().lower(Gauge::RoomOccupants);
-        }
+        self.count(Counted::default(), cx);
         self.forget_temporary();
         self.home.journal.forget(cx.myself());
         let is_over = matches!(reason, Reason::Normal | Reason::Shutdown);

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use actor::Name;
 use room::{Listed, Room};
+use store::StoreError;
 
 use super::RoomActor;
+use crate::address;
 
 /// What is said about one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +46,9 @@ impl Drop for Reserved {
 /// In the order of range and address, as the store lists its rooms.
 type Place = (u16, Name);
 
+/// Of one that everybody may know of: its domain, its address, and where it is.
+type Public = (String, Name);
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Table(Mutex<Inner>);
@@ -51,6 +56,8 @@ pub(crate) struct Table(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     rooms: BTreeMap<Place, Temporary>,
+    /// Those that everybody may know of, with their ranges.
+    public: BTreeMap<Public, u16>,
     made: BTreeMap<Name, u32>,
     /// Occupants of rooms that have any, of both kinds.
     occupants: BTreeMap<Name, u32>,
@@ -65,6 +72,11 @@ impl Table {
     fn set(&self, place: &Place, room: Option<Temporary>) {
         let mut inner = self.lock();
         let creator = room.as_ref().map(|room| Name::clone(&room.creator));
+        let public = (address::domain(&place.1).to_owned(), Name::clone(&place.1));
+        match room.as_ref().is_some_and(|room| room.listed.is_public) {
+            true => inner.public.insert(public, place.0),
+            false => inner.public.remove(&public),
+        };
         let old = match room {
             Some(room) => inner.rooms.insert(place.clone(), room),
             None => inner.rooms.remove(place),
@@ -115,10 +127,31 @@ impl Table {
     }
 
     /// How many somebody has made.
-    #[cfg(test)]
-    fn made_by(&self, creator: &str) -> u32 {
+    pub(crate) fn made_by(&self, creator: &str) -> u32 {
         let inner = self.lock();
         inner.made.get(creator).copied().unwrap_or(0)
+    }
+
+    /// Those of a domain that everybody may know of and that follow one, in the order of their
+    /// addresses, at most `limit`. Nothing else is looked at.
+    fn public_page(
+        &self,
+        domain: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Vec<(Name, Temporary)> {
+        use std::ops::Bound;
+        let start = (domain.to_owned(), Name::from(after.unwrap_or_default()));
+        let inner = self.lock();
+        let page = inner
+            .public
+            .range((Bound::Excluded(start), Bound::Unbounded));
+        let page = page.take_while(|((own, _), _)| own == domain).take(limit);
+        page.filter_map(|((_, room), range)| {
+            let found = inner.rooms.get(&(*range, Name::clone(room)))?;
+            Some((Name::clone(room), found.clone()))
+        })
+        .collect()
     }
 
     /// Those that follow a place, in order, at most `limit`.
@@ -194,8 +227,45 @@ pub(crate) struct Entry {
     pub(crate) is_persistent: bool,
 }
 
+/// A page of the rooms of a domain that everybody may know of.
+#[derive(Debug, Default)]
+pub(crate) struct PublicPage {
+    /// In the order of their addresses.
+    pub(crate) entries: Vec<Entry>,
+    /// There are more behind the last one.
+    pub(crate) has_more: bool,
+    /// Where the next page goes on.
+    pub(crate) last: Option<Name>,
+}
+
 /// Rooms that are looked at at a time.
-const LISTING_PAGE: usize = 256;
+pub(crate) const LISTING_PAGE: usize = 256;
+
+impl Entry {
+    /// A room of the store, unless what is said about it is damaged.
+    fn stored(room: &str, found: store::ListedRoom) -> Option<Entry> {
+        let Ok(listed) = Listed::decode(&found.about) else {
+            tracing::error!(room, "what is said about a room is damaged");
+            return None;
+        };
+        Some(Entry {
+            room: Name::from(room),
+            creator: found.creator,
+            is_persistent: !listed.is_temporary,
+            listed,
+        })
+    }
+
+    /// One that is in no store.
+    fn temporary(room: &Name, found: Temporary) -> Entry {
+        Entry {
+            room: Name::clone(room),
+            creator: String::from(&*found.creator),
+            listed: found.listed,
+            is_persistent: false,
+        }
+    }
+}
 
 impl Listing {
     fn place(&self, room: &str) -> Place {
@@ -203,12 +273,44 @@ impl Listing {
         (range.index(), Name::from(room))
     }
 
+    /// A page of the rooms of a domain that everybody may know of, behind one: it costs what it
+    /// shows, however many others there are. Fewer than `limit` are there if something is damaged.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub(crate) fn public(
+        &self,
+        domain: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<PublicPage, StoreError> {
+        let stored = self.store.public_rooms(domain, after, limit + 1)?;
+        let temporary = self.rooms.public_page(domain, after, limit + 1);
+        let mut all: BTreeMap<Name, Option<Entry>> = BTreeMap::new();
+        for (room, found) in stored {
+            all.insert(Name::from(&*room), Entry::stored(&room, found));
+        }
+        for (room, found) in temporary {
+            let entry = Entry::temporary(&room, found);
+            all.insert(room, Some(entry));
+        }
+        let mut page = PublicPage {
+            has_more: all.len() > limit,
+            ..PublicPage::default()
+        };
+        for (room, entry) in all.into_iter().take(limit) {
+            page.last = Some(room);
+            page.entries.extend(entry);
+        }
+        Ok(page)
+    }
+
     /// Visits rooms behind one, in order, until `visit` says that it is enough.
     pub(crate) fn visit(
         &self,
         after: Option<&str>,
         mut visit: impl FnMut(Entry) -> bool,
-    ) -> Result<(), store::StoreError> {
+    ) -> Result<(), StoreError> {
         let mut after = after.map(str::to_owned);
         loop {
             let stored = self.store.rooms(after.as_deref(), LISTING_PAGE)?;
@@ -222,26 +324,12 @@ impl Listing {
             let end = end.chain(other.map(|(place, _)| place.clone())).min();
             let mut all = BTreeMap::new();
             for (room, found) in stored {
-                let Ok(listed) = Listed::decode(&found.about) else {
-                    tracing::error!(room, "what is said about a room is damaged");
-                    continue;
-                };
-                let place = self.place(&room);
-                let entry = Entry {
-                    room: Name::clone(&place.1),
-                    creator: found.creator,
-                    is_persistent: !listed.is_temporary,
-                    listed,
-                };
-                all.insert(place, entry);
+                if let Some(entry) = Entry::stored(&room, found) {
+                    all.insert(self.place(&room), entry);
+                }
             }
             for (place, found) in temporary {
-                let entry = Entry {
-                    room: Name::clone(&place.1),
-                    creator: String::from(&*found.creator),
-                    listed: found.listed,
-                    is_persistent: false,
-                };
+                let entry = Entry::temporary(&place.1, found);
                 all.insert(place, entry);
             }
             for (place, entry) in all {
@@ -326,6 +414,61 @@ mod tests {
             }
             assert_eq!(paged, found);
         }
+    }
+
+    #[test]
+    fn public_rooms_of_both_kinds_are_in_one_order_and_nothing_else_is_read() {
+        const ROOMS: u32 = 100;
+        let listing = Listing {
+            store: Store::in_memory(),
+            rooms: Arc::default(),
+        };
+        let make = |n: u32| Record::RoomMake {
+            user: room(n),
+            creator: "a@localhost".into(),
+            about: listed(n).encode(),
+        };
+        // Every second one is public, every third one is in no store.
+        let stored = (0..ROOMS).filter(|n| n % 3 != 0);
+        listing.store.bulk(stored.map(make)).unwrap();
+        let set = |n: u32, listed: Option<Listed>| {
+            let found = listed.map(|listed| Temporary {
+                creator: Name::from("b@localhost"),
+                listed,
+            });
+            listing.rooms.set(&listing.place(&room(n)), found);
+        };
+        (0..ROOMS).step_by(3).for_each(|n| set(n, Some(listed(n))));
+        let pages = |limit: usize| {
+            let (mut all, mut count, mut after) = (Vec::new(), 0, None);
+            loop {
+                let page = listing.public("conference.localhost", after.as_deref(), limit);
+                let page = page.unwrap();
+                count += 1;
+                all.extend(page.entries.iter().map(|entry| String::from(&*entry.room)));
+                if !page.has_more {
+                    return (all, count);
+                }
+                assert_eq!(page.entries.len(), limit);
+                after = page.last.map(|last| String::from(&*last));
+            }
+        };
+        let mut expected: Vec<String> = (0..ROOMS).step_by(2).map(room).collect();
+        expected.sort();
+        for limit in [1, 7, 50, 51] {
+            let count = expected.len().div_ceil(limit);
+            assert_eq!(pages(limit), (expected.clone(), count));
+        }
+        let none = listing.public("conference.localhost", None, 0).unwrap();
+        assert!(none.has_more && none.entries.is_empty());
+        let elsewhere = listing.public("localhost", None, 9).unwrap();
+        assert!(!elsewhere.has_more && elsewhere.entries.is_empty());
+        // One that hides, and one that ends.
+        set(0, Some(listed(1)));
+        set(6, None);
+        expected.retain(|own| *own != room(0) && *own != room(6));
+        assert_eq!(pages(10).0, expected);
+        assert_eq!(listing.rooms.lock().public.len(), 15);
     }
 
     #[test]

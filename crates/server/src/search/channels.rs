@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use actor::Name;
 use room::{Listed, Whois};
 use xml::build::Writer;
 use xml::{Child, Frame};
@@ -11,11 +12,10 @@ use xmpp::error::{Condition, StanzaError};
 use xmpp::form::{Form, FormWriter, Submission, flag};
 use xmpp::ns::DATA_FORMS;
 
-use crate::address;
 use crate::home::Home;
 use crate::iq::{Answer, Found, Job};
 use crate::room::host::Said;
-use crate::room::temporary::Listing;
+use crate::room::temporary::{Entry, LISTING_PAGE, Listing};
 
 pub(super) const NS: &str = "urn:xmpp:channel-search:0:search";
 const FORM_TYPE: &str = "urn:xmpp:channel-search:0:search-params";
@@ -130,8 +130,8 @@ pub(super) fn search(home: &Home, to: &str, payload: &Child<'_>) -> Said {
     let is_own = |host: &&String| host.split_once('.').is_some_and(|(_, of)| of == domain);
     let hosts = home.options.rooms.hosts.iter().filter(is_own);
     let hosts: Vec<String> = hosts.cloned().collect();
-    let (rooms, options) = (Arc::clone(&home.rooms), &home.options.rooms);
-    let max = (options.looked_at_max, options.passed_over_max);
+    let rooms = Arc::clone(&home.rooms);
+    let max = home.options.rooms.looked_at_max;
     Said::Read(Job::new(move |store| {
         let listing = Listing {
             store: store.clone(),
@@ -222,43 +222,47 @@ impl Wanted {
         self.has_type && self.terms.iter().all(has)
     }
 
-    /// Looks at so many rooms that everybody may know of, and passes over so many others, at most.
+    /// Looks at so many rooms, at most, and at none that not everybody may know of.
     fn find(
         &self,
         listing: &Listing,
         hosts: &[String],
-        (looked_at_max, passed_over_max): (usize, usize),
+        looked_at_max: usize,
     ) -> Result<Vec<Hit>, StanzaError> {
         let mut hits = Vec::new();
-        let (mut looked_at, mut passed_over) = (0, 0);
-        let visited = listing.visit(None, |entry| {
-            let is_here = hosts
-                .iter()
-                .any(|host| host == address::domain(&entry.room));
-            let is_known = is_here && entry.listed.is_public;
-            match is_known {
-                true => looked_at += 1,
-                false => passed_over += 1,
-            }
-            if is_known && self.is_met(&entry.room, &entry.listed) {
-                // Who is there is not told of a room that not everybody may enter.
-                let users = match entry.listed.is_open {
-                    true => listing.rooms.occupants(&entry.room),
-                    false => 0,
-                };
-                if users >= self.users_min {
-                    hits.push(Hit {
-                        room: String::from(&*entry.room),
-                        listed: entry.listed,
-                        users,
-                    });
+        let mut left = looked_at_max;
+        for host in hosts {
+            let mut after: Option<Name> = None;
+            loop {
+                let page = listing.public(host, after.as_deref(), left.min(LISTING_PAGE));
+                let page = page.map_err(|_| StanzaError::new(Condition::InternalServerError))?;
+                left -= page.entries.len();
+                let met = page.entries.into_iter();
+                hits.extend(met.filter_map(|entry| self.hit(listing, entry)));
+                if !page.has_more || left == 0 {
+                    break;
                 }
+                after = page.last;
             }
-            looked_at < looked_at_max && passed_over < passed_over_max
-        });
-        visited.map_err(|_| StanzaError::new(Condition::InternalServerError))?;
+        }
         hits.sort_by(|a, b| a.place(self.order).cmp(&b.place(self.order)));
         Ok(hits)
+    }
+
+    fn hit(&self, listing: &Listing, entry: Entry) -> Option<Hit> {
+        if !self.is_met(&entry.room, &entry.listed) {
+            return None;
+        }
+        // Who is there is not told of a room that not everybody may enter.
+        let users = match entry.listed.is_open {
+            true => listing.rooms.occupants(&entry.room),
+            false => 0,
+        };
+        (users >= self.users_min).then(|| Hit {
+            room: String::from(&*entry.room),
+            listed: entry.listed,
+            users,
+        })
     }
 }
 

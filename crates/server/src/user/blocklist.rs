@@ -5,12 +5,37 @@ use crate::address;
 
 /// The blocked addresses; 8 bytes while empty.
 #[derive(Debug, Default)]
-pub(crate) struct Blocklist(Option<Box<Vec<String>>>);
+pub(crate) struct Blocklist(Option<Box<Listed>>);
+
+#[derive(Debug)]
+struct Listed {
+    /// In the order in which they were blocked.
+    blocked: Vec<String>,
+    /// Their places, in the order of the addresses: every stanza asks.
+    sorted: Vec<u32>,
+}
+
+impl Listed {
+    /// Whether an address is on the list that has these parts one behind the other.
+    fn has<const N: usize>(&self, parts: [&str; N]) -> bool {
+        let wanted = || parts.iter().flat_map(|part| part.bytes());
+        let place = self.sorted.binary_search_by(|place| {
+            let entry = &self.blocked[*place as usize];
+            entry.bytes().cmp(wanted())
+        });
+        place.is_ok()
+    }
+}
 
 impl Blocklist {
     /// Takes what the store holds.
     pub(crate) fn new(blocked: Vec<String>) -> Self {
-        Blocklist((!blocked.is_empty()).then(|| Box::new(blocked)))
+        if blocked.is_empty() {
+            return Blocklist::default();
+        }
+        let mut sorted: Vec<u32> = (0..blocked.len() as u32).collect();
+        sorted.sort_unstable_by(|one, other| blocked[*one as usize].cmp(&blocked[*other as usize]));
+        Blocklist(Some(Box::new(Listed { blocked, sorted })))
     }
 
     /// Whether anybody is blocked at all.
@@ -20,27 +45,34 @@ impl Blocklist {
 
     /// The blocked addresses.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0
-            .iter()
-            .flat_map(|blocked| blocked.iter().map(String::as_str))
+        let listed = self.0.iter().flat_map(|listed| &listed.blocked);
+        listed.map(String::as_str)
     }
 
     /// The number of blocked addresses.
     pub(crate) fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |blocked| blocked.len())
+        self.0.as_ref().map_or(0, |listed| listed.blocked.len())
+    }
+
+    /// Their bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.iter().map(str::len).sum()
+    }
+
+    /// Whether an address is on the list itself.
+    pub(crate) fn has(&self, jid: &str) -> bool {
+        self.0.as_ref().is_some_and(|listed| listed.has([jid]))
     }
 
     /// Whether an entry covers `jid`: the full address, the bare address, the domain with the
     /// resource, or the domain (XEP-0191 section 3.1, the rules of XEP-0016 section 2.1).
     pub(crate) fn covers(&self, jid: &str) -> bool {
-        let Some(blocked) = &self.0 else { return false };
+        let Some(listed) = &self.0 else { return false };
         let (bare, resource) = address::split(jid);
         let domain = address::domain(bare);
-        blocked.iter().any(|entry| {
-            let (entry_bare, entry_resource) = address::split(entry);
-            (entry_bare == bare || entry_bare == domain)
-                && (entry_resource.is_none() || entry_resource == resource)
-        })
+        let of_resource =
+            |resource| listed.has([bare, "/", resource]) || listed.has([domain, "/", resource]);
+        listed.has([bare]) || listed.has([domain]) || resource.is_some_and(of_resource)
     }
 }
 
@@ -66,5 +98,19 @@ mod tests {
     fn an_empty_list_covers_nobody() {
         assert!(!Blocklist::default().covers("a@b"));
         assert!(!Blocklist::new(Vec::new()).is_active());
+    }
+
+    #[test]
+    fn what_is_covered_does_not_depend_on_the_order_of_the_list() {
+        let entries = ["z@b", "a@b/x", "b!/q", "b/c", "a@b!", "m@n"];
+        let list = Blocklist::new(entries.map(str::to_owned).to_vec());
+        assert!(list.iter().eq(entries), "as it was blocked");
+        for jid in ["z@b", "z@b/r", "a@b/x", "b/c", "k@b/c", "m@n/o"] {
+            assert!(list.covers(jid), "{jid}");
+        }
+        for jid in ["a@b", "a@b/y", "b", "b/d", "z@bb", "zz@b/r", "m@n.o"] {
+            assert!(!list.covers(jid), "{jid}");
+        }
+        assert!(list.has("b/c") && !list.has("b"));
     }
 }

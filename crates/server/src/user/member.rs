@@ -17,7 +17,7 @@ use actor::{Context, Mail, Name};
 use delivery::{Place, RoomPage};
 use net::ConnRef;
 use stdx::time::Moment;
-use store::{Record, Seq};
+use store::{Record, Seq, Store, StoreError};
 use telemetry::Counter;
 use wire::{Membership, Message, Pulled, Sitting, ToRoom};
 use xml::Frame;
@@ -59,6 +59,26 @@ enum State {
     Asked { id: u32, since: Moment },
 }
 
+/// How many of the rooms that deliver to the account somebody has made who wants it to have one
+/// more.
+pub struct RoomsMade {
+    said: Membership,
+    of_one: Result<usize, StoreError>,
+}
+
+/// Who made a room is in the list of rooms, of which each node has all.
+fn made_by_one(store: &Store, room: &str, others: &[Name]) -> Result<usize, StoreError> {
+    let maker = |room: &str| {
+        let listed = store.room(room);
+        listed.map(|listed| listed.map(|listed| listed.creator))
+    };
+    let (own, mut count) = (maker(room)?, 0);
+    for other in others {
+        count += usize::from(maker(other)? == own);
+    }
+    Ok(count)
+}
+
 impl Member {
     fn new(room: Name, mark: Seq) -> Member {
         Member {
@@ -95,6 +115,8 @@ pub(super) struct Members {
     /// Sessions without stream management that a room has put out.
     out: Vec<(ConnRef, Name)>,
     last_id: u32,
+    /// The store is asked who made rooms.
+    is_counting: bool,
     /// An append failed then: for a while nothing is asked for, and nothing recorded that can wait.
     failed_at: Option<Moment>,
 }
@@ -272,6 +294,16 @@ impl User {
 
     /// A room says that the account is its member, or that its log has grown.
     pub(super) fn is_member(&mut self, said: &Membership, cx: &mut Context<'_, UserMsg>) {
+        self.take_membership(said, None, cx);
+    }
+
+    /// `of_one` says how many rooms of the same maker are noted, once the store was asked.
+    fn take_membership(
+        &mut self,
+        said: &Membership,
+        of_one: Option<usize>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         let is_read = self.is_being_read();
         let known = self.member(&said.room);
         match self.phase {
@@ -285,6 +317,9 @@ impl User {
             Phase::Registered => {
                 if known.is_none() && !self.has_place_for(&said.room) {
                     return; // It says so again.
+                }
+                if known.is_none() && !self.may_have_one_more(said, of_one, cx) {
+                    return; // The same.
                 }
                 self.note_member(known, said);
             }
@@ -318,6 +353,53 @@ impl User {
                 tracing::debug!(user = %self.name, %room, "too many rooms");
                 false
             }
+        }
+    }
+
+    /// Whether one room more of its maker may be noted. With so many that they may all be his, the
+    /// store is asked first, about one room at a time.
+    fn may_have_one_more(
+        &mut self,
+        said: &Membership,
+        of_one: Option<usize>,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> bool {
+        let max = self.home.bounds().member_rooms_of_one_max;
+        let (name, room) = (self.name.clone(), said.room.clone());
+        let members = &mut self.log().members;
+        if members.rooms.len() < max {
+            return true;
+        }
+        if let Some(of_one) = of_one {
+            if of_one >= max {
+                tracing::debug!(user = %name, %room, "too many rooms of one maker");
+            }
+            return of_one < max;
+        }
+        if std::mem::replace(&mut members.is_counting, true) {
+            return false;
+        }
+        let others: Vec<Name> = members.rooms.iter().map(|own| own.room.clone()).collect();
+        let (store, said) = (self.home.store.clone(), said.clone());
+        let read = move || {
+            let of_one = made_by_one(&store, &room, &others);
+            Box::new(RoomsMade { said, of_one })
+        };
+        let pool = &self.home.later_reads;
+        if cx.blocking(pool, read, UserMsg::RoomsMade).is_err() {
+            self.log().members.is_counting = false;
+        }
+        false
+    }
+
+    /// The store has said how many rooms somebody has made.
+    pub(super) fn rooms_made(&mut self, read: RoomsMade, cx: &mut Context<'_, UserMsg>) {
+        if let Some(log) = &mut self.log {
+            log.members.is_counting = false;
+        }
+        match read.of_one {
+            Ok(of_one) => self.take_membership(&read.said, Some(of_one), cx),
+            Err(error) => tracing::warn!(user = %self.name, %error, "cannot read who made rooms"),
         }
     }
 

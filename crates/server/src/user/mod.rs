@@ -20,7 +20,7 @@ mod layout;
 mod log;
 mod login;
 pub(crate) mod managed;
-mod member;
+pub(crate) mod member;
 mod outbound;
 pub(crate) mod outbox;
 mod owed;
@@ -457,6 +457,7 @@ impl Actor for User {
             UserMsg::Refused { conn, answer } => self.stanza_refused(conn, answer, cx),
             UserMsg::Said(said) => self.said(said, cx),
             UserMsg::RoomsDue => self.rooms_may_be_asked(cx),
+            UserMsg::RoomsMade(read) => self.rooms_made(*read, cx),
             UserMsg::Room(_) | UserMsg::Nodes(_) | UserMsg::GoOn => {}
             UserMsg::Credentials { conn, from } => self.credentials_wanted(conn, from, cx),
             UserMsg::LoginEnded { conn, end } => self.login_ended(conn, end, cx),

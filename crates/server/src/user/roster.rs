@@ -2,6 +2,8 @@
 //! read at every presence change and written a few times a year. Owns the packing; the rules of
 //! roster stanzas are in `modules/roster.rs`, those of subscriptions in `subscription.rs`.
 
+use crate::limits::ROSTER_BYTES_MAX;
+
 /// RFC 6121 section 2.1.2.5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Subscription {
@@ -144,6 +146,24 @@ impl Item {
         !self.is_empty() && (self.listed || !self.state.is_hidden())
     }
 
+    /// Bytes that it takes in a roster.
+    pub(crate) fn packed_bytes(&self) -> usize {
+        let text = self.jid.len() + self.name.len() + self.groups_bytes();
+        HEADER + text + self.kept_request().len()
+    }
+
+    fn groups_bytes(&self) -> usize {
+        self.groups.iter().map(|group| 2 + group.len()).sum()
+    }
+
+    fn kept_request(&self) -> &[u8] {
+        if self.state.pending_in {
+            &self.request
+        } else {
+            &[]
+        }
+    }
+
     /// Nothing is left to remember: neither listed nor asked for nor asked.
     pub fn is_empty(&self) -> bool {
         !self.listed && self.state == SubscriptionState::default()
@@ -211,6 +231,11 @@ impl Roster {
         })
     }
 
+    /// Whether it may not grow any more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.packed.len() >= ROSTER_BYTES_MAX
+    }
+
     /// Bytes that the packed items take.
     pub(crate) fn packed_bytes(&self) -> usize {
         self.packed.len()
@@ -219,31 +244,33 @@ impl Roster {
     /// Puts an item in place of the one with the same address, or at the end, and makes a new
     /// version.
     pub(crate) fn put(&mut self, item: &Item) -> u64 {
-        let mut packed = Vec::with_capacity(self.packed.len() + 64);
-        let mut placed = false;
-        for old in self.iter() {
-            if old.jid == item.jid {
-                pack(&mut packed, item);
-                placed = true;
-            } else {
-                pack(&mut packed, &old.to_item());
-            }
-        }
-        if !placed {
-            pack(&mut packed, item);
-        }
+        let (before, after) = self.around(&item.jid);
+        let mut packed = Vec::with_capacity(self.packed.len() + item.packed_bytes());
+        packed.extend_from_slice(before);
+        pack(&mut packed, item);
+        packed.extend_from_slice(after);
         self.packed = packed.into_boxed_slice();
         self.bump()
     }
 
     /// Removes a contact and makes a new version.
     pub(crate) fn remove(&mut self, jid: &str) -> u64 {
-        let mut packed = Vec::with_capacity(self.packed.len());
-        for old in self.iter().filter(|old| old.jid != jid) {
-            pack(&mut packed, &old.to_item());
-        }
-        self.packed = packed.into_boxed_slice();
+        let (before, after) = self.around(jid);
+        self.packed = [before, after].concat().into_boxed_slice();
         self.bump()
+    }
+
+    /// What is packed before the item of a contact, and what behind it; everything is before one that
+    /// is not there.
+    fn around(&self, jid: &str) -> (&[u8], &[u8]) {
+        let mut rest = &self.packed[..];
+        while let Some((item, tail)) = unpack(rest) {
+            if item.jid == jid.as_bytes() {
+                return (&self.packed[..self.packed.len() - rest.len()], tail);
+            }
+            rest = tail;
+        }
+        (&self.packed, &[])
     }
 
     fn bump(&mut self) -> u64 {
@@ -271,8 +298,8 @@ fn pack(out: &mut Vec<u8>, item: &Item) {
     ] {
         flags |= if set { bit } else { 0 };
     }
-    let groups: usize = item.groups.iter().map(|group| 2 + group.len()).sum();
-    let request: &[u8] = if state.pending_in { &item.request } else { &[] };
+    let groups = item.groups_bytes();
+    let request = item.kept_request();
     out.push(flags);
     for length in [item.jid.len(), item.name.len(), groups, request.len()] {
         // Invariant: limits::ROSTER_* keep every part of an item below 64 KiB.
@@ -459,5 +486,26 @@ mod tests {
         let roster = Roster::from_store(&stored);
         assert_eq!(roster.version(), 7);
         assert_eq!(roster.iter().next().unwrap().to_item(), original);
+    }
+
+    #[test]
+    fn an_item_takes_what_it_says_and_a_roster_is_full_at_its_bound() {
+        let mut roster = Roster::default();
+        let mut wide = item("a@b", Subscription::Both);
+        wide.groups = (0..32)
+            .map(|n| format!("{n}{}", "g".repeat(1_000)))
+            .collect();
+        for n in 0.. {
+            wide.jid = format!("a{n}@b");
+            let before = roster.packed_bytes();
+            assert_eq!(roster.is_full(), before >= ROSTER_BYTES_MAX);
+            if roster.is_full() {
+                break;
+            }
+            roster.put(&wide);
+            assert_eq!(roster.packed_bytes(), before + wide.packed_bytes());
+        }
+        roster.remove("a1@b");
+        assert!(!roster.is_full());
     }
 }

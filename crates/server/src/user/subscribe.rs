@@ -130,7 +130,7 @@ impl User {
     /// Whether the user may have no further contact. Requests of strangers take no room.
     pub(crate) fn is_roster_full(&self) -> bool {
         let items = self.roster.iter().filter(|item| !item.is_only_asking());
-        items.count() >= self.home.limits().roster_items_max as usize
+        self.roster.is_full() || items.count() >= self.home.limits().roster_items_max as usize
     }
 
     /// Makes `item` the state of its contact: a record, the roster in memory, and a push to the

@@ -2,6 +2,7 @@
 //! behind them. Owns what happens when an append fails (docs/delivery.md).
 
 use std::mem;
+use std::time::Duration;
 
 use actor::{Context, Mail, Name};
 use net::ConnRef;
@@ -10,6 +11,8 @@ use telemetry::Counter;
 
 use super::barrier::{Append, Decided, Effect, Origin};
 use super::{Debt, User};
+use crate::c2s::Control;
+use crate::limits::REWRITTEN_PER_SECOND;
 use crate::message::{AppendError, UserMsg};
 use wire::Source;
 
@@ -91,12 +94,15 @@ impl User {
         }
         let effects = mem::take(&mut turn.effects);
         self.home.turn.set(Some(turn));
+        let rewrites = self.rewritten_by(&records);
+        self.charge_for(rewrites, &origin, cx);
         let ticket = self.home.journal.next_ticket();
         let range = self.range();
         let journal = &self.home.journal;
         match journal.append(cx, range, self.barrier.tenure, records, ticket) {
             Ok(()) => {
-                self.barrier.push(Append::new(ticket, origin, effects));
+                let append = Append::new(ticket, origin, effects).rewriting(rewrites);
+                self.barrier.push(append);
                 self.hold_if_full(cx);
             }
             Err(error) => {
@@ -109,6 +115,35 @@ impl User {
                     self.perform_in_order(effects, cx);
                 }
             }
+        }
+    }
+
+    /// Bytes that the journal reads and writes for records that change what is one value in the store.
+    /// Without them, whoever changes a large roster again and again would keep the journal from
+    /// everybody.
+    fn rewritten_by(&self, records: &[Record]) -> usize {
+        let changes = records.iter().filter(|record| {
+            matches!(
+                record,
+                Record::RosterPut { .. }
+                    | Record::RosterRemove { .. }
+                    | Record::BlocklistPut { .. }
+            )
+        });
+        match changes.count() {
+            0 => 0,
+            changes => changes * 2 * (self.roster.packed_bytes() + self.blocklist.bytes()),
+        }
+    }
+
+    /// Whoever makes the journal rewrite much sends less in the time that follows.
+    fn charge_for(&self, bytes: usize, origin: &Origin, cx: &mut Context<'_, UserMsg>) {
+        let Origin::Session(own) = origin else { return };
+        let all = bytes.saturating_mul(self.sessions.len()) as u64;
+        let micros = all.saturating_mul(1_000_000) / REWRITTEN_PER_SECOND as u64;
+        if micros > 0 {
+            let costs = Control::Costs(Duration::from_micros(micros));
+            let _ = self.home.io.control(cx, own.link, costs);
         }
     }
 
@@ -246,7 +281,7 @@ impl User {
 
     /// Ends a connection that waits for an answer of this user: it would wait for ever.
     pub(super) fn end_waiting(&self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
-        let control = crate::c2s::Control::Abort(self.why_it_ends());
+        let control = Control::Abort(self.why_it_ends());
         let _ = self.home.io.control(cx, conn, control);
     }
 

@@ -81,6 +81,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
         },
         bans: None,
         commits: server::options::Commits::default(),
+        traced_max: server::options::TRACED_MAX,
         web: Web::default(),
         wire: server::options::Wire::default(),
         cluster: None,

@@ -461,6 +461,44 @@ fn a_head_without_services_is_read_and_can_be_changed() {
     assert!(report.is_good(), "{report}");
 }
 
+/// Of a store of before there was a list of public rooms one is made, in as many steps as it takes.
+#[test]
+fn public_rooms_of_schema_3_are_listed() {
+    let rooms = UPGRADE_ENTRIES_MAX as u32 + 100;
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let store = Store::with_engine(Arc::clone(&engine), Durability::Memory, SLOTS).unwrap();
+    let room = |n: u32| format!("room{n:05}@conference.x");
+    let make = |n: u32| Record::RoomMake {
+        user: room(n),
+        creator: "juliet@x".to_owned(),
+        about: postcard::to_extend(&("name", n.is_multiple_of(3)), vec![1]).unwrap(),
+    };
+    store.bulk((0..rooms).map(make)).unwrap();
+    drop(store);
+    // As an upgrade that was interrupted leaves it.
+    let mut batch: Batch = vec![schema_change(3)];
+    let forget = |n: u32| Change {
+        space: Space::Meta,
+        key: keys::public(&room(n)).into(),
+        value: None,
+    };
+    batch.extend((9..rooms).map(forget));
+    engine.commit(batch, Durability::Memory).unwrap();
+    let store = Store::with_engine(Arc::clone(&engine), Durability::Memory, SLOTS).unwrap();
+    let listed = store.public_rooms("conference.x", None, 10_000).unwrap();
+    let listed: Vec<String> = listed.into_iter().map(|(room, _)| room).collect();
+    let expected: Vec<String> = (0..rooms).step_by(3).map(room).collect();
+    assert_eq!(listed, expected);
+    let report = store.verify().unwrap();
+    assert!(report.is_good(), "{report}");
+    let schema = engine.get(Space::Meta, keys::SCHEMA).unwrap();
+    assert_eq!(schema.as_deref(), Some(&SCHEMA.to_be_bytes()[..]));
+    // A list that says something else is damage.
+    let wrong = put(Space::Meta, keys::public(&room(1)), vec![VALUE_VERSION]);
+    engine.commit(vec![wrong], Durability::Memory).unwrap();
+    assert!(!store.verify().unwrap().is_good());
+}
+
 /// A session of before rooms were read by sessions is given a place in a room's log.
 #[test]
 fn a_session_of_before_may_read_the_log_of_a_room() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use testkit::roost::Settings;
 
 use crate::nodes::Nodes;
@@ -124,6 +125,49 @@ fn nodes_are_restarted_one_after_the_other() {
     println!("{said} messages of each; the longest was accepted after {longest:?}");
     println!("streams had no home for, in ms: {gaps:?}");
     assert!(gaps.values().flatten().count() >= 3, "{gaps:?}");
+}
+
+/// Goal: a node that has no time to give its homes away, or whose engine says nothing for longer
+/// than it waits, ends all the same, and says what stays of it; nothing that was accepted is lost.
+#[test]
+fn a_node_stops_in_time_whatever_keeps_its_homes() {
+    for is_silent in [false, true] {
+        let none = ("server.drain_timeout".to_owned(), "\"0s\"".to_owned());
+        let mut nodes = Nodes::prepare_with(&["a", "b"], |_| Settings::from([none.clone()]));
+        nodes.create();
+        ["a", "b"].iter().for_each(|name| nodes.begin(name));
+        nodes.await_homes();
+        let homes = nodes.add_at_different_homes("alice", "bob");
+        let (stopped, stays, bobs) = (homes.one, homes.other, homes.other_name);
+        // Her home ends, her socket stays.
+        let mut alice = Person::online(&mut nodes, "alice", &stays);
+        let mut bob = Person::online(&mut nodes, &bobs, &stays);
+        alice.say(&bobs, "before");
+        alice.await_accepted();
+        if is_silent {
+            (0..3).for_each(|one| nodes.engine().signal(one, Signal::STOP).unwrap());
+        }
+        nodes.node(&stopped).begin_to_stop().unwrap();
+        nodes.until("it ends", |nodes| nodes.log(&stopped).contains("stopped"));
+        if is_silent {
+            (0..3).for_each(|one| nodes.engine().signal(one, Signal::CONT).unwrap());
+        }
+        let log = nodes.log(&stopped);
+        assert!(
+            log.contains("homes stay until the lease of this node ends"),
+            "{log}"
+        );
+        let silence = "the engine does not answer: others wait until the lease lapses";
+        assert_eq!(log.contains(silence), is_silent, "{log}");
+        // It has ended, and is waited for.
+        nodes.node(&stopped).kill().unwrap();
+        nodes.until("the other is home of all", |nodes| {
+            served(nodes, &stays) == 4.0
+        });
+        alice.say(&bobs, "after");
+        alice.await_accepted();
+        bob.expect_bodies("alice", ["before", "after"].map(str::to_owned));
+    }
 }
 
 /// Each says something to the next, and it is accepted. How long the longest took.

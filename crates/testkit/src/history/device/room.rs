@@ -215,11 +215,23 @@ impl Device {
             false => self.room.there.insert(nick.to_owned()),
         };
         match (is_own, is_gone) {
-            (true, true) => self.leave_room(shared),
+            (true, true) => {
+                self.is_put_out(shared);
+                self.leave_room(shared);
+            }
             (true, false) => self.room.state = State::In,
             (false, _) => {}
         }
         true
+    }
+
+    /// Nobody ever leaves, or is kicked: who was told that he is there, is there for as long as
+    /// his session goes on. Where commits may stay in doubt, nobody may know whether he is.
+    fn is_put_out(&self, shared: &mut Shared<'_>) {
+        if self.room.state == State::In && shared.reuses_ids {
+            let text = format!("{} was put out of the room", self.name);
+            shared.history.violation(text);
+        }
     }
 
     /// A message of the room. False if it is something else.
