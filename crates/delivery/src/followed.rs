@@ -370,6 +370,54 @@ impl<R: Clone + Eq> Followed<R> {
     /// decided, and [`Followed::sent`] for what was written: what is left was not given.
     pub fn failed(&mut self, now: Moment) {
         self.failed_at = Some(now);
+        self.take_back();
+    }
+
+    /// The session goes on at a home that began anew, with the connection that it has. What was to
+    /// be written with commits of the earlier life was not, and is read again once it is recorded
+    /// that it was not given.
+    pub fn adopted(&mut self) {
+        self.failed_at = None;
+        self.take_back();
+        for own in &mut self.rooms {
+            own.state = State::Behind;
+        }
+    }
+
+    /// The same for a session that was recovered at another home: its connection was written
+    /// everything up to the count `written`, of which its client has acknowledged `h`. Gives the
+    /// rooms of which it has to be recorded what was not written, as for [`Followed::resume`].
+    pub fn adopt(&mut self, (h, written): (Count, Count)) -> Vec<R> {
+        self.unsent = 0;
+        self.detach();
+        self.acknowledge(h);
+        for own in &mut self.rooms {
+            own.state = State::Behind;
+        }
+        let sent = self.flight.iter();
+        let sent = sent.take_while(|entry| !entry.count.is_after(written));
+        let sent = sent.count();
+        for entry in self.flight.drain(sent..).rev() {
+            if let Some(own) = self.rooms.iter_mut().find(|own| own.room == entry.room) {
+                own.read = own.read.min(entry.place.before());
+                own.is_void = true;
+            }
+        }
+        let void = self.rooms.iter().filter(|own| own.is_void);
+        void.map(|own| own.room.clone()).collect()
+    }
+
+    /// Counts of what was given and is not acknowledged, in order.
+    pub fn in_flight(&self) -> impl Iterator<Item = Count> {
+        self.flight.iter().map(|entry| entry.count)
+    }
+
+    /// The rooms whose logs are read.
+    pub fn rooms(&self) -> impl Iterator<Item = &R> {
+        self.rooms.iter().map(|own| &own.room)
+    }
+
+    fn take_back(&mut self) {
         let sent = self.flight.len() - self.unsent;
         self.unsent = 0;
         for entry in self.flight.drain(sent..).rev() {

@@ -28,6 +28,7 @@
 //! | detached, attached | another connection resumes it | resuming | cut the old link, read what is resent |
 //! | resuming | a further connection resumes it | resuming | fail the earlier request |
 //! | resuming | read and recorded | attached | resend |
+//! | detached, of an earlier life | its connection is still there | resuming | read what was not written |
 //! | any | end | (left) | list what was for its full address |
 //!
 //! The caller performs the effects ([`Inbox::poll_effect`]), in the order of its appends, appends

@@ -3,6 +3,7 @@
 
 mod cost;
 mod ending;
+mod outlived;
 mod registration;
 
 use std::net::IpAddr;
@@ -32,6 +33,7 @@ use crate::web;
 use crate::web::bosh::{Bosh, Ticket};
 
 pub(crate) use ending::Abort;
+pub(crate) use outlived::TakenOver;
 
 /// Bytes of the salt of new keys.
 pub(crate) const SALT_BYTES: usize = 16;
@@ -65,6 +67,11 @@ pub enum Control {
     Abort(Abort),
     /// A stanza found its user's mailbox full.
     Refused(Frame),
+    /// The account's actor goes on with a session that outlived its home.
+    TakenOver(Box<TakenOver>),
+    /// The account has another home, or will have: the connection may outlive this one. So many of
+    /// its client's stanzas are done for certain.
+    Left(Option<u32>),
     /// The end of the stream has been written.
     Close,
     /// Something between a connection of the web and the session behind it.
@@ -95,7 +102,7 @@ pub struct Conn {
     bytes_before_session: u32,
     /// The lists of bans that it was compared with.
     bans: u32,
-    /// Its login; absent once it has a session.
+    /// Its login; absent once it has a session, and nothing of that comes once more.
     login: Option<Box<Attempt>>,
 }
 
@@ -114,6 +121,8 @@ struct Attempt {
     prelude: Prelude,
     /// The node that does.
     line: Option<Box<Line>>,
+    /// Stanzas of a session that come once more: the home before this one has handled them.
+    skip: u32,
 }
 
 /// An idle client costs this and what is on it.
@@ -164,6 +173,10 @@ pub struct C2sService {
     pub(crate) random: SystemRandom,
     pub(crate) scratch: Scratch,
     pub(crate) effects: Vec<Effect>,
+    /// How many bytes went before the input that is looked at, for a client that is elsewhere, and
+    /// where in all of them the element ends that is looked at.
+    pub(crate) heard_from: u64,
+    pub(crate) heard: u64,
     /// The WebSocket message that is looked at.
     pub(crate) message: Vec<u8>,
     /// What sessions over BOSH want done; empty in between.
@@ -304,8 +317,11 @@ impl C2sService {
                     self.bring_home(cx, conn, user, Way::Bind(resource));
                 }
                 Effect::Resume { user, request } => {
+                    let heard = self.heard;
+                    self.mark(cx, conn, |marks| marks.resumes(heard));
                     self.bring_home(cx, conn, user, Way::Resume(request));
                 }
+                Effect::Stanza(_) if conn.skips() => self.skip_stanza(cx, conn),
                 Effect::Stanza(frame) | Effect::Element(frame) => {
                     conn.is_managed |= frame.is_of(ns::STREAM_MANAGEMENT);
                     let id = cx.id();
@@ -316,6 +332,8 @@ impl C2sService {
                         Ok(()) => {
                             cx.sent_on();
                             cx.charge(cost);
+                            let heard = self.heard;
+                            self.mark(cx, conn, |marks| marks.hands_in(heard));
                         }
                         Err(error) => {
                             if let UserMsg::Stanza { frame, .. } = error.into_inner() {
@@ -358,7 +376,11 @@ impl C2sService {
             answer,
         };
         match cx.mail().send(user, msg) {
-            Ok(()) => cx.sent_on(),
+            Ok(()) => {
+                cx.sent_on();
+                let heard = self.heard;
+                self.mark(cx, conn, |marks| marks.hands_in(heard));
+            }
             Err(_) => self.abort(cx, conn, Abort::Overloaded),
         }
     }
@@ -716,6 +738,10 @@ impl C2sService {
                         None => {}
                         Some(Event::Open(_)) if is_bosh => {}
                         Some(Event::Open(header)) => {
+                            if conn.is_far {
+                                let lines = &self.home.lines;
+                                lines.mark(cx.id(), |marks| marks.opened(bytes));
+                            }
                             prelude.into_iter().for_each(|said| said.opens(bytes));
                             machine.handle_header(&header, cx.out(), &mut self.effects);
                         }
@@ -740,6 +766,7 @@ impl C2sService {
                 }
             };
             used += consumed;
+            self.heard = self.heard_from + used as u64;
             if is_end {
                 self.end_of_root(cx, conn);
             }
@@ -773,7 +800,10 @@ impl C2sService {
         answer: Vec<u8>,
     ) {
         if !answer.is_empty() {
-            self.answer_managed(cx, conn, answer);
+            match conn.skips() {
+                false => self.answer_managed(cx, conn, answer),
+                true => self.skip_stanza(cx, conn),
+            }
         }
         if conn.machine.full_jid().is_none() {
             conn.bytes_before_session = conn.bytes_before_session.saturating_add(consumed as u32);
@@ -831,6 +861,10 @@ impl C2sService {
                 }
             }
             Control::Abort(why) => self.abort(cx, conn, why),
+            // Of a client of this node: who comes again is led to the next home.
+            Control::Left(_) => self.abort(cx, conn, Abort::Moved),
+            // Taken by those whose client is elsewhere.
+            Control::TakenOver(_) => {}
             Control::Refused(frame) => self.refuse(cx, conn, &frame),
             Control::Close => conn.close(cx),
             Control::Costs(time) => cx.charge(time),

@@ -52,6 +52,7 @@ impl Elsewhere {
             | UserMsg::Stanza { conn, .. }
             | UserMsg::Refused { conn, .. }
             | UserMsg::Keys { conn, .. } => self.redirect(conn, cx),
+            UserMsg::Introduced(introduced) => self.redirect(introduced.conn, cx),
             UserMsg::Idle => cx.stop(),
             _ => {}
         }

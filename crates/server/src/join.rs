@@ -12,37 +12,51 @@
 //!
 //! | event | edge | home |
 //! |---|---|---|
-//! | a client says whose it is | sends what it has said so far | says it again to itself, and goes on |
-//! | its stream ends | writes what came, then closes | says that nothing follows |
+//! | a client says whose it is | sends what it has said so far | says it again to itself, and
+//! goes on | | its stream ends | writes what came, then closes | says that nothing follows |
 //! | its socket is gone | says so | the session waits to be resumed, or ends |
-//! | the other node, or its link, is gone | ends the stream with `reset` | as if the socket were gone |
-//! | the account's home moves | as above | ends the stream with `reset` |
+//! | the other node, or its link, is gone | introduces the connection to the next home, or ends
+//! the stream with `reset` | as if the socket were gone | | the account's home moves | as above |
+//! says so, or ends the stream with `reset` |
+//!
+//! A connection outlives its home if its session is counted and can be resumed (XEP-0198), and it
+//! is certain what its client was written and has said: the home marks both (`marks`), the edge
+//! keeps what is behind the last mark (`kept`), waits for a home and introduces it there
+//! (`outlive`).
 //!
 //! The home alone decides who may come in: it is told what a client said, not who it is. A node
 //! that lies can pretend an address, and nothing else.
 
 mod edge;
+mod here;
 mod home;
 mod keeper;
+mod kept;
 mod line;
+mod marks;
+mod outlive;
 
 use std::cell::RefCell;
 
 use net::ConnRef;
 use rustc_hash::FxHashMap;
-use wire::{Join, Joined};
+use wire::{Adopt, Join, Joined};
 
 use crate::away::NodeId;
 
 pub(crate) use edge::Edge;
+pub(crate) use here::{HERE, Here};
 pub(crate) use home::Far;
 pub(crate) use keeper::{Keeper, KeeperMsg};
 pub(crate) use line::{Line, at, conn_ref};
+pub(crate) use marks::Marks;
 
 /// Connections of one shard that are tied to one at another node.
 #[derive(Default)]
 pub(crate) struct Lines {
     nodes: RefCell<FxHashMap<ConnRef, NodeId>>,
+    /// Of those whose client is at another node: what it takes that they outlive this home.
+    marks: RefCell<FxHashMap<ConnRef, Box<Marks>>>,
     /// Those whose bytes a link did not take; they try again together.
     later: RefCell<Vec<ConnRef>>,
 }
@@ -52,8 +66,15 @@ impl Lines {
         self.nodes.borrow_mut().insert(conn, node);
     }
 
+    /// One whose client is at another node.
+    fn add_far(&self, conn: ConnRef, node: NodeId, marks: Marks) {
+        self.add(conn, node);
+        self.marks.borrow_mut().insert(conn, Box::new(marks));
+    }
+
     fn remove(&self, conn: ConnRef) {
         self.nodes.borrow_mut().remove(&conn);
+        self.marks.borrow_mut().remove(&conn);
     }
 
     fn of(&self, node: NodeId) -> Vec<ConnRef> {
@@ -71,12 +92,42 @@ pub enum Word {
     Lost,
     /// A link that took nothing may take something now.
     TryAgain,
+    /// Nobody took it where it introduced itself under that number.
+    NotTaken(u64),
+    /// The other node should hear how far both directions have come.
+    Mark,
 }
 
 /// A client that comes from another node.
 pub struct Comer {
     pub(crate) node: NodeId,
-    pub(crate) join: Box<Join>,
+    pub(crate) from: Origin,
+}
+
+/// How it comes.
+pub(crate) enum Origin {
+    /// It has said whose it is.
+    Stream(Box<Join>),
+    /// With a session, from a home before this one.
+    Home(Box<Adopt>),
+}
+
+impl Comer {
+    /// Its connection at the other node, and the number of that.
+    pub(crate) fn line(&self) -> (wire::ConnAt, u64) {
+        match &self.from {
+            Origin::Stream(join) => (join.from, join.number),
+            Origin::Home(adopt) => (adopt.from, adopt.number),
+        }
+    }
+
+    /// Where the client comes from.
+    fn address(&self) -> std::net::IpAddr {
+        match &self.from {
+            Origin::Stream(join) => join.address,
+            Origin::Home(adopt) => adopt.address,
+        }
+    }
 }
 
 /// What a client has said since its stream began: with it another node can go on.

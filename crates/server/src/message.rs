@@ -25,6 +25,18 @@ use crate::user::pep::PepMsg;
 use crate::user::recover::Stored;
 use crate::user::resume::Owed;
 
+/// What a connection says of a session that it had at another home.
+pub struct Introduced {
+    /// The connection.
+    pub(crate) conn: ConnRef,
+    /// What proves whose it is.
+    pub(crate) token: Box<str>,
+    /// Up to where its client was written and has acknowledged, and what of it was recorded.
+    pub(crate) counts: wire::Counts,
+    /// So many of its client's stanzas were done, recorded or not.
+    pub(crate) done: Option<u32>,
+}
+
 /// The mailbox type of an entity.
 pub enum UserMsg {
     /// What another entity says.
@@ -63,6 +75,8 @@ pub enum UserMsg {
         /// When its login began.
         begun: Generation,
     },
+    /// A connection that outlived the home of this user wants to go on with its session.
+    Introduced(Box<Introduced>),
     /// The connection has written the result of its bind: from now on it may be written to.
     Started {
         /// The connection of the session.

@@ -22,7 +22,7 @@ use crate::chaos::Chaos;
 use crate::elsewhere::Returned;
 use crate::errands::Errands;
 use crate::home::SetLimits;
-use crate::join::KeeperMsg;
+use crate::join::{Here, KeeperMsg};
 use crate::limits::{ADMIN_DEADLINE, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE};
 use crate::options::{Limits, Options};
 use crate::sweep;
@@ -198,8 +198,8 @@ impl Node {
                     thread::park_timeout(SWEEP_EVERY);
                 }
             })?;
-        let waker = match &door {
-            Some(door) => Some(waker(admin.store.clone(), door.clone())?),
+        let waker = match door.clone().zip(layout.here) {
+            Some(both) => Some(waker(admin.store.clone(), both)?),
             None => None,
         };
         let (store, guard) = (admin.store.clone(), Arc::clone(&admin.guard));
@@ -324,8 +324,10 @@ fn in_order(mut started: Vec<Started>) -> InOrder {
     started.into_iter().collect()
 }
 
-fn waker(store: Store, door: Door) -> io::Result<JoinHandle<()>> {
-    let wake = move || door::wake_those_who_come(&store, &door);
+fn waker(store: Store, (door, here): (Door, Arc<Here>)) -> io::Result<JoinHandle<()>> {
+    let door = Arc::new(door);
+    here.set_door(&door);
+    let wake = move || door::wake_those_who_come(&store, &door, &here);
     thread::Builder::new().name("waker".to_owned()).spawn(wake)
 }
 

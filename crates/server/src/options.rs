@@ -128,6 +128,14 @@ pub struct Joined {
     /// Connections of one shard that are told in one turn that their node is gone, or that their
     /// link may take something again; the others follow.
     pub told_at_once: usize,
+    /// Longest time for which a connection waits for the next home of its account; then its stream
+    /// ends.
+    pub home_wait_max: Duration,
+    /// Pause between two looks for that home.
+    pub home_wait_step: Duration,
+    /// Bytes of a client that its edge keeps because no record says that they are handled. A
+    /// connection of which more was sent does not outlive its home. At most a window, 64 KiB.
+    pub kept_bytes_max: usize,
     /// Longest time for which a request of an operator looks for the home of what it is about:
     /// longer than a planned move takes.
     pub home_max: Duration,
@@ -141,6 +149,9 @@ impl Default for Joined {
             end_max: Duration::from_secs(30),
             comers_max: 4_096,
             told_at_once: 1_024,
+            home_wait_max: Duration::from_secs(30),
+            home_wait_step: Duration::from_millis(100),
+            kept_bytes_max: 64 * 1_024,
             home_max: Duration::from_secs(10),
         }
     }

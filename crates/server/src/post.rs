@@ -17,7 +17,7 @@ use actor::Name;
 use net::{AddressKey, RemoteIo};
 use rustc_hash::FxHashMap;
 use store::RangeId;
-use wire::{Arrival, Credit, Envelope, Errand, Join, Joined, Moved, Packet, WireError};
+use wire::{Adopt, Arrival, Credit, Envelope, Errand, Join, Joined, Moved, Packet, WireError};
 
 use crate::away::{Cluster, NodeId};
 use crate::c2s::C2sService;
@@ -117,6 +117,8 @@ pub(crate) enum Received {
     },
     /// A client came to another node, whose account is at home here.
     Comes(Box<Join>),
+    /// One comes whose account was at home elsewhere before.
+    Adopts(Box<Adopt>),
     /// Something about a connection that is shared with another node.
     Joined(Joined),
     /// An operator of another node asks something, or is answered.
@@ -309,6 +311,12 @@ pub(crate) fn receive(
             return match place.range(&join.user).index() == join.range {
                 true => Ok(Received::Comes(join)),
                 false => Err(NotReceived::Range(join.user.to_string())),
+            };
+        }
+        Packet::Adopt(adopt) => {
+            return match place.range(&adopt.user).index() == adopt.range {
+                true => Ok(Received::Adopts(adopt)),
+                false => Err(NotReceived::Range(adopt.user.to_string())),
             };
         }
         Packet::Joined(joined) => return Ok(Received::Joined(joined)),

@@ -265,7 +265,7 @@ impl Service for C2sService {
             Connection::Far(far) => self.far_closed(shard, id, far, why),
             Connection::Coming(comer) => {
                 if let Some(comer) = comer {
-                    let (from, number) = (comer.join.from, comer.join.number);
+                    let (from, number) = comer.line();
                     self.home.refuse_line(comer.node, from, number);
                 }
             }

@@ -155,6 +155,7 @@ fn what_other_versions_say_does_not_stop_a_node() {
     let fixtures = [
         include_str!("../../wire/tests/fixtures/v1.txt"),
         include_str!("../../wire/tests/fixtures/v2.txt"),
+        include_str!("../../wire/tests/fixtures/v4.txt"),
     ];
     let mut count = 0;
     for line in fixtures.iter().flat_map(|text| text.lines()) {
@@ -168,7 +169,7 @@ fn what_other_versions_say_does_not_stop_a_node() {
         }
         // These nodes have two shards: of a connection that nobody has.
         let shard = match name {
-            "join" => Some(28),
+            "join" | "adopt" => Some(28),
             _ => name.starts_with("joined-").then_some(8),
         };
         if let Some(at) = shard {

@@ -118,6 +118,8 @@ catalogue! {
         CarbonsOut => "roost_carbons_out_total", "Copies of messages written to other devices";
         SessionsDetached => "roost_sessions_detached_total", "Sessions that lost their link";
         SessionsResumed => "roost_sessions_resumed_total", "Sessions taken up again";
+        HomesOutlived => "roost_homes_outlived_total", "Connections that went on at another home";
+        HomesMissed => "roost_homes_missed_total", "Connections whose account had no home in time";
         SessionsExpired => "roost_sessions_expired_total", "Sessions not taken up in time";
         SessionsOverflowed => "roost_sessions_overflowed_total", "Sessions that fell behind";
         StanzasResent => "roost_stanzas_resent_total", "Stanzas sent again at a resumption";

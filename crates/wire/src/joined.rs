@@ -7,11 +7,14 @@
 //! | bytes | both | a part of what goes over the connection, and where it stands in it |
 //! | room | both | so many more bytes may be sent |
 //! | end | both | nothing follows behind so many bytes |
+//!
+//! What is said so that a connection can outlive its home is in `adopt.rs`.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::Address;
+use crate::adopt::{Mark, read_session, write_session};
 use crate::codec::{Bad, Reader, Writer};
 use crate::kind::Kind;
 use crate::limits::{JOIN_ELEMENTS_MAX, JOIN_PART_BYTES_MAX, JOINED_BYTES_MAX};
@@ -42,9 +45,9 @@ const TLS: u8 = 4;
 const EXPORTER: u8 = 8;
 
 impl Carrier {
-    const ALL: [Carrier; 3] = [Carrier::Socket, Carrier::WebSocket, Carrier::Bosh];
+    pub(crate) const ALL: [Carrier; 3] = [Carrier::Socket, Carrier::WebSocket, Carrier::Bosh];
 
-    fn number(self) -> u8 {
+    pub(crate) fn number(self) -> u8 {
         match self {
             Carrier::Socket => 0,
             Carrier::WebSocket => 1,
@@ -123,6 +126,42 @@ pub enum Part {
         /// The end of the stream has been written.
         is_orderly: bool,
     },
+    /// The edge keeps what a connection needs to outlive its home, if the home marks it.
+    Keeps,
+    /// The client's session can go on at another home, from the next mark on.
+    Session {
+        /// The account, a bare address.
+        user: Address,
+        /// What proves whose it is.
+        token: Box<str>,
+        /// How its client opened its stream last.
+        header: Vec<u8>,
+        /// How far both directions have come.
+        mark: Mark,
+    },
+    /// How far both directions have come.
+    Mark(Mark),
+    /// Bytes of it, with which an element ends, and how far both directions have come then.
+    Marked {
+        /// They.
+        bytes: Vec<u8>,
+        /// At their end.
+        mark: Mark,
+    },
+    /// This home is none any more: nothing follows, and what the last mark says is all that was
+    /// done. The edge introduces the connection to the next one.
+    Left {
+        /// How many bytes went before.
+        at: u64,
+        /// So many of the client's stanzas are done for certain, recorded or not.
+        inbound: Option<u32>,
+    },
+    /// The next home goes on with the session, of whose client so many stanzas are handled: the
+    /// edge sends what it has kept.
+    Adopted {
+        /// The count.
+        inbound: u32,
+    },
 }
 
 /// Without what people say.
@@ -132,22 +171,44 @@ impl fmt::Debug for Part {
             Part::Bytes { at, bytes, .. } => write!(f, "Bytes({at}, +{})", bytes.len()),
             Part::Room(bytes) => write!(f, "Room({bytes})"),
             Part::End { at, is_orderly } => write!(f, "End({at}, {is_orderly})"),
+            Part::Keeps => write!(f, "Keeps"),
+            Part::Session { .. } => write!(f, "Session"),
+            Part::Mark(mark) => write!(f, "{mark:?}"),
+            Part::Marked { bytes, mark } => write!(f, "Marked(+{}, {mark:?})", bytes.len()),
+            Part::Left { at, inbound } => write!(f, "Left({at}, {inbound:?})"),
+            Part::Adopted { inbound } => write!(f, "Adopted({inbound})"),
         }
     }
 }
 
-fn write_conn(out: &mut Writer<'_>, conn: ConnAt) {
+pub(crate) fn write_conn(out: &mut Writer<'_>, conn: ConnAt) {
     out.u16(conn.shard);
     out.u32(conn.index);
     out.u32(conn.generation);
 }
 
-fn read_conn(from: &mut Reader<'_>) -> Result<ConnAt, Bad> {
+pub(crate) fn read_conn(from: &mut Reader<'_>) -> Result<ConnAt, Bad> {
     Ok(ConnAt {
         shard: from.u16("connection")?,
         index: from.u32("connection")?,
         generation: from.u32("connection")?,
     })
+}
+
+pub(crate) fn write_ip(out: &mut Writer<'_>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => out.bytes(&address.octets(), 16, "address"),
+        IpAddr::V6(address) => out.bytes(&address.octets(), 16, "address"),
+    }
+}
+
+pub(crate) fn read_ip(from: &mut Reader<'_>) -> Result<IpAddr, Bad> {
+    let octets = from.bytes(16, "address")?;
+    match (<[u8; 4]>::try_from(octets), <[u8; 16]>::try_from(octets)) {
+        (Ok(octets), _) => Ok(IpAddr::from(octets)),
+        (_, Ok(octets)) => Ok(IpAddr::from(octets)),
+        _ => Err(Bad("address")),
+    }
 }
 
 impl Join {
@@ -159,10 +220,7 @@ impl Join {
         out.address(&self.user, "recipient");
         write_conn(out, self.from);
         out.u64(self.number);
-        match self.address {
-            IpAddr::V4(address) => out.bytes(&address.octets(), 16, "address"),
-            IpAddr::V6(address) => out.bytes(&address.octets(), 16, "address"),
-        }
+        write_ip(out, self.address);
         if let Some(exporter) = self.tls.flatten() {
             out.bytes(&exporter, 32, "exporter");
         }
@@ -183,12 +241,7 @@ impl Join {
         let user = from.address("recipient")?;
         let conn = read_conn(from)?;
         let number = from.u64("number")?;
-        let octets = from.bytes(16, "address")?;
-        let address = match (<[u8; 4]>::try_from(octets), <[u8; 16]>::try_from(octets)) {
-            (Ok(octets), _) => IpAddr::from(octets),
-            (_, Ok(octets)) => IpAddr::from(octets),
-            _ => return Err(Bad("address")),
-        };
+        let address = read_ip(from)?;
         let exporter = match has(EXPORTER) {
             true => {
                 let bytes = from.bytes(32, "exporter")?;
@@ -221,6 +274,12 @@ impl Joined {
             Part::Bytes { .. } => Kind::JoinedBytes,
             Part::Room(_) => Kind::JoinedRoom,
             Part::End { .. } => Kind::JoinedEnd,
+            Part::Keeps => Kind::JoinedKeeps,
+            Part::Session { .. } => Kind::JoinedSession,
+            Part::Mark(_) => Kind::JoinedMark,
+            Part::Marked { .. } => Kind::JoinedMarked,
+            Part::Left { .. } => Kind::JoinedLeft,
+            Part::Adopted { .. } => Kind::JoinedAdopted,
         }
     }
 
@@ -243,17 +302,81 @@ impl Joined {
                 out.u8(u8::from(*is_orderly));
                 out.number(*at);
             }
+            Part::Keeps => {}
+            Part::Session {
+                user,
+                token,
+                header,
+                mark,
+            } => {
+                out.address(user, "recipient");
+                write_session(out, token, header);
+                mark.write(out);
+            }
+            Part::Marked { bytes, mark } => {
+                mark.write(out);
+                out.bytes(bytes, JOINED_BYTES_MAX, "bytes");
+            }
+            Part::Mark(mark) => mark.write(out),
+            Part::Left { at, inbound } => {
+                out.number(*at);
+                out.u8(u8::from(inbound.is_some()));
+                out.u32(inbound.unwrap_or_default());
+            }
+            Part::Adopted { inbound } => out.u32(*inbound),
         }
     }
 
     /// Reads the rest of one of these kinds; `None` for any other.
     pub(crate) fn read(kind: Kind, from: &mut Reader<'_>) -> Result<Option<Joined>, Bad> {
-        if !matches!(kind, Kind::JoinedBytes | Kind::JoinedRoom | Kind::JoinedEnd) {
+        let is_joined = matches!(
+            kind,
+            Kind::JoinedBytes
+                | Kind::JoinedRoom
+                | Kind::JoinedEnd
+                | Kind::JoinedKeeps
+                | Kind::JoinedSession
+                | Kind::JoinedMark
+                | Kind::JoinedMarked
+                | Kind::JoinedLeft
+                | Kind::JoinedAdopted
+        );
+        if !is_joined {
             return Ok(None);
         }
         let (to, sender) = (read_conn(from)?, read_conn(from)?);
         let number = from.u64("number")?;
         let said = match kind {
+            Kind::JoinedKeeps => Part::Keeps,
+            Kind::JoinedSession => {
+                let user = from.address("recipient")?;
+                let (token, header) = read_session(from)?;
+                Part::Session {
+                    user,
+                    token,
+                    header,
+                    mark: Mark::read(from)?,
+                }
+            }
+            Kind::JoinedMarked => Part::Marked {
+                mark: Mark::read(from)?,
+                bytes: from.bytes(JOINED_BYTES_MAX, "bytes")?.to_vec(),
+            },
+            Kind::JoinedMark => Part::Mark(Mark::read(from)?),
+            Kind::JoinedLeft => {
+                let at = from.number("place")?;
+                let (is_some, count) = (from.bool("flags")?, from.u32("count")?);
+                if !is_some && count != 0 {
+                    return Err(Bad("count"));
+                }
+                Part::Left {
+                    at,
+                    inbound: is_some.then_some(count),
+                }
+            }
+            Kind::JoinedAdopted => Part::Adopted {
+                inbound: from.u32("count")?,
+            },
             Kind::JoinedRoom => Part::Room(from.u32("room")?),
             Kind::JoinedEnd => Part::End {
                 is_orderly: from.bool("flags")?,

@@ -91,6 +91,20 @@ kinds! {
     JoinedRoom = 82, "joined-room", since 2;
     /// [`crate::Part::End`].
     JoinedEnd = 83, "joined-end", since 2;
+    /// [`crate::Part::Keeps`].
+    JoinedKeeps = 84, "joined-keeps", since 4;
+    /// [`crate::Part::Session`].
+    JoinedSession = 85, "joined-session", since 4;
+    /// [`crate::Part::Mark`].
+    JoinedMark = 86, "joined-mark", since 4;
+    /// [`crate::Part::Left`].
+    JoinedLeft = 87, "joined-left", since 4;
+    /// [`crate::Part::Adopted`].
+    JoinedAdopted = 88, "joined-adopted", since 4;
+    /// [`crate::Part::Marked`].
+    JoinedMarked = 90, "joined-marked", since 4;
+    /// [`crate::Packet::Adopt`].
+    Adopt = 89, "adopt", since 4;
     /// A question of [`crate::Errand`].
     Asked = 96, "asked", since 3;
     /// An answer of [`crate::Errand`].

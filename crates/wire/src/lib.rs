@@ -24,6 +24,7 @@
 //! never panics, and allocates in proportion to the bytes that are there and not to what they
 //! claim.
 
+mod adopt;
 mod answers;
 mod codec;
 mod errand;
@@ -37,6 +38,7 @@ mod packet;
 mod rooms;
 mod stanza;
 
+pub use adopt::{Adopt, Counts, Mark};
 pub use answers::NotTaken;
 pub use errand::Errand;
 pub use error::WireError;

@@ -32,6 +32,9 @@ pub const JOIN_PART_BYTES_MAX: usize = 16 * 1_024;
 /// Elements with which a client says whose it is.
 pub const JOIN_ELEMENTS_MAX: usize = 8;
 
+/// Bytes of the name under which a session is resumed (XEP-0198).
+pub const TOKEN_BYTES_MAX: usize = 128;
+
 /// Bytes of one part of an operator's request to another node, or of its answer.
 pub const ERRAND_BYTES_MAX: usize = 1_024 * 1_024;
 

@@ -2,6 +2,7 @@
 //! of a packet is read by itself, so that who is not at home of its range reads no more.
 
 use crate::Address;
+use crate::adopt::Adopt;
 use crate::codec::{Bad, Reader, Writer};
 use crate::errand::Errand;
 use crate::error::WireError;
@@ -11,7 +12,7 @@ use crate::limits::PACKET_BYTES_MAX;
 use crate::message::Message;
 
 /// The newest version that this node knows, of packets that it writes too.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// The oldest version that is still understood.
 pub const VERSION_MIN: u8 = 1;
@@ -78,6 +79,8 @@ pub enum Packet {
     Join(Box<Join>),
     /// Something about a client's connection that two nodes share.
     Joined(Joined),
+    /// A connection that outlived its account's home introduces itself to the next one.
+    Adopt(Box<Adopt>),
     /// What an operator asks of another node, or its answer.
     Errand(Errand),
 }
@@ -91,6 +94,7 @@ impl Packet {
             Packet::Moved(_) => Kind::Moved,
             Packet::Join(_) => Kind::Join,
             Packet::Joined(joined) => joined.kind(),
+            Packet::Adopt(_) => Kind::Adopt,
             Packet::Errand(errand) => errand.kind(),
         }
     }
@@ -101,6 +105,7 @@ impl Packet {
             Packet::Credited { .. } | Packet::Joined(_) | Packet::Errand(_) => (0, 0),
             Packet::Moved(moved) => (moved.range, moved.tenure),
             Packet::Join(join) => (join.range, join.tenure),
+            Packet::Adopt(adopt) => (adopt.range, adopt.tenure),
         }
     }
 
@@ -122,6 +127,7 @@ impl Packet {
             Packet::Moved(moved) => writer.address(&moved.to, "recipient"),
             Packet::Join(join) => join.write(&mut writer),
             Packet::Joined(joined) => joined.write(&mut writer),
+            Packet::Adopt(adopt) => adopt.write(&mut writer),
             Packet::Errand(errand) => errand.write(&mut writer),
         }
         let written = writer.finish().map_err(|bad| wrong(kind, bad));
@@ -220,6 +226,12 @@ impl<'a> Arrival<'a> {
             | Kind::JoinedBytes
             | Kind::JoinedRoom
             | Kind::JoinedEnd
+            | Kind::JoinedKeeps
+            | Kind::JoinedSession
+            | Kind::JoinedMark
+            | Kind::JoinedMarked
+            | Kind::JoinedLeft
+            | Kind::JoinedAdopted
             | Kind::Asked
             | Kind::Answered => None,
             _ => Some((self.range, self.tenure)),
@@ -280,6 +292,10 @@ impl<'a> Arrival<'a> {
             Kind::Join => {
                 let join = Join::read((self.range, self.tenure), from)?;
                 return Ok(Packet::Join(Box::new(join)));
+            }
+            Kind::Adopt => {
+                let adopt = Adopt::read((self.range, self.tenure), from)?;
+                return Ok(Packet::Adopt(Box::new(adopt)));
             }
             kind => {
                 if let Some(joined) = Joined::read(kind, from)? {

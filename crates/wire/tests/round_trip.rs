@@ -8,9 +8,9 @@ use delivery::{Attempt, Place, Refusal, RoomPage};
 use proptest::prelude::*;
 use wire::limits::{ADDRESS_BYTES_MAX, FRAME_BYTES_MAX, NODES_MAX, PAGE_MESSAGES_MAX};
 use wire::{
-    Carrier, ConnAt, Credit, Envelope, Interest, Join, Joined, Membership, Message, Moved,
-    NodeEvent, NotTaken, OfRoom, Packet, Part, Pulled, SharedCopy, Sitting, Source, Stanza, ToRoom,
-    WireError,
+    Adopt, Carrier, ConnAt, Counts, Credit, Envelope, Interest, Join, Joined, Mark, Membership,
+    Message, Moved, NodeEvent, NotTaken, OfRoom, Packet, Part, Pulled, SharedCopy, Sitting, Source,
+    Stanza, ToRoom, WireError,
 };
 use xml::Frame;
 use xmpp::error::{Condition, KINDS, StanzaError};
@@ -196,6 +196,7 @@ fn packet() -> impl Strategy<Value = Packet> {
             .prop_map(|((range, tenure), to)| Packet::Moved(Moved { range, tenure, to })),
         1 => join(),
         1 => joined(),
+        1 => adopt(),
     ]
 }
 
@@ -237,6 +238,48 @@ fn join() -> impl Strategy<Value = Packet> {
         )
 }
 
+fn counts() -> impl Strategy<Value = Counts> {
+    any::<(u32, u32, u32)>().prop_map(|(sent, acked, inbound)| Counts {
+        sent,
+        acked,
+        inbound,
+    })
+}
+
+fn mark() -> impl Strategy<Value = Mark> {
+    let places = any::<(u64, u64)>();
+    (places, counts()).prop_map(|((at, heard), counts)| Mark { at, heard, counts })
+}
+
+fn session() -> impl Strategy<Value = (Box<str>, Vec<u8>)> {
+    let header = prop::collection::vec(any::<u8>(), 0..100);
+    ("\\PC{0,30}", header).prop_map(|(token, header)| (token.into(), header))
+}
+
+fn adopt() -> impl Strategy<Value = Packet> {
+    let carriers = [Carrier::Socket, Carrier::WebSocket, Carrier::Bosh];
+    let numbers = any::<(u16, u32, u64, std::net::IpAddr, Option<u32>)>();
+    let carrier = prop::sample::select(carriers.to_vec());
+    (numbers, address(), conn(), carrier, session(), counts()).prop_map(
+        |((range, tenure, number, address, done), user, from, carrier, session, counts)| {
+            let (token, header) = session;
+            Packet::Adopt(Box::new(Adopt {
+                user,
+                range,
+                tenure,
+                from,
+                number,
+                address,
+                carrier,
+                header,
+                token,
+                counts,
+                done,
+            }))
+        },
+    )
+}
+
 fn joined() -> impl Strategy<Value = Packet> {
     let bytes = prop::collection::vec(any::<u8>(), 0..100);
     let said = prop_oneof![
@@ -247,6 +290,18 @@ fn joined() -> impl Strategy<Value = Packet> {
         }),
         any::<u32>().prop_map(Part::Room),
         any::<(u64, bool)>().prop_map(|(at, is_orderly)| Part::End { at, is_orderly }),
+        Just(Part::Keeps),
+        (address(), session(), mark()).prop_map(|(user, (token, header), mark)| Part::Session {
+            user,
+            token,
+            header,
+            mark
+        }),
+        mark().prop_map(Part::Mark),
+        (prop::collection::vec(any::<u8>(), 0..100), mark())
+            .prop_map(|(bytes, mark)| Part::Marked { bytes, mark }),
+        any::<(u64, Option<u32>)>().prop_map(|(at, inbound)| Part::Left { at, inbound }),
+        any::<u32>().prop_map(|inbound| Part::Adopted { inbound }),
     ];
     (conn(), conn(), any::<u64>(), said).prop_map(|(to, from, number, said)| {
         Packet::Joined(Joined {

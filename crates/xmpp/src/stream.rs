@@ -153,6 +153,17 @@ impl C2s {
         }
     }
 
+    /// The stream of a session that outlived its home: the caller has said whose it is, and waits
+    /// for [`C2s::resumed`]. Its client has had the header.
+    pub fn await_adoption(&mut self, user: String, domain: String) {
+        if let Some(negotiation) = &mut self.negotiation {
+            negotiation.header_sent = true;
+            negotiation.domain = domain;
+            negotiation.user = Some(user);
+            negotiation.stage = Stage::Resuming;
+        }
+    }
+
     /// The full address once a resource is bound.
     pub fn full_jid(&self) -> Option<&Arc<str>> {
         self.full.as_ref()

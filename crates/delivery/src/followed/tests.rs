@@ -59,6 +59,36 @@ fn a_copy_that_follows_is_given_at_once_and_only_once() {
     assert_eq!(session.poll_pull(at(0)).unwrap().after, place(9));
 }
 
+/// Goal: a session whose connection outlived its home keeps what that was written, and reads again
+/// what was recorded for it and not written, once it is recorded that it was not.
+#[test]
+fn a_recovered_session_goes_on_at_the_counts_of_its_connection() {
+    let mut session: Followed<&str> = Followed::new(FollowLimits::default());
+    let given = vec![
+        (count(2), place(4)),
+        (count(5), place(6)),
+        (count(7), place(9)),
+    ];
+    let acked = place(3);
+    session.recover(ROOM, &RoomChange { acked, given });
+    let given = vec![(count(3), place(8))];
+    let acked = place(7);
+    session.recover(OTHER, &RoomChange { acked, given });
+    assert_eq!(session.adopt((count(2), count(5))), [ROOM]);
+    let flight: Vec<Count> = session.in_flight().collect();
+    assert_eq!(flight, [count(3), count(5)]);
+    let change = session.change(&ROOM);
+    assert_eq!(
+        (change.acked, change.given),
+        (place(5), vec![(count(5), place(6))])
+    );
+    session.resumed();
+    let pulls: Vec<Pull<&str>> = std::iter::from_fn(|| session.poll_pull(at(0))).collect();
+    let after: Vec<(&str, Place)> = pulls.iter().map(|pull| (pull.room, pull.after)).collect();
+    assert!(after.contains(&(ROOM, place(8))), "{after:?}");
+    assert!(after.contains(&(OTHER, place(8))), "{after:?}");
+}
+
 #[test]
 fn a_room_that_does_not_answer_is_asked_again() {
     let mut session: Followed<&str> = Followed::new(FollowLimits::default());

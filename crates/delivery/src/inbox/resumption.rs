@@ -27,6 +27,25 @@ impl<L: Copy + Eq> Inbox<L> {
         self.read_all();
     }
 
+    /// The connection of a session that outlived its home is still there: it was written everything
+    /// up to the count `written`, of which its client has acknowledged `h`. What the session was
+    /// given and not written has the counts behind that, in the order of
+    /// [`Inbox::unacknowledged`]: it is read as for a resumption, and written once
+    /// [`Inbox::take_changes`] is recorded and [`Inbox::resumed`] has said that the session is
+    /// attached.
+    pub fn adopt(&mut self, session: SessionNumber, link: L, (h, written): (Count, Count)) {
+        let Some(own) = self.sessions.get_mut(session) else {
+            return;
+        };
+        own.link = Link::Resuming(link);
+        own.reading = None;
+        let acked = own.adopt(h, written);
+        self.has(session, &acked);
+        self.let_go(session);
+        self.effects.push_back(Effect::ReadAgain { session, link });
+        self.read_all();
+    }
+
     /// What a session is sent again if its client has handled `h`, in order, each with the count
     /// that it had if it was sent.
     pub fn unacknowledged(

@@ -420,6 +420,32 @@ impl<L: Copy + Eq> Session<L> {
         Ok(acked)
     }
 
+    /// Its connection is still there, though its home began anew: it was written everything up to
+    /// the count `written`, and its client has acknowledged `h`; gives what the client has. What it
+    /// was given and not written is counted anew behind that.
+    pub(crate) fn adopt(&mut self, h: Count, written: Count) -> Few<InFlight> {
+        let (mut sent, mut unsent, mut acked) = (VecDeque::new(), Vec::new(), Few::new());
+        for entry in self.flight.drain(..) {
+            match entry.count {
+                Some(count) if !count.is_after(h) => acked.push(entry),
+                Some(count) if !count.is_after(written) => sent.push_back(entry),
+                _ => unsent.push(entry),
+            }
+        }
+        self.written = written;
+        for mut entry in unsent {
+            self.written = self.written.plus(1);
+            entry.count = Some(self.written);
+            sent.push_back(entry);
+        }
+        self.flight = sent;
+        self.note_acked(&acked);
+        self.is_recovered = false;
+        self.is_list_due = true;
+        self.is_ack_due = true;
+        acked
+    }
+
     /// Takes back the last `entries` that wait for a commit.
     pub(crate) fn take_back(&mut self, entries: usize) {
         for _ in 0..entries {

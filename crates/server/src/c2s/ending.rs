@@ -34,6 +34,8 @@ pub enum Abort {
     LoginGivenUp,
     /// Its address is banned.
     Banned,
+    /// It wants to go on with a session that is not there any more, or that cannot be taken over.
+    NotTakenOver,
     /// Its account is at home on another node, or on its way there: who comes again is led there.
     Moved,
 }
@@ -73,6 +75,10 @@ impl C2sService {
                 "Too many logins of this account have begun.",
             ),
             Abort::Banned => (StreamError::PolicyViolation, "This address is banned."),
+            Abort::NotTakenOver => (
+                StreamError::Reset,
+                "The session ended with its home: come again.",
+            ),
             Abort::Moved => (
                 StreamError::Reset,
                 "The account goes on at another node: come again.",

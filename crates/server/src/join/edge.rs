@@ -3,10 +3,10 @@
 
 use actor::{Mail, Shard};
 use net::{Closed, ConnRef, Cx};
-use ring::rand::SecureRandom;
 use wire::{Carrier, Join, Joined, Packet, Part};
 use xml::Event;
 
+use super::kept::Kept;
 use super::line::{Line, WINDOW, encoded};
 use super::{KeeperMsg, Word, at};
 use crate::away::Cluster;
@@ -15,12 +15,14 @@ use crate::web::{Connection, bosh, ws};
 
 /// See the module.
 pub struct Edge {
-    conn: Conn,
-    line: Line,
+    pub(super) conn: Conn,
+    pub(super) line: Line,
+    /// What it takes to outlive its home, if it can.
+    pub(super) kept: Option<Box<Kept>>,
     /// What came of an element that is not whole, for a session over BOSH.
     partial: Vec<u8>,
     /// Nothing more is passed on, either way.
-    is_over: bool,
+    pub(super) is_over: bool,
 }
 
 /// An idle client of another node costs this, its socket and a place in [`super::Lines`].
@@ -50,10 +52,7 @@ impl C2sService {
         let (Some(cluster), Some((node, tenure))) = (self.cluster(), home) else {
             return self.unreachable(cx, conn, Some(user));
         };
-        let mut number = [0; 8];
-        // Invariant: the operating system's generator does not fail once it has been seeded.
-        self.random.fill(&mut number).expect("random bytes");
-        let number = u64::from_le_bytes(number);
+        let number = self.line_number();
         let prelude = conn.take_prelude();
         let join = Join {
             user: user.into(),
@@ -98,6 +97,7 @@ impl C2sService {
         *connection = Connection::Edge(Box::new(Edge {
             conn,
             line,
+            kept: None,
             partial: Vec::new(),
             is_over: false,
         }));
@@ -112,10 +112,17 @@ impl C2sService {
             edge.is_over = true;
             return input.len();
         }
+        if edge.waits() {
+            cx.set_paused(true);
+            return 0;
+        }
         let used = match edge.conn.framing {
             Framing::Bosh(_) => self.take_payloads(cx, edge, input),
             Framing::Stream(_) | Framing::WebSocket(_) => self.pass(cx, &mut edge.line, input),
         };
+        if let Some(kept) = &mut edge.kept {
+            kept.sends(&input[..used], self.home.options.joined.kept_bytes_max);
+        }
         let waits = used < input.len() || !edge.line.has_room() || has_rest(&edge.conn);
         cx.set_paused(waits);
         bosh::settle(cx, &mut edge.conn);
@@ -123,11 +130,11 @@ impl C2sService {
     }
 
     /// Passes on what there is room for.
-    fn pass(&mut self, cx: &mut Cx<'_>, line: &mut Line, bytes: &[u8]) -> usize {
+    pub(super) fn pass(&mut self, cx: &mut Cx<'_>, line: &mut Line, bytes: &[u8]) -> usize {
         let Some(cluster) = &self.home.options.cluster else {
             return 0;
         };
-        let taken = line.send(cx.id(), (&*cluster.away, cx.now()), bytes);
+        let taken = line.send(cx.id(), (&*cluster.away, cx.now()), bytes, None);
         if line.refused.is_some() {
             self.try_later(cx, line);
         }
@@ -217,13 +224,17 @@ impl C2sService {
     pub(crate) fn told_edge(&mut self, cx: &mut Cx<'_>, edge: &mut Edge, word: Word) {
         match word {
             _ if edge.is_over => {}
-            Word::Lost => self.lose(cx, edge),
+            Word::Lost => self.lose_home(cx, edge),
+            Word::NotTaken(number) => self.not_taken_in(cx, edge, number),
+            Word::Mark => {}
             Word::TryAgain => {
                 edge.line.waits = false;
                 let since = edge.line.refused.unwrap_or(cx.now());
                 let refused_max = self.home.options.joined.refused_max;
                 match cx.now().saturating_since(since) > refused_max {
                     true => self.lose(cx, edge),
+                    // Its link is another one by now, or it looks for a home.
+                    false if edge.is_homeless() => {}
                     false => self.go_on(cx, edge),
                 }
             }
@@ -242,6 +253,11 @@ impl C2sService {
         if edge.line.far.is_none() && !is_end {
             edge.line.far = Some(joined.from);
             cx.set_deadline(None);
+            self.ask_for_marks(cx, edge);
+        }
+        if is_end && edge.is_homeless() && edge.line.received == 0 {
+            // It is no home of the account, or not yet.
+            return self.ask_again(cx, edge);
         }
         match joined.said {
             Part::Room(bytes) => {
@@ -249,6 +265,21 @@ impl C2sService {
                 self.go_on(cx, edge);
             }
             Part::End { at, is_orderly } => edge.line.ends(at, is_orderly),
+            Part::Marked { bytes, mark } => {
+                let at = mark.at.saturating_sub(bytes.len() as u64);
+                if edge.line.takes(at, bytes.len(), true).is_err() {
+                    return self.lose(cx, edge);
+                }
+                self.write(cx, edge, &bytes);
+                if let Some(kept) = &mut edge.kept {
+                    kept.marked(mark);
+                }
+            }
+            said @ (Part::Session { .. }
+            | Part::Mark(_)
+            | Part::Left { .. }
+            | Part::Adopted { .. }
+            | Part::Keeps) => return self.hear_of_session(cx, edge, said),
             Part::Bytes {
                 at,
                 is_whole,
@@ -259,6 +290,9 @@ impl C2sService {
                 }
                 self.write(cx, edge, &bytes);
             }
+        }
+        if edge.has_been_left() {
+            return self.lose_home(cx, edge);
         }
         match edge.line.has_ended() {
             None => {}
@@ -315,15 +349,19 @@ impl C2sService {
     }
 
     /// There may be room for what waits.
-    fn go_on(&mut self, cx: &mut Cx<'_>, edge: &mut Edge) {
+    pub(super) fn go_on(&mut self, cx: &mut Cx<'_>, edge: &mut Edge) {
+        self.send_kept(cx, edge);
+        if edge.waits() {
+            return;
+        }
         self.pass_rest(cx, edge);
         cx.set_paused(!edge.line.has_room() || has_rest(&edge.conn));
     }
 
     /// The home is gone, or was never there: the client comes again.
-    fn lose(&mut self, cx: &mut Cx<'_>, edge: &mut Edge) {
+    pub(super) fn lose(&mut self, cx: &mut Cx<'_>, edge: &mut Edge) {
         edge.is_over = true;
-        if edge.line.far.is_none() {
+        if edge.line.far.is_none() && edge.kept.is_none() {
             let user = edge.conn.machine.claimed().map(str::to_owned);
             self.unreachable(cx, &mut edge.conn, user.as_deref());
         } else if edge.line.is_whole || matches!(edge.conn.framing, Framing::Bosh(_)) {
@@ -341,7 +379,9 @@ impl C2sService {
             Framing::Bosh(_) => self.session_is_due(cx, &mut edge.conn),
             Framing::Stream(_) | Framing::WebSocket(_) => true,
         };
-        if is_due && edge.line.far.is_none() && !edge.is_over {
+        if edge.is_homeless() && !edge.is_over {
+            self.look_for_home(cx, edge);
+        } else if is_due && edge.line.far.is_none() && !edge.is_over {
             self.lose(cx, edge);
         }
         if matches!(edge.conn.framing, Framing::Bosh(_)) {

@@ -1,15 +1,18 @@
 //! A client's connection at its account's home, without a socket: that is at another node. Owns
 //! what is taken from there and sent there; the stream is `c2s`, as of any other connection.
 
-use actor::Shard;
+use actor::{Mail as _, Name, Shard};
 use net::websocket::Messages;
 use net::{Closed, ConnRef, Cx};
-use wire::{Carrier, Part};
-use xml::Framer;
+use wire::{Adopt, Carrier, Part};
+use xml::{Event, Framer};
 
 use super::line::{Line, WINDOW};
-use super::{Comer, Word};
-use crate::c2s::{self, Abort, C2sService, Conn, Framing};
+use super::{Comer, Marks, Origin, Word};
+use crate::address;
+use crate::away::NodeId;
+use crate::c2s::{self, Abort, C2sService, Conn, Framing, TakenOver};
+use crate::message::{Introduced, UserMsg};
 use crate::web::{Connection, ws};
 
 /// See the module.
@@ -25,6 +28,12 @@ pub struct Far {
     is_closing: bool,
     /// The other node was told that nothing follows.
     is_over: bool,
+    /// It comes with a session from a home before this one, and the account's actor has not said
+    /// yet whether it may go on. What the other node sends begins behind this stanza.
+    comes_behind: Option<u32>,
+    /// This home is none any more: the other node looks for the next one, and is told how many
+    /// stanzas are done for certain.
+    leaves: Option<Option<u32>>,
 }
 
 /// An idle client that came to another node costs this, what any connection costs without a
@@ -35,7 +44,11 @@ impl C2sService {
     /// A client that came to another node: it is heard again from the beginning of its stream,
     /// whose answers it has had.
     pub(crate) fn come(&mut self, cx: &mut Cx<'_>, comer: Comer) -> Connection {
-        let Comer { node, join } = comer;
+        let node = comer.node;
+        let join = match comer.from {
+            Origin::Stream(join) => join,
+            Origin::Home(adopt) => return self.come_from_home(cx, node, *adopt),
+        };
         let framing = match join.carrier {
             Carrier::WebSocket => Framing::WebSocket(Messages::default()),
             Carrier::Socket | Carrier::Bosh => Framing::Stream(Framer::new()),
@@ -47,7 +60,8 @@ impl C2sService {
             conn.machine.tls_established(exporter);
         }
         let line = Line::new(node, join.number, Some(join.from), WINDOW);
-        self.home.lines.add(cx.id(), node);
+        self.home.lines.add_far(cx.id(), node, Marks::default());
+        self.heard_from = 0;
         if let Some(cluster) = &self.home.options.cluster {
             line.greet(cx.id(), &*cluster.away);
         }
@@ -76,9 +90,121 @@ impl C2sService {
             is_free: true,
             is_closing: false,
             is_over: false,
+            comes_behind: None,
+            leaves: None,
         };
         self.settle_far(cx, &mut far);
         Connection::Far(Box::new(far))
+    }
+
+    /// A connection that outlived the home of its account comes with a session: the account's actor
+    /// knows whether it may go on.
+    fn come_from_home(&mut self, cx: &mut Cx<'_>, node: NodeId, adopt: Adopt) -> Connection {
+        let is_web = adopt.carrier == Carrier::WebSocket;
+        let framing = match is_web {
+            true => Framing::WebSocket(Messages::default()),
+            false => Framing::Stream(Framer::new()),
+        };
+        let mut conn = self.begin_as(cx, adopt.address, framing, is_web);
+        conn.come_from_afar();
+        let mut marks = Marks::default();
+        marks.outlived(&adopt.header, adopt.counts.inbound);
+        let line = Line::new(node, adopt.number, Some(adopt.from), WINDOW);
+        self.home.lines.add_far(cx.id(), node, marks);
+        let is_open = match &mut conn.framing {
+            Framing::Stream(framer) => {
+                let limits = xml::Limits::default();
+                let step = framer.next(&adopt.header, &limits, &mut self.scratch);
+                step.is_ok_and(|step| matches!(step.event, Some(Event::Open(_))))
+            }
+            Framing::WebSocket(_) | Framing::Bosh(_) => true,
+        };
+        if is_web {
+            cx.encode_from_here();
+        }
+        let (user, behind) = (adopt.user.clone(), adopt.counts.inbound);
+        let domain = address::domain(&user).to_owned();
+        conn.machine.await_adoption(user.to_string(), domain);
+        let mut far = Far {
+            conn,
+            line,
+            unused: 0,
+            is_free: true,
+            is_closing: false,
+            is_over: false,
+            comes_behind: Some(behind),
+            leaves: None,
+        };
+        if self.is_banned(cx, adopt.address) {
+            self.abort(cx, &mut far.conn, Abort::Banned);
+            self.carry_out(cx, &mut far.conn);
+        } else if !is_open || !self.ask_to_go_on(cx, &user, adopt) {
+            self.not_taken_over(cx, &mut far);
+        }
+        self.settle_far(cx, &mut far);
+        Connection::Far(Box::new(far))
+    }
+
+    fn ask_to_go_on(&self, cx: &mut Cx<'_>, user: &Name, adopt: Adopt) -> bool {
+        let introduced = UserMsg::Introduced(Box::new(Introduced {
+            conn: cx.id(),
+            token: adopt.token,
+            counts: adopt.counts,
+            done: adopt.done,
+        }));
+        let shard = self.home.place.shard(user);
+        cx.mail().send_named(shard, user, introduced).is_ok()
+    }
+
+    /// The other node asks again, here or elsewhere.
+    fn not_taken_over(&self, cx: &mut Cx<'_>, far: &mut Far) {
+        far.is_over = true;
+        if let Some(cluster) = &self.home.options.cluster {
+            far.line.end(cx.id(), &*cluster.away, false);
+        }
+        cx.abort();
+    }
+
+    /// The account's actor goes on with the session.
+    fn taken_over(&mut self, cx: &mut Cx<'_>, far: &mut Far, by: TakenOver) {
+        let Some(behind) = far.comes_behind.take() else {
+            return;
+        };
+        let inbound = by.inbound;
+        let skip = inbound.wrapping_sub(behind);
+        self.go_on_with(cx, &mut far.conn, by, skip);
+        let id = cx.id();
+        if let Some(cluster) = &self.home.options.cluster {
+            far.line.greet(id, &*cluster.away);
+            let adopted = Part::Adopted { inbound };
+            far.line.say(id, &*cluster.away, adopted);
+        }
+    }
+
+    /// This home is none any more, and the other node knows what to do.
+    fn leave_far(&mut self, cx: &mut Cx<'_>, far: &mut Far, done: Option<u32>) {
+        if far.is_closing || far.line.is_ending() {
+            return;
+        }
+        far.is_closing = true;
+        far.leaves = Some(done);
+        let backlog = self.home.io.backlog(cx.id()).unwrap_or_default();
+        if backlog == 0 && cx.out().is_empty() {
+            return self.say_the_end(cx, far);
+        }
+        cx.wake_output();
+        cx.set_deadline(Some(cx.now() + self.home.options.joined.end_max));
+    }
+
+    /// Everything that was written is sent: up to where that is, and what was heard.
+    fn send_mark(&self, id: ConnRef, far: &Far) {
+        let (session, mark) = self.home.lines.news(id, far.line.sent);
+        let Some(cluster) = &self.home.options.cluster else {
+            return;
+        };
+        if let Some(said) = session.or(mark.map(Part::Mark)) {
+            far.line.say(id, &*cluster.away, said);
+        }
     }
 
     /// A header or an element, alone.
@@ -100,6 +226,12 @@ impl C2sService {
         if far.is_closing {
             return input.len();
         }
+        if far.conn.has_session() && self.home.is_elsewhere(far.conn.user_name()) {
+            // What is not looked at goes to the next home: it is about to be told.
+            cx.set_paused(true);
+            return 0;
+        }
+        self.heard_from = far.line.received - far.unused as u64;
         let used = self.receive_stream(cx, &mut far.conn, input);
         far.unused = far.unused.saturating_sub(used);
         // What waits for something here keeps its room.
@@ -133,15 +265,32 @@ impl C2sService {
 
     fn say_the_end(&mut self, cx: &mut Cx<'_>, far: &mut Far) {
         far.is_over = true;
+        self.send_mark(cx.id(), far);
         if let Some(cluster) = &self.home.options.cluster {
-            far.line.end(cx.id(), &*cluster.away, true);
+            match far.leaves {
+                Some(inbound) => {
+                    let at = far.line.sent;
+                    let left = Part::Left { at, inbound };
+                    far.line.say(cx.id(), &*cluster.away, left);
+                }
+                None => far.line.end(cx.id(), &*cluster.away, true),
+            }
         }
         cx.close_after_flush();
     }
 
     /// Something for the stream of a client that is elsewhere.
     pub(crate) fn control_far(&mut self, cx: &mut Cx<'_>, far: &mut Far, msg: c2s::Control) {
-        self.told(cx, &mut far.conn, msg);
+        match msg {
+            c2s::Control::TakenOver(by) => return self.taken_over(cx, far, *by),
+            c2s::Control::Left(done) => return self.leave_far(cx, far, done),
+            c2s::Control::Abort(Abort::Moved) if far.comes_behind.is_some() => {
+                return self.not_taken_over(cx, far);
+            }
+            // It is on its way already.
+            c2s::Control::Abort(_) if far.leaves.is_some() => return,
+            msg => self.told(cx, &mut far.conn, msg),
+        }
         self.settle_far(cx, far);
     }
 
@@ -156,6 +305,13 @@ impl C2sService {
             Word::TryAgain if cx.now().saturating_since(since) > refused_max => cx.abort(),
             Word::TryAgain => cx.wake_output(),
             Word::Lost => cx.abort(),
+            Word::NotTaken(_) => {}
+            Word::Mark => {
+                let backlog = self.home.io.backlog(cx.id()).unwrap_or_default();
+                if backlog == 0 && cx.out().is_empty() && !far.is_over {
+                    self.send_mark(cx.id(), far);
+                }
+            }
             Word::Said(node, joined) => {
                 if (node, joined.number) != (far.line.node, far.line.number) {
                     return self.home.line_is_gone(node, &joined);
@@ -185,6 +341,13 @@ impl C2sService {
                     cx.feed(&bytes);
                 }
             }
+            Part::Keeps => self.home.lines.mark(cx.id(), Marks::is_kept_by_edge),
+            // Homes say these, and nobody else.
+            Part::Marked { .. }
+            | Part::Session { .. }
+            | Part::Mark(_)
+            | Part::Left { .. }
+            | Part::Adopted { .. } => {}
             Part::End { at, .. } => {
                 far.line.ends(at, false);
                 // What is written from here on is nobody's.
@@ -206,10 +369,17 @@ impl C2sService {
         let Some(cluster) = &self.home.options.cluster else {
             return out.clear();
         };
-        let sent = far.line.send(cx.id(), (&*cluster.away, cx.now()), out);
+        let mark = self.home.lines.mark_of(cx.id());
+        let away = (&*cluster.away, cx.now());
+        let sent = far.line.send(cx.id(), away, out, mark);
         out.drain(..sent);
         if far.line.refused.is_some() {
             self.try_later(cx, &mut far.line);
+        }
+        if out.is_empty() {
+            let at = far.line.sent;
+            self.home.lines.marked(cx.id(), at, mark.is_some());
+            self.send_mark(cx.id(), far);
         }
         if out.is_empty() && far.is_closing {
             self.say_the_end(cx, far);
@@ -224,8 +394,11 @@ impl C2sService {
         self.settle_far(cx, far);
     }
 
-    /// The node stops.
+    /// The node stops. What can outlive it does: the next home finds what is recorded.
     pub(crate) fn drain_far(&mut self, cx: &mut Cx<'_>, far: &mut Far) {
+        if self.home.lines.can_outlive(cx.id()) {
+            return self.leave_far(cx, far, None);
+        }
         self.abort(cx, &mut far.conn, Abort::Shutdown);
         match far.conn.framing {
             Framing::WebSocket(_) => ws::say_goodbye(cx, &mut self.effects),

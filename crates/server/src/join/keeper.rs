@@ -71,8 +71,7 @@ impl Actor for Keeper {
 
 impl Keeper {
     fn open(&self, comer: Comer) {
-        let (node, from, number) = (comer.node, comer.join.from, comer.join.number);
-        let address = comer.join.address;
+        let (node, (from, number), address) = (comer.node, comer.line(), comer.address());
         let conn = Connection::Coming(Some(Box::new(comer)));
         if self.0.io.open(None, Some(address), conn).is_err() {
             self.0.refuse_line(node, from, number);

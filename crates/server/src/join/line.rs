@@ -5,7 +5,7 @@
 use net::ConnRef;
 use stdx::slab::Key;
 use stdx::time::Moment;
-use wire::{ConnAt, Joined, Packet, Part};
+use wire::{ConnAt, Joined, Mark, Packet, Part};
 
 use crate::away::{Away, NodeId};
 
@@ -55,8 +55,8 @@ pub(crate) struct Line {
     pub(super) far: Option<ConnAt>,
     /// Bytes that may be sent.
     room: u32,
-    sent: u64,
-    received: u64,
+    pub(super) sent: u64,
+    pub(super) received: u64,
     /// Bytes that came and whose room was not given back.
     untold: u32,
     /// The other side sends nothing behind so many bytes; whether its stream has ended.
@@ -92,21 +92,31 @@ impl Line {
     }
 
     /// Sends as much as there is room for; returns how much that is. `refused` says whether the
-    /// link took less.
+    /// link took less. With the last of it goes what the other side is to know of its end.
     pub(super) fn send(
         &mut self,
         own: ConnRef,
         (away, now): (&dyn Away, Moment),
         bytes: &[u8],
+        mark: Option<Mark>,
     ) -> usize {
         let Some(far) = self.far else { return 0 };
         let mut taken = 0;
         while taken < bytes.len() && self.room > 0 {
             let length = (bytes.len() - taken).min(CHUNK).min(self.room as usize);
-            let part = Part::Bytes {
-                at: self.sent,
-                is_whole: taken + length == bytes.len(),
-                bytes: bytes[taken..taken + length].to_vec(),
+            let is_whole = taken + length == bytes.len();
+            let (at, end) = (self.sent, self.sent + length as u64);
+            let bytes = bytes[taken..taken + length].to_vec();
+            let part = match mark.filter(|_| is_whole) {
+                Some(mark) => Part::Marked {
+                    bytes,
+                    mark: Mark { at: end, ..mark },
+                },
+                None => Part::Bytes {
+                    at,
+                    is_whole,
+                    bytes,
+                },
             };
             let packet = self.packet(own, far, part);
             if away.send(self.node, packet).is_err() {
@@ -184,6 +194,13 @@ impl Line {
     pub(super) fn greet(&self, own: ConnRef, away: &dyn Away) {
         if let Some(far) = self.far {
             away.answer(self.node, self.packet(own, far, Part::Room(WINDOW)));
+        }
+    }
+
+    /// Says something that takes no room.
+    pub(super) fn say(&self, own: ConnRef, away: &dyn Away, said: Part) {
+        if let Some(far) = self.far {
+            away.answer(self.node, self.packet(own, far, said));
         }
     }
 

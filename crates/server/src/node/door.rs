@@ -13,14 +13,14 @@ use std::time::Duration;
 use actor::{Addr, Core, Handle, Mail as _, Name, ShardId};
 use net::{ConnRef, RemoteIo};
 use store::{RangeId, Store};
-use wire::{Errand, Join, Joined};
+use wire::{Adopt, Errand, Join, Joined};
 
 use super::C2sService;
 use crate::admin::Admin;
 use crate::away::{NodeId, Taken};
 use crate::c2s::Control;
 use crate::elsewhere::Returned;
-use crate::join::{Comer, KeeperMsg, Word, conn_ref};
+use crate::join::{Comer, Here, KeeperMsg, Origin, Word, conn_ref};
 use crate::journal::{PORT, PortMsg};
 use crate::limits::ADMIN_DEADLINE;
 use crate::message::{Said, UserMsg};
@@ -166,6 +166,7 @@ impl Door {
                 }
             }
             Ok(Received::Comes(join)) => self.comes(from, join),
+            Ok(Received::Adopts(adopt)) => self.adopts(from, adopt),
             Ok(Received::Joined(joined)) => self.joined(from, joined),
             Ok(Received::Errand(errand)) => {
                 self.errand(from, errand);
@@ -182,10 +183,22 @@ impl Door {
     /// A client of an account of this node came to another one.
     fn comes(&self, node: NodeId, join: Box<Join>) -> Taken {
         let shard = self.place.shard(&join.user);
+        let from = Origin::Stream(join);
+        self.let_in(shard, Comer { node, from })
+    }
+
+    /// One whose home was another node before.
+    fn adopts(&self, node: NodeId, adopt: Box<Adopt>) -> Taken {
+        let shard = self.place.shard(&adopt.user);
+        let from = Origin::Home(adopt);
+        self.let_in(shard, Comer { node, from })
+    }
+
+    fn let_in(&self, shard: ShardId, comer: Comer) -> Taken {
         let keeper = self.keepers[usize::from(shard.index())];
-        let (from, number) = (join.from, join.number);
+        let (node, (from, number)) = (comer.node, comer.line());
         let comes = move |core: &mut Core| {
-            let comer = KeeperMsg::Comes(Comer { node, join });
+            let comer = KeeperMsg::Comes(comer);
             // Without room for this either, the client's node waits for as long as it does for a
             // home that says nothing.
             if core.send(keeper, comer).is_err() {
@@ -261,6 +274,13 @@ impl Door {
             }
             return true;
         }
+        if arrival.kind() == wire::Kind::Adopt {
+            // Its connection looks for the next home.
+            if let Ok(wire::Packet::Adopt(adopt)) = arrival.packet() {
+                self.tell_conn(conn_ref(adopt.from), Word::NotTaken(adopt.number));
+            }
+            return true;
+        }
         if arrival.kind() == wire::Kind::Asked {
             // Its node is another one now, or does not know the question.
             if let Ok(wire::Packet::Errand(errand)) = arrival.packet() {
@@ -323,12 +343,14 @@ fn take(said: &Mutex<Option<Said>>) -> Option<Said> {
     said.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Wakes the users of ranges as they come, until the node stops.
-pub(super) fn wake_those_who_come(store: &Store, door: &Door) {
+/// Wakes the users of ranges as they come, and sees to what waits on the way of the node to itself,
+/// until the node stops.
+pub(super) fn wake_those_who_come(store: &Store, door: &Door, here: &Here) {
     /// How often it is looked whether one came.
     const LOOK: Duration = Duration::from_millis(50);
     let mut is_awake = false;
     while !door.is_over() {
+        here.look();
         if door.place.take_to_wake().is_empty() {
             if !is_awake {
                 door.place.set_woken();

@@ -17,7 +17,7 @@ use super::{C2sService, StartError};
 use crate::elsewhere::{Returned, ReturnsActor};
 use crate::guard::Guard;
 use crate::home::{Home, LimitsActor, SetLimits};
-use crate::join::{Keeper, KeeperMsg};
+use crate::join::{Here, Keeper, KeeperMsg};
 use crate::journal::Port;
 use crate::limits::FAILED_LOGIN_LINES;
 use crate::modules::{csi, disco, session};
@@ -47,6 +47,8 @@ pub(super) type Started = (Addr<SetLimits>, Addr<Returned>, Addr<KeeperMsg>);
 /// A node whose shards are not built yet.
 pub(super) struct Layout {
     pub setup: Setup,
+    /// The way of a node of a cluster to itself.
+    pub here: Option<Arc<Here>>,
     pub network: net::Network<C2sService>,
     pub shards: Vec<actor::ShardSeed>,
     /// Where each shard says that it has started.
@@ -84,6 +86,11 @@ impl Layout {
                 all[at]
             )));
         }
+        let here = options.cluster.as_mut().map(|cluster| {
+            let here = Arc::new(Here::new(Arc::clone(&cluster.away)));
+            cluster.away = Arc::clone(&here) as _;
+            here
+        });
         let options = Arc::new(options);
         let iterations = options.scram_iterations;
         let guard = Guard::new(&store, &options.domains, options.bans.clone(), iterations)
@@ -127,6 +134,7 @@ impl Layout {
         };
         Ok(Layout {
             setup,
+            here,
             network,
             shards,
             bounds,
@@ -223,6 +231,8 @@ impl Setup {
             random: SystemRandom::new(),
             scratch: xml::Scratch::default(),
             effects: Vec::new(),
+            heard_from: 0,
+            heard: 0,
             message: Vec::new(),
             actions: Vec::new(),
             exempt: self.exempt,

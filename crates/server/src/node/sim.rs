@@ -239,9 +239,10 @@ impl Sim {
                 Ok(Some(answer))
             }
             Received::Done => Ok(None),
-            Received::Comes(_) | Received::Joined(_) | Received::Errand(_) => {
-                Err("a simulated node has no others".to_owned())
-            }
+            Received::Comes(_)
+            | Received::Adopts(_)
+            | Received::Joined(_)
+            | Received::Errand(_) => Err("a simulated node has no others".to_owned()),
         }
     }
 

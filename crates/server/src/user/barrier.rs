@@ -146,6 +146,9 @@ pub(crate) enum Effect {
         /// The name.
         previd: Box<str>,
     },
+    /// It is durable that so many stanzas of the client of a connection were handled, which is at
+    /// another node.
+    Recorded(ConnRef, u32),
     /// A session goes on.
     Resumed {
         /// The session.

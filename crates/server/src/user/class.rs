@@ -136,6 +136,9 @@ impl EntityClass for Users {
             }
             // Its client would wait for an answer.
             UserMsg::Resume { conn, .. } => self.control(conn, Control::Abort(Abort::Crash), core),
+            UserMsg::Introduced(introduced) => {
+                self.control(introduced.conn, Control::Abort(Abort::Crash), core);
+            }
             UserMsg::Credentials { conn, .. } => {
                 let begun = self.home.generations.borrow().now();
                 self.control(conn, Control::Keys(Keys::Unavailable, begun), core);

@@ -173,7 +173,7 @@ impl User {
         }
     }
 
-    fn record_room(&mut self, at: usize, room: &Name) {
+    pub(super) fn record_room(&mut self, at: usize, room: &Name) {
         let number = self.sessions[at].number;
         let Some(rooms) = self.rooms_of(at) else {
             return;

@@ -17,6 +17,7 @@ use store::{
 use xml::Frame;
 
 use super::User;
+use super::barrier::Effect;
 use super::consumers::Inbox;
 use super::layout;
 use super::member::Members;
@@ -309,10 +310,15 @@ impl User {
         let Some(log) = &mut self.log else {
             return progress;
         };
+        let mut told = Vec::new();
         for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
             if managed.inbound != managed.inbound_recorded {
                 managed.inbound_recorded = managed.inbound;
                 progress.inbound.push((managed.number, managed.inbound));
+                let far = managed
+                    .attached()
+                    .filter(|link| self.home.lines.is_marked(*link));
+                told.extend(far.map(|link| Effect::Recorded(link, managed.inbound)));
             }
         }
         let changes = log.inbox.take_changes();
@@ -331,6 +337,9 @@ impl User {
         }
         if let Some(changes) = changes {
             progress.acked = self.record_changes(&changes);
+        }
+        if !told.is_empty() {
+            self.turn().effects.append(&mut told);
         }
         progress
     }

@@ -220,7 +220,7 @@ impl User {
         self.give_keys(conn, keys, cx);
     }
 
-    fn is_banned(&self, cx: &mut Context<'_, UserMsg>) -> bool {
+    pub(super) fn is_banned(&self, cx: &mut Context<'_, UserMsg>) -> bool {
         let lists = self.home.guard.bans.lists();
         lists.bans_account(&self.name, cx.wall())
     }

@@ -29,6 +29,25 @@ pub(crate) struct Resuming {
     pub h: u32,
     /// Entries as they are written to this session, by place.
     pub entries: FxHashMap<Seq, Vec<u8>>,
+    /// The connection outlived the home before this one, and its client does not know of that: it
+    /// was written everything up to `h`, of which the client may have acknowledged less.
+    pub is_adopted: bool,
+}
+
+impl Resuming {
+    /// Writes what is not acknowledged as it is sent, or sent again.
+    pub(super) fn write(&self, kept: &Kept, out: &mut Vec<u8>) {
+        match kept {
+            Kept::Entry(entry) => {
+                // One that is damaged has a count all the same.
+                let frame = self.entries.get(entry).filter(|frame| !frame.is_empty());
+                out.extend_from_slice(frame.map_or(b"<message/>", |frame| frame));
+            }
+            Kept::Presence(stanza) | Kept::Other(stanza) => out.extend_from_slice(stanza),
+            // None is left by a resumption: it is read in the room's log.
+            Kept::Elsewhere => {}
+        }
+    }
 }
 
 /// What an entry or a stanza that is written to a session is.

@@ -28,6 +28,7 @@ pub(crate) mod pep;
 pub(crate) mod presence;
 pub(crate) mod recover;
 mod refusals;
+mod rehome;
 mod requests;
 pub(crate) mod resume;
 mod rooms;
@@ -482,6 +483,7 @@ impl Actor for User {
                     self.resume(conn, &request, cx);
                 }
             }
+            UserMsg::Introduced(introduced) => self.introduced(&introduced, cx),
             UserMsg::Started { conn } => self.session_started(conn),
             UserMsg::Closed { conn, is_lost } => self.session_closed(conn, is_lost, cx),
             UserMsg::Loaded(state) => self.loaded(*state, cx),
@@ -559,11 +561,12 @@ impl Actor for User {
         }
         // A crash ends this user's streams and nobody else's (design rule 8).
         for session in mem::take(&mut self.sessions) {
-            let control = crate::c2s::Control::Abort(match reason {
+            let why = match reason {
                 _ if has_moved => crate::c2s::Abort::Moved,
                 actor::Reason::Normal | actor::Reason::Shutdown => crate::c2s::Abort::Shutdown,
                 _ => self.why_it_ends(),
-            });
+            };
+            let control = self.word_of_the_end(&session, why);
             if let Some(link) = session.link() {
                 let _ = self.home.io.control(cx, link, control);
             }

@@ -37,6 +37,7 @@ pub(crate) enum Destination {
 impl User {
     /// A session sent `frame`: its `from` is stamped, its `to`, if any, is a normalised address.
     pub(super) fn stanza(&mut self, conn: ConnRef, frame: Frame, cx: &mut Context<'_, UserMsg>) {
+        self.home.lines.takes(conn);
         let Some(at) = self.session_at(conn) else {
             return; // It lost its resource to a newer session; the stream is closing.
         };
@@ -52,6 +53,7 @@ impl User {
         };
         if let Some(managed) = &mut session.managed {
             managed.inbound = managed.inbound.wrapping_add(1);
+            self.home.lines.counts(link, managed.inbound);
         }
         let is_counted = session.managed.is_some();
         self.comes_from(Origin::Session(OwnStanza {
@@ -75,6 +77,9 @@ impl User {
         if let Some(link) = self.turn().link.take() {
             self.emit(Effect::Credit(link), cx);
         }
+        if self.home.lines.owes_record(link) {
+            self.save_progress(cx);
+        }
     }
 
     /// A stanza of a session was malformed and is answered with an error.
@@ -84,10 +89,12 @@ impl User {
         answer: Vec<u8>,
         cx: &mut Context<'_, UserMsg>,
     ) {
+        self.home.lines.takes(link);
         if let Some(at) = self.session_at(link) {
             let session = &mut self.sessions[at];
             if let Some(managed) = &mut session.managed {
                 managed.inbound = managed.inbound.wrapping_add(1);
+                self.home.lines.counts(link, managed.inbound);
             }
             let conn = session.conn;
             self.write(conn, What::Other, cx, |out| out.extend_from_slice(&answer));

@@ -14,7 +14,7 @@ use store::{LogEntry, Seq, StoreError};
 use telemetry::{Counter, Gauge};
 use xml::Frame;
 use xmpp::error::Condition;
-use xmpp::sm::{self, Kept, Request};
+use xmpp::sm::{self, Request};
 
 use super::User;
 use super::barrier::Effect;
@@ -130,7 +130,12 @@ impl User {
         };
         managed.out.detached();
         let entries = FxHashMap::default();
-        managed.link = Link::Resuming(Box::new(Resuming { conn, h, entries }));
+        managed.link = Link::Resuming(Box::new(Resuming {
+            conn,
+            h,
+            entries,
+            is_adopted: false,
+        }));
         let number = SessionNumber::new(managed.number);
         self.log().inbox.resume(number, conn);
     }
@@ -247,7 +252,11 @@ impl User {
         let Link::Resuming(resuming) = &mut managed.link else {
             return;
         };
-        resuming.entries = frames;
+        resuming.entries.extend(frames);
+        if resuming.is_adopted {
+            self.save_progress(cx);
+            return self.emit(Effect::Resumed { number, conn }, cx);
+        }
         let h = resuming
             .h
             .wrapping_sub(u32::from(stdx::bugs::is("double_after_resume")));
@@ -285,7 +294,11 @@ impl User {
         };
         let now = cx.now();
         if let Some(managed) = &mut self.sessions[at].managed {
+            let is_adopted = matches!(&managed.link, Link::Resuming(it) if it.is_adopted);
             managed.link = Link::Detached(now);
+            if is_adopted {
+                self.end_waiting(conn, cx);
+            }
         }
         self.log()
             .inbox
@@ -322,6 +335,9 @@ impl User {
         let Link::Resuming(resuming) = link else {
             return;
         };
+        if resuming.is_adopted {
+            return self.taken_over(at, &resuming, cx);
+        }
         let mut bytes = Vec::new();
         let more = u32::from(stdx::bugs::is("counter_off_by_one"));
         sm::write_resumed(
@@ -333,32 +349,31 @@ impl User {
         let is_lost = stdx::bugs::is("resend_queue_lost");
         for (_, kept) in managed.out.unacked().filter(|_| !is_lost) {
             resent += 1;
-            match kept {
-                Kept::Entry(entry) => {
-                    let frame = resuming.entries.get(entry);
-                    // One that is damaged has a count all the same.
-                    let frame = frame.filter(|frame| !frame.is_empty());
-                    bytes.extend_from_slice(frame.map_or(b"<message/>", |frame| frame));
-                }
-                Kept::Presence(stanza) | Kept::Other(stanza) => bytes.extend_from_slice(stanza),
-                // None is left by a resumption: it is read in the room's log.
-                Kept::Elsewhere => {}
-            }
+            resuming.write(kept, &mut bytes);
         }
         if resent > 0 {
             managed.out.asked(now);
             bytes.extend_from_slice(sm::REQUEST);
         }
-        // Not before: a resumption that is not completed has told its client nothing.
-        let presence_lost = std::mem::take(&mut managed.presence_lost);
-        let roster_lost = std::mem::take(&mut managed.roster_lost);
         cx.stats().count(Counter::SessionsResumed);
         cx.stats().add(Counter::StanzasResent, resent);
         let session = (Arc::clone(&self.sessions[at].full), cx.myself());
         self.write_out(conn, cx, |out| out.extend_from_slice(&bytes));
         let control = Control::Resumed(Some(Box::new(session)));
         let _ = self.home.io.control(cx, conn, control);
+        self.note_counting(at);
         self.progress_is_due(cx);
+        self.tell_what_was_missed(at, cx);
+    }
+
+    /// A session goes on with another connection, or at another home.
+    pub(super) fn tell_what_was_missed(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        // Not before: a resumption that is not completed has told its client nothing.
+        let presence_lost = std::mem::take(&mut managed.presence_lost);
+        let roster_lost = std::mem::take(&mut managed.roster_lost);
         // What it may have missed that is in no log.
         if roster_lost {
             crate::modules::roster::push_all(self, at, cx);

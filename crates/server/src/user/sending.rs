@@ -105,6 +105,7 @@ impl User {
             Effect::Noted { room } => self.say_noted(&room, cx),
             Effect::Resume { number, conn } => self.read_owed(number, conn, cx),
             Effect::NoSession { conn, previd } => self.no_session(conn, &previd, cx),
+            Effect::Recorded(link, inbound) => self.recorded(link, inbound, cx),
             Effect::Resumed { number, conn } => self.resumed(number, conn, cx),
             Effect::NotResumed { number, conn } => self.not_resumed(number, conn, cx),
             Effect::NodesDecided { life, items } => self.nodes_decided(life, items, cx),

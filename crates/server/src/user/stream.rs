@@ -96,6 +96,7 @@ impl User {
         // In front of it: the record of one that ended may still be there, and take its place.
         self.record_inbox();
         self.save_session(at);
+        self.note_counting(at);
         self.emit(Effect::Enabled(conn, bytes), cx);
     }
 
@@ -118,6 +119,7 @@ impl User {
         {
             cx.stats().lower(Gauge::ManagedSessions);
             self.log().inbox.end(SessionNumber::new(managed.number));
+            self.home.lines.begins_not(conn);
             self.enter_inbox(at);
         }
         self.sm_failed(conn, Condition::ResourceConstraint, cx);
@@ -284,12 +286,14 @@ impl User {
                 if is_asked {
                     managed.out.asked(now);
                 }
+                let (sent, acked) = (managed.out.sent(), managed.out.acked());
                 self.write_out(conn, cx, |out| {
                     out.extend_from_slice(&bytes);
                     if ask {
                         out.extend_from_slice(sm::REQUEST);
                     }
                 });
+                self.home.lines.wrote(conn, sent, acked);
                 if ask {
                     self.progress_is_due(cx);
                 }

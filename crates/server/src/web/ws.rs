@@ -67,6 +67,7 @@ impl C2sService {
                 Ok(None) => break,
                 Ok(Some((length, item))) => {
                     used += length;
+                    self.heard = self.heard_from + used as u64;
                     self.take_item(cx, conn, item, &message, &limits, length);
                 }
                 Err(fault) => {
@@ -129,6 +130,10 @@ impl C2sService {
                     };
                     if let Some(prelude) = conn.prelude(&self.home) {
                         prelude.opens(message);
+                    }
+                    if conn.is_far() {
+                        let lines = &self.home.lines;
+                        lines.mark(cx.id(), |marks| marks.opened(message));
                     }
                     conn.machine
                         .handle_opening(opening, cx.out(), &mut self.effects);

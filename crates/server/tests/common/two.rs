@@ -31,6 +31,10 @@ pub(crate) struct Way {
     is_held: AtomicBool,
     /// Nothing is taken for now.
     is_full: AtomicBool,
+    /// The other node knows packets of versions up to 3.
+    is_older: AtomicBool,
+    /// What is sent is lost.
+    is_cut: AtomicBool,
     door: OnceLock<Door>,
     /// Of the node that sends.
     origin: OnceLock<Door>,
@@ -43,6 +47,9 @@ pub(crate) struct Way {
 
 impl Way {
     fn push(&self, packet: Vec<u8>) {
+        if self.is_cut.load(Ordering::Relaxed) {
+            return;
+        }
         let mut queue = self.queue.lock().unwrap();
         queue.push_back(packet);
         let bytes = queue.iter().map(Vec::len).sum();
@@ -57,6 +64,29 @@ impl Way {
         self.is_full.store(is_full, Ordering::Relaxed);
     }
 
+    pub(crate) fn leads_to_older(&self) {
+        self.is_older.store(true, Ordering::Relaxed);
+    }
+
+    /// What did not arrive never does, and neither does what is sent from now on.
+    pub(crate) fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        self.queue.lock().unwrap().clear();
+    }
+
+    /// So many packets arrive of those that are held.
+    pub(crate) fn let_through(&self, from: NodeId, packets: usize) {
+        for _ in 0..packets {
+            let packet = self.queue.lock().unwrap().pop_front().unwrap();
+            let taken = self.door.get().unwrap().receive(from, &packet);
+            assert_eq!(taken, Taken::Yes);
+        }
+    }
+
+    pub(crate) fn mend(&self) {
+        self.is_cut.store(false, Ordering::Relaxed);
+    }
+
     /// Until the test is over.
     fn carry(&self, from: NodeId) {
         while !self.is_over.load(Ordering::Relaxed) {
@@ -68,6 +98,10 @@ impl Way {
                 thread::sleep(Duration::from_millis(1));
                 continue;
             };
+            if self.is_older.load(Ordering::Relaxed) && packet[0] > 3 {
+                self.origin.get().unwrap().take_back(&packet, true);
+                continue;
+            }
             loop {
                 match door.receive(from, &packet) {
                     Taken::Later => thread::sleep(Duration::from_millis(1)),

@@ -40,12 +40,10 @@ fn clients_of_a_node_that_is_no_home_outlive_a_home() {
     alice.say(bobs, "the last one");
     alice.await_accepted();
     nodes.node(&homes.other).kill().unwrap();
-    bob.expect_end("reset");
     for n in 0..10 {
         alice.say(bobs, &format!("meanwhile {n}"));
     }
     alice.await_accepted();
-    bob.resume(&mut nodes, &third);
     let missed = (0..10).map(|n| format!("meanwhile {n}"));
     bob.expect_bodies(
         "alice",
@@ -54,7 +52,13 @@ fn clients_of_a_node_that_is_no_home_outlive_a_home() {
     bob.say("alice", "I am back");
     bob.await_accepted();
     alice.expect_bodies(bobs, ["I am back".to_owned()]);
+    bob.say_in("hall", "still here");
+    bob.await_accepted();
+    alice.expect_bodies("hall", ["still here".to_owned()]);
+    bob.expect_bodies("hall", ["still here".to_owned()]);
     assert_eq!(bob.archived(ARCHIVE), 32);
+    alice.has_stayed();
+    bob.has_stayed();
 }
 
 /// Goal: the node that has the sockets is killed. Its clients resume their sessions at another
@@ -85,8 +89,8 @@ fn clients_outlive_the_node_that_they_came_to() {
 }
 
 /// Goal: what carries a stream makes no difference: over WebSocket and BOSH, too, a client is
-/// served by a node that is not its home, hears that the home was killed, and goes on at the same
-/// node.
+/// served by a node that is not its home, and goes on at the same node when the home is killed,
+/// over WebSocket on the same stream.
 #[test]
 fn clients_of_the_web_are_served_by_any_node() {
     let mut nodes = Nodes::start(&["a", "b", "c"]);
@@ -104,14 +108,25 @@ fn clients_of_the_web_are_served_by_any_node() {
     bob.expect_bodies("alice", (0..10).map(|n| n.to_string()));
     alice.expect_bodies(bobs, (0..10).map(|n| n.to_string()));
     nodes.node(&homes.one).kill().unwrap();
-    bob.say("alice", "while you are away");
-    alice.expect_end("reset");
-    alice.resume(&mut nodes, &third);
+    bob.say("alice", "while you have no home");
     bob.await_accepted();
-    alice.expect_bodies(bobs, ["while you are away".to_owned()]);
+    alice.expect_bodies(bobs, ["while you have no home".to_owned()]);
     alice.say(bobs, "and on");
     alice.await_accepted();
     bob.expect_bodies("alice", ["and on".to_owned()]);
+    alice.has_stayed();
+    bob.has_stayed();
+    // Requests are cut anew where they come: a stream over BOSH ends with its home.
+    let bobs_home = nodes.home_of(&format!("{bobs}@localhost"));
+    if bobs_home != third {
+        nodes.restart(&homes.one);
+        nodes.node(&bobs_home).kill().unwrap();
+        bob.expect_end("reset");
+        bob.resume(&mut nodes, &third);
+        alice.say(bobs, "and back");
+        alice.await_accepted();
+        bob.expect_bodies("alice", ["and back".to_owned()]);
+    }
 }
 
 /// Goal: neither a client that sends as fast as it can nor one that reads nothing holds up others

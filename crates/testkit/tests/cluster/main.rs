@@ -8,6 +8,7 @@ mod drain;
 mod links;
 mod nodes;
 mod operators;
+mod outlive;
 mod person;
 mod ready;
 mod slow;

@@ -41,6 +41,8 @@ pub(crate) struct Person {
     /// Where to come back to if the stream ends, as it does when the account's home moves.
     refuge: Address,
     kind: Kind,
+    /// How the stream ended each time that the session was taken up again.
+    ends: Vec<String>,
 }
 
 /// A client without stream management that is online and reads nothing.
@@ -119,6 +121,7 @@ impl Person {
             answered: String::new(),
             refuge: at,
             kind,
+            ends: Vec::new(),
         };
         person.await_accepted();
         person
@@ -134,6 +137,11 @@ impl Person {
         self.refuge = nodes.node(node).address();
         self.come_back();
         self.await_accepted();
+    }
+
+    /// Its stream never ended.
+    pub(crate) fn has_stayed(&self) {
+        assert_eq!(self.ends, [""; 0], "a stream ended");
     }
 
     fn come_back(&mut self) {
@@ -261,7 +269,8 @@ impl Person {
 
     /// Takes what comes, for a while. Whether something did. A stream that ends is taken up again.
     fn listen(&mut self, wait: Duration) -> bool {
-        self.take_next(wait).unwrap_or_else(|_| {
+        self.take_next(wait).unwrap_or_else(|why| {
+            self.ends.push(why);
             self.come_back();
             true
         })

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use delivery::{Attempt, Place, Refusal, RoomPage};
 use wire::{
-    Carrier, ConnAt, Credit, Envelope, Errand, Interest, Join, Joined, Membership, Message, Moved,
-    NodeEvent, NotTaken, OfRoom, Packet, Part, Pulled, SharedCopy, Sitting, Source, Stanza, ToRoom,
+    Adopt, Carrier, ConnAt, Counts, Credit, Envelope, Errand, Interest, Join, Joined, Mark,
+    Membership, Message, Moved, NodeEvent, NotTaken, OfRoom, Packet, Part, Pulled, SharedCopy,
+    Sitting, Source, Stanza, ToRoom,
 };
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
@@ -42,6 +43,35 @@ fn join() -> Join {
         tls: Some(Some([7; 32])),
         header: b"<open xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>".to_vec(),
         elements: vec![b"<auth/>".to_vec(), b"<response/>".to_vec()],
+    }
+}
+
+const COUNTS: Counts = Counts {
+    sent: 1_000,
+    acked: 998,
+    inbound: 0xffff_fffe,
+};
+
+const MARK: Mark = Mark {
+    at: 70_026,
+    heard: 300,
+    counts: COUNTS,
+};
+
+fn adopt() -> Adopt {
+    let join = join();
+    Adopt {
+        user: join.user,
+        range: join.range,
+        tenure: join.tenure,
+        from: EDGE,
+        number: join.number,
+        address: join.address,
+        carrier: Carrier::Socket,
+        header: b"<stream:stream to='capulet.lit'>".to_vec(),
+        token: "qTkx0Vb".into(),
+        counts: COUNTS,
+        done: Some(1),
     }
 }
 
@@ -203,6 +233,24 @@ pub(crate) fn all() -> Vec<Packet> {
             at: 70_026,
             is_orderly: true,
         }),
+        joined(Part::Keeps),
+        joined(Part::Session {
+            user: "juliet@capulet.lit".into(),
+            token: "qTkx0Vb".into(),
+            header: b"<stream:stream to='capulet.lit'>".to_vec(),
+            mark: MARK,
+        }),
+        joined(Part::Mark(MARK)),
+        joined(Part::Marked {
+            bytes: b"<message/>".to_vec(),
+            mark: MARK,
+        }),
+        joined(Part::Left {
+            at: 70_026,
+            inbound: Some(7),
+        }),
+        joined(Part::Adopted { inbound: 9 }),
+        Packet::Adopt(Box::new(adopt())),
         errand(false, b"{\"request\":\"status\"}"),
         errand(true, b"{\"response\":\"ok\"}"),
     ]

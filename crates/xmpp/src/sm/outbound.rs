@@ -149,6 +149,34 @@ impl Outbound {
         outbound
     }
 
+    /// The queue of a session whose connection outlived its process: its client was written
+    /// everything up to the count `sent`, and has acknowledged everything up to `acked`. `known`
+    /// are the stanzas of logs between, in the order of their counts. The others were in no log: as
+    /// presence that gave way they are not sent again.
+    pub fn adopted(
+        (acked, sent): (u32, u32),
+        known: impl IntoIterator<Item = (u32, Kept)>,
+    ) -> Self {
+        let mut outbound = Outbound::at(acked);
+        for (count, kept) in known {
+            let before = count.wrapping_sub(outbound.sent);
+            let is_next = before > 0 && before <= sent.wrapping_sub(outbound.sent);
+            debug_assert!(is_next, "{count} is not behind {}", outbound.sent);
+            if !is_next {
+                continue;
+            }
+            if before > 1 {
+                outbound.place(Slot::Gap(before - 1));
+            }
+            outbound.place(Slot::Kept(kept));
+        }
+        let rest = sent.wrapping_sub(outbound.sent);
+        if rest > 0 && rest <= u32::MAX / 2 {
+            outbound.place(Slot::Gap(rest));
+        }
+        outbound
+    }
+
     /// How many stanzas have been sent, modulo 2^32: the count of the last one.
     pub fn sent(&self) -> u32 {
         self.sent
@@ -392,6 +420,45 @@ impl Outbound {
 }
 
 impl Outbound {
+    /// Whether its places have as many counts as are unacknowledged.
+    pub fn is_consistent(&self) -> bool {
+        let counts: u32 = self.queue.iter().map(Slot::counts).sum();
+        counts == self.sent.wrapping_sub(self.acked)
+    }
+
+    /// Takes out what has a count behind `through`, in order: it was never written.
+    pub fn take_back(&mut self, through: u32) -> Vec<Kept> {
+        let mut left = self.sent.wrapping_sub(through);
+        let mut taken = Vec::new();
+        if left > self.sent.wrapping_sub(self.acked) {
+            return taken;
+        }
+        while left > 0 {
+            // Invariant: the places of the queue have as many counts as there are unacknowledged.
+            let slot = self.queue.pop_back().expect("a place for each count");
+            self.forget(&slot);
+            match slot {
+                Slot::Gap(counts) if counts > left => {
+                    self.queue.push_back(Slot::Gap(counts - left));
+                    self.bytes += SLOT_BYTES;
+                    left = 0;
+                }
+                Slot::Gap(counts) => left -= counts,
+                Slot::Kept(kept) => {
+                    taken.push(kept);
+                    left -= 1;
+                }
+            }
+        }
+        self.sent = through;
+        if self.asked_through.wrapping_sub(self.acked) > through.wrapping_sub(self.acked) {
+            self.asked_through = through;
+        }
+        self.rest();
+        taken.reverse();
+        taken
+    }
+
     /// Takes out all entries but the first `keep`, before what is left is sent again at a
     /// resumption, and gives them in their order. What was behind them is counted anew.
     pub fn leave_entries(&mut self, keep: usize) -> Vec<u64> {

@@ -431,3 +431,78 @@ fn what_is_kept_elsewhere_is_counted_and_not_sent_again() {
     outbound.ack(5).unwrap();
     assert_eq!(outbound.heap_bytes(), 0);
 }
+
+#[test]
+fn what_was_not_written_is_taken_back() {
+    let mut out = Outbound::default();
+    let kept = [
+        Kept::Entry(7),
+        Kept::Presence([1; 100].into()),
+        Kept::Other([2; 100].into()),
+        Kept::Entry(8),
+    ];
+    for one in &kept {
+        assert_eq!(out.push(one.clone(), Limits::default()), Pushed::Kept);
+    }
+    assert_eq!(out.ack(1).map(|entries| entries.len()), Ok(1));
+    out.asked(Moment::ZERO);
+    assert!(out.is_consistent());
+    assert_eq!(out.take_back(2), kept[2..]);
+    assert!(out.is_consistent());
+    assert_eq!((out.acked(), out.sent()), (1, 2));
+    assert_eq!(out.take_back(2), []);
+    assert_eq!(out.take_back(0), [], "that much is acknowledged");
+    assert_eq!(out.push(Kept::Entry(9), Limits::default()), Pushed::Kept);
+    let left: Vec<(u32, &Kept)> = out.unacked().collect();
+    assert_eq!(left, [(2, &kept[1]), (3, &Kept::Entry(9))]);
+}
+
+#[test]
+fn presence_that_gave_way_is_taken_back_with_its_counts() {
+    let mut out = Outbound::default();
+    let mut gaps = 0;
+    for _ in 0..10 {
+        let pushed = out.push(Kept::Presence([1; 100].into()), LIMITS);
+        gaps += u32::from(pushed == Pushed::PresenceGaveWay);
+    }
+    assert!(gaps > 0 && out.is_consistent());
+    for through in (0..10).rev() {
+        out.take_back(through);
+        assert!(out.is_consistent(), "{through}");
+        assert_eq!(out.sent(), through);
+    }
+    assert_eq!(out.heap_bytes(), 0);
+}
+
+/// Goal: the queue of a connection that outlived its process goes on at the counts that its client
+/// has been written, also where they begin anew; what was in no log is not sent again.
+#[test]
+fn a_queue_goes_on_at_the_counts_of_a_connection() {
+    let acked = u32::MAX - 1;
+    let count = |behind: u32| acked.wrapping_add(behind);
+    let known = [
+        (count(2), Kept::Entry(70)),
+        (count(3), Kept::Elsewhere),
+        (count(5), Kept::Entry(71)),
+    ];
+    let mut out = Outbound::adopted((acked, count(7)), known.clone());
+    assert!(out.is_consistent());
+    assert_eq!((out.acked(), out.sent()), (acked, count(7)));
+    let kept: Vec<(u32, Kept)> = out.unacked().map(|(n, kept)| (n, kept.clone())).collect();
+    assert_eq!(kept, known);
+    assert_eq!(out.push(Kept::Entry(72), Limits::default()), Pushed::Kept);
+    assert_eq!(out.sent(), count(8));
+    assert_eq!(
+        out.ack(count(4)).map(|entries| entries.to_vec()),
+        Ok(vec![70])
+    );
+    let resumed = out.resume(count(4)).unwrap();
+    assert!(resumed.presence_lost && resumed.is_renumbered);
+    let left: Vec<(u32, &Kept)> = out.unacked().collect();
+    assert_eq!(
+        left,
+        [(count(5), &Kept::Entry(71)), (count(6), &Kept::Entry(72))]
+    );
+    let nothing = Outbound::adopted((9, 9), []);
+    assert_eq!((nothing.sent(), nothing.heap_bytes()), (9, 0));
+}

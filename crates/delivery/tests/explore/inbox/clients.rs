@@ -104,6 +104,9 @@ impl State {
         };
         let before = self.inbox.mark();
         let handled = self.devices[device].handled;
+        if self.left.crashes > 0 {
+            self.devices[device].acked = handled;
+        }
         if self.inbox.acknowledge(session, handled).is_err() {
             self.wrong = Some("a client has more than it was sent");
         }
@@ -115,13 +118,13 @@ impl State {
     pub(crate) fn lose_link(&mut self, world: &World, device: usize) {
         let kind = self.kind(world, device);
         let own = &mut self.devices[device];
-        own.conn = None;
+        let was = own.conn.take();
         own.wire.clear();
         let asked = std::mem::take(&mut own.asked);
         let Some(session) = own.session else { return };
         let is_its_own = match self.inbox.link(session) {
             Some(Link::Attached(_)) => asked.is_empty(),
-            Some(Link::Resuming(conn)) => asked.contains(&conn),
+            Some(Link::Resuming(conn)) => asked.contains(&conn) || was == Some(conn),
             Some(Link::Detached) | None => false,
         };
         match kind {

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use delivery::{
-    Inbox, InboxChanges, InboxLimits, Place, Recovered, Recovery, SessionNumber, StoredEntry,
-    StoredSession,
+    Count, Inbox, InboxChanges, InboxLimits, Link, Place, Recovered, Recovery, SessionNumber,
+    StoredEntry, StoredSession,
 };
 
 use super::world::{Conn, NOW, Record, State, Stored, Then, World};
@@ -56,7 +56,9 @@ impl State {
                     self.seen.page_failed = true;
                     self.inbox.page_failed(consumer);
                 }
-                Then::Resumed(session, conn, _) => self.inbox.not_resumed(session, conn),
+                Then::Resumed(session, conn, _) | Then::Adopted(session, conn, _) => {
+                    self.inbox.not_resumed(session, conn);
+                }
                 Then::Effect(_) | Then::Unlogged(_) => kept.push(then),
                 Then::Write(..) | Then::ChangesCommitted => {}
             }
@@ -84,6 +86,45 @@ impl State {
         }
         self.next = self.tail().number() + 1;
         self.inbox = self.stored.recover(&world.limits);
+        self.poll();
+    }
+
+    /// The user's actor crashes, and so many of its appends happen. The next one adopts the
+    /// connections that its sessions have.
+    pub(crate) fn crash(&mut self, world: &World, committed: usize) {
+        for append in std::mem::take(&mut self.appends).iter().take(committed) {
+            self.apply(&append.records);
+        }
+        self.effects.clear();
+        self.acked.clear();
+        for device in &mut self.devices {
+            let link = device.session.and_then(|session| self.inbox.link(session));
+            let link = link.and_then(|link| match link {
+                Link::Attached(conn) | Link::Resuming(conn) => Some(conn),
+                Link::Detached => None,
+            });
+            device.asked.clear();
+            if device.conn != link {
+                device.conn = None;
+            }
+            if device.conn.is_none() {
+                device.wire.clear();
+            }
+        }
+        self.next = self.tail().number() + 1;
+        self.inbox = self.stored.recover(&world.limits);
+        for device in &self.devices {
+            if let (Some(session), Some(conn)) = (device.session, device.conn) {
+                let counts = (device.acked, device.written());
+                self.inbox.adopt(session, conn, counts);
+            }
+        }
+        if self.left.crashes == 0 {
+            // What no crash can need makes no state another.
+            for device in &mut self.devices {
+                device.acked = Count::default();
+            }
+        }
         self.poll();
     }
 

@@ -211,6 +211,48 @@ worlds! {
         ..Budget::default()
     }), ["a resumption fails"];
 
+    actors_that_crash: world(1, Budget {
+        messages: 2,
+        unlogged: 1,
+        logins: 1,
+        crashes: 2,
+        ..Budget::default()
+    }), ["a session is adopted", "a session is adopted that was not written everything"];
+
+    an_actor_that_crashes_and_links_that_break: world(1, Budget {
+        messages: 2,
+        logins: 1,
+        lost_links: 1,
+        second_resumptions: 1,
+        crashes: 1,
+        ..Budget::default()
+    }), ["a session is adopted", "a session is resumed", "an adoption fails"];
+
+    an_actor_that_crashes_before_a_kill: world(1, Budget {
+        messages: 2,
+        logins: 1,
+        crashes: 1,
+        kills: 1,
+        ..Budget::default()
+    }), ["a session is adopted", "a session is counted anew"];
+
+    adoptions_that_fail: world(1, Budget {
+        messages: 2,
+        logins: 1,
+        crashes: 1,
+        failed_reads: 1,
+        failed_commits: 1,
+        ..Budget::default()
+    }), ["a session is adopted", "an adoption fails"];
+
+    an_actor_of_two_devices_that_crashes: world(1, Budget {
+        messages: 1,
+        addressed: 1,
+        logins: 2,
+        crashes: 1,
+        ..Budget::default()
+    }), ["a session is adopted", "a session is adopted that was not written everything"];
+
     minds_that_change: world(1, Budget {
         messages: 2,
         logins: 2,

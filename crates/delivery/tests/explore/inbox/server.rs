@@ -6,7 +6,31 @@ use delivery::{
     SessionNumber, Wanted,
 };
 
-use super::world::{Append, Conn, Logged, NOW, Record, State, Then, World};
+use super::world::{Append, Conn, Device, Logged, NOW, Record, State, Then, World};
+
+impl Device {
+    /// Everything that its connection was written has this count, or a lower one.
+    pub(super) fn written(&self) -> Count {
+        self.handled.plus(self.wire.len() as u32)
+    }
+
+    /// Entries are written behind that, with stanzas in no log between them.
+    fn send(&mut self, entries: &[(Count, Place)], through: Count) {
+        let mut next = self.written().plus(1);
+        for (count, place) in entries {
+            while count.is_after(next) {
+                self.wire.push_back((next, None));
+                next = next.plus(1);
+            }
+            self.wire.push_back((*count, Some(*place)));
+            next = count.plus(1);
+        }
+        while !next.is_after(through) {
+            self.wire.push_back((next, None));
+            next = next.plus(1);
+        }
+    }
+}
 
 impl State {
     /// Lets something happen in its order: behind the commits under way.
@@ -45,6 +69,7 @@ impl State {
                 }
             }
             Then::Resumed(session, conn, again) => self.resumed(session, conn, &again),
+            Then::Adopted(session, conn, rest) => self.adopted(session, conn, &rest),
         }
     }
 
@@ -73,27 +98,34 @@ impl State {
             return;
         }
         self.seen.resumed = true;
+        let may_crash = self.left.crashes > 0;
         let written = self.inbox.written(session).unwrap_or_default();
         if let Some(device) = self.device_of(session)
             && device.asked.contains(&conn)
         {
             device.asked.retain(|asked| *asked != conn);
             device.conn = Some(conn);
+            if may_crash {
+                device.acked = device.handled;
+            }
             // Counts in between are of stanzas in no log, which are sent again as well.
             device.wire.clear();
-            let mut next = device.handled.plus(1);
-            for (count, place) in again {
-                while count.is_after(next) {
-                    device.wire.push_back((next, None));
-                    next = next.plus(1);
-                }
-                device.wire.push_back((*count, Some(*place)));
-                next = count.plus(1);
-            }
-            while !next.is_after(written) {
-                device.wire.push_back((next, None));
-                next = next.plus(1);
-            }
+            device.send(again, written);
+        }
+    }
+
+    /// What a session had not been written is recorded, and leaves.
+    fn adopted(&mut self, session: SessionNumber, conn: Conn, rest: &[(Count, Place)]) {
+        if !self.inbox.resumed(session, conn) {
+            return;
+        }
+        self.seen.adopted = true;
+        self.seen.adopted_behind |= !rest.is_empty();
+        let written = self.inbox.written(session).unwrap_or_default();
+        if let Some(device) = self.device_of(session)
+            && device.conn == Some(conn)
+        {
+            device.send(rest, written);
         }
     }
 
@@ -119,6 +151,13 @@ impl State {
                     if why == Failure::Unknown {
                         device.session = None;
                     }
+                }
+                let mut devices = self.devices.iter_mut();
+                if let Some(device) = devices.find(|device| device.conn == Some(link)) {
+                    // It was being adopted: its stream ends.
+                    self.seen.not_adopted = true;
+                    device.conn = None;
+                    device.wire.clear();
                 }
             }
             // What takes time is a step of its own.
@@ -153,6 +192,14 @@ impl State {
 
     /// What a session is sent again was read.
     fn read_again(&mut self, world: &World, session: SessionNumber, link: Conn) {
+        let mut devices = self.devices.iter();
+        if let Some(device) = devices.find(|device| device.conn == Some(link)) {
+            let rest = self.inbox.unacknowledged(session, device.written());
+            let rest = rest.map(|(count, place)| (count.unwrap_or_default(), place));
+            let adopted = Then::Adopted(session, link, rest.collect());
+            let records = self.inbox.take_changes().map(Record::Changes);
+            return self.append(records.into_iter().collect(), vec![adopted]);
+        }
         let mut devices = self.devices.iter();
         let handled = devices.find(|device| device.session == Some(session));
         let h = handled.map_or(Count::default(), |device| device.handled);

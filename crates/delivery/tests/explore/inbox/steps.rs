@@ -108,6 +108,9 @@ impl Model for World {
         if left.kills > 0 {
             steps.push(Step::Kill);
         }
+        if left.crashes > 0 {
+            steps.extend((0..=state.appends.len()).map(Step::Crash));
+        }
     }
 
     fn next_state(&self, last: &State, step: Step) -> Option<State> {
@@ -181,6 +184,10 @@ impl Model for World {
             Step::Kill => {
                 left.kills -= 1;
                 state.kill(self);
+            }
+            Step::Crash(committed) => {
+                left.crashes -= 1;
+                state.crash(self, committed);
             }
         }
         state.note_bounds(self);

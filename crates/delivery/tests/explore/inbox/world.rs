@@ -28,6 +28,8 @@ pub(crate) struct Budget {
     pub(crate) second_resumptions: u8,
     pub(crate) ends: u8,
     pub(crate) kills: u8,
+    /// Crashes of the user's actor, whose connections stay.
+    pub(crate) crashes: u8,
     pub(crate) failed_commits: u8,
     pub(crate) doubtful_commits: u8,
     pub(crate) failed_reads: u8,
@@ -95,6 +97,8 @@ pub(crate) enum Then {
     PageCommitted(Consumer),
     ChangesCommitted,
     Resumed(SessionNumber, Conn, Vec<(Count, Place)>),
+    /// The same for a session whose connection is still there.
+    Adopted(SessionNumber, Conn, Vec<(Count, Place)>),
     Effect(Effect<Conn>),
 }
 
@@ -112,6 +116,8 @@ pub(crate) struct Device {
     /// It asked to resume, by these connections, and heard nothing yet.
     pub(crate) asked: Vec<Conn>,
     pub(crate) handled: Count,
+    /// What it has said that it has, as its connection knows. Only while its actor may still crash.
+    pub(crate) acked: Count,
     /// Its link, with the count of each stanza and its place, if it is an entry.
     pub(crate) wire: VecDeque<(Count, Option<Place>)>,
     /// Entries that it has in this session.
@@ -127,6 +133,9 @@ seen! {
     list_read: "an entry of the list is given",
     held_copy: "an ended session leaves what another has a copy of",
     resumed: "a session is resumed",
+    adopted: "a session is adopted",
+    adopted_behind: "a session is adopted that was not written everything",
+    not_adopted: "an adoption fails",
     renumbered: "a session is counted anew",
     cut: "a link is cut by a resumption",
     conflict: "a resumption is overtaken by another",
@@ -180,6 +189,8 @@ pub(crate) enum Step {
     End(usize),
     ChangeMind(usize),
     Kill,
+    /// The actor crashes; so many of its appends happen.
+    Crash(usize),
 }
 
 impl State {
@@ -230,7 +241,7 @@ impl State {
                 || self.effects.iter().any(of_effect)
                 || then.any(|then| match then {
                     Then::Effect(effect) => of_effect(effect),
-                    Then::Resumed(_, own, _) => *own == conn,
+                    Then::Resumed(_, own, _) | Then::Adopted(_, own, _) => *own == conn,
                     _ => false,
                 })
                 || links.into_iter().any(

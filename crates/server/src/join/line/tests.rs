@@ -96,10 +96,10 @@ fn no_more_is_sent_than_there_is_room_for() {
     let link = Link::new(usize::MAX);
     let (mut here, mut there) = (line(WINDOW), line(0));
     let bytes = vec![b'x'; 3 * WINDOW as usize];
-    let mut sent = here.send(conn(1), (&link, Moment::ZERO), &bytes);
+    let mut sent = here.send(conn(1), (&link, Moment::ZERO), &bytes, None);
     assert_eq!(sent, WINDOW as usize);
     assert!(!here.has_room());
-    assert_eq!(here.send(conn(1), (&link, Moment::ZERO), &bytes), 0);
+    assert_eq!(here.send(conn(1), (&link, Moment::ZERO), &bytes, None), 0);
     let mut came = 0;
     while sent < bytes.len() {
         let parts = link.sent();
@@ -117,7 +117,7 @@ fn no_more_is_sent_than_there_is_room_for() {
             panic!("room for what came, and nothing else");
         };
         here.more_room(room);
-        sent += here.send(conn(1), (&link, Moment::ZERO), &bytes[sent..]);
+        sent += here.send(conn(1), (&link, Moment::ZERO), &bytes[sent..], None);
     }
     came += deliver(&mut there, &link.sent());
     assert_eq!((sent, came), (bytes.len(), bytes.len()));
@@ -132,13 +132,16 @@ fn what_a_full_link_refuses_is_sent_later() {
     let mut here = line(WINDOW);
     let bytes = vec![b'x'; 2 * CHUNK];
     let now = Moment::ZERO + std::time::Duration::from_secs(5);
-    assert_eq!(here.send(conn(1), (&link, now), &bytes), CHUNK);
+    assert_eq!(here.send(conn(1), (&link, now), &bytes, None), CHUNK);
     assert_eq!(here.refused, Some(now));
     let later = now + std::time::Duration::from_secs(1);
-    assert_eq!(here.send(conn(1), (&link, later), &bytes[CHUNK..]), 0);
+    assert_eq!(here.send(conn(1), (&link, later), &bytes[CHUNK..], None), 0);
     assert_eq!(here.refused, Some(now));
     link.takes_more(1);
-    assert_eq!(here.send(conn(1), (&link, later), &bytes[CHUNK..]), CHUNK);
+    assert_eq!(
+        here.send(conn(1), (&link, later), &bytes[CHUNK..], None),
+        CHUNK
+    );
     assert_eq!(here.refused, None);
     let mut there = line(0);
     assert_eq!(deliver(&mut there, &link.sent()), bytes.len());
@@ -162,7 +165,7 @@ fn what_cannot_be_is_noticed() {
 fn an_end_waits_for_what_went_before() {
     let link = Link::new(usize::MAX);
     let mut here = line(WINDOW);
-    here.send(conn(1), (&link, Moment::ZERO), b"</stream:stream>");
+    here.send(conn(1), (&link, Moment::ZERO), b"</stream:stream>", None);
     let parts = link.sent();
     here.end(conn(1), &link, true);
     let [Part::End { at, is_orderly }] = link.sent()[..] else {
@@ -181,7 +184,7 @@ fn an_end_waits_for_what_went_before() {
 fn nothing_is_sent_to_nobody() {
     let link = Link::new(usize::MAX);
     let mut here = Line::new(NodeId(3), 9, None, WINDOW);
-    assert_eq!(here.send(conn(1), (&link, Moment::ZERO), b"x"), 0);
+    assert_eq!(here.send(conn(1), (&link, Moment::ZERO), b"x", None), 0);
     here.end(conn(1), &link, false);
     here.give_room(conn(1), &link);
     assert_eq!(link.sent(), []);

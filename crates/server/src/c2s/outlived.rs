@@ -1,0 +1,76 @@
+//! A client's stream whose session outlived the home of its account: how it goes on at this one,
+//! and what is noted of a stream so that it can outlive this home too (`crate::join`).
+
+use net::Cx;
+
+use super::{Attempt, BoundSession, C2sService, Conn};
+use crate::join::Marks;
+
+/// A session that outlived its home goes on.
+pub struct TakenOver {
+    /// Its full address, and the actor behind it.
+    pub(crate) session: BoundSession,
+    /// So many of its client's stanzas are handled.
+    pub(crate) inbound: u32,
+}
+
+impl C2sService {
+    /// Notes something of a client that is at another node.
+    pub(crate) fn mark(&self, cx: &Cx<'_>, conn: &Conn, note: impl FnOnce(&mut Marks)) {
+        if conn.is_far {
+            self.home.lines.mark(cx.id(), note);
+        }
+    }
+
+    /// A stanza came once more that the home before this one has handled.
+    pub(super) fn skip_stanza(&self, cx: &Cx<'_>, conn: &mut Conn) {
+        let Some(login) = &mut conn.login else { return };
+        login.skip = login.skip.saturating_sub(1);
+        if login.skip == 0 {
+            conn.login = None;
+            let heard = self.heard;
+            self.mark(cx, conn, |marks| marks.skipped(heard));
+        }
+    }
+
+    /// A session that outlived its home goes on; its client's next stanzas, so many, were handled
+    /// there.
+    pub(crate) fn go_on_with(
+        &self,
+        cx: &mut Cx<'_>,
+        conn: &mut Conn,
+        TakenOver { session, .. }: TakenOver,
+        skip: u32,
+    ) {
+        let (full, user) = session;
+        conn.machine.resumed(Some(full));
+        conn.user = Some(user);
+        conn.login = (skip > 0).then(|| {
+            Box::new(Attempt {
+                skip,
+                ..Attempt::default()
+            })
+        });
+        conn.is_managed = true;
+        self.deadline_of_session(cx);
+        Self::pause_or_resume(cx, conn);
+    }
+}
+
+impl Conn {
+    /// Whether the next stanza comes once more.
+    pub(super) fn skips(&self) -> bool {
+        self.login.as_ref().is_some_and(|login| login.skip > 0)
+    }
+
+    /// Whether it has a session.
+    pub(crate) fn has_session(&self) -> bool {
+        self.user.is_some()
+    }
+
+    /// The account of its session.
+    pub(crate) fn user_name(&self) -> &str {
+        let full = self.machine.full_jid();
+        full.map_or("", |full| crate::address::bare(full))
+    }
+}

@@ -1,0 +1,166 @@
+//! What the edge keeps of a connection so that it can outlive its home: the last mark, and the
+//! client's bytes behind it, of which nobody knows whether the home has handled them.
+
+use std::collections::VecDeque;
+
+use actor::Name;
+use stdx::time::Moment;
+use wire::{Counts, Mark};
+
+/// Where a connection stands that can outlive its home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Its home goes on with it.
+    AtHome,
+    /// It has none since then.
+    Waits(Moment),
+    /// It has introduced itself.
+    Asks(Moment),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) stage: Stage,
+    /// Whose session it is, a bare address.
+    pub(super) user: Name,
+    /// What proves that.
+    pub(super) token: Box<str>,
+    pub(super) header: Vec<u8>,
+    pub(super) mark: Mark,
+    /// What the home before said it has done.
+    pub(super) done: Option<u32>,
+    /// It said that it is none any more, behind so many bytes.
+    pub(super) left: Option<u64>,
+    /// The client's bytes.
+    bytes: VecDeque<u8>,
+    /// How many went before them.
+    from: u64,
+    /// The last so many of them are not sent to the next home yet.
+    pub(super) unsent: usize,
+}
+
+impl Kept {
+    /// Of a client of which so many bytes were sent.
+    pub(super) fn new((user, token): (Name, Box<str>), header: Vec<u8>, sent: u64) -> Kept {
+        Kept {
+            stage: Stage::AtHome,
+            user,
+            token,
+            header,
+            mark: Mark::default(),
+            done: None,
+            left: None,
+            bytes: VecDeque::new(),
+            from: sent,
+            unsent: 0,
+        }
+    }
+
+    /// Bytes of the client were sent. Of more than `max` the first ones are not kept.
+    pub(super) fn sends(&mut self, bytes: &[u8], max: usize) {
+        self.bytes.extend(bytes);
+        let more = self.bytes.len().saturating_sub(max);
+        self.forget(more);
+    }
+
+    fn forget(&mut self, bytes: usize) {
+        self.bytes.drain(..bytes);
+        self.from += bytes as u64;
+        if self.bytes.is_empty() && self.bytes.capacity() > 4_096 {
+            self.bytes = VecDeque::new();
+        }
+    }
+
+    /// The home says how far it has come.
+    pub(super) fn marked(&mut self, mark: Mark) {
+        if mark.at < self.mark.at || mark.heard < self.mark.heard {
+            return; // It was said before, and overtaken: two ways lead from node to node.
+        }
+        self.mark = mark;
+        let done = mark.heard.saturating_sub(self.from);
+        self.forget(usize::try_from(done).map_or(self.bytes.len(), |d| d.min(self.bytes.len())));
+    }
+
+    /// Whether everything behind the last mark is known: so many bytes have come for the client.
+    pub(super) fn is_whole(&self, received: u64) -> bool {
+        self.mark.at == received && self.mark.heard >= self.from && !self.header.is_empty()
+    }
+
+    /// What the next home is told.
+    pub(super) fn counts(&self) -> Counts {
+        self.mark.counts
+    }
+
+    /// Places are those of another line from now on.
+    pub(super) fn moves(&mut self) {
+        (self.mark.at, self.mark.heard, self.from) = (0, 0, 0);
+        self.left = None;
+    }
+
+    /// The next home goes on with it.
+    pub(super) fn adopted(&mut self) {
+        self.stage = Stage::AtHome;
+        self.done = None;
+        self.unsent = self.bytes.len();
+    }
+
+    /// What is still to be sent to the next home.
+    pub(super) fn to_send(&mut self) -> Vec<u8> {
+        let at = self.bytes.len() - self.unsent;
+        self.bytes.range(at..).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept() -> Kept {
+        Kept::new(
+            ("a@x".into(), "token".into()),
+            b"<stream:stream>".to_vec(),
+            100,
+        )
+    }
+
+    fn mark(at: u64, heard: u64) -> Mark {
+        Mark {
+            at,
+            heard,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Goal: what was sent before anything was kept makes no connection outlive its home, until
+    /// that is done; nor does what came behind the last mark.
+    #[test]
+    fn a_connection_is_whole_if_all_behind_the_mark_is_known() {
+        let mut kept = kept();
+        kept.marked(mark(10, 90));
+        assert!(!kept.is_whole(10));
+        kept.sends(b"0123456789", 64);
+        kept.marked(mark(10, 104));
+        assert!(kept.is_whole(10) && !kept.is_whole(11));
+        kept.moves();
+        kept.adopted();
+        assert_eq!(kept.to_send(), b"456789");
+        kept.unsent -= 4;
+        assert_eq!(kept.to_send(), b"89");
+        assert!(kept.is_whole(0));
+    }
+
+    /// Goal: no more is kept than the bound, and what is left out is missed until the home has
+    /// handled it.
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut kept = kept();
+        kept.marked(mark(0, 100));
+        kept.sends(b"0123456789", 8);
+        assert_eq!(kept.bytes.len(), 8);
+        assert!(!kept.is_whole(0));
+        kept.marked(mark(0, 103));
+        assert!(kept.is_whole(0));
+        assert_eq!(kept.bytes.len(), 7);
+    }
+}

@@ -1,0 +1,382 @@
+//! What the home remembers of a client's connection at another node, so that the connection can
+//! outlive this home ([`wire::Mark`]): where in the client's bytes each of its stanzas ends, which
+//! of them a record says were handled, and up to which count the client was written. The stream
+//! and the account's actor, which share a shard, each tell what they know.
+
+use std::collections::VecDeque;
+
+use actor::Name;
+use net::ConnRef;
+use wire::limits::JOIN_PART_BYTES_MAX;
+use wire::{Counts, Mark, Part};
+
+/// Bytes of a client that are handled and of which no record says so: with more, one is made, and
+/// the edge, which keeps them until then, is told.
+const UNRECORDED_MAX: u64 = 16 * 1024;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    /// The edge keeps what it takes.
+    pub(super) is_kept: bool,
+    /// Where elements end that the actor has not taken yet.
+    ends: VecDeque<u64>,
+    /// Where the one ends that it took last.
+    current: u64,
+    /// How the client opened its stream last.
+    header: Vec<u8>,
+    session: Option<Box<Session>>,
+    /// The edge sends what the home before has handled, which has no place here.
+    skips: bool,
+    /// What the edge sends begins behind this stanza.
+    behind: u32,
+}
+
+/// A session whose stanzas are counted, and which can be resumed.
+#[derive(Debug)]
+struct Session {
+    user: Name,
+    token: Box<str>,
+    /// The edge knows of it.
+    is_told: bool,
+    /// Stanzas of which no record says that they were handled, and where they end.
+    counted: VecDeque<(u32, u64)>,
+    heard: u64,
+    /// A record was asked for there.
+    asked: u64,
+    counts: Counts,
+    /// What the edge was told last.
+    told: Mark,
+}
+
+impl Marks {
+    /// The client opens its stream.
+    pub(crate) fn opened(&mut self, header: &[u8]) {
+        self.header.clear();
+        if header.len() <= JOIN_PART_BYTES_MAX {
+            self.header.extend_from_slice(header);
+        }
+    }
+
+    /// An element that ends there is handed in to the account's actor.
+    pub(crate) fn hands_in(&mut self, end: u64) {
+        self.ends.push_back(end);
+    }
+
+    /// The client is asked nothing in between: it resumes a session with the element that ends
+    /// there.
+    pub(crate) fn resumes(&mut self, end: u64) {
+        self.current = end;
+    }
+
+    /// The edge keeps what it takes.
+    pub(super) fn is_kept_by_edge(&mut self) {
+        self.is_kept = true;
+    }
+
+    /// A connection that outlived a home comes to this one.
+    pub(super) fn outlived(&mut self, header: &[u8], behind: u32) {
+        self.is_kept = true;
+        self.behind = behind;
+        self.opened(header);
+    }
+
+    /// What comes is passed over up to this stanza.
+    fn skips_until(&mut self, inbound: u32) {
+        self.skips = self.behind != inbound;
+    }
+
+    /// All of it has come.
+    pub(crate) fn skipped(&mut self, end: u64) {
+        self.skips = false;
+        self.current = self.current.max(end);
+        if let Some(session) = &mut self.session {
+            (session.heard, session.asked) = (end, end);
+        }
+    }
+
+    /// The actor takes the next element.
+    fn takes(&mut self) {
+        if let Some(end) = self.ends.pop_front() {
+            self.current = end;
+        }
+        if self.ends.is_empty() && self.ends.capacity() > 16 {
+            self.ends = VecDeque::new();
+        }
+    }
+
+    /// From behind the element that the actor takes now stanzas are counted.
+    fn begins(&mut self, (user, token): (&Name, &str), counts: Counts) {
+        self.session = Some(Box::new(Session {
+            user: Name::clone(user),
+            token: token.into(),
+            is_told: false,
+            counted: VecDeque::new(),
+            heard: self.current,
+            asked: self.current,
+            counts,
+            told: Mark::default(),
+        }));
+    }
+
+    fn counts(&mut self, inbound: u32) {
+        if let Some(session) = &mut self.session {
+            session.counted.push_back((inbound, self.current));
+        }
+    }
+
+    /// Whether a record should say what was handled.
+    fn owes_record(&mut self) -> bool {
+        let current = self.current;
+        let session = self.session.as_mut().filter(|_| self.is_kept);
+        session.is_some_and(|session| {
+            let is_due = current.saturating_sub(session.asked.max(session.heard)) > UNRECORDED_MAX;
+            if is_due {
+                session.asked = current;
+            }
+            is_due
+        })
+    }
+
+    /// A record says that so many stanzas were handled. True if the edge should hear of it before
+    /// anything else is written.
+    fn recorded(&mut self, inbound: u32) -> bool {
+        let Some(session) = &mut self.session else {
+            return false;
+        };
+        while let Some((count, end)) = session.counted.front().copied() {
+            if inbound.wrapping_sub(count) > u32::MAX / 2 {
+                break;
+            }
+            session.counted.pop_front();
+            session.heard = end;
+            session.counts.inbound = count;
+        }
+        if session.counted.is_empty() && session.counted.capacity() > 16 {
+            session.counted = VecDeque::new();
+        }
+        self.is_kept && session.heard.saturating_sub(session.told.heard) > UNRECORDED_MAX
+    }
+
+    fn wrote(&mut self, sent: u32, acked: u32) {
+        if let Some(session) = &mut self.session {
+            (session.counts.sent, session.counts.acked) = (sent, acked);
+        }
+    }
+
+    /// What the edge is to be told once so many bytes have been sent to it: of the session, once,
+    /// and how far both directions have come.
+    pub(super) fn take_news(&mut self, at: u64) -> (Option<Part>, Option<Mark>) {
+        let can_mark = self.is_kept && !self.skips;
+        let session = self.session.as_mut().filter(|_| can_mark);
+        let Some(session) = session else {
+            return (None, None);
+        };
+        let is_new = !std::mem::replace(&mut session.is_told, true);
+        let now = Mark {
+            at,
+            heard: session.heard,
+            counts: session.counts,
+        };
+        let mark = (is_new || now != session.told).then_some(now);
+        session.told = now;
+        let first = is_new.then(|| Part::Session {
+            user: Name::clone(&session.user),
+            token: session.token.clone(),
+            header: std::mem::take(&mut self.header),
+            mark: now,
+        });
+        (first, mark)
+    }
+
+    /// What goes with the next bytes, but for where they end, if the edge knows of the session.
+    fn mark(&self) -> Option<Mark> {
+        let session = self.session.as_ref()?;
+        let can_mark = self.is_kept && !self.skips && session.is_told;
+        can_mark.then(|| Mark {
+            at: 0,
+            heard: session.heard,
+            counts: session.counts,
+        })
+    }
+
+    /// It went with them.
+    fn marked(&mut self, at: u64) {
+        if let Some(session) = &mut self.session {
+            session.told = Mark {
+                at,
+                heard: session.heard,
+                counts: session.counts,
+            };
+        }
+    }
+
+    /// Whether its edge can introduce the connection to another home.
+    fn can_outlive(&self) -> bool {
+        let session = self.session.as_ref();
+        self.is_kept && session.is_some_and(|session| session.is_told)
+    }
+}
+
+impl super::Lines {
+    fn marks<R>(&self, conn: ConnRef, act: impl FnOnce(&mut Marks) -> R) -> Option<R> {
+        let mut far = self.marks.borrow_mut();
+        if far.is_empty() {
+            return None; // As on every node without others.
+        }
+        far.get_mut(&conn).map(|marks| act(marks))
+    }
+
+    /// For the stream.
+    pub(crate) fn mark(&self, conn: ConnRef, act: impl FnOnce(&mut Marks)) {
+        self.marks(conn, act);
+    }
+
+    /// For the actor: it takes the next element of a connection.
+    pub(crate) fn takes(&self, conn: ConnRef) {
+        self.marks(conn, Marks::takes);
+    }
+
+    /// The element that was taken is a stanza with this count.
+    pub(crate) fn counts(&self, conn: ConnRef, inbound: u32) {
+        self.marks(conn, |marks| marks.counts(inbound));
+    }
+
+    /// From behind the element that was taken a connection's stanzas are counted.
+    pub(crate) fn begins(&self, conn: ConnRef, whose: (&Name, &str), counts: Counts) {
+        self.marks(conn, |marks| marks.begins(whose, counts));
+    }
+
+    /// What comes is passed over up to a stanza that the home before has handled.
+    pub(crate) fn skips_until(&self, conn: ConnRef, inbound: u32) {
+        self.marks(conn, |marks| marks.skips_until(inbound));
+    }
+
+    /// They are not, after all, or not any more.
+    pub(crate) fn begins_not(&self, conn: ConnRef) {
+        self.marks(conn, |marks| marks.session = None);
+    }
+
+    /// Whether a connection's client is at another node.
+    pub(crate) fn is_marked(&self, conn: ConnRef) -> bool {
+        self.marks(conn, |_| ()).is_some()
+    }
+
+    /// Whether a record should say how many stanzas were handled.
+    pub(crate) fn owes_record(&self, conn: ConnRef) -> bool {
+        self.marks(conn, Marks::owes_record).unwrap_or_default()
+    }
+
+    /// A record says so. True if the connection is to be told of it.
+    pub(crate) fn recorded(&self, conn: ConnRef, inbound: u32) -> bool {
+        let recorded = self.marks(conn, |marks| marks.recorded(inbound));
+        recorded.unwrap_or_default()
+    }
+
+    /// A connection was written everything up to a count.
+    pub(crate) fn wrote(&self, conn: ConnRef, sent: u32, acked: u32) {
+        self.marks(conn, |marks| marks.wrote(sent, acked));
+    }
+
+    /// What the edge is to be told of a connection that was sent so many bytes.
+    pub(super) fn news(&self, conn: ConnRef, at: u64) -> (Option<Part>, Option<Mark>) {
+        let news = self.marks(conn, |marks| marks.take_news(at));
+        news.unwrap_or_default()
+    }
+
+    /// What goes with the next bytes for its client.
+    pub(super) fn mark_of(&self, conn: ConnRef) -> Option<Mark> {
+        self.marks(conn, |marks| marks.mark()).flatten()
+    }
+
+    /// Everything was sent, so many bytes by now, and whether a mark went with it.
+    pub(super) fn marked(&self, conn: ConnRef, at: u64, has_mark: bool) {
+        if has_mark {
+            self.marks(conn, |marks| marks.marked(at));
+        }
+    }
+
+    /// Whether a connection can be introduced to another home.
+    pub(crate) fn can_outlive(&self, conn: ConnRef) -> bool {
+        let can = self.marks(conn, |marks| marks.can_outlive());
+        can.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(sent: u32, acked: u32, inbound: u32) -> Counts {
+        Counts {
+            sent,
+            acked,
+            inbound,
+        }
+    }
+
+    /// Goal: what is pipelined behind the element with which counting begins has its place,
+    /// whatever was handed in before; a mark names the end of what is recorded and nothing
+    /// further.
+    #[test]
+    fn a_mark_is_at_the_end_of_what_is_recorded() {
+        let mut marks = Marks::default();
+        marks.opened(b"<stream:stream>");
+        for end in [100, 150, 250, 350] {
+            marks.hands_in(end);
+        }
+        marks.takes();
+        marks.takes();
+        marks.begins((&"a@x".into(), "token"), counts(0, 0, 0));
+        marks.takes();
+        marks.counts(1);
+        marks.takes();
+        marks.counts(2);
+        assert_eq!(marks.take_news(0), (None, None), "nobody keeps it");
+        marks.is_kept = true;
+        let mark = |at, heard, counts| Mark { at, heard, counts };
+        let first = Part::Session {
+            user: "a@x".into(),
+            token: "token".into(),
+            header: b"<stream:stream>".to_vec(),
+            mark: mark(10, 150, counts(0, 0, 0)),
+        };
+        let news = marks.take_news(10);
+        assert_eq!(news, (Some(first), Some(mark(10, 150, counts(0, 0, 0)))));
+        assert!(!marks.recorded(1));
+        marks.wrote(5, 3);
+        let news = marks.take_news(20);
+        assert_eq!(news, (None, Some(mark(20, 250, counts(5, 3, 1)))));
+        assert_eq!(marks.take_news(20), (None, None), "it is said once");
+        // Bytes that have no count are behind a mark, too.
+        let news = marks.take_news(21);
+        assert_eq!(news, (None, Some(mark(21, 250, counts(5, 3, 1)))));
+        marks.recorded(7);
+        let news = marks.take_news(21);
+        assert_eq!(news, (None, Some(mark(21, 350, counts(5, 3, 2)))));
+    }
+
+    /// Goal: a record is asked for, and told, once too much is kept for want of one; counts go on
+    /// behind the last there is.
+    #[test]
+    fn what_is_kept_for_want_of_a_record_is_bounded() {
+        let mut marks = Marks {
+            is_kept: true,
+            ..Marks::default()
+        };
+        marks.begins((&"a@x".into(), "token"), counts(0, 0, u32::MAX));
+        marks.hands_in(UNRECORDED_MAX);
+        marks.takes();
+        marks.counts(0);
+        assert!(!marks.owes_record() && !marks.recorded(u32::MAX));
+        marks.hands_in(UNRECORDED_MAX + 1);
+        marks.takes();
+        marks.counts(1);
+        assert!(
+            marks.owes_record() && !marks.owes_record(),
+            "it is asked for once"
+        );
+        assert!(!marks.recorded(0));
+        assert!(marks.recorded(1));
+    }
+}

@@ -1,0 +1,211 @@
+//! A session goes on at this home with the connection that it had at the one before, whose client
+//! does not notice (docs/decisions/0094): who may, what is counted as it was, and what is sent.
+//! Also what a home that is none any more says to such connections.
+//!
+//! The session is one that outlived its process, as its records say (`recover.rs`). Of what it was
+//! given the connection says what its client was written: that stays in flight, the rest is
+//! counted anew, read and written once that is recorded, as at a resumption.
+
+use std::sync::Arc;
+
+use actor::{Context, Mail};
+use delivery::{Count, SessionNumber};
+use net::ConnRef;
+use rustc_hash::FxHashMap;
+use store::Seq;
+use wire::Counts;
+use xmpp::sm::{Kept, Outbound};
+
+use super::managed::{Link, Resuming, What};
+use super::session::Session;
+use super::{Phase, User};
+use crate::c2s::{Abort, Control, TakenOver};
+use crate::join::Word;
+use crate::message::{Introduced, UserMsg};
+use crate::web;
+
+impl User {
+    // ---- What the edge is to know --------------------------------------------------------------
+
+    /// A session's stanzas are counted from here on.
+    pub(super) fn note_counting(&self, at: usize) {
+        let session = &self.sessions[at];
+        let managed = session.managed.as_ref();
+        // One that cannot be resumed does not outlive its home.
+        if let Some(managed) = managed.filter(|managed| managed.max_seconds > 0)
+            && let Some(link) = session.link()
+        {
+            let counts = Counts {
+                sent: managed.out.sent(),
+                acked: managed.out.acked(),
+                inbound: managed.inbound,
+            };
+            let whose = (&self.name, &*managed.token);
+            self.home.lines.begins(link, whose, counts);
+        }
+    }
+
+    /// It is durable how many stanzas were handled.
+    pub(super) fn recorded(&self, link: ConnRef, inbound: u32, cx: &mut Context<'_, UserMsg>) {
+        if self.home.lines.recorded(link, inbound) {
+            let word = Control::Web(Box::new(web::Control::Joined(Word::Mark)));
+            // One that is gone needs none.
+            let _ = self.home.io.control(cx, link, word);
+        }
+    }
+
+    /// What a connection hears when this life of the user ends.
+    pub(super) fn word_of_the_end(&self, session: &Session, why: Abort) -> Control {
+        let managed = session.managed.as_ref();
+        let managed = managed.filter(|managed| why == Abort::Moved && managed.is_enabled);
+        let can_outlive = |link: &ConnRef| self.home.lines.can_outlive(*link);
+        match managed.filter(|managed| managed.attached().as_ref().is_some_and(can_outlive)) {
+            Some(managed) => {
+                // While something is not decided, only records say what is done.
+                let is_certain = self.barrier.is_open() && self.requests.is_none();
+                Control::Left(is_certain.then_some(managed.inbound))
+            }
+            None => Control::Abort(why),
+        }
+    }
+
+    // ---- A connection comes --------------------------------------------------------------------
+
+    /// A connection that outlived the home of this user wants to go on with its session.
+    pub(super) fn introduced(&mut self, one: &Introduced, cx: &mut Context<'_, UserMsg>) {
+        let found = match self.bars(cx) {
+            Some(why) => Err(why),
+            None => self.session_to_take_over(one),
+        };
+        match found {
+            Ok(at) => self.take_over(at, one),
+            Err(why) => {
+                // Nothing of this user is written to it.
+                let _ = self.home.io.control(cx, one.conn, Control::Abort(why));
+            }
+        }
+    }
+
+    /// Why nobody may go on with a session of this account, if so.
+    fn bars(&self, cx: &mut Context<'_, UserMsg>) -> Option<Abort> {
+        match self.phase {
+            Phase::Absent => Some(Abort::AccountRemoved),
+            // It asks again, for as long as it may.
+            Phase::Loading | Phase::Unreadable => Some(Abort::Moved),
+            Phase::Registered if self.is_locked || self.is_banned(cx) => Some(Abort::Locked),
+            Phase::Registered => None,
+        }
+    }
+
+    /// The session whose name proves whose connection it is. One that ended meanwhile, because its
+    /// account has another password for example, and one that had a connection at this home, is
+    /// resumed by its client or not at all.
+    fn session_to_take_over(&self, one: &Introduced) -> Result<usize, Abort> {
+        let mut sessions = self.sessions.iter();
+        let at = sessions.position(|session| {
+            let managed = session.managed.as_ref();
+            managed.is_some_and(|managed| managed.max_seconds > 0 && managed.token == one.token)
+        });
+        let at = at.ok_or(Abort::NotTakenOver)?;
+        let behind = Count::new(one.counts.inbound);
+        match &self.sessions[at].managed {
+            // More was recorded than any record has: it is not of this session.
+            Some(managed) if behind.is_after(Count::new(managed.inbound)) => {
+                Err(Abort::NotTakenOver)
+            }
+            Some(managed) if managed.is_recovered => match &managed.link {
+                Link::Detached(_) => Ok(at),
+                Link::Attached(_) | Link::Resuming(_) => Err(Abort::Conflict),
+            },
+            _ => Err(Abort::NotTakenOver),
+        }
+    }
+
+    fn take_over(&mut self, at: usize, one: &Introduced) {
+        let Counts {
+            sent: written,
+            acked,
+            ..
+        } = one.counts;
+        let number = SessionNumber::new(self.sessions[at].number);
+        let counts = (Count::new(acked), Count::new(written));
+        let log = self.log();
+        log.inbox.adopt(number, one.conn, counts);
+        // Those of both logs, this user's and rooms', in the order of their counts.
+        let mut known: Vec<(u32, Kept)> = Vec::new();
+        let mut owed: Vec<Seq> = Vec::new();
+        for (count, place) in log.inbox.unacknowledged(number, counts.0) {
+            match count {
+                Some(count) if !count.is_after(counts.1) => {
+                    known.push((count.number(), Kept::Entry(place.number())));
+                }
+                _ => owed.push(place.number()),
+            }
+        }
+        let limits = self.home.bounds().unlogged;
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        let mut rooms = Vec::new();
+        if let Some(followed) = &mut managed.rooms {
+            rooms = followed.adopt(counts);
+            let given = followed.in_flight();
+            known.extend(given.map(|count| (count.number(), Kept::Elsewhere)));
+        }
+        known.sort_by_key(|(count, _)| count.wrapping_sub(acked));
+        managed.out = Outbound::adopted((acked, written), known);
+        managed.is_recovered = false;
+        managed.link = Link::Resuming(Box::new(Resuming {
+            conn: one.conn,
+            h: written,
+            entries: FxHashMap::default(),
+            is_adopted: true,
+        }));
+        if let Some(done) = one.done
+            && Count::new(done).is_after(Count::new(managed.inbound))
+        {
+            managed.inbound = done;
+        }
+        for seq in owed {
+            self.has_full_session |= !managed.push(What::Entry(seq), &[], limits);
+        }
+        for room in rooms {
+            self.record_room(at, &room);
+        }
+        self.save_session(at);
+    }
+
+    /// Everything in front of that is recorded: the client gets what it was not written, and never
+    /// notices.
+    pub(super) fn taken_over(
+        &mut self,
+        at: usize,
+        resuming: &Resuming,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let (now, conn) = (cx.now(), resuming.conn);
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        let inbound = managed.inbound;
+        let mut bytes = Vec::new();
+        for (count, kept) in managed.out.unacked() {
+            if Count::new(count).is_after(Count::new(resuming.h)) {
+                resuming.write(kept, &mut bytes);
+            }
+        }
+        if !bytes.is_empty() {
+            managed.out.asked(now);
+            bytes.extend_from_slice(xmpp::sm::REQUEST);
+        }
+        self.note_counting(at);
+        self.home.lines.skips_until(conn, inbound);
+        let session = (Arc::clone(&self.sessions[at].full), cx.myself());
+        let by = TakenOver { session, inbound };
+        let control = Control::TakenOver(Box::new(by));
+        let _ = self.home.io.control(cx, conn, control);
+        self.write_out(conn, cx, |out| out.extend_from_slice(&bytes));
+        self.progress_is_due(cx);
+        self.tell_what_was_missed(at, cx);
+    }
+}

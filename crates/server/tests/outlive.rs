@@ -1,0 +1,439 @@
+//! Streams that outlive the home of their account, between two nodes in this process with a link
+//! that a test holds up: who may go on, for how long is waited, and what is kept meanwhile. Moves
+//! and deaths of real nodes are in `crates/testkit/tests/cluster/outlive.rs`.
+
+#![allow(clippy::disallowed_methods)] // These wait for sockets, on the real clock.
+
+mod common;
+
+use std::thread;
+use std::time::Duration;
+
+use common::two::{EDGE, HOME, Two, message, rest};
+use common::{Client, PATIENCE};
+use server::admin::Request;
+use server::options::{Joined, Options};
+use store::RangeId;
+
+/// Every time-out of these tests that is to pass.
+const SOON: Duration = Duration::from_millis(400);
+
+fn two(users: &[&str], joined: impl Fn(&mut Joined)) -> Two {
+    let change = |options: &mut Options| {
+        options.joined.home_wait_step = Duration::from_millis(10);
+        joined(&mut options.joined);
+    };
+    Two::start_with(users, change, net::Limits::default())
+}
+
+fn ranges() -> Vec<RangeId> {
+    RangeId::all().collect()
+}
+
+/// With stream management; gives the name of the session.
+fn manage(client: &mut Client) -> String {
+    client.send("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
+    let enabled = client.expect("/>");
+    let id = enabled.split("id='").nth(1).expect("a name");
+    id.split('\'').next().expect("its end").to_owned()
+}
+
+/// One whose stanzas are counted, and who takes messages.
+fn online(two: &Two, user: &str) -> (Client, String) {
+    let mut client = two.login(user, "a");
+    let session = manage(&mut client);
+    client.send("<presence/>");
+    client.expect("<presence ");
+    accepted(&mut client, 1);
+    (client, session)
+}
+
+/// Everything up to a count is accepted.
+fn accepted(client: &mut Client, h: u32) {
+    client.send("<r xmlns='urn:xmpp:sm:3'/>");
+    client.expect(&format!("<a xmlns='urn:xmpp:sm:3' h='{h}'/>"));
+}
+
+/// Nobody is the home of anything, as far as the edge knows.
+fn hide(two: &Two) {
+    for range in ranges() {
+        two.edge.door.set_away(range, None);
+    }
+}
+
+fn show(two: &Two, tenure: u32) {
+    for range in ranges() {
+        two.edge.door.set_away(range, Some((HOME, tenure)));
+    }
+}
+
+/// The home says goodbye to everything that it has.
+fn moves(two: &Two) {
+    hide(two);
+    two.home.door.lose(&ranges());
+    two.until("the home has no connection", |two| {
+        two.home.node().connections() == 0
+    });
+}
+
+/// The home is gone without a word, and what it said last never arrives.
+fn dies(two: &Two) {
+    // What was heard of it so far is one thing with its mark.
+    thread::sleep(SOON / 8);
+    hide(two);
+    two.home.way.cut();
+    two.home.door.lose(&ranges());
+    two.until("the home has no connection", |two| {
+        two.home.node().connections() == 0
+    });
+    two.edge.door.forget_node(HOME);
+    two.home.way.mend();
+}
+
+/// It is one again.
+fn comes_back(two: &Two, tenure: u32) {
+    two.home.door.gain(&ranges(), tenure);
+    show(two, tenure);
+}
+
+/// Counts the bodies that came.
+fn bodies(heard: &str) -> Vec<&str> {
+    let bodies = heard.split("<body>").skip(1);
+    bodies
+        .filter_map(|rest| rest.split("</body>").next())
+        .collect()
+}
+
+/// Goal: what a client says while its account has no home is handled by the next one, once; what
+/// others say to it arrives, once; its counts go on; and its contacts notice nothing. The same if
+/// the home dies, where what it had not recorded comes once more.
+#[test]
+fn a_stream_goes_on_at_the_next_home() {
+    for is_death in [false, true] {
+        let two = two(&["alice", "bob"], |_| {});
+        let (mut alice, _) = online(&two, "alice");
+        let (mut bob, _) = online(&two, "bob");
+        let mut handled = 1;
+        for tenure in 6..10 {
+            alice.send(&message("bob@localhost/a", &format!("before {tenure}")));
+            bob.expect(&format!("<body>before {tenure}</body>"));
+            match is_death {
+                false => moves(&two),
+                true => dies(&two),
+            }
+            for n in 0..3 {
+                alice.send(&message("bob@localhost", &format!("{tenure}.{n}")));
+            }
+            alice.send("<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+            alice.send("<r xmlns='urn:xmpp:sm:3'/>");
+            handled += 5;
+            thread::sleep(Duration::from_millis(50));
+            comes_back(&two, tenure);
+            let answered = alice.expect(&format!("h='{handled}'/>"));
+            assert_eq!(answered.matches("id='p'").count(), 1, "{answered}");
+            assert!(!answered.contains("<resumed") && !answered.contains("stream:"));
+            let heard = bob.expect(&format!("<body>{tenure}.2</body>"));
+            let expected: Vec<String> = (0..3).map(|n| format!("{tenure}.{n}")).collect();
+            assert_eq!(bodies(&heard), expected);
+            assert!(!heard.contains("unavailable"), "{heard}");
+        }
+        assert_eq!(two.home.node().connections(), 2);
+    }
+}
+
+/// Goal: what was written and not acknowledged is neither written twice nor lost: after two homes
+/// a client whose link breaks resumes its session, and gets exactly what it has not.
+#[test]
+fn what_was_not_acknowledged_outlives_two_homes() {
+    let two = two(&["alice", "bob"], |_| {});
+    let (mut alice, session) = online(&two, "alice");
+    let (mut bob, _) = online(&two, "bob");
+    let mut sent = 1;
+    for tenure in 6..8 {
+        for n in 0..3 {
+            bob.send(&message("alice@localhost/a", &format!("{tenure}.{n}")));
+        }
+        sent += 3;
+        accepted(&mut bob, sent);
+        let heard = alice.expect(&format!("<body>{tenure}.2</body>"));
+        assert_eq!(bodies(&heard).len(), 3, "{heard}");
+        dies(&two);
+        comes_back(&two, tenure);
+        bob.send(&message("alice@localhost/a", &format!("{tenure}.last")));
+        sent += 1;
+        accepted(&mut bob, sent);
+        let heard = alice.expect(&format!("<body>{tenure}.last</body>"));
+        assert_eq!(bodies(&heard).len(), 1, "{heard}");
+    }
+    drop(alice);
+    two.until("she is gone", |two| two.home.node().connections() == 1);
+    let mut alice = Client::authenticate(two.edge.node().addresses()[0], "alice");
+    let resume = format!("<resume xmlns='urn:xmpp:sm:3' h='1' previd='{session}'/>");
+    alice.send(&resume);
+    let heard = alice.expect("<body>7.last</body>");
+    let expected = ["6.0", "6.1", "6.2", "6.last", "7.0", "7.1", "7.2", "7.last"];
+    assert_eq!(bodies(&heard), expected, "{heard}");
+}
+
+/// Goal: a connection waits for a home for as long as it may, and no longer: then its stream ends,
+/// and the session is resumed as ever.
+#[test]
+fn a_home_is_waited_for_and_not_for_ever() {
+    let two = two(&["alice"], |joined| joined.home_wait_max = SOON);
+    let (mut alice, session) = online(&two, "alice");
+    moves(&two);
+    thread::sleep(SOON / 4);
+    comes_back(&two, 6);
+    accepted(&mut alice, 1);
+    moves(&two);
+    alice.expect("<stream:error><reset ");
+    comes_back(&two, 7);
+    let mut alice = Client::authenticate(two.edge.node().addresses()[0], "alice");
+    alice.send(&format!(
+        "<resume xmlns='urn:xmpp:sm:3' h='1' previd='{session}'/>"
+    ));
+    alice.expect("<resumed ");
+}
+
+/// Goal: a home that does not answer is asked again, and what it answers late changes nothing.
+#[test]
+fn a_home_that_does_not_answer_is_asked_again() {
+    let two = two(&["alice"], |joined| joined.answer_max = SOON);
+    let (mut alice, _) = online(&two, "alice");
+    moves(&two);
+    two.edge.way.cut();
+    comes_back(&two, 6);
+    thread::sleep(SOON / 2);
+    two.edge.way.mend();
+    accepted(&mut alice, 1);
+    assert_eq!(two.home.node().connections(), 1);
+}
+
+/// Goal: a home of an earlier version does not know what an introduction is: the stream ends as it
+/// did, and not before its time. An edge of an earlier version is sent nothing that it does not
+/// know.
+#[test]
+fn versions_that_know_of_no_introductions_end_streams() {
+    let older_home = two(&["alice"], |joined| joined.home_wait_max = SOON);
+    let (mut alice, _) = online(&older_home, "alice");
+    older_home.edge.way.leads_to_older();
+    moves(&older_home);
+    comes_back(&older_home, 6);
+    alice.expect("<stream:error><reset ");
+    let older_edge = two(&["alice"], |_| {});
+    older_edge.edge.way.leads_to_older();
+    let (mut alice, _) = online(&older_edge, "alice");
+    moves(&older_edge);
+    alice.expect("<stream:error><reset ");
+}
+
+/// Goal: who may not log in any more does not go on either, and hears why; a session that ended,
+/// or that somebody else has by now, is not taken over.
+#[test]
+fn who_may_not_go_on_hears_why() {
+    let jid = || "alice@localhost".to_owned();
+    let lock = Request::UserLock {
+        jid: jid(),
+        locked: true,
+    };
+    let password = Request::UserPasswd {
+        jid: jid(),
+        password: "another".to_owned(),
+    };
+    let cases = [
+        (lock, "<not-authorized"),
+        (password, "<reset"),
+        (Request::UserKick { jid: jid() }, "<reset"),
+        (Request::UserDel { jid: jid() }, "<not-authorized"),
+    ];
+    for (request, error) in cases {
+        let two = two(&["alice"], |_| {});
+        let (mut alice, _) = online(&two, "alice");
+        moves(&two);
+        two.home.door.gain(&ranges(), 6);
+        two.administer(request);
+        show(&two, 6);
+        let heard = rest(&mut alice);
+        assert!(
+            heard.contains("<stream:error>") && heard.contains(error),
+            "{heard}"
+        );
+    }
+    let two = two(&["alice"], |_| {});
+    let (mut alice, session) = online(&two, "alice");
+    moves(&two);
+    two.home.door.gain(&ranges(), 6);
+    let mut other = Client::authenticate(two.home.node().addresses()[0], "alice");
+    other.send(&format!(
+        "<resume xmlns='urn:xmpp:sm:3' h='1' previd='{session}'/>"
+    ));
+    other.expect("<resumed ");
+    show(&two, 6);
+    assert!(rest(&mut alice).contains("<stream:error><reset "));
+    accepted(&mut other, 1);
+}
+
+/// Goal: a session that is not counted, or cannot be resumed, ends with its home, as ever.
+#[test]
+fn what_cannot_be_resumed_ends_with_its_home() {
+    for is_managed in [false, true] {
+        let two = two(&["alice"], |_| {});
+        let mut alice = two.login("alice", "a");
+        if is_managed {
+            alice.send("<enable xmlns='urn:xmpp:sm:3'/>");
+            alice.expect("<enabled ");
+        }
+        moves(&two);
+        alice.expect("<stream:error><reset ");
+    }
+}
+
+/// Goal: of what a client said and no record has, so much is kept and no more: beyond, its stream
+/// ends with a home that dies, and its client, which was told nothing else, sends it again. A home
+/// that makes no records for a while changes nothing of that.
+#[test]
+fn what_is_kept_of_a_client_is_bounded() {
+    for is_kept in [true, false] {
+        let kept_bytes_max = if is_kept { 64 * 1024 } else { 256 };
+        let two = two(&["alice", "bob"], |joined| {
+            joined.kept_bytes_max = kept_bytes_max
+        });
+        let (mut alice, _) = online(&two, "alice");
+        let (mut bob, _) = online(&two, "bob");
+        let faults = two.home.disk.faults();
+        faults.set_commit_delay(SOON);
+        for n in 0..10 {
+            alice.send(&message("bob@localhost", &n.to_string()));
+        }
+        thread::sleep(SOON / 4);
+        dies(&two);
+        faults.set_commit_delay(Duration::ZERO);
+        comes_back(&two, 6);
+        if is_kept {
+            accepted(&mut alice, 11);
+            let heard = bob.expect("<body>9</body>");
+            assert_eq!(bodies(&heard).len(), 10, "{heard}");
+        } else {
+            alice.expect("<stream:error><reset ");
+        }
+    }
+}
+
+/// Goal: records are made for a client that says much of which none would be, so that its stream
+/// outlives its home at any time.
+#[test]
+fn records_are_made_for_the_sake_of_what_is_kept() {
+    let two = two(&["alice"], |_| {});
+    let (mut alice, _) = online(&two, "alice");
+    let text = "x".repeat(1_000);
+    for _ in 0..200 {
+        alice.send(&format!(
+            "<iq type='result' id='x' to='localhost'><x xmlns='urn:x'>{text}</x></iq>"
+        ));
+    }
+    alice.send("<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+    alice.expect("id='p'");
+    thread::sleep(SOON);
+    dies(&two);
+    comes_back(&two, 6);
+    accepted(&mut alice, 202);
+}
+
+/// Goal: a home of before that goes on a while later changes nothing: what it says is of a line
+/// that is none any more.
+#[test]
+fn a_home_of_before_is_not_heard() {
+    let two = two(&["alice", "bob"], |_| {});
+    let (mut alice, _) = online(&two, "alice");
+    two.home.way.hold(true);
+    alice.send("<iq type='get' id='late' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+    thread::sleep(SOON / 2);
+    hide(&two);
+    two.edge.door.forget_node(HOME);
+    two.home.door.lose(&ranges());
+    two.until("nobody is left", |two| two.home.node().connections() == 0);
+    comes_back(&two, 6);
+    two.home.way.hold(false);
+    let heard = alice.expect("id='late'");
+    assert!(!heard.contains("stream:error"), "{heard}");
+    accepted(&mut alice, 2);
+    let heard = alice.seen.matches("id='late'").count();
+    assert_eq!(heard, 0, "it is answered once");
+}
+
+/// Goal: a client that is slow to read, and for which more waits than a window, gets everything
+/// of a home that moves, and then goes on; if the home dies its stream ends, and what it has not
+/// got comes with the resumption.
+#[test]
+fn a_client_that_reads_nothing_loses_nothing() {
+    for is_death in [false, true] {
+        let two = two(&["alice", "bob"], |joined| {
+            joined.end_max = if is_death { SOON } else { PATIENCE };
+        });
+        let (mut alice, session) = online(&two, "alice");
+        // At the home: his own way is not held.
+        let mut bob = Client::login(two.home.node().addresses()[0], "bob", "a");
+        two.home.way.hold(true);
+        let body = "x".repeat(20_000);
+        for n in 0..8 {
+            bob.send(&message("alice@localhost/a", &format!("{n} {body}")));
+        }
+        let until = "everything is handled";
+        two.until(until, |two| {
+            two.home.way.most.load(std::sync::atomic::Ordering::Relaxed) > 60_000
+        });
+        bob.send("<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+        bob.expect("id='p'");
+        drop(bob);
+        thread::sleep(SOON);
+        match is_death {
+            true => {
+                two.home.way.let_through(HOME, 3);
+                dies(&two);
+                two.home.way.hold(false);
+            }
+            false => {
+                hide(&two);
+                two.home.door.lose(&ranges());
+                two.home.way.hold(false);
+            }
+        }
+        comes_back(&two, 6);
+        let mut heard = String::new();
+        if is_death {
+            heard = rest(&mut alice);
+            assert!(!heard.contains("stream:error"), "an element was cut");
+            let end = "</message>";
+            heard.truncate(heard.rfind(end).map_or(0, |at| at + end.len()));
+            alice = Client::authenticate(two.edge.node().addresses()[0], "alice");
+            let had = heard.matches("</message>").count() + 1;
+            alice.send(&format!(
+                "<resume xmlns='urn:xmpp:sm:3' h='{had}' previd='{session}'/>"
+            ));
+            alice.expect("<resumed ");
+            // More than is sent before something is acknowledged.
+            for n in had..9 {
+                heard += &alice.expect("</message>");
+                alice.send(&format!("<a xmlns='urn:xmpp:sm:3' h='{n}'/>"));
+            }
+        }
+        if !is_death {
+            heard += &alice.expect("<body>7 ");
+        }
+        for n in 0..8 {
+            assert_eq!(heard.matches(&format!("<body>{n} ")).count(), 1, "{n}");
+        }
+    }
+}
+
+/// Goal: the node of the socket stops while it waits for a home: its client hears so.
+#[test]
+fn an_edge_that_stops_while_it_waits_says_goodbye() {
+    let mut two = two(&["alice"], |_| {});
+    let (mut alice, _) = online(&two, "alice");
+    moves(&two);
+    let node = two.edge.node.take().unwrap();
+    node.drain(PATIENCE / 10);
+    assert!(rest(&mut alice).contains("<stream:error><system-shutdown "));
+    two.home.door.forget_node(EDGE);
+}
