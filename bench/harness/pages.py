@@ -9,7 +9,7 @@ def markers(name, script):
 
 
 def write(path, name, text, script=None):
-    """Replaces the part between the markers of `name`, which is the script's name if none is said."""
+    """Replaces the part between the markers of `name`, which is the script's if none is said."""
     first, last = markers(name, script or name)
     with open(path) as file:
         page = file.read()

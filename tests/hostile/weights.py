@@ -1,5 +1,5 @@
-"""Attackers at bounds of bytes: each element is as long as it may be, and there are as many as there
-may be, of what the server writes as one piece or keeps for many."""
+"""Attackers at bounds of bytes: each element is as long as it may be, and there are as many as may
+be, of what the server writes as one piece or keeps for many."""
 
 from attackers import attacker, iq, quietly
 from crowds import ROOMS, enter, make_room
@@ -77,7 +77,8 @@ def unread_room(field):
     owner = field.client(field.source(1)).login("u60", "owner")
     make_room(owner, "pile")
     for n in range(100):
-        client = field.client(field.source(2), receive_buffer=2048).login(f"u{62 + n // 10}", f"r{n}")
+        client = field.client(field.source(2), receive_buffer=2048)
+        client.login(f"u{62 + n // 10}", f"r{n}")
         client.send(enter("pile", f"n{n}"))
     speakers = [owner]
     for n in range(6):
@@ -85,6 +86,7 @@ def unread_room(field):
         client.send(enter("pile", f"s{n}"))
         quietly(client.ping)
         speakers.append(client)
-    word = f"<message type='groupchat' to='pile@{ROOMS}'><body>{'y' * 60_000}</body></message>".encode()
+    body = f"<body>{'y' * 60_000}</body>"
+    word = f"<message type='groupchat' to='pile@{ROOMS}'>{body}</message>".encode()
     field.flood(speakers, reading(speakers, lambda n: word))
     return []

@@ -87,9 +87,9 @@ pub struct Limits {
     /// Bytes of output waiting per connection; a connection that reaches it is closed. Default
     /// 2 MiB. This is also the memory a reader that never reads can cost.
     pub backlog_max: usize,
-    /// Bytes of output waiting for all connections of an address (IPv6: per /64) that have more than
-    /// `backlog_pause` each, on the whole node; the connection that adds to it then is closed. Default
-    /// 24 MiB.
+    /// Bytes of output waiting for all connections of an address (IPv6: per /64) that have more
+    /// than `backlog_pause` each, on the whole node; the connection that adds to it then is closed.
+    /// Default 24 MiB.
     pub backlog_per_address_max: u64,
     /// Bytes of output waiting at which the connection's own input pauses, so that nobody piles up
     /// answers. Default 64 KiB.

@@ -120,9 +120,9 @@ pub(crate) const BUSY_RETRY: Duration = Duration::from_millis(5);
 /// Pause before a port to the journal that crashed is started again.
 pub(crate) const PORT_RESTART: Duration = Duration::from_millis(100);
 
-/// Bytes that one account may have read and written in a second by changes of what is one value in the
-/// store. Each change uses up so much of what its client may send, the more the more sessions the
-/// account has.
+/// Bytes that one account may have read and written in a second by changes of what is one value in
+/// the store. Each change uses up so much of what its client may send, the more the more sessions
+/// the account has.
 pub(crate) const REWRITTEN_PER_SECOND: usize = 16 * 1024 * 1024;
 
 /// How much of what a client may send (`input_bytes_per_second`) one subscription stanza uses up

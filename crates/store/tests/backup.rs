@@ -354,8 +354,8 @@ fn delete(space: Space, key: Vec<u8>) -> Change {
     }
 }
 
-/// What a record may have is bounded, and so is the value that comes of several: a reader of backups
-/// takes no larger one. A backup could be made of such an account, and not be restored.
+/// What a record may have is bounded, and so is the value that comes of several: a reader of
+/// backups takes no larger one. A backup could be made of such an account, and not be restored.
 #[test]
 fn an_account_is_not_larger_than_what_can_be_restored() {
     let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,8 @@ use super::request::{Request, Response};
 
 /// A server that may be there or not.
 pub trait Watched {
-    /// Asks it, anew for each request, so that a server that was started again meanwhile is the same.
+    /// Asks it, anew for each request, so that a server that was started again meanwhile is the
+    /// same.
     ///
     /// # Errors
     /// There is no answer, or it is an error.

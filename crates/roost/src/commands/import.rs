@@ -22,8 +22,8 @@ const LINES: usize = 500;
 /// Bytes of lines sent at a time; a quarter of a request, because JSON escapes `"`.
 const BYTES: usize = REQUEST_BYTES_MAX / 4;
 
-/// Bytes of one line: the largest roster that an account may have, with every `"` of it escaped, and
-/// room for that to be escaped once more.
+/// Bytes of one line: the largest roster that an account may have, with every `"` of it escaped,
+/// and room for that to be escaped once more.
 const LINE_BYTES_MAX: usize = REQUEST_BYTES_MAX / 2;
 
 pub(super) fn run(place: &Place, file: &Path, quiet: bool) -> Result<(), Failure> {

@@ -467,9 +467,9 @@ settings! {
         backlog_bytes_max: u64 = "2_097_152", integer(64 * KIB, GIB, "bytes"), live;
         /// Stanzas of one client that are taken in but not yet accepted; then its reads pause.
         window_max: u16 = "64", integer(1, 10_000, "stanzas"), live;
-        /// Output waiting for all clients of one address (IPv6: /64) that have more than 64 KiB waiting
-        /// each; the client for whom it grows then is disconnected. Addresses in `exempt_addresses` are
-        /// not counted.
+        /// Output waiting for all clients of one address (IPv6: /64) that have more than 64 KiB
+        /// waiting each; the client for whom it grows then is disconnected. Addresses in
+        /// `exempt_addresses` are not counted.
         backlog_bytes_per_address_max: u64 = "25_165_824", integer(MIB, PIB, "bytes"), live;
         /// Input of one client per second, and as much at once after a quiet time; 0: no bound.
         /// Beyond it its reads pause.

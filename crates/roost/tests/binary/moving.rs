@@ -581,8 +581,8 @@ fn operators_look_into_nodes_and_end_them() {
     assert_eq!(place.must(&["pubsub", "list"]), "");
 }
 
-/// A roster and a block list as large as they may be, every name of which is longer as JSON, move in
-/// a backup and in an export. Lines of this length were exported and could not be imported.
+/// A roster and a block list as large as they may be, every name of which is longer as JSON, move
+/// in a backup and in an export. Lines of this length were exported and could not be imported.
 #[test]
 fn an_account_at_its_bounds_moves() {
     let place = Place::new();

@@ -311,8 +311,8 @@ impl Append {
         }
     }
 
-    /// The same, of an append for which so many bytes are read and written: as few of them are under
-    /// way as of others with as many bytes of effects.
+    /// The same, of an append for which so many bytes are read and written: as few of them are
+    /// under way as of others with as many bytes of effects.
     pub(super) fn rewriting(self, bytes: usize) -> Append {
         Append {
             rewrites: bytes,

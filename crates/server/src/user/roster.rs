@@ -260,8 +260,8 @@ impl Roster {
         self.bump()
     }
 
-    /// What is packed before the item of a contact, and what behind it; everything is before one that
-    /// is not there.
+    /// What is packed before the item of a contact, and what behind it; everything is before one
+    /// that is not there.
     fn around(&self, jid: &str) -> (&[u8], &[u8]) {
         let mut rest = &self.packed[..];
         while let Some((item, tail)) = unpack(rest) {

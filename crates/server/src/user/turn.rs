@@ -118,9 +118,9 @@ impl User {
         }
     }
 
-    /// Bytes that the journal reads and writes for records that change what is one value in the store.
-    /// Without them, whoever changes a large roster again and again would keep the journal from
-    /// everybody.
+    /// Bytes that the journal reads and writes for records that change what is one value in the
+    /// store. Without them, whoever changes a large roster again and again would keep the journal
+    /// from everybody.
     fn rewritten_by(&self, records: &[Record]) -> usize {
         let changes = records.iter().filter(|record| {
             matches!(
