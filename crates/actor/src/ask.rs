@@ -205,6 +205,7 @@ enum To<R> {
         key: Key,
     },
     Thread(SyncSender<R>),
+    Callback(Box<dyn FnOnce(Result<R, AskError>) + Send>),
     Answered,
 }
 
@@ -226,10 +227,18 @@ impl<R: Send + 'static> Reply<R> {
         }
     }
 
+    /// The right to answer somebody who is neither an actor nor a thread that waits. `done` runs on
+    /// the thread of whoever answers, or drops this: it passes the answer on and does nothing else.
+    pub fn to_callback(done: impl FnOnce(Result<R, AskError>) + Send + 'static) -> Self {
+        Reply {
+            to: To::Callback(Box::new(done)),
+        }
+    }
+
     pub(crate) fn key(&self) -> Key {
         match &self.to {
             To::Shard { key, .. } => *key,
-            To::Thread(_) | To::Answered => Key::DEAD,
+            To::Thread(_) | To::Callback(_) | To::Answered => Key::DEAD,
         }
     }
 
@@ -251,6 +260,7 @@ impl<R: Send + 'static> Reply<R> {
             }
             // An error means that the thread has given up: its deadline has passed.
             To::Thread(sender) => drop(sender.try_send(value)),
+            To::Callback(done) => done(Ok(value)),
             To::Answered => {}
         }
     }
@@ -264,6 +274,7 @@ impl<R: Send + 'static> Reply<R> {
                 links.push_reserved(shard, call);
             }
             To::Thread(sender) => drop(sender.try_send(value)),
+            To::Callback(done) => done(Ok(value)),
             To::Answered => {}
         }
     }
@@ -271,10 +282,15 @@ impl<R: Send + 'static> Reply<R> {
 
 impl<R: Send + 'static> Drop for Reply<R> {
     fn drop(&mut self) {
-        if let To::Shard { links, shard, key } = &self.to {
-            let key = *key;
-            let call = Box::new(move |core: &mut Core| core.resolve(key, Err(AskError::Dropped)));
-            links.push_reserved(*shard, call);
+        match std::mem::replace(&mut self.to, To::Answered) {
+            To::Shard { links, shard, key } => {
+                let call =
+                    Box::new(move |core: &mut Core| core.resolve(key, Err(AskError::Dropped)));
+                links.push_reserved(shard, call);
+            }
+            To::Callback(done) => done(Err(AskError::Dropped)),
+            // Its thread sees the end of its channel.
+            To::Thread(_) | To::Answered => {}
         }
     }
 }

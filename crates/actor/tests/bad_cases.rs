@@ -191,6 +191,20 @@ fn answers_arrive_late_ones_do_not_and_missing_ones_are_errors() {
 }
 
 #[test]
+fn a_callback_hears_of_its_answer_or_of_its_end() {
+    let (sender, heard) = std::sync::mpsc::sync_channel(2);
+    let reply = || {
+        let sender = sender.clone();
+        Reply::<u32>::to_callback(move |answer| sender.send(answer).expect("room"))
+    };
+    reply().answer(7);
+    drop(reply());
+    assert_eq!(heard.try_recv(), Ok(Ok(7)));
+    assert_eq!(heard.try_recv(), Ok(Err(AskError::Dropped)));
+    assert!(heard.try_recv().is_err(), "each once");
+}
+
+#[test]
 fn answer_to_a_dead_asker_is_dropped() {
     let (mut sim, journal) = sim();
     let slow = Keeping {

@@ -14,6 +14,7 @@ mod provision;
 mod pubsub;
 mod queue;
 mod room;
+pub(crate) mod text;
 mod user;
 
 use std::io::{self, Write as _};
@@ -87,8 +88,11 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(text: &str) -> Result<(), Failure> {
-    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+/// Writes what a command has to say. Clients' texts that may have lines go through
+/// [`text::in_line`] before.
+fn print(output: &str) -> Result<(), Failure> {
+    let output = text::safe(output);
+    Ok(io::stdout().lock().write_all(output.as_bytes())?)
 }
 
 fn check_config(file: Option<PathBuf>) -> Result<(), Failure> {

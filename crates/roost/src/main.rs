@@ -57,6 +57,7 @@ fn main() -> ExitCode {
 #[allow(clippy::print_stderr)] // The one place where errors are told to people.
 fn complain(failure: &Failure) {
     if !matches!(failure, Failure::NoReader) {
-        eprintln!("roost: {failure}");
+        let message = format!("roost: {failure}");
+        eprintln!("{}", commands::text::safe(&message));
     }
 }

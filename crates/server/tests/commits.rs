@@ -410,3 +410,46 @@ fn an_account_is_imported_although_its_actor_is_loaded() {
     }
     running.node.drain(common::PATIENCE);
 }
+
+/// Who has an account made waits for its commit. The threads that derive keys do not: others log in
+/// meanwhile.
+#[test]
+fn registrations_that_wait_are_in_nobodys_way() {
+    let engine = FaultyEngine::new(MemoryEngine::new());
+    let faults = engine.faults();
+    let slots = SlotKey::new([7; 16]);
+    let store = Store::with_engine(Arc::new(engine), Durability::Fsync, slots).expect("a store");
+    let mut options = options(2, true);
+    options.registration_enabled = true;
+    let running = start_on(store, options, net::Limits::default(), &["alice"]);
+    drop(Client::authenticate(running.address, "alice"));
+    faults.set_commit_delay(Duration::from_secs(4));
+    let mut new: Vec<Client> = (0..8)
+        .map(|n| {
+            let mut client = Client::connect(running.address);
+            client.open();
+            client.send(&format!(
+                "<iq type='set' id='r'><query xmlns='jabber:iq:register'>\
+                 <username>new{n}</username><password>pw</password></query></iq>"
+            ));
+            client
+        })
+        .collect();
+    drop(Client::authenticate(running.address, "alice"));
+    for client in &mut new {
+        let timeout = Some(Duration::from_millis(1));
+        client.socket.set_read_timeout(timeout).expect("an option");
+        assert!(
+            client.read_some().is_err(),
+            "answered before: {}",
+            client.seen
+        );
+    }
+    faults.set_commit_delay(Duration::ZERO);
+    for client in &mut new {
+        let timeout = Some(common::PATIENCE);
+        client.socket.set_read_timeout(timeout).expect("an option");
+        client.expect("<iq type='result' id='r'");
+    }
+    running.node.drain(common::PATIENCE);
+}

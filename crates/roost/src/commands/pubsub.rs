@@ -4,6 +4,7 @@ use std::io;
 
 use serde::Serialize;
 
+use super::text::in_line;
 use super::{print, unexpected};
 use crate::cli::{NodePlace, Place, PubsubCommand};
 use crate::door::{Absent, Door};
@@ -90,7 +91,7 @@ fn show(at: NodePlace, json: bool) -> Result<(), Failure> {
          affiliations   {}\n\
          owners         {}\n",
         node.line.address,
-        node.line.node,
+        in_line(&node.line.node),
         node.creator,
         stdx::time::Timestamp::from_millis(node.created_ms),
         node.line.items,
@@ -100,7 +101,8 @@ fn show(at: NodePlace, json: bool) -> Result<(), Failure> {
         node.owners.join(", "),
     ))?;
     for (field, values) in &node.config {
-        print(&format!("{field}  {}\n", values.join(", ")))?;
+        let values = values.join(", ");
+        print(&format!("{}  {}\n", in_line(field), in_line(&values)))?;
     }
     Ok(())
 }
@@ -126,8 +128,8 @@ fn items(at: &NodePlace, json: bool) -> Result<(), Failure> {
                 "{:?} {} by {}: {}\n",
                 item.id,
                 stdx::time::Timestamp::from_millis(item.at_ms),
-                item.publisher,
-                item.payload,
+                in_line(&item.publisher),
+                in_line(&item.payload),
             ))?;
         }
         match items.last() {

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use super::text::in_line;
 use super::{print, unexpected};
 use crate::cli::{Place, QueueCommand};
 use crate::door::{self, Absent, Door};
@@ -69,12 +70,13 @@ fn list(place: &Place, sender: Option<String>, json: bool) -> Result<(), Failure
         } else {
             &*queue.why
         };
+        let why = in_line(why);
         format!(
             "{} -> {}: {} messages, the oldest {} of {}; {why}, {} failed attempts, {}\n",
             queue.sender,
             queue.recipient,
             queue.messages,
-            queue.oldest_id,
+            in_line(&queue.oldest_id),
             stdx::time::Timestamp::from_millis(queue.oldest_ms),
             queue.failures,
             queue.next,
@@ -86,7 +88,10 @@ fn list(place: &Place, sender: Option<String>, json: bool) -> Result<(), Failure
 pub(super) fn trace(place: &Place, id: String, by: Option<String>) -> Result<(), Failure> {
     let mut door = Door::open(&place.source().load()?, Absent::Refuse)?;
     match door.call(Request::Trace { id, by })? {
-        Response::Traced { lines } => print(&(lines.join("\n") + "\n")),
+        Response::Traced { lines } => {
+            let lines = lines.iter().map(|line| in_line(line).into_owned() + "\n");
+            print(&lines.collect::<String>())
+        }
         _ => Err(unexpected()),
     }
 }

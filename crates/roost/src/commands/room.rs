@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::text::in_line;
 use super::{print, unexpected};
 use crate::cli::{Place, RoomCommand};
 use crate::door::{Absent, Door};
@@ -86,7 +87,7 @@ fn show(place: &Place, room: String, json: bool) -> Result<(), Failure> {
          affiliations  {}\n\
          owners        {}\n",
         room.address,
-        room.name,
+        in_line(&room.name),
         room.creator,
         stdx::time::Timestamp::from_millis(room.created_ms),
         yes(room.is_persistent),

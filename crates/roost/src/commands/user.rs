@@ -83,7 +83,7 @@ fn call(place: &Place, request: Request) -> Result<Response, Failure> {
 }
 
 fn say(line: &str) -> Result<(), Failure> {
-    Ok(writeln!(io::stdout().lock(), "{line}")?)
+    super::print(&format!("{line}\n"))
 }
 
 fn erase(place: &Place, jid: &str) -> Result<(), Failure> {

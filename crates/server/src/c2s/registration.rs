@@ -1,7 +1,7 @@
 //! In-band registration on a stream that has no session yet (XEP-0077 section 3.1): who may, and
 //! how an account is made. Accounts that have sessions are `modules/register.rs`.
 
-use actor::{Mail, Name};
+use actor::{Mail, Name, Reply};
 use net::{AddressKey, Cx};
 use ring::rand::SecureRandom;
 use telemetry::Counter;
@@ -10,7 +10,6 @@ use xmpp::sasl;
 
 use super::{C2sService, Conn, Control, SALT_BYTES, derive_keys};
 use crate::admin::{AdminAnswer, AdminCommand};
-use crate::limits::ADMIN_DEADLINE;
 use crate::message::UserMsg;
 
 impl C2sService {
@@ -69,17 +68,23 @@ impl C2sService {
                 locked: false,
                 scram,
             };
-            let question = |reply| UserMsg::Admin {
-                command: Box::new(AdminCommand::Create(account)),
-                reply,
-            };
-            let answer = handle.ask_named(shard, &Name::from(&*user), question, ADMIN_DEADLINE);
-            let result = match answer {
-                Ok(AdminAnswer::Done) => Ok(()),
-                Ok(AdminAnswer::Exists) => Err(Condition::Conflict),
-                _ => Err(Condition::InternalServerError),
-            };
-            let _ = remote.control(id, Control::Registered(result));
+            // The thread has others' keys to derive: it does not wait for the account's answer.
+            let reply = Reply::to_callback(move |answer| {
+                let result = match answer {
+                    Ok(AdminAnswer::Done) => Ok(()),
+                    Ok(AdminAnswer::Exists) => Err(Condition::Conflict),
+                    _ => Err(Condition::InternalServerError),
+                };
+                // A connection that is gone needs no answer.
+                let _ = remote.control(id, Control::Registered(result));
+            });
+            let command = Box::new(AdminCommand::Create(account));
+            // What finds no room is dropped, and says so by its reply.
+            let _ = handle.send_named(
+                shard,
+                &Name::from(&*user),
+                UserMsg::Admin { command, reply },
+            );
         };
         if !filled || self.home.crypto.run(job).is_err() {
             let error = StanzaError::new(Condition::ResourceConstraint);

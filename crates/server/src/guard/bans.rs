@@ -239,7 +239,7 @@ impl Bans {
 }
 
 /// Whether a character turns the text around it, so that a line shows something else than it says.
-pub(crate) fn is_directional(c: char) -> bool {
+pub fn is_directional(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
