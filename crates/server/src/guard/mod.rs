@@ -18,8 +18,8 @@ use ring::hmac;
 use store::Store;
 
 pub(crate) use addresses::{Addresses, Begin};
-pub use bans::{BanError, Entry, List};
-pub(crate) use bans::{Bans, Lists, is_directional};
+pub use bans::{BanError, Entry, List, is_directional};
+pub(crate) use bans::{Bans, Lists};
 pub(crate) use budgets::{Budgets, Charge};
 pub(crate) use decoys::Decoys;
 pub(crate) use generations::{Generation, Generations};
