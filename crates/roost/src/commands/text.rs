@@ -1,5 +1,5 @@
-//! Text of clients on an operator's terminal: nothing in it moves the cursor, turns the direction of
-//! what follows, or looks like a line of ours.
+//! Text of clients on an operator's terminal: nothing in it moves the cursor, turns the direction
+//! of what follows, or looks like a line of ours.
 
 use std::borrow::Cow;
 
