@@ -70,6 +70,8 @@ pub(super) struct Shared<'a> {
     pub(super) absent: Option<usize>,
     /// Whether the disk may refuse things at the moment.
     pub(super) is_disk_bad: bool,
+    /// Whether nobody may be put out of the room.
+    pub(super) stays_in_room: bool,
     /// Whether `id` attributes are used again and again, as some clients do.
     pub(super) reuses_ids: bool,
     pub(super) heard: Heard,

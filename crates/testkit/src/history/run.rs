@@ -66,7 +66,9 @@ pub(super) fn play(template: &Template, seed: u64, options: &Options) -> Result<
     let is_roost = !matches!(template, Template::Prosody);
     let plan = plan.with_room(options.has_rooms && is_roost);
     let server = template.start(&plan)?;
-    Ok(Rig::new(seed, plan, server, is_roost).play())
+    let mut rig = Rig::new(seed, plan, server, is_roost);
+    rig.holds_rooms = options.bug.is_some();
+    Ok(rig.play())
 }
 
 /// Plays one seed on a server inside this process.
@@ -125,6 +127,8 @@ struct Rig {
     devices: Vec<Device>,
     history: History,
     is_roost: bool,
+    /// Nobody may be put out of the room.
+    holds_rooms: bool,
     is_disk_bad: bool,
     step: usize,
     started: Instant,
@@ -145,6 +149,7 @@ impl Rig {
             plan,
             server,
             is_roost,
+            holds_rooms: true,
             is_disk_bad: false,
             step: 0,
             started: Instant::now(),
@@ -163,6 +168,7 @@ impl Rig {
             is_disk_bad: self.is_disk_bad,
             has_room: self.plan.has_room,
             absent: self.plan.absent(),
+            stays_in_room: self.holds_rooms && !self.plan.may_refuse(),
             reuses_ids: !self.plan.may_refuse(),
             heard: Heard::default(),
         };
