@@ -106,7 +106,7 @@ impl Kept {
     }
 
     /// What is still to be sent to the next home.
-    pub(super) fn to_send(&mut self) -> Vec<u8> {
+    pub(super) fn take_unsent(&mut self) -> Vec<u8> {
         let at = self.bytes.len() - self.unsent;
         self.bytes.range(at..).copied().collect()
     }
@@ -144,9 +144,9 @@ mod tests {
         assert!(kept.is_whole(10) && !kept.is_whole(11));
         kept.moves();
         kept.adopted();
-        assert_eq!(kept.to_send(), b"456789");
+        assert_eq!(kept.take_unsent(), b"456789");
         kept.unsent -= 4;
-        assert_eq!(kept.to_send(), b"89");
+        assert_eq!(kept.take_unsent(), b"89");
         assert!(kept.is_whole(0));
     }
 

@@ -193,7 +193,7 @@ impl Marks {
     fn mark(&self) -> Option<Mark> {
         let session = self.session.as_ref()?;
         let can_mark = self.is_kept && !self.skips && session.is_told;
-        can_mark.then(|| Mark {
+        can_mark.then_some(Mark {
             at: 0,
             heard: session.heard,
             counts: session.counts,

@@ -254,7 +254,7 @@ impl C2sService {
         let Some(kept) = edge.kept.as_mut().filter(|kept| kept.unsent > 0) else {
             return;
         };
-        let bytes = kept.to_send();
+        let bytes = kept.take_unsent();
         let taken = self.pass(cx, &mut edge.line, &bytes);
         if let Some(kept) = &mut edge.kept {
             kept.unsent -= taken;
