@@ -296,7 +296,7 @@ fn what_is_kept_of_a_client_is_bounded() {
     for is_kept in [true, false] {
         let kept_bytes_max = if is_kept { 64 * 1024 } else { 256 };
         let two = two(&["alice", "bob"], |joined| {
-            joined.kept_bytes_max = kept_bytes_max
+            joined.kept_bytes_max = kept_bytes_max;
         });
         let (mut alice, _) = online(&two, "alice");
         let (mut bob, _) = online(&two, "bob");

@@ -40,8 +40,8 @@ fn settle(alice: &mut Person, bob: &mut Person, numbers: std::ops::Range<u32>) {
     alice.await_accepted();
     bob.await_accepted();
     let all = || numbers.clone().map(|n| n.to_string());
-    bob.expect_bodies(&alice.name().to_owned(), all());
-    alice.expect_bodies(&bob.name().to_owned(), all());
+    bob.expect_bodies(alice.name(), all());
+    alice.expect_bodies(bob.name(), all());
     alice.has_stayed();
     bob.has_stayed();
 }
