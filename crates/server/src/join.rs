@@ -12,12 +12,11 @@
 //!
 //! | event | edge | home |
 //! |---|---|---|
-//! | a client says whose it is | sends what it has said so far | says it again to itself, and
-//! goes on | | its stream ends | writes what came, then closes | says that nothing follows |
+//! | a client says whose it is | sends what it said so far | says that to itself, and goes on |
+//! | its stream ends | writes what came, then closes | says that nothing follows |
 //! | its socket is gone | says so | the session waits to be resumed, or ends |
-//! | the other node, or its link, is gone | introduces the connection to the next home, or ends
-//! the stream with `reset` | as if the socket were gone | | the account's home moves | as above |
-//! says so, or ends the stream with `reset` |
+//! | the other node or its link is gone | finds the next home, or `reset` | as if the socket were |
+//! | the account's home moves | as above | says so, or ends the stream with `reset` |
 //!
 //! A connection outlives its home if its session is counted and can be resumed (XEP-0198), and it
 //! is certain what its client was written and has said: the home marks both (`marks`), the edge

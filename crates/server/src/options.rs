@@ -136,6 +136,12 @@ pub struct Joined {
     /// Bytes of a client that its edge keeps because no record says that they are handled. A
     /// connection of which more was sent does not outlive its home. At most a window, 64 KiB.
     pub kept_bytes_max: usize,
+    /// The same before the home has said that the client's session can go on elsewhere: as much as
+    /// a client may send behind the element that began it, before that word arrives.
+    pub early_bytes_max: usize,
+    /// Longest wait for that word, from the home's first one on; then nothing is kept until it
+    /// comes.
+    pub session_wait_max: Duration,
     /// Longest time for which a request of an operator looks for the home of what it is about:
     /// longer than a planned move takes.
     pub home_max: Duration,
@@ -152,6 +158,8 @@ impl Default for Joined {
             home_wait_max: Duration::from_secs(30),
             home_wait_step: Duration::from_millis(100),
             kept_bytes_max: 64 * 1_024,
+            early_bytes_max: 4 * 1_024,
+            session_wait_max: Duration::from_secs(30),
             home_max: Duration::from_secs(10),
         }
     }

@@ -175,6 +175,94 @@ fn what_was_not_acknowledged_outlives_two_homes() {
     assert_eq!(bodies(&heard), expected, "{heard}");
 }
 
+/// Goal: what the client says before its edge hears of the session, and what the home writes
+/// meanwhile, is no reason to end the stream with a home that moves before anything is recorded.
+/// Of what is said behind `<enable/>` without a pause that holds too. What came too early, or too
+/// long before that word, is kept no more.
+#[test]
+fn a_session_of_which_the_edge_hears_late_goes_on() {
+    for (early_bytes_max, session_wait_max, stays) in [
+        (4_096, PATIENCE, true),
+        (16, PATIENCE, false),
+        (4_096, SOON / 4, false),
+    ] {
+        let two = two(&["alice"], |joined| {
+            joined.early_bytes_max = early_bytes_max;
+            joined.session_wait_max = session_wait_max;
+        });
+        let mut alice = two.login("alice", "a");
+        two.home.way.delay_answers(true);
+        thread::sleep(2 * session_wait_max.min(SOON / 4));
+        alice.send(
+            "<enable xmlns='urn:xmpp:sm:3' resume='true'/>\
+             <presence/><r xmlns='urn:xmpp:sm:3'/>",
+        );
+        alice.expect("<a xmlns='urn:xmpp:sm:3' h='1'/>");
+        two.home.way.delay_answers(false);
+        // It is an edge's own affair when it hears of it.
+        thread::sleep(SOON / 8);
+        moves(&two);
+        comes_back(&two, 6);
+        match stays {
+            true => accepted(&mut alice, 1),
+            false => drop(alice.expect("<stream:error><reset ")),
+        }
+    }
+}
+
+/// Goal: a home that moves on at once, before it has written anything to a client that came to it,
+/// is outlived too.
+#[test]
+fn a_home_that_moves_on_at_once_is_outlived() {
+    let two = two(&["alice"], |_| {});
+    let (mut alice, _) = online(&two, "alice");
+    for tenure in 6..9 {
+        moves(&two);
+        comes_back(&two, tenure);
+        two.until("she is there", |two| two.home.node().connections() == 1);
+        thread::sleep(SOON / 8);
+    }
+    accepted(&mut alice, 1);
+}
+
+/// Goal: so is one that moves on while the edge still sends what the home before has handled; that
+/// is not handled again by the one after it either.
+#[test]
+fn a_home_that_moves_on_before_it_has_heard_all_is_outlived() {
+    let two = two(&["alice", "bob"], |_| {});
+    let (mut alice, _) = online(&two, "alice");
+    let bob = || {
+        let mut bob = Client::login(two.home.node().addresses()[0], "bob", "a");
+        bob.send("<presence/><iq type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>");
+        let heard = bob.expect("id='p'");
+        (bob, bodies(&heard).len())
+    };
+    let (mut bobs, _) = bob();
+    // What is recorded of these is not heard of by the edge.
+    two.home.way.hold(true);
+    for n in 0..3 {
+        alice.send(&message("bob@localhost", &n.to_string()));
+    }
+    bobs.expect("<body>2</body>");
+    dies(&two);
+    two.home.way.hold(false);
+    two.edge.way.hold(true);
+    comes_back(&two, 6);
+    two.until("she introduces herself", |two| {
+        two.edge.way.let_one_through(EDGE) == Some(wire::Kind::Adopt)
+    });
+    two.until("she is there", |two| two.home.node().connections() == 1);
+    let (mut bobs, waited) = bob();
+    assert_eq!(waited, 0);
+    bobs.send(&message("alice@localhost/a", "in between"));
+    alice.expect("<body>in between</body>");
+    moves(&two);
+    comes_back(&two, 7);
+    two.edge.way.hold(false);
+    accepted(&mut alice, 4);
+    assert_eq!(bob().1, 0, "nothing came twice");
+}
+
 /// Goal: a connection waits for a home for as long as it may, and no longer: then its stream ends,
 /// and the session is resumed as ever.
 #[test]

@@ -121,7 +121,7 @@ impl C2sService {
             Framing::Stream(_) | Framing::WebSocket(_) => self.pass(cx, &mut edge.line, input),
         };
         if let Some(kept) = &mut edge.kept {
-            kept.sends(&input[..used], self.home.options.joined.kept_bytes_max);
+            kept.sends(&input[..used], &self.home.options.joined);
         }
         let waits = used < input.len() || !edge.line.has_room() || has_rest(&edge.conn);
         cx.set_paused(waits);
@@ -381,6 +381,8 @@ impl C2sService {
         };
         if edge.is_homeless() && !edge.is_over {
             self.look_for_home(cx, edge);
+        } else if is_due && edge.line.far.is_some() {
+            edge.forget_without_session();
         } else if is_due && edge.line.far.is_none() && !edge.is_over {
             self.lose(cx, edge);
         }

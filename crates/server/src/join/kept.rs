@@ -7,6 +7,8 @@ use actor::Name;
 use stdx::time::Moment;
 use wire::{Counts, Mark};
 
+use crate::options::Joined;
+
 /// Where a connection stands that can outlive its home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -22,10 +24,11 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) stage: Stage,
-    /// Whose session it is, a bare address.
+    /// Whose session it is, a bare address; empty until the home has said it.
     pub(super) user: Name,
     /// What proves that.
     pub(super) token: Box<str>,
+    /// How the client opened its stream, as the first home that spoke of the session said.
     pub(super) header: Vec<u8>,
     pub(super) mark: Mark,
     /// What the home before said it has done.
@@ -41,13 +44,13 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Of a client of which so many bytes were sent.
-    pub(super) fn new((user, token): (Name, Box<str>), header: Vec<u8>, sent: u64) -> Kept {
+    /// Of a client of which so many bytes were sent, and whose session is not known yet.
+    pub(super) fn new(sent: u64) -> Kept {
         Kept {
             stage: Stage::AtHome,
-            user,
-            token,
-            header,
+            user: Name::from(""),
+            token: Box::default(),
+            header: Vec::new(),
             mark: Mark::default(),
             done: None,
             left: None,
@@ -57,8 +60,26 @@ impl Kept {
         }
     }
 
-    /// Bytes of the client were sent. Of more than `max` the first ones are not kept.
-    pub(super) fn sends(&mut self, bytes: &[u8], max: usize) {
+    /// The home says whose session it is. A header stays what it was: homes that the connection
+    /// came to later were told it from here.
+    pub(super) fn is_of(&mut self, (user, token): (Name, Box<str>), header: Vec<u8>) {
+        (self.user, self.token) = (user, token);
+        if self.header.is_empty() {
+            self.header = header;
+        }
+    }
+
+    /// The home has said whose session it is.
+    pub(super) fn has_session(&self) -> bool {
+        !self.header.is_empty()
+    }
+
+    /// Bytes of the client were sent. Of more than the bound the first ones are not kept.
+    pub(super) fn sends(&mut self, bytes: &[u8], bounds: &Joined) {
+        let max = match self.has_session() {
+            true => bounds.kept_bytes_max,
+            false => bounds.early_bytes_max,
+        };
         self.bytes.extend(bytes);
         let more = self.bytes.len().saturating_sub(max);
         self.forget(more);
@@ -84,7 +105,7 @@ impl Kept {
 
     /// Whether everything behind the last mark is known: so many bytes have come for the client.
     pub(super) fn is_whole(&self, received: u64) -> bool {
-        self.mark.at == received && self.mark.heard >= self.from && !self.header.is_empty()
+        self.mark.at == received && self.mark.heard >= self.from && self.has_session()
     }
 
     /// What the next home is told.
@@ -117,11 +138,17 @@ mod tests {
     use super::*;
 
     fn kept() -> Kept {
-        Kept::new(
-            ("a@x".into(), "token".into()),
-            b"<stream:stream>".to_vec(),
-            100,
-        )
+        let mut kept = Kept::new(100);
+        kept.is_of(("a@x".into(), "token".into()), b"<stream:stream>".to_vec());
+        kept
+    }
+
+    fn bounds(early_bytes_max: usize, kept_bytes_max: usize) -> Joined {
+        Joined {
+            early_bytes_max,
+            kept_bytes_max,
+            ..Joined::default()
+        }
     }
 
     fn mark(at: u64, heard: u64) -> Mark {
@@ -139,7 +166,7 @@ mod tests {
         let mut kept = kept();
         kept.marked(mark(10, 90));
         assert!(!kept.is_whole(10));
-        kept.sends(b"0123456789", 64);
+        kept.sends(b"0123456789", &bounds(0, 64));
         kept.marked(mark(10, 104));
         assert!(kept.is_whole(10) && !kept.is_whole(11));
         kept.moves();
@@ -150,13 +177,30 @@ mod tests {
         assert!(kept.is_whole(0));
     }
 
+    /// Goal: a mark, and what the client says, may come before the word of whose session it is; of
+    /// the latter the last so many bytes are kept. Nobody goes on without that word.
+    #[test]
+    fn the_word_of_the_session_may_come_late() {
+        for early_bytes_max in [10, 9] {
+            let mut kept = Kept::new(100);
+            kept.marked(mark(20, 100));
+            assert!(!kept.is_whole(20), "nobody knows whose it is");
+            kept.sends(b"0123456789", &bounds(early_bytes_max, 64));
+            kept.is_of(("a@x".into(), "token".into()), b"<stream:stream>".to_vec());
+            kept.marked(mark(10, 100));
+            assert_eq!(kept.is_whole(20), early_bytes_max == 10);
+            kept.marked(mark(20, 101));
+            assert!(kept.is_whole(20));
+        }
+    }
+
     /// Goal: no more is kept than the bound, and what is left out is missed until the home has
     /// handled it.
     #[test]
     fn what_is_kept_is_bounded() {
         let mut kept = kept();
         kept.marked(mark(0, 100));
-        kept.sends(b"0123456789", 8);
+        kept.sends(b"0123456789", &bounds(0, 8));
         assert_eq!(kept.bytes.len(), 8);
         assert!(!kept.is_whole(0));
         kept.marked(mark(0, 103));

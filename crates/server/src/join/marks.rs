@@ -26,6 +26,8 @@ pub(crate) struct Marks {
     /// How the client opened its stream last.
     header: Vec<u8>,
     session: Option<Box<Session>>,
+    /// The edge came from another home.
+    has_outlived: bool,
     /// The edge sends what the home before has handled, which has no place here.
     skips: bool,
     /// What the edge sends begins behind this stanza.
@@ -77,6 +79,7 @@ impl Marks {
     /// A connection that outlived a home comes to this one.
     pub(super) fn outlived(&mut self, header: &[u8], behind: u32) {
         self.is_kept = true;
+        self.has_outlived = true;
         self.behind = behind;
         self.opened(header);
     }
@@ -110,7 +113,8 @@ impl Marks {
         self.session = Some(Box::new(Session {
             user: Name::clone(user),
             token: token.into(),
-            is_told: false,
+            // An edge that came with the session knows it.
+            is_told: self.has_outlived,
             counted: VecDeque::new(),
             heard: self.current,
             asked: self.current,
@@ -167,17 +171,13 @@ impl Marks {
     /// What the edge is to be told once so many bytes have been sent to it: of the session, once,
     /// and how far both directions have come.
     pub(super) fn take_news(&mut self, at: u64) -> (Option<Part>, Option<Mark>) {
-        let can_mark = self.is_kept && !self.skips;
-        let session = self.session.as_mut().filter(|_| can_mark);
-        let Some(session) = session else {
+        let Some(now) = self.now(at) else {
+            return (None, None);
+        };
+        let Some(session) = &mut self.session else {
             return (None, None);
         };
         let is_new = !std::mem::replace(&mut session.is_told, true);
-        let now = Mark {
-            at,
-            heard: session.heard,
-            counts: session.counts,
-        };
         let mark = (is_new || now != session.told).then_some(now);
         session.told = now;
         let first = is_new.then(|| Part::Session {
@@ -189,25 +189,31 @@ impl Marks {
         (first, mark)
     }
 
+    /// How far both directions have come once so many bytes have been sent, if the edge keeps what
+    /// that is about. While it sends what the home before has handled, it has all of it.
+    fn now(&self, at: u64) -> Option<Mark> {
+        let session = self.session.as_ref().filter(|_| self.is_kept)?;
+        let mut counts = session.counts;
+        if self.skips {
+            counts.inbound = self.behind;
+        }
+        Some(Mark {
+            at,
+            heard: session.heard,
+            counts,
+        })
+    }
+
     /// What goes with the next bytes, but for where they end, if the edge knows of the session.
     fn mark(&self) -> Option<Mark> {
-        let session = self.session.as_ref()?;
-        let can_mark = self.is_kept && !self.skips && session.is_told;
-        can_mark.then_some(Mark {
-            at: 0,
-            heard: session.heard,
-            counts: session.counts,
-        })
+        self.now(0).filter(|_| self.can_outlive())
     }
 
     /// It went with them.
     fn marked(&mut self, at: u64) {
-        if let Some(session) = &mut self.session {
-            session.told = Mark {
-                at,
-                heard: session.heard,
-                counts: session.counts,
-            };
+        let now = self.now(at);
+        if let Some((session, now)) = self.session.as_mut().zip(now) {
+            session.told = now;
         }
     }
 

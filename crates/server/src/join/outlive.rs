@@ -43,6 +43,12 @@ impl Edge {
         kept.is_some_and(|kept| kept.is_whole(self.line.received))
     }
 
+    /// Its home has not said that its session can go on elsewhere: nothing is kept for that any
+    /// more, until it does.
+    pub(super) fn forget_without_session(&mut self) {
+        self.kept.take_if(|kept| !kept.has_session());
+    }
+
     /// Its client is not read now.
     pub(super) fn waits(&self) -> bool {
         let kept = self.kept.as_ref();
@@ -51,8 +57,10 @@ impl Edge {
 }
 
 impl C2sService {
-    /// The home may mark what it sends.
-    pub(super) fn ask_for_marks(&self, cx: &mut Cx<'_>, edge: &Edge) {
+    /// The home may mark what it sends. What the client says is kept from here on: what it said
+    /// behind the element that began its session may be sent before the home's word of that
+    /// arrives.
+    pub(super) fn ask_for_marks(&self, cx: &mut Cx<'_>, edge: &mut Edge) {
         // Sessions over BOSH are made of elements that the edge has cut anew.
         let is_plain = !matches!(edge.conn.framing, Framing::Bosh(_));
         if let Some(cluster) = &self.home.options.cluster
@@ -60,6 +68,8 @@ impl C2sService {
             && edge.kept.is_none()
         {
             edge.line.say(cx.id(), &*cluster.away, Part::Keeps);
+            edge.kept = Some(Box::new(Kept::new(edge.line.sent)));
+            cx.set_deadline(Some(cx.now() + self.home.options.joined.session_wait_max));
         }
     }
 
@@ -73,19 +83,11 @@ impl C2sService {
                     header,
                     mark,
                 },
-                None,
+                kept,
             ) => {
-                let mut kept = Kept::new((user, token), header, edge.line.sent);
-                kept.marked(mark);
-                edge.kept = Some(Box::new(kept));
-            }
-            (
-                Part::Session {
-                    user, token, mark, ..
-                },
-                Some(kept),
-            ) => {
-                (kept.user, kept.token) = (user, token);
+                let sent = edge.line.sent;
+                let kept = kept.get_or_insert_with(|| Box::new(Kept::new(sent)));
+                kept.is_of((user, token), header);
                 kept.marked(mark);
             }
             (Part::Mark(mark), Some(kept)) => kept.marked(mark),

@@ -27,6 +27,8 @@ pub(crate) const WINDOW: usize = 64 * 1024;
 #[derive(Default)]
 pub(crate) struct Way {
     queue: Mutex<VecDeque<Vec<u8>>>,
+    /// Answers that are overtaken by everything else: links promise no order between the two.
+    late: Mutex<Option<Vec<Vec<u8>>>>,
     /// Nothing arrives for now.
     is_held: AtomicBool,
     /// Nothing is taken for now.
@@ -60,6 +62,14 @@ impl Way {
         self.is_held.store(is_held, Ordering::Relaxed);
     }
 
+    /// Answers arrive later than what is sent after them, until they are let go.
+    pub(crate) fn delay_answers(&self, is_delayed: bool) {
+        let late = std::mem::replace(&mut *self.late.lock().unwrap(), is_delayed.then(Vec::new));
+        late.into_iter()
+            .flatten()
+            .for_each(|packet| self.push(packet));
+    }
+
     pub(crate) fn refuse(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
     }
@@ -77,10 +87,16 @@ impl Way {
     /// So many packets arrive of those that are held.
     pub(crate) fn let_through(&self, from: NodeId, packets: usize) {
         for _ in 0..packets {
-            let packet = self.queue.lock().unwrap().pop_front().unwrap();
-            let taken = self.door.get().unwrap().receive(from, &packet);
-            assert_eq!(taken, Taken::Yes);
+            self.let_one_through(from).unwrap();
         }
+    }
+
+    /// One packet arrives of those that are held, if there is one. What it is.
+    pub(crate) fn let_one_through(&self, from: NodeId) -> Option<wire::Kind> {
+        let packet = self.queue.lock().unwrap().pop_front()?;
+        let taken = self.door.get().unwrap().receive(from, &packet);
+        assert_eq!(taken, Taken::Yes);
+        Some(wire::Arrival::read(&packet).unwrap().kind())
     }
 
     pub(crate) fn mend(&self) {
@@ -128,6 +144,9 @@ impl Away for Way {
     }
 
     fn answer(&self, _to: NodeId, packet: Vec<u8>) {
+        if let Some(late) = &mut *self.late.lock().unwrap() {
+            return late.push(packet);
+        }
         self.push(packet);
     }
 

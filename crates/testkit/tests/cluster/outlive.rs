@@ -36,14 +36,14 @@ fn outlived(nodes: &Nodes, name: &str) -> f64 {
 }
 
 /// Everything that was said is heard, once and in order, and no stream has ended.
-fn settle(alice: &mut Person, bob: &mut Person, numbers: std::ops::Range<u32>) {
+fn settle(nodes: &Nodes, (alice, bob): (&mut Person, &mut Person), numbers: std::ops::Range<u32>) {
     alice.await_accepted();
     bob.await_accepted();
     let all = || numbers.clone().map(|n| n.to_string());
     bob.expect_bodies(alice.name(), all());
     alice.expect_bodies(bob.name(), all());
-    alice.has_stayed();
-    bob.has_stayed();
+    alice.has_stayed(nodes);
+    bob.has_stayed(nodes);
 }
 
 /// Goal: the home is killed in the middle of a conversation; with two nodes the next one is the
@@ -59,7 +59,7 @@ fn streams_outlive_a_home_that_is_killed() {
     let mut next = chat(&mut alice, &mut bob, 0, Duration::from_secs(1));
     nodes.node(&home).kill().unwrap();
     next = chat(&mut alice, &mut bob, next, Duration::from_secs(6));
-    settle(&mut alice, &mut bob, 0..next);
+    settle(&nodes, (&mut alice, &mut bob), 0..next);
     assert_eq!(nodes.home_of("alice@localhost"), edge);
     assert_eq!(outlived(&nodes, &edge), 2.0);
     // Homes are evened out, which may move theirs; then nobody takes any but the other one.
@@ -74,7 +74,7 @@ fn streams_outlive_a_home_that_is_killed() {
         nodes.figure(&edge, "roost_cluster_homes_served") == 0.0
     });
     next = chat(&mut alice, &mut bob, next, Duration::from_secs(2));
-    settle(&mut alice, &mut bob, from..next);
+    settle(&nodes, (&mut alice, &mut bob), from..next);
     assert_eq!(nodes.home_of("alice@localhost"), home);
     assert!(outlived(&nodes, &edge) >= 4.0);
     nodes.run(&edge, &["drain", "--undo"]).unwrap();
@@ -102,5 +102,5 @@ fn streams_outlive_homes_that_are_stopped() {
         nodes.node(&second).kill().unwrap();
         next = chat(&mut alice, &mut bob, next, Duration::from_secs(6));
     }
-    settle(&mut alice, &mut bob, 0..next);
+    settle(&nodes, (&mut alice, &mut bob), 0..next);
 }

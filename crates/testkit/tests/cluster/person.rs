@@ -139,9 +139,14 @@ impl Person {
         self.await_accepted();
     }
 
-    /// Its stream never ended.
-    pub(crate) fn has_stayed(&self) {
-        assert_eq!(self.ends, [""; 0], "a stream ended");
+    /// Its stream never ended. If it did, what the nodes wrote says why.
+    pub(crate) fn has_stayed(&self, nodes: &Nodes) {
+        assert!(
+            self.ends.is_empty(),
+            "a stream ended: {}\n\n{}",
+            self.ends.join("\n\n"),
+            nodes.logs().join("\n\n")
+        );
     }
 
     fn come_back(&mut self) {
