@@ -408,3 +408,37 @@ fn crashes_are_remembered_until_their_entry_is_settled() {
         "for the second time"
     );
 }
+
+/// Reads of two outboxes have the same names, and a page of one passes over what the other one has
+/// to hand over: whoever performs them tells outboxes apart, by their attempts.
+#[test]
+fn a_page_of_another_outbox_must_not_be_given_to_one() {
+    let marks = (place(2), place(6));
+    let new = |life: u64| {
+        let attempt = Attempt::new(life << 32);
+        let lagging = [(1, place(2), 1)];
+        let mut outbox = Sender::recover(OutboxLimits::default(), attempt, marks, 1, lagging);
+        let ids = effects(&mut outbox).into_iter().map(|effect| match effect {
+            Effect::Read { id, .. } => id,
+            Effect::Return { .. } => panic!("nothing comes back"),
+        });
+        let ids: Vec<ReadId> = ids.collect();
+        (outbox, ids)
+    };
+    let ((one, ids), (mut other, same)) = (new(1), new(2));
+    assert_eq!(ids, same);
+    assert_ne!(
+        one.last_attempt().number() >> 32,
+        other.last_attempt().number() >> 32
+    );
+    // Nothing for somebody else, and so nothing for this destination.
+    let page = Page {
+        entries: Vec::new(),
+        through: place(6),
+    };
+    other.handle_page(ids[1], Some(&page), Moment::ZERO, Timestamp::from_millis(0));
+    assert!(
+        other.is_settled(place(3), 1),
+        "the entry that waits for it is passed over"
+    );
+}
