@@ -194,8 +194,7 @@ impl<M: Send + 'static> Context<'_, M> {
             return Err(PoolFull);
         };
         let key = reply.key();
-        let handed_over = pool.run(move || {
-            let value = job();
+        let handed_over = pool.run_and(job, move |value| {
             reply.answer(value);
         });
         if handed_over.is_err() {

@@ -111,7 +111,7 @@ pub use ask::Reply;
 pub use blocking::{BlockingActor, BlockingContext};
 pub use context::Context;
 pub use link::Pressure;
-pub use pool::{Pool, PoolFull};
+pub use pool::{Delay, Pool, PoolFull};
 pub use shard::{Shard, ShardSeed, Turn};
 pub use stats::{Report, Stage, TopActor};
 pub use stdx::wheel::TimerKey;

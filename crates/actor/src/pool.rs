@@ -2,9 +2,13 @@
 //!
 //! Owns the threads and their bounded queue, which refuses at once when it is full. Deliberately
 //! not here: how the result gets back (see [`crate::Context::blocking`]).
+//!
+//! A simulation has no threads: its pool runs each job at once, or, while its [`Delay`] is on, when
+//! it is told to, in any order, as threads that are slow would.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::{fmt, io, mem};
@@ -25,7 +29,16 @@ impl std::error::Error for PoolFull {}
 
 /// A pool of named threads. Its threads end when the last clone is gone and the queue is done.
 #[derive(Clone, Debug)]
-pub struct Pool(Option<Arc<Owner>>, Lane);
+pub struct Pool(Runs, Lane);
+
+/// Who runs the jobs of a pool.
+#[derive(Clone, Debug)]
+enum Runs {
+    /// Its threads.
+    Threads(Arc<Owner>),
+    /// Whoever hands one over, unless it is delayed.
+    Caller(Delay),
+}
 
 /// Which queue a clone's jobs wait in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +100,8 @@ impl Pool {
             max: if threads == 0 { 0 } else { queue_max },
             later_max: (threads / 2).max(1),
         });
-        let pool = Pool(Some(Arc::new(Owner(Arc::clone(&queue)))), Lane::First);
+        let owner = Arc::new(Owner(Arc::clone(&queue)));
+        let pool = Pool(Runs::Threads(owner), Lane::First);
         for number in 0..threads {
             let queue = Arc::clone(&queue);
             thread::Builder::new()
@@ -99,7 +113,7 @@ impl Pool {
 
     /// A pool that runs each job at once on the caller's thread: for simulations.
     pub fn inline() -> Pool {
-        Pool(None, Lane::First)
+        Delay::default().pool()
     }
 
     /// The same threads, for jobs that are done when no others wait and by at most half of the
@@ -119,12 +133,91 @@ impl Pool {
     /// Hands a job over, or gives it back.
     pub(crate) fn offer(&self, job: Job) -> Result<(), Job> {
         match &self.0 {
-            Some(owner) => owner.0.offer(job, self.1),
-            None => {
-                run_one(job);
+            Runs::Threads(owner) => owner.0.offer(job, self.1),
+            Runs::Caller(delay) => {
+                delay.take(job);
                 Ok(())
             }
         }
+    }
+
+    /// Hands a job over whose result is passed on. A delay may come between the two.
+    pub(crate) fn run_and<R: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> R + Send + 'static,
+        pass_on: impl FnOnce(R) + Send + 'static,
+    ) -> Result<(), PoolFull> {
+        let later = match &self.0 {
+            Runs::Threads(_) => None,
+            // What waits must not keep the delay that it waits for.
+            Runs::Caller(delay) => Some(Arc::downgrade(&delay.0)),
+        };
+        self.run(move || {
+            let result = job();
+            match later.and_then(|delayed| delayed.upgrade()) {
+                Some(delayed) => Delay(delayed).take(Box::new(move || pass_on(result))),
+                None => pass_on(result),
+            }
+        })
+    }
+}
+
+/// What a simulation delays of the jobs of its pool: their beginning, and their results. While it
+/// is off they run at once.
+#[derive(Clone, Debug, Default)]
+pub struct Delay(Arc<Delayed>);
+
+#[derive(Default)]
+struct Delayed {
+    is_on: AtomicBool,
+    jobs: Mutex<VecDeque<Job>>,
+}
+
+impl fmt::Debug for Delayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delayed").finish_non_exhaustive()
+    }
+}
+
+impl Delay {
+    /// A pool whose jobs it delays.
+    pub fn pool(&self) -> Pool {
+        Pool(Runs::Caller(self.clone()), Lane::First)
+    }
+
+    /// Whether jobs and results that come from now on wait.
+    pub fn set_on(&self, is_on: bool) {
+        self.0.is_on.store(is_on, Ordering::SeqCst);
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The one at this place goes on, if there is one: a job runs, or a result is passed on.
+    pub fn let_go(&self, at: usize) {
+        let job = self.lock().remove(at);
+        if let Some(job) = job {
+            run_one(job);
+        }
+    }
+
+    fn take(&self, job: Job) {
+        match self.0.is_on.load(Ordering::SeqCst) {
+            true => self.lock().push_back(job),
+            false => run_one(job),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Job>> {
+        // Nothing that may panic runs under the lock.
+        self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -257,7 +350,10 @@ mod tests {
     }
 
     fn wait_for(pool: &Pool, is_so: impl Fn(&State) -> bool) {
-        while !is_so(&pool.0.as_ref().unwrap().0.lock()) {
+        let Runs::Threads(owner) = &pool.0 else {
+            panic!("it has threads");
+        };
+        while !is_so(&owner.0.lock()) {
             thread::yield_now();
         }
     }
@@ -373,10 +469,46 @@ mod tests {
         });
     }
 
+    /// A simulation lets jobs and their results go in any order.
+    #[test]
+    fn what_is_delayed_goes_on_when_it_is_let() {
+        let delay = Delay::default();
+        let pool = delay.pool();
+        let (done, results) = sync_channel(1_024);
+        let begin = |number: u32| {
+            let (begun, done) = (done.clone(), done.clone());
+            let job = move || {
+                begun.send(number).unwrap();
+                number * 10
+            };
+            let result = move |result| done.send(result).unwrap();
+            pool.run_and(job, result).unwrap();
+        };
+        let seen = || results.try_iter().collect::<Vec<u32>>();
+        begin(1);
+        assert_eq!((seen(), delay.len()), (vec![1, 10], 0));
+        delay.set_on(true);
+        begin(2);
+        begin(3);
+        assert_eq!((seen(), delay.len()), (vec![], 2));
+        delay.let_go(1);
+        assert_eq!((seen(), delay.len()), (vec![3], 2), "its result waits");
+        delay.let_go(1);
+        assert_eq!((seen(), delay.len()), (vec![30], 1));
+        delay.let_go(7);
+        assert_eq!(delay.len(), 1);
+        delay.set_on(false);
+        delay.let_go(0);
+        assert_eq!((seen(), delay.is_empty()), (vec![2, 20], true));
+    }
+
     #[test]
     fn threads_do_what_waits_and_end_with_the_last_clone() {
         let pool = asleep(1, 8);
-        let queue = Arc::downgrade(&pool.0.as_ref().unwrap().0);
+        let Runs::Threads(owner) = &pool.0 else {
+            panic!("it has threads");
+        };
+        let queue = Arc::downgrade(&owner.0);
         let (go, until) = sync_channel(1_024);
         block(&pool, until);
         let (done, results) = sync_channel(1_024);

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use crate::away::Cluster;
 use crate::limits::{
-    BARRIER_APPENDS_MAX, BARRIER_BYTES_MAX, BARRIER_EFFECTS_MAX, BATCH_APPENDS, BUSY_RETRY,
-    CREDITS_AWAY_MAX, DOUBT_POLL, JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX, PORT_RESTART,
+    ADMIN_DEADLINE, BARRIER_APPENDS_MAX, BARRIER_BYTES_MAX, BARRIER_EFFECTS_MAX, BATCH_APPENDS,
+    BUSY_RETRY, CREDITS_AWAY_MAX, DOUBT_POLL, JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX,
+    PORT_RESTART,
 };
 use crate::modules::{self, Switches};
 use store::limits::LAGGING_MAX;
@@ -145,6 +146,11 @@ pub struct Joined {
     /// Longest time for which a request of an operator looks for the home of what it is about:
     /// longer than a planned move takes.
     pub home_max: Duration,
+    /// Longest time for which such a request waits for the answer of another node; then nobody
+    /// knows whether it was done. Longer than an account there may take.
+    pub errand_max: Duration,
+    /// The same of one that writes much: an import, or making many accounts.
+    pub written_max: Duration,
 }
 
 impl Default for Joined {
@@ -161,6 +167,8 @@ impl Default for Joined {
             early_bytes_max: 4 * 1_024,
             session_wait_max: Duration::from_secs(30),
             home_max: Duration::from_secs(10),
+            errand_max: ADMIN_DEADLINE + Duration::from_secs(5),
+            written_max: Duration::from_secs(90),
         }
     }
 }

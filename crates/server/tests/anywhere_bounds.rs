@@ -334,3 +334,55 @@ fn a_home_is_looked_for_for_so_long() {
         assert!(is_done, "{done:?}");
     }
 }
+
+/// Goal: an operator waits for another node's answer for so long, and hears then that nobody knows
+/// whether it was done; for what writes much he waits longer. An answer that comes later is
+/// nobody's.
+#[test]
+fn another_nodes_answer_is_waited_for_so_long() {
+    let kick = || Request::UserKick {
+        jid: "alice@localhost".to_owned(),
+    };
+    let make = |first| Request::Provision {
+        domain: "localhost".to_owned(),
+        users: 20,
+        contacts: 0,
+        password: "secret".to_owned(),
+        first,
+        count: 10,
+    };
+    let is_unknown = |response: Response, rest: &str| match response {
+        Response::Error { code, message } => {
+            assert_eq!(code, "no_answer");
+            assert!(message.contains("node other did not answer"), "{message}");
+            assert!(message.contains(rest), "{message}");
+        }
+        other => panic!("{other:?}"),
+    };
+    let hurried = two(&["alice"], |joined| {
+        (joined.errand_max, joined.written_max) = (SOON, SOON);
+    });
+    let call = |request| hurried.edge.node().admin().call(request);
+    hurried.edge.way.hold(true);
+    is_unknown(call(kick()), "is not known");
+    is_unknown(call(make(0)), "it was done on the others");
+    hurried.edge.way.hold(false);
+    // What was asked is done all the same, and its answers come too late.
+    hurried.until("the accounts are made", |two| {
+        let jid = "u9@localhost".to_owned();
+        let asked = two.home.node().admin().call(Request::UserInspect { jid });
+        !matches!(asked, Response::Error { .. })
+    });
+    assert_eq!(call(kick()), Response::Ok);
+    let patient = two(&["alice"], |joined| {
+        (joined.errand_max, joined.written_max) = (SOON, PATIENCE);
+    });
+    patient.edge.way.hold(true);
+    let admin = patient.edge.node().admin();
+    let making = thread::spawn(move || admin.call(make(10)));
+    is_unknown(patient.edge.node().admin().call(kick()), "is not known");
+    thread::sleep(SOON);
+    patient.edge.way.hold(false);
+    let made = making.join().expect("it is answered");
+    assert_eq!(made, Response::Made { accounts: 10 });
+}

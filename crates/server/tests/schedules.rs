@@ -80,6 +80,8 @@ struct Inside {
     is_failing: bool,
     /// No commit is decided.
     is_stuck: bool,
+    /// When reads are late, in the schedules in which they are.
+    lateness: Option<Rng>,
     others: Arc<Mutex<Bystanders>>,
     seen: Arc<Seen>,
 }
@@ -92,6 +94,11 @@ fn may_refuse(seed: u64) -> bool {
 /// Whether everything that entities say to each other is taken through its bytes.
 fn goes_through_bytes(seed: u64) -> bool {
     seed / 4 % 3 == 1
+}
+
+/// Whether reads are done late and in any order, as by threads that have much to do.
+fn has_late_reads(seed: u64) -> bool {
+    seed / 8 % 2 == 1
 }
 
 /// Bounds that are tiny in three of four schedules, each drawn by itself, so that each is reached
@@ -171,6 +178,7 @@ impl Inside {
             sim: None,
             is_failing: false,
             is_stuck: false,
+            lateness: has_late_reads(seed).then(|| Rng::with_seed(!seed)),
             others: Arc::new(Mutex::new(others)),
             seen: Arc::clone(seen),
         };
@@ -189,7 +197,8 @@ impl Inside {
         let (seed, store) = (self.rng.u64(..), store_on(&self.disk));
         let limits = net::Limits::default();
         let sim = Sim::start(options, limits, store, clock, seed, Plan::default());
-        let sim = sim.expect("a node");
+        let mut sim = sim.expect("a node");
+        sim.set_late_reads(self.lateness.is_some());
         sim.journal().switches().set_hold(true);
         // In every other life, what is held grows, as under load.
         sim.journal().switches().set_grow(seed % 2 == 1);
@@ -259,6 +268,7 @@ impl Inside {
             1 => Event::LongUnreadable,
             2 => Event::LongDoubt,
             3 => Event::LongWait,
+            4 if self.lateness.is_some() => Event::LongReads,
             _ => return,
         };
         match event {
@@ -269,15 +279,19 @@ impl Inside {
                 switches.doubt(self.rng.u64(..3));
                 switches.lose(self.rng.u64(1..3));
             }
+            Event::LongReads => drop(self.sim().stall_reads(true)),
             _ => self.is_stuck = true,
         }
         self.seen.note(event);
         let long = LONG[self.rng.usize(..LONG.len())];
         // What is decided meanwhile is as drawn: nothing else goes wrong.
+        let lateness = self.lateness.take();
         self.is_failing = false;
         self.pass_by(long, LONG_STEP).expect("it works");
         self.is_failing = true;
         self.is_stuck = false;
+        self.lateness = lateness;
+        self.sim().stall_reads(false);
         switches.set_full(false);
         faults.fail_reads(0);
         switches.set_stay_in_doubt(false);
@@ -316,6 +330,12 @@ impl Host for Inside {
     }
 
     fn work(&mut self) -> Result<(), String> {
+        if let Some(lateness) = &mut self.lateness {
+            let do_wait = lateness.u8(..4) == 0;
+            if self.sim().stall_reads(do_wait) > 0 {
+                self.seen.note(Event::LateReads);
+            }
+        }
         self.sim().work().map_err(|error| error.to_string())?;
         if self.commit() == 0 {
             return Ok(());

@@ -2,6 +2,8 @@
 //! random orders and with windows and pages of 1, 2 and 4: whatever happens, the client is given
 //! what the room has in its order and once, and in the end all of it.
 
+mod edges;
+
 use super::*;
 
 const ROOM: &str = "coven";

@@ -241,7 +241,7 @@ impl<L: Copy + Eq> Inbox<L> {
 
     /// An entry for the full address of a session that ended: it is on the account's list unless a
     /// client has it that got a copy.
-    fn list(&mut self, place: Place, names: &[SessionNumber]) {
+    pub(super) fn list(&mut self, place: Place, names: &[SessionNumber]) {
         match self.holder(place, names) {
             Some(holder) => self.account.list(place, holder),
             None => self.account.has_changed = true,

@@ -1,7 +1,10 @@
 //! What the explorations rely on: that each relation of an inbox is noticed when it does not hold;
 //! and what sessions and the account say of themselves.
 
+mod edges;
+mod pages;
 mod parts;
+mod recovery;
 
 use super::*;
 use session::{Backlog, Taking};

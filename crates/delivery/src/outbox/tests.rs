@@ -1,5 +1,7 @@
 //! What the explorations rely on: that each relation of an outbox is noticed when it does not hold.
 
+mod edges;
+
 use std::time::Duration;
 
 use super::*;

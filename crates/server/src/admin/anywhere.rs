@@ -23,17 +23,10 @@ use super::{Admin, ELSEWHERE, Outcome, PAGE_MAX, Request, Response, error};
 use crate::away::{Cluster, NodeId};
 use crate::erase::EraseFrom;
 use crate::errands::{self, Asked, Unanswered};
-use crate::limits::ADMIN_DEADLINE;
 use crate::portable;
 
 /// Pause before it is looked again where something is at home.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// For a node to answer: longer than an account there may take.
-const ANSWER_WITHIN: Duration = Duration::from_secs(ADMIN_DEADLINE.as_secs() + 5);
-
-/// The same for what writes much.
-const WRITTEN_WITHIN: Duration = Duration::from_secs(90);
 
 /// Who answers.
 enum By {
@@ -130,9 +123,10 @@ impl Admin {
 
     /// Has another node carry a request out.
     fn call_at(&self, cluster: &Cluster, node: NodeId, request: &Request) -> Outcome {
+        let bounds = &self.options.joined;
         let within = match request {
-            Request::Import { .. } | Request::Provision { .. } => WRITTEN_WITHIN,
-            _ => ANSWER_WITHIN,
+            Request::Import { .. } | Request::Provision { .. } => bounds.written_max,
+            _ => bounds.errand_max,
         };
         // It may be gone before it answers.
         let name = name_of(cluster, node);

@@ -1,9 +1,9 @@
 //! A whole node on one thread, under a clock that moves when it is told to: shards take turns in
 //! an order drawn from a seed, the journal is a twin that decides when it is let, reads happen at
-//! once. Clients find everything answered that can be answered once [`Sim::work`] returns. They
-//! reach it by its port, as they reach a process, or, if a seed has to play the same again, by
-//! [`Sim::connect`]: which shard accepts at a port, and when, is up to the kernel.
-//! For tests that try thousands of schedules.
+//! once, or late and in any order ([`Sim::set_late_reads`]). Clients find everything answered that
+//! can be answered once [`Sim::work`] returns. They reach it by its port, as they reach a process,
+//! or, if a seed has to play the same again, by [`Sim::connect`]: which shard accepts at a port,
+//! and when, is up to the kernel. For tests that try thousands of schedules.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actor::{Core, Handle, Mail as _, Name, Pool, ShardId};
+use actor::{Core, Delay, Handle, Mail as _, Name, Pool, ShardId};
 use stdx::rand::Rng;
 use stdx::time::VirtualClock;
 use store::{Account, InlineJournal, Plan, Record, Store, TwinJournal};
@@ -40,11 +40,16 @@ pub struct Sim {
     /// What is under it.
     inline: Arc<InlineJournal>,
     rng: Rng,
+    reads: Delay,
+    /// When late reads go on; drawn apart, so that everything else is as without them.
+    lateness: Rng,
     handle: Handle,
     place: Place,
     post: Post,
     /// This shard stands still.
     stalled: Option<ShardId>,
+    /// No read goes on.
+    has_stalled_reads: bool,
 }
 
 fn account(password: &str, iterations: u32) -> Result<Account, StartError> {
@@ -102,11 +107,12 @@ impl Sim {
         let inline = InlineJournal::new(&store).map_err(|e| StartError::Options(e.to_string()))?;
         let inline = Arc::new(inline);
         let journal = Arc::new(TwinJournal::inline(inline.clone(), plan));
+        let reads = Delay::default();
         let under = Under {
             clock: Arc::new(clock),
             seed,
             journal: journal.clone(),
-            reads: Pool::inline(),
+            reads: reads.pool(),
             crypto: Pool::inline(),
         };
         let listeners = vec![net::Listener::new(([127, 0, 0, 1], 0).into())];
@@ -132,10 +138,13 @@ impl Sim {
             journal,
             inline,
             rng: Rng::with_seed(seed),
+            reads,
+            lateness: Rng::with_seed(!seed),
             handle: layout.setup.handle.clone(),
             place: layout.setup.place.clone(),
             post: layout.setup.post(),
             stalled: None,
+            has_stalled_reads: false,
         })
     }
 
@@ -261,6 +270,24 @@ impl Sim {
         self.handle.waiting(shard)
     }
 
+    /// Reads that are asked for from now on are late: each is done, and its result comes, at some
+    /// time before [`Sim::work`] returns, in any order.
+    pub fn set_late_reads(&mut self, are_late: bool) {
+        self.reads.set_on(are_late);
+    }
+
+    /// Late reads wait from now on, until they are let go on. Returns how many there are.
+    pub fn stall_reads(&mut self, do_wait: bool) -> usize {
+        self.has_stalled_reads = do_wait;
+        self.reads.len()
+    }
+
+    /// The late read at this place goes on: it is done, and its result waits behind the others; or
+    /// that comes.
+    pub fn let_read(&self, at: usize) {
+        self.reads.let_go(at);
+    }
+
     /// The range of an address.
     pub fn range(&self, address: &str) -> u16 {
         self.place.range(address).index()
@@ -298,7 +325,16 @@ impl Sim {
         for at in order {
             more |= self.drivers[at].step()? == Duration::ZERO;
         }
-        Ok(more)
+        let reads = self.reads.len();
+        if self.has_stalled_reads || reads == 0 {
+            return Ok(more);
+        }
+        // Most of them when nobody has anything else to do.
+        if !more || self.lateness.u8(..4) == 0 {
+            let at = self.lateness.usize(..reads);
+            self.let_read(at);
+        }
+        Ok(true)
     }
 
     /// Turns until nobody has anything to do at this time.

@@ -18,6 +18,8 @@ use crate::message::{Delivery, UserMsg};
 /// Up to where a sender's messages were taken, as the store says.
 pub struct MarkRead {
     peer: u64,
+    /// As it was read last when the store was asked ([`User::outbox_life`]).
+    life: u64,
     mark: Result<Seq, StoreError>,
 }
 
@@ -100,21 +102,25 @@ impl User {
 
     pub(super) fn read_mark(&mut self, peer: u64, cx: &mut Context<'_, UserMsg>) {
         let (store, name) = (self.home.store.clone(), self.name.clone());
+        let life = self.outbox_life();
         let job = move || {
             let mark = store.mark_of(&name, peer);
-            Box::new(MarkRead { peer, mark })
+            Box::new(MarkRead { peer, life, mark })
         };
         if cx
             .blocking(&self.home.reads, job, UserMsg::MarkRead)
             .is_err()
         {
             let mark = Err(super::overloaded());
-            self.mark_read(MarkRead { peer, mark }, cx);
+            self.mark_read(MarkRead { peer, life, mark }, cx);
         }
     }
 
     /// The store has said what was taken from a sender: what waits for that is taken, or not.
     pub(super) fn mark_read(&mut self, read: MarkRead, cx: &mut Context<'_, UserMsg>) {
+        if read.life != self.outbox_life() {
+            return; // What waited for it was refused when the user was read again.
+        }
         let log = self.log();
         let (own, others) = std::mem::take(&mut log.parked)
             .into_iter()

@@ -507,6 +507,10 @@ impl User {
                 return;
             }
         };
+        let trimmed = self.log().head.trimmed_through;
+        if entries.first().is_some_and(|first| first.seq <= trimmed) {
+            return; // Read for a look of before the user was read again: what it found is gone.
+        }
         let floor = self.floor();
         let archive = &self.home.options.archive;
         let (keep_read, max_age) = (!archive.until_delivered, archive.max_age.as_millis() as i64);

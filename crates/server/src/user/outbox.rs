@@ -28,6 +28,9 @@ use crate::modules::stanza_ids;
 /// Destinations are named by the keyed hash of their address ([`store::SlotKey::peer`]).
 pub(super) type Outbox = delivery::Outbox<u64, StanzaError>;
 
+/// Bits of an attempt behind those that tell outboxes apart.
+const ATTEMPT_BITS: u32 = 32;
+
 /// A read that the outbox asked for.
 pub(crate) enum ToRead {
     /// A page of what is to be handed over.
@@ -48,6 +51,8 @@ pub(crate) enum ToRead {
 /// A page of messages that are to be handed over.
 pub struct OutgoingPage {
     id: ReadId,
+    /// The outbox that asked for it: the reads of another one have the same names.
+    life: u64,
     /// The entries, and up to where the log was looked at.
     page: Result<(Vec<LogEntry>, Seq), StoreError>,
 }
@@ -79,7 +84,8 @@ pub(super) fn recover(
     let life = home.lives.get() + 1;
     home.lives.set(life);
     let limits = home.options.delivery.outbox;
-    Outbox::recover(limits, Attempt::new(life << 32), marks, pending, lagging)
+    let attempt = Attempt::new(life << ATTEMPT_BITS);
+    Outbox::recover(limits, attempt, marks, pending, lagging)
 }
 
 /// What a sender is told of a message that comes back.
@@ -295,9 +301,14 @@ impl User {
         self.work_on_outbox(cx);
     }
 
+    /// Names the outbox: it is another one whenever the user has been read again.
+    pub(super) fn outbox_life(&mut self) -> u64 {
+        self.log().outbox.last_attempt().number() >> ATTEMPT_BITS
+    }
+
     pub(super) fn read_outgoing(&mut self, read: ToRead, cx: &mut Context<'_, UserMsg>) {
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let tail = self.log().outbox.tail().number();
+        let (tail, life) = (self.log().outbox.tail().number(), self.outbox_life());
         match read {
             ToRead::Page {
                 id,
@@ -308,14 +319,14 @@ impl User {
                 let places = (after.number(), tail);
                 let job = move || {
                     let page = store.log_outgoing(&name, dest, places, limit as usize);
-                    Box::new(OutgoingPage { id, page })
+                    Box::new(OutgoingPage { id, life, page })
                 };
                 if cx
                     .blocking(&self.home.reads, job, UserMsg::Outgoing)
                     .is_err()
                 {
                     let page = Err(super::overloaded());
-                    self.outgoing_read(OutgoingPage { id, page }, cx);
+                    self.outgoing_read(OutgoingPage { id, life, page }, cx);
                 }
             }
             ToRead::Returning {
@@ -352,6 +363,9 @@ impl User {
     }
 
     pub(super) fn outgoing_read(&mut self, read: OutgoingPage, cx: &mut Context<'_, UserMsg>) {
+        if read.life != self.outbox_life() {
+            return; // The user was read again since, and so is what waits.
+        }
         let (now, wall) = (cx.now(), cx.wall());
         let slots = self.home.place.slots();
         let page = match &read.page {

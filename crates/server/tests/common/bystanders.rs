@@ -50,6 +50,8 @@ pub(crate) enum Event {
     LongUnreadable,
     LongDoubt,
     LongWait,
+    LateReads,
+    LongReads,
     Unreadable,
     Crashed,
     Quarantined,
@@ -63,7 +65,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    pub(crate) const ALL: [(Event, &'static str); 16] = [
+    pub(crate) const ALL: [(Event, &'static str); 18] = [
         (Event::Full, "changes are refused, the disk is full"),
         (Event::Fenced, "another home takes a range"),
         (
@@ -81,6 +83,11 @@ impl Event {
         (
             Event::LongWait,
             "no commit is decided for longer than any time-out",
+        ),
+        (Event::LateReads, "reads are still under way a step later"),
+        (
+            Event::LongReads,
+            "no read is done for longer than any time-out",
         ),
         (
             Event::Unreadable,
