@@ -83,7 +83,8 @@ impl C2sService {
             && !self.home.io.holds(cx.id(), messages.kept_bytes())
         {
             self.brake(conn.address, cx.now());
-            let (code, text) = (CloseCode::TooLarge, "too much of this address is incomplete");
+            let code = CloseCode::TooLarge;
+            let text = "too much of this address is incomplete";
             self.fail(cx, conn, Fault { code, text });
         }
         Self::pause_or_resume(cx, conn);
