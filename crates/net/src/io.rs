@@ -133,8 +133,8 @@ impl<S: Service> Io<S> {
 
     /// Says how many bytes the service keeps for the client of a connection of this shard, until it
     /// says otherwise. They count for its address, as input that waits does
-    /// ([`Limits::kept_per_address_max`](crate::Limits::kept_per_address_max)). False if there is no
-    /// room for so many.
+    /// ([`Limits::kept_per_address_max`](crate::Limits::kept_per_address_max)). False if there is
+    /// no room for so many.
     pub fn holds(&self, conn: ConnRef, bytes: usize) -> bool {
         let core = &mut *self.core.borrow_mut();
         conn.shard != core.shard || core.holds(conn.id, bytes)
