@@ -44,8 +44,8 @@ class Field:
         """One of the attacker's addresses."""
         return f"127.1.{self.number}.{1 + number}"
 
-    def client(self, source=None, tls=False, **more):
-        port = self.server.tls_port if tls else self.server.port
+    def client(self, source=None, tls=False, port=None, **more):
+        port = port or (self.server.tls_port if tls else self.server.port)
         client = Client(port, source or self.source(), tls, **more)
         self.clients.append(client)
         return client

@@ -285,6 +285,31 @@ def spies(field):
     return ["an address was told"] if b"u104@localhost" in everything else []
 
 
+@attacker("messages")
+def ids_in_a_room(field):
+    """Says in a room, for somebody's server and for the room, what a message's id is."""
+    victim = field.client(OWNER).login("u104", "ids", presence=True)
+    make_room(victim, "lies")
+    liar = field.client().login("u46", "x")
+    liar.send(enter("lies", "liar"))
+    liar.ping()
+    ids = "".join(f"<stanza-id xmlns='urn:xmpp:sid:0' by='{by}' id='forged'/>"
+                  for by in ("u104@localhost", "U104@LOCALHOST/ids", f"lies@{ROOMS}"))
+    wrong = []
+
+    def lie(n):
+        kind, to = (("groupchat", ""), ("chat", "/owner"))[n % 2]
+        liar.send(f"<message to='lies@{ROOMS}{to}' type='{kind}' id='l{n}'><body>x</body>{ids}"
+                  "</message>")
+        text = victim.expect(f"id='l{n}'".encode()) + victim.expect(b"</message>")
+        if b"forged" in text:
+            wrong.append(f"a forged id passed in {kind}")
+        liar.skim(0.0)
+        liar.seen = b""
+    field.repeat(lie)
+    return wrong[:1]
+
+
 # ---- Nodes ---------------------------------------------------------------------------------------
 
 @attacker("nodes")

@@ -24,6 +24,7 @@ import attackers
 import below
 import crowds  # noqa: F401  It has attackers too.
 import seekers  # noqa: F401
+import webs  # noqa: F401
 import weights  # noqa: F401
 from server import Server, binary
 from witness import Witness, quantile

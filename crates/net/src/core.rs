@@ -3,6 +3,7 @@
 //! no service, so that it is never borrowed while foreign code runs.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actor::ShardId;
@@ -16,6 +17,7 @@ use crate::limits::{self, POOL_MAX, POOLED_BYTES_MAX};
 use crate::link::{Busy, Flags, Link, Opening};
 use crate::port::{Operation, Parcel, Remote};
 use crate::service::Service;
+use crate::unread::Unread;
 
 /// See the module.
 pub(crate) struct Core<S: Service> {
@@ -37,7 +39,10 @@ pub(crate) struct Core<S: Service> {
     pub(crate) remotes: Vec<Remote<S>>,
     /// Stanzas that a connection may have under way in this turn.
     pub(crate) window: u16,
-    pub(crate) backlog_max: usize,
+    backlog_max: usize,
+    /// Input that is kept for the connections of each address of the node, and its bound.
+    pub(crate) kept: Arc<Unread>,
+    pub(crate) kept_max: u64,
     controls_max: usize,
     openings_max: usize,
     pub(crate) stats: Stats,
@@ -59,7 +64,12 @@ pub enum IoError {
 }
 
 impl<S: Service> Core<S> {
-    pub(crate) fn new(shard: ShardId, shards: u16, limits: &limits::Limits) -> Core<S> {
+    pub(crate) fn new(
+        shard: ShardId,
+        shards: u16,
+        limits: &limits::Limits,
+        kept: Arc<Unread>,
+    ) -> Core<S> {
         Core {
             shard,
             links: Slab::new(),
@@ -72,11 +82,19 @@ impl<S: Service> Core<S> {
             remotes: (0..shards).map(|_| Remote::new(limits)).collect(),
             window: limits.window_max,
             backlog_max: limits.backlog_max,
+            kept,
+            kept_max: limits.kept_per_address_max,
             controls_max: limits.controls_max,
             openings_max: limits.openings_max,
             stats: Stats::new(),
             pool: Vec::new(),
         }
+    }
+
+    /// New limits are in force.
+    pub(crate) fn take_limits(&mut self, limits: &limits::Limits) {
+        self.backlog_max = limits.backlog_max;
+        self.kept_max = limits.kept_per_address_max;
     }
 
     /// The busy part of a connection, made if there is none.

@@ -127,7 +127,7 @@ impl Cx<'_> {
 
     /// Input for this connection, as if it had come from a socket, behind what waits already. It
     /// is received in this turn or the next, window and pauses permitting. For connections without
-    /// a socket; how much may wait is up to the service.
+    /// a socket; one for which too much waits ends ([`Limits::fed_max`](crate::Limits::fed_max)).
     pub fn feed(&mut self, input: &[u8]) {
         self.wishes.feed.extend_from_slice(input);
     }

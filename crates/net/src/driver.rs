@@ -128,7 +128,12 @@ impl<S: Service> DriverSeed<S> {
         let mut shard = seed.build(Arc::clone(&clock), Arc::new(Wake(waker)));
         let version = self.shared.version();
         let settings = self.shared.settings();
-        let core = Core::new(id, self.ports.count(), &settings.limits);
+        let core = Core::new(
+            id,
+            self.ports.count(),
+            &settings.limits,
+            Arc::clone(&self.shared.kept),
+        );
         let core = Rc::new(RefCell::new(core));
         shard.set_patient_mailbox::<PortMsg<S>>(settings.limits.port_mailbox_max);
         let port = actor::Mail::spawn(
@@ -404,7 +409,7 @@ impl<S: Service> Driver<S> {
         if version != self.version {
             self.version = version;
             self.settings = self.shared.settings();
-            self.core.borrow_mut().backlog_max = self.settings.limits.backlog_max;
+            self.core.borrow_mut().take_limits(&self.settings.limits);
             if self.settings.is_closed {
                 self.acceptor.stop();
             }
@@ -589,8 +594,14 @@ impl<S: Service> Driver<S> {
             && let Some(busy) = core.busy(id)
         {
             busy.kept.append(&mut wishes.feed);
+            let is_long = busy.kept.len() > self.settings.limits.fed_max;
+            let is_too_much = !core.may_keep(id);
             if let Some(link) = core.links.get_mut(id) {
                 link.flags.set(Flags::TO_RECEIVE);
+                if is_long || is_too_much {
+                    link.flags.set(Flags::FLOODED);
+                    core.mark_dirty(id);
+                }
             }
             core.enqueue(id);
         }

@@ -257,6 +257,10 @@ impl<S: Service> Driver<S> {
                 if !plain.is_empty() {
                     self.receive(id, &plain);
                 }
+                let may_keep = self.core.borrow_mut().may_keep_records(id);
+                if !may_keep {
+                    return self.finish(id, Closed::Overflow);
+                }
                 if progress.closed {
                     self.end_of_input(id, Closed::ByPeer);
                 }
@@ -303,6 +307,9 @@ impl<S: Service> Driver<S> {
             // Bytes behind a request for TLS came unprotected: they are never looked at.
             let unwanted = Flags::CLOSING | Flags::ABORT | Flags::HANDSHAKE;
             if used == length || link.flags.has(unwanted) {
+                if joined {
+                    core.may_keep(id);
+                }
                 return;
             }
             let paused = link.flags.has(Flags::PAUSED | Flags::LEAVING);
@@ -317,11 +324,13 @@ impl<S: Service> Driver<S> {
             } else {
                 kept = fresh[used..].to_vec();
             }
-            let overflow = !paused && kept.len() > self.settings.limits.incomplete_max;
+            let is_long = kept.len() > self.settings.limits.incomplete_max;
             if let Some(busy) = core.busy(id) {
                 busy.kept = kept;
             }
-            overflow
+            let is_too_much = !core.may_keep(id);
+            // What waits for its turn is as much as was read while there was room.
+            !paused && (is_long || is_too_much)
         };
         if overflow {
             self.finish(id, Closed::Overflow);

@@ -131,6 +131,15 @@ impl<S: Service> Io<S> {
         Some(link.busy.as_ref().map_or(0, |busy| busy.backlog()))
     }
 
+    /// Says how many bytes the service keeps for the client of a connection of this shard, until it
+    /// says otherwise. They count for its address, as input that waits does
+    /// ([`Limits::kept_per_address_max`](crate::Limits::kept_per_address_max)). False if there is
+    /// no room for so many.
+    pub fn holds(&self, conn: ConnRef, bytes: usize) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        conn.shard != core.shard || core.holds(conn.id, bytes)
+    }
+
     /// Stanzas of a connection of this shard that have not been accepted; `None` for others.
     pub fn in_flight(&self, conn: ConnRef) -> Option<u16> {
         let core = self.core.borrow();

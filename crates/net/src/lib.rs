@@ -24,6 +24,7 @@ mod driver;
 pub mod http;
 mod input;
 mod io;
+mod kept;
 mod limits;
 mod link;
 mod listen;

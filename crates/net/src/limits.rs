@@ -21,6 +21,13 @@ pub(crate) const UNSENT_MAX: u32 = 128 * 1024;
 /// most 16 KiB + 2 KiB by RFC 8446 and RFC 5246; handshake messages may span several.
 pub(crate) const TLS_INCOMPLETE_MAX: usize = 96 * 1024;
 
+/// Bytes of input that wait in a connection and are not counted for its address: what one read
+/// leaves of pipelined stanzas while they wait for their turn.
+pub(crate) const KEPT_UNCOUNTED: usize = 32 * 1024;
+
+/// The same of what the service keeps for a client ([`Io::holds`](crate::Io::holds)).
+pub(crate) const HELD_UNCOUNTED: usize = 8 * 1024;
+
 /// Events taken from the kernel per loop turn.
 pub(crate) const EVENTS_MAX: usize = 1024;
 
@@ -97,6 +104,13 @@ pub struct Limits {
     /// Bytes of input kept per connection while an item is incomplete. Default 320 KiB: the largest
     /// stanza and a little.
     pub incomplete_max: usize,
+    /// Bytes of input that the service may feed to a connection without a socket while they wait,
+    /// because it is paused for example; with more it ends. Default 640 KiB.
+    pub fed_max: usize,
+    /// Bytes of input kept for all connections of an address (IPv6: per /64) that keep more than 32
+    /// KiB each, on the whole node: of incomplete items, of TLS records, and what the service says
+    /// that it keeps. The connection that adds to it then is closed. Default 24 MiB.
+    pub kept_per_address_max: u64,
     /// Bytes read per connection and loop turn, at most [`READ_BUFFER`]. Default 32 KiB.
     pub read_per_turn: usize,
     /// Input per connection; beyond it reads pause. Default none.
@@ -152,6 +166,8 @@ impl Default for Limits {
             backlog_per_address_max: 24 * 1024 * 1024,
             backlog_pause: 64 * 1024,
             incomplete_max: 320 * 1024,
+            fed_max: 640 * 1024,
+            kept_per_address_max: 24 * 1024 * 1024,
             read_per_turn: 32 * 1024,
             rate: None,
             handshake_timeout: Duration::from_secs(60),

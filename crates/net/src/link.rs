@@ -142,6 +142,8 @@ pub(crate) struct Busy {
     pub(crate) discarded: usize,
     /// What is counted of its output for its address, if that is much.
     pub(crate) unread: Option<Box<Counted>>,
+    /// The same of its input.
+    pub(crate) counted: Option<Box<Counted>>,
 }
 
 impl Default for Busy {
@@ -156,6 +158,7 @@ impl Default for Busy {
             resume_at: Moment::FAR,
             discarded: 0,
             unread: None,
+            counted: None,
         }
     }
 }
@@ -170,6 +173,7 @@ impl Busy {
     pub(crate) fn is_idle(&self) -> bool {
         self.backlog() == 0
             && self.kept.is_empty()
+            && self.counted.is_none()
             && self.deadline == Moment::FAR
             && self.resume_at == Moment::FAR
     }
@@ -186,6 +190,7 @@ impl Busy {
         self.wire_sent = 0;
         self.discarded = 0;
         self.unread = None;
+        self.counted = None;
         self.deadline = Moment::FAR;
         self.resume_at = Moment::FAR;
     }

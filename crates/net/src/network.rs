@@ -92,6 +92,8 @@ pub struct Shared {
     pub(crate) refused: AtomicU64,
     pub(crate) addresses: AddressTable,
     pub(crate) unread: Arc<Unread>,
+    /// Input that is kept, likewise.
+    pub(crate) kept: Arc<Unread>,
     pub(crate) stats: Vec<SharedStats>,
     /// By shard.
     pub(crate) shed: Vec<ShedCount>,
@@ -282,6 +284,7 @@ impl<S: Service> Network<S> {
             refused: AtomicU64::new(0),
             addresses: AddressTable::new(),
             unread: Arc::default(),
+            kept: Arc::default(),
             stats: (0..shards).map(|_| SharedStats::new()).collect(),
             shed: (0..shards).map(|_| ShedCount::default()).collect(),
             wakers: (0..shards).map(|_| OnceLock::new()).collect(),

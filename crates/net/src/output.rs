@@ -265,6 +265,7 @@ pub(crate) fn begin_tls<S: Service>(
         busy.wire.extend(out.drain(..).skip(busy.out_sent));
         busy.out_sent = 0;
         busy.kept = Vec::new();
+        busy.counted = None;
         busy.deadline = now + settings.limits.handshake_timeout;
     }
     core.mark_dirty(id);

@@ -58,6 +58,11 @@ impl Tls {
         })
     }
 
+    /// Bytes kept of what is incomplete.
+    pub(crate) fn incomplete(&self) -> usize {
+        self.incoming.len()
+    }
+
     /// Whether the handshake has ended.
     pub(crate) fn established(&self) -> bool {
         self.established

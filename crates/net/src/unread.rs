@@ -1,6 +1,6 @@
-//! What the clients of each address have not read, on the whole node. Touched only for connections
-//! whose output waits beyond the bound at which their own input pauses, and by steps, so that one
-//! lock is cheap enough. Whoever counts acts on the sum.
+//! What waits for the clients of each address, on the whole node: output that they have not read,
+//! and in a table of its own input that is kept for them. Touched only for connections with much of
+//! it, and by steps, so that one lock is cheap enough. Whoever counts acts on the sum.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::address::AddressKey;
 
 /// Bytes are counted in steps of so many.
-const STEP: u64 = 64 * 1024;
+const STEP: u64 = 16 * 1024;
 
 /// Bytes for each address that has any.
 #[derive(Debug, Default)]
@@ -34,6 +34,8 @@ pub(crate) struct Counted {
     table: Arc<Unread>,
     key: AddressKey,
     bytes: u64,
+    /// What somebody else keeps, and the caller of [`Counted::set`] does not see.
+    pub(crate) elsewhere: usize,
 }
 
 impl Counted {
@@ -42,6 +44,7 @@ impl Counted {
             table,
             key,
             bytes: 0,
+            elsewhere: 0,
         }
     }
 

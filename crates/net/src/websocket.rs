@@ -87,6 +87,11 @@ fn fault<T>(code: CloseCode, text: &'static str) -> Result<T, Fault> {
 }
 
 impl Messages {
+    /// Bytes of a message of which some fragments have come.
+    pub fn kept_bytes(&self) -> usize {
+        self.partial.as_ref().map_or(0, |partial| partial.len())
+    }
+
     /// Takes the frame at the start of the input, if it is complete: its length in bytes and what
     /// it was. `message_max`: bytes of one message, in however many fragments.
     ///
@@ -192,7 +197,7 @@ impl Messages {
             return fault(CloseCode::Protocol, "a length that is not the shortest");
         }
         // Control frames have their own bound, and may come between the fragments of a message.
-        let before = self.partial.as_ref().map_or(0, |partial| partial.len());
+        let before = self.kept_bytes();
         let is_data = matches!(opcode, CONTINUATION | TEXT);
         if is_data && payload > (message_max.saturating_sub(before)) as u64 {
             return fault(CloseCode::TooLarge, "a message that is too large");

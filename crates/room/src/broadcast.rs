@@ -63,16 +63,18 @@ pub(crate) fn is_of_the_room(child: &xml::Child<'_>) -> bool {
 }
 
 /// Whether a child of a message says what only the room may say: what it adds to all stanzas, an id
-/// that it gave, that it delayed the message, or that somebody retracted it.
+/// that it gave, that it delayed the message, or that somebody retracted it. Or what only an
+/// account's server may say: an id that it gave. The copies for all occupants are one, and so the
+/// room sees to it for all of them.
 pub(crate) fn is_forged(child: &xml::Child<'_>, room: &str) -> bool {
     // However it is spelled: clients compare addresses, not text.
-    let names_room = |attr: &str| {
+    let names = |attr: &str, who: fn(&str, &str) -> bool| {
         let address = child.attr(attr).unwrap_or_default();
-        addr::normalize(&address).is_ok_and(|address| addr::bare_part(&address) == room)
+        addr::normalize(&address).is_ok_and(|address| who(addr::bare_part(&address), room))
     };
     match (child.name(), child.ns()) {
-        ("stanza-id", ns::STANZA_ID) => names_room("by"),
-        ("delay", ns::DELAY) => names_room("from"),
+        ("stanza-id", ns::STANZA_ID) => names("by", |bare, _| bare.contains('@')),
+        ("delay", ns::DELAY) => names("from", |bare, room| bare == room),
         _ => is_of_the_room(child) || retract::is_forged(child),
     }
 }

@@ -606,6 +606,8 @@ fn network_limits(config: &Config) -> net::Limits {
         backlog_max: size(limits.backlog_bytes_max),
         backlog_per_address_max: limits.backlog_bytes_per_address_max,
         incomplete_max: stanza + INCOMPLETE_BYTES_MORE,
+        fed_max: 2 * (stanza + INCOMPLETE_BYTES_MORE),
+        kept_per_address_max: limits.input_bytes_per_address_max,
         rate: (rate > 0).then(|| net::Rate {
             per_second: rate,
             burst: rate.max(limits.stanza_bytes_max),

@@ -474,7 +474,7 @@ impl C2sService {
     }
 
     /// An address has reached a budget.
-    fn brake(&self, address: IpAddr, now: Moment) {
+    pub(crate) fn brake(&self, address: IpAddr, now: Moment) {
         let who = address.to_canonical().to_string();
         self.home.brake(&Name::from(&*who), now);
     }

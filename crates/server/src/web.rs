@@ -15,7 +15,9 @@ mod origin;
 mod pipe;
 pub(crate) mod ws;
 
-use actor::Shard;
+use std::net::IpAddr;
+
+use actor::{Mail as _, Shard};
 use net::{Closed, ConnRef, Cx, Peer, Service, Speaks, TlsInfo};
 use xml::Framer;
 
@@ -39,6 +41,20 @@ pub enum Connection {
     Far(Box<Far>),
     /// One that is about to be that.
     Coming(Option<Box<Comer>>),
+}
+
+impl Connection {
+    /// Whose it is, if it is a client's and that is known.
+    fn client(&self) -> Option<IpAddr> {
+        match self {
+            Connection::Stream(stream) => Some(stream.address),
+            Connection::Http(http) => Some(http.client()),
+            Connection::Pipe(_)
+            | Connection::Edge(_)
+            | Connection::Far(_)
+            | Connection::Coming(_) => None,
+        }
+    }
 }
 
 /// What connections of the web tell each other.
@@ -254,6 +270,11 @@ impl Service for C2sService {
     }
 
     fn closed(&mut self, shard: &mut Shard, id: ConnRef, conn: Connection, why: Closed) {
+        if matches!(why, Closed::Backlog | Closed::Overflow)
+            && let Some(address) = conn.client()
+        {
+            self.brake(address, shard.now());
+        }
         match conn {
             Connection::Stream(mut stream) => {
                 self.session_closed(shard, &mut stream, why);

@@ -3,6 +3,8 @@
 //! holds docs/strangers.md, the table of the answers. `UPDATE_EXPECT=1` writes it.
 
 mod common;
+#[path = "strangers/nodes.rs"]
+mod nodes;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -181,7 +183,7 @@ const IQS: [(&str, &str, &str); 38] = [
     ),
 ];
 
-const OTHERS: [(&str, &str); 16] = [
+const OTHERS: [(&str, &str); 18] = [
     (
         "chat message",
         "<message id='ID' to='TO' type='chat'><body>x</body></message>",
@@ -220,6 +222,15 @@ const OTHERS: [(&str, &str); 16] = [
         "<iq type='get' id='ID' to='TO/none'><ping xmlns='urn:xmpp:ping'/></iq>",
     ),
     ("presence", "<presence id='ID' to='TO'/>"),
+    (
+        "entry into a room of that name",
+        "<presence id='ID' to='TO/nick'><x xmlns='http://jabber.org/protocol/muc'/></presence>",
+    ),
+    (
+        "invitation to a room",
+        "<message id='ID' to='TO'>\
+         <x xmlns='jabber:x:conference' jid='room@conference.localhost'/></message>",
+    ),
     (
         "end of presence",
         "<presence id='ID' to='TO' type='unavailable'/>",
@@ -394,7 +405,7 @@ fn table() -> String {
     drop(away);
     let mut asker = Client::login(running.address, "asker", "a");
     let mut out = String::new();
-    for (at, (kind, what, payload)) in IQS.iter().enumerate() {
+    for (at, (kind, what, payload)) in IQS.iter().chain(&nodes::IQS).enumerate() {
         let answers = SUBJECTS.map(|user| {
             let id = format!("q{at}{user}");
             asker.send(&format!(

@@ -469,6 +469,18 @@ impl<T: Copy + PartialEq> Session<T> {
         }
     }
 
+    /// Bytes of requests that came before their turn, and of answers that are remembered.
+    pub fn kept_bytes(&self) -> usize {
+        let ahead = self.ahead.iter().map(|(request, _)| request.body.len());
+        let past = self.past.iter().map(|past| past.body.len());
+        ahead.chain(past).sum()
+    }
+
+    /// Remembers none of the answers of before: whoever missed one finds the session ended.
+    pub fn forget_answers(&mut self) {
+        self.past.clear();
+    }
+
     /// Whether a request waits for its answer.
     pub fn is_held(&self) -> bool {
         self.held.iter().any(|held| held.ticket.is_some())

@@ -42,6 +42,8 @@ pub struct Journal {
     pub drained: u32,
     /// The moments of the turns in which they were.
     pub told_at: Vec<stdx::time::Moment>,
+    /// Connections without a socket that wait for input.
+    pub fed: Vec<ConnRef>,
     /// What a crowd of actors has done so far.
     pub rounds: u32,
 }
@@ -58,6 +60,8 @@ pub struct Lines {
 
 pub struct Conn {
     pub lines: u64,
+    /// It has no socket, and is fed what it is told.
+    pub is_fed: bool,
 }
 
 /// Answers lines later, and gives credit then.
@@ -120,7 +124,17 @@ impl Service for Lines {
     fn accept(&mut self, cx: &mut Cx<'_>, peer: &Peer) -> Conn {
         let _ = cx;
         self.shelf.lock().expect("shelf").accepted.push(*peer);
-        Conn { lines: 0 }
+        Conn {
+            lines: 0,
+            is_fed: false,
+        }
+    }
+
+    fn opened(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
+        if conn.is_fed {
+            cx.set_paused(true);
+            self.shelf.lock().expect("shelf").fed.push(cx.id());
+        }
     }
 
     fn receive(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, input: &[u8]) -> usize {
@@ -142,7 +156,10 @@ impl Service for Lines {
         self.shelf.lock().expect("shelf").tls.push(tls.clone());
     }
 
-    fn control(&mut self, cx: &mut Cx<'_>, _conn: &mut Conn, msg: Vec<u8>) {
+    fn control(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, msg: Vec<u8>) {
+        if conn.is_fed {
+            return cx.feed(&msg);
+        }
         cx.out().extend_from_slice(&msg);
     }
 
@@ -225,10 +242,27 @@ impl Lines {
             }
             "open" => {
                 // So many connections without a socket, and how many there was room for.
-                let new = (0..number).map(|_| Conn { lines: 0 });
+                let new = (0..number).map(|_| Conn {
+                    lines: 0,
+                    is_fed: false,
+                });
                 let opened = new.filter_map(|conn| self.io.open(None, None, conn).ok());
                 let line = format!("{}\n", opened.count());
                 cx.out().extend_from_slice(line.as_bytes());
+            }
+            "feeder" => {
+                // One without a socket, of this client's address, that reads nothing.
+                let conn = Conn {
+                    lines: 0,
+                    is_fed: true,
+                };
+                let address = rest.parse().ok();
+                let said = self.io.open(None, address, conn).is_ok();
+                cx.out().extend_from_slice(format!("{said}\n").as_bytes());
+            }
+            "hold" => {
+                let said = self.io.holds(cx.id(), number);
+                cx.out().extend_from_slice(format!("{said}\n").as_bytes());
             }
             "who" => {
                 let id = cx.id();

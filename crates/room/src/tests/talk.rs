@@ -13,6 +13,7 @@ fn a_message_is_sent_to_everybody_with_ids_that_last() {
         "<message type='groupchat' id='m1' xml:lang='en'><body>hi</body>\
          <stanza-id xmlns='urn:xmpp:sid:0' by='{ROOM}' id='forged'/>\
          <stanza-id xmlns='urn:xmpp:sid:0' by='Coven@CHAT.example' id='forged'/>\
+         <stanza-id xmlns='urn:xmpp:sid:0' by='CRONE1@Example.ORG/desktop' id='forged'/>\
          <stanza-id xmlns='urn:xmpp:sid:0' by='elsewhere' id='kept'/>\
          <occupant-id xmlns='urn:xmpp:occupant-id:0' id='forged'/>\
          <delay xmlns='urn:xmpp:delay' from='{ROOM}' stamp='2002-10-13T23:58:37Z'/>\

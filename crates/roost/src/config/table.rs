@@ -471,6 +471,10 @@ settings! {
         /// waiting each; the client for whom it grows then is disconnected. Addresses in
         /// `exempt_addresses` are not counted.
         backlog_bytes_per_address_max: u64 = "25_165_824", integer(MIB, PIB, "bytes"), live;
+        /// Input kept for all clients of one address (IPv6: /64) that keep more than 32 KiB waiting
+        /// each: stanzas and requests that are not complete, or came early. The client for whom it
+        /// grows then is disconnected. Addresses in `exempt_addresses` are not counted.
+        input_bytes_per_address_max: u64 = "25_165_824", integer(MIB, PIB, "bytes"), live;
         /// Input of one client per second, and as much at once after a quiet time; 0: no bound.
         /// Beyond it its reads pause.
         input_bytes_per_second: u64 = "262_144", integer(0, GIB, "bytes a second"), live;

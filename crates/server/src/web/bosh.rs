@@ -266,8 +266,30 @@ impl C2sService {
             | Control::Written
             | Control::Joined(_) => {}
         }
+        self.weigh(cx, conn);
         self.act(cx, conn);
         settle(cx, conn);
+    }
+
+    /// What a session keeps counts for its client's address. Without room it forgets the answers
+    /// that it remembers; if even what came early is too much, it ends.
+    fn weigh(&mut self, cx: &Cx<'_>, conn: &mut Conn) {
+        let Framing::Bosh(bosh) = &mut conn.framing else {
+            return;
+        };
+        let Some(session) = &mut bosh.session else {
+            return;
+        };
+        let (io, id) = (&self.home.io, cx.id());
+        if io.holds(id, session.kept_bytes()) {
+            return;
+        }
+        session.forget_answers();
+        if !io.holds(id, session.kept_bytes()) {
+            let why = Condition::PolicyViolation;
+            session.end(None, why, cx.now(), &mut self.actions);
+            self.brake(conn.address, cx.now());
+        }
     }
 
     /// What the stream wrote.
@@ -277,6 +299,7 @@ impl C2sService {
         {
             session.handle_output(out, cx.now(), &mut self.actions);
         }
+        self.weigh(cx, conn);
         self.act(cx, conn);
         settle(cx, conn);
     }

@@ -85,6 +85,11 @@ impl Http {
         self.tls.is_some() || self.is_forwarded_secure
     }
 
+    /// Who speaks here, as far as that is known.
+    pub(super) fn client(&self) -> IpAddr {
+        self.client
+    }
+
     /// The other end of the pipe, if there is one.
     pub(super) fn pipe(&self) -> Option<ConnRef> {
         match self.pipe {
@@ -414,6 +419,12 @@ impl C2sService {
             slot.session = None;
         }
         http.flush(cx);
+        let waiting = http.slots.iter().filter_map(|slot| slot.answer.as_ref());
+        if !self.home.io.holds(cx.id(), waiting.map(Vec::len).sum()) {
+            // Clients make such requests again, on another connection.
+            self.brake(http.client, cx.now());
+            cx.abort();
+        }
     }
 
     // ---- Everything else -----------------------------------------------------------------------

@@ -79,6 +79,14 @@ impl C2sService {
         message.clear();
         message.shrink_to(net::READ_BUFFER);
         self.message = message;
+        if let Framing::WebSocket(messages) = &conn.framing
+            && !self.home.io.holds(cx.id(), messages.kept_bytes())
+        {
+            self.brake(conn.address, cx.now());
+            let code = CloseCode::TooLarge;
+            let text = "too much of this address is incomplete";
+            self.fail(cx, conn, Fault { code, text });
+        }
         Self::pause_or_resume(cx, conn);
         used
     }

@@ -331,6 +331,26 @@ fn who_asks_too_often_is_refused() {
     );
 }
 
+/// What is kept for the client counts somewhere, until it is not kept any more.
+#[test]
+fn what_a_session_keeps_is_known() {
+    let mut play = Play::begun("hold='2'");
+    let before = play.session.kept_bytes();
+    play.asks(103, "", M, 2);
+    let ahead = play.session.kept_bytes() - before;
+    assert!(ahead >= M.len(), "came early: {ahead}");
+    play.asks(101, "", M, 3);
+    play.asks(102, "", M, 4);
+    play.writes(M);
+    let past = play.session.kept_bytes();
+    assert!(past >= M.len(), "remembered: {past}");
+    play.taken();
+    play.session.forget_answers();
+    assert_eq!(play.session.kept_bytes(), 0);
+    play.asks(101, "", M, 5);
+    assert!(play.taken()[0].contains("item-not-found"));
+}
+
 /// XEP-0124 section 11.
 #[test]
 fn too_many_early_requests_are_refused() {
