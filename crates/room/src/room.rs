@@ -278,7 +278,7 @@ impl Room {
             Event::Destroy { reason } => self.destroy_for(reason.as_deref(), now),
         }
         if !is_after_failure {
-            self.follow(now);
+            self.unfollow(now);
             self.keep(now);
         }
         Ok(std::mem::take(&mut self.effects))
@@ -388,7 +388,7 @@ impl Room {
 
     // === dispatch ===
 
-    fn stanza(&mut self, frame: &Frame, may_create: bool, now: Timestamp) {
+    pub(crate) fn stanza(&mut self, frame: &Frame, may_create: bool, now: Timestamp) {
         let from = frame.attr("from").unwrap_or_default();
         let to = frame.attr("to").unwrap_or_default();
         let nick = addr::split(&to).resource;

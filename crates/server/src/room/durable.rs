@@ -223,7 +223,9 @@ impl RoomActor {
         let waiting = Waiting {
             what,
             taking,
-            request: self.handling.take_if(|frame| iq::is_request(frame)),
+            request: self
+                .handling
+                .take_if(|frame| iq::is_request(frame) || enters(frame)),
             grows: Grows::of(&records),
         };
         self.appends.append(records, waiting, &self.home, cx);
