@@ -515,6 +515,48 @@ fn a_session_is_not_told_that_it_is_where_one_was_that_had_its_name() {
     assert_eq!(there(&romeo), ["juliet", "romeo"], "{}", romeo.heard);
 }
 
+/// The same, and the new session enters before the room has answered the first one: it took for its
+/// own that the first one was there, and that it has left.
+#[test]
+fn a_session_is_not_told_what_became_of_one_that_had_its_name() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, _juliet) = pair(&mut world);
+    let (mut old, _) = world.login_managed("romeo", "desk");
+    let mut peer = world.connect("romeo");
+    let enters = format!("<presence to='{ROOM}/desk'><x xmlns='{MUC}'/></presence>");
+    world.hold();
+    old.send(&enters);
+    world.work();
+    peer.send(
+        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+         <resource>desk</resource></bind></iq>",
+    );
+    world.work();
+    // The room's commit comes behind that of the old session's end.
+    world.let_one_go();
+    world.let_one_go();
+    peer.expect(&mut world, "</bind></iq>");
+    peer.send(&format!("<enable {SM} resume='true'/>{enters}"));
+    world.work();
+    world.let_go();
+    rest(&mut world);
+    while peer.read() {}
+    let own = peer
+        .seen
+        .split("<presence ")
+        .filter(|one| one.contains("code='110'"));
+    let own: Vec<&str> = own.collect();
+    assert_eq!(own.len(), 1, "{}", peer.seen);
+    assert!(!own[0].contains("type='unavailable'"), "{}", peer.seen);
+    romeo.read();
+    assert_eq!(
+        there(&romeo),
+        ["desk", "juliet", "romeo"],
+        "{}",
+        romeo.heard
+    );
+}
+
 /// A session enters, and enables stream management only then: the room does not know that it is
 /// managed, and it hears what is said all the same.
 #[test]

@@ -308,7 +308,9 @@ fn at_the_end_of_the_machine_who_may_not_be_there_is_told_so() {
     let told: Vec<String> = told
         .iter()
         .map(|effect| match effect {
-            Effect::Deliver(frame) => String::from_utf8_lossy(frame.as_bytes()).into_owned(),
+            Effect::Deliver(frame) | Effect::Tell { frame, .. } => {
+                String::from_utf8_lossy(frame.as_bytes()).into_owned()
+            }
             other => panic!("{other:?}"),
         })
         .collect();

@@ -262,6 +262,7 @@ impl RoomActor {
                     self.leaving.copies(frame, to, placed, &self.home);
                 }
                 Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
+                Effect::Tell { frame, number } => self.leaving.push(Out::Session(frame, number)),
                 Effect::Refuse { request, error } => {
                     if enters(&request) {
                         cx.stats().count(Counter::RoomJoinsRefused);

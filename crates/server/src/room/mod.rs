@@ -485,6 +485,7 @@ impl RoomActor {
                     self.leaving.copies(frame, to, (0, 0), &self.home);
                 }
                 Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
+                Effect::Tell { frame, number } => self.leaving.push(Out::Session(frame, number)),
                 _ => {}
             }
         }
