@@ -41,7 +41,7 @@ fn join(room: &mut Room, n: usize) -> usize {
 fn copies(effects: &[Effect]) -> usize {
     let count = |effect: &Effect| match effect {
         Effect::Send { to, .. } => to.len(),
-        Effect::Deliver(_) => 1,
+        Effect::Deliver(_) | Effect::Tell { .. } => 1,
         Effect::Append(_)
         | Effect::Keep(_)
         | Effect::Here { .. }

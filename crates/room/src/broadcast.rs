@@ -215,9 +215,9 @@ impl Room {
         let Some(occupant) = self.occupants.get(key) else {
             return;
         };
-        let frame = self.presence(occupant, tell, (true, true), None);
-        let to = occupant.audience();
-        self.send(frame, to);
+        for full in occupant.audience().iter() {
+            self.tell_session(key, full, tell);
+        }
     }
 
     /// Tells one of an occupant's sessions of him.
@@ -226,7 +226,16 @@ impl Room {
             return;
         };
         let frame = self.presence(occupant, tell, (true, true), Some(full));
-        self.effects.push(Effect::Deliver(frame));
+        let effect = self.for_session(full, frame);
+        self.effects.push(effect);
+    }
+
+    /// A stanza for one session that is there.
+    fn for_session(&self, full: &str, frame: Frame) -> Effect {
+        match self.managed_number(full) {
+            Some(number) => Effect::Tell { frame, number },
+            None => Effect::Deliver(frame),
+        }
     }
 
     /// Where everybody is but one: those who see real addresses, and the others.
@@ -277,7 +286,7 @@ impl Room {
         let shown = others.filter(|(_, occupant)| self.is_shown(occupant));
         let frames: Vec<Effect> = shown
             .map(|(_, occupant)| self.presence(occupant, &tell, (with_address, false), Some(full)))
-            .map(Effect::Deliver)
+            .map(|frame| self.for_session(full, frame))
             .collect();
         self.effects.extend(frames);
     }
@@ -297,7 +306,8 @@ impl Room {
             (with_address, false),
             Some(full),
         );
-        self.effects.push(Effect::Deliver(frame));
+        let effect = self.for_session(full, frame);
+        self.effects.push(effect);
     }
 
     /// Announces an occupant if he is one of whom everybody is told now.

@@ -14,7 +14,7 @@ use crate::affiliation::{Affiliation, default_role};
 use crate::broadcast::{Tell, is_of_the_room};
 use crate::config::Whois;
 use crate::nick;
-use crate::occupants::{Audience, Key, Occupant, Session};
+use crate::occupants::{Audience, Key, Managed, Occupant, Session};
 use crate::record::{Affiliated, Record};
 use crate::room::{Effect, Room};
 
@@ -55,10 +55,12 @@ impl Wish {
 }
 
 /// How a session comes to be in the room.
-struct Entry<'a> {
-    from: &'a str,
+struct Entry {
+    from: Arc<str>,
+    /// Whether it may outlive its connection.
+    managed: Managed,
     /// The nick as the room shows it.
-    nick: Cow<'a, str>,
+    nick: Arc<str>,
     presence: Frame,
     id: Option<String>,
     wish: Wish,
@@ -88,6 +90,18 @@ impl Room {
         };
         let x = frame.child("x", NS_MUC);
         let current = self.occupants.by_address(from);
+        if current.is_some() && self.must_be_followed(self.managed) {
+            let (request, managed) = (frame.clone(), self.managed);
+            return self.commit(
+                vec![Record::Followed(true)],
+                frame,
+                now,
+                move |room, now| {
+                    room.managed = managed;
+                    room.stanza(&request, may_create, now);
+                },
+            );
+        }
         if let Some(key) = current {
             self.occupants.set_managed(key, from, self.managed);
             self.confirmed(from);
@@ -108,13 +122,14 @@ impl Room {
         }
         let presence = self.shared(presence);
         let entry = Entry {
-            from,
+            from: from.into(),
+            managed: self.managed,
             codes: if *nick == *wanted {
                 Vec::new()
             } else {
                 vec![210]
             },
-            nick,
+            nick: nick.into(),
             presence,
             id: frame.attr("id").map(Cow::into_owned),
             wish: x.as_ref().map(|x| Wish::parse(x, now)).unwrap_or_default(),
@@ -125,8 +140,14 @@ impl Room {
             }
             Some(key) => self.change_nick(frame, key, entry),
             None if self.state.is_none() => self.create(frame, may_create, entry, now),
-            None => self.enter(frame, entry),
+            None => self.enter(frame, entry, now),
         }
+    }
+
+    /// Whether a session may only be there once the room is in the store: a kill must not take back
+    /// what its client was told.
+    fn must_be_followed(&self, managed: Managed) -> bool {
+        managed.number().is_some() && !self.is_durable()
     }
 
     fn has_nick(&self, key: Key, nick: &str) -> bool {
@@ -136,11 +157,10 @@ impl Room {
     }
 
     /// Section 10.1.1: whoever enters a room that is not there makes it and owns it.
-    fn create(&mut self, frame: &Frame, may_create: bool, entry: Entry<'_>, now: Timestamp) {
+    fn create(&mut self, frame: &Frame, may_create: bool, entry: Entry, now: Timestamp) {
         if !may_create {
             return self.refuse(frame, Condition::NotAllowed);
         }
-        let bare = addr::bare_part(entry.from).to_owned();
         let mut records = vec![
             Record::Created {
                 at: now.as_millis(),
@@ -149,7 +169,7 @@ impl Room {
             },
             Record::Configured(Box::new(self.options.defaults.clone())),
             Record::Affiliated(Affiliated {
-                address: bare,
+                address: addr::bare_part(&entry.from).to_owned(),
                 affiliation: Affiliation::Owner,
                 ..Affiliated::default()
             }),
@@ -157,39 +177,23 @@ impl Room {
         if !self.options.locks_new {
             records.push(Record::Unlocked);
         }
-        let (from, nick) = (entry.from.to_owned(), entry.nick.into_owned());
-        let Entry {
-            presence,
-            id,
-            wish,
-            mut codes,
-            ..
-        } = entry;
-        codes.push(201);
-        let request = frame.clone();
-        self.commit(records, frame, now, move |room, _| {
-            let nick = Cow::Owned(nick);
-            room.enter(
-                &request,
-                Entry {
-                    from: &from,
-                    nick,
-                    presence,
-                    id,
-                    wish,
-                    codes,
-                },
-            );
+        if !self.options.defaults.is_persistent && entry.managed.number().is_some() {
+            records.push(Record::Followed(true));
+        }
+        let codes = [&*entry.codes, &[201]].concat();
+        let (request, entry) = (frame.clone(), Entry { codes, ..entry });
+        self.commit(records, frame, now, move |room, now| {
+            room.enter(&request, entry, now);
         });
     }
 
     /// Whether somebody may enter under a nick, in the order of what he may learn (section 7.2).
-    fn may_enter(&self, entry: &Entry<'_>) -> Result<Affiliation, StanzaError> {
+    fn may_enter(&self, entry: &Entry) -> Result<Affiliation, StanzaError> {
         let not = |condition| Err(StanzaError::new(condition));
         let Some(state) = &self.state else {
             return not(Condition::ItemNotFound);
         };
-        let bare = addr::bare_part(entry.from);
+        let bare = addr::bare_part(&entry.from);
         let affiliation = state.affiliation(bare);
         let config = &state.config;
         if state.is_locked && affiliation != Affiliation::Owner {
@@ -252,12 +256,13 @@ impl Room {
         Err(StanzaError::new(Condition::ServiceUnavailable).with_kind("wait"))
     }
 
-    fn enter(&mut self, frame: &Frame, mut entry: Entry<'_>) {
-        let bare = addr::bare_part(entry.from);
+    fn enter(&mut self, frame: &Frame, mut entry: Entry, now: Timestamp) {
+        let from = Arc::clone(&entry.from);
+        let bare = addr::bare_part(&from);
         if let Some(state) = self.state.as_ref().filter(|state| state.config.locks_nicks) {
             // Section 7.2.3: the service may give the nick that was registered.
-            if let Some(own) = state.reserved_nick(bare).filter(|own| *own != entry.nick) {
-                entry.nick = Cow::Owned(own.to_owned());
+            if let Some(own) = state.reserved_nick(bare).filter(|own| **own != *entry.nick) {
+                entry.nick = own.into();
                 entry.codes = [&[210], &entry.codes[..]].concat();
                 entry.codes.dedup();
             }
@@ -269,6 +274,17 @@ impl Room {
                 return self.end_if_empty();
             }
         };
+        if self.must_be_followed(entry.managed) {
+            let request = frame.clone();
+            return self.commit(
+                vec![Record::Followed(true)],
+                frame,
+                now,
+                move |room, now| {
+                    room.enter(&request, entry, now);
+                },
+            );
+        }
         let session = self.new_session(&entry);
         let holder = self.occupants.by_nick(&entry.nick);
         let key = match holder {
@@ -279,7 +295,7 @@ impl Room {
             None => {
                 let moderated = self.state.as_ref().is_some_and(|s| s.config.is_moderated);
                 self.occupants.insert(Occupant {
-                    nick: (&*entry.nick).into(),
+                    nick: Arc::clone(&entry.nick),
                     sessions: [session].into_iter().collect(),
                     id: self.occupant_id(bare),
                     role: default_role(affiliation, moderated),
@@ -288,8 +304,8 @@ impl Room {
                 })
             }
         };
-        self.say_since(key, entry.from);
-        self.send_list(key, entry.from);
+        self.say_since(key, &from);
+        self.send_list(key, &from);
         if holder.is_none() {
             self.announce(key, false);
             if self
@@ -303,10 +319,10 @@ impl Room {
         self.welcome(key, &entry);
     }
 
-    fn new_session(&mut self, entry: &Entry<'_>) -> Session {
+    fn new_session(&mut self, entry: &Entry) -> Session {
         let presence = entry.presence.clone();
-        let mut session = self.occupants.session(entry.from.into(), presence);
-        session.managed = self.managed;
+        let mut session = self.occupants.session(Arc::clone(&entry.from), presence);
+        session.managed = entry.managed;
         session.since = self.told;
         session
     }
@@ -329,7 +345,7 @@ impl Room {
     }
 
     /// Self-presence, the past and the subject, in this order (section 7.1).
-    fn welcome(&mut self, key: Key, entry: &Entry<'_>) {
+    fn welcome(&mut self, key: Key, entry: &Entry) {
         let mut own_codes = entry.codes.clone();
         if let Some(state) = &self.state {
             let warned = [
@@ -351,27 +367,27 @@ impl Room {
             id: entry.id.clone(),
             ..Tell::default()
         };
-        self.tell_session(key, entry.from, &tell);
-        self.send_card_presence(entry.from);
+        self.tell_session(key, &entry.from, &tell);
+        self.send_card_presence(&entry.from);
         let is_early = bugs::is("subject_before_history");
         if is_early {
-            self.send_subject(entry.from);
+            self.send_subject(&entry.from);
         }
         self.send_history(entry);
         if !is_early {
-            self.send_subject(entry.from);
+            self.send_subject(&entry.from);
         }
     }
 
     /// Section 7.2.14: the most that all criteria allow, the oldest first. All who enter are sent
     /// the same bytes.
-    fn send_history(&mut self, entry: &Entry<'_>) {
+    fn send_history(&mut self, entry: &Entry) {
         let Some(state) = &self.state else { return };
         let wish = &entry.wish;
         let mut chars = wish.chars_max.unwrap_or(usize::MAX);
         let count = wish.stanzas_max.unwrap_or(usize::MAX);
         let address_bytes = " to=''".len() + entry.from.len();
-        let to: Audience = [entry.from.into()].into();
+        let to: Audience = [Arc::clone(&entry.from)].into();
         let mut found = Vec::new();
         for kept in state.history.iter().rev().take(count) {
             if wish
@@ -422,12 +438,12 @@ impl Room {
 
     /// Section 7.7; with `<x/>` it comes from a client that lost track, and is sent everything
     /// once more (section 7.2.1).
-    fn update(&mut self, key: Key, entry: Entry<'_>, has_lost_track: bool) {
+    fn update(&mut self, key: Key, entry: Entry, has_lost_track: bool) {
         let Some(occupant) = self.occupants.get_mut(key) else {
             return;
         };
         let sessions = &mut occupant.sessions;
-        let Some(at) = sessions.iter().position(|one| &*one.address == entry.from) else {
+        let Some(at) = sessions.iter().position(|one| *one.address == *entry.from) else {
             return;
         };
         let changes = at > 0 || sessions[0].presence != entry.presence;
@@ -454,12 +470,12 @@ impl Room {
         {
             self.tell_others(key, &Tell::default());
         }
-        self.send_list(key, entry.from);
+        self.send_list(key, &entry.from);
         self.welcome(key, &entry);
     }
 
     /// Section 7.6. Of several sessions only the one that asks changes.
-    fn change_nick(&mut self, frame: &Frame, key: Key, entry: Entry<'_>) {
+    fn change_nick(&mut self, frame: &Frame, key: Key, entry: Entry) {
         let (Some(state), Some(occupant)) = (&self.state, self.occupants.get(key)) else {
             return;
         };
@@ -496,7 +512,7 @@ impl Room {
         let gone = Tell {
             is_unavailable: true,
             codes: bugs::code("rename_without_code", 303),
-            new_nick: Some(entry.nick.clone().into_owned()),
+            new_nick: Some(entry.nick.to_string()),
             ..Tell::default()
         };
         match target {
@@ -522,22 +538,22 @@ impl Room {
 
     /// A session goes from one nick of its account to another: to one that another session has, or
     /// away from one that another session keeps.
-    fn move_session(&mut self, key: Key, target: Option<Key>, gone: &Tell, entry: Entry<'_>) {
+    fn move_session(&mut self, key: Key, target: Option<Key>, gone: &Tell, entry: Entry) {
         let Some(occupant) = self.occupants.get(key) else {
             return;
         };
         let (role, affiliation, id) = (occupant.role, occupant.affiliation, occupant.id);
         let mut sessions = occupant.sessions.iter();
-        let since = sessions.find(|one| &*one.address == entry.from);
+        let since = sessions.find(|one| *one.address == *entry.from);
         let since = since.map_or(self.told, |session| session.since);
         let was_shown = self.is_shown(occupant);
-        let was_first = &*occupant.sessions[0].address == entry.from;
+        let was_first = *occupant.sessions[0].address == *entry.from;
         if occupant.sessions.len() == 1 {
             self.tell(key, gone, was_shown);
             self.occupants.remove(key);
         } else {
-            self.tell_session(key, entry.from, gone);
-            self.occupants.remove_session(key, entry.from);
+            self.tell_session(key, &entry.from, gone);
+            self.occupants.remove_session(key, &entry.from);
             if was_first {
                 self.tell(key, &Tell::default(), was_shown);
             }
@@ -550,7 +566,7 @@ impl Room {
                 target
             }
             None => {
-                let nick: Arc<str> = (&*entry.nick).into();
+                let nick = Arc::clone(&entry.nick);
                 let sessions = [session].into_iter().collect();
                 let is_announced = false;
                 self.occupants.insert(Occupant {
@@ -572,9 +588,9 @@ impl Room {
             self.announce(new, false);
             self.tell(new, &tell, false);
         } else {
-            self.tell_session(new, entry.from, &tell);
+            self.tell_session(new, &entry.from, &tell);
         }
-        self.tell_of(key, new, entry.from);
+        self.tell_of(key, new, &entry.from);
     }
 
     /// Tells a session that left a nick which others of its account keep that they are there.

@@ -98,17 +98,13 @@ impl Room {
         self.state.as_ref().is_some_and(State::is_durable)
     }
 
-    /// A temporary room is in the store for as long as managed sessions are in it. What could not
-    /// be written is tried again with the next event.
-    pub(crate) fn follow(&mut self, now: Timestamp) {
-        let Some(state) = &self.state else { return };
-        let is_managed = self.occupants.managed() > 0;
-        let is_due = match is_managed {
-            true => !state.is_durable(),
-            false => state.is_followed,
-        };
+    /// A temporary room is in the store for as long as managed sessions are in it, and no longer:
+    /// the first of them enters behind the commit that brings it there. That it goes is tried again
+    /// with the next event if it is refused.
+    pub(crate) fn unfollow(&mut self, now: Timestamp) {
+        let is_followed = self.state.as_ref().is_some_and(|state| state.is_followed);
         // One such change is under way at a time.
-        if !is_due || self.is_busy() {
+        if !is_followed || self.occupants.managed() > 0 || self.is_busy() {
             return;
         }
         if self.occupants.len() == 0 {
@@ -118,7 +114,7 @@ impl Room {
             }
         }
         let decision = self.empty.clone();
-        let records = vec![Record::Followed(is_managed)];
+        let records = vec![Record::Followed(false)];
         self.commit(records, &decision, now, |_, _| ());
     }
 

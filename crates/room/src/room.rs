@@ -110,6 +110,14 @@ pub enum Effect {
     },
     /// Deliver a stanza that has its `to`.
     Deliver(Frame),
+    /// The same to a managed session of that number alone: not to a later one of its name, which
+    /// would take for its own what became of this one.
+    Tell {
+        /// The stanza.
+        frame: Frame,
+        /// The session's number at its home.
+        number: u32,
+    },
     /// Tell the sender of a stanza that it was refused: by an error, if the stanza may be answered
     /// with one ([`xmpp::error::reply`]).
     Refuse {
@@ -278,7 +286,7 @@ impl Room {
             Event::Destroy { reason } => self.destroy_for(reason.as_deref(), now),
         }
         if !is_after_failure {
-            self.follow(now);
+            self.unfollow(now);
             self.keep(now);
         }
         Ok(std::mem::take(&mut self.effects))
@@ -346,7 +354,10 @@ impl Room {
             false => self.clear(&tell),
         }
         let effects = std::mem::take(&mut self.effects);
-        let tells = |effect: &Effect| matches!(effect, Effect::Send { .. } | Effect::Deliver(_));
+        let tells = |effect: &Effect| {
+            use Effect::{Deliver, Send, Tell};
+            matches!(effect, Send { .. } | Deliver(_) | Tell { .. })
+        };
         effects.into_iter().filter(tells).collect()
     }
 
@@ -388,7 +399,7 @@ impl Room {
 
     // === dispatch ===
 
-    fn stanza(&mut self, frame: &Frame, may_create: bool, now: Timestamp) {
+    pub(crate) fn stanza(&mut self, frame: &Frame, may_create: bool, now: Timestamp) {
         let from = frame.attr("from").unwrap_or_default();
         let to = frame.attr("to").unwrap_or_default();
         let nick = addr::split(&to).resource;

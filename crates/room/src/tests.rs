@@ -133,7 +133,7 @@ impl World {
                         self.deliver(to, &frame.edit().set_attr("to", to).finish());
                     }
                 }
-                Effect::Deliver(frame) => {
+                Effect::Deliver(frame) | Effect::Tell { frame, .. } => {
                     let to = frame.attr("to").expect("an address").into_owned();
                     self.deliver(&to, &frame);
                 }

@@ -31,6 +31,8 @@ type Audience = Arc<[Arc<str>]>;
 pub(crate) enum Out {
     /// A stanza that has its `to`.
     One(Frame),
+    /// The same for a managed session of that number alone.
+    Session(Frame, u32),
     /// The end of an answer, and what its reader owes for all of it: his next request, and the
     /// bytes that his connection has not taken.
     Answer(Frame, Option<Box<Debt>>),
@@ -46,7 +48,7 @@ impl Out {
     /// Copies and stanzas that are left of it.
     fn count(&self) -> usize {
         match self {
-            Out::One(_) | Out::Answer(..) | Out::Tell(..) => 1,
+            Out::One(_) | Out::Session(..) | Out::Answer(..) | Out::Tell(..) => 1,
             Out::Copies(copies) => copies.to.len() - copies.done,
             Out::Wait(_) => 0,
         }
@@ -165,7 +167,7 @@ impl Leaving {
         let behind = self.queue.split_off(first);
         self.queue
             .extend(behind.into_iter().filter(|out| match out {
-                Out::One(frame) => frame.name() != "presence",
+                Out::One(frame) | Out::Session(frame, _) => frame.name() != "presence",
                 Out::Copies(copies) => copies.frame.name() != "presence",
                 Out::Tell(..) => false,
                 Out::Answer(..) | Out::Wait(_) => true,
@@ -273,7 +275,7 @@ impl Leaving {
                 let next = copies.to.get(copies.done);
                 next.is_some_and(|recipient| cx.is_behind(recipient.shard))
             }
-            Some(Out::One(frame)) if self.queue.len() > FEW => {
+            Some(Out::One(frame) | Out::Session(frame, _)) if self.queue.len() > FEW => {
                 let to = frame.attr("to").unwrap_or_default();
                 cx.is_behind(home.place.shard(address::bare(&to)))
             }
@@ -308,11 +310,15 @@ impl Leaving {
                 }
                 Out::One(frame) => {
                     left -= 1;
-                    self.send_one(frame, None, home, cx);
+                    self.send_one(frame, (None, None), home, cx);
+                }
+                Out::Session(frame, number) => {
+                    left -= 1;
+                    self.send_one(frame, (None, Some(number)), home, cx);
                 }
                 Out::Answer(frame, debt) => {
                     left -= 1;
-                    self.send_one(frame, debt, home, cx);
+                    self.send_one(frame, (debt, None), home, cx);
                 }
                 Out::Copies(mut copies) => {
                     left -= self.send_copies(&mut copies, left, home, cx);
@@ -342,7 +348,7 @@ impl Leaving {
             if !recipient.address.contains('/') {
                 let frame = &copies.frame;
                 let frame = frame.edit().set_attr("to", &recipient.address).finish();
-                self.send_one(frame, None, home, cx);
+                self.send_one(frame, (None, None), home, cx);
                 continue;
             }
             let shared = copies.shared.as_ref().filter(|(of, _)| *of == shard);
@@ -378,7 +384,7 @@ impl Leaving {
     fn send_one(
         &self,
         frame: Frame,
-        debt: Option<Box<Debt>>,
+        (debt, session): (Option<Box<Debt>>, Option<u32>),
         home: &Home,
         cx: &mut Context<'_, UserMsg>,
     ) {
@@ -397,10 +403,11 @@ impl Leaving {
             "iq" => matches!(kind, Some("get" | "set")),
             _ => false,
         };
-        let delivery = Delivery {
+        let mut delivery = Delivery {
             debt,
             ..Delivery::new(resource.map(Into::into), frame)
         };
+        delivery.managed = session;
         let refused = home.pass_on(cx, &Name::from(bare), delivery, activate);
         if refused.is_some() {
             cx.stats().count(self.counters.dropped);

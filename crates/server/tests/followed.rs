@@ -106,6 +106,48 @@ fn a_temporary_room_is_kept_for_as_long_as_managed_sessions_are_in_it() {
     assert_eq!(is_there(&mut world), (false, false));
 }
 
+/// The room was brought into the store when the first managed session was in it and had been told
+/// so: a kill in between put it out.
+#[test]
+fn who_is_told_that_she_is_in_a_temporary_room_is_there_after_a_kill() {
+    for is_made in [true, false] {
+        let mut world = World::patient(|_| ());
+        let mut plain = world.login("romeo", "plain");
+        let enters = |nick| format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
+        if is_made {
+            plain.ask(&mut world, &enters("plain"), "<subject");
+            let accepts = format!(
+                "<iq type='set' id='made' to='{ROOM}'><query xmlns='{MUC}#owner'>\
+                 <x xmlns='jabber:x:data' type='submit'/></query></iq>"
+            );
+            plain.ask(&mut world, &accepts, "id='made'");
+        }
+        let mut juliet = Client::login(&mut world, "juliet", "juliet");
+        world.hold();
+        juliet.send(&enters("juliet"));
+        let mut commits = 0;
+        loop {
+            world.work();
+            juliet.read();
+            if juliet.heard.contains("code='110'") {
+                break;
+            }
+            commits += usize::from(world.try_one());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        juliet.lose_link();
+        drop(plain);
+        world.crash();
+        juliet.resume(&mut world);
+        rest(&mut world);
+        juliet.read();
+        let heard = &juliet.heard;
+        assert_eq!(there(&juliet), ["juliet"], "{commits} commits: {heard}");
+        assert!(!heard.contains("code='333'"), "{heard}");
+        assert_eq!(is_there(&mut world), (true, true));
+    }
+}
+
 #[test]
 fn a_temporary_room_ends_when_the_time_of_those_it_waited_for_is_up() {
     let mut world = World::patient(|_| ());
@@ -473,6 +515,48 @@ fn a_session_is_not_told_that_it_is_where_one_was_that_had_its_name() {
     assert_eq!(there(&romeo), ["juliet", "romeo"], "{}", romeo.heard);
 }
 
+/// The same, and the new session enters before the room has answered the first one: it took for its
+/// own that the first one was there, and that it has left.
+#[test]
+fn a_session_is_not_told_what_became_of_one_that_had_its_name() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, _juliet) = pair(&mut world);
+    let (mut old, _) = world.login_managed("romeo", "desk");
+    let mut peer = world.connect("romeo");
+    let enters = format!("<presence to='{ROOM}/desk'><x xmlns='{MUC}'/></presence>");
+    world.hold();
+    old.send(&enters);
+    world.work();
+    peer.send(
+        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+         <resource>desk</resource></bind></iq>",
+    );
+    world.work();
+    // The room's commit comes behind that of the old session's end.
+    world.let_one_go();
+    world.let_one_go();
+    peer.expect(&mut world, "</bind></iq>");
+    peer.send(&format!("<enable {SM} resume='true'/>{enters}"));
+    world.work();
+    world.let_go();
+    rest(&mut world);
+    while peer.read() {}
+    let own = peer
+        .seen
+        .split("<presence ")
+        .filter(|one| one.contains("code='110'"));
+    let own: Vec<&str> = own.collect();
+    assert_eq!(own.len(), 1, "{}", peer.seen);
+    assert!(!own[0].contains("type='unavailable'"), "{}", peer.seen);
+    romeo.read();
+    assert_eq!(
+        there(&romeo),
+        ["desk", "juliet", "romeo"],
+        "{}",
+        romeo.heard
+    );
+}
+
 /// A session enters, and enables stream management only then: the room does not know that it is
 /// managed, and it hears what is said all the same.
 #[test]
@@ -614,14 +698,7 @@ fn nobody_is_told_of_an_entry_that_is_in_doubt() {
     for is_in_doubt in [false, true] {
         let mut world = World::patient(|_| ());
         let (mut romeo, mut juliet) = pair(&mut world);
-        let (peer, token) = world.login_managed("romeo", "desk");
-        let mut desk = Client {
-            user: "romeo",
-            nick: "desk",
-            token,
-            peer: Some(peer),
-            heard: String::new(),
-        };
+        let mut desk = Client::login(&mut world, "romeo", "desk");
         let enter = format!("<presence to='{ROOM}/desk'><x xmlns='{MUC}'/></presence>");
         world.hold();
         desk.send(&enter);

@@ -18,7 +18,8 @@ pub struct Stanza {
     pub frame: Frame,
     /// Where it is in its sender's log, if it is handed over from there.
     pub source: Source,
-    /// Of presence for a room: the number of the sender's session, if it is managed.
+    /// Of presence for a room: the number of the sender's session, if it is managed. Of presence
+    /// from one: that of the session that it is for.
     pub managed: Option<u32>,
 }
 

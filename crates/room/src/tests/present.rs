@@ -97,6 +97,52 @@ fn a_session_whose_home_does_not_know_it_leaves() {
     );
 }
 
+/// It was told so at once, and a kill before the room was in the store took it back.
+#[test]
+fn a_managed_session_is_in_a_temporary_room_once_a_restart_cannot_change_it() {
+    let join = "<presence><x xmlns='http://jabber.org/protocol/muc'/></presence>";
+    for (world, who) in [
+        (World::new(), HECATE),
+        (World::coven(), HECATE),
+        // One that is there, and was not managed before.
+        (World::coven(), HAG),
+    ] {
+        let mut world = world;
+        let was_there = world.room.has_session(who);
+        world.decides = None;
+        world.send_as(who, "hecate", join, Some(7));
+        assert_eq!(world.mail, BTreeMap::new());
+        assert!(world.room.is_busy());
+        // The disk is full: nobody is told anything but who asked.
+        world.decides = Some(true);
+        assert!(world.event(Event::Decided {
+            is_committed: false
+        }));
+        let refused = condition(&world.read_one(who));
+        assert_eq!(refused.as_deref(), Some("resource-constraint/wait"));
+        assert_eq!(world.mail, BTreeMap::new());
+        assert_eq!(world.room.has_session(who), was_there);
+        assert_eq!(world.room.managed(), 0);
+
+        world.send_as(who, "hecate", join, Some(7));
+        let mail = world.read(who);
+        let (there, _) = told(&mail);
+        assert_eq!(there.last().map(String::as_str), Some("hecate"), "{mail:?}");
+        world.restart();
+        assert_eq!(world.room.managed_number(who), Some(7));
+        assert_eq!(world.room.sessions(), 1);
+    }
+}
+
+#[test]
+fn who_may_not_enter_brings_no_temporary_room_into_the_store() {
+    let mut world = World::coven();
+    world.join_managed(HECATE, "hag", 7);
+    let refused = condition(&world.read_one(HECATE));
+    assert_eq!(refused.as_deref(), Some("conflict/cancel"));
+    assert_eq!(world.appends, 0);
+}
+
 #[test]
 fn what_a_room_decided_of_an_occupant_survives() {
     let mut world = persistent();
@@ -262,7 +308,9 @@ fn at_the_end_of_the_machine_who_may_not_be_there_is_told_so() {
     let told: Vec<String> = told
         .iter()
         .map(|effect| match effect {
-            Effect::Deliver(frame) => String::from_utf8_lossy(frame.as_bytes()).into_owned(),
+            Effect::Deliver(frame) | Effect::Tell { frame, .. } => {
+                String::from_utf8_lossy(frame.as_bytes()).into_owned()
+            }
             other => panic!("{other:?}"),
         })
         .collect();

@@ -223,7 +223,9 @@ impl RoomActor {
         let waiting = Waiting {
             what,
             taking,
-            request: self.handling.take_if(|frame| iq::is_request(frame)),
+            request: self
+                .handling
+                .take_if(|frame| iq::is_request(frame) || enters(frame)),
             grows: Grows::of(&records),
         };
         self.appends.append(records, waiting, &self.home, cx);
@@ -260,6 +262,7 @@ impl RoomActor {
                     self.leaving.copies(frame, to, placed, &self.home);
                 }
                 Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
+                Effect::Tell { frame, number } => self.leaving.push(Out::Session(frame, number)),
                 Effect::Refuse { request, error } => {
                     if enters(&request) {
                         cx.stats().count(Counter::RoomJoinsRefused);

@@ -271,9 +271,7 @@ impl RoomActor {
         match count.map(|count| self.home.rooms.reserve(&creator, count, max)) {
             Ok(Some(reserved)) => {
                 self.give(delivery, (true, None), cx);
-                // From here on the room itself is counted, if it is there.
-                self.list_temporary();
-                drop(reserved);
+                self.reserved = Some(reserved);
             }
             Ok(None) => self.too_many_made(&delivery.frame, cx),
             Err(error) => {

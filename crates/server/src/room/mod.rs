@@ -49,7 +49,7 @@ use durable::{For, Waiting};
 use here::{Kept, PulledPage};
 use intake::Parked;
 use members::Members;
-use temporary::Temporary;
+use temporary::{Reserved, Temporary};
 
 /// Seconds count for so many numbers: the numbers of messages in a room that was forgotten
 /// with the process are not given out again.
@@ -157,6 +157,8 @@ pub(crate) struct RoomActor {
     listed_occupants: u32,
     /// What the node's table has of it, if it is temporary.
     temporary: Option<Temporary>,
+    /// It is counted as made until it is known whether it is.
+    reserved: Option<Reserved>,
     /// An operator who waits for the room's end.
     ending: Option<Reply<AdminAnswer>>,
     /// One who waits for messages to be erased.
@@ -197,6 +199,7 @@ impl RoomActor {
             counted: Counted::default(),
             listed_occupants: 0,
             temporary: None,
+            reserved: None,
             ending: None,
             erasing: None,
         }
@@ -335,6 +338,10 @@ impl RoomActor {
             cx,
         );
         self.list_temporary();
+        // From here on the room itself is counted, if it is there.
+        let room = self.room.as_ref();
+        let is_being_made = room.is_some_and(|room| room.state().is_none() && room.is_busy());
+        self.reserved.take_if(|_| !is_being_made);
         self.list_occupants();
         self.answer_operators(cx);
     }
@@ -478,6 +485,7 @@ impl RoomActor {
                     self.leaving.copies(frame, to, (0, 0), &self.home);
                 }
                 Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
+                Effect::Tell { frame, number } => self.leaving.push(Out::Session(frame, number)),
                 _ => {}
             }
         }

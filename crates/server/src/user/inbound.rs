@@ -12,6 +12,7 @@ use xmpp::stanza::{self, IqType, Kind, MessageType, PresenceType};
 use super::barrier::Origin;
 use super::intake::sender_of;
 use super::managed::What;
+use super::rooms::has_status;
 use super::subscription::Action;
 use super::{Phase, User};
 use crate::address;
@@ -234,12 +235,21 @@ impl User {
                 Some(resource) => session.started && session.resource() == &**resource,
                 None => session.is_available(),
             };
-            let is_stray =
-                delivery.resource.is_some() && self.is_of_an_earlier_session(at, &delivery.frame);
+            let number = session.number_for_rooms();
+            let is_of_another = delivery.managed.is_some() && delivery.managed != number;
+            let is_stray = is_of_another
+                || delivery.resource.is_some()
+                    && self.is_of_an_earlier_session(at, &delivery.frame);
             if meant && !is_stray {
                 self.hears_of_itself(at, &delivery.frame);
-                let session = &self.sessions[at];
-                self.write_presence(session.conn, &delivery.frame, cx);
+                let conn = self.sessions[at].conn;
+                // What a room says of the client itself does not wait until somebody looks.
+                if delivery.managed.is_some() && has_status(&delivery.frame) {
+                    self.flush_held(conn, cx);
+                    self.write_presence_now(conn, &delivery.frame, cx);
+                } else {
+                    self.write_presence(conn, &delivery.frame, cx);
+                }
             }
         }
     }

@@ -164,7 +164,7 @@ pub(super) fn is_put_out(presence: &Frame) -> bool {
 }
 
 /// Whether a presence has a status code: it says what became of its recipient, or of a nick.
-fn has_status(presence: &Frame) -> bool {
+pub(super) fn has_status(presence: &Frame) -> bool {
     let x = presence.child("x", NS_MUC_USER);
     x.is_some_and(|x| x.children().any(|child| child.name() == "status"))
 }

@@ -18,15 +18,19 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn enter(world: &mut World, user: &'static str, nick: &'static str) -> Client {
+    pub(crate) fn login(world: &mut World, user: &'static str, nick: &'static str) -> Client {
         let (peer, token) = world.login_managed(user, nick);
-        let mut client = Client {
+        Client {
             user,
             nick,
             token,
             peer: Some(peer),
             heard: String::new(),
-        };
+        }
+    }
+
+    pub(crate) fn enter(world: &mut World, user: &'static str, nick: &'static str) -> Client {
+        let mut client = Client::login(world, user, nick);
         let presence = format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
         client.send(&presence);
         client.expect(world, "<subject");

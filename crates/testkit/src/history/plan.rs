@@ -75,6 +75,8 @@ pub(super) struct Plan {
     pub(super) has_room: bool,
     /// The last user is a member of it who never enters, with one device.
     pub(super) has_absent: bool,
+    /// He acknowledges what he is given, and logs in anew again and again.
+    pub(super) absent_returns: bool,
     pub(super) faults: Faults,
     /// What befalls the nodes of a cluster, if it is one.
     pub(super) troubles: Option<Vec<Trouble>>,
@@ -223,6 +225,7 @@ impl Plan {
             is_all_lost: rng.bool(),
             has_room: (seed / 2).is_multiple_of(2),
             has_absent: (seed / 4).is_multiple_of(2),
+            absent_returns: (seed / 8).is_multiple_of(2),
             faults,
             troubles: None,
             tiny: None,

@@ -27,6 +27,11 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 /// Steps that a kill waits for its moment.
 const KILL_STEPS_MAX: usize = 12;
 
+/// Steps between two acknowledgements of a member who never enters, where he returns.
+const ABSENT_SAYS_EVERY: usize = 5;
+/// Messages of the room that he has acknowledged, then his session ends.
+const ABSENT_HEARS: usize = 3;
+
 /// Steps that a disk stays full or broken.
 const DISK_FAULT_STEPS: usize = 8;
 
@@ -66,9 +71,7 @@ pub(super) fn play(template: &Template, seed: u64, options: &Options) -> Result<
     let is_roost = !matches!(template, Template::Prosody);
     let plan = plan.with_room(options.has_rooms && is_roost);
     let server = template.start(&plan)?;
-    let mut rig = Rig::new(seed, plan, server, is_roost);
-    rig.holds_rooms = options.bug.is_some();
-    Ok(rig.play())
+    Ok(Rig::new(seed, plan, server, is_roost).play())
 }
 
 /// Plays one seed on a server inside this process.
@@ -127,8 +130,6 @@ struct Rig {
     devices: Vec<Device>,
     history: History,
     is_roost: bool,
-    /// Nobody may be put out of the room.
-    holds_rooms: bool,
     is_disk_bad: bool,
     step: usize,
     started: Instant,
@@ -149,7 +150,6 @@ impl Rig {
             plan,
             server,
             is_roost,
-            holds_rooms: true,
             is_disk_bad: false,
             step: 0,
             started: Instant::now(),
@@ -168,7 +168,7 @@ impl Rig {
             is_disk_bad: self.is_disk_bad,
             has_room: self.plan.has_room,
             absent: self.plan.absent(),
-            stays_in_room: self.holds_rooms && !self.plan.may_refuse(),
+            stays_in_room: !self.plan.may_refuse(),
             reuses_ids: !self.plan.may_refuse(),
             heard: Heard::default(),
         };
@@ -193,6 +193,7 @@ impl Rig {
             self.work_on_disk(step)?;
             self.reconnect();
             self.enter();
+            self.turn_over_absent();
             let next = self.dice.step(&self.plan);
             self.carry_out(next)?;
             match self.armed {
@@ -255,6 +256,25 @@ impl Rig {
     fn enter(&mut self) {
         for device in 0..self.devices.len() {
             self.with(device, Device::enter);
+        }
+    }
+
+    /// The device of the member who never enters says what it has, and once it is known that the
+    /// server has read so, its next session begins: it must be given nothing of that again.
+    fn turn_over_absent(&mut self) {
+        let absent = self.plan.absent().filter(|_| self.plan.absent_returns);
+        let is_his = |device: &Device| absent == Some(device.plan.user);
+        let Some(device) = self.devices.iter().position(is_his) else {
+            return;
+        };
+        if self.step.is_multiple_of(ABSENT_SAYS_EVERY) {
+            self.when_ready(device, Device::ping);
+        }
+        let heard = self.devices[device].chain();
+        let heard = heard.map_or(0, |chain| self.history.chains[chain].heard_confirmed);
+        let is_done = heard >= ABSENT_HEARS && self.devices[device].is_all_acknowledged();
+        if is_done && self.devices[device].is_ready() {
+            self.with(device, Device::close);
         }
     }
 

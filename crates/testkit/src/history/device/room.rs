@@ -226,9 +226,7 @@ impl Device {
     }
 
     /// Nobody ever leaves, or is kicked: who was told that he is there, is there for as long as
-    /// his session goes on. Where commits may stay in doubt, nobody may know whether he is. In
-    /// histories of processes this is held against bugs on purpose alone: a server that is killed
-    /// within milliseconds of telling him breaks it now and then (docs/reliability.md).
+    /// his session goes on. Where commits may stay in doubt, nobody may know whether he is.
     fn is_put_out(&self, shared: &mut Shared<'_>) {
         if self.room.state == State::In && shared.stays_in_room {
             let text = format!("{} was put out of the room", self.name);
