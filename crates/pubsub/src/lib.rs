@@ -37,7 +37,6 @@ mod owner;
 mod publish;
 mod read;
 mod record;
-mod rsm;
 mod service;
 mod state;
 mod subscribe;

@@ -8,11 +8,11 @@ use stdx::bugs;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::Condition;
+use xmpp::rsm;
 
 use crate::access::{AccessModel, Affiliation};
 use crate::error::{NS, Refusal};
 use crate::notify::write_item;
-use crate::rsm;
 use crate::service::{Ask, Service, node_of};
 use crate::state::{Meta, Node};
 
