@@ -130,7 +130,7 @@ impl Room {
         };
         let own = self.affiliation_of(from);
         let is_admin = own >= least;
-        // Members need not be there to learn who else may enter (section 9.5): as who they would be.
+        // Members need not be there to learn who else may enter (section 9.5).
         let role = match role {
             Role::None if state.config.is_members_only && own == Affiliation::Member => {
                 Role::Participant

@@ -210,8 +210,8 @@ impl Room {
         own.map_or(0, |session| session.number)
     }
 
-    /// An invitation came back: there is no such address (section 7.8.2). Who sent it is told, if he
-    /// is still there. Anybody can send such an error: so many are looked at as answers to
+    /// An invitation came back: there is no such address (section 7.8.2). Who sent it is told, if
+    /// he is still there. Anybody can send such an error: so many are looked at as answers to
     /// invitations are.
     pub(crate) fn invitation_came_back(&mut self, frame: &Frame, from: &str, now: Timestamp) {
         let id = frame.attr("id").unwrap_or_default();
