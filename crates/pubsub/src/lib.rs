@@ -23,6 +23,7 @@ mod authorize;
 mod bugs;
 mod change;
 mod config;
+mod digest;
 mod disco;
 mod error;
 mod event;

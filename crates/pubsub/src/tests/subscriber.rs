@@ -273,7 +273,7 @@ fn section_6_3_a_subscriber_turns_notifications_off_and_on() {
     world.read_one("francisco@denmark.example");
     for bad in [
         ("deliver", "x"),
-        ("digest", "1"),
+        ("digest", "x"),
         ("include_body", "1"),
         ("expire", "soon"),
     ] {
