@@ -182,6 +182,7 @@ impl Service {
         let found = node
             .subscription(&address, ask.now.at)
             .ok_or_else(missing)?;
+        without_id(action)?;
         Ok((name, address, found))
     }
 
@@ -354,6 +355,15 @@ impl Service {
 pub(crate) fn address_of(element: &Frame) -> Option<Arc<str>> {
     let address = element.attr("jid")?;
     addr::normalize(&address).ok().map(|normal| normal.into())
+}
+
+/// Subscriptions have no ids here: one that is named is not the subscriber's (sections 6.2.3.5,
+/// 6.3.4.5 and 6.5.7.2).
+pub(crate) fn without_id(action: &Frame) -> Result<(), Refusal> {
+    match action.attr("subid").is_none_or(|id| id.is_empty()) {
+        true => Ok(()),
+        false => Err(Refusal::of(Condition::NotAcceptable, "invalid-subid")),
+    }
 }
 
 /// The submitted form in an element; `None` if it was put away.
