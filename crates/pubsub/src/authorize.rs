@@ -10,12 +10,12 @@ use xml::{Child, Frame};
 use xmpp::error::Condition;
 use xmpp::form::{Form, FormWriter, Submission, flag};
 use xmpp::ns::DATA_FORMS;
+use xmpp::rsm;
 use xmpp::stanza::MessageType;
 
 use crate::access::SubscriptionState;
 use crate::error::Refusal;
 use crate::record::Record;
-use crate::rsm;
 use crate::service::{Ask, Service};
 
 pub(crate) const NS_COMMANDS: &str = "http://jabber.org/protocol/commands";

@@ -11,12 +11,11 @@ use xml::build::Writer;
 use xml::{Child, Frame};
 use xmpp::error::Condition;
 use xmpp::form::FormWriter;
-use xmpp::ns;
+use xmpp::{ns, rsm};
 
 use crate::access::Affiliation;
 use crate::error::{NS, Refusal};
 use crate::options::{Options, Owner};
-use crate::rsm;
 use crate::service::{Ask, Now, Service};
 use crate::state::Node;
 

@@ -49,6 +49,8 @@ pub enum Event {
         /// What.
         act: Act,
     },
+    /// What [`crate::Service::due`] named has come.
+    Due,
     /// Time has passed: leases that are over and items that are too old can go.
     Sweep,
     /// What [`Effect::Fetch`] asked for.

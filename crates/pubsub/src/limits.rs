@@ -50,6 +50,16 @@ pub struct PubsubLimits {
     /// Days for which a subscription may be leased; a longer lease is cut (XEP-0060 section
     /// 12.19).
     pub lease_days_max: u32,
+    /// Milliseconds between two digests of a subscription, at least; a lower number is raised.
+    pub digest_ms_min: u32,
+    /// The same at most; a higher number is cut.
+    pub digest_ms_max: u32,
+    /// Digests that wait; who would be one more is told at once, as others are.
+    pub digests_max: usize,
+    /// Items that a digest tells of; with so many it is due at once.
+    pub digest_entries_max: usize,
+    /// Those of all digests that wait; with so many the one that is added to is due at once.
+    pub digest_entries_total_max: usize,
     /// Nodes in which a session that comes online is interested; what is behind them is not looked
     /// at.
     pub interests_max: usize,
@@ -89,6 +99,11 @@ impl PubsubLimits {
         text_bytes_max: 1_024,
         names_max: 32,
         lease_days_max: 365,
+        digest_ms_min: 1_000,
+        digest_ms_max: 24 * 3_600 * 1_000,
+        digests_max: 4_096,
+        digest_entries_max: 200,
+        digest_entries_total_max: 65_536,
         interests_max: 256,
         approvals_per_minute_max: 30,
         moved_max: 100,

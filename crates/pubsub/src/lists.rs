@@ -7,11 +7,11 @@ use std::sync::Arc;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::Condition;
+use xmpp::rsm;
 
 use crate::access::{Affiliation, SubscriptionState};
 use crate::error::{NS_OWNER, Refusal};
 use crate::record::{Record, Subscription};
-use crate::rsm;
 use crate::service::{Ask, Now, Service, node_of};
 use crate::state::{Node, bare, entry_bytes};
 use crate::subscribe::address_of;

@@ -61,7 +61,7 @@ impl Service {
         }
     }
 
-    fn is_told(
+    pub(crate) fn is_told(
         &self,
         node: &Node,
         who: &str,
@@ -104,7 +104,10 @@ impl Service {
             return;
         };
         let config = Arc::clone(&node.config);
-        let (number, to) = (node.number, self.audience(name, now, false));
+        let (number, mut to) = (node.number, self.audience(name, now, false));
+        if let Some(item) = item {
+            to = self.hold_back(name, to, (&item.id, Some(item.seq)), now);
+        }
         if to.is_empty() {
             return;
         }

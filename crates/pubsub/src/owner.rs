@@ -255,6 +255,7 @@ impl Service {
             if let Some(request) = &own {
                 service.answer(request, &[]);
             }
+            service.digests.forget(&name);
             let frame = service.event(number, config.is_headline, &content);
             service.send_told(&name, frame, to);
         });
@@ -282,16 +283,16 @@ impl Service {
         let mut writer = Writer::new(&mut content);
         writer.open("purge").attr("node", &name).close();
         let content = is_told.then_some(content);
-        self.take_away((request, now), record, name, content);
+        self.take_away((request, now), record, (name, None), content);
     }
 
-    /// Makes it durable that items are gone, answers the request, and tells subscribers `content`,
-    /// if they are to be told.
+    /// Makes it durable that an item is gone, or all of them, answers the request, and tells
+    /// subscribers `content`, if they are to be told.
     pub(crate) fn take_away(
         &mut self,
         (request, now): (Option<&Frame>, Now<'_>),
         record: Record,
-        name: Arc<str>,
+        (name, item): (Arc<str>, Option<String>),
         content: Option<Vec<u8>>,
     ) {
         let own = request.cloned();
@@ -299,8 +300,14 @@ impl Service {
             if let Some(request) = &own {
                 service.answer(request, &[]);
             }
+            if item.is_none() {
+                service.digests.forget(&name);
+            }
             if let Some(content) = content {
-                let to = service.audience(&name, now, false);
+                let mut to = service.audience(&name, now, false);
+                if let Some(item) = &item {
+                    to = service.hold_back(&name, to, (item, None), now);
+                }
                 service.tell(&name, &content, to);
             }
         });

@@ -350,7 +350,7 @@ impl Service {
         self.take_away(
             (Some(ask.frame), ask.now),
             record,
-            name,
+            (name, Some(id)),
             is_told.then_some(content),
         );
         Ok(())

@@ -8,13 +8,14 @@ use stdx::bugs;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::Condition;
+use xmpp::rsm;
 
 use crate::access::{AccessModel, Affiliation};
 use crate::error::{NS, Refusal};
 use crate::notify::write_item;
-use crate::rsm;
 use crate::service::{Ask, Service, node_of};
 use crate::state::{Meta, Node};
+use crate::subscribe::without_id;
 
 impl Service {
     /// Whether somebody may retrieve items (section 6.5.1). With `authorize` only subscribers may,
@@ -51,6 +52,7 @@ impl Service {
         let name = node_of(action)?;
         let (name, node) = self.node(&name)?;
         self.may_retrieve(node, ask)?;
+        without_id(action)?;
         if !node.config.keeps_items {
             return Err(Refusal::unsupported("persistent-items"));
         }

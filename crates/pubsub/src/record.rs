@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::access::{Affiliation, SubscriptionState};
 use crate::config::Config;
@@ -90,6 +90,15 @@ pub struct Subscription {
     pub is_silent: bool,
     /// When it ends, in milliseconds since 1970 (section 12.19).
     pub expires: Option<i64>,
+    /// Milliseconds between two digests of what it is told, 0 for single notifications
+    /// (`pubsub#digest`). Subscriptions that were made before there was this end in front of it.
+    #[serde(deserialize_with = "or_zero")]
+    pub digest_ms: u32,
+}
+
+/// Reads a number that may be missing at the end.
+fn or_zero<'a, D: Deserializer<'a>>(from: D) -> Result<u32, D::Error> {
+    Ok(u32::deserialize(from).unwrap_or(0))
 }
 
 /// What was published under one id.
@@ -204,7 +213,10 @@ mod tests {
             Record::Subscribed {
                 node: node(),
                 address: "a@b/c".to_owned(),
-                subscription: Subscription::default(),
+                subscription: Subscription {
+                    digest_ms: 60_000,
+                    ..Subscription::default()
+                },
             },
             Record::Published {
                 node: node(),
@@ -222,6 +234,23 @@ mod tests {
             let decoded = Record::decode_all(&Record::encode_all(&both));
             assert_eq!(decoded.as_deref(), Ok(&both[..]));
         }
+    }
+
+    /// Without digests: node, address, state, whether it is silent, and no end.
+    #[test]
+    fn a_subscription_of_before_is_read() {
+        let record = Record::Subscribed {
+            node: "n".to_owned(),
+            address: "a@b".to_owned(),
+            subscription: Subscription {
+                state: SubscriptionState::Subscribed,
+                ..Subscription::default()
+            },
+        };
+        let bytes = record.encode();
+        let before = bytes.strip_suffix(&[0]).expect("no digest is 0");
+        assert_eq!(before, b"\x01\x04\x01n\x03a@b\x03\x00\x00");
+        assert_eq!(Record::decode(before), Ok(record));
     }
 
     #[test]

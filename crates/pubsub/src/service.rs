@@ -21,6 +21,7 @@ use xmpp::stanza::{IqType, Kind, MessageType, parse_kind};
 use crate::access::{Affiliation, Contacts, Visitor};
 use crate::authorize::Approvals;
 use crate::config::Offers;
+use crate::digest::Digests;
 use crate::error::{self, NS, NS_OWNER, Refusal};
 use crate::event::{Audience, Effect, Event};
 use crate::options::{Options, Owner};
@@ -83,6 +84,8 @@ pub struct Service {
     /// address.
     pub(crate) gone: BTreeSet<(Arc<str>, Arc<str>)>,
     pub(crate) approvals: Approvals,
+    /// What waits for subscribers who are told now and then.
+    pub(crate) digests: Digests,
     pub(crate) effects: Vec<Effect>,
     #[cfg(test)]
     pub(crate) bug: Option<crate::bugs::Bug>,
@@ -106,6 +109,7 @@ impl Service {
             changing: BTreeSet::new(),
             gone: BTreeSet::new(),
             approvals: Approvals::default(),
+            digests: Digests::default(),
             effects: Vec::new(),
             #[cfg(test)]
             bug: None,
@@ -137,10 +141,12 @@ impl Service {
                 changes,
             } => self.change_items(&node, request, changes, now),
             Event::Operate { node, act } => self.operate(&node, act, now),
+            Event::Due => self.send_digests(now),
             Event::Sweep => self.sweep(now),
             Event::Fetched { ticket, items } => {
                 self.fetched(ticket, items);
                 self.send_lasts(now);
+                self.send_digests(now);
             }
             Event::Decided { is_committed } => self.decided(is_committed, now),
         }
@@ -152,7 +158,7 @@ impl Service {
         let has_room =
             self.pending.len() < limits.pending_max && self.fetches.len() < limits.fetches_max;
         match event {
-            Event::Fetched { .. } | Event::Decided { .. } => true,
+            Event::Fetched { .. } | Event::Decided { .. } | Event::Due => true,
             Event::Related { .. } => self.is_settled(),
             Event::Available { .. } => has_room && self.lasts.is_empty(),
             Event::Sweep => has_room && self.changing.is_empty(),
@@ -193,7 +199,7 @@ impl Service {
 
     /// Nothing waits: it can be evicted and loaded again.
     pub fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.fetches.is_empty()
+        self.pending.is_empty() && self.fetches.is_empty() && self.digests.is_empty()
     }
 
     #[cfg(test)]

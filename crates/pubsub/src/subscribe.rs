@@ -19,6 +19,8 @@ use crate::state::{Node, bare};
 
 const FORM_TYPE: &str = "http://jabber.org/protocol/pubsub#subscribe_options";
 const DAY_MILLIS: i64 = 86_400_000;
+/// Milliseconds between two digests if nothing else is asked for.
+const DIGEST_MS: u32 = 60_000;
 
 impl Service {
     /// Section 6.1.
@@ -67,7 +69,7 @@ impl Service {
             }
         }
         let mut out = Vec::new();
-        write_subscribed(&mut out, &name, &address, subscription, options.is_some());
+        self.write_subscribed(&mut out, (&name, &address), subscription, options.is_some());
         if known == Some(subscription) {
             self.answer(ask.frame, &out);
             return Ok(());
@@ -180,6 +182,7 @@ impl Service {
         let found = node
             .subscription(&address, ask.now.at)
             .ok_or_else(missing)?;
+        without_id(action)?;
         Ok((name, address, found))
     }
 
@@ -196,7 +199,7 @@ impl Service {
             .open("options")
             .attr("node", &name)
             .attr("jid", &address);
-        write_options(&mut writer, "form", subscription);
+        self.write_options(&mut writer, "form", subscription);
         writer.close().close();
         self.answer(ask.frame, &out);
         Ok(())
@@ -241,7 +244,7 @@ impl Service {
         if let Some(name) = &name {
             writer.attr("node", name);
         }
-        write_options(&mut writer, "result", Subscription::default());
+        self.write_options(&mut writer, "result", Subscription::default());
         writer.close().close();
         self.answer(ask.frame, &out);
         Ok(())
@@ -255,6 +258,8 @@ impl Service {
         now: Timestamp,
     ) -> Result<(), Refusal> {
         let invalid = || Refusal::of(Condition::BadRequest, "invalid-options");
+        let limits = &self.options.limits;
+        let (mut digest, mut every) = (None, None);
         for (name, values) in form.fields() {
             let first = values.first().map_or("", String::as_str);
             match name {
@@ -262,22 +267,87 @@ impl Service {
                 "pubsub#expire" if first.is_empty() => subscription.expires = None,
                 "pubsub#expire" => {
                     let end: Timestamp = first.parse().map_err(|_| invalid())?;
-                    let days = i64::from(self.options.limits.lease_days_max);
+                    let days = i64::from(limits.lease_days_max);
                     let last = now.as_millis().saturating_add(days * DAY_MILLIS);
                     if end.as_millis() <= now.as_millis() {
                         return Err(invalid());
                     }
                     subscription.expires = Some(end.as_millis().min(last));
                 }
-                // What is not offered here may be declined, and not asked for.
-                "pubsub#digest" | "pubsub#include_body" if flag(first) != Some(false) => {
-                    return Err(invalid());
+                "pubsub#digest" => digest = Some(flag(first).ok_or_else(invalid)?),
+                "pubsub#digest_frequency" => {
+                    let most = first.parse::<u32>().map_err(|_| invalid())?;
+                    every = Some(most.clamp(limits.digest_ms_min, limits.digest_ms_max));
                 }
+                // What is not offered here may be declined, and not asked for.
+                "pubsub#include_body" if flag(first) != Some(false) => return Err(invalid()),
                 "pubsub#subscription_type" if first != "items" => return Err(invalid()),
                 _ => {}
             }
         }
+        if digest == Some(true) && self.is_account() {
+            return Err(invalid());
+        }
+        let own = subscription.digest_ms;
+        subscription.digest_ms = match digest.unwrap_or(own > 0) {
+            true => every.unwrap_or(if own > 0 { own } else { DIGEST_MS }),
+            false => 0,
+        };
         Ok(())
+    }
+
+    fn write_subscribed(
+        &self,
+        out: &mut Vec<u8>,
+        (name, address): (&str, &str),
+        subscription: Subscription,
+        with_options: bool,
+    ) {
+        let mut writer = Writer::new(out);
+        writer.open("pubsub").attr("xmlns", NS);
+        writer.open("subscription").attr("node", name);
+        writer
+            .attr("jid", address)
+            .attr("subscription", subscription.state.as_str());
+        writer.open("subscribe-options");
+        if subscription.state == SubscriptionState::Unconfigured {
+            writer.open("required").close();
+        }
+        writer.close().close();
+        if with_options {
+            writer.open("options");
+            self.write_options(&mut writer, "result", subscription);
+            writer.close();
+        }
+        writer.close();
+    }
+
+    fn write_options(&self, writer: &mut Writer<'_>, kind: &str, subscription: Subscription) {
+        let mut form = FormWriter::new(writer, kind, FORM_TYPE);
+        let label = |label| if kind == "form" { label } else { "" };
+        let flag = |holds: bool| if holds { "1" } else { "0" };
+        let field = ("pubsub#deliver", "boolean", label("Send notifications"));
+        form.field(field, &[flag(!subscription.is_silent)], &[]);
+        let end = subscription
+            .expires
+            .map(|end| Timestamp::from_millis(end).to_string());
+        let end: Vec<&str> = end.iter().map(String::as_str).collect();
+        let field = ("pubsub#expire", "text-single", label("When it ends"));
+        form.field(field, &end, &[]);
+        if !self.is_account() {
+            let own = subscription.digest_ms;
+            let field = (
+                "pubsub#digest",
+                "boolean",
+                label("Several of them together"),
+            );
+            form.field(field, &[flag(own > 0)], &[]);
+            let every = if own > 0 { own } else { DIGEST_MS }.to_string();
+            let most = label("Milliseconds between two of these");
+            let field = ("pubsub#digest_frequency", "text-single", most);
+            form.field(field, &[&every], &[]);
+        }
+        form.close();
     }
 }
 
@@ -285,6 +355,15 @@ impl Service {
 pub(crate) fn address_of(element: &Frame) -> Option<Arc<str>> {
     let address = element.attr("jid")?;
     addr::normalize(&address).ok().map(|normal| normal.into())
+}
+
+/// Subscriptions have no ids here: one that is named is not the subscriber's (sections 6.2.3.5,
+/// 6.3.4.5 and 6.5.7.2).
+pub(crate) fn without_id(action: &Frame) -> Result<(), Refusal> {
+    match action.attr("subid").is_none_or(|id| id.is_empty()) {
+        true => Ok(()),
+        false => Err(Refusal::of(Condition::NotAcceptable, "invalid-subid")),
+    }
 }
 
 /// The submitted form in an element; `None` if it was put away.
@@ -313,45 +392,4 @@ fn options_beside(rest: &[Frame]) -> Result<Option<Submission>, Refusal> {
         return Err(Condition::BadRequest.into());
     }
     form_in(options)
-}
-
-fn write_subscribed(
-    out: &mut Vec<u8>,
-    name: &str,
-    address: &str,
-    subscription: Subscription,
-    with_options: bool,
-) {
-    let mut writer = Writer::new(out);
-    writer.open("pubsub").attr("xmlns", NS);
-    writer.open("subscription").attr("node", name);
-    writer
-        .attr("jid", address)
-        .attr("subscription", subscription.state.as_str());
-    writer.open("subscribe-options");
-    if subscription.state == SubscriptionState::Unconfigured {
-        writer.open("required").close();
-    }
-    writer.close().close();
-    if with_options {
-        writer.open("options");
-        write_options(&mut writer, "result", subscription);
-        writer.close();
-    }
-    writer.close();
-}
-
-fn write_options(writer: &mut Writer<'_>, kind: &str, subscription: Subscription) {
-    let mut form = FormWriter::new(writer, kind, FORM_TYPE);
-    let label = |label| if kind == "form" { label } else { "" };
-    let deliver = if subscription.is_silent { "0" } else { "1" };
-    let field = ("pubsub#deliver", "boolean", label("Send notifications"));
-    form.field(field, &[deliver], &[]);
-    let end = subscription
-        .expires
-        .map(|end| Timestamp::from_millis(end).to_string());
-    let end: Vec<&str> = end.iter().map(String::as_str).collect();
-    let field = ("pubsub#expire", "text-single", label("When it ends"));
-    form.field(field, &end, &[]);
-    form.close();
 }

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod change;
+mod digest;
 mod durable;
 mod entity;
 mod hostile;

@@ -128,7 +128,15 @@ impl Room {
             }
             _ => (Affiliation::Admin, self.sees_addresses(role)),
         };
-        let is_admin = self.affiliation_of(from) >= least;
+        let own = self.affiliation_of(from);
+        let is_admin = own >= least;
+        // Members need not be there to learn who else may enter (section 9.5).
+        let role = match role {
+            Role::None if state.config.is_members_only && own == Affiliation::Member => {
+                Role::Participant
+            }
+            role => role,
+        };
         let is_open = affiliation >= Affiliation::Member
             && role != Role::None
             && state.config.lists_for.has(role)
@@ -167,10 +175,10 @@ impl Room {
         items: &[Frame],
         now: Timestamp,
     ) -> Result<(), Condition> {
-        let changes: Vec<Change> = items
-            .iter()
-            .map(|item| self.parse_change(from, item))
-            .collect::<Result<_, _>>()?;
+        let mut changes: Vec<Change> = Vec::with_capacity(items.len());
+        for item in items {
+            changes.extend(self.parse_change(from, item)?);
+        }
         self.check_sum(&changes)?;
         let mut records = Vec::new();
         let mut roles = Vec::new();
@@ -191,14 +199,18 @@ impl Room {
             .map(|r| self.present_affiliation(r))
             .collect();
         let affiliated: Vec<Affiliated> = records.iter().filter_map(affiliated_of).collect();
+        let from = from.to_owned();
         // Who asked hears that it is done before everybody hears of it (sections 8.2 to 10.8).
-        let then = move |room: &mut Room, _| {
+        let then = move |room: &mut Room, now| {
             room.answer(&request, &[]);
             for (target, role, reason) in roles {
                 room.give_role(target, role, actor.as_deref(), reason);
             }
             for (new, old) in affiliated.into_iter().zip(before) {
                 room.affiliation_changed(&new, old, actor.as_deref());
+                if (old, new.affiliation) == (Affiliation::None, Affiliation::Member) {
+                    room.invite_member(&new, &from, now);
+                }
             }
             room.end_if_empty();
         };
@@ -219,46 +231,74 @@ impl Room {
             .map_or(Affiliation::None, |state| state.affiliation(&new.address))
     }
 
-    fn parse_change(&self, from: &str, item: &Frame) -> Result<Change, Condition> {
+    fn parse_change(&self, from: &str, item: &Frame) -> Result<Vec<Change>, Condition> {
         let reason = reason_of(item, self.options.limits.reason_bytes_max);
-        let (role, affiliation) = (item.attr("role"), item.attr("affiliation"));
-        let by_nick = item.attr("nick");
-        match (role, affiliation) {
+        match (item.attr("role"), item.attr("affiliation")) {
             (Some(role), None) => {
                 let role = Role::parse(&role).ok_or(Condition::BadRequest)?;
-                let nick = by_nick.ok_or(Condition::BadRequest)?;
-                // Who may not change roles does not learn who is there either.
-                let may = match self.role_of(from) {
-                    Role::Moderator => Ok(()),
-                    _ => Err(Condition::Forbidden),
-                };
-                #[cfg(test)]
-                let may = self.overlook(crate::bugs::Bug::AnybodyGivesRoles, may);
-                may?;
-                let target = self
-                    .occupants
-                    .by_nick(&nick)
-                    .ok_or(Condition::ItemNotFound)?;
-                let Some(occupant) = self.occupants.get(target) else {
-                    return Err(Condition::ItemNotFound);
-                };
-                let actor = (self.role_of(from), self.affiliation_of(from));
-                let checked = may_give_role(actor, (occupant.role, occupant.affiliation), role);
-                #[cfg(test)]
-                let checked = self.overlook(crate::bugs::Bug::AnybodyGivesRoles, checked);
-                checked?;
-                Ok(Change::Role {
-                    target,
-                    role,
-                    reason,
-                })
+                self.parse_role(from, item, role, reason)
             }
             (None, Some(affiliation)) => {
                 let affiliation = Affiliation::parse(&affiliation).ok_or(Condition::BadRequest)?;
                 let new = self.parse_affiliated(from, item, affiliation, reason)?;
-                Ok(Change::Affiliation(Box::new(new)))
+                Ok(vec![Change::Affiliation(Box::new(new))])
             }
             _ => Err(Condition::BadRequest),
+        }
+    }
+
+    fn parse_role(
+        &self,
+        from: &str,
+        item: &Frame,
+        role: Role,
+        reason: Option<String>,
+    ) -> Result<Vec<Change>, Condition> {
+        if item.attr_raw("nick").is_none() && item.attr_raw("jid").is_none() {
+            return Err(Condition::BadRequest);
+        }
+        let actor = (self.role_of(from), self.affiliation_of(from));
+        // Who may not change roles does not learn who is there either.
+        let may = match actor.0 {
+            Role::Moderator => Ok(()),
+            _ => Err(Condition::Forbidden),
+        };
+        #[cfg(test)]
+        let may = self.overlook(crate::bugs::Bug::AnybodyGivesRoles, may);
+        may?;
+        let targets = self.targets(actor.0, item)?;
+        let change = |target: Key| {
+            let occupant = self.occupants.get(target).ok_or(Condition::ItemNotFound)?;
+            let checked = may_give_role(actor, (occupant.role, occupant.affiliation), role);
+            #[cfg(test)]
+            let checked = self.overlook(crate::bugs::Bug::AnybodyGivesRoles, checked);
+            checked.map(|()| Change::Role {
+                target,
+                role,
+                reason: reason.clone(),
+            })
+        };
+        targets.into_iter().map(change).collect()
+    }
+
+    /// Whose role an item means: by nick, or by the address of who is there (sections 8.2 and 9.8),
+    /// a bare one for all nicks of its account. Who is not shown addresses finds nobody by them.
+    fn targets(&self, actor: Role, item: &Frame) -> Result<Vec<Key>, Condition> {
+        let found: Vec<Key> = match (item.attr("nick"), item.attr("jid")) {
+            (Some(nick), _) => self.occupants.by_nick(&nick).into_iter().collect(),
+            (None, Some(jid)) => {
+                let address = addr::normalize(&jid).map_err(|_| Condition::JidMalformed)?;
+                match addr::split(&address).resource {
+                    _ if !self.sees_addresses(actor) => Vec::new(),
+                    Some(_) => self.occupants.by_address(&address).into_iter().collect(),
+                    None => self.occupants.of(&address),
+                }
+            }
+            (None, None) => Vec::new(),
+        };
+        match found.is_empty() {
+            true => Err(Condition::ItemNotFound),
+            false => Ok(found),
         }
     }
 

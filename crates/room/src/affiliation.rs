@@ -153,19 +153,18 @@ pub(crate) fn may_give_role(
     if actor_role != Role::Moderator {
         return Err(Condition::Forbidden);
     }
+    let takes = new < role;
+    // What an admin or owner has as such cannot be taken from him by changing his role, and nothing
+    // is taken from who stands higher. That is said first: it holds whoever asks (section 8.4).
+    let is_admins = new != Role::None && affiliation >= Affiliation::Admin;
+    let is_protected = is_admins || affiliation > actor_affiliation;
+    if takes && is_protected && !bugs::is("moderators_lose_voice") {
+        return Err(Condition::NotAllowed);
+    }
     let concerns_moderators =
         new == Role::Moderator || (role == Role::Moderator && new != Role::None);
     if concerns_moderators && actor_affiliation < Affiliation::Admin {
         return Err(Condition::Forbidden);
-    }
-    let takes = new < role;
-    // What an admin or owner has as such cannot be taken from him by changing his role.
-    let is_protected = match new {
-        Role::None => affiliation > actor_affiliation,
-        _ => affiliation >= Affiliation::Admin,
-    };
-    if takes && is_protected && !bugs::is("moderators_lose_voice") {
-        return Err(Condition::NotAllowed);
     }
     Ok(())
 }
@@ -292,6 +291,31 @@ mod tests {
                 Err(NotAllowed),
             ),
             ((Moderator, A::Owner), (Moderator, A::Admin), None, Ok(())),
+            // Whoever asks: sections 8.4, 8.5 and 9.7.
+            (
+                (Moderator, A::None),
+                (Moderator, A::Owner),
+                Visitor,
+                Err(NotAllowed),
+            ),
+            (
+                (Moderator, A::Member),
+                (Moderator, A::Admin),
+                Participant,
+                Err(NotAllowed),
+            ),
+            (
+                (Moderator, A::None),
+                (Participant, A::Member),
+                Visitor,
+                Err(NotAllowed),
+            ),
+            (
+                (Moderator, A::Member),
+                (Participant, A::Member),
+                Visitor,
+                Ok(()),
+            ),
         ] {
             let found = may_give_role(actor, target, new);
             assert_eq!(found, expected, "{actor:?} {target:?} {new:?}");

@@ -5,7 +5,7 @@ use stdx::Timestamp;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::Condition;
-use xmpp::{addr, ns};
+use xmpp::{addr, ns, rsm};
 
 use crate::admin::NS_ADMIN;
 use crate::affiliation::Affiliation;
@@ -44,6 +44,7 @@ pub const FEATURES: &[&str] = &[
     "urn:xmpp:ping",
     "urn:xmpp:sid:0",
     NS_VCARD,
+    rsm::NS,
 ];
 
 /// The features that name the type of a room (section 16.3).
@@ -150,7 +151,7 @@ impl Room {
             ("muc#roominfo_occupants", "Occupants", occupants.as_str()),
             ("muc#roominfo_lang", "Language", config.lang.as_str()),
             (
-                "muc#roomconfig_pubsub",
+                "muc#roominfo_pubsub",
                 "Associated node",
                 config.pubsub.as_str(),
             ),
@@ -209,22 +210,46 @@ impl Room {
             .into_owned()
     }
 
-    /// Section 6.5: who is there is told to those who are.
+    /// Section 6.5: who is there is told to those who are, and to those who could see it by
+    /// entering; of a room that hides only to those who are known there.
+    fn may_see_occupants(&self, from: &str) -> bool {
+        let is_listed = self.state.as_ref().is_some_and(|s| s.config.is_public);
+        let is_known = is_listed || self.affiliation_of(from) >= Affiliation::Member;
+        self.has_session(from) || (is_known && self.may_follow(from))
+    }
+
+    /// Section 6.5, page by page (XEP-0059).
     fn disco_items(&mut self, frame: &Frame, query: &xml::Child<'_>, from: &str) {
         match query.attr("node").as_deref() {
             Some(NS_COMMANDS) => return self.list_commands(frame, from),
             Some(_) => return self.refuse(frame, Condition::ItemNotFound),
             None => {}
         }
+        let mut shown: Vec<String> = Vec::new();
+        if self.may_see_occupants(from) {
+            let occupants = self.occupants.iter().filter(|(_, o)| self.is_shown(o));
+            shown.extend(occupants.map(|(_, o)| format!("{}/{}", self.address, o.nick)));
+        }
+        let limits = &self.options.limits;
+        let bounds = (limits.page_entries_max, limits.page_bytes_max);
+        let parts: Vec<Frame> = query.children().collect();
+        let page = rsm::Set::find(&parts).and_then(|set| {
+            let keys = (shown.len(), |at: usize| shown[at].as_str());
+            rsm::page(keys, set.as_ref(), bounds, |at| {
+                rsm::entry_bytes(&[&shown[at]])
+            })
+        });
+        let page = match page {
+            Ok(page) => page,
+            Err(condition) => return self.refuse(frame, condition),
+        };
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         writer.open("query").attr("xmlns", ns::DISCO_ITEMS);
-        if self.occupants.by_address(from).is_some() {
-            for (_, occupant) in self.occupants.iter().filter(|(_, o)| self.is_shown(o)) {
-                let address = format!("{}/{}", self.address, occupant.nick);
-                writer.open("item").attr("jid", &address).close();
-            }
+        for address in &shown[page.range.clone()] {
+            writer.open("item").attr("jid", address).close();
         }
+        page.write(&mut writer);
         writer.close();
         self.answer(frame, &out);
     }

@@ -5,7 +5,7 @@ use stdx::Timestamp;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::addr;
-use xmpp::error::Condition;
+use xmpp::error::{Condition, StanzaError};
 use xmpp::ns::DATA_FORMS;
 
 use crate::affiliation::{Affiliation, Role};
@@ -15,6 +15,9 @@ use crate::form::{Form, FormWriter, Submission, flag};
 use crate::occupants::Key;
 use crate::record::{Affiliated, Record};
 use crate::room::{Effect, Room};
+
+/// What the id of an invitation begins with.
+const INVITE_ID: &str = "invite.";
 
 const VOICE_FORM: &str = "http://jabber.org/protocol/muc#request";
 
@@ -156,37 +159,117 @@ impl Room {
             Whois::Anyone => addr::bare_part(from).to_owned(),
             _ => format!("{}/{nick}", self.address),
         };
-        let mut frames = Vec::new();
-        for invite in invites {
-            let mut bytes = Vec::new();
-            let mut writer = Writer::new(&mut bytes);
-            writer
-                .open("message")
-                .attr("from", &self.address)
-                .attr("to", &invite.to);
-            if let Some(id) = id {
-                writer.attr("id", id);
-            }
-            writer.open("x").attr("xmlns", NS_USER);
-            writer.open("invite").attr("from", &inviter);
-            if let Some(reason) = &invite.reason {
-                writer.open("reason").text(reason).close();
-            }
-            if let Some(thread) = &invite.goes_on {
-                writer.open("continue");
-                if let Some(thread) = thread {
-                    writer.attr("thread", thread);
-                }
-                writer.close();
+        // Named after the session that sends it, which hears if nobody is there.
+        let id = format!(
+            "{INVITE_ID}{}.{}",
+            self.number_of(from),
+            id.unwrap_or_default()
+        );
+        let frames = invites.iter();
+        let frames = frames.filter_map(|invite| self.invitation(invite, &inviter, Some(&id)));
+        let frames: Vec<Effect> = frames.map(Effect::Deliver).collect();
+        self.effects.extend(frames);
+    }
+
+    fn invitation(&self, invite: &Invite, inviter: &str, id: Option<&str>) -> Option<Frame> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes);
+        writer
+            .open("message")
+            .attr("from", &self.address)
+            .attr("to", &invite.to);
+        if let Some(id) = id {
+            writer.attr("id", id);
+        }
+        writer.open("x").attr("xmlns", NS_USER);
+        writer.open("invite").attr("from", inviter);
+        if let Some(reason) = &invite.reason {
+            writer.open("reason").text(reason).close();
+        }
+        if let Some(thread) = &invite.goes_on {
+            writer.open("continue");
+            if let Some(thread) = thread {
+                writer.attr("thread", thread);
             }
             writer.close();
-            if !state.config.password.is_empty() {
-                writer.open("password").text(&state.config.password).close();
-            }
-            writer.close().close();
-            frames.extend(Frame::parse(bytes).ok().map(Effect::Deliver));
         }
-        self.effects.extend(frames);
+        writer.close();
+        let password = self.state.as_ref().map(|state| &state.config.password);
+        if let Some(password) = password.filter(|password| !password.is_empty()) {
+            writer.open("password").text(password).close();
+        }
+        writer.close().close();
+        Frame::parse(bytes).ok()
+    }
+
+    fn number_of(&self, full: &str) -> u32 {
+        let key = self.occupants.by_address(full);
+        let occupant = key.and_then(|key| self.occupants.get(key));
+        let mut sessions = occupant.iter().flat_map(|occupant| &occupant.sessions);
+        let own = sessions.find(|session| &*session.address == full);
+        own.map_or(0, |session| session.number)
+    }
+
+    /// An invitation came back: there is no such address (section 7.8.2). Who sent it is told, if
+    /// he is still there. Anybody can send such an error: so many are looked at as answers to
+    /// invitations are.
+    pub(crate) fn invitation_came_back(&mut self, frame: &Frame, from: &str, now: Timestamp) {
+        let id = frame.attr("id").unwrap_or_default();
+        let named = id.strip_prefix(INVITE_ID).and_then(|id| id.split_once('.'));
+        let Some((Ok(number), id)) = named.map(|(number, id)| (number.parse::<u32>(), id)) else {
+            return;
+        };
+        let max = self.options.limits.invitations_per_minute_max;
+        if !self.declines.take(now, max) {
+            return;
+        }
+        let mut sessions = self.occupants.iter().flat_map(|(_, o)| &o.sessions);
+        let Some(session) = sessions.find(|session| session.number == number) else {
+            return;
+        };
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes);
+        writer.open("message").attr("type", "error");
+        writer
+            .attr("from", &self.address)
+            .attr("to", &session.address);
+        if !id.is_empty() {
+            writer.attr("id", id);
+        }
+        writer.open("x").attr("xmlns", NS_USER);
+        writer.open("invite").attr("to", from).close().close();
+        let mut error = Vec::new();
+        StanzaError::new(Condition::ItemNotFound).write(&mut error);
+        writer.raw(&error).close();
+        self.effects
+            .extend(Frame::parse(bytes).ok().map(Effect::Deliver));
+    }
+
+    /// Section 9.5: whom an admin has made a member of a members-only room is invited, if he had
+    /// nothing to do with it before. It is not said who has sent it, unless everybody may know; and
+    /// it uses up what the room may send: behind that he is a member without hearing of it.
+    pub(crate) fn invite_member(&mut self, new: &Affiliated, from: &str, now: Timestamp) {
+        let Some(state) = &self.state else { return };
+        let is_account = addr::split(&new.address).node.is_some();
+        if !state.config.is_members_only || !is_account {
+            return;
+        }
+        let max = self.options.limits.invitations_per_minute_max;
+        if !self.invitations.take(now, max) {
+            return;
+        }
+        let inviter = match (state.config.whois, self.sender(from)) {
+            (Whois::Anyone, _) => addr::bare_part(from).to_owned(),
+            (_, Some((_, nick))) => format!("{}/{nick}", self.address),
+            (_, None) => self.address.to_string(),
+        };
+        let invite = Invite {
+            to: new.address.clone(),
+            reason: new.reason.clone(),
+            goes_on: None,
+        };
+        let frame = self.invitation(&invite, &inviter, None);
+        self.effects.extend(frame.map(Effect::Deliver));
     }
 
     /// The invitation was refused: who made it is told, if still there.

@@ -52,6 +52,11 @@ pub struct RoomLimits {
     pub invitations_per_minute_max: u16,
     /// Addresses that one message invites; more is `not-acceptable`.
     pub invitations_per_message_max: usize,
+    /// Occupants of one answer to who is there; what is behind them is had by result sets
+    /// (XEP-0059).
+    pub page_entries_max: usize,
+    /// Bytes of the entries of one such answer.
+    pub page_bytes_max: u64,
     /// Messages that wait for their record; with one more the room is busy and takes nothing.
     pub pending_max: usize,
     /// Occupants who left of whom it is remembered that they are gone, for clients that may not
@@ -92,6 +97,8 @@ impl Default for RoomLimits {
             card_photos_max: 4,
             invitations_per_minute_max: 30,
             invitations_per_message_max: 10,
+            page_entries_max: 500,
+            page_bytes_max: 128 * 1024,
             pending_max: 64,
             gone_max: 1_000,
             gone_for_ms: 24 * 3_600 * 1_000,

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use stdx::Timestamp;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
@@ -74,11 +75,14 @@ impl Room {
     }
 
     /// An error that came back for something that the room sent.
-    pub(crate) fn bounced(&mut self, frame: &Frame, from: &str) {
+    pub(crate) fn bounced(&mut self, frame: &Frame, from: &str, now: Timestamp) {
+        let condition = condition_of(frame);
         let Some((key, nick)) = self.sender(from) else {
+            if frame.name() == "message" && GONE.contains(&condition) {
+                self.invitation_came_back(frame, from, now);
+            }
             return;
         };
-        let condition = condition_of(frame);
         let to = frame.attr("to").unwrap_or_default().into_owned();
         if frame.name() == "message" {
             let other = addr::split(&to)

@@ -412,10 +412,10 @@ impl Room {
                 self.available(frame, &from, nick, may_create, now);
             }
             (Kind::Presence(PresenceType::Unavailable), _) => self.unavailable(frame, &from),
-            (Kind::Presence(PresenceType::Error), _) => self.bounced(frame, &from),
+            (Kind::Presence(PresenceType::Error), _) => self.bounced(frame, &from, now),
             // A room has no roster, and tells its presence to nobody (section 17.3).
             (Kind::Presence(_), _) => {}
-            (Kind::Message(MessageType::Error), _) => self.bounced(frame, &from),
+            (Kind::Message(MessageType::Error), _) => self.bounced(frame, &from, now),
             (Kind::Message(kind), None) => self.message(frame, kind, &from, now),
             (Kind::Message(kind), Some(nick)) => self.private(frame, kind, &from, nick),
             (Kind::Iq(IqType::Result | IqType::Error), Some(nick)) => {

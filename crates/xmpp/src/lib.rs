@@ -10,6 +10,7 @@ pub mod framing;
 pub mod limits;
 mod negotiation;
 pub mod ns;
+pub mod rsm;
 pub mod sasl;
 pub mod sm;
 pub mod stanza;

@@ -233,10 +233,11 @@ fn section_6_2_an_address_unsubscribes_itself() {
         world.set(FRANCISCO, &leave(nowhere)),
         "item-not-found/cancel",
     );
-    // Section 6.2.3.5: there are no subscription ids here, so one is ignored.
-    world
-        .set(FRANCISCO, &leave(&format!("{own} subid='x'")))
-        .unwrap();
+    // Section 6.2.3.5: there are no subscription ids here, so one is not his.
+    let named = format!("{own} subid='x'");
+    let invalid = "not-acceptable/modify invalid-subid";
+    refused(world.set(FRANCISCO, &leave(&named)), invalid);
+    world.set(FRANCISCO, &leave(&own)).unwrap();
     world.publish(HAMLET, "i1").unwrap();
     assert!(world.mail.is_empty());
     refused(world.set(FRANCISCO, &leave(&own)), missing);
@@ -273,7 +274,7 @@ fn section_6_3_a_subscriber_turns_notifications_off_and_on() {
     world.read_one("francisco@denmark.example");
     for bad in [
         ("deliver", "x"),
-        ("digest", "1"),
+        ("digest", "x"),
         ("include_body", "1"),
         ("expire", "soon"),
     ] {
@@ -281,6 +282,14 @@ fn section_6_3_a_subscriber_turns_notifications_off_and_on() {
         refused(found, "bad-request/modify invalid-options");
     }
     refused(world.get(BERNARDO, &form_of), "forbidden/auth");
+    // Nobody has an id of a subscription.
+    let named = |action: &str| format!("<{action} node='{NODE}' {jid} subid='x'/>");
+    let invalid = "not-acceptable/modify invalid-subid";
+    refused(world.get(FRANCISCO, &named("options")), invalid);
+    refused(world.get(FRANCISCO, &named("items")), invalid);
+    refused(world.set(FRANCISCO, &named("unsubscribe")), invalid);
+    let without = format!("<items node='{NODE}' subid=''/>");
+    world.get(FRANCISCO, &without).unwrap();
     let no_jid = format!("<options node='{NODE}'/>");
     refused(
         world.get(FRANCISCO, &no_jid),

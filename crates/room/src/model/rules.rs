@@ -278,14 +278,12 @@ impl Model {
             return Err("item-not-found");
         };
         let (own, theirs) = (self.affiliation(user), self.affiliation(target.user));
+        let takes = role < target.role;
+        let is_admins = theirs >= Affiliation::Admin && role != Role::None;
+        unless(takes && (is_admins || theirs > own), "not-allowed")?;
         let is_about_moderators =
             role == Role::Moderator || (target.role == Role::Moderator && role != Role::None);
         unless(is_about_moderators && own < Affiliation::Admin, "forbidden")?;
-        let is_protected = match role {
-            Role::None => theirs > own,
-            _ => role < target.role && theirs >= Affiliation::Admin,
-        };
-        unless(is_protected, "not-allowed")?;
         match role {
             Role::None => {
                 self.here.remove(&nick);

@@ -56,7 +56,7 @@ fn voice_and_moderators_are_made_by_those_who_may() {
     let crone = "<item nick='crone' role='none'/>";
     assert_eq!(world.admin(WICCA, crone).unwrap_err(), "not-allowed/cancel");
     let voice = "<item nick='crone' role='visitor'/>";
-    assert_eq!(world.admin(WICCA, voice).unwrap_err(), "forbidden/auth");
+    assert_eq!(world.admin(WICCA, voice).unwrap_err(), "not-allowed/cancel");
     assert_eq!(world.admin(CRONE, voice).unwrap_err(), "not-allowed/cancel");
     world
         .admin(CRONE, "<item nick='wicca' role='participant'/>")
@@ -157,7 +157,79 @@ fn members_come_and_go() {
         &world.read_one(CRONE),
         &["code='101'", "jid='hecate@example.org'", "role='none'"],
     );
+    // She is invited, by whom she is not told.
+    let invited = world.read_one("hecate@example.org");
+    has(&invited, &["<invite from='coven@chat.example/crone'"]);
     assert!(world.mail.is_empty(), "{:?}", world.mail);
+}
+
+/// Section 9.5: an invitation for each, as far as the room may send some, and only to those who had
+/// nothing to do with it.
+#[test]
+fn new_members_are_invited_within_bounds() {
+    let mut world = World::limited(|limits| limits.invitations_per_minute_max = 2);
+    world.join(CRONE, "crone");
+    let member = |who: &str| format!("<item jid='{who}' affiliation='member'/>");
+    world.admin(CRONE, &member("open@example.org")).unwrap();
+    assert!(world.read("open@example.org").is_empty());
+    let more = [("membersonly", "1"), ("roomsecret", "burn")];
+    world.configure(CRONE, &more).unwrap();
+    let three = ["a", "b", "c"].map(|name| member(&format!("{name}@example.org")));
+    let items = format!("{}{}", member("example.net"), three.concat());
+    world.admin(CRONE, &items).unwrap();
+    has(
+        &world.read_one("a@example.org"),
+        &["<password>burn</password>"],
+    );
+    has(&world.read_one("b@example.org"), &["<invite "]);
+    for nobody in ["c@example.org", "example.net"] {
+        assert!(world.read(nobody).is_empty(), "{nobody}");
+    }
+    let list = world.list(CRONE, "<item affiliation='member'/>").unwrap();
+    has(&list, &["c@example.org"]);
+    // The minute is over: who is a member already, or is made more, hears nothing.
+    world.now = Timestamp::from_millis(world.now.as_millis() + 60_000);
+    world.admin(CRONE, &member("c@example.org")).unwrap();
+    let admin = "<item jid='d@example.org' affiliation='admin'/>";
+    world.admin(CRONE, admin).unwrap();
+    assert!(world.read("c@example.org").is_empty() && world.read("d@example.org").is_empty());
+}
+
+/// Sections 8.2 and 9.8: by address, for those who are shown addresses.
+#[test]
+fn roles_are_given_by_address_to_who_is_there() {
+    let mut world = World::coven();
+    world.join("hag66@example.org/phone", "hagphone");
+    world
+        .admin(CRONE, "<item jid='HAG66@example.org/pda' role='visitor'/>")
+        .unwrap();
+    let list = world.list(CRONE, "<item role='visitor'/>").unwrap();
+    has(&list, &["nick='hag'"]);
+    lacks(&list, &["hagphone"]);
+    for (item, expected) in [
+        (
+            "<item jid='hecate@example.org' role='visitor'/>",
+            "item-not-found/cancel",
+        ),
+        (
+            "<item jid='hag66@example.org/tv' role='visitor'/>",
+            "item-not-found/cancel",
+        ),
+        ("<item jid='a@b@c' role='visitor'/>", "jid-malformed/modify"),
+    ] {
+        assert_eq!(world.admin(CRONE, item).unwrap_err(), expected, "{item}");
+    }
+    let both = "<item jid='hag66@example.org' role='none'/>";
+    assert_eq!(world.admin(WICCA, both).unwrap_err(), "forbidden/auth");
+    // In a room that shows nobody who is who, not even moderators find anybody by address.
+    world.configure(CRONE, &[("whois", "none")]).unwrap();
+    assert_eq!(
+        world.admin(CRONE, both).unwrap_err(),
+        "item-not-found/cancel"
+    );
+    world.configure(CRONE, &[("whois", "moderators")]).unwrap();
+    world.admin(CRONE, both).unwrap();
+    assert_eq!(world.room.occupants(), 2);
 }
 
 #[test]
@@ -236,6 +308,20 @@ fn lists_are_for_those_who_may_see_them() {
     world.configure(CRONE, &[("whois", "anyone")]).unwrap();
     has(&world.list(WICCA, owners).unwrap(), &["crone1@example.org"]);
     assert_eq!(world.list(HECATE, owners).unwrap_err(), "forbidden/auth");
+    // Hecate is a member: of a members-only room she may know the others before she enters.
+    let members = "<item affiliation='member'/>";
+    assert_eq!(world.list(HECATE, members).unwrap_err(), "forbidden/auth");
+    world.configure(CRONE, &[("membersonly", "1")]).unwrap();
+    has(
+        &world.list(HECATE, members).unwrap(),
+        &["hecate@example.org"],
+    );
+    let outcasts = "<item affiliation='outcast'/>";
+    assert_eq!(world.list(HECATE, outcasts).unwrap_err(), "forbidden/auth");
+    world.configure(CRONE, &[("membersonly", "0")]).unwrap();
+    for (who, nick) in [(WICCA, "wicca"), (HAG, "hag")] {
+        world.join(who, nick);
+    }
     assert_eq!(
         world
             .list(WICCA, "<item affiliation='outcast'/>")

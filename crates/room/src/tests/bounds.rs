@@ -240,3 +240,34 @@ fn requests_for_voice_have_a_budget() {
     world.send(HAG, "", request);
     assert_eq!(world.refused(HAG, "", request), "resource-constraint/wait");
 }
+
+/// Section 6.5: who is there, page by page.
+#[test]
+fn a_page_of_occupants_is_bounded() {
+    for by_bytes in [false, true] {
+        let mut world = World::limited(|limits| match by_bytes {
+            true => limits.page_bytes_max = 200,
+            false => limits.page_entries_max = 2,
+        });
+        for (who, nick) in [(CRONE, "crone"), (WICCA, "wicca"), (HAG, "hag")] {
+            world.join(who, nick);
+        }
+        let items = |set: &str| {
+            format!("<query xmlns='http://jabber.org/protocol/disco#items'>{set}</query>")
+        };
+        let first = world.ask(HECATE, "get", &items("")).unwrap();
+        assert_eq!(first.matches("<item ").count(), 2, "{first}");
+        has(
+            &first,
+            &["<count>3</count>", "<last>coven@chat.example/wicca</last>"],
+        );
+        let more = "<set xmlns='http://jabber.org/protocol/rsm'>\
+                    <after>coven@chat.example/wicca</after></set>";
+        let second = world.ask(HECATE, "get", &items(more)).unwrap();
+        has(&second, &["jid='coven@chat.example/hag'"]);
+        assert_eq!(second.matches("<item ").count(), 1, "{second}");
+        let bad = more.replace("after", "max");
+        let refused = world.ask(HECATE, "get", &items(&bad)).unwrap_err();
+        assert_eq!(refused, "bad-request/modify");
+    }
+}

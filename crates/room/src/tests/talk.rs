@@ -395,6 +395,50 @@ fn invitations_go_by_the_room_and_so_does_their_refusal() {
     has(&world.read_one("x@y"), &["<password>burn</password>"]);
 }
 
+/// Section 7.8.2: the error comes from who was invited, or from whoever says so: it names nobody
+/// but its sender.
+#[test]
+fn an_invitation_to_nobody_comes_back_to_who_sent_it() {
+    let mut world = World::limited(|limits| limits.invitations_per_minute_max = 3);
+    for (who, nick) in [(CRONE, "crone"), (HAG, "hag")] {
+        world.join(who, nick);
+    }
+    let named = invite("no@example.org", "").replacen("<message>", "<message id='v.1'>", 1);
+    world.send(HAG, "", &named);
+    let sent = world.read_one("no@example.org");
+    world.forget_mail();
+    let id = sent.split("id='").nth(1).unwrap();
+    let id = id.split('\'').next().unwrap();
+    let error = |id: &str, condition: &str| {
+        format!(
+            "<message type='error' id='{id}'><error type='cancel'>\
+             <{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></message>"
+        )
+    };
+    world.send("no@example.org", "", &error(id, "service-unavailable"));
+    let told = world.read_one(HAG);
+    has(
+        &told,
+        &["type='error'", "id='v.1'", "<invite to='no@example.org'/>"],
+    );
+    has(&told, &["from='coven@chat.example'", "<item-not-found "]);
+    // What is temporary, or no answer to an invitation, is dropped; and so is what is too much.
+    for stranger in [
+        error(id, "resource-constraint"),
+        error("invite.7", "gone"),
+        error("invite.x.y", "gone"),
+        error("invite.99999.y", "gone"),
+        error("v.1", "gone"),
+    ] {
+        world.send(HECATE, "", &stranger);
+        assert!(world.mail.is_empty(), "{stranger}: {:?}", world.mail);
+    }
+    world.send(HECATE, "", &error(id, "gone"));
+    has(&world.read_one(HAG), &["<invite to='hecate@example.org/"]);
+    world.send(HECATE, "", &error(id, "gone"));
+    assert!(world.mail.is_empty(), "{:?}", world.mail);
+}
+
 #[test]
 fn an_invitation_to_a_members_only_room_makes_a_member() {
     let mut world = World::coven();

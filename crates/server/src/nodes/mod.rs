@@ -18,11 +18,13 @@ pub(crate) mod stored;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use actor::{Actor, Context, Mail, Name, Reason, Reply};
 use delivery::{Marks, Refusal};
 use pubsub::{Effect, Event, Record, Service, State};
 use ring::rand::{SecureRandom, SystemRandom};
+use stdx::Timestamp;
 use store::StoreError;
 use store::limits::SEEN_MAX;
 use telemetry::{Counter, Gauge};
@@ -57,6 +59,8 @@ pub enum NodesMsg {
     },
     /// Leases that are over and items that are too old can go.
     Sweep,
+    /// Digests of subscribers are due.
+    Due,
 }
 
 /// What the store has of a service.
@@ -117,6 +121,8 @@ pub(crate) struct NodesActor {
     asked: BTreeMap<u64, Asked>,
     /// How often the store could not be read in a row.
     unread: u8,
+    /// When it is woken for what is due next.
+    wakes_at: Option<Timestamp>,
     /// What the gauges have of this service.
     counted: usize,
 }
@@ -148,6 +154,7 @@ impl NodesActor {
             handling: None,
             asked: BTreeMap::new(),
             unread: 0,
+            wakes_at: None,
             counted: 0,
         }
     }
@@ -239,6 +246,26 @@ impl NodesActor {
         cx.send_after(again, UserMsg::Nodes(Box::new(NodesMsg::Sweep)));
     }
 
+    /// Digests are due.
+    fn is_due(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.wakes_at = None;
+        // A service that is being read has none.
+        let _ = self.happens(Event::Due, Held::default(), cx);
+    }
+
+    /// Sees to it that it is woken for what is due next.
+    fn wake_when_due(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let due = self.service.as_ref().and_then(Service::due);
+        let sooner = |due: &Timestamp| self.wakes_at.is_none_or(|at| *due < at);
+        let Some(due) = due.filter(sooner) else {
+            return;
+        };
+        self.wakes_at = Some(due);
+        let wait = due.as_millis().saturating_sub(cx.wall().as_millis());
+        let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
+        cx.send_after(wait, UserMsg::Nodes(Box::new(NodesMsg::Due)));
+    }
+
     /// Whether what comes has to wait.
     fn must_hold(&self) -> bool {
         self.phase == Phase::Loading || self.parked.is_some() || !self.leaving.is_empty()
@@ -321,6 +348,7 @@ impl NodesActor {
         match msg {
             NodesMsg::Loaded(loaded) => self.loaded(*loaded, cx),
             NodesMsg::Sweep => self.sweep(cx),
+            NodesMsg::Due => self.is_due(cx),
             NodesMsg::Fetched { ticket, items } => {
                 let items = items.inspect_err(|error| {
                     tracing::warn!(service = %self.name, %error, "cannot read items");
@@ -363,6 +391,7 @@ impl Actor for NodesActor {
             self.taking = None;
         }
         self.note(cx);
+        self.wake_when_due(cx);
         if self.must_hold() {
             cx.hold();
         } else {

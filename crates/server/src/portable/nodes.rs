@@ -79,6 +79,9 @@ struct SubscribedLine {
     silent: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires: Option<i64>,
+    /// Milliseconds between two digests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<u32>,
 }
 
 /// An item of a node.
@@ -168,6 +171,7 @@ pub(super) fn head_lines(
         state: own(what.state.as_str()),
         silent: what.is_silent,
         expires: what.expires,
+        digest: Some(what.digest_ms).filter(|ms| *ms > 0),
     });
     let affiliations = parts(affiliations, |items| NodeAffiliationsLine {
         jid: own(jid),
@@ -260,6 +264,7 @@ impl NodeSubscriptionsLine {
                     state,
                     is_silent: one.silent,
                     expires: one.expires,
+                    digest_ms: one.digest.unwrap_or(0),
                 },
             })
         };

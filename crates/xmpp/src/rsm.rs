@@ -4,13 +4,15 @@ use std::ops::Range;
 
 use xml::Frame;
 use xml::build::Writer;
-use xmpp::error::Condition;
 
-pub(crate) const NS: &str = "http://jabber.org/protocol/rsm";
+use crate::error::Condition;
+
+/// The namespace of `<set/>`, and the feature.
+pub const NS: &str = "http://jabber.org/protocol/rsm";
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Set {
+pub struct Set {
     max: Option<usize>,
     from: From,
 }
@@ -30,7 +32,7 @@ impl Set {
     ///
     /// # Errors
     /// `bad-request` if it has a number that is none.
-    pub(crate) fn find(elements: &[Frame]) -> Result<Option<Set>, Condition> {
+    pub fn find(elements: &[Frame]) -> Result<Option<Set>, Condition> {
         let set = elements
             .iter()
             .find(|one| one.name() == "set" && one.ns() == NS);
@@ -57,16 +59,16 @@ impl Set {
 
 /// A part of a list, and what is said of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Page {
+pub struct Page {
     /// The places of its entries.
-    pub(crate) range: Range<usize>,
+    pub range: Range<usize>,
     count: usize,
     ends: Option<(String, String)>,
     is_asked: bool,
 }
 
 /// Bytes of an entry of a list that says these texts, with the element around them.
-pub(crate) fn entry_bytes(texts: &[&str]) -> u64 {
+pub fn entry_bytes(texts: &[&str]) -> u64 {
     const ELEMENT: usize = 64;
     let written = |byte: u8| match byte {
         b'<' | b'>' => 4,
@@ -83,7 +85,7 @@ pub(crate) fn entry_bytes(texts: &[&str]) -> u64 {
 ///
 /// # Errors
 /// `item-not-found` if it asks for what is before or behind an entry that is not there.
-pub(crate) fn page<'a>(
+pub fn page<'a>(
     (count, key): (usize, impl Fn(usize) -> &'a str),
     set: Option<&Set>,
     (entries_max, bytes_max): (usize, u64),
@@ -138,7 +140,7 @@ pub(crate) fn page<'a>(
 
 impl Page {
     /// Writes `<set/>`, if a set was asked for or the page is not everything.
-    pub(crate) fn write(&self, writer: &mut Writer<'_>) {
+    pub fn write(&self, writer: &mut Writer<'_>) {
         if !self.is_asked && self.range.len() == self.count {
             return;
         }
