@@ -1,6 +1,6 @@
 //! Appends of a room or a service that are not decided, in order. What depends on an append leaves
-//! in its turn, once it is durable. Behind an append that failed nothing is appended until those in
-//! front of it are decided. After an append in doubt the actor starts over.
+//! in its turn, once it is durable. While an append that failed waits for its turn, nothing is
+//! appended behind it. After an append in doubt the actor starts over.
 
 use std::collections::VecDeque;
 
