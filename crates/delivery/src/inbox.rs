@@ -219,7 +219,8 @@ impl<L: Copy + Eq> Inbox<L> {
         self.read_all();
     }
 
-    /// What a session that ended had matters while others may leave something behind.
+    /// Remembers what an ended session had acknowledged while another session may still leave
+    /// entries of which it had copies: those must not be listed for the account.
     fn remember(&mut self, session: SessionNumber, own: &Session<L>) {
         let appended = self.appended;
         let may_leave = |other: &Session<L>| other.acked_through() < appended;
@@ -422,11 +423,10 @@ impl<L: Copy + Eq> Inbox<L> {
         Some(own.written)
     }
 
-    /// An append failed, and so does everything behind it: the log ends at `tail`. Or somebody else
-    /// appended something. Pages and
-    /// resumptions that were to be recorded have been reported before this. `stored` is the mark
-    /// that is recorded, and what is behind it for the account. What could not be recorded is
-    /// again, and pages are read, after a while.
+    /// An append failed and everything behind it with it, or somebody else appended something: the
+    /// log ends at `tail`. Pages and resumptions that failed were reported before this call.
+    /// `stored` is the recorded mark, and what waits for the account behind it. What was not
+    /// recorded is among the next changes; pages are read again after a pause.
     pub fn failed(&mut self, tail: Place, stored: (Place, (u64, u64)), now: Moment) {
         let before = std::mem::replace(&mut self.appended, tail);
         self.undecided = 0;

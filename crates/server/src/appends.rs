@@ -1,6 +1,6 @@
-//! What a room or a service appended and does not know the fate of, in order. Nothing of what
-//! depends on an append leaves before its turn; behind one that failed nothing may be done; and
-//! after one of which nobody knows whether it was done, its entity begins anew.
+//! Appends of a room or a service that are not decided, in order. What depends on an append leaves
+//! in its turn, once it is durable. While an append that failed waits for its turn, nothing is
+//! appended behind it. After an append in doubt the actor starts over.
 
 use std::collections::VecDeque;
 

@@ -99,8 +99,8 @@ pub(crate) struct Session<L> {
     pub(crate) read: Place,
     pub(crate) taking: Taking,
     pub(crate) backlog: Option<Backlog>,
-    /// Up to here there may have been entries for the account that do not name it, and that it was
-    /// to be given.
+    /// Entries for the account up to here may not name the session although it was to be given
+    /// them.
     pub(crate) began: Place,
     /// Stanzas written to it.
     pub(crate) written: Count,

@@ -194,9 +194,9 @@ impl Effect {
         }
     }
 
-    /// What leaves instead if an append in front of it failed. A message that came again while its
-    /// first copy was not decided is in no log if that copy is not: its sender keeps it, and it
-    /// comes once more. So does one that was taken before: it is recognised then.
+    /// Returns the effect that replaces this one after an earlier append failed. A confirmation
+    /// becomes a refusal: the message may be in no log, so its sender keeps it and hands it over
+    /// again. If it was taken before, it is recognised then.
     fn behind_failure(self) -> Effect {
         match self {
             Effect::Taken { to, source } => Effect::NotTaken {
@@ -212,8 +212,9 @@ impl Effect {
         }
     }
 
-    /// What leaves instead if the append failed that it belongs to: an administrator is told so,
-    /// a sender hears it by the [`Origin`].
+    /// Returns the effect that replaces this one after its own append failed, or `None` if it is
+    /// dropped. An administrator hears of the failure here; the sender of a stanza hears of it by
+    /// the [`Origin`].
     pub(super) fn of_failure(self) -> Option<Effect> {
         match self {
             Effect::Answer(reply, _) => Some(Effect::Answer(reply, AdminAnswer::Unavailable)),

@@ -193,7 +193,8 @@ impl User {
         }
     }
 
-    /// An append has failed: gives what leaves all the same, or nothing if all begins anew.
+    /// Handles a failed append. Returns the effects that may still run, or `None` if the actor
+    /// starts over.
     fn failed(
         &mut self,
         append: Decided,
