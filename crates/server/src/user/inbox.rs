@@ -107,7 +107,7 @@ impl User {
             self.show(&frame, addressed, &copies, cx);
             return Ok(());
         }
-        let from = Name::from(from);
+        let from = self.named(from);
         let received = Received {
             from,
             frame,
@@ -119,6 +119,13 @@ impl User {
             must_keep,
         };
         self.receive_entry(received, cx)
+    }
+
+    /// The name of the sender of what is handled: that under which it was taken, if it was.
+    fn named(&self, from: &str) -> Name {
+        let taking = self.turn.as_ref().and_then(|turn| turn.taking.as_ref());
+        let known = taking.filter(|(name, _)| **name == *from);
+        known.map_or_else(|| Name::from(from), |(name, _)| Name::clone(name))
     }
 
     /// Whether a message can be given to whom it is for only by way of the log.
@@ -172,6 +179,7 @@ impl User {
         let frame = stanza_ids::without_claims(received.frame, &self.name);
         let to = self.recipients(received.addressed, &received.copies, cx);
         let draft = Draft {
+            peer_hash: self.home.place.slots().peer(&received.from),
             peer: received.from,
             flags,
             frame: frame_bytes(&frame),

@@ -56,7 +56,7 @@ use crate::home::Home;
 use crate::message::{Delivery, Said, UserMsg};
 
 use barrier::{Append, Barrier};
-pub(crate) use barrier::{Effect, Origin, OwnStanza};
+pub(crate) use barrier::{Effect, Origin, OwnStanza, Spares};
 use blocklist::Blocklist;
 pub(crate) use class::Users;
 pub(crate) use layout::session_number;
@@ -193,7 +193,7 @@ impl User {
         self.stale = true;
         let ticket = self.home.journal.next_ticket();
         let asked = Append::new(ticket, Origin::Nobody, Vec::new());
-        self.barrier.push(asked);
+        self.barrier.push(asked, &self.home.spares);
         self.home.journal.await_settled(cx, range, ticket);
     }
 
