@@ -42,6 +42,8 @@
 //! ```
 //! Numbers in keys are big-endian, so that byte order is number order. Addresses hold no NUL.
 
+use smallvec::SmallVec;
+
 use crate::record::Seq;
 use crate::slot::{RangeId, Slot, SlotKey};
 
@@ -87,7 +89,8 @@ pub(crate) fn behind(slots: &SlotKey, user_before: Option<&str>) -> Vec<u8> {
     key
 }
 
-fn user_in(slot: Slot, user: &str, extra: usize) -> Vec<u8> {
+/// The same of a user whose slot is known, with room for `extra` bytes.
+pub(crate) fn user_in(slot: Slot, user: &str, extra: usize) -> Vec<u8> {
     let mut key = Vec::with_capacity(2 + user.len() + extra);
     key.extend_from_slice(&slot.index().to_be_bytes());
     key.extend_from_slice(user.as_bytes());
@@ -108,8 +111,11 @@ pub(crate) fn log_entry(slots: &SlotKey, user: &str, seq: Seq) -> Vec<u8> {
 }
 
 /// The same from the user's own key.
-pub(crate) fn log_entry_of(user: &[u8], seq: Seq) -> Vec<u8> {
-    [user, &[0], &seq.to_be_bytes()].concat()
+pub(crate) fn log_entry_of(user: &[u8], seq: Seq) -> SmallVec<[u8; 64]> {
+    let mut key = SmallVec::from_slice(user);
+    key.push(0);
+    key.extend_from_slice(&seq.to_be_bytes());
+    key
 }
 
 /// Where the entries of a log end.
@@ -575,7 +581,7 @@ mod tests {
         let entry = log_entry(&KEY, "a@b", 7);
         let (_, owner, rest) = parse_owned(&entry).unwrap();
         assert_eq!((owner, parse_log(rest)), ("a@b", Some(Log::Entry(7))));
-        assert_eq!(entry, log_entry_of(&user(&KEY, "a@b"), 7));
+        assert_eq!(entry[..], log_entry_of(&user(&KEY, "a@b"), 7)[..]);
         let index = log_index(&KEY, "a@b", u64::MAX, 7);
         let (_, owner, rest) = parse_owned(&index).unwrap();
         let chunk = Log::Index {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use actor::{Name, Reply};
 use delivery::{Consumer, Refusal};
 use net::ConnRef;
-use store::{Seq, Tenure};
+use store::{RangeId, Seq, Tenure};
 use wire::{NodeEvent, NotTaken, Source};
 use xml::Frame;
 
@@ -432,6 +432,8 @@ pub(super) struct Barrier {
     waiting: Option<Box<Queue>>,
     /// In which the state was read that appends build on.
     pub(super) tenure: Tenure,
+    /// To which they go, once that was read.
+    pub(super) range: Option<RangeId>,
 }
 
 impl Barrier {

@@ -32,8 +32,9 @@ pub(crate) struct Turn {
     pub(super) asked: Option<Box<Debt>>,
     /// What is sent now says that a session is not there any more ([`Effect::Gone`]).
     pub(super) is_leaving: bool,
-    /// A message that is being taken from another home: its sender, and where it is in his log.
-    pub(super) taking: Option<(Name, Source)>,
+    /// A message that is being taken from another home: its sender, and the hash of that
+    /// ([`store::SlotKey::peer`]), and where it is in his log.
+    pub(super) taking: Option<(Name, u64, Source)>,
 }
 
 impl User {
