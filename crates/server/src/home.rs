@@ -30,7 +30,7 @@ use crate::repeats::Repeats;
 use crate::room::temporary::Table;
 use crate::search::Pace;
 use crate::talkers::{self, Talkers};
-use crate::user::{Debt, Turn};
+use crate::user::{Debt, Spares, Turn};
 
 /// The surroundings of the actors of one shard.
 pub struct Home {
@@ -63,6 +63,8 @@ pub struct Home {
     pub(crate) braked: RefCell<Talkers>,
     /// Lent to the user who handles a message.
     pub(crate) turn: Cell<Option<Box<Turn>>>,
+    /// Lent to what waits for commits.
+    pub(crate) spares: Spares,
     /// Lent to stanzas that are passed on.
     #[expect(clippy::vec_box, reason = "it is the boxes that are used again")]
     pub(crate) debts: RefCell<Vec<Box<Debt>>>,
@@ -137,6 +139,7 @@ impl Home {
             talkers: RefCell::new(Talkers::new(talkers)),
             braked: RefCell::new(Talkers::of_events(braked)),
             turn: Cell::default(),
+            spares: Spares::default(),
             debts: RefCell::default(),
             passed_on: Cell::default(),
             queues: Queues::new(queues),

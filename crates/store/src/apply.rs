@@ -2,6 +2,9 @@
 //! no randomness; the same records in the same order give the same bytes on every node.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use byteview::ByteView;
 
 use crate::directory::DirectoryEntry;
 use crate::engine::{Space, Visit};
@@ -10,7 +13,7 @@ use crate::heads::{LiveHead, TailEntry};
 use crate::keys;
 use crate::limits::VALUE_BYTES_MAX;
 use crate::record::{Record, RecordError, Roster};
-use crate::slot::SlotKey;
+use crate::slot::{Slot, SlotKey};
 use crate::state::{
     BLOB_VERSION, HEAD_VERSION, Head, Kind, Profile, VALUE_VERSION, decode_profile, encode,
 };
@@ -25,7 +28,7 @@ pub trait Txn {
     fn get(&mut self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Sets a value.
-    fn put(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>);
+    fn put(&mut self, space: Space, key: impl Into<ByteView>, value: Vec<u8>);
 
     /// Takes the head of a user as of the last entry, to be given back by [`Txn::put_head`]; `key`
     /// is the user's in [`Space::Head`].
@@ -65,10 +68,21 @@ pub trait Txn {
 /// A [`StoreError`] of a read, or [`StoreError::Record`] for a record that [`Record::check`]
 /// refuses. The caller takes back what the record changed until then.
 pub fn apply(record: &Record, slots: &SlotKey, txn: &mut impl Txn) -> Result<(), StoreError> {
+    apply_in(slots.slot(record.user()), record, slots, txn)
+}
+
+/// The same for a record of a user whose slot is known.
+pub(crate) fn apply_in(
+    slot: Slot,
+    record: &Record,
+    slots: &SlotKey,
+    txn: &mut impl Txn,
+) -> Result<(), StoreError> {
     record.check()?;
     let user = record.user();
-    let key = keys::user(slots, user);
-    let LiveHead { head, tail } = txn.take_head(slots, user, &key)?.unwrap_or_default();
+    let key = keys::user_in(slot, user, 0);
+    let live = txn.take_head(slots, user, &key)?;
+    let LiveHead { head, tail, peer } = live.unwrap_or_default();
     let mut entity = Entity {
         txn,
         slots,
@@ -76,6 +90,7 @@ pub fn apply(record: &Record, slots: &SlotKey, txn: &mut impl Txn) -> Result<(),
         key,
         head,
         tail,
+        peer,
         is_resized: false,
     };
     if entity.takes(record) {
@@ -89,9 +104,10 @@ pub fn apply(record: &Record, slots: &SlotKey, txn: &mut impl Txn) -> Result<(),
         key,
         head,
         tail,
+        peer,
         ..
     } = entity;
-    txn.put_head(&key, LiveHead { head, tail });
+    txn.put_head(&key, LiveHead { head, tail, peer });
     Ok(())
 }
 
@@ -116,6 +132,8 @@ pub(crate) struct Entity<'a, T> {
     pub(crate) head: Head,
     /// The entries behind the last fold, as in [`LiveHead`].
     pub(crate) tail: Vec<TailEntry>,
+    /// As in [`LiveHead`].
+    pub(crate) peer: Option<(Arc<str>, u64)>,
     /// [`Stored::rest`] has changed.
     pub(crate) is_resized: bool,
 }

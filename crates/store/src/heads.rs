@@ -2,6 +2,8 @@
 //! entry, so that a user in conversation is not read from the engine for every message. Owns their
 //! bound. Only ever holds what follows from what is committed or about to be.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use crate::limits::HEADS_CACHED_BYTES_MAX;
@@ -14,6 +16,8 @@ pub struct LiveHead {
     pub(crate) head: Head,
     /// The entries that are not folded; too few if they were not seen being appended.
     pub(crate) tail: Vec<TailEntry>,
+    /// The other side of the last entry, with its hash: mostly that of the next one, too.
+    pub(crate) peer: Option<(Arc<str>, u64)>,
 }
 
 /// What recognises and finds an entry.

@@ -5,6 +5,7 @@
 //! Meta   "schema"                          u32, big-endian
 //!        "slot_key"                        16 bytes
 //!        "p" range:u16                     u64: applied position of the range
+//!        "positions"                       Vec<u64>: the same of all ranges; the higher one counts
 //!        "n" range:u16 domain              u64: accounts of the domain in the range
 //!        "b" range:u16 domain              u64: bytes that the domain's accounts in the range
 //!                                          have stored
@@ -41,12 +42,15 @@
 //! ```
 //! Numbers in keys are big-endian, so that byte order is number order. Addresses hold no NUL.
 
+use smallvec::SmallVec;
+
 use crate::record::Seq;
 use crate::slot::{RangeId, Slot, SlotKey};
 
 pub(crate) const SCHEMA: &[u8] = b"schema";
 pub(crate) const SLOT_KEY: &[u8] = b"slot_key";
 pub(crate) const EPOCH: &[u8] = b"epoch";
+pub(crate) const POSITIONS: &[u8] = b"positions";
 /// The upper bit of a sequence number is 0: whatever else is in a log sorts behind the entries.
 const ENTRIES_END: u8 = 0x80;
 const FOLLOWED: u8 = 0xfb;
@@ -85,7 +89,8 @@ pub(crate) fn behind(slots: &SlotKey, user_before: Option<&str>) -> Vec<u8> {
     key
 }
 
-fn user_in(slot: Slot, user: &str, extra: usize) -> Vec<u8> {
+/// The same of a user whose slot is known, with room for `extra` bytes.
+pub(crate) fn user_in(slot: Slot, user: &str, extra: usize) -> Vec<u8> {
     let mut key = Vec::with_capacity(2 + user.len() + extra);
     key.extend_from_slice(&slot.index().to_be_bytes());
     key.extend_from_slice(user.as_bytes());
@@ -106,8 +111,11 @@ pub(crate) fn log_entry(slots: &SlotKey, user: &str, seq: Seq) -> Vec<u8> {
 }
 
 /// The same from the user's own key.
-pub(crate) fn log_entry_of(user: &[u8], seq: Seq) -> Vec<u8> {
-    [user, &[0], &seq.to_be_bytes()].concat()
+pub(crate) fn log_entry_of(user: &[u8], seq: Seq) -> SmallVec<[u8; 64]> {
+    let mut key = SmallVec::from_slice(user);
+    key.push(0);
+    key.extend_from_slice(&seq.to_be_bytes());
+    key
 }
 
 /// Where the entries of a log end.
@@ -426,6 +434,7 @@ pub(crate) enum Meta<'a> {
     SlotKey,
     Epoch,
     Position(RangeId),
+    Positions,
     Hash(RangeId),
     Stream(u16),
     Count(RangeId, &'a str),
@@ -445,6 +454,9 @@ pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
     }
     if key == EPOCH {
         return Some(Meta::Epoch);
+    }
+    if key == POSITIONS {
+        return Some(Meta::Positions);
     }
     if let Some((&MADE, rest)) = key.split_first() {
         let (creator, room) = rest.split_first_chunk::<8>()?;
@@ -569,7 +581,7 @@ mod tests {
         let entry = log_entry(&KEY, "a@b", 7);
         let (_, owner, rest) = parse_owned(&entry).unwrap();
         assert_eq!((owner, parse_log(rest)), ("a@b", Some(Log::Entry(7))));
-        assert_eq!(entry, log_entry_of(&user(&KEY, "a@b"), 7));
+        assert_eq!(entry[..], log_entry_of(&user(&KEY, "a@b"), 7)[..]);
         let index = log_index(&KEY, "a@b", u64::MAX, 7);
         let (_, owner, rest) = parse_owned(&index).unwrap();
         let chunk = Log::Index {
@@ -671,6 +683,7 @@ mod tests {
         );
         assert_eq!(parse_meta(b"schema"), Some(Meta::Schema));
         assert_eq!(parse_meta(b"epoch"), Some(Meta::Epoch));
+        assert_eq!(parse_meta(POSITIONS), Some(Meta::Positions));
         assert_eq!(parse_meta(b"x"), None);
     }
 

@@ -49,6 +49,7 @@ mod nodes;
 mod octets;
 mod overlay;
 mod page;
+mod positions;
 mod record;
 mod rooms;
 mod scan;

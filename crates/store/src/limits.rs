@@ -41,8 +41,13 @@ pub const JOURNAL_QUEUE_MAX: usize = 256;
 /// group commit; at 300 bytes a record this is about 1 MB.
 pub const GROUP_RECORDS_MAX: usize = 4_096;
 
-/// Time from the begin of one commit to that of the next under load: 1,250 commits a second.
-pub const COMMIT_INTERVAL: Duration = Duration::from_micros(800);
+/// Time from the begin of one commit to that of the next under load, on average: 800 commits a
+/// second, in pairs.
+pub const COMMIT_INTERVAL: Duration = Duration::from_micros(1_250);
+
+/// Time from the end of the first commit of a pair to the begin of the second: in it the homes of
+/// recipients hear of what the first one made durable, and append it.
+pub const COMMIT_GATHER: Duration = Duration::from_micros(200);
 
 /// Commits that begin as they come after a pause: a message alone takes two, one after the other.
 pub const COMMITS_AT_ONCE: u32 = 4;

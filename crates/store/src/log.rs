@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use stdx::time::Timestamp;
 
@@ -41,10 +42,10 @@ impl<T: Txn> Entity<'_, T> {
         // Entries are found by their time: it does not run backwards, whatever the clock did.
         stored.at = stored.at.max(self.head.log.last_at.as_millis());
         self.head.append(entry.seq, &stored);
-        self.tail
-            .push(TailEntry::new(self.slots, entry.seq, &stored));
+        let peer = self.hash_of(&entry.peer);
+        self.tail.push(TailEntry::new(peer, entry.seq, &stored));
         let key = keys::log_entry_of(&self.key, entry.seq);
-        self.txn.put(Space::Log, key, stored.encode());
+        self.txn.put(Space::Log, &key[..], stored.encode());
         self.mark(had_outgoing);
         match self.head.tail_count {
             1 => self.save_head(),
@@ -71,9 +72,21 @@ impl<T: Txn> Entity<'_, T> {
         self.head.log.bytes = bytes.ok_or_else(|| {
             StoreError::Corrupt(format!("{}: log head counts too little", self.user))
         })?;
-        self.txn.put(Space::Log, key, entry.encode());
+        self.txn.put(Space::Log, &key[..], entry.encode());
         self.save_head();
         Ok(())
+    }
+
+    /// [`SlotKey::peer`] of the other side of an entry.
+    fn hash_of(&mut self, peer: &Arc<str>) -> u64 {
+        match &self.peer {
+            Some((last, hash)) if **last == **peer => *hash,
+            _ => {
+                let hash = self.slots.peer(peer);
+                self.peer = Some((Arc::clone(peer), hash));
+                hash
+            }
+        }
     }
 
     pub(crate) fn log_progress(&mut self, progress: &Progress) {
@@ -255,7 +268,7 @@ impl<T: Txn> Entity<'_, T> {
         let (start, end) = tail(self.slots, self.user, &self.head);
         let slots = self.slots;
         scan_entries(self.txn, (&start, &end), |_, seq, entry| {
-            known.push(TailEntry::new(slots, seq, &entry));
+            known.push(TailEntry::new(slots.peer(entry.peer), seq, &entry));
         })?;
         Ok(known)
     }
@@ -435,9 +448,9 @@ impl<T: Txn> Entity<'_, T> {
 }
 
 impl TailEntry {
-    fn new(slots: &SlotKey, seq: Seq, entry: &StoredEntry<'_>) -> TailEntry {
+    fn new(peer: u64, seq: Seq, entry: &StoredEntry<'_>) -> TailEntry {
         TailEntry {
-            peer: slots.peer(entry.peer),
+            peer,
             source: entry.source,
             origin: entry.origin,
             seq,

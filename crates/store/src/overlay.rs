@@ -95,8 +95,8 @@ impl<'a> Overlay<'a> {
         batch
     }
 
-    fn change(&mut self, space: Space, key: Vec<u8>, value: Option<Vec<u8>>) {
-        let (key, value) = (ByteView::from(key), value.map(ByteView::from));
+    fn change(&mut self, space: Space, key: ByteView, value: Option<Vec<u8>>) {
+        let value = value.map(ByteView::from);
         self.bytes += key.len() + value.as_deref().map_or(0, <[u8]>::len) + CHANGE_OVERHEAD_BYTES;
         let before = self.changes[space.index()].insert(key.clone(), value);
         self.undo.push((space, key, before));
@@ -161,8 +161,8 @@ impl Txn for Overlay<'_> {
         }
     }
 
-    fn put(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) {
-        self.change(space, key, Some(value));
+    fn put(&mut self, space: Space, key: impl Into<ByteView>, value: Vec<u8>) {
+        self.change(space, key.into(), Some(value));
     }
 
     fn take_head(
@@ -182,7 +182,8 @@ impl Txn for Overlay<'_> {
         };
         let head = derive_head(slots, user, &written, scan)?;
         let tail = Vec::new();
-        Ok(Some(LiveHead { head, tail }))
+        let peer = None;
+        Ok(Some(LiveHead { head, tail, peer }))
     }
 
     fn put_head(&mut self, key: &[u8], head: LiveHead) {
@@ -190,7 +191,7 @@ impl Txn for Overlay<'_> {
     }
 
     fn delete(&mut self, space: Space, key: Vec<u8>) {
-        self.change(space, key, None);
+        self.change(space, key.into(), None);
     }
 
     fn scan(

@@ -347,7 +347,7 @@ fn a_batch_grows_while_its_commit_waits() {
     let journal = LocalJournal::start_with(
         &store,
         JournalOptions {
-            commit_interval: Duration::from_secs(2),
+            commit_interval: Duration::from_secs(1),
             commits_at_once: 0,
             queue_max: 1,
             ..JournalOptions::default()

@@ -86,6 +86,16 @@ impl<'a> Edit<'a> {
         self
     }
 
+    /// The same with content that nobody else needs, which is not copied if it is the only one.
+    #[must_use]
+    pub fn append_owned(mut self, content: Vec<u8>) -> Self {
+        match self.appended.is_empty() {
+            true => self.appended = content,
+            false => self.appended.extend_from_slice(&content),
+        }
+        self
+    }
+
     /// Which change of an attribute counts: the last one.
     fn change_of(&self, name: &[u8]) -> Option<usize> {
         let is_it = |change: &Change<'_>| change.name.as_bytes() == name;
@@ -258,6 +268,6 @@ fn write_value(out: &mut impl Sink, value: &str, base: usize) -> Span {
 }
 
 fn end_tag_start(bytes: &[u8]) -> usize {
-    // Invariant: an element with content ends with an end tag.
-    memchr::memmem::rfind(bytes, b"</").expect("an end tag")
+    // Invariant: an element with content ends with an end tag, in which there is no other `<`.
+    memchr::memrchr(b'<', bytes).expect("an end tag")
 }

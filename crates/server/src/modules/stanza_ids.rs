@@ -8,6 +8,7 @@ use super::{Module, Switch, Xep};
 
 mod id;
 
+use id::Digits;
 pub(crate) use id::{id_of, seq_of};
 
 pub(super) const MODULE: Module = Module {
@@ -63,7 +64,7 @@ pub(crate) fn without_claims(frame: Frame, by: &str) -> Frame {
 pub(crate) fn stamped<'a>(frame: &'a Frame, by: &str, seq: u64) -> Edit<'a> {
     let mut id = Vec::with_capacity(96);
     write(by, seq, &mut id);
-    unclaimed(frame, by).append_child(&id)
+    unclaimed(frame, by).append_owned(id)
 }
 
 /// Writes `<stanza-id/>`.
@@ -72,7 +73,7 @@ pub(crate) fn write(by: &str, seq: u64, out: &mut Vec<u8>) {
         .open("stanza-id")
         .attr("xmlns", ns::STANZA_ID)
         .attr("by", by)
-        .attr("id", &id_of(seq))
+        .attr("id", Digits::of(seq).as_str())
         .close();
 }
 

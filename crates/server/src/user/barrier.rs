@@ -2,12 +2,13 @@
 //! has an entry here, and everything that the user sends after it waits behind it in order. Bounded
 //! by appends, effects and bytes: at any bound the user's mailbox is held, and nothing is dropped.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use actor::{Name, Reply};
 use delivery::{Consumer, Refusal};
 use net::ConnRef;
-use store::{Seq, Tenure};
+use store::{RangeId, Seq, Tenure};
 use wire::{NodeEvent, NotTaken, Source};
 use xml::Frame;
 
@@ -97,6 +98,8 @@ pub(crate) enum Effect {
     HandOver {
         /// Its recipient's bare address.
         to: Name,
+        /// The same as a destination ([`store::SlotKey::peer`]).
+        dest: u64,
         /// The message, with its place.
         delivery: Delivery,
     },
@@ -382,6 +385,47 @@ struct Queue {
     bytes: usize,
 }
 
+/// Memory of what waited and has left, for what waits next on the same shard: a user who records
+/// something now and then has none of his own in between.
+#[derive(Default)]
+pub(crate) struct Spares {
+    queues: RefCell<Vec<Box<Queue>>>,
+    effects: RefCell<Vec<Vec<Effect>>>,
+}
+
+/// Of each kind: about as many users have a commit under way at a time.
+const SPARES_MAX: usize = 64;
+
+/// The largest that is kept.
+const SPARE_LEN_MAX: usize = 16;
+
+impl Spares {
+    fn queue(&self) -> Box<Queue> {
+        self.queues.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn keep(&self, queue: Box<Queue>) {
+        let mut queues = self.queues.borrow_mut();
+        if queues.len() < SPARES_MAX && queue.appends.capacity() <= SPARE_LEN_MAX {
+            queues.push(queue);
+        }
+    }
+
+    /// An empty list.
+    pub(super) fn effects(&self) -> Vec<Effect> {
+        self.effects.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes a list back.
+    pub(super) fn keep_effects(&self, mut effects: Vec<Effect>) {
+        let mut lists = self.effects.borrow_mut();
+        if lists.len() < SPARES_MAX && (1..=SPARE_LEN_MAX).contains(&effects.capacity()) {
+            effects.clear();
+            lists.push(effects);
+        }
+    }
+}
+
 /// The queue of appends that are not decided, with their effects.
 #[derive(Default)]
 pub(super) struct Barrier {
@@ -389,6 +433,8 @@ pub(super) struct Barrier {
     waiting: Option<Box<Queue>>,
     /// In which the state was read that appends build on.
     pub(super) tenure: Tenure,
+    /// To which they go, once that was read.
+    pub(super) range: Option<RangeId>,
 }
 
 impl Barrier {
@@ -420,8 +466,8 @@ impl Barrier {
     }
 
     /// Puts an append behind those that wait already.
-    pub(super) fn push(&mut self, append: Append) {
-        let queue = self.waiting.get_or_insert_default();
+    pub(super) fn push(&mut self, append: Append, spares: &Spares) {
+        let queue = self.waiting.get_or_insert_with(|| spares.queue());
         let bytes = append.origin.bytes() + bytes_of(&append.effects) + append.rewrites;
         queue.effects += append.effects.len();
         queue.bytes += bytes;
@@ -467,14 +513,16 @@ impl Barrier {
 
     /// The outcome of an append. Returns `None` for a ticket of an earlier incarnation, whose
     /// effects died with it.
-    pub(super) fn decide(&mut self, ticket: Ticket, ok: bool) -> Option<Decided> {
+    pub(super) fn decide(&mut self, ticket: Ticket, ok: bool, spares: &Spares) -> Option<Decided> {
         let queue = self.waiting.as_mut()?;
         let is_it = |first: &mut Waiting| first.append.ticket == ticket;
         let first = queue.appends.pop_front_if(is_it)?;
         queue.effects -= first.effects();
         queue.bytes -= first.bytes;
-        if queue.appends.is_empty() {
-            self.waiting = None;
+        if queue.appends.is_empty()
+            && let Some(queue) = self.waiting.take()
+        {
+            spares.keep(queue);
         }
         let Waiting {
             append, mut after, ..
@@ -524,37 +572,35 @@ mod tests {
 
     #[test]
     fn effects_leave_in_order_with_their_commit() {
-        let mut barrier = Barrier::default();
+        let (mut barrier, spares) = (Barrier::default(), &Spares::default());
         assert!(barrier.is_open());
         let first = Ticket(1);
-        barrier.push(append(first, some()));
+        barrier.push(append(first, some()), spares);
         let second = Ticket(2);
-        barrier.push(append(second, some()));
+        barrier.push(append(second, some()), spares);
         barrier.follow(&mut some());
-        assert_eq!(effects_of(barrier.decide(first, true)), 1);
+        assert_eq!(effects_of(barrier.decide(first, true, spares)), 1);
         assert!(!barrier.is_open());
-        assert_eq!(effects_of(barrier.decide(second, true)), 2);
+        assert_eq!(effects_of(barrier.decide(second, true, spares)), 2);
         assert!(barrier.is_open());
     }
 
     #[test]
     fn a_failed_append_takes_its_own_effects_with_it_and_no_others() {
-        let mut barrier = Barrier::default();
+        let (mut barrier, spares) = (Barrier::default(), &Spares::default());
         let ticket = Ticket(3);
-        barrier.push(append(
-            ticket,
-            vec![Effect::ReadMark(0), Effect::ReadMark(0)],
-        ));
+        let both = vec![Effect::ReadMark(0), Effect::ReadMark(0)];
+        barrier.push(append(ticket, both), spares);
         barrier.follow(&mut some());
-        assert_eq!(effects_of(barrier.decide(ticket, false)), 1);
+        assert_eq!(effects_of(barrier.decide(ticket, false, spares)), 1);
     }
 
     #[test]
     fn an_unknown_ticket_changes_nothing() {
-        let mut barrier = Barrier::default();
+        let (mut barrier, spares) = (Barrier::default(), &Spares::default());
         let ticket = Ticket(4);
-        barrier.push(append(ticket, some()));
-        assert!(barrier.decide(Ticket(99), true).is_none());
+        barrier.push(append(ticket, some()), spares);
+        assert!(barrier.decide(Ticket(99), true, spares).is_none());
         assert_eq!(barrier.len(), 1);
     }
 
@@ -570,10 +616,10 @@ mod tests {
     #[test]
     fn it_is_full_by_appends_effects_and_bytes() {
         const MANY: usize = usize::MAX;
-        let mut barrier = Barrier::default();
+        let (mut barrier, spares) = (Barrier::default(), &Spares::default());
         assert!(!barrier.is_full(&bounds(1, 1, 1)), "nothing waits");
         let first = Ticket(5);
-        barrier.push(append(first, Vec::new()));
+        barrier.push(append(first, Vec::new()), spares);
         assert!(barrier.is_full(&bounds(1, MANY, MANY)));
         assert!(!barrier.is_full(&bounds(2, 1, 1)), "no effects yet");
         barrier.follow(&mut some());
@@ -581,11 +627,11 @@ mod tests {
         assert!(!barrier.is_full(&bounds(2, 2, MANY)));
         let one = size_of::<Effect>();
         assert!(barrier.is_full(&bounds(2, 2, one)) && !barrier.is_full(&bounds(2, 2, one + 1)));
-        barrier.decide(first, true);
+        barrier.decide(first, true, spares);
         assert!(!barrier.is_full(&bounds(1, 1, 1)), "all of it has left");
-        barrier.push(append(first, Vec::new()).rewriting(one));
+        barrier.push(append(first, Vec::new()).rewriting(one), spares);
         assert!(barrier.is_full(&bounds(2, 2, one)) && !barrier.is_full(&bounds(2, 2, one + 1)));
-        barrier.decide(first, true);
+        barrier.decide(first, true, spares);
         assert!(barrier.is_open());
     }
 }

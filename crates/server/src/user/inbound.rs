@@ -34,12 +34,13 @@ impl User {
             return;
         }
         let from = sender_of(&delivery);
-        if !self.is_next(&from, &delivery, cx) {
+        let peer = self.home.place.slots().peer(&from);
+        if !self.is_next((&from, peer), &delivery, cx) {
             return;
         }
         // It is durable with its sender: whatever fails here, it comes again.
         self.comes_from(Origin::Nobody);
-        self.turn().taking = Some((Name::clone(&from), source));
+        self.turn().taking = Some((Name::clone(&from), peer, source));
         self.panic_if_asked(&frame, true);
         match self.deliver_new(delivery, kind, cx) {
             Ok(()) => self.confirm(&from, source, cx),

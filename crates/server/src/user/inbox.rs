@@ -24,6 +24,8 @@ use crate::modules::{hints, stanza_ids};
 /// A message that is being received.
 struct Received {
     from: Name,
+    /// [`store::SlotKey::peer`] of that.
+    peer: u64,
     frame: Frame,
     source: Source,
     origin: u64,
@@ -107,9 +109,10 @@ impl User {
             self.show(&frame, addressed, &copies, cx);
             return Ok(());
         }
-        let from = Name::from(from);
+        let (from, peer) = self.named(from);
         let received = Received {
             from,
+            peer,
             frame,
             source,
             origin,
@@ -119,6 +122,16 @@ impl User {
             must_keep,
         };
         self.receive_entry(received, cx)
+    }
+
+    /// The sender of what is handled, and the hash of that: those under which it was taken, if it
+    /// was.
+    fn named(&self, from: &str) -> (Name, u64) {
+        let taking = self.turn.as_ref().and_then(|turn| turn.taking.as_ref());
+        match taking {
+            Some((name, peer, _)) if **name == *from => (Name::clone(name), *peer),
+            _ => (Name::from(from), self.home.place.slots().peer(from)),
+        }
     }
 
     /// Whether a message can be given to whom it is for only by way of the log.
@@ -172,6 +185,7 @@ impl User {
         let frame = stanza_ids::without_claims(received.frame, &self.name);
         let to = self.recipients(received.addressed, &received.copies, cx);
         let draft = Draft {
+            peer_hash: received.peer,
             peer: received.from,
             flags,
             frame: frame_bytes(&frame),

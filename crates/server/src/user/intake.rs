@@ -33,7 +33,7 @@ impl User {
     /// is told why, or will be once the store was asked.
     pub(super) fn is_next(
         &mut self,
-        from: &Name,
+        (from, peer): (&Name, u64),
         delivery: &Delivery,
         cx: &mut Context<'_, UserMsg>,
     ) -> bool {
@@ -43,7 +43,6 @@ impl User {
             self.refuse(from, source, Refusal::Unreadable, None, cx);
             return false;
         }
-        let peer = self.home.place.slots().peer(from);
         let (place, after) = (Place::new(source.seq), Place::new(source.after));
         let recognised = match &self.log {
             Some(log) => log.marks.recognise(peer, place, after),

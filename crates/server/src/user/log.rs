@@ -88,6 +88,8 @@ pub(super) struct Ended {
 /// An entry in the making.
 pub(super) struct Draft {
     pub peer: Name,
+    /// [`store::SlotKey::peer`] of that.
+    pub peer_hash: u64,
     pub flags: EntryFlags,
     pub frame: SharedBytes,
     pub source: Seq,
@@ -233,10 +235,9 @@ impl User {
     ) -> (Seq, Recipients, Few<(SessionNumber, Given)>) {
         self.tell_refusals(cx);
         let progress = self.progress();
-        let slots = self.home.place.slots();
         let (seq, at) = self.next_place(cx);
         let bytes = draft.frame.len() as u64;
-        let peer = slots.peer(&draft.peer);
+        let peer = draft.peer_hash;
         let log = self.log();
         log.is_moving = true;
         let stanza = u32::try_from(bytes).unwrap_or(u32::MAX);

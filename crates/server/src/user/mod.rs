@@ -56,7 +56,7 @@ use crate::home::Home;
 use crate::message::{Delivery, Said, UserMsg};
 
 use barrier::{Append, Barrier};
-pub(crate) use barrier::{Effect, Origin, OwnStanza};
+pub(crate) use barrier::{Effect, Origin, OwnStanza, Spares};
 use blocklist::Blocklist;
 pub(crate) use class::Users;
 pub(crate) use layout::session_number;
@@ -176,7 +176,8 @@ impl User {
     }
 
     pub(super) fn range(&self) -> store::RangeId {
-        self.home.place.range(&self.name)
+        let known = self.barrier.range;
+        known.unwrap_or_else(|| self.home.place.range(&self.name))
     }
 
     // ---- Loading and eviction ------------------------------------------------------------------
@@ -193,7 +194,7 @@ impl User {
         self.stale = true;
         let ticket = self.home.journal.next_ticket();
         let asked = Append::new(ticket, Origin::Nobody, Vec::new());
-        self.barrier.push(asked);
+        self.barrier.push(asked, &self.home.spares);
         self.home.journal.await_settled(cx, range, ticket);
     }
 
@@ -209,7 +210,9 @@ impl User {
         cx.hold();
         cx.stats().count(Counter::UsersLoaded);
         // Before it is read: what another home appends from here on is noticed.
-        self.barrier.tenure = self.home.journal.tenure(self.range());
+        let range = self.range();
+        self.barrier.range = Some(range);
+        self.barrier.tenure = self.home.journal.tenure(range);
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let page = self.home.bounds().read_entries;
         let is_first = self.log.is_none();
@@ -533,7 +536,8 @@ impl Actor for User {
         self.home.queues.note(&self.name, None);
         self.home.journal.forget(cx.myself());
         self.answer_the_rest(cx);
-        if let Some((to, source)) = self.turn.as_mut().and_then(|turn| turn.taking.take()) {
+        let taking = self.turn.as_mut().and_then(|turn| turn.taking.take());
+        if let Some((to, _, source)) = taking {
             // It was being taken: its sender's home counts how often that happens.
             let answer = Box::new(NotTaken {
                 by: self.own_peer(),

@@ -152,6 +152,7 @@ impl User {
         };
         let draft = Draft {
             peer: Name::clone(&peer),
+            peer_hash: dest,
             flags,
             frame: frame_bytes(&frame),
             source: 0,
@@ -168,7 +169,8 @@ impl User {
         );
         let mut delivery = Delivery::new(resource.map(Into::into), frame);
         delivery.source.seq = seq;
-        self.emit(Effect::HandOver { to: peer, delivery }, cx);
+        let to = peer;
+        self.emit(Effect::HandOver { to, dest, delivery }, cx);
         if let Some(link) = self.turn().link.take() {
             self.emit(Effect::CreditWhenTaken(link, seq), cx);
         }
@@ -205,11 +207,11 @@ impl User {
     /// A message is durable: it is handed over now, or read from the log later.
     pub(super) fn hand_over_committed(
         &mut self,
-        to: Name,
+        (to, dest): (Name, u64),
         delivery: Delivery,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let (now, dest) = (cx.now(), self.home.place.slots().peer(&to));
+        let now = cx.now();
         let place = Place::new(delivery.source.seq);
         if let Some(over) = self.log().outbox.committed(place, dest, now) {
             self.hand_over(&to, delivery, over, cx);

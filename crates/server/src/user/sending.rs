@@ -34,10 +34,11 @@ impl User {
         let mut next = effects;
         while !next.is_empty() {
             self.to_perform = next.len() as u32;
-            for effect in next {
+            for effect in next.drain(..) {
                 self.to_perform -= 1;
                 self.perform(effect, cx);
             }
+            self.home.spares.keep_effects(next);
             next = if self.may_leave() {
                 self.take_effects()
             } else {
@@ -74,7 +75,9 @@ impl User {
                 delivery,
                 activate,
             } => self.send_on(&to, delivery, activate, cx),
-            Effect::HandOver { to, delivery } => self.hand_over_committed(to, delivery, cx),
+            Effect::HandOver { to, dest, delivery } => {
+                self.hand_over_committed((to, dest), delivery, cx);
+            }
             Effect::Probe { to, from } => {
                 // After a restart a contact may be online and not be loaded yet.
                 let activate = !self.home.place.has_woken();

@@ -32,8 +32,9 @@ pub(crate) struct Turn {
     pub(super) asked: Option<Box<Debt>>,
     /// What is sent now says that a session is not there any more ([`Effect::Gone`]).
     pub(super) is_leaving: bool,
-    /// A message that is being taken from another home: its sender, and where it is in his log.
-    pub(super) taking: Option<(Name, Source)>,
+    /// A message that is being taken from another home: its sender, and the hash of that
+    /// ([`store::SlotKey::peer`]), and where it is in his log.
+    pub(super) taking: Option<(Name, u64, Source)>,
 }
 
 impl User {
@@ -92,7 +93,7 @@ impl User {
             self.home.turn.set(Some(turn));
             return self.hold_if_full(cx);
         }
-        let effects = mem::take(&mut turn.effects);
+        let effects = mem::replace(&mut turn.effects, self.home.spares.effects());
         self.home.turn.set(Some(turn));
         let rewrites = self.rewritten_by(&records);
         self.charge_for(rewrites, &origin, cx);
@@ -102,7 +103,7 @@ impl User {
         match journal.append(cx, range, self.barrier.tenure, records, ticket) {
             Ok(()) => {
                 let append = Append::new(ticket, origin, effects).rewriting(rewrites);
-                self.barrier.push(append);
+                self.barrier.push(append, &self.home.spares);
                 self.hold_if_full(cx);
             }
             Err(error) => {
@@ -168,7 +169,8 @@ impl User {
             self.home.journal.heard(cx.myself());
         }
         let was_full = self.has_full_barrier();
-        let Some(decided) = self.barrier.decide(ticket, result.is_ok()) else {
+        let spares = &self.home.spares;
+        let Some(decided) = self.barrier.decide(ticket, result.is_ok(), spares) else {
             return;
         };
         if let Some(log) = &mut self.log

@@ -38,10 +38,15 @@ const SEALED_MAX: usize = 2;
 /// runs.
 const FIRST_LEVEL_TABLES_MAX: usize = 24;
 
-/// Tables on the first level of logs that are merged into the next level together: half as often as
-/// the library would, because every merge reads and writes much of the next level again. A read
+/// Tables on the first level of logs that are merged into the next level together: a third as often
+/// as the library would, because every merge reads and writes much of the next level again. A read
 /// looks into a few more of them.
-const LOG_TABLES_MERGED: u8 = 8;
+const LOG_TABLES_MERGED: u8 = 12;
+
+/// Bytes of a table of logs behind the first level. The next level is of as many tables as are merged
+/// into it: with the library's 64 MiB, made for larger write buffers than ours, each merge of 36 MiB
+/// would write up to 768 MiB again.
+const LOG_TABLE_BYTES: u64 = 16 * 1_024 * 1_024;
 
 /// How long a commit, or a reopening, waits for the background thread, in steps of [`STEP`].
 const BACKGROUND_STEPS_MAX: u32 = 30_000;
@@ -490,7 +495,9 @@ fn tuning(name: &str) -> KeyspaceCreateOptions {
         "log" => tuning
             .filter_policy(FilterPolicy::disabled())
             .compaction_strategy(Arc::new(
-                Leveled::default().with_l0_threshold(LOG_TABLES_MERGED),
+                Leveled::default()
+                    .with_l0_threshold(LOG_TABLES_MERGED)
+                    .with_table_target_size(LOG_TABLE_BYTES),
             )),
         // Most reads are of users that exist: the last level, which holds nearly all, needs no
         // filter.

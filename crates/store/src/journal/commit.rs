@@ -6,17 +6,17 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::apply::{Txn, apply, decode_u64};
+use crate::apply::apply_in;
 use crate::doubt::InDoubt;
-use crate::engine::{Engine, Reader, Space};
+use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::heads::Heads;
 use crate::journal::stats::Counters;
 use crate::journal::{Append, AppendFailure, Doubt, Outcome, Position, Tenure, Writer};
-use crate::keys;
 use crate::overlay::Overlay;
+use crate::positions;
 use crate::record::Record;
-use crate::slot::{RANGES, RangeId, SlotKey};
+use crate::slot::{RANGES, RangeId, Slot, SlotKey};
 use crate::store::{Durability, Store, WriterToken};
 
 /// Committed positions, readable by everyone.
@@ -158,9 +158,9 @@ impl Committer {
     }
 
     fn load_positions(&self) -> Result<(), StoreError> {
-        for range in RangeId::all() {
-            self.positions
-                .set(range, read_position(&*self.engine, range)?);
+        let all = positions::read_all(&*self.engine)?;
+        for (range, position) in RangeId::all().zip(all) {
+            self.positions.set(range, position);
         }
         Ok(())
     }
@@ -271,12 +271,11 @@ impl Committer {
             }
             outcomes.push(outcome);
         }
-        for (range, position) in &moved.to {
-            let value = position.value().to_be_bytes().to_vec();
-            overlay.put(Space::Meta, keys::position(*range).to_vec(), value);
-        }
         let heads = overlay.take_heads();
-        let batch = overlay.into_batch();
+        let mut batch = overlay.into_batch();
+        batch.extend(positions::changes(&moved.to, |range| {
+            self.positions.get(range)
+        }));
         if !batch.is_empty() {
             let commit = || self.engine.commit(batch, self.durability);
             let commit = || self.counters.time(commit);
@@ -307,48 +306,37 @@ impl Committer {
         if !self.tenures.holds(append) {
             return Ok(Outcome::Fenced);
         }
-        if let Err(why) = self.check(append) {
-            return Ok(Outcome::Failed(AppendFailure::Invalid(why)));
+        let failed = |failure| Ok(Outcome::Failed(failure));
+        if append.records.len() > self.append_records_max {
+            let why = format!("{} records in one append", append.records.len());
+            return failed(AppendFailure::Invalid(why));
         }
+        let mut known: Option<(&str, Slot)> = None;
         for record in &append.records {
-            match apply(record, &self.slots, overlay) {
+            let user = record.user();
+            // Nearly all records of an append are of one entity.
+            let slot = match known {
+                Some((have, slot)) if have == user => slot,
+                _ => self.slots.slot(user),
+            };
+            known = Some((user, slot));
+            if slot.range() != append.range {
+                overlay.take_back();
+                let why = format!("{user} does not belong to the range");
+                return failed(AppendFailure::Invalid(why));
+            }
+            match apply_in(slot, record, &self.slots, overlay) {
                 Ok(()) => {}
                 // One damaged value fails the append that met it, not its whole group.
                 Err(error @ (StoreError::Corrupt(_) | StoreError::Record(_))) => {
                     overlay.take_back();
-                    return Ok(Outcome::Failed(failure(&error)));
+                    return failed(failure(&error));
                 }
                 Err(error) => return Err(error),
             }
         }
         overlay.keep();
         Ok(Outcome::Committed(at.next()))
-    }
-
-    fn check(&self, append: &Append) -> Result<(), String> {
-        if append.records.len() > self.append_records_max {
-            return Err(format!("{} records in one append", append.records.len()));
-        }
-        // Records check themselves when they are applied.
-        let mut checked = None;
-        for record in &append.records {
-            let user = record.user();
-            if checked.replace(user) == Some(user) {
-                continue; // Nearly all records of an append are of one entity.
-            }
-            if self.slots.slot(user).range() != append.range {
-                return Err(format!("{user} does not belong to the range"));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The applied position of a range.
-pub(crate) fn read_position(reader: &dyn Reader, range: RangeId) -> Result<Position, StoreError> {
-    match reader.get(Space::Meta, &keys::position(range))? {
-        Some(value) => decode_u64(&value, "position of a range").map(Position::new),
-        None => Ok(Position::default()),
     }
 }
 

@@ -112,7 +112,11 @@ fn write(mut committer: Committer, jobs: &Receiver<Job>, options: &JournalOption
     let mut group = Vec::new();
     let mut waiting: Vec<(usize, Done)> = Vec::new();
     let clock = SystemClock::new();
-    let mut pace = Pace::new(options.commit_interval, options.commits_at_once);
+    let mut pace = Pace::new(
+        options.commit_interval,
+        options.commits_at_once,
+        options.commit_gather,
+    );
     while let Some(first) = next_job(&mut committer, jobs, options) {
         let wait = pace.wait(clock.now());
         if !wait.is_zero() {
@@ -131,6 +135,7 @@ fn write(mut committer: Committer, jobs: &Receiver<Job>, options: &JournalOption
             next = if room { jobs.try_recv().ok() } else { None };
         }
         let mut outcomes = committer.decide(&group).into_iter();
+        pace.ended(clock.now());
         group.clear();
         for (appends, done) in waiting.drain(..) {
             answer(done, outcomes.by_ref().take(appends).collect());

@@ -5,15 +5,24 @@ const DIGITS: usize = 16;
 
 /// The stanza-id of a place in a log.
 pub(crate) fn id_of(seq: u64) -> String {
-    // Invariant: digits are ASCII.
-    String::from_utf8(digits_of(seq).to_vec()).expect("digits")
+    Digits::of(seq).as_str().to_owned()
 }
 
-fn digits_of(seq: u64) -> [u8; DIGITS] {
-    std::array::from_fn(|at| {
-        let shift = 4 * (DIGITS - 1 - at);
-        b"0123456789abcdef"[(seq >> shift & 0xf) as usize]
-    })
+/// The same without memory of its own.
+pub(super) struct Digits([u8; DIGITS]);
+
+impl Digits {
+    pub(super) fn of(seq: u64) -> Digits {
+        Digits(std::array::from_fn(|at| {
+            let shift = 4 * (DIGITS - 1 - at);
+            b"0123456789abcdef"[(seq >> shift & 0xf) as usize]
+        }))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        // Invariant: digits are ASCII.
+        std::str::from_utf8(&self.0).expect("digits")
+    }
 }
 
 /// The place that a stanza-id stands for, if it is one of ours.
