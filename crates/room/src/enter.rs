@@ -91,16 +91,7 @@ impl Room {
         let x = frame.child("x", NS_MUC);
         let current = self.occupants.by_address(from);
         if current.is_some() && self.must_be_followed(self.managed) {
-            let (request, managed) = (frame.clone(), self.managed);
-            return self.commit(
-                vec![Record::Followed(true)],
-                frame,
-                now,
-                move |room, now| {
-                    room.managed = managed;
-                    room.stanza(&request, may_create, now);
-                },
-            );
+            return self.available_once_followed(frame, may_create, now);
         }
         if let Some(key) = current {
             self.occupants.set_managed(key, from, self.managed);
@@ -142,6 +133,16 @@ impl Room {
             None if self.state.is_none() => self.create(frame, may_create, entry, now),
             None => self.enter(frame, entry, now),
         }
+    }
+
+    /// A session that is there is managed from now on, once the room is in the store.
+    fn available_once_followed(&mut self, frame: &Frame, may_create: bool, now: Timestamp) {
+        let (request, managed) = (frame.clone(), self.managed);
+        let records = vec![Record::Followed(true)];
+        self.commit(records, frame, now, move |room, now| {
+            room.managed = managed;
+            room.stanza(&request, may_create, now);
+        });
     }
 
     /// Whether a session may only be there once the room is in the store: a kill must not take back
