@@ -25,7 +25,7 @@ use xmpp::stream::{C2s, C2sConfig, Credentials, Effect, LoginEnd};
 
 use crate::guard::{Begin, Generation, Lists};
 use crate::home::Home;
-use crate::join::{KeeperMsg, Line, Prelude};
+use crate::join::{Joining, KeeperMsg, Line, Prelude};
 use crate::limits::PENALTY;
 use crate::message::{AppendError, UserMsg};
 use crate::repeats::Repeats;
@@ -121,6 +121,10 @@ struct Attempt {
     prelude: Prelude,
     /// The node that does.
     line: Option<Box<Line>>,
+    /// What that was told, if another one may be told instead.
+    joining: Option<Box<Joining>>,
+    /// Whose it is, and since when it looks for such a node.
+    joins: Option<(Name, Moment)>,
     /// Stanzas of a session that come once more: the home before this one has handled them.
     skip: u32,
 }
@@ -602,6 +606,27 @@ impl Conn {
         std::mem::take(&mut self.attempt().prelude)
     }
 
+    /// Nobody else has heard it.
+    pub(crate) fn put_prelude(&mut self, prelude: Prelude) {
+        self.attempt().prelude = prelude;
+    }
+
+    /// Looks for a node that goes on with it as this user's: since when.
+    pub(crate) fn joins_since(&mut self, user: &str, now: Moment) -> Moment {
+        let joins = &mut self.attempt().joins;
+        joins.get_or_insert_with(|| (user.into(), now)).1
+    }
+
+    /// Keeps what the node was told that goes on with it, for another one.
+    pub(crate) fn set_joining(&mut self, joining: Joining) {
+        self.attempt().joining = Some(Box::new(joining));
+    }
+
+    /// The same, once.
+    pub(crate) fn take_joining(&mut self) -> Option<Box<Joining>> {
+        self.login.take()?.joining
+    }
+
     /// Where that is kept, if another node may go on with the client.
     pub(crate) fn prelude(&mut self, home: &Home) -> Option<&mut Prelude> {
         prelude(&mut self.login, &self.machine, self.is_far, home)
@@ -615,7 +640,6 @@ impl Conn {
     /// The way to the node that goes on with it, once.
     pub(crate) fn take_line(&mut self) -> Option<Line> {
         let line = self.login.as_mut()?.line.take()?;
-        self.login = None;
         Some(*line)
     }
 
@@ -888,6 +912,11 @@ impl C2sService {
         if cx.now() < end {
             conn.penalized = false;
             cx.set_deadline(Some(end));
+            if let Some((user, _)) = conn.login.as_ref().and_then(|login| login.joins.clone()) {
+                self.join(cx, conn, &user);
+                self.carry_out(cx, conn);
+                return Self::pause_or_resume(cx, conn);
+            }
             let delayed = conn.login.as_mut().and_then(|login| login.delayed.take());
             if let Some(user) = delayed {
                 self.begin_delayed(cx, conn, user);

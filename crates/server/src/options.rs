@@ -139,6 +139,12 @@ pub struct Joined {
     /// Longest time for which a request of an operator looks for the home of what it is about:
     /// longer than a planned move takes.
     pub home_max: Duration,
+    /// Longest time for which a client that has said whose it is waits for a home of that account;
+    /// then it is told to come again. 0: it does not wait, for it may come to another node.
+    pub join_wait_max: Duration,
+    /// Bytes of a connection that a home which lets go sends beyond the window, so that it need not
+    /// wait for the client: nothing where nodes are on different machines.
+    pub beyond_window_max: u32,
 }
 
 impl Default for Joined {
@@ -153,6 +159,22 @@ impl Default for Joined {
             home_wait_step: Duration::from_millis(100),
             kept_bytes_max: 64 * 1_024,
             home_max: Duration::from_secs(10),
+            join_wait_max: Duration::ZERO,
+            beyond_window_max: 0,
+        }
+    }
+}
+
+impl Joined {
+    /// Of an edge and a home on one machine, of which each client has one of each.
+    pub fn on_one_machine() -> Joined {
+        let defaults = Joined::default();
+        Joined {
+            join_wait_max: defaults.home_wait_max,
+            // What a home holds for a connection is bounded there.
+            beyond_window_max: 1 << 30,
+            home_wait_step: Duration::from_millis(50),
+            ..defaults
         }
     }
 }
