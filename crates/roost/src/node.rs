@@ -31,8 +31,8 @@ use crate::split::order as split;
 /// Bytes of an incomplete stanza that are kept beyond the largest stanza: the start of the next.
 const INCOMPLETE_BYTES_MORE: usize = 64 * 1_024;
 
-/// Bytes that wait for a client at an edge beyond what may wait for it at a home: the window between
-/// the two, and what pauses a client.
+/// Bytes that wait for a client at an edge beyond what may wait for it at a home: the window
+/// between the two, and what pauses a client.
 const EDGE_BACKLOG_MORE: usize = 256 * 1_024;
 
 /// A refusal.

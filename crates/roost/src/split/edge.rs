@@ -335,8 +335,8 @@ impl Edge {
         }
     }
 
-    /// Closes all streams, and then has the home end, on a thread of its own so that a second signal
-    /// is heard.
+    /// Closes all streams, and then has the home end, on a thread of its own so that a second
+    /// signal is heard.
     fn drain(&mut self, running: Running, signal: i32) {
         let deadline = self.config.settings.server.drain_timeout;
         tracing::info!(

@@ -1,5 +1,5 @@
-//! The life of a home: it waits until the store is its own, serves what the edge passes on, and lets
-//! go when another one takes over. Owns the order of these steps.
+//! The life of a home: it waits until the store is its own, serves what the edge passes on, and
+//! lets go when another one takes over. Owns the order of these steps.
 //!
 //! It ends when its keeper does: nobody else could reach it.
 

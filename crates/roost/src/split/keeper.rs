@@ -1,6 +1,6 @@
 //! Which home serves: the keeper starts it, tells the edge where it is, starts another one when it
-//! dies or hangs, and has it replaced when an operator wants that (`upgrade`). Owns the processes of
-//! homes. One thread, which also sees to the edge's end of the link.
+//! dies or hangs, and has it replaced when an operator wants that (`upgrade`). Owns the processes
+//! of homes. One thread, which also sees to the edge's end of the link.
 //!
 //! | the serving home | then |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! A client has said whose it is, and that account is at home on another node: what it has said goes
-//! there. Where there is one home and no other edge, the client waits for a home that is being
+//! A client has said whose it is, and that account is at home on another node: what it has said
+//! goes there. Where there is one home and no other edge, the client waits for a home that is being
 //! replaced, and is said to the next one if the first does not answer.
 
 use net::Cx;
@@ -93,7 +93,8 @@ impl C2sService {
         cx.set_deadline(Some(cx.now() + joined.home_wait_step));
     }
 
-    /// The home that was told of a client has gone, or is none: another one is told, a moment later.
+    /// The home that was told of a client has gone, or is none: another one is told, a moment
+    /// later.
     pub(super) fn join_again(&mut self, cx: &mut Cx<'_>, edge: &mut Edge) {
         self.home.lines.remove(cx.id());
         edge.line = self.line_to(edge.line.node, self.line_number());

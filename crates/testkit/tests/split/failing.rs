@@ -71,11 +71,11 @@ fn what_dies_after_taking_over_is_undone() {
     let mut nodes = Nodes::split(&["alice", "bob"]);
     let program = nodes.program();
     // The real one, which is killed when it has served for a moment. A shell gives what it starts
-    // in the background another standard input unless it is told not to.
+    // in the background another standard input.
     let socket = nodes.node("").data().join("split/home-1/control.sock");
     let lines = format!(
         "[ $1 = --version ] && echo roost 9 && exit\n\
-         {} \"$@\" <&0 & home=$!\n\
+         exec 3<&0; {} \"$@\" <&3 & home=$!\n\
          until [ -S {} ]; do sleep 0.05; done; sleep 0.7; kill -9 $home; wait $home",
         program.display(),
         socket.display()

@@ -26,7 +26,7 @@ fn operators_reach_the_home_through_the_edge() {
     assert_eq!(nodes.page("/readyz").unwrap().0, 200);
     assert_eq!(nodes.figure("roost_sessions"), 1.0);
     assert_eq!(nodes.figure("roost_edge_sessions"), 0.0);
-    assert_eq!(nodes.figure("roost_edge_net_connections"), 1.0);
+    assert!(nodes.figure("roost_edge_net_connections") >= 1.0);
     nodes.run(&["user", "kick", "alice@localhost"]).unwrap();
     alice.expect_end("policy-violation");
     nodes.node("").stop().unwrap();
