@@ -111,6 +111,7 @@ RUNS = {
     "durable_beside": Run(f"durable --beside {ROOST} --users 20 --rate 200 --seconds 3 --repeat 1",
                           seconds=3),
     "restart": Run("restart --users 30 --repeat 1", seconds=12),
+    "split": Run("split --users 30 --upgrades 2 --look 3", seconds=40, has_page=False),
     "logins": Run("logins.sh 60 18 100", seconds=1, more="--messages 200", has_page=False),
     "pairs": Run(f"pairs {ROOST} {ROOST} --pairs 1 --users 60 --rate 100", seconds=1,
                  more="--messages 200", has_page=False),
@@ -220,6 +221,13 @@ def test_restart(run):
     assert (resumed, refused) == ("30", "0"), run.said
     assert wrong == ["0"] * 4, "lost, twice, out of order, contacts not seen"
     assert messages != "0"
+
+
+def test_split(run):
+    assert run.status == GOOD, run.said
+    assert run.loads() == 3
+    assert run.said.count('"failed": null') >= 2 and '"lost": 0' in run.said
+    assert all(f"{part}\": " in run.said for part in ("edge", "home", "server"))
 
 
 def test_curves(run):

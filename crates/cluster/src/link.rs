@@ -18,7 +18,7 @@
 //!
 //! With [`Credentials`] both sides prove who they are, by certificates of one CA with the node's
 //! name, and everything is encrypted (TLS 1.3). Without them only loopback addresses are listened
-//! at: everybody who reaches one is believed.
+//! at, or a Unix socket of this user: everybody who reaches one is believed.
 
 mod credentials;
 mod frame;
@@ -33,13 +33,13 @@ mod stream;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use stdx::{Clock as _, SystemClock};
-use tokio::net::TcpListener;
 use tokio::sync::mpsc::{self, channel};
 use tokio::sync::{Notify, watch};
 
@@ -47,6 +47,7 @@ use crate::journal::message::Author;
 use notes::Notes;
 use outgoing::Freed;
 use strangers::Strangers;
+use stream::Listener;
 
 pub use credentials::{Credentials, CredentialsError, Pem, is_certifiable};
 pub use notes::Note;
@@ -77,11 +78,27 @@ pub enum Taken {
 /// Who takes packets. Called by the tasks of links.
 pub type Deliver = Arc<dyn Fn(PeerId, &[u8]) -> Taken + Send + Sync>;
 
+/// Where a node listens for others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// At an address.
+    Tcp(SocketAddr),
+    /// At a socket file, which processes of this user alone may open. One that is there already is
+    /// replaced.
+    Unix(PathBuf),
+}
+
+impl From<SocketAddr> for Listen {
+    fn from(address: SocketAddr) -> Listen {
+        Listen::Tcp(address)
+    }
+}
+
 /// Names and bounds of links.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where others connect to.
-    pub listen: SocketAddr,
+    pub listen: Listen,
     /// Both sides must be of the same one.
     pub deployment: String,
     /// Packets that wait for one peer before its task has taken them. Default: 8,192.
@@ -117,9 +134,9 @@ pub struct Options {
 
 impl Options {
     /// Defaults.
-    pub fn new(listen: SocketAddr, deployment: String) -> Options {
+    pub fn new(listen: impl Into<Listen>, deployment: String) -> Options {
         Options {
-            listen,
+            listen: listen.into(),
             deployment,
             queue_max: 8_192,
             unacknowledged_max: 32_768,
@@ -144,9 +161,12 @@ impl Options {
 pub struct Where {
     /// The life of its process.
     pub incarnation: u64,
-    /// `host:port` of its link.
+    /// `host:port` of its link, or `unix:` and the path of a socket file.
     pub address: String,
 }
+
+/// How an address of a socket file begins ([`Where::address`]).
+pub const UNIX: &str = "unix:";
 
 /// How a link stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -299,14 +319,17 @@ impl Links {
     /// # Errors
     /// The address is taken, or open to everybody without credentials, or there is no thread.
     pub fn start(options: Options, author: Author, deliver: Deliver) -> io::Result<Links> {
-        if options.credentials.is_none() && !options.listen.ip().is_loopback() {
+        if let Listen::Tcp(address) = options.listen
+            && options.credentials.is_none()
+            && !address.ip().is_loopback()
+        {
             let why = "without cluster.certificate only a loopback address";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let listener = runtime.block_on(TcpListener::bind(options.listen))?;
+        let listener = runtime.block_on(Listener::bind(&options.listen))?;
         let shared = Arc::new(Shared {
             credentials: watch::Sender::new(options.credentials.clone()),
             clock: SystemClock::new(),

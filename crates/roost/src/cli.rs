@@ -1,5 +1,6 @@
 //! The command line. Owns its words and their help; what a command does is `commands` and `serve`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,6 +32,12 @@ pub(crate) enum Command {
     /// Run the server until SIGTERM or SIGINT; SIGHUP reloads certificates, limits and log
     /// level.
     Serve(Place),
+    /// What an edge starts.
+    #[command(hide = true)]
+    Home(Place),
+    /// Have another program serve, while clients stay: of a server with server.split = true
+    /// (docs/upgrade.md). Undone if it does not serve in time.
+    Upgrade(UpgradeArgs),
     /// Check a configuration file and say everything that is wrong with it.
     CheckConfig {
         /// The file; without it, the one that serve would use.
@@ -196,6 +203,36 @@ pub(crate) struct DrainArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) place: Place,
+}
+
+/// What is to serve.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct UpgradeArgs {
+    /// The program [default: the one that this command is].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) binary: Option<PathBuf>,
+    /// Time for it to open the store and serve.
+    #[arg(long, value_name = "TIME", value_parser = upgrade_time, default_value = "30s")]
+    pub(crate) within: Duration,
+    /// Also if the program of before could not read what it leaves: nothing is undone then.
+    #[arg(long)]
+    pub(crate) one_way: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// The longest time for a home to serve: streams wait no longer than half a minute.
+const UPGRADE_MAX: Duration = Duration::from_secs(600);
+
+fn upgrade_time(text: &str) -> Result<Duration, String> {
+    let given = time(text)?;
+    match given <= UPGRADE_MAX {
+        true => Ok(given),
+        false => Err("at most 10m".to_owned()),
+    }
 }
 
 /// The longest drain: who needs longer begins another one.
@@ -484,6 +521,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// The same place on another command line.
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let one = |name: &str, path: &PathBuf| [name.into(), path.clone().into_os_string()];
+        let config = self.config.iter().flat_map(|path| one("--config", path));
+        let data = self.data.iter().flat_map(|path| one("--data", path));
+        config.chain(data).collect()
+    }
+
     /// The configuration it stands for.
     pub(crate) fn source(&self) -> Source {
         Source {

@@ -15,6 +15,7 @@ mod pubsub;
 mod queue;
 mod room;
 pub(crate) mod text;
+mod upgrade;
 mod user;
 
 use std::io::{self, Write as _};
@@ -34,6 +35,7 @@ use crate::exit::Failure;
 use crate::node::{BanList, Request, Response, Status};
 use crate::remote::Remote;
 use crate::serve;
+use crate::split;
 pub(crate) use chaos::ChaosArgs;
 pub(crate) use cluster::ClusterCommand;
 
@@ -44,6 +46,8 @@ pub(crate) use cluster::ClusterCommand;
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Serve(place) => return serve::run(&place),
+        Command::Home(place) => return split::run_home(&place),
+        Command::Upgrade(args) => return upgrade::run(&args),
         Command::Flood(args) => return Ok(flood::command(&args, &["flood"])),
         Command::Doctor(args) => return doctor::run(args),
         Command::Cluster(command) => return cluster::run(command),

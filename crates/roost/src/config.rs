@@ -334,6 +334,13 @@ impl Config {
             )),
             Some(_) => {}
         }
+        if self.settings.server.split {
+            refuse(
+                "`server.split` is for a server that stands alone: in a cluster, nodes are \
+                 upgraded one after the other (docs/cluster.md)"
+                    .into(),
+            );
+        }
         if cluster.monitor.is_empty() {
             let message = "`cluster.engine` needs `cluster.monitor`: the monitoring port of each \
                            of its servers, which alone says whether that server syncs";

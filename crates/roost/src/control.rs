@@ -37,7 +37,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const LINE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// For the client to wait for an answer: a part of an import or a backup takes its time.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The folder with the socket, held open: the address of a Unix socket has at most 107 bytes, and a
 /// data folder may have a longer path. Through the descriptor it is always short.

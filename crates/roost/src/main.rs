@@ -20,6 +20,7 @@ mod password;
 mod remote;
 mod secret;
 mod serve;
+mod split;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

@@ -45,7 +45,7 @@ use crate::node;
 
 pub(crate) use drain::{DrainStatus, Draining};
 use homes::Homes;
-use returned::Returned;
+pub(crate) use returned::Returned;
 use slowness::Slowness;
 use snapshots::Snapshots;
 use watcher::Served;
@@ -204,7 +204,7 @@ impl Joined {
 }
 
 /// Packets that come before the node serves wait on their links.
-fn deliver(door: Arc<std::sync::OnceLock<Door>>) -> link::Deliver {
+pub(crate) fn deliver(door: Arc<std::sync::OnceLock<Door>>) -> link::Deliver {
     Arc::new(move |from: PeerId, packet: &[u8]| match door.get() {
         None => link::Taken::Later,
         Some(door) => match door.receive(NodeId(from.0), packet) {
@@ -405,7 +405,7 @@ impl Drop for Member {
 }
 
 /// Packets that no node took wait until somebody is at home for them, but not for ever.
-fn take_back(links: &Links, door: &Door, returned: &mut Returned, now: Moment) {
+pub(crate) fn take_back(links: &Links, door: &Door, returned: &mut Returned, now: Moment) {
     for gone in links.take_gone() {
         door.forget_node(NodeId(gone.0));
     }

@@ -26,9 +26,14 @@ use crate::config::{Config, Durability, Makers, Retention};
 use crate::control::Operator;
 use crate::exit::Failure;
 use crate::member::{Draining, Watcher, order};
+use crate::split::order as split;
 
 /// Bytes of an incomplete stanza that are kept beyond the largest stanza: the start of the next.
 const INCOMPLETE_BYTES_MORE: usize = 64 * 1_024;
+
+/// Bytes that wait for a client at an edge beyond what may wait for it at a home: the window
+/// between the two, and what pauses a client.
+const EDGE_BACKLOG_MORE: usize = 256 * 1_024;
 
 /// A refusal.
 pub(crate) fn refusal(code: &str, message: &str) -> Response {
@@ -115,13 +120,67 @@ impl Running {
         web: Web,
         cluster: Option<server::away::Cluster>,
     ) -> Result<Running, Failure> {
-        let tls = tls(config, certificates).map_err(Failure::Failed)?;
         let mut options = options(config);
         options.web.pages = web.pages;
         options.cluster = cluster;
         let mut listeners = listeners(config);
         listeners.extend(web.listeners);
         let limits = network_limits(config);
+        Running::start_as(config, certificates, store, (options, listeners, limits))
+    }
+
+    /// Starts the edge of a home on this machine, which has no entities.
+    ///
+    /// # Errors
+    /// As [`Running::start`].
+    pub(crate) fn start_edge(
+        config: &Config,
+        certificates: Vec<CertificateFiles>,
+        slot_key: [u8; 16],
+        web: Web,
+        away: Arc<dyn server::away::Away>,
+    ) -> Result<Running, Failure> {
+        let failed = |error: OpenError| Failure::Failed(error.to_string());
+        let engine = Arc::new(store::MemoryEngine::new());
+        let key = store::SlotKey::new(slot_key);
+        let store = Store::with_engine(engine, store::Durability::Memory, key).map_err(failed)?;
+        let mut options = options(config);
+        options.web.pages = web.pages;
+        options.joined = server::options::Joined::on_one_machine();
+        let journal = local_journal(&store, config)?;
+        options.cluster = Some(server::away::Cluster { journal, away });
+        let mut listeners = listeners(config);
+        listeners.extend(web.listeners);
+        let mut limits = network_limits(config);
+        // What a home that lets go has not sent comes beside what waits here.
+        limits.backlog_max += EDGE_BACKLOG_MORE;
+        Running::start_as(config, certificates, store, (options, listeners, limits))
+    }
+
+    /// Starts the home behind an edge on this machine, which has no sockets.
+    ///
+    /// # Errors
+    /// As [`Running::start`].
+    pub(crate) fn start_home(
+        config: &Config,
+        certificates: Vec<CertificateFiles>,
+        store: Store,
+        cluster: server::away::Cluster,
+    ) -> Result<Running, Failure> {
+        let mut options = options(config);
+        options.joined = server::options::Joined::on_one_machine();
+        options.cluster = Some(cluster);
+        let limits = network_limits(config);
+        Running::start_as(config, certificates, store, (options, Vec::new(), limits))
+    }
+
+    fn start_as(
+        config: &Config,
+        certificates: Vec<CertificateFiles>,
+        store: Store,
+        (options, mut listeners, limits): (server::Options, Vec<net::Listener>, net::Limits),
+    ) -> Result<Running, Failure> {
+        let tls = tls(config, certificates).map_err(Failure::Failed)?;
         let node = server::Node::start(options, listeners.clone(), limits, Some(tls), store)
             .map_err(|error| Failure::Failed(error.to_string()))?;
         // The node has its own names for the sockets.
@@ -213,6 +272,11 @@ impl Running {
             .collect()
     }
 
+    /// Clients that are connected.
+    pub(crate) fn connections(&self) -> u64 {
+        self.node.connections()
+    }
+
     /// Whether every shard is still running.
     pub(crate) fn is_sound(&self) -> bool {
         self.node.is_ready()
@@ -280,6 +344,15 @@ impl Operator for NodeOperator {
     fn order(&self, request: order::Request) -> order::Response {
         order::call(self.draining.as_deref(), &request)
     }
+
+    fn split(&self, request: split::Request) -> split::Response {
+        match request {
+            split::Request::Figures => split::Response::Figures {
+                page: watch::metrics::page(&self.observer.look()),
+            },
+            split::Request::Upgrade { .. } => split::refusal(),
+        }
+    }
 }
 
 /// Connections that the process takes with this configuration.
@@ -334,6 +407,20 @@ pub(crate) fn open_store(config: &Config, key: Option<[u8; 16]>) -> Result<Store
         ))),
         _ => Ok(store),
     }
+}
+
+/// The journal of a store that no other node writes to.
+///
+/// # Errors
+/// It cannot be started.
+pub(crate) fn local_journal(
+    store: &Store,
+    config: &Config,
+) -> Result<Arc<dyn store::Journal>, Failure> {
+    let options = options(config).commits.journal;
+    let journal = store::LocalJournal::start_with(store, options);
+    let journal = journal.map_err(|error| Failure::Failed(error.to_string()))?;
+    Ok(Arc::new(journal))
 }
 
 /// Whether another process has the store of a data folder open. To open it says which.

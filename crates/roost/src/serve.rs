@@ -30,16 +30,19 @@ use crate::member::{self, Joined, Member, Parts};
 use crate::node::{self, Running};
 use crate::notify;
 use crate::pages::{self, Pages};
+use crate::split;
 
 /// Events of this process that wait for its main thread: signals, and the end of a drain.
-const EVENTS_MAX: usize = 16;
+pub(crate) const EVENTS_MAX: usize = 16;
 
 /// How often the main thread looks whether the node is sound.
-const WATCH: Duration = Duration::from_secs(1);
+pub(crate) const WATCH: Duration = Duration::from_secs(1);
 
 /// What the main thread waits for.
-enum Event {
+pub(crate) enum Event {
+    /// The process was sent this one.
     Signal(i32),
+    /// All streams are closed.
     Drained,
 }
 
@@ -49,6 +52,9 @@ enum Event {
 /// It could not start.
 pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     let config = place.source().load()?;
+    if config.settings.server.split {
+        return split::run_edge(place, config);
+    }
     let log = &config.settings.log;
     let logs = LogControl::start(log.level, log.format);
     crate::logs::log_panics();
@@ -94,7 +100,11 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     Ok(process.live(running, &events))
 }
 
-fn watch_signals(sender: SyncSender<Event>) -> Result<(), Failure> {
+/// Passes signals on to the main thread.
+///
+/// # Errors
+/// The system gives neither signals nor threads.
+pub(crate) fn watch_signals(sender: SyncSender<Event>) -> Result<(), Failure> {
     let named = |error: io::Error| Failure::Failed(format!("signals: {error}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(named)?;
     let forward = move || {
@@ -112,7 +122,14 @@ fn watch_signals(sender: SyncSender<Event>) -> Result<(), Failure> {
 }
 
 /// The ports of the web come first, so that health checks can say that the server is starting.
-fn start_web(config: &Config, health: &Health, figures: &Figures) -> Result<node::Web, Failure> {
+///
+/// # Errors
+/// An address that was asked for is taken.
+pub(crate) fn start_web(
+    config: &Config,
+    health: &Health,
+    figures: &Figures,
+) -> Result<node::Web, Failure> {
     let settings = &config.settings;
     let mut listeners = Vec::new();
     let mut plain = Vec::new();
@@ -208,7 +225,10 @@ fn start(config: &Config, web: node::Web) -> Result<(Running, Option<Member>), F
 }
 
 /// Makes the data folder, for its owner only.
-fn make_folder(data: &Path) -> Result<(), Failure> {
+///
+/// # Errors
+/// It cannot be made.
+pub(crate) fn make_folder(data: &Path) -> Result<(), Failure> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -221,7 +241,7 @@ fn today() -> Timestamp {
 }
 
 /// Tells people at a terminal what to do next; a log for programs stays free of it.
-fn announce(config: &Config, running: &Running) {
+pub(crate) fn announce(config: &Config, running: &Running) {
     if config.settings.log.format != LogFormat::Human {
         return;
     }
@@ -253,7 +273,8 @@ fn announce(config: &Config, running: &Running) {
     let _ = io::stdout().lock().write_all(said.as_bytes());
 }
 
-fn status(running: &Running) -> String {
+/// What systemd shows.
+pub(crate) fn status(running: &Running) -> String {
     let addresses: Vec<SocketAddr> = running.addresses().iter().map(|(a, _)| *a).collect();
     format!("serving on {addresses:?}")
 }
@@ -355,46 +376,54 @@ impl Process {
     fn reload(&mut self, running: &Running) {
         tracing::info!("reloading");
         notify::reloading();
-        match self.try_reload(running) {
+        let member = self.member.as_ref();
+        let (place, config) = (&self.place, &mut self.config);
+        match reload(running, place, config, &self.logs, member) {
             Ok(()) => tracing::info!("reloaded"),
             Err(message) => tracing::error!("not reloaded, everything stays as it was: {message}"),
         }
         notify::ready(&status(running));
     }
+}
 
-    fn try_reload(&mut self, running: &Running) -> Result<(), String> {
-        let new = self
-            .place
-            .source()
-            .load()
-            .map_err(|error| error.to_string())?;
-        let data = &self.config.settings.node.data;
-        // The domains in force are those of the start; so are their certificates.
-        let domains = self.config.domains();
-        let certificates = certs::load(&new.settings.tls, &domains, data, today())?;
-        let member = self.member.as_ref();
-        let links = member.map(|member| member.credentials(&new)).transpose()?;
-        running.set_certificates(&new, certificates)?;
-        if let Some((member, links)) = member.zip(links) {
-            member.set_credentials(links)?;
-        }
-        let settings = &mut self.config.settings;
-        settings.server.drain_timeout = new.settings.server.drain_timeout;
-        let exempt_addresses = std::mem::take(&mut settings.limits.exempt_addresses);
-        settings.limits = LimitSettings {
-            exempt_addresses,
-            ..new.settings.limits.clone()
-        };
-        running.set_limits(&self.config)?;
-        self.logs.set_level(new.settings.log.level);
-        let (live, later) = self.config.changes(&new);
-        for change in live {
-            tracing::info!("changed: {change}");
-        }
-        for change in later {
-            tracing::warn!("takes a restart: {change}");
-        }
-        self.config.accept_live(&new);
-        Ok(())
+/// Puts in force what can be of a configuration that is read again. Anything wrong leaves
+/// everything as it was.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn reload(
+    running: &Running,
+    place: &Place,
+    config: &mut Config,
+    logs: &LogControl,
+    member: Option<&Member>,
+) -> Result<(), String> {
+    let new = place.source().load().map_err(|error| error.to_string())?;
+    let data = &config.settings.node.data;
+    // The domains in force are those of the start; so are their certificates.
+    let domains = config.domains();
+    let certificates = certs::load(&new.settings.tls, &domains, data, today())?;
+    let links = member.map(|member| member.credentials(&new)).transpose()?;
+    running.set_certificates(&new, certificates)?;
+    if let Some((member, links)) = member.zip(links) {
+        member.set_credentials(links)?;
     }
+    let settings = &mut config.settings;
+    settings.server.drain_timeout = new.settings.server.drain_timeout;
+    let exempt_addresses = std::mem::take(&mut settings.limits.exempt_addresses);
+    settings.limits = LimitSettings {
+        exempt_addresses,
+        ..new.settings.limits.clone()
+    };
+    running.set_limits(config)?;
+    logs.set_level(new.settings.log.level);
+    let (live, later) = config.changes(&new);
+    for change in live {
+        tracing::info!("changed: {change}");
+    }
+    for change in later {
+        tracing::warn!("takes a restart: {change}");
+    }
+    config.accept_live(&new);
+    Ok(())
 }

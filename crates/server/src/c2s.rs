@@ -3,6 +3,7 @@
 
 mod cost;
 mod ending;
+mod joins;
 mod outlived;
 mod registration;
 
@@ -25,7 +26,7 @@ use xmpp::stream::{C2s, C2sConfig, Credentials, Effect, LoginEnd};
 
 use crate::guard::{Begin, Generation, Lists};
 use crate::home::Home;
-use crate::join::{KeeperMsg, Line, Prelude};
+use crate::join::{Joining, KeeperMsg, Line, Prelude};
 use crate::limits::PENALTY;
 use crate::message::{AppendError, UserMsg};
 use crate::repeats::Repeats;
@@ -121,6 +122,10 @@ struct Attempt {
     prelude: Prelude,
     /// The node that does.
     line: Option<Box<Line>>,
+    /// What that was told, if another one may be told instead.
+    joining: Option<Box<Joining>>,
+    /// Whose it is, and since when it looks for such a node.
+    joins: Option<(Name, Moment)>,
     /// Stanzas of a session that come once more: the home before this one has handled them.
     skip: u32,
 }
@@ -597,26 +602,9 @@ impl Conn {
         self.is_far = true;
     }
 
-    /// What its client has said.
-    pub(crate) fn take_prelude(&mut self) -> Prelude {
-        std::mem::take(&mut self.attempt().prelude)
-    }
-
     /// Where that is kept, if another node may go on with the client.
     pub(crate) fn prelude(&mut self, home: &Home) -> Option<&mut Prelude> {
         prelude(&mut self.login, &self.machine, self.is_far, home)
-    }
-
-    /// Another node goes on with it.
-    pub(crate) fn set_line(&mut self, line: Line) {
-        self.attempt().line = Some(Box::new(line));
-    }
-
-    /// The way to the node that goes on with it, once.
-    pub(crate) fn take_line(&mut self) -> Option<Line> {
-        let line = self.login.as_mut()?.line.take()?;
-        self.login = None;
-        Some(*line)
     }
 
     /// A stream of which nothing has come.
@@ -888,6 +876,11 @@ impl C2sService {
         if cx.now() < end {
             conn.penalized = false;
             cx.set_deadline(Some(end));
+            if let Some((user, _)) = conn.login.as_ref().and_then(|login| login.joins.clone()) {
+                self.join(cx, conn, &user);
+                self.carry_out(cx, conn);
+                return Self::pause_or_resume(cx, conn);
+            }
             let delayed = conn.login.as_mut().and_then(|login| login.delayed.take());
             if let Some(user) = delayed {
                 self.begin_delayed(cx, conn, user);

@@ -29,6 +29,7 @@
 mod edge;
 mod here;
 mod home;
+mod joining;
 mod keeper;
 mod kept;
 mod line;
@@ -46,6 +47,7 @@ use crate::away::NodeId;
 pub(crate) use edge::Edge;
 pub(crate) use here::{HERE, Here};
 pub(crate) use home::Far;
+pub(crate) use joining::Joining;
 pub(crate) use keeper::{Keeper, KeeperMsg};
 pub(crate) use line::{Line, at, conn_ref};
 pub(crate) use marks::Marks;

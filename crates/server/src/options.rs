@@ -151,6 +151,12 @@ pub struct Joined {
     pub errand_max: Duration,
     /// The same of one that writes much: an import, or making many accounts.
     pub written_max: Duration,
+    /// Longest time for which a client that has said whose it is waits for a home of that account;
+    /// then it is told to come again. 0: it does not wait, for it may come to another node.
+    pub join_wait_max: Duration,
+    /// Bytes of a connection that a home which lets go sends beyond the window, so that it need not
+    /// wait for the client: nothing where nodes are on different machines.
+    pub beyond_window_max: u32,
 }
 
 impl Default for Joined {
@@ -169,6 +175,22 @@ impl Default for Joined {
             home_max: Duration::from_secs(10),
             errand_max: ADMIN_DEADLINE + Duration::from_secs(5),
             written_max: Duration::from_secs(90),
+            join_wait_max: Duration::ZERO,
+            beyond_window_max: 0,
+        }
+    }
+}
+
+impl Joined {
+    /// Of an edge and a home on one machine, of which each client has one of each.
+    pub fn on_one_machine() -> Joined {
+        let defaults = Joined::default();
+        Joined {
+            join_wait_max: defaults.home_wait_max,
+            // What a home holds for a connection is bounded there.
+            beyond_window_max: 1 << 30,
+            home_wait_step: Duration::from_millis(50),
+            ..defaults
         }
     }
 }

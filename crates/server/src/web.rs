@@ -192,10 +192,14 @@ impl Service for C2sService {
 
     fn deadline(&mut self, cx: &mut Cx<'_>, conn: &mut Connection) {
         match conn {
-            Connection::Stream(stream) => match stream.framing {
-                Framing::Bosh(_) => self.session_overdue(cx, stream),
-                Framing::Stream(_) | Framing::WebSocket(_) => self.overdue(cx, stream),
-            },
+            Connection::Stream(stream) => {
+                match stream.framing {
+                    Framing::Bosh(_) => self.session_overdue(cx, stream),
+                    Framing::Stream(_) | Framing::WebSocket(_) => self.overdue(cx, stream),
+                }
+                // It may have waited for a home.
+                self.become_edge(cx, conn);
+            }
             Connection::Http(http) => self.http_overdue(cx, http),
             Connection::Edge(edge) => self.edge_overdue(cx, edge),
             Connection::Far(far) => self.far_overdue(cx, far),

@@ -101,6 +101,11 @@ impl Roost {
         self.environment = environment;
     }
 
+    /// Changes a setting for the next starts.
+    pub fn set(&mut self, key: &str, value: &str) {
+        self.settings.insert(key.to_owned(), value.to_owned());
+    }
+
     /// Its data folder.
     #[must_use]
     pub fn data(&self) -> PathBuf {

@@ -1,12 +1,10 @@
 //! Connections that others made: each brings packets, which are delivered in order, and takes
 //! acknowledgements back. Owns the rule that who cannot deliver does not read on.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsStream;
@@ -14,7 +12,7 @@ use tokio_rustls::TlsStream;
 use super::credentials::{Credentials, sentence};
 use super::frame::{self, Frame, Hello, VERSION, VERSION_MIN, Welcome};
 use super::incoming::{Arrived, Incoming};
-use super::stream::Stream;
+use super::stream::{Accepted, Listener, Stream};
 use super::{Options, Shared, Taken, lock};
 
 /// Pause before a packet is delivered again for which there was no room.
@@ -30,7 +28,7 @@ const READ_BYTES: usize = 64 * 1_024;
 pub(super) const SENDERS_MAX: usize = super::PEERS_MAX;
 
 /// Until the links end.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+pub(super) async fn accept(listener: Listener, shared: Arc<Shared>) {
     let places = Arc::new(Semaphore::new(shared.options.connections_max.max(1)));
     loop {
         // It is never closed.
@@ -41,7 +39,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             Ok((stream, from)) => {
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
-                    serve(stream, from, &shared).await;
+                    serve(stream, &from, &shared).await;
                     drop(place);
                 });
             }
@@ -94,7 +92,7 @@ impl Connection {
 
 /// A connection from its first byte to its end. Who connected knows of an end that comes later, and
 /// says why; one that never was a link is noted here.
-async fn serve(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) {
+async fn serve(stream: Accepted, from: &str, shared: &Arc<Shared>) {
     let mut credentials = shared.credentials.subscribe();
     let in_force = credentials.borrow_and_update().clone();
     let gone = lock(&shared.strangers).enter(shared.options.strangers_max);
@@ -112,24 +110,20 @@ async fn serve(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) {
             // It connects again, and shows what it has now.
             _ = credentials.changed() => {}
         },
-        Err(why) => shared.refuse(format!(
-            "a connection from {} was refused: {why}",
-            from.ip()
-        )),
+        Err(why) => shared.refuse(format!("a connection from {from} was refused: {why}")),
     }
 }
 
 /// Who is there, and whether it may be.
 async fn introduce(
-    stream: TcpStream,
+    stream: Accepted,
     credentials: Option<Credentials>,
     shared: &Arc<Shared>,
 ) -> Result<(Connection, String, Begun), String> {
-    // What is written is written at once.
-    let _ = stream.set_nodelay(true);
-    let (stream, shown) = match &credentials {
-        None => (Stream::Plain(stream), None),
-        Some(credentials) => {
+    let (stream, shown) = match (stream, &credentials) {
+        (Accepted::Unix(stream), _) => (Stream::Unix(stream), None),
+        (Accepted::Tcp(stream), None) => (Stream::Plain(stream), None),
+        (Accepted::Tcp(stream), Some(credentials)) => {
             let accepted = credentials.acceptor().accept(stream).await;
             let accepted = accepted.map_err(|error| sentence(&error))?;
             let shown = accepted.get_ref().1.peer_certificates();

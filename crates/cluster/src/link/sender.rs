@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::io::{AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::{self, channel};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -16,7 +16,7 @@ use super::credentials::{Credentials, sentence, server_name};
 use super::frame::{self, Frame, Hello, VERSION, VERSION_MIN, Welcome};
 use super::outgoing::{Freed, Outgoing};
 use super::stream::Stream;
-use super::{Peer, PeerId, Shared, Where, lock};
+use super::{Peer, PeerId, Shared, UNIX, Where, lock};
 
 /// Bytes that are put together for one write.
 const WRITE_BYTES: usize = 64 * 1_024;
@@ -185,6 +185,10 @@ async fn open(
     known: &Where,
     credentials: Option<Credentials>,
 ) -> Result<Stream, String> {
+    if let Some(path) = known.address.strip_prefix(UNIX) {
+        let stream = UnixStream::connect(path).await;
+        return stream.map(Stream::Unix).map_err(|error| error.to_string());
+    }
     let stream = TcpStream::connect(&known.address).await;
     let stream = stream.map_err(|error| error.to_string())?;
     // What is written is written at once.

@@ -198,6 +198,39 @@ fn what_a_dead_peer_did_not_take_comes_back() {
     until("nothing waits", || a.links.status()[0].bytes == 0);
 }
 
+/// Goal: over socket files links are as over TCP, and the files are for this user alone; one that a
+/// process left behind is in nobody's way.
+#[test]
+fn links_go_over_socket_files() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::os::unix::net::UnixListener::bind(path("a")).unwrap();
+    let at = |name: &str| {
+        node_with(name, 1, &idle(), |options| {
+            options.listen = Listen::Unix(path(name));
+        })
+    };
+    let (a, b) = (at("a"), at("b"));
+    let mode = std::fs::metadata(path("a")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let place = |name: &str| Where {
+        incarnation: 1,
+        address: format!("{UNIX}{}", path(name).display()),
+    };
+    a.links
+        .set_peers(&BTreeMap::from([("b".to_owned(), place("b"))]));
+    b.links
+        .set_peers(&BTreeMap::from([("a".to_owned(), place("a"))]));
+    let to_b = a.links.peer("b");
+    for n in 0..1_000u32 {
+        a.links.send(to_b, n.to_le_bytes().to_vec()).unwrap();
+    }
+    until("all there", || lock(&b.heard).len() == 1_000);
+    b.links.answer(b.links.peer("a"), b"answer".to_vec());
+    until("the answer", || lock(&a.heard).len() == 1);
+}
+
 /// Goal: who is not meant is not told anything: another node at the address, another deployment.
 #[test]
 fn strangers_are_refused() {

@@ -560,6 +560,9 @@ settings! {
         /// Whether a connection moves to the thread of its user when that one logs in. Off only for
         /// tests.
         hand_over: bool = "true", Bound::Switch;
+        /// Whether the server is two processes: an edge that holds sockets and TLS, and a home with
+        /// everything else, which `roost upgrade` replaces while clients stay (docs/upgrade.md).
+        split: bool = "false", Bound::Switch;
         /// Time to close all streams in order after SIGTERM; what is left then is cut off.
         drain_timeout: Duration = r#""10s""#, time(Duration::ZERO, HOUR), live;
     }

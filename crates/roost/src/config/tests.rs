@@ -309,6 +309,10 @@ fn contradictions_say_what_to_do() {
             "there must be a mechanism",
         ),
         (
+            "[server]\nsplit = true\n[cluster]\nengine = [\"nats://localhost:4222\"]",
+            "`server.split` is for a server that stands alone",
+        ),
+        (
             "[limits]\nstanza_bytes_max = 3_000_000",
             "`limits.backlog_bytes_max` must be at least `limits.stanza_bytes_max`",
         ),

@@ -85,7 +85,21 @@ impl Client {
     ) -> Result<A, CallError> {
         let no_answer = |error: io::Error| CallError::NoAnswer(error.to_string());
         let line = serde_json::to_vec(request).map_err(|error| no_answer(error.into()))?;
-        let mut line = zeroize::Zeroizing::new(line);
+        let answer = self.pass(zeroize::Zeroizing::new(line), timeout)?;
+        serde_json::from_slice(&answer)
+            .map_err(|_| CallError::NoAnswer("its answer is of another version".to_owned()))
+    }
+
+    /// Sends a line and waits so long for the one that answers it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn pass(
+        &mut self,
+        mut line: zeroize::Zeroizing<Vec<u8>>,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, CallError> {
+        let no_answer = |error: io::Error| CallError::NoAnswer(error.to_string());
         if line.len() >= REQUEST_BYTES_MAX {
             return Err(CallError::TooLong(line.len()));
         }
@@ -98,8 +112,7 @@ impl Client {
             whole: timeout,
         };
         match (self.lines.read(patience), written) {
-            (Ok(answer), _) => serde_json::from_slice(&answer)
-                .map_err(|_| CallError::NoAnswer("its answer is of another version".to_owned())),
+            (Ok(answer), _) => Ok(answer),
             (Err(_), Err(error)) => Err(no_answer(error)),
             (Err(error), Ok(())) => Err(CallError::NoAnswer(match error {
                 LineError::Closed { .. } => "it closed the connection".to_owned(),

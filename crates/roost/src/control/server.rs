@@ -20,6 +20,7 @@ use super::{
 };
 use crate::member::order;
 use crate::node::{Request, Response, refusal};
+use crate::split::order as split;
 
 /// Pause after accepting failed (the process may be out of descriptors), before the next try.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -34,6 +35,14 @@ pub(crate) trait Operator: Send + Sync + 'static {
 
     /// The response to an operator of a cluster.
     fn order(&self, request: order::Request) -> order::Response;
+
+    /// The response to an operator of a server as two processes.
+    fn split(&self, request: split::Request) -> split::Response;
+
+    /// The response of another process to a whole line, if it is not for this one.
+    fn pass_on(&self, _line: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// Time bounds, shorter in tests.
@@ -225,6 +234,12 @@ fn serve(shared: &Shared, socket: UnixStream) {
             Err(error) => return refuse(&socket, &error),
         };
         let line = zeroize::Zeroizing::new(line);
+        if let Some(answer) = shared.operator.pass_on(&line) {
+            match write_line(&socket, answer) {
+                Ok(()) => continue,
+                Err(_) => return,
+            }
+        }
         let responded = match serde_json::from_slice::<Request>(&line) {
             Ok(request) => respond(&socket, &shared.operator.call(request)),
             Err(error) => respond_to_others(&socket, shared, &line, &error),
@@ -248,6 +263,9 @@ fn respond_to_others(
     }
     if let Ok(request) = serde_json::from_slice::<order::Request>(line) {
         return respond(socket, &shared.operator.order(request));
+    }
+    if let Ok(request) = serde_json::from_slice::<split::Request>(line) {
+        return respond(socket, &shared.operator.split(request));
     }
     // The parser's message may quote the request, and that may hold a password.
     respond(socket, &refusal("bad_request", &position_of(error)))
@@ -278,7 +296,7 @@ fn refuse(socket: &UnixStream, error: &LineError) {
     let _ = respond(socket, &response);
 }
 
-fn respond(mut socket: &UnixStream, response: &impl Serialize) -> io::Result<()> {
+fn respond(socket: &UnixStream, response: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(response)?;
     if line.len() >= RESPONSE_BYTES_MAX {
         let message = format!(
@@ -287,6 +305,10 @@ fn respond(mut socket: &UnixStream, response: &impl Serialize) -> io::Result<()>
         );
         line = serde_json::to_vec(&refusal("too_large", &message))?;
     }
+    write_line(socket, line)
+}
+
+fn write_line(mut socket: &UnixStream, mut line: Vec<u8>) -> io::Result<()> {
     line.push(b'\n');
     socket.write_all(&line)
 }

@@ -13,6 +13,7 @@ use super::server::Timeouts;
 use super::*;
 use crate::member::order;
 use crate::node::{Request, Response};
+use crate::split::order as split;
 
 /// Answers like a server with one account.
 struct OneUser;
@@ -41,6 +42,10 @@ impl Operator for OneUser {
 
     fn order(&self, request: order::Request) -> order::Response {
         order::call(None, &request)
+    }
+
+    fn split(&self, _request: split::Request) -> split::Response {
+        split::refusal()
     }
 }
 

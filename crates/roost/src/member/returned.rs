@@ -13,14 +13,14 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 const PACKETS_MAX: usize = 65_536;
 
 /// See the module.
-pub(super) struct Returned {
+pub(crate) struct Returned {
     waiting: VecDeque<(Moment, Vec<u8>)>,
     wait_max: Duration,
     packets_max: usize,
 }
 
 impl Returned {
-    pub(super) fn new() -> Returned {
+    pub(crate) fn new() -> Returned {
         Returned {
             waiting: VecDeque::new(),
             wait_max: WAIT_MAX,

@@ -3,13 +3,12 @@
 
 use actor::{Mail, Shard};
 use net::{Closed, ConnRef, Cx};
-use wire::{Carrier, Join, Joined, Packet, Part};
+use wire::{Joined, Part};
 use xml::Event;
 
 use super::kept::Kept;
-use super::line::{Line, WINDOW, encoded};
-use super::{KeeperMsg, Word, at};
-use crate::away::Cluster;
+use super::line::{Line, WINDOW};
+use super::{Joining, KeeperMsg, Word};
 use crate::c2s::{Abort, C2sService, Conn, Framing};
 use crate::web::{Connection, bosh, ws};
 
@@ -17,6 +16,8 @@ use crate::web::{Connection, bosh, ws};
 pub struct Edge {
     pub(super) conn: Conn,
     pub(super) line: Line,
+    /// What its client has said, while no home has answered that, if it may be said to another one.
+    pub(super) joining: Option<Box<Joining>>,
     /// What it takes to outlive its home, if it can.
     pub(super) kept: Option<Box<Kept>>,
     /// What came of an element that is not whole, for a session over BOSH.
@@ -36,48 +37,6 @@ impl Edge {
 }
 
 impl C2sService {
-    fn cluster(&self) -> Option<Cluster> {
-        self.home.options.cluster.clone()
-    }
-
-    /// A client has said that it is somebody who is at home on another node: that one goes on with
-    /// it, from what it has said so far.
-    pub(crate) fn join(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: &str) {
-        if conn.is_far() {
-            // It came from another node: from there it finds the right one.
-            return self.abort(cx, conn, Abort::Moved);
-        }
-        let range = self.home.place.range(user);
-        let home = self.home.place.away(range);
-        let (Some(cluster), Some((node, tenure))) = (self.cluster(), home) else {
-            return self.unreachable(cx, conn, Some(user));
-        };
-        let number = self.line_number();
-        let prelude = conn.take_prelude();
-        let join = Join {
-            user: user.into(),
-            range: range.index(),
-            tenure,
-            from: at(cx.id()),
-            number,
-            address: conn.address,
-            carrier: match conn.framing {
-                Framing::Stream(_) => Carrier::Socket,
-                Framing::WebSocket(_) => Carrier::WebSocket,
-                Framing::Bosh(_) => Carrier::Bosh,
-            },
-            tls: conn.machine.tls(),
-            header: prelude.header,
-            elements: prelude.elements,
-        };
-        let packet = encoded(&Packet::Join(Box::new(join)));
-        if cluster.away.send(node, packet).is_err() {
-            return self.unreachable(cx, conn, Some(user));
-        }
-        conn.set_line(Line::new(node, number, None, 0));
-        cx.set_deadline(Some(cx.now() + self.home.options.joined.answer_max));
-    }
-
     /// From here on it is another node's stream, if it is one.
     pub(crate) fn become_edge(&mut self, cx: &mut Cx<'_>, connection: &mut Connection) {
         let Connection::Stream(stream) = connection else {
@@ -91,12 +50,14 @@ impl C2sService {
             return;
         };
         self.home.lines.add(cx.id(), line.node);
+        let joining = conn.take_joining();
         if let Framing::Bosh(session) = &mut conn.framing {
             session.passes_on();
         }
         *connection = Connection::Edge(Box::new(Edge {
             conn,
             line,
+            joining,
             kept: None,
             partial: Vec::new(),
             is_over: false,
@@ -112,7 +73,7 @@ impl C2sService {
             edge.is_over = true;
             return input.len();
         }
-        if edge.waits() {
+        if edge.waits() || self.is_without_home() {
             cx.set_paused(true);
             return 0;
         }
@@ -224,6 +185,7 @@ impl C2sService {
     pub(crate) fn told_edge(&mut self, cx: &mut Cx<'_>, edge: &mut Edge, word: Word) {
         match word {
             _ if edge.is_over => {}
+            Word::Lost if edge.joining.is_some() => self.join_again(cx, edge),
             Word::Lost => self.lose_home(cx, edge),
             Word::NotTaken(number) => self.not_taken_in(cx, edge, number),
             Word::Mark => {}
@@ -250,8 +212,12 @@ impl C2sService {
 
     fn hear_home(&mut self, cx: &mut Cx<'_>, edge: &mut Edge, joined: Joined) {
         let is_end = matches!(joined.said, Part::End { .. });
+        if is_end && edge.joining.is_some() {
+            return self.join_again(cx, edge);
+        }
         if edge.line.far.is_none() && !is_end {
             edge.line.far = Some(joined.from);
+            edge.joining = None;
             cx.set_deadline(None);
             self.ask_for_marks(cx, edge);
         }
@@ -381,6 +347,8 @@ impl C2sService {
         };
         if edge.is_homeless() && !edge.is_over {
             self.look_for_home(cx, edge);
+        } else if edge.joining.is_some() && is_due && !edge.is_over {
+            self.join_now(cx, edge);
         } else if is_due && edge.line.far.is_some() {
             edge.forget_without_session();
         } else if is_due && edge.line.far.is_none() && !edge.is_over {

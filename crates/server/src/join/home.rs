@@ -188,6 +188,9 @@ impl C2sService {
         }
         far.is_closing = true;
         far.leaves = Some(done);
+        // An edge on this machine takes what waits, whatever its client does.
+        let beyond = self.home.options.joined.beyond_window_max;
+        far.line.more_room(beyond);
         let backlog = self.home.io.backlog(cx.id()).unwrap_or_default();
         if backlog == 0 && cx.out().is_empty() {
             return self.say_the_end(cx, far);

@@ -59,6 +59,8 @@ pub(crate) struct Line {
     pub(super) received: u64,
     /// Bytes that came and whose room was not given back.
     untold: u32,
+    /// So many more may come than fit into the window.
+    beyond: u32,
     /// The other side sends nothing behind so many bytes; whether its stream has ended.
     ends: Option<(u64, bool)>,
     /// What came so far ends with an element.
@@ -80,10 +82,19 @@ impl Line {
             sent: 0,
             received: 0,
             untold: 0,
+            beyond: 0,
             ends: None,
             is_whole: true,
             refused: None,
             waits: false,
+        }
+    }
+
+    /// The other side may send so many bytes beyond the window.
+    pub(super) fn beyond(self, bytes: u32) -> Line {
+        Line {
+            beyond: bytes,
+            ..self
         }
     }
 
@@ -150,7 +161,7 @@ impl Line {
     pub(super) fn takes(&mut self, at: u64, length: usize, is_whole: bool) -> Result<(), Broken> {
         let length = u32::try_from(length).map_err(|_| Broken)?;
         if at != self.received
-            || self.untold + length > WINDOW
+            || self.untold + length > WINDOW + self.beyond
             || self.ends.is_some_and(|(end, _)| at >= end)
         {
             return Err(Broken);

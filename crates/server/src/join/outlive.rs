@@ -136,11 +136,16 @@ impl C2sService {
         }
         let node = edge.line.node;
         let waits = edge.line.waits;
-        edge.line = Line::new(node, self.line_number(), None, 0);
+        edge.line = self.line_to(node, self.line_number());
         edge.line.waits = waits;
         if let Some(kept) = &mut edge.kept {
             kept.moves();
         }
+    }
+
+    /// A way to a home that has said nothing yet.
+    pub(super) fn line_to(&self, node: NodeId, number: u64) -> Line {
+        Line::new(node, number, None, 0).beyond(self.home.options.joined.beyond_window_max)
     }
 
     pub(super) fn line_number(&self) -> u64 {

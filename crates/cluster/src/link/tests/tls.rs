@@ -404,7 +404,8 @@ fn certificates_are_exchanged_under_way() {
 /// Goal: without certificates nobody listens where others could come.
 #[test]
 fn without_certificates_only_loopback_is_listened_at() {
-    let options = Options::new("0.0.0.0:0".parse().unwrap(), "test".to_owned());
+    let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
+    let options = Options::new(everywhere, "test".to_owned());
     let author = Author {
         node: "a".to_owned(),
         incarnation: 1,
