@@ -57,8 +57,8 @@ fn clients_of_a_node_that_is_no_home_outlive_a_home() {
     alice.expect_bodies("hall", ["still here".to_owned()]);
     bob.expect_bodies("hall", ["still here".to_owned()]);
     assert_eq!(bob.archived(ARCHIVE), 32);
-    alice.has_stayed(&nodes);
-    bob.has_stayed(&nodes);
+    alice.has_stayed(&nodes.log_of_all());
+    bob.has_stayed(&nodes.log_of_all());
 }
 
 /// Goal: the node that has the sockets is killed. Its clients resume their sessions at another
@@ -114,8 +114,8 @@ fn clients_of_the_web_are_served_by_any_node() {
     alice.say(bobs, "and on");
     alice.await_accepted();
     bob.expect_bodies("alice", ["and on".to_owned()]);
-    alice.has_stayed(&nodes);
-    bob.has_stayed(&nodes);
+    alice.has_stayed(&nodes.log_of_all());
+    bob.has_stayed(&nodes.log_of_all());
     // Requests are cut anew where they come: a stream over BOSH ends with its home.
     let bobs_home = nodes.home_of(&format!("{bobs}@localhost"));
     if bobs_home != third {

@@ -39,7 +39,7 @@ fn a_node_is_drained() {
         let others: f64 = others.map(|name| served(nodes, name)).sum();
         served(nodes, &drained) == 0.0 && others == 4.0
     });
-    alice.has_stayed(&nodes);
+    alice.has_stayed(&nodes.log_of_all());
     bob.expect_end("system-shutdown");
     bob.resume(&mut nodes, &other);
     bob.expect_bodies("alice", (0..30).map(|n| n.to_string()));

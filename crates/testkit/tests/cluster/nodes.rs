@@ -204,6 +204,11 @@ impl Nodes {
         self.nodes.values().map(Roost::log).collect()
     }
 
+    /// The same, one behind the other.
+    pub(crate) fn log_of_all(&self) -> String {
+        self.logs().join("\n\n")
+    }
+
     /// What a node wrote last.
     pub(crate) fn log(&self, name: &str) -> String {
         self.nodes[name].log_tail()

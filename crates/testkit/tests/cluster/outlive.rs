@@ -42,8 +42,8 @@ fn settle(nodes: &Nodes, (alice, bob): (&mut Person, &mut Person), numbers: std:
     let all = || numbers.clone().map(|n| n.to_string());
     bob.expect_bodies(alice.name(), all());
     alice.expect_bodies(bob.name(), all());
-    alice.has_stayed(nodes);
-    bob.has_stayed(nodes);
+    alice.has_stayed(&nodes.log_of_all());
+    bob.has_stayed(&nodes.log_of_all());
 }
 
 /// Goal: the home is killed in the middle of a conversation; with two nodes the next one is the

@@ -25,7 +25,7 @@ fn is_undone(nodes: &mut Nodes, (lines, says, touched): (&str, &str, bool)) {
         "{printed}"
     );
     let next = chat((&mut alice, &mut bob), next, || true);
-    settle(&mut alice, &mut bob, 0..next);
+    settle(&nodes, (&mut alice, &mut bob), 0..next);
     assert_eq!(nodes.homes() == homes, !touched);
     nodes.node("").stop().unwrap();
 }
@@ -108,6 +108,6 @@ fn a_home_that_dies_again_and_again_is_brought_back() {
         next = chat((&mut alice, &mut bob), next, || true);
         std::thread::sleep(Duration::from_millis(200));
     }
-    settle(&mut alice, &mut bob, 0..next);
+    settle(&nodes, (&mut alice, &mut bob), 0..next);
     nodes.node("").stop().unwrap();
 }

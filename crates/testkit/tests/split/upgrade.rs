@@ -29,14 +29,18 @@ pub(crate) fn chat(
 }
 
 /// Everything that was said is heard, once and in order, and no stream has ended.
-pub(crate) fn settle(alice: &mut Person, bob: &mut Person, numbers: std::ops::Range<u32>) {
+pub(crate) fn settle(
+    nodes: &Nodes,
+    (alice, bob): (&mut Person, &mut Person),
+    numbers: std::ops::Range<u32>,
+) {
     alice.await_accepted();
     bob.await_accepted();
     let all = || numbers.clone().map(|n| n.to_string());
     bob.expect_bodies(alice.name(), all());
     alice.expect_bodies(bob.name(), all());
-    alice.has_stayed();
-    bob.has_stayed();
+    alice.has_stayed(&nodes.log());
+    bob.has_stayed(&nodes.log());
 }
 
 /// Chats while a command runs; gives what it printed.
@@ -88,8 +92,8 @@ fn people_chat_through_five_upgrades() {
             chat_during(&mut nodes, (&mut tcp, &mut ws), (next, &arguments));
         assert!(is_done, "{printed}\n{}", nodes.node("").log_tail());
         next = chat((&mut starttls, &mut tls), from, || true);
-        settle(&mut tcp, &mut ws, from..till);
-        settle(&mut starttls, &mut tls, from..next);
+        settle(&nodes, (&mut tcp, &mut ws), from..till);
+        settle(&nodes, (&mut starttls, &mut tls), from..next);
         next = next.max(till);
         let gap = printed.split("\"without_home_ms\":").nth(1).unwrap();
         let gap: u64 = gap.split(',').next().unwrap().parse().unwrap();
@@ -121,7 +125,7 @@ fn people_chat_while_the_home_is_killed() {
             }
             started.elapsed() > Duration::from_secs(3)
         });
-        settle(&mut alice, &mut bob, from..next);
+        settle(&nodes, (&mut alice, &mut bob), from..next);
     }
     assert_eq!(nodes.figure("roost_edge_homes_total"), 4.0);
     nodes.node("").stop().unwrap();
