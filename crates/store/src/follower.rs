@@ -14,10 +14,9 @@ use crate::apply::{apply, decode_u64};
 use crate::engine::{Batch, Change, Engine, Reader, Space};
 use crate::error::StoreError;
 use crate::heads::Heads;
-use crate::journal::Position;
+use crate::journal::{Position, read_position};
 use crate::keys;
 use crate::overlay::Overlay;
-use crate::positions;
 use crate::record::Record;
 use crate::slot::{RANGES, RangeId, Slot, SlotKey};
 use crate::store::{Store, WriterToken};
@@ -239,7 +238,7 @@ fn read_range(reader: &dyn Reader, range: RangeId) -> Result<RangeMark, StoreErr
         Some(value) => decode_u64(&value, "hash of a range")?,
         None => 0,
     };
-    let position = positions::read(reader, range)?;
+    let position = read_position(reader, range)?;
     Ok(RangeMark { position, hash })
 }
 
@@ -265,11 +264,9 @@ fn range_of(slots: &SlotKey, space: Space, key: &[u8]) -> Option<RangeId> {
         | keys::Meta::Room(range, _)
         | keys::Meta::Directory(range, _) => Some(range),
         keys::Meta::Made(_, room) | keys::Meta::Public(room) => Some(slots.slot(room).range()),
-        keys::Meta::Schema
-        | keys::Meta::SlotKey
-        | keys::Meta::Epoch
-        | keys::Meta::Positions
-        | keys::Meta::Stream(_) => None,
+        keys::Meta::Schema | keys::Meta::SlotKey | keys::Meta::Epoch | keys::Meta::Stream(_) => {
+            None
+        }
     }
 }
 

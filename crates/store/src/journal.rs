@@ -18,6 +18,7 @@ use crate::journal::stats::JournalStats;
 use crate::record::Record;
 use crate::slot::RangeId;
 
+pub(crate) use commit::read_position;
 pub use doubt::Doubt;
 pub use options::JournalOptions;
 

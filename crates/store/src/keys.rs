@@ -5,7 +5,6 @@
 //! Meta   "schema"                          u32, big-endian
 //!        "slot_key"                        16 bytes
 //!        "p" range:u16                     u64: applied position of the range
-//!        "positions"                       Vec<u64>: the same of all ranges; the higher one counts
 //!        "n" range:u16 domain              u64: accounts of the domain in the range
 //!        "b" range:u16 domain              u64: bytes that the domain's accounts in the range
 //!                                          have stored
@@ -50,7 +49,6 @@ use crate::slot::{RangeId, Slot, SlotKey};
 pub(crate) const SCHEMA: &[u8] = b"schema";
 pub(crate) const SLOT_KEY: &[u8] = b"slot_key";
 pub(crate) const EPOCH: &[u8] = b"epoch";
-pub(crate) const POSITIONS: &[u8] = b"positions";
 /// The upper bit of a sequence number is 0: whatever else is in a log sorts behind the entries.
 const ENTRIES_END: u8 = 0x80;
 const FOLLOWED: u8 = 0xfb;
@@ -434,7 +432,6 @@ pub(crate) enum Meta<'a> {
     SlotKey,
     Epoch,
     Position(RangeId),
-    Positions,
     Hash(RangeId),
     Stream(u16),
     Count(RangeId, &'a str),
@@ -454,9 +451,6 @@ pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
     }
     if key == EPOCH {
         return Some(Meta::Epoch);
-    }
-    if key == POSITIONS {
-        return Some(Meta::Positions);
     }
     if let Some((&MADE, rest)) = key.split_first() {
         let (creator, room) = rest.split_first_chunk::<8>()?;
@@ -683,7 +677,6 @@ mod tests {
         );
         assert_eq!(parse_meta(b"schema"), Some(Meta::Schema));
         assert_eq!(parse_meta(b"epoch"), Some(Meta::Epoch));
-        assert_eq!(parse_meta(POSITIONS), Some(Meta::Positions));
         assert_eq!(parse_meta(b"x"), None);
     }
 

@@ -49,7 +49,6 @@ mod nodes;
 mod octets;
 mod overlay;
 mod page;
-mod positions;
 mod record;
 mod rooms;
 mod scan;

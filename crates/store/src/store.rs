@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::apply::{apply, decode_u64};
+use crate::apply::{Txn, apply, decode_u64};
 use crate::delivery::{LogEntry, Recognition};
 use crate::dir::{Dir, Stage};
 use crate::doubt::InDoubt;
@@ -18,14 +18,13 @@ use crate::engine::fjall::{FjallEngine, FjallOptions};
 use crate::engine::memory::MemoryEngine;
 use crate::engine::{Change, Engine, EngineStats, Reader, Space};
 use crate::error::{OpenError, StoreError};
-use crate::journal::Position;
+use crate::journal::read_position;
 use crate::keys;
 use crate::limits::{
     ACCOUNTS_PAGE_MAX, BULK_BYTES_MAX, BULK_RECORDS_MAX, LOG_READ_MAX, SEQ_EPOCH_SHIFT,
 };
 use crate::log::{parse_entry, read_head, scan_heads, tail};
 use crate::overlay::Overlay;
-use crate::positions;
 use crate::record::{KnownAddress, Record, Seq};
 use crate::scan::{self, until};
 use crate::schema;
@@ -528,14 +527,12 @@ impl Store {
                 touched[usize::from(range.index())] = true;
                 applied += 1;
             }
-            let before = positions::read_all(engine)?;
-            let before = |range: RangeId| before[usize::from(range.index())];
-            let moved = RangeId::all().filter(|range| touched[usize::from(range.index())]);
-            let moved: Vec<(RangeId, Position)> =
-                moved.map(|range| (range, before(range).next())).collect();
-            let mut batch = overlay.into_batch();
-            batch.extend(positions::changes(&moved, before));
-            engine.commit(batch, Durability::Memory)?;
+            for range in RangeId::all().filter(|range| touched[usize::from(range.index())]) {
+                let position = read_position(engine, range)?.next();
+                let value = position.value().to_be_bytes().to_vec();
+                overlay.put(Space::Meta, keys::position(range).to_vec(), value);
+            }
+            engine.commit(overlay.into_batch(), Durability::Memory)?;
             total += applied as u64;
         }
         engine.commit(Vec::new(), Durability::Fsync)?;
@@ -565,8 +562,9 @@ pub(crate) fn read_epoch(reader: &dyn Reader) -> Result<u64, StoreError> {
 
 /// The appends of all ranges.
 fn count_appends(engine: &dyn Engine) -> Result<u64, StoreError> {
-    let all = positions::read_all(engine)?;
-    Ok(all.into_iter().map(Position::value).sum())
+    RangeId::all()
+        .map(|range| Ok(read_position(engine, range)?.value()))
+        .sum()
 }
 
 /// Opens the engine and tells the operator's errors from damage.

@@ -18,7 +18,6 @@ use crate::keys;
 use crate::limits::{PROBLEMS_LISTED_MAX, UNCOUNTED_BYTES_MAX};
 use crate::log::{derive_head, read_head};
 use crate::nodes::item_is_right;
-use crate::positions;
 use crate::record::Seq;
 use crate::rooms::{ListedRoom, is_made_by};
 use crate::slot::{Slot, SlotKey};
@@ -170,9 +169,6 @@ impl Walk<'_> {
                 }
                 Some(keys::Meta::Position(_)) => {
                     decode_u64(value, "position of a range").map_err(|e| e.to_string())?;
-                }
-                Some(keys::Meta::Positions) => {
-                    positions::decode_all(value).map_err(|e| e.to_string())?;
                 }
                 Some(keys::Meta::Hash(_)) => {
                     decode_u64(value, "hash of a range").map_err(|e| e.to_string())?;

@@ -389,6 +389,7 @@ struct Queue {
 /// something now and then has none of his own in between.
 #[derive(Default)]
 pub(crate) struct Spares {
+    #[expect(clippy::vec_box)] // A barrier keeps its queue in a box, and so it is lent.
     queues: RefCell<Vec<Box<Queue>>>,
     effects: RefCell<Vec<Vec<Effect>>>,
 }

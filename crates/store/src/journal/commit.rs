@@ -6,15 +6,15 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::apply::apply_in;
+use crate::apply::{Txn, apply_in, decode_u64};
 use crate::doubt::InDoubt;
-use crate::engine::Engine;
+use crate::engine::{Engine, Reader, Space};
 use crate::error::StoreError;
 use crate::heads::Heads;
 use crate::journal::stats::Counters;
 use crate::journal::{Append, AppendFailure, Doubt, Outcome, Position, Tenure, Writer};
+use crate::keys;
 use crate::overlay::Overlay;
-use crate::positions;
 use crate::record::Record;
 use crate::slot::{RANGES, RangeId, Slot, SlotKey};
 use crate::store::{Durability, Store, WriterToken};
@@ -158,9 +158,9 @@ impl Committer {
     }
 
     fn load_positions(&self) -> Result<(), StoreError> {
-        let all = positions::read_all(&*self.engine)?;
-        for (range, position) in RangeId::all().zip(all) {
-            self.positions.set(range, position);
+        for range in RangeId::all() {
+            self.positions
+                .set(range, read_position(&*self.engine, range)?);
         }
         Ok(())
     }
@@ -271,11 +271,12 @@ impl Committer {
             }
             outcomes.push(outcome);
         }
+        for (range, position) in &moved.to {
+            let value = position.value().to_be_bytes().to_vec();
+            overlay.put(Space::Meta, keys::position(*range).to_vec(), value);
+        }
         let heads = overlay.take_heads();
-        let mut batch = overlay.into_batch();
-        batch.extend(positions::changes(&moved.to, |range| {
-            self.positions.get(range)
-        }));
+        let batch = overlay.into_batch();
         if !batch.is_empty() {
             let commit = || self.engine.commit(batch, self.durability);
             let commit = || self.counters.time(commit);
@@ -337,6 +338,14 @@ impl Committer {
         }
         overlay.keep();
         Ok(Outcome::Committed(at.next()))
+    }
+}
+
+/// The applied position of a range.
+pub(crate) fn read_position(reader: &dyn Reader, range: RangeId) -> Result<Position, StoreError> {
+    match reader.get(Space::Meta, &keys::position(range))? {
+        Some(value) => decode_u64(&value, "position of a range").map(Position::new),
+        None => Ok(Position::default()),
     }
 }
 
