@@ -1,6 +1,6 @@
 //! A server as two processes on one machine: an *edge* that holds sockets and TLS, and a *home*
-//! that holds everything else, so that the home can be replaced without a stream that ends. Owns
-//! how they are started, tied together and replaced; what goes over a connection is `server::join`, as
+//! that holds everything else, so that the home can be replaced while clients stay. Owns how they
+//! are started, tied together and replaced; what goes over a connection is `server::join`, as
 //! between two nodes of a cluster.
 //!
 //! ```text

@@ -223,10 +223,16 @@ fn links_go_over_socket_files() {
     b.links
         .set_peers(&BTreeMap::from([("a".to_owned(), place("a"))]));
     let to_b = a.links.peer("b");
-    for n in 0..1_000u32 {
-        a.links.send(to_b, n.to_le_bytes().to_vec()).unwrap();
+    let packet = |n: u32| [&b"n"[..], &n.to_le_bytes()].concat();
+    for n in 0..1_000 {
+        a.links.send(to_b, packet(n)).unwrap();
     }
     until("all there", || lock(&b.heard).len() == 1_000);
+    let heard: Vec<Vec<u8>> = lock(&b.heard)
+        .iter()
+        .map(|(_, packet)| packet.clone())
+        .collect();
+    assert!(heard.into_iter().eq((0..1_000).map(packet)), "in order");
     b.links.answer(b.links.peer("a"), b"answer".to_vec());
     until("the answer", || lock(&a.heard).len() == 1);
 }

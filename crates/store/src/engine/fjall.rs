@@ -43,9 +43,9 @@ const FIRST_LEVEL_TABLES_MAX: usize = 24;
 /// looks into a few more of them.
 const LOG_TABLES_MERGED: u8 = 12;
 
-/// Bytes of a table of logs behind the first level. The next level is of as many tables as are merged
-/// into it: with the library's 64 MiB, made for larger write buffers than ours, each merge of 36 MiB
-/// would write up to 768 MiB again.
+/// Bytes of a table of logs behind the first level. The next level is of as many tables as are
+/// merged into it: with the library's 64 MiB, made for larger write buffers than ours, each merge
+/// of 36 MiB would write up to 768 MiB again.
 const LOG_TABLE_BYTES: u64 = 16 * 1_024 * 1_024;
 
 /// How long a commit, or a reopening, waits for the background thread, in steps of [`STEP`].
