@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Bytes read from the socket at once.
@@ -20,6 +21,9 @@ const READ_BYTES: usize = 64 * 1024;
 const TRANSCRIPT_MAX: usize = 60;
 /// The longest entry in the transcript, in characters.
 const ENTRY_CHARS_MAX: usize = 1_500;
+
+/// Longer than other accounts take to be asked for their last items.
+const LAST_ITEMS_PAUSE: Duration = Duration::from_millis(50);
 
 const NS_TLS: &str = "urn:ietf:params:xml:ns:xmpp-tls";
 const NS_SASL: &str = "urn:ietf:params:xml:ns:xmpp-sasl";
@@ -480,7 +484,11 @@ impl Client {
              <identity category='client' type='pc' name='Play'/>{vars}</query></iq>"
         );
         self.send(answer.as_bytes())?;
-        self.sync()
+        self.sync()?;
+        // Contacts' accounts are then asked for their last items, and no answer shows when they have
+        // been: what one publishes before that comes twice, as an event and as the last item.
+        thread::sleep(LAST_ITEMS_PAUSE);
+        Ok(())
     }
 
     /// A round trip to the server: what was sent before is then processed by our own server side.

@@ -25,7 +25,7 @@ fn is_undone(nodes: &mut Nodes, (lines, says, touched): (&str, &str, bool)) {
         "{printed}"
     );
     let next = chat((&mut alice, &mut bob), next, || true);
-    settle(&nodes, (&mut alice, &mut bob), 0..next);
+    settle(nodes, (&mut alice, &mut bob), 0..next);
     assert_eq!(nodes.homes() == homes, !touched);
     nodes.node("").stop().unwrap();
 }
