@@ -485,8 +485,8 @@ impl Client {
         );
         self.send(answer.as_bytes())?;
         self.sync()?;
-        // Contacts' accounts are then asked for their last items, and no answer shows when they have
-        // been: what one publishes before that comes twice, as an event and as the last item.
+        // Contacts' accounts are then asked for their last items, and no answer shows when they
+        // have been: what one publishes before that comes twice, as an event and as the last item.
         thread::sleep(LAST_ITEMS_PAUSE);
         Ok(())
     }
