@@ -4,13 +4,15 @@ import os
 from . import process
 
 
-def markers(name, script):
-    return (f"<!-- {name}: written by bench/{script}, not by hand -->", f"<!-- {name}: end -->")
+def markers(name, script=None):
+    """The lines around the part of `name`, which is the script's if none is said."""
+    first = f"<!-- {name}: written by bench/{script or name}, not by hand -->"
+    return (first, f"<!-- {name}: end -->")
 
 
 def write(path, name, text, script=None):
     """Replaces the part between the markers of `name`, which is the script's if none is said."""
-    first, last = markers(name, script or name)
+    first, last = markers(name, script)
     with open(path) as file:
         page = file.read()
     if first not in page or last not in page:
