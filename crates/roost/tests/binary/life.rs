@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use rustls::pki_types::pem::PemObject as _;
@@ -156,23 +157,29 @@ fn a_watchdog_is_told_nothing_while_a_shard_hangs() {
     place.set("chaos.enabled", "true");
     let path = place.path("notify");
     let supervisor = UnixDatagram::bind(&path).expect("a socket");
+    let patience = Some(Duration::from_secs(60));
+    supervisor
+        .set_read_timeout(patience)
+        .expect("a socket that waits so long");
     let told = || {
         let mut buffer = [0; 1024];
         let length = supervisor.recv(&mut buffer).expect("a datagram");
         buffer[..length] == *b"WATCHDOG=1\n"
     };
+    // It may be told before and after the server says that it is ready.
+    let until_told = || while !told() {};
     let mut command = place.server();
     command.env("NOTIFY_SOCKET", &path);
     command.env("WATCHDOG_USEC", "3000000");
     let server = Server::start(command);
-    while !told() {}
+    until_told();
     // One hang of three seconds.
     let said = place.must(&["chaos", "--hang-shards", "6s", "--for", "10s"]);
     assert!(said.contains("hangs for 3s"), "{said}");
     // Beyond what was told while the command ran.
     let told_before = 10;
     for _ in 0..=told_before {
-        assert!(told(), "it goes on being told");
+        until_told();
     }
     server.signal(Signal::TERM);
     let (code, log) = server.end();
