@@ -36,11 +36,12 @@ def harvest(field):
     letters = "abcdefghijklmnopqrstuvwxyz"
     pairs = itertools.cycle(["li", *map("".join, itertools.product(letters, letters))])
     answers, begun = dict.fromkeys(crowd, 0), 0
-    while field.goes_on():
+    # Once each, also where entering took all of the time.
+    while field.goes_on() or not begun:
         for client in crowd:
             client.offer(iq(begun, search(next(pairs)), "set", SEARCH))
             begun += 1
-            client.skim(0.0)
+            client.skim(0.1 if begun <= len(crowd) else 0.0)
             answers[client] += client.seen.count(b"<item ") + client.seen.count(b"type='result'")
             client.seen = b""
     minutes = 1 + field.seconds / 60
