@@ -6,6 +6,8 @@ mod common;
 
 use std::time::Duration;
 
+use common::PANIC;
+use common::occupants::{pair, rest};
 use common::world::{World, bodies, message};
 use telemetry::Counter;
 
@@ -63,11 +65,13 @@ fn a_page_of_before_is_not_taken_for_one_of_now() {
     for _ in 0..20 {
         world.pass(Duration::from_secs(1));
     }
+    world.node().set_late_reads(false);
     romeo.expect(&mut world, "<resource-constraint");
     let seen = juliet.sync(&mut world);
     assert_eq!(bodies(&seen), [2], "{seen}");
     let mut nurse = world.login("nurse", "r");
     nurse.send("<presence/>");
+    rest(&mut world);
     let seen = nurse.sync(&mut world);
     assert_eq!(bodies(&seen), [3], "{seen}");
 }
@@ -107,4 +111,53 @@ fn a_kill_while_a_recipient_is_stuck_repeats_nothing_to_others() {
     juliet.send("<presence/>");
     let seen = juliet.sync(&mut world);
     assert_eq!(bodies(&seen), [0; 0], "{seen}");
+}
+
+/// Goal: a page of a room's log that a session was to be given before its user's actor failed is not
+/// taken for one that it asks for once its client is back. Here it begins behind messages that the
+/// client never got.
+#[test]
+fn a_page_of_a_room_of_before_is_not_taken_for_one_of_now() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    rest(&mut world);
+    juliet.acknowledge();
+    rest(&mut world);
+    juliet.read();
+    let has_handled = juliet.handled();
+    // Two messages are on their way to her client; what is behind them cannot be recorded.
+    for number in [1, 2] {
+        romeo.say(number);
+        romeo.expect(&mut world, &format!("<body>{number}</body>"));
+    }
+    world.hold();
+    romeo.say(3);
+    world.work();
+    world.let_one_go();
+    world.let_one_go();
+    world.refuse();
+    romeo.lose_link();
+    let mut again = world.connect("juliet");
+    world.node().set_late_reads(true);
+    assert_eq!(world.node().stall_reads(true), 0);
+    // It is asked for after a pause.
+    world.pass(Duration::from_secs(6));
+    assert_eq!(world.node().stall_reads(true), 1, "a page of the room");
+    juliet.send(&format!("<message to='romeo@localhost'>{PANIC}</message>"));
+    world.pass(Duration::ZERO);
+    juliet.peer = None;
+    world.work();
+    assert_eq!(world.node().stall_reads(true), 2, "she is read again");
+    world.read_now(1);
+    again.resume(&juliet.token, has_handled);
+    again.expect(&mut world, "<resumed");
+    world.pass(Duration::ZERO);
+    assert_eq!(world.node().stall_reads(true), 2, "another page");
+    world.read_now(0);
+    world.read_now(0);
+    world.node().stall_reads(false);
+    world.node().set_late_reads(false);
+    rest(&mut world);
+    let seen = again.sync(&mut world);
+    assert_eq!(bodies(&seen), [1, 2, 3], "{seen}");
 }
