@@ -168,8 +168,9 @@ impl<R: Clone + Eq> Followed<R> {
         }
     }
 
-    /// What it asks for has numbers behind this one. Pages that an earlier reader of the same session
-    /// asked for may be on their way still: they begin elsewhere, and must not be taken for others.
+    /// What it asks for has numbers behind this one. Pages that an earlier reader of the same
+    /// session asked for may be on their way still: they begin elsewhere, and must not be taken for
+    /// others.
     #[must_use]
     pub fn asking_behind(self, id: u32) -> Self {
         Followed {

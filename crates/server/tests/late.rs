@@ -113,9 +113,9 @@ fn a_kill_while_a_recipient_is_stuck_repeats_nothing_to_others() {
     assert_eq!(bodies(&seen), [0; 0], "{seen}");
 }
 
-/// Goal: a page of a room's log that a session was to be given before its user's actor failed is not
-/// taken for one that it asks for once its client is back. Here it begins behind messages that the
-/// client never got.
+/// Goal: a page of a room's log that a session was to be given before its user's actor failed is
+/// not taken for one that it asks for once its client is back. Here it begins behind messages that
+/// the client never got.
 #[test]
 fn a_page_of_a_room_of_before_is_not_taken_for_one_of_now() {
     let mut world = World::patient(|_| ());

@@ -391,7 +391,7 @@ impl World {
         assert!(self.home.awaits(&pull.room, pull.id));
         assert!(self.home.flight.len() + pull.limit <= self.limits.window);
         self.pages.push((pull.room, page));
-        if self.dice.roll(4) != 0 {
+        if self.dice.roll(2) != 0 {
             self.arrive(self.pages.len() - 1);
         }
     }
