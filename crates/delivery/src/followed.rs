@@ -168,6 +168,17 @@ impl<R: Clone + Eq> Followed<R> {
         }
     }
 
+    /// What it asks for has numbers behind this one. Pages that an earlier reader of the same
+    /// session asked for may be on their way still: they begin elsewhere, and must not be taken for
+    /// others.
+    #[must_use]
+    pub fn asking_behind(self, id: u32) -> Self {
+        Followed {
+            last_id: id,
+            ..self
+        }
+    }
+
     /// Takes up what is recorded of a room: [`Followed::resume`] follows before anything is given.
     /// What was given, of all rooms, comes in any order.
     pub fn recover(&mut self, room: R, recorded: &RoomChange) {

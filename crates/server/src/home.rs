@@ -72,8 +72,8 @@ pub struct Home {
     pub(crate) passed_on: Cell<u16>,
     /// Who has messages for destinations that do not keep up.
     pub(crate) queues: Queues,
-    /// How many outboxes there were on this shard.
-    pub(crate) lives: Cell<u64>,
+    /// The last of [`Home::next_life`].
+    lives: Cell<u64>,
     /// What the log says of changes that failed.
     pub(crate) failed_changes: RefCell<Repeats>,
     /// When the node started.
@@ -154,6 +154,25 @@ impl Home {
             searches: RefCell::default(),
             post,
         }
+    }
+
+    /// Numbers of [`Home::next_life`] begin behind this one, below 2^31.
+    pub(crate) fn begin_lives(&self, drawn: u32) {
+        self.lives.set(u64::from(drawn >> 1));
+    }
+
+    /// A number for an outbox, or for who reads rooms: answers to what another one asked may be on
+    /// their way still, also to one of another process, or at another node, and name that one.
+    pub(crate) fn next_life(&self) -> u64 {
+        let life = self.lives.get() + 1;
+        self.lives.set(life);
+        life
+    }
+
+    /// Behind which number the questions to rooms begin that one reader asks: far from those of
+    /// others.
+    pub(crate) fn first_question(&self) -> u32 {
+        (self.next_life() as u32).wrapping_mul(0x9e37_79b9)
     }
 
     /// Bounds of delivery.

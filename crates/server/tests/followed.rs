@@ -10,7 +10,7 @@ use common::PANIC;
 use common::occupants::{
     Client, MUC, PERSISTENT, ROOM, TEMPORARY, configure, kick, pair, pair_in, rest, there,
 };
-use common::world::{RESUME_TIMEOUT, SM, World, bodies, stanzas};
+use common::world::{Peer, RESUME_TIMEOUT, SM, World, bodies, stanzas};
 use stdx::rand::Rng;
 
 #[test]
@@ -450,6 +450,19 @@ fn who_enters_before_she_hears_that_she_is_out_is_there() {
     assert_eq!(juliet.said(), [1], "{}", juliet.heard);
 }
 
+/// A session takes the name of another one while commits are held: the first to come to be are what
+/// was under way before, and the end of the other one.
+fn take_name(peer: &mut Peer, world: &mut World, resource: &str) {
+    peer.send(&format!(
+        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+         <resource>{resource}</resource></bind></iq>"
+    ));
+    world.work();
+    world.let_one_go();
+    world.let_one_go();
+    peer.expect(world, "</bind></iq>");
+}
+
 /// A copy is on its way to a session while another one takes its name. That one was given it,
 /// though it had not entered, and what follows was counted from there.
 #[test]
@@ -461,15 +474,8 @@ fn a_session_is_given_nothing_of_one_that_had_its_name() {
     world.hold();
     romeo.say(1);
     world.work();
-    peer.send(
-        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
-         <resource>juliet</resource></bind></iq>",
-    );
-    world.work();
     // What he says is handed over to the room, whose commit comes behind that of her old session.
-    world.let_one_go();
-    world.let_one_go();
-    peer.expect(&mut world, "</bind></iq>");
+    take_name(&mut peer, &mut world, "juliet");
     peer.send(&format!("<enable {SM} resume='true'/>"));
     world.work();
     world.let_go();
@@ -495,15 +501,8 @@ fn a_session_is_not_told_that_it_is_where_one_was_that_had_its_name() {
         "<presence to='{ROOM}/desk'><x xmlns='{MUC}'/></presence>"
     ));
     world.work();
-    peer.send(
-        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
-         <resource>desk</resource></bind></iq>",
-    );
-    world.work();
     // The room's commit comes behind that of the old session's end.
-    world.let_one_go();
-    world.let_one_go();
-    peer.expect(&mut world, "</bind></iq>");
+    take_name(&mut peer, &mut world, "desk");
     world.work();
     world.let_go();
     rest(&mut world);
@@ -527,15 +526,8 @@ fn a_session_is_not_told_what_became_of_one_that_had_its_name() {
     world.hold();
     old.send(&enters);
     world.work();
-    peer.send(
-        "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
-         <resource>desk</resource></bind></iq>",
-    );
-    world.work();
     // The room's commit comes behind that of the old session's end.
-    world.let_one_go();
-    world.let_one_go();
-    peer.expect(&mut world, "</bind></iq>");
+    take_name(&mut peer, &mut world, "desk");
     peer.send(&format!("<enable {SM} resume='true'/>{enters}"));
     world.work();
     world.let_go();

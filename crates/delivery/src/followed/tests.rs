@@ -285,6 +285,10 @@ struct World {
     is_linked: bool,
     /// Nobody says anything more.
     is_over: bool,
+    /// Pages that are on their way, whoever asked for them.
+    pages: Vec<(&'static str, RoomPage)>,
+    /// Crashes of the home.
+    crashes: u32,
     /// Written and not read by the client.
     wire: VecDeque<Stanza>,
     /// Stanzas that the client has handled.
@@ -313,6 +317,8 @@ impl World {
             numbered: count(0),
             is_linked: true,
             is_over: false,
+            pages: Vec::new(),
+            crashes: 0,
             wire: VecDeque::new(),
             h: 0,
             has: Vec::new(),
@@ -384,12 +390,32 @@ impl World {
         }
         assert!(self.home.awaits(&pull.room, pull.id));
         assert!(self.home.flight.len() + pull.limit <= self.limits.window);
+        self.pages.push((pull.room, page));
+        if self.dice.roll(2) != 0 {
+            self.arrive(self.pages.len() - 1);
+        }
+    }
+
+    /// A page comes. Nobody may wait for it any more.
+    fn arrive(&mut self, at: usize) {
+        let (room, page) = self.pages.remove(at);
+        if !self.is_linked || !self.home.awaits(&room, page.id) {
+            return;
+        }
         let next = self.next();
-        let given = self.home.page(&pull.room, &page, next);
+        let given = self.home.page(&room, &page, next);
         self.numbered = self.numbered.plus(given.len() as u32);
-        let records = vec![(pull.room, self.home.change(&pull.room))];
-        let stanzas = given.iter().map(|place| Some((pull.room, *place)));
+        let records = vec![(room, self.home.change(&room))];
+        let stanzas = given.iter().map(|place| Some((room, *place)));
         self.pending.push_back((records, stanzas.collect()));
+    }
+
+    /// Any of those that are on their way comes.
+    fn arrive_late(&mut self) {
+        if !self.pages.is_empty() {
+            let at = self.dice.roll(self.pages.len() as u64);
+            self.arrive(at as usize);
+        }
     }
 
     fn commit(&mut self) {
@@ -453,7 +479,8 @@ impl World {
         self.pending.clear();
         self.wire.clear();
         self.is_linked = false;
-        self.home = Followed::new(self.limits);
+        self.crashes += 1;
+        self.home = Followed::new(self.limits).asking_behind(1_000 * self.crashes);
         for (room, stored) in &self.stored {
             self.home.recover(*room, stored);
         }
@@ -509,6 +536,7 @@ fn everything_comes_once_and_in_order_whatever_breaks() {
                     0 => world.lose_link(),
                     1 => world.crash(),
                     2 => world.fail(),
+                    3 => world.arrive_late(),
                     _ => world.read(),
                 },
             }
@@ -522,6 +550,7 @@ fn everything_comes_once_and_in_order_whatever_breaks() {
         for _ in 0..400 {
             world.resume();
             world.pull();
+            world.arrive_late();
             world.commit();
             world.read();
             world.acknowledge();

@@ -172,8 +172,10 @@ impl Admin {
                     std::thread::sleep(BUSY_PAUSE);
                 }
                 Err(AppendError::Busy) => {
-                    let message = "the server is too busy to take this; try again";
-                    return Err(error("busy", message));
+                    // Of several batches, those in front of this one are there.
+                    let message =
+                        format!("the server is too busy to take all of it: try again; {SOME_MADE}");
+                    return Err(error("busy", &message));
                 }
                 Err(why) => {
                     let message =

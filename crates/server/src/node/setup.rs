@@ -212,6 +212,7 @@ impl Setup {
             self.rooms,
             self.credits,
         );
+        home.begin_lives(shard.rng().u32(..));
         let home = Rc::new(home);
         shard.set_class(Users::new(Rc::clone(&home)));
         shard.set_mailbox_max::<KeeperMsg>(home.options.joined.comers_max);

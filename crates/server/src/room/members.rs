@@ -511,4 +511,22 @@ mod tests {
         assert!(members.is_idle());
         assert_eq!(kept(&members), [2 * ASKED_MAX - 1, 0, 0]);
     }
+
+    /// Homes that had no room for the news are told once more, and no more of them than a round
+    /// has: the others hear of it with the next message, or ask at the next login.
+    #[test]
+    fn homes_that_had_no_room_are_kept_up_to_the_size_of_a_round() {
+        for (size, kept) in [(0, MISSED_MAX), (MISSED_MAX + 6, MISSED_MAX + 6)] {
+            let mut members = Members {
+                size,
+                ..Members::default()
+            };
+            for number in (0..2 * kept).chain(0..2 * kept) {
+                members.missed(member(number));
+            }
+            let expected: Vec<Name> = (0..kept).map(member).collect();
+            assert_eq!(members.missed, expected);
+            assert!(!members.is_idle());
+        }
+    }
 }

@@ -75,12 +75,10 @@ impl User {
     }
 
     pub(super) fn rooms_of(&mut self, at: usize) -> Option<&mut Followed<Name>> {
-        let limits = self.home.bounds().rooms;
+        let home = &self.home;
+        let new = || Followed::new(home.bounds().rooms).asking_behind(home.first_question());
         let managed = self.sessions[at].managed.as_mut()?;
-        let rooms = managed
-            .rooms
-            .get_or_insert_with(|| Followed::new(limits).into());
-        Some(&mut **rooms)
+        Some(&mut **managed.rooms.get_or_insert_with(|| new().into()))
     }
 
     /// The count that the next stanza of a session will have, if it can be written to.

@@ -533,6 +533,9 @@ impl User {
         let (now, limit) = (cx.now(), self.home.bounds().rooms.page);
         let full: Arc<str> = self.name.clone();
         let mut pulls = Vec::new();
+        if self.log().members.last_id == 0 {
+            self.log().members.last_id = self.home.first_question();
+        }
         let members = &mut self.log().members;
         let mut is_waiting = members.failed_at.is_some();
         for own in &mut members.rooms {

@@ -81,10 +81,8 @@ pub(super) fn recover(
     );
     // Each machine has two to the thirty-second attempts of its own: an answer to one of an earlier
     // life is taken for no later one.
-    let life = home.lives.get() + 1;
-    home.lives.set(life);
     let limits = home.options.delivery.outbox;
-    let attempt = Attempt::new(life << ATTEMPT_BITS);
+    let attempt = Attempt::new(home.next_life() << ATTEMPT_BITS);
     Outbox::recover(limits, attempt, marks, pending, lagging)
 }
 

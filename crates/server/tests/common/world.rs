@@ -117,6 +117,17 @@ impl World {
         self.sim.as_ref().expect("it runs").journal().switches()
     }
 
+    /// Of the late reads that wait, the one at this place is done, and its result comes; the others
+    /// keep their order.
+    pub(crate) fn read_now(&mut self, at: usize) {
+        let node = self.node();
+        let waiting = node.stall_reads(true);
+        node.let_read(at);
+        // Its result waits behind the others.
+        node.let_read(waiting - 1);
+        self.work();
+    }
+
     /// Whatever is to be recorded waits from here on.
     pub(crate) fn hold(&mut self) {
         self.switches().set_hold(true);

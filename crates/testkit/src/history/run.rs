@@ -32,6 +32,9 @@ const ABSENT_SAYS_EVERY: usize = 5;
 /// Messages of the room that he has acknowledged, then his session ends.
 const ABSENT_HEARS: usize = 3;
 
+/// What he is given again at the end, by mistake, comes in that time.
+const TURNED_OVER: Duration = Duration::from_millis(100);
+
 /// Steps that a disk stays full or broken.
 const DISK_FAULT_STEPS: usize = 8;
 
@@ -528,7 +531,7 @@ impl Rig {
         }
         // What is under way between two users may still need a moment.
         let deadline = self.now() + AGREE_TIMEOUT;
-        let findings = loop {
+        let mut findings = loop {
             if let Err(why) = self.settle_devices().and_then(|()| self.audit()) {
                 self.history.violation(why);
             }
@@ -540,7 +543,30 @@ impl Rig {
                 self.history.violation(why);
             }
         };
+        if findings.is_empty() && !self.plan.may_refuse() && self.server.inside().is_none() {
+            findings = match self.turn_over_at_the_end() {
+                Ok(()) => self.check(),
+                Err(why) => vec![why],
+            };
+        }
         findings.into_iter().chain(self.check_nodes()).collect()
+    }
+
+    /// The device of the member who never enters has acknowledged all that it was given: its next
+    /// session must be given nothing of that again. For servers that are processes.
+    fn turn_over_at_the_end(&mut self) -> Result<(), String> {
+        let absent = self.plan.absent();
+        let is_his = |device: &Device| absent == Some(device.plan.user);
+        let Some(device) = self.devices.iter().position(is_his) else {
+            return Ok(());
+        };
+        // What was given last is acknowledged, and known to be.
+        self.when_ready(device, Device::ping);
+        self.settle_devices()?;
+        self.with(device, Device::close);
+        self.settle_devices()?;
+        self.pump(TURNED_OVER)?;
+        self.settle_devices()
     }
 
     fn settle_devices(&mut self) -> Result<(), String> {
