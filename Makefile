@@ -29,7 +29,7 @@ history-cluster: export ROOST_BIN ?= $(TARGET)/debug/roost
 # The engine of a cluster, which tests run three of.
 NATS := $(TARGET)/nats/nats-server
 NATS_VERSION ?= latest
-workspace history-cluster chaos-cluster: export NATS_SERVER ?= $(NATS)
+workspace benchmarks history-cluster chaos-cluster: export NATS_SERVER ?= $(NATS)
 STAGES := lint deny build tidy workspace history history-cluster crowd zoo clients benchmarks fuzz
 # Seconds of each attacker in `make hostile`.
 HOSTILE_SECONDS ?= 10
@@ -90,7 +90,7 @@ desktop-clients: build $(VENV)/ready desktop ## Gajim and Dino under Xvfb, as ro
 	unshare --net --mount sh -c 'ip link set lo up && ROOST_OWN_NETWORK=1 \
 	  exec $(VENV)/bin/python -m pytest -q tests/clients/desktop'
 
-benchmarks: build $(VENV)/ready ## Every script of bench/, tiny: whether it works, not how fast.
+benchmarks: build $(NATS) $(VENV)/ready ## Every script of bench/, tiny: whether it works, not how fast.
 	$(VENV)/bin/python -m pytest -q tests/benchmarks
 
 workloads: ## Actor workloads beside Erlang and a library; writes docs/scaling/workloads.md.

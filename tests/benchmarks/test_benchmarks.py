@@ -32,7 +32,7 @@ FLOOD = str(TARGET / "debug" / "flood")
 DEADLINE_S = 400
 AT_ONCE = 6
 # Below those that the system gives to clients. Each script gets ten.
-FIRST_PORT, LAST_PORT, PORTS, PORTS_EACH = 17_100, 32_000, 100, 10
+FIRST_PORT, LAST_PORT, PORTS, PORTS_EACH = 17_100, 32_000, 200, 10
 
 GOOD, TOO_FEW, MISSED_BUDGET = 0, 2, 3
 
@@ -120,6 +120,8 @@ RUNS = {
     "headroom": Run("headroom --users 60 --seconds 2 --steps 2", seconds=2),
     "fanout": Run("fanout --sizes 5,9 --copies 60 --join-seconds 1"),
     "largest": Run("largest --servers 2 --users 30 --hold 1 --spare 0"),
+    # It takes thirty ports: the last one.
+    "takeover": Run("takeover --users 6 --rounds 1 --kinds node"),
 }
 NEEDS = {"instructions": ("callgrind_control",), "ledger": ("heaptrack", "zstdcat")}
 
@@ -228,6 +230,13 @@ def test_split(run):
     assert run.loads() == 3
     assert run.said.count('"failed": null') >= 2 and '"lost": 0' in run.said
     assert all(f"{part}\": " in run.said for part in ("edge", "home", "server"))
+
+
+def test_takeover(run):
+    assert run.status in (GOOD, MISSED_BUDGET), run.said
+    assert "lost 0, twice 0, out of order 0" in run.said
+    [[killed, times, *_]] = run.tables()[0]
+    assert (killed, times) == ("a node", "1"), run.said
 
 
 def test_curves(run):

@@ -372,6 +372,12 @@ impl Links {
         self.shared.peer(name)
     }
 
+    /// Whether there is a connection to a node now that it answers on.
+    pub fn is_connected(&self, name: &str) -> bool {
+        let peer = self.shared.by_id(self.peer(name));
+        peer.is_some_and(|peer| peer.is_connected.load(Ordering::Relaxed))
+    }
+
     /// The nodes that belong to the cluster now, but for this one.
     pub fn set_peers(&self, peers: &BTreeMap<String, Where>) {
         for (name, place) in peers {

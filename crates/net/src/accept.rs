@@ -278,18 +278,19 @@ impl<S: Service> Driver<S> {
         );
     }
 
+    /// What an address is counted by.
+    fn key(&self, address: IpAddr) -> AddressKey {
+        match address::contains(&self.settings.limits.exempt, address) {
+            true => AddressKey::EXEMPT,
+            false => AddressKey::of(address),
+        }
+    }
+
     /// Counts a connection for its address; `None` when there are too many and it was refused.
     fn enter(&mut self, address: IpAddr) -> Option<AddressKey> {
-        let limits = &self.settings.limits;
-        if address::contains(&limits.exempt, address) {
-            return Some(AddressKey::EXEMPT);
-        }
-        let key = AddressKey::of(address);
-        if self
-            .shared
-            .addresses
-            .enter(key, limits.connections_per_address_max)
-        {
+        let key = self.key(address);
+        let most = self.settings.limits.connections_per_address_max;
+        if self.shared.addresses.enter(key, most) {
             return Some(key);
         }
         self.refuse(Counter::NetRefusedAddress);
@@ -331,13 +332,14 @@ impl<S: Service> Driver<S> {
 
     fn open(&mut self, new: Opening<S::Conn>) {
         let connections = self.shared.connections.load(Ordering::Relaxed);
-        let is_full = connections >= self.settings.limits.connections_max as u64;
+        let is_full = !new.is_half && connections >= self.settings.limits.connections_max as u64;
         if is_full {
             self.refuse(Counter::NetRefusedLimit);
         }
         let key = match new.address {
             _ if is_full => None,
             None => Some(AddressKey::EXEMPT),
+            Some(address) if new.is_half => Some(self.key(address)),
             Some(address) => self.enter(address),
         };
         let Some(key) = key else {
@@ -348,12 +350,18 @@ impl<S: Service> Driver<S> {
             // Nobody's end is waited for.
             flags.set(Flags::READ_CLOSED);
         }
+        if new.is_half {
+            flags.set(Flags::HALF);
+        }
         let socket = new.socket.map(TcpStream::from);
         let link = Link::new(socket, flags, u16::MAX, key);
-        self.shared.connections.fetch_add(1, Ordering::Relaxed);
+        let count = u64::from(!new.is_half);
+        self.shared.connections.fetch_add(count, Ordering::Relaxed);
         let Ok(id) = self.register(link) else {
-            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
-            self.shared.addresses.leave(key);
+            self.shared.connections.fetch_sub(count, Ordering::Relaxed);
+            if !new.is_half {
+                self.shared.addresses.leave(key);
+            }
             return self.not_opened(new.conn);
         };
         if let Some(slot) = self.conns.get_mut(id.index as usize) {

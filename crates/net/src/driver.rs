@@ -671,8 +671,10 @@ impl<S: Service> Driver<S> {
             return;
         };
         self.timers.cancel(link.timer);
-        self.shared.addresses.leave(link.address);
-        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        if !link.flags.has(Flags::HALF) {
+            self.shared.addresses.leave(link.address);
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        }
         if let Some(busy) = link.busy {
             core.recycle(busy);
         }

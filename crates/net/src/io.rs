@@ -107,6 +107,22 @@ impl<S: Service> Io<S> {
         let opening = Opening {
             socket,
             address,
+            is_half: false,
+            conn,
+        };
+        self.core.borrow_mut().open(opening)
+    }
+
+    /// The same without a socket, for the other half of a connection of this node: that one alone
+    /// counts as a connection. What is kept of the half's input counts for `address` all the same.
+    ///
+    /// # Errors
+    /// As [`Io::open`].
+    pub fn open_half(&self, address: IpAddr, conn: S::Conn) -> Result<(), IoError> {
+        let opening = Opening {
+            socket: None,
+            address: Some(address),
+            is_half: true,
             conn,
         };
         self.core.borrow_mut().open(opening)

@@ -62,6 +62,8 @@ impl Flags {
     pub(crate) const WATCHED: Flags = Flags(1 << 19);
     /// All has been written; it closes when the service has taken that.
     pub(crate) const ENDED: Flags = Flags(1 << 20);
+    /// The other half of a connection of this node, which alone counts as one.
+    pub(crate) const HALF: Flags = Flags(1 << 21);
 
     /// Any reason for which reads pause.
     pub(crate) const PAUSED: Flags = Flags(
@@ -202,6 +204,8 @@ pub(crate) struct Opening<C> {
     pub(crate) socket: Option<OwnedFd>,
     /// Whose it is counted as; `None` for one of the server's own.
     pub(crate) address: Option<IpAddr>,
+    /// It is the other half of a connection that counts already.
+    pub(crate) is_half: bool,
     pub(crate) conn: C,
 }
 

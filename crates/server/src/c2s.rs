@@ -453,7 +453,7 @@ impl C2sService {
     /// A client wants to log in: the account is asked for its keys, unless the client's address
     /// has to wait first.
     fn begin_login(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: String) {
-        if self.home.is_elsewhere(&user) {
+        if self.is_joined(conn, &user) {
             // There its address is counted.
             return self.join(cx, conn, &user);
         }

@@ -154,6 +154,9 @@ pub struct Joined {
     /// Longest time for which a client that has said whose it is waits for a home of that account;
     /// then it is told to come again. 0: it does not wait, for it may come to another node.
     pub join_wait_max: Duration,
+    /// Whether a client of a cluster whose account is at home on the node of its socket comes as
+    /// one from another node does, so that its stream outlives this home too.
+    pub at_home: bool,
     /// Bytes of a connection that a home which lets go sends beyond the window, so that it need not
     /// wait for the client: nothing where nodes are on different machines.
     pub beyond_window_max: u32,
@@ -176,6 +179,7 @@ impl Default for Joined {
             errand_max: ADMIN_DEADLINE + Duration::from_secs(5),
             written_max: Duration::from_secs(90),
             join_wait_max: Duration::ZERO,
+            at_home: true,
             beyond_window_max: 0,
         }
     }

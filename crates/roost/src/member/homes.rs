@@ -41,16 +41,16 @@ impl<'a> Homes<'a> {
     /// Brings the server to what is so now.
     pub(super) fn look(&mut self) {
         let map = self.driver.map();
-        let others = map
-            .nodes
-            .iter()
-            .filter(|(name, node)| **name != self.own && node.is_alive);
+        let others = map.nodes.iter().filter(|(name, _)| **name != self.own);
         let peers = others.filter_map(|(name, node)| {
             let place = Where {
                 incarnation: node.incarnation,
                 address: node.link.clone()?,
             };
-            Some((name.clone(), place))
+            // While the engine elects a leader nobody's lease is renewed: a node that answers on
+            // its link lives all the same. Were the link given up, streams would end with it.
+            let answers = || self.peers.get(name) == Some(&place) && self.links.is_connected(name);
+            (node.is_alive || answers()).then(|| (name.clone(), place.clone()))
         });
         let peers: BTreeMap<String, Where> = peers.collect();
         if peers != self.peers {

@@ -21,7 +21,7 @@ impl C2sService {
         user: String,
         password: String,
     ) {
-        if self.home.is_elsewhere(&user) {
+        if self.is_joined(conn, &user) {
             return self.join(cx, conn, &user);
         }
         let per_hour = self.home.options.registrations_per_hour;

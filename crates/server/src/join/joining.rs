@@ -9,7 +9,7 @@ use wire::{Carrier, Join, Packet};
 
 use super::edge::Edge;
 use super::line::encoded;
-use super::{Prelude, at};
+use super::{HERE, Prelude, at};
 use crate::away::{Cluster, NodeId};
 use crate::c2s::{Abort, C2sService, Conn, Framing};
 
@@ -26,15 +26,27 @@ impl C2sService {
         self.home.options.cluster.clone()
     }
 
+    /// Whether a client that says whose it is stays an edge here: its account is at home on another
+    /// node, or may be one day.
+    pub(crate) fn is_joined(&self, conn: &Conn, user: &str) -> bool {
+        if self.home.is_elsewhere(user) {
+            return true;
+        }
+        // Sessions over BOSH outlive no home.
+        let may_outlive = !conn.is_far() && !matches!(conn.framing, Framing::Bosh(_));
+        let joined = &self.home.options.joined;
+        self.home.options.cluster.is_some() && joined.at_home && may_outlive
+    }
+
     /// A client has said that it is somebody who is at home on another node: that one goes on with
-    /// it, from what it has said so far.
+    /// it, from what it has said so far. This node may be that one itself.
     pub(crate) fn join(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: &str) {
         if conn.is_far() {
             // It came from another node: from there it finds the right one.
             return self.abort(cx, conn, Abort::Moved);
         }
         let range = self.home.place.range(user);
-        let home = self.home.place.away(range);
+        let home = self.home_to_join(range);
         let (Some(cluster), Some((node, tenure))) = (self.cluster(), home) else {
             return self.wait_to_join(cx, conn, user);
         };
@@ -73,6 +85,15 @@ impl C2sService {
             conn.set_joining(Joining { join, since });
         }
         cx.set_deadline(Some(cx.now() + self.home.options.joined.answer_max));
+    }
+
+    /// Where a range is at home, and the tenure of that.
+    fn home_to_join(&self, range: RangeId) -> Option<(NodeId, u32)> {
+        let place = &self.home.place;
+        match place.is_here(range) {
+            true => Some((HERE, place.tenure(range))),
+            false => place.away(range),
+        }
     }
 
     /// The one home of all accounts is being replaced: nothing is sent to it any more.
@@ -117,7 +138,7 @@ impl C2sService {
         }
         let number = self.line_number();
         let range = self.home.place.range(&joining.join.user);
-        let home = self.home.place.away(range);
+        let home = self.home_to_join(range);
         let asked: Option<NodeId> = home.zip(self.cluster()).and_then(|(home, cluster)| {
             (joining.join.tenure, joining.join.number) = (home.1, number);
             let packet = Packet::Join(Box::new(joining.join.clone()));

@@ -9,7 +9,7 @@ use net::ConnRef;
 use wire::{ConnAt, Joined, Packet, Part};
 
 use super::line::encoded;
-use super::{Comer, Word, at};
+use super::{Comer, HERE, Word, at};
 use crate::away::NodeId;
 use crate::c2s;
 use crate::home::Home;
@@ -73,7 +73,11 @@ impl Keeper {
     fn open(&self, comer: Comer) {
         let (node, (from, number), address) = (comer.node, comer.line(), comer.address());
         let conn = Connection::Coming(Some(Box::new(comer)));
-        if self.0.io.open(None, Some(address), conn).is_err() {
+        let opened = match node == HERE {
+            true => self.0.io.open_half(address, conn),
+            false => self.0.io.open(None, Some(address), conn),
+        };
+        if opened.is_err() {
             self.0.refuse_line(node, from, number);
         }
     }

@@ -57,12 +57,15 @@ impl User {
     /// What a connection hears when this life of the user ends.
     pub(super) fn word_of_the_end(&self, session: &Session, why: Abort) -> Control {
         let managed = session.managed.as_ref();
-        let managed = managed.filter(|managed| why == Abort::Moved && managed.is_enabled);
+        let goes_on = matches!(why, Abort::Moved | Abort::Crash);
+        let managed = managed.filter(|managed| goes_on && managed.is_enabled);
         let can_outlive = |link: &ConnRef| self.home.lines.can_outlive(*link);
         match managed.filter(|managed| managed.attached().as_ref().is_some_and(can_outlive)) {
             Some(managed) => {
-                // While something is not decided, only records say what is done.
-                let is_certain = self.barrier.is_open() && self.requests.is_none();
+                // While something is not decided, if it failed, and after a crash, only records
+                // say what is done.
+                let is_decided = self.barrier.is_open() && self.requests.is_none();
+                let is_certain = why == Abort::Moved && is_decided && !self.is_fenced;
                 Control::Left(is_certain.then_some(managed.inbound))
             }
             None => Control::Abort(why),

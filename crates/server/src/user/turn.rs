@@ -207,8 +207,7 @@ impl User {
         if self.must_start_over(error) || self.has_too_many_refusals(&append) {
             // No answer: it may have been done, and what clients are sent is counted.
             self.note_failure(error, cx);
-            self.is_fenced = self.home.options.cluster.is_some()
-                && matches!(error, AppendError::Fenced | AppendError::Failed);
+            self.is_fenced = self.home.options.cluster.is_some();
             self.start_over(append.effects, cx);
             return None;
         }

@@ -1,0 +1,201 @@
+"""A client of a cluster that goes on saying something to its partner, whatever happens: when a link
+is lost it resumes its session (XEP-0198) at another node. It notes when what it said was accepted,
+and what it is told."""
+import asyncio
+import base64
+import collections
+import re
+import time
+
+# From the connect until the session is there; then it begins again.
+PATIENCE = 10
+# Nothing came for so long, although something was asked: the link is taken for lost.
+SILENCE = 20
+PAUSE = 0.2
+HEADER = ("<?xml version='1.0'?><stream:stream to='localhost' version='1.0' xmlns='jabber:client' "
+          "xmlns:stream='http://etherx.jabber.org/streams'>")
+BODY = re.compile(r"<body>(\d+) (\d+) ([\d.]+)</body>")
+# A stanza, or an element of the stream, as far as this client has to tell them apart.
+FIRST = re.compile(r"<(/?[a-z:]+)([^>]*?)(/?)>")
+
+
+class Lost(Exception):
+    """The link is."""
+
+
+class Chatter:
+    def __init__(self, number, cluster, every):
+        self.number, self.ports, self.every = number, cluster.clients, every
+        self.at = number % 3
+        self.token = None
+        # Stanzas that were sent and not acknowledged; how many were.
+        self.unacked, self.acked, self.received = collections.deque(), 0, 0
+        self.said = 0
+        # When something was accepted that was not before.
+        self.accepted_at = []
+        # How many of those that this client said were accepted.
+        self.accepted = 0
+        self.heard, self.delays = [], []
+        # When a stream with a session ended, the node that it was at, and why; and failed logins.
+        self.ended, self.failed = [], []
+        self.resumed = self.refused = 0
+        self.is_over = self.is_quiet = False
+        self.reader = self.writer = None
+        self.buffer = ""
+
+    async def run(self):
+        while not self.is_over:
+            ends = self.failed
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await self.log_in()
+                ends = self.ended
+                talk = asyncio.create_task(self.talk())
+                try:
+                    await self.listen()
+                finally:
+                    talk.cancel()
+            except (Lost, OSError, TimeoutError) as error:
+                if self.is_over:
+                    return
+                ends.append((time.monotonic(), self.at, str(error) or type(error).__name__))
+                self.at = (self.at + 1) % len(self.ports)
+                await asyncio.sleep(PAUSE)
+            finally:
+                if self.writer:
+                    self.writer.close()
+                self.writer = None
+
+    def write(self, text):
+        self.writer.write(text.encode())
+
+    async def read(self):
+        """The next element at the top of the stream, whole; the header is left out."""
+        while True:
+            element = self.cut()
+            if element:
+                return element
+            try:
+                async with asyncio.timeout(SILENCE):
+                    more = await self.reader.read(65536)
+            except TimeoutError:
+                raise Lost("silence") from None
+            if not more:
+                raise Lost("closed")
+            self.buffer += more.decode()
+
+    def cut(self):
+        self.buffer = self.buffer.lstrip()
+        found = FIRST.match(self.buffer)
+        if self.buffer.startswith("<?xml"):
+            found = FIRST.search(self.buffer)
+            if found:
+                self.buffer = self.buffer[found.end():]
+                return self.cut()
+            return None
+        if not found:
+            return None
+        name = found[1]
+        if name == "stream:stream":
+            self.buffer = self.buffer[found.end():]
+            return self.cut()
+        if name == "/stream:stream":
+            raise Lost("</stream>")
+        end = found.end()
+        if not found[3]:
+            # No element of these is inside another one of its name.
+            close = self.buffer.find(f"</{name}>")
+            if close < 0:
+                return None
+            end = close + len(name) + 3
+        element, self.buffer = self.buffer[:end], self.buffer[end:]
+        if name == "stream:error":
+            condition = re.search(r"<([a-z-]+) xmlns", element)[1]
+            text = re.search(r"<text [^>]*>([^<]*)", element)
+            raise Lost(f"{condition}: {text[1]}" if text else condition)
+        return element
+
+    async def expect(self, *names):
+        while True:
+            element = await self.read()
+            if element.startswith(tuple(f"<{name}" for name in names)):
+                return element
+            if "<failure" in element or element.startswith("<iq type='error'"):
+                raise Lost(element)
+
+    async def log_in(self):
+        self.buffer = ""
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.ports[self.at])
+        self.write(HEADER)
+        await self.expect("stream:features")
+        secret = base64.b64encode(f"\0u{self.number}\0pw".encode()).decode()
+        self.write("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>"
+                   f"{secret}</auth>")
+        await self.expect("success")
+        self.write(HEADER)
+        await self.expect("stream:features")
+        if self.token:
+            self.write(f"<resume xmlns='urn:xmpp:sm:3' h='{self.received}' "
+                       f"previd='{self.token}'/>")
+            answer = await self.expect("resumed", "failed")
+            if answer.startswith("<resumed"):
+                self.resumed += 1
+                self.acknowledge(answer)
+                for stanza in self.unacked:
+                    self.write(stanza)
+                self.write("<r xmlns='urn:xmpp:sm:3'/>")
+                return
+            self.refused += 1
+            if " h=" in answer:
+                self.acknowledge(answer)
+        # What was not acknowledged is said again in the new session.
+        again, self.unacked = self.unacked, collections.deque()
+        self.write("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>"
+                   "<resource>r</resource></bind></iq>")
+        await self.expect("iq")
+        self.write("<enable xmlns='urn:xmpp:sm:3' resume='true'/>")
+        self.token = re.search(r" id=['\"]([^'\"]+)", await self.expect("enabled"))[1]
+        self.acked = self.received = 0
+        self.send("<presence/>")
+        for stanza in again:
+            if stanza.startswith("<message"):
+                self.send(stanza)
+
+    def send(self, stanza):
+        self.unacked.append(stanza)
+        if self.writer:
+            self.write(f"{stanza}<r xmlns='urn:xmpp:sm:3'/>")
+
+    async def talk(self):
+        while not self.is_quiet:
+            now = time.monotonic()
+            body = f"{self.number} {self.said} {now:.6f}"
+            self.send(f"<message type='chat' to='u{self.number ^ 1}@localhost' id='{self.said}'>"
+                      f"<body>{body}</body></message>")
+            self.said += 1
+            await asyncio.sleep(self.every)
+
+    def acknowledge(self, element):
+        count = int(re.search(r" h=['\"](\d+)", element)[1])
+        fresh = 0
+        while self.acked < count and self.unacked:
+            fresh += self.unacked.popleft().startswith("<message")
+            self.acked += 1
+        if fresh:
+            self.accepted += fresh
+            self.accepted_at.append(time.monotonic())
+
+    async def listen(self):
+        while True:
+            element = await self.read()
+            if element.startswith("<a "):
+                self.acknowledge(element)
+            elif element.startswith("<r "):
+                self.write(f"<a xmlns='urn:xmpp:sm:3' h='{self.received}'/>")
+            elif element.startswith(("<message", "<presence", "<iq")):
+                self.received += 1
+                found = BODY.search(element)
+                if found and "type='error'" not in element:
+                    now = time.monotonic()
+                    self.heard.append(int(found[2]))
+                    self.delays.append((now, now - float(found[3])))

@@ -1,0 +1,151 @@
+"""A cluster on this machine: three servers of its engine and three nodes, each a process that can
+be killed and started again by itself."""
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+
+from . import process, servers
+
+NAMES = "abc"
+WELL_SECONDS = 90
+
+ENGINE = """server_name: n{number}
+listen: 127.0.0.1:{port}
+http: 127.0.0.1:{monitor}
+jetstream {{ store_dir: "{folder}/n{number}", sync_interval: always }}
+cluster {{ name: roost, listen: 127.0.0.1:{route}, routes: [{routes}] }}
+"""
+
+NODE = """
+[http]
+listen = ["127.0.0.1:{http}"]
+listen_tls = []
+[cluster]
+engine = [{engine}]
+monitor = [{monitors}]
+name = "{name}"
+zone = "{name}"
+listen = "127.0.0.1:{link}"
+"""
+
+
+def nats():
+    """The engine: the program that the environment names, or the one that `make nats` builds."""
+    target = os.environ.get("CARGO_TARGET_DIR", f"{servers.ROOT}/target")
+    path = os.environ.get("NATS_SERVER", f"{target}/nats/nats-server")
+    if not os.access(path, os.X_OK):
+        raise process.Trouble(f"{path} is no program: make nats builds it")
+    return path
+
+
+def quoted(texts):
+    return ", ".join(f'"{text}"' for text in texts)
+
+
+class Cluster:
+    """Its ports are `first` and the next 25."""
+
+    def __init__(self, folder, first):
+        self.folder = folder
+        self.clients = [first + 2 * at for at in range(3)]
+        self.http = [first + 10 + at for at in range(3)]
+        self.links = [first + 13 + at for at in range(3)]
+        engine, monitor, route = ([first + 16 + 3 * kind + at for at in range(3)]
+                                  for kind in range(3))
+        self.programs, self.logs, self.ports = {}, {}, {}
+        routes = quoted(f"nats://127.0.0.1:{port}" for port in route)
+        keys = servers.certificate(folder)
+        for at, name in enumerate(NAMES):
+            path = f"{folder}/n{at + 1}.conf"
+            with open(path, "w") as out:
+                out.write(ENGINE.format(number=at + 1, port=engine[at], monitor=monitor[at],
+                                        route=route[at], routes=routes, folder=folder))
+            self.add(f"n{at + 1}", [nats(), "-c", path], engine[at])
+            os.makedirs(f"{folder}/{name}")
+            config = servers.configure(f"{folder}/{name}", self.clients[at], keys, NODE.format(
+                http=self.http[at], name=name, link=self.links[at],
+                engine=quoted(f"nats://127.0.0.1:{port}" for port in engine),
+                monitors=quoted(f"http://127.0.0.1:{port}" for port in monitor)),
+                archive=True)
+            self.add(name, [servers.program("roost"), "serve", "--config", config],
+                     self.clients[at])
+        self.running = {}
+
+    def add(self, name, command, port):
+        self.programs[name], self.ports[name] = command, port
+        self.logs[name] = f"{self.folder}/{name}.log"
+
+    def start(self, name):
+        with open(self.logs[name], "ab") as out:
+            self.running[name] = subprocess.Popen(
+                self.programs[name], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                start_new_session=True, preexec_fn=process.all_descriptors)
+
+    def kill(self, name):
+        child = self.running.pop(name)
+        child.kill()
+        child.wait()
+
+    def wait_for(self, name):
+        process.wait_for(self.ports[name], self.running[name], self.logs[name])
+
+    def ask(self, *arguments, node="a"):
+        """What the program says to an administrator's command."""
+        command = [servers.program("roost"), *arguments, "--config",
+                   f"{self.folder}/{node}/roost.toml"]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    def illness(self):
+        """Why the cluster is not well; None if everything is where it belongs."""
+        said = self.ask("cluster", "status")
+        if said.returncode:
+            return said.stderr
+        lines = [line.split() for line in said.stdout.splitlines() if line.strip()]
+        alive = [line for line in lines if line[0] in NAMES and line[1] == "alive"]
+        serving = [line for line in lines if line[0].isdigit() and line[3] == "serving"]
+        streams = [line for line in lines if line[0].isdigit()]
+        # Each node is the home of something again.
+        homes = {line[1] for line in serving}
+        if len(alive) == 3 and streams and len(serving) == len(streams) and len(homes) == 3:
+            return None
+        return said.stdout
+
+    def until_well(self):
+        end = time.monotonic() + WELL_SECONDS
+        while (why := self.illness()):
+            if time.monotonic() > end:
+                raise process.Trouble(f"the cluster does not get well:\n{why}")
+            time.sleep(0.5)
+
+
+@contextlib.contextmanager
+def running(folder, first, users):
+    """A cluster with accounts u0.. of password "pw"."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    cluster = Cluster(folder, first)
+    try:
+        for name in ("n1", "n2", "n3"):
+            cluster.start(name)
+        end = time.monotonic() + WELL_SECONDS
+        while cluster.ask("cluster", "check", "--create").returncode:
+            if time.monotonic() > end:
+                raise process.Trouble(process.tail(cluster.logs["n1"]))
+            time.sleep(0.5)
+        for name in NAMES:
+            cluster.start(name)
+        for name in NAMES:
+            cluster.wait_for(name)
+        cluster.until_well()
+        for user in range(users):
+            said = cluster.ask("user", "add", f"u{user}@localhost", "--password", "pw")
+            if said.returncode:
+                raise process.Trouble(said.stderr)
+        yield cluster
+    finally:
+        # Nodes first: the engine has what they accepted.
+        for name in [*NAMES, "n1", "n2", "n3"]:
+            if name in cluster.running:
+                process.stop(cluster.running[name])
