@@ -63,6 +63,14 @@ impl Flags {
     /// All has been written; it closes when the service has taken that.
     pub(crate) const ENDED: Flags = Flags(1 << 20);
 
+    /// Any state in which more follows from it that all output is written.
+    pub(crate) const AWAITS_WRITTEN: Flags = Flags(
+        Self::CLOSING.0
+            | Self::FLOODED.0
+            | Self::STALLED.0
+            | Self::PAUSED_BACKLOG.0
+            | Self::WATCHED.0,
+    );
     /// Any reason for which reads pause.
     pub(crate) const PAUSED: Flags = Flags(
         Self::PAUSED_SERVICE.0
