@@ -1,6 +1,6 @@
 //! Escaping of character data and attribute values. Values are always written in single quotes.
 
-/// Up to so many bytes are looked at one by one, in a table: to begin with many at a time is slower.
+/// Up to so many bytes are looked at in a table, one by one: many at a time are slow to begin with.
 const SHORT: usize = 32;
 
 /// What has an entity in attribute values, by byte.
