@@ -32,7 +32,7 @@ FLOOD = str(TARGET / "debug" / "flood")
 DEADLINE_S = 400
 AT_ONCE = 6
 # Below those that the system gives to clients. Each script gets ten.
-FIRST_PORT, LAST_PORT, PORTS, PORTS_EACH = 17_100, 32_000, 200, 10
+FIRST_PORT, LAST_PORT, PORTS, PORTS_EACH = 17_100, 32_000, 250, 10
 
 GOOD, TOO_FEW, MISSED_BUDGET = 0, 2, 3
 
@@ -119,11 +119,16 @@ RUNS = {
                         "--idle 1", has_page=False),
     "headroom": Run("headroom --users 60 --seconds 2 --steps 2", seconds=2),
     "fanout": Run("fanout --sizes 5,9 --copies 60 --join-seconds 1"),
+    "fanout_calls": Run("fanout --sizes 5 --copies 60 --join-seconds 1 --calls"),
+    "beside": Run("beside --others 20 --rate 100 --occupants 9 --room-rate 5 --repeat 1",
+                  seconds=2),
+    "at_rest": Run("at-rest --rooms 0,300 --settle 1"),
     "largest": Run("largest --servers 2 --users 30 --hold 1 --spare 0"),
     # It takes thirty ports: the last one.
     "takeover": Run("takeover --users 6 --rounds 1 --kinds node"),
 }
-NEEDS = {"instructions": ("callgrind_control",), "ledger": ("heaptrack", "zstdcat")}
+NEEDS = {"instructions": ("callgrind_control",), "fanout_calls": ("strace",),
+         "ledger": ("heaptrack", "zstdcat")}
 
 
 @pytest.fixture(scope="session")
@@ -191,6 +196,32 @@ def test_fanout(run):
     assert column(costs, 0) == sizes
     assert all(int(row[1]) >= 5 and row[3].endswith("×") for row in costs)
     assert len(entering) == 4
+
+
+def test_fanout_calls(run):
+    assert run.status == GOOD, run.said
+    lines = [line.strip("| ").split(" | ") for line in run.said.splitlines()
+             if line.startswith("| 5, ")]
+    assert [row[0] for row in lines] == ["5, floor", "5, unmanaged", "5, managed"], run.said
+    # No copy without a call.
+    assert all(float(row[1]) >= 1 for row in lines), run.said
+
+
+def test_beside(run):
+    assert run.status in (GOOD, MISSED_BUDGET), run.said
+    assert run.loads() == 2
+    [(silent, talks)] = run.tables()
+    assert (silent[0], talks[0]) == ("silent", "talks")
+    assert float(silent[1]) == 0 and float(talks[1]) > 1, run.said
+    assert (silent[-1], talks[-1]) == ("0", "0"), run.said
+
+
+def test_at_rest(run):
+    assert run.status in (GOOD, MISSED_BUDGET), run.said
+    [(none, some)] = run.tables()
+    assert (none[0], some[0]) == ("0", "300")
+    # The first entry was answered.
+    assert none[-1] == "–" and some[-1] != "–"
 
 
 def test_pairs(run):

@@ -371,6 +371,11 @@ impl<R: Clone + Eq> Followed<R> {
         }
     }
 
+    /// Half of the window is full: the client should say soon what it has.
+    pub fn should_ask(&self) -> bool {
+        2 * self.flight.len() >= self.limits.window
+    }
+
     /// Whether rooms wait for the client to acknowledge something.
     pub fn waits_for_client(&self) -> bool {
         let is_behind = |own: &Room<R>| own.state == State::Behind;

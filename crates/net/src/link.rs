@@ -65,6 +65,14 @@ impl Flags {
     /// The other half of a connection of this node, which alone counts as one.
     pub(crate) const HALF: Flags = Flags(1 << 21);
 
+    /// Any state in which more follows from it that all output is written.
+    pub(crate) const AWAITS_WRITTEN: Flags = Flags(
+        Self::CLOSING.0
+            | Self::FLOODED.0
+            | Self::STALLED.0
+            | Self::PAUSED_BACKLOG.0
+            | Self::WATCHED.0,
+    );
     /// Any reason for which reads pause.
     pub(crate) const PAUSED: Flags = Flags(
         Self::PAUSED_SERVICE.0

@@ -129,6 +129,14 @@ impl<S: Service> Driver<S> {
             return Some(why);
         }
         let link = core.links.get_mut(id)?;
+        if flushed == Flushed::All && !link.flags.has(Flags::AWAITS_WRITTEN) {
+            // As nearly always.
+            if let Some(busy) = &mut link.busy {
+                busy.unread = None;
+            }
+            core.release(id);
+            return None;
+        }
         if flushed == Flushed::All && link.flags.has(Flags::CLOSING) {
             return Some(Closed::ByUs);
         }

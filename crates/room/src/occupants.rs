@@ -324,9 +324,7 @@ fn managed_of(occupant: &Occupant) -> usize {
 /// Appends the copy of a frame without `to` that goes to `to`: one splice behind the element's
 /// name, which looks at nothing else.
 pub fn write_copy(frame: &Frame, to: &str, out: &mut Vec<u8>) {
-    let bytes = frame.as_bytes();
-    let is_end = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>');
-    let name = bytes.iter().position(is_end).unwrap_or(bytes.len());
+    let (bytes, name) = (frame.as_bytes(), frame.name_end());
     out.reserve(bytes.len() + to.len() + 8);
     out.extend_from_slice(&bytes[..name]);
     out.extend_from_slice(b" to='");

@@ -70,8 +70,9 @@ pub(crate) struct Copies {
 struct Recipient {
     shard: ShardId,
     bare: Name,
-    /// Full, or bare: then the account decides which of its sessions get it.
     address: Arc<str>,
+    /// If not, the account decides which of its sessions get it.
+    is_full: bool,
 }
 
 /// Where it is counted.
@@ -220,6 +221,7 @@ impl Leaving {
                         shard: home.place.shard(&bare),
                         bare,
                         address: Arc::clone(address),
+                        is_full: address.contains('/'),
                     }
                 };
                 let mut all: Vec<Recipient> = to.iter().map(recipient).collect();
@@ -341,11 +343,11 @@ impl Leaving {
     ) -> usize {
         let count = max.min(copies.to.len() - copies.done);
         let end = copies.done + count;
-        let is_message = copies.frame.name() == "message";
+        let is_message = copies.frame.is_named("message");
         let own = cx.shard();
         for recipient in &copies.to[copies.done..end] {
             let shard = recipient.shard;
-            if !recipient.address.contains('/') {
+            if !recipient.is_full {
                 let frame = &copies.frame;
                 let frame = frame.edit().set_attr("to", &recipient.address).finish();
                 self.send_one(frame, (None, None), home, cx);

@@ -201,3 +201,71 @@ fn who_misses_more_copies_than_a_mailbox_has_room_for_hears_all_of_them() {
     }
     assert_eq!(juliet.said(), all);
 }
+
+/// Answers each question for what it has, as clients do; says how many questions there were.
+fn answer(client: &mut Client, known: usize) -> usize {
+    client.read();
+    let asked = client.heard.matches("<r ").count();
+    if asked > known {
+        client.acknowledge();
+    }
+    asked
+}
+
+/// To ask for an acknowledgement of each message of a room, and to handle it, cost as much as the
+/// message. The last messages are asked for all the same, and once.
+#[test]
+fn who_hears_much_is_asked_once_for_several_messages() {
+    const SAID: usize = 20;
+    let mut world = World::patient(|options| options.delivery.limits.ask_every = 8);
+    let (mut romeo, mut juliet) = pair(&mut world);
+    juliet.acknowledge();
+    rest(&mut world);
+    let before = answer(&mut juliet, 0);
+    let mut asked = before;
+    for number in 1..=SAID {
+        romeo.say(number);
+        world.work();
+        asked = answer(&mut juliet, asked);
+        if number == 1 {
+            assert_eq!(asked, before + 1, "the first is asked for at once");
+        }
+    }
+    assert_eq!(juliet.said(), (1..=SAID).collect::<Vec<usize>>());
+    assert_eq!(
+        asked,
+        before + 3,
+        "for the first, the ninth and the seventeenth"
+    );
+    world.pass(Duration::from_secs(2));
+    asked = answer(&mut juliet, asked);
+    assert_eq!(asked, before + 4, "for the last ones");
+    world.work();
+    rest(&mut world);
+    assert_eq!(answer(&mut juliet, asked), asked, "she has answered");
+}
+
+/// A window that is smaller than what is asked for at a time does not wait for a timer.
+#[test]
+fn a_small_window_is_asked_for_before_it_is_full() {
+    const SAID: usize = 20;
+    for window in [1, 2, 4] {
+        let mut world = World::patient(|options| {
+            options.delivery.limits.ask_every = 8;
+            options.delivery.limits.rooms.window = window;
+        });
+        let (mut romeo, mut juliet) = pair(&mut world);
+        juliet.acknowledge();
+        rest(&mut world);
+        let mut asked = answer(&mut juliet, 0);
+        for number in 1..=SAID {
+            romeo.say(number);
+            world.work();
+            asked = answer(&mut juliet, asked);
+            world.work();
+        }
+        juliet.read();
+        let all: Vec<usize> = (1..=SAID).collect();
+        assert_eq!(juliet.said(), all, "a window of {window}");
+    }
+}

@@ -49,8 +49,8 @@ impl<T: Txn> Entity<'_, T> {
     /// A record that races with the end of its session leaves nothing.
     pub(crate) fn session_room_put(&mut self, number: u32, room: &str, read: &RoomRead) {
         if self.has_session(number) {
-            let key = keys::followed(self.slots, self.user, number, room);
-            self.txn.put(Space::Log, key, encode(VALUE_VERSION, read));
+            let key = keys::followed_of(&self.key, number, room);
+            self.txn.put(Space::Log, &*key, encode(VALUE_VERSION, read));
         }
     }
 

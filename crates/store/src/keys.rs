@@ -147,6 +147,15 @@ pub(crate) fn followed(slots: &SlotKey, user: &str, session: u32, room: &str) ->
     key
 }
 
+/// The same from the user's own key.
+pub(crate) fn followed_of(user: &[u8], session: u32, room: &str) -> SmallVec<[u8; 64]> {
+    let mut key = SmallVec::from_slice(user);
+    key.extend_from_slice(&[0, FOLLOWED]);
+    key.extend_from_slice(&session.to_be_bytes());
+    key.extend_from_slice(room.as_bytes());
+    key
+}
+
 /// The run of keys of all rooms of a session, or of all sessions.
 pub(crate) fn followed_by(slots: &SlotKey, user: &str, session: Option<u32>) -> (Vec<u8>, Vec<u8>) {
     let start = followed(slots, user, session.unwrap_or_default(), "");
@@ -576,6 +585,8 @@ mod tests {
         let (_, owner, rest) = parse_owned(&entry).unwrap();
         assert_eq!((owner, parse_log(rest)), ("a@b", Some(Log::Entry(7))));
         assert_eq!(entry[..], log_entry_of(&user(&KEY, "a@b"), 7)[..]);
+        let room = followed(&KEY, "a@b", 7, "r@c");
+        assert_eq!(room[..], followed_of(&user(&KEY, "a@b"), 7, "r@c")[..]);
         let index = log_index(&KEY, "a@b", u64::MAX, 7);
         let (_, owner, rest) = parse_owned(&index).unwrap();
         let chunk = Log::Index {

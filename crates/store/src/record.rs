@@ -279,12 +279,12 @@ pub enum Record {
     },
     /// Replaces how far a session has read the log of a room. It goes with the session.
     SessionRoomPut {
-        /// Whose session.
-        user: String,
+        /// Whose session. Shared, as the room is: this is made for every copy of a message.
+        user: Arc<str>,
         /// Its number.
         number: u32,
         /// The room.
-        room: String,
+        room: Arc<str>,
         /// How far.
         read: RoomRead,
     },
@@ -422,14 +422,13 @@ impl Record {
             | Record::ItemPut { user, .. }
             | Record::ItemsRemove { user, .. }
             | Record::ItemsClear { user, .. }
-            | Record::SessionRoomPut { user, .. }
             | Record::SessionRoomRemove { user, .. }
             | Record::LogReplace { user, .. }
             | Record::DirectoryPut { user, .. }
             | Record::MemberRoomPut { user, .. }
             | Record::MemberRoomRemove { user, .. }
             | Record::KnownAddressesPut { user, .. } => user,
-            Record::LogAppend { user, .. } => user,
+            Record::LogAppend { user, .. } | Record::SessionRoomPut { user, .. } => user,
         }
     }
 

@@ -42,9 +42,9 @@ fn read(acked: u64, given: usize) -> RoomRead {
 
 fn put(number: u32, room: &str, read: RoomRead) -> Record {
     Record::SessionRoomPut {
-        user: JULIET.to_owned(),
+        user: JULIET.into(),
         number,
-        room: room.to_owned(),
+        room: room.into(),
         read,
     }
 }

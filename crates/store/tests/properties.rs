@@ -141,6 +141,7 @@ fn record() -> impl Strategy<Value = Record> {
         2 => (user(), 0u32..4, user(), any::<u32>(), 0u64..40).prop_map(
             |(user, number, room, count, seq)| {
                 let given = vec![NumberedEntry { count, seq }];
+                let (user, room) = (user.into(), room.into());
                 Record::SessionRoomPut { user, number, room, read: RoomRead { acked: seq, given } }
             }
         ),

@@ -1,5 +1,20 @@
 //! Escaping of character data and attribute values. Values are always written in single quotes.
 
+/// Up to so many bytes are looked at in a table, one by one: many at a time are slow to begin with.
+const SHORT: usize = 32;
+
+/// What has an entity in attribute values, by byte.
+const IN_ATTR: [bool; 256] = {
+    let mut table = [false; 256];
+    let special = b"&<>'\"\t\n\r";
+    let mut at = 0;
+    while at < special.len() {
+        table[special[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
 /// Appends `text` as character data.
 pub fn text(out: &mut Vec<u8>, text: &str) {
     let is_special = |byte| (byte == b'&') | (byte == b'<') | (byte == b'>') | (byte == b'\r');
@@ -19,7 +34,11 @@ pub fn attr(out: &mut Vec<u8>, value: &str) {
 }
 
 /// The same, into whatever takes bytes.
-pub(crate) fn attr_with(value: &[u8], put: impl FnMut(&[u8])) {
+pub(crate) fn attr_with(value: &[u8], mut put: impl FnMut(&[u8])) {
+    let has_entity = |byte: &u8| IN_ATTR[usize::from(*byte)];
+    if value.len() <= SHORT && !value.iter().any(has_entity) {
+        return put(value);
+    }
     let is_quote = |byte| (byte == b'\'') | (byte == b'"');
     let is_space = |byte| (byte == b'\t') | (byte == b'\n') | (byte == b'\r');
     let is_markup = |byte| (byte == b'&') | (byte == b'<') | (byte == b'>');

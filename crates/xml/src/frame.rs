@@ -75,6 +75,11 @@ impl<'a> FrameRef<'a> {
         utf8(ns_bytes(self.index.ns(), self.bytes, self.roots))
     }
 
+    /// Where its start tag's name ends: the first place for an attribute.
+    pub fn name_end(&self) -> usize {
+        self.index.name().end as usize
+    }
+
     /// Whether it has this local name. Cheaper than to compare [`FrameRef::name`].
     pub fn is_named(&self, name: &str) -> bool {
         self.index.name().of(self.bytes) == name.as_bytes()
@@ -220,6 +225,11 @@ impl Frame {
     /// Namespace name.
     pub fn ns(&self) -> &str {
         self.as_ref().ns()
+    }
+
+    /// See [`FrameRef::name_end`].
+    pub fn name_end(&self) -> usize {
+        self.as_ref().name_end()
     }
 
     /// See [`FrameRef::is_named`].

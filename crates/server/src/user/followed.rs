@@ -32,8 +32,10 @@ fn places(read: &RoomRead) -> RoomChange {
     }
 }
 
-fn recorded(change: &RoomChange) -> RoomRead {
-    let given = change.given.iter().map(|(count, place)| NumberedEntry {
+fn recorded(change: RoomChange) -> RoomRead {
+    // In the memory of what it is made of.
+    let given = change.given.into_iter();
+    let given = given.map(|(count, place)| NumberedEntry {
         count: count.number(),
         seq: place.number(),
     });
@@ -102,10 +104,10 @@ impl User {
         if copy.place == 0 || self.sessions[at].number_for_rooms().is_none() {
             return false;
         }
-        let from = copy.frame.attr("from").unwrap_or_default();
-        let room = Name::from(address::bare(&from));
+        // As it is written: what has to be escaped is in no address of a room, but in nicks.
+        let from = address::bare(copy.frame.attr_raw("from").unwrap_or_default());
         let managed = self.sessions[at].managed.as_ref();
-        if managed.is_some_and(|managed| managed.plain_rooms.contains(&room)) {
+        if managed.is_some_and(|managed| managed.plain_rooms.iter().any(|room| **room == *from)) {
             return false;
         }
         self.flush_held(self.sessions[at].conn, cx);
@@ -113,16 +115,16 @@ impl User {
         let Some(rooms) = self.rooms_of(at) else {
             return false;
         };
-        if !rooms.follows(&room) {
-            self.is_of_an_entry(at, &room);
+        let Some(room) = rooms.rooms().find(|room| ***room == *from).cloned() else {
+            self.is_of_an_entry(at, &Name::from(from));
             return true;
-        }
+        };
         let place = (Place::new(copy.place), Place::new(copy.after));
         match rooms.copy(&room, place, count) {
             Copied::Given => {
                 let mut bytes = Vec::new();
                 room::write_copy(&copy.frame, &copy.to, &mut bytes);
-                self.give_of_room(at, &room, vec![bytes], cx);
+                self.give_of_room(at, &room, [bytes], cx);
             }
             Copied::Later => self.log().rooms_due = true,
             Copied::Again => cx.stats().count(Counter::MessagesRepeated),
@@ -153,7 +155,7 @@ impl User {
         &mut self,
         at: usize,
         room: &Name,
-        messages: Vec<Vec<u8>>,
+        messages: impl IntoIterator<Item = Vec<u8>>,
         cx: &mut Context<'_, UserMsg>,
     ) {
         let conn = self.sessions[at].conn;
@@ -176,11 +178,11 @@ impl User {
         let Some(rooms) = self.rooms_of(at) else {
             return;
         };
-        let read = recorded(&rooms.change(room));
+        let read = recorded(rooms.change(room));
         self.record(Record::SessionRoomPut {
-            user: String::from(&*self.name),
+            user: Name::clone(&self.name),
             number,
-            room: String::from(&**room),
+            room: Name::clone(room),
             read,
         });
     }

@@ -353,6 +353,11 @@ impl User {
         }
     }
 
+    /// Whether [`User::record_progress`] comes soon.
+    pub(super) fn is_progress_due(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.timer)
+    }
+
     pub(super) fn record_progress(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.log().timer = false;
         if !self.is_registered() {

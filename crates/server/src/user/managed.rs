@@ -71,11 +71,6 @@ impl What {
     pub(super) fn is_entry(self) -> bool {
         matches!(self, What::Entry(_))
     }
-
-    /// Whether it is a message that must reach the client.
-    pub(super) fn is_owed(self) -> bool {
-        matches!(self, What::Entry(_) | What::Elsewhere)
-    }
 }
 
 /// The stream management of one session.

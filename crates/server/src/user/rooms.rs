@@ -13,6 +13,7 @@ use xmpp::error::Condition;
 
 use super::barrier::Effect;
 use super::managed::What;
+use super::session::Session;
 use super::{User, storage};
 use crate::address;
 use crate::iq::{Answer, Question, reply_of};
@@ -29,15 +30,11 @@ const PUT_OUT: [&str; 6] = ["301", "307", "321", "322", "332", "333"];
 impl User {
     /// A room or a service sends something to one of the user's sessions.
     pub(super) fn shared_copy(&mut self, copy: &SharedCopy, cx: &mut Context<'_, UserMsg>) {
-        let (_, resource) = address::split(&copy.to);
-        let session = resource.and_then(|resource| self.session_of(resource));
-        let Some((conn, is_inactive)) = session.map(|s| (s.conn, s.is_inactive)) else {
+        let is_it = |session: &Session| session.started && *session.full == *copy.to;
+        let Some(at) = self.sessions.iter().position(is_it) else {
             return self.is_not_there(copy, cx);
         };
-        let at = self
-            .sessions
-            .iter()
-            .position(|session| session.conn == conn);
+        let (conn, is_inactive) = (self.sessions[at].conn, self.sessions[at].is_inactive);
         let frame = &copy.frame;
         if self.blocklist.is_active()
             && frame
@@ -46,27 +43,22 @@ impl User {
         {
             return;
         }
-        if let Some(at) = at
-            && copy.place != 0
-            && self.placed_copy(at, copy, cx)
-        {
-            return;
-        }
         if copy.place != 0 {
+            if self.placed_copy(at, copy, cx) {
+                return;
+            }
             self.member_had(frame, copy.place);
         }
-        if frame.name() != "presence" {
+        if !frame.is_named("presence") {
             cx.stats().count(Counter::MessagesOut);
             return self.write(conn, What::Other, cx, |out| {
                 room::write_copy(frame, &copy.to, out);
             });
         }
-        if let Some(at) = at {
-            if self.is_of_an_earlier_session(at, frame) {
-                return;
-            }
-            self.hears_of_itself(at, frame);
+        if self.is_of_an_earlier_session(at, frame) {
+            return;
         }
+        self.hears_of_itself(at, frame);
         // Nobody looks, and it says nothing of the client itself: it may wait.
         if is_inactive && !has_status(frame) {
             let frame = frame.edit().set_attr("to", &copy.to).finish();

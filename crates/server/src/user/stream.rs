@@ -246,6 +246,28 @@ impl User {
 
     // ---- Writing -------------------------------------------------------------------------------
 
+    /// After how many stanzas the client of a session is asked what it has, if `what` is written to
+    /// it now. Nobody should be given again what he has because he was not asked: what is owed is
+    /// asked for at once. A message of a room's log comes again only at a resumption, and then the
+    /// client says itself what it has. So where much is said, clients are asked once for several of
+    /// them: [`User::ask_acknowledgements`] sees to the last ones, and a window that fills is asked
+    /// for in time. Members are asked each time: their marks follow what is acknowledged.
+    fn asks_every(&self, at: usize, what: What) -> u32 {
+        let ask_every = self.home.bounds().ask_every;
+        let managed = self.sessions[at].managed.as_ref();
+        let rooms = managed.and_then(|managed| managed.rooms.as_ref());
+        let may_wait = match what {
+            What::Entry(_) => false,
+            What::Elsewhere => {
+                self.is_progress_due()
+                    && !self.is_any_member()
+                    && rooms.is_some_and(|rooms| !rooms.should_ask())
+            }
+            What::Presence | What::Gone | What::Other => true,
+        };
+        if may_wait { ask_every } else { 1 }
+    }
+
     /// Sends a stanza to a session with stream management, or keeps it until there is a link.
     pub(super) fn write_managed(
         &mut self,
@@ -255,8 +277,9 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         let now = cx.now();
+        let every = self.asks_every(at, what);
         let bounds = self.home.bounds();
-        let (ask_every, again_every) = (bounds.ask_every, bounds.ask_again_every);
+        let again_every = bounds.ask_again_every;
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
@@ -279,8 +302,6 @@ impl User {
                 let conn = *conn;
                 // A client that has not answered is asked again after a while.
                 let unacked = managed.out.sent().wrapping_sub(managed.out.acked());
-                // Nobody should be given again what he has, because he was not asked.
-                let every = if what.is_owed() { 1 } else { ask_every };
                 let is_asked = managed.out.should_ask(every);
                 let ask = is_asked || unacked.is_multiple_of(again_every);
                 if is_asked {

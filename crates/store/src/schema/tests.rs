@@ -533,9 +533,9 @@ fn a_session_of_before_may_read_the_log_of_a_room() {
         given: Vec::new(),
     };
     let put = Record::SessionRoomPut {
-        user: user(),
+        user: user().into(),
         number: 0,
-        room: room.to_owned(),
+        room: room.into(),
         read: read.clone(),
     };
     store.bulk([put]).unwrap();
