@@ -109,9 +109,9 @@ names! {
     }
 }
 
-/// What the host knows of those whose rosters decide who may enter a node, and who is online: of the
-/// account that nodes belong to, and at a service that belongs to nobody, of creators of nodes
-/// ([`crate::Service::rosters_for`]). It answers from memory.
+/// What the host knows of those whose rosters decide who may enter a node, and who is online: of
+/// the account that nodes belong to, and at a service that belongs to nobody, of creators of
+/// nodes ([`crate::Service::rosters_for`]). It answers from memory.
 pub trait Contacts {
     /// Whether a bare address may see the presence of the account `of`: a contact with a
     /// subscription of `from` or `both`.

@@ -76,9 +76,9 @@ pub struct PubsubLimits {
     /// Answers that wait for items from the store; with one more the service is busy.
     pub fetches_max: usize,
     /// Subscriptions and items that one sweep removes; the next one goes on. Subscriptions that one
-    /// review of a node ends; what follows it is looked at after another review. Subscriptions whose
-    /// notifications came back while their nodes were being changed: one more stays until another
-    /// notification comes back.
+    /// review of a node ends; what follows it is looked at after another review. Subscriptions
+    /// whose notifications came back while their nodes were being changed: one more stays until
+    /// another notification comes back.
     pub sweep_max: usize,
 }
 

@@ -47,8 +47,8 @@ pub struct RoomLimits {
     pub card_bytes_max: usize,
     /// Pictures in it; more is `not-acceptable`.
     pub card_photos_max: usize,
-    /// Invitations, declined ones, requests for voice and requests to register that a room passes on
-    /// in a minute, each kind for itself; one more is `resource-constraint`.
+    /// Invitations, declined ones, requests for voice and requests to register that a room passes
+    /// on in a minute, each kind for itself; one more is `resource-constraint`.
     pub invitations_per_minute_max: u16,
     /// Owners and admins that a request to register is put to, owners first; the rest is not asked.
     pub approvers_max: usize,

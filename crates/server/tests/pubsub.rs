@@ -377,8 +377,8 @@ fn an_address_with_too_many_questions_is_refused_items() {
     romeo.expect("affiliation='owner'");
 }
 
-/// Who may no longer enter goes before others hear of a change; if that is refused, so is the change,
-/// and nobody has heard of anything.
+/// Who may no longer enter goes before others hear of a change; if that is refused, so is the
+/// change, and nobody has heard of anything.
 #[test]
 fn a_change_whose_review_is_refused_is_refused_too() {
     for is_refused in [true, false] {

@@ -281,8 +281,8 @@ impl Listing {
     }
 
     /// A page of the rooms of a domain that everybody may know of, behind one or before one: it
-    /// costs what it shows, however many others there are. Fewer than `limit` are there if something
-    /// is damaged.
+    /// costs what it shows, however many others there are. Fewer than `limit` are there if
+    /// something is damaged.
     ///
     /// # Errors
     /// Any [`StoreError`] of a read.

@@ -90,8 +90,8 @@ pub(crate) fn answer(
     }
 }
 
-/// What somebody is told whose question is refused because too much is under way. A search for rooms
-/// says so in its own words (XEP-0433 section 3.2.2.4).
+/// What somebody is told whose question is refused because too much is under way. A search for
+/// rooms says so in its own words (XEP-0433 section 3.2.2.4).
 pub(crate) fn too_much(frame: &xml::Frame) -> StanzaError {
     let error = StanzaError::new(Condition::ResourceConstraint);
     let is_search = |payload: Child<'_>| (payload.name(), payload.ns()) == ("search", channels::NS);

@@ -105,9 +105,9 @@ impl User {
     }
 
     /// The process was started again without the service whose rooms a session was in: the session
-    /// is told that it is out of them (XEP-0045 section 11.2), and leaves nothing behind there. While
-    /// a server is stopped or drained nobody is told that: rooms are there again with it, and so are
-    /// those in them whose sessions can be resumed.
+    /// is told that it is out of them (XEP-0045 section 11.2), and leaves nothing behind there.
+    /// While a server is stopped or drained nobody is told that: rooms are there again with it, and
+    /// so are those in them whose sessions can be resumed.
     pub(super) fn tell_of_closed_rooms(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
         for (room, nick) in self.rooms_closed(at) {
             self.enters_or_leaves(at, &room, true);
