@@ -306,11 +306,11 @@ impl Listing {
             has_more: all.len() > limit,
             ..PublicPage::default()
         };
-        let is_left_out = match side {
+        let left_out = match side {
             Side::Behind(_) => 0,
             Side::Before(_) => all.len().saturating_sub(limit),
         };
-        for (room, entry) in all.into_iter().skip(is_left_out).take(limit) {
+        for (room, entry) in all.into_iter().skip(left_out).take(limit) {
             page.last = Some(room);
             page.entries.extend(entry);
         }
