@@ -23,11 +23,11 @@ const ROUNDS: usize = 2_000;
 struct Friends(Vec<String>);
 
 impl Contacts for Friends {
-    fn sees_presence(&self, bare: &str) -> bool {
+    fn sees_presence(&self, _of: &str, bare: &str) -> bool {
         self.0.iter().any(|full| full.starts_with(bare))
     }
 
-    fn is_in_group(&self, _bare: &str, _group: &str) -> bool {
+    fn is_in_group(&self, _of: &str, _bare: &str, _group: &str) -> bool {
         false
     }
 

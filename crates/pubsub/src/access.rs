@@ -74,7 +74,7 @@ names! {
         /// Everybody.
         #[default]
         Open => "open",
-        /// Those who may see the owner's presence.
+        /// Those who may see the presence of its owner, at a service of its creator.
         Presence => "presence",
         /// Those of them who are in one of the groups of the owner's roster.
         Roster => "roster",
@@ -109,15 +109,16 @@ names! {
     }
 }
 
-/// What the host knows of the account that nodes belong to: its roster, and who is online. It
-/// answers from memory.
+/// What the host knows of those whose rosters decide who may enter a node, and who is online: of
+/// the account that nodes belong to, and at a service that belongs to nobody, of creators of
+/// nodes ([`crate::Service::rosters_for`]). It answers from memory.
 pub trait Contacts {
-    /// Whether a bare address may see the account's presence: a contact with a subscription of
-    /// `from` or `both`.
-    fn sees_presence(&self, bare: &str) -> bool;
+    /// Whether a bare address may see the presence of the account `of`: a contact with a
+    /// subscription of `from` or `both`.
+    fn sees_presence(&self, of: &str, bare: &str) -> bool;
 
-    /// Whether a contact is in a group of the account's roster.
-    fn is_in_group(&self, bare: &str, group: &str) -> bool;
+    /// Whether a contact is in a group of the roster of the account `of`.
+    fn is_in_group(&self, of: &str, bare: &str, group: &str) -> bool;
 
     /// Who may be interested in a node and is not blocked. A full address is a session that is
     /// available with a priority that is not negative, and whose verified capabilities name
@@ -126,13 +127,13 @@ pub trait Contacts {
     fn interested(&self, node: &str, each: &mut dyn FnMut(&str));
 }
 
-/// Nobody is known: of a service that belongs to no account.
+/// Nobody is known: of a service that belongs to no account, where no roster decides.
 impl Contacts for () {
-    fn sees_presence(&self, _bare: &str) -> bool {
+    fn sees_presence(&self, _of: &str, _bare: &str) -> bool {
         false
     }
 
-    fn is_in_group(&self, _bare: &str, _group: &str) -> bool {
+    fn is_in_group(&self, _of: &str, _bare: &str, _group: &str) -> bool {
         false
     }
 
@@ -144,17 +145,21 @@ impl Contacts for () {
 pub(crate) struct Visitor<'a> {
     pub(crate) bare: &'a str,
     pub(crate) affiliation: Affiliation,
+    /// Whose roster decides; nobody's if its owner is gone.
+    pub(crate) judge: Option<&'a str>,
     pub(crate) contacts: &'a dyn Contacts,
 }
 
 impl Visitor<'_> {
     fn sees_presence(&self) -> bool {
-        self.contacts.sees_presence(self.bare)
+        let sees = |of| self.contacts.sees_presence(of, self.bare);
+        self.judge.is_some_and(sees)
     }
 
     fn is_in_one_of(&self, groups: &[String]) -> bool {
         let mut groups = groups.iter();
-        groups.any(|group| self.contacts.is_in_group(self.bare, group))
+        let is_in = |of: &str, group: &str| self.contacts.is_in_group(of, self.bare, group);
+        groups.any(|group| self.judge.is_some_and(|of| is_in(of, group)))
     }
 
     /// Whether he may subscribe, and retrieve unless that takes an approval (sections 6.1.3 and
@@ -226,11 +231,11 @@ mod tests {
     struct Roster;
 
     impl Contacts for Roster {
-        fn sees_presence(&self, bare: &str) -> bool {
+        fn sees_presence(&self, _of: &str, bare: &str) -> bool {
             matches!(bare, "friend@x" | "best@x")
         }
 
-        fn is_in_group(&self, bare: &str, group: &str) -> bool {
+        fn is_in_group(&self, _of: &str, bare: &str, group: &str) -> bool {
             group == "best" && matches!(bare, "best@x" | "seen@x")
         }
 
@@ -242,6 +247,7 @@ mod tests {
         let visitor = Visitor {
             bare,
             affiliation,
+            judge: Some("owner@x"),
             contacts,
         };
         visitor.may_enter(model, &["best".to_owned()])
@@ -302,6 +308,7 @@ mod tests {
             let visitor = Visitor {
                 bare,
                 affiliation,
+                judge: Some("owner@x"),
                 contacts,
             };
             let found = visitor.is_told_unasked(model, &["best".to_owned()]);

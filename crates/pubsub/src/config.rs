@@ -11,7 +11,7 @@ use xmpp::form::{self, Fields, FormWriter, Submission, flag};
 use crate::access::{AccessModel, PublishModel, SendLast};
 use crate::error::Refusal;
 use crate::limits::PubsubLimits;
-use crate::options::{Options, Owner};
+use crate::options::Options;
 
 pub(crate) const FORM_TYPE: &str = "http://jabber.org/protocol/pubsub#node_config";
 
@@ -120,14 +120,12 @@ const NO_PAIRS: Pairs<'static> = &[];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offers<'a> {
     pub(crate) limits: &'a PubsubLimits,
-    /// It belongs to an account, and knows its roster and who is online.
-    pub(crate) has_roster: bool,
 }
 
 impl Config {
     /// Writes the form for an owner with the present values (section 8.2.2), or, as `result`, the
     /// values alone.
-    pub(crate) fn write(&self, writer: &mut Writer<'_>, kind: &str, has_roster: bool) {
+    pub(crate) fn write(&self, writer: &mut Writer<'_>, kind: &str) {
         let is_form = kind == "form";
         let mut form = FormWriter::new(writer, kind, FORM_TYPE);
         let mut field = |name: &str, kind: &str, label: &str, values: &[&str], options: Pairs| {
@@ -145,19 +143,12 @@ impl Config {
             let value = if value { "1" } else { "0" };
             field(name, "boolean", label, &[value], NO_PAIRS);
         }
-        let without_roster = [ACCESS[0], ACCESS[1], ACCESS[4]];
         for (name, label, value, options) in self.choices() {
-            let options = match name {
-                "pubsub#access_model" if !has_roster => &without_roster,
-                _ => options,
-            };
             field(name, "list-single", label, &[value], options);
         }
         let groups: Vec<&str> = self.groups.iter().map(String::as_str).collect();
-        if has_roster {
-            let name = "pubsub#roster_groups_allowed";
-            field(name, "list-multi", "Groups that may", &groups, NO_PAIRS);
-        }
+        let name = "pubsub#roster_groups_allowed";
+        field(name, "list-multi", "Groups that may", &groups, NO_PAIRS);
         let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
         let name = "pubsub#contact";
         field(name, "jid-multi", "Whom to ask", &contacts, NO_PAIRS);
@@ -168,20 +159,19 @@ impl Config {
     /// may read it.
     pub fn fields(&self) -> Fields {
         let mut out = Vec::new();
-        self.write(&mut Writer::new(&mut out), "result", true);
+        self.write(&mut Writer::new(&mut out), "result");
         // Invariant: what is written is a form.
         Frame::parse(out).map_or_else(|_| Fields::new(), |x| form::shown(&x))
     }
 
     /// The inverse of [`Config::fields`]. What is not named is as in a new node of a service that
-    /// belongs to nobody. Roster groups are of use at nodes of accounts only.
+    /// belongs to nobody.
     ///
     /// # Errors
     /// The name of a field that is unknown, or whose value means nothing or is beyond a limit.
     pub fn of_fields(fields: &Fields, options: &Options) -> Result<Config, String> {
         let offers = Offers {
             limits: &options.limits,
-            has_roster: options.owner == Owner::Account,
         };
         let mut config = Config::default();
         for (name, values) in fields {
@@ -348,7 +338,7 @@ impl Config {
                 let bytes: u32 = number(first)?;
                 self.payload_bytes_max = bytes.min(limits.item_bytes_max);
             }
-            "access_model" => self.access = access_model(first, o)?,
+            "access_model" => self.access = access_model(first)?,
             "roster_groups_allowed" => self.groups = names(values, limits)?,
             "publish_model" => self.publish = known(PublishModel::parse(first))?,
             "send_last_published_item" => self.send_last = known(SendLast::parse(first))?,
@@ -425,12 +415,9 @@ fn seconds(value: &str) -> Result<u32, Refusal> {
     }
 }
 
-fn access_model(value: &str, offers: Offers<'_>) -> Result<AccessModel, Refusal> {
-    let model = AccessModel::parse(value).filter(|model| {
-        offers.has_roster || !matches!(model, AccessModel::Presence | AccessModel::Roster)
-    });
+fn access_model(value: &str) -> Result<AccessModel, Refusal> {
     let refused = Refusal::of(Condition::NotAcceptable, "unsupported-access-model");
-    model.ok_or(refused)
+    AccessModel::parse(value).ok_or(refused)
 }
 
 #[cfg(test)]
@@ -452,7 +439,6 @@ mod tests {
 
     const OFFERS: Offers<'_> = Offers {
         limits: &PubsubLimits::SERVICE,
-        has_roster: true,
     };
 
     fn set(name: &str, value: &str) -> Result<Config, Refusal> {
@@ -482,7 +468,7 @@ mod tests {
         assert_eq!(Config::of_fields(&fields, &options), Ok(config.clone()));
         for kind in ["form", "result"] {
             let mut out = Vec::new();
-            config.write(&mut Writer::new(&mut out), kind, true);
+            config.write(&mut Writer::new(&mut out), kind);
             let text = String::from_utf8(out).unwrap();
             let text = text.replace(&format!("type='{kind}'"), "type='submit'");
             let form = Form::parse(&Frame::parse(text).unwrap(), FORM_TYPE);
@@ -526,23 +512,18 @@ mod tests {
     }
 
     #[test]
-    fn section_4_5_a_service_without_a_roster_offers_what_needs_none() {
-        let offers = Offers {
-            has_roster: false,
-            ..OFFERS
-        };
-        for (model, is_offered) in [("presence", false), ("roster", false), ("whitelist", true)] {
-            let field = format!("<field var='pubsub#access_model'><value>{model}</value></field>");
-            let found = Config::default().with(&submit(&field), offers, false);
-            assert_eq!(found.is_ok(), is_offered, "{model}");
-            let mut out = Vec::new();
-            Config::default().write(&mut Writer::new(&mut out), "form", false);
-            let text = String::from_utf8(out).unwrap();
-            assert_eq!(
-                text.contains(&format!("<value>{model}</value>")),
-                is_offered
-            );
+    fn section_4_5_all_access_models_are_offered() {
+        let mut out = Vec::new();
+        Config::default().write(&mut Writer::new(&mut out), "form");
+        let text = String::from_utf8(out).unwrap();
+        for (_, model) in ACCESS {
+            assert!(text.contains(&format!("<value>{model}</value>")), "{model}");
         }
+        assert!(text.contains("pubsub#roster_groups_allowed"));
+        assert_eq!(
+            set("access_model", "presence").unwrap().access,
+            AccessModel::Presence
+        );
     }
 
     #[test]

@@ -31,6 +31,11 @@ pub enum Event {
         /// The contact's bare address.
         bare: Arc<str>,
     },
+    /// The rosters that decide about a node of a service that belongs to no account are known.
+    Reviewed {
+        /// The node.
+        node: Arc<str>,
+    },
     /// The host keeps items of an account's node in another form too: it is shown them all, and
     /// says what becomes of them.
     Change {

@@ -47,6 +47,9 @@ pub struct PubsubLimits {
     pub text_bytes_max: usize,
     /// Roster groups or contacts that a configuration names; more is `not-acceptable`.
     pub names_max: usize,
+    /// Rosters that one question about all nodes of a service is judged by; nodes that go by others
+    /// are not in its answer. Each is a read of the store.
+    pub rosters_max: usize,
     /// Days for which a subscription may be leased; a longer lease is cut (XEP-0060 section
     /// 12.19).
     pub lease_days_max: u32,
@@ -72,9 +75,10 @@ pub struct PubsubLimits {
     pub pending_max: usize,
     /// Answers that wait for items from the store; with one more the service is busy.
     pub fetches_max: usize,
-    /// Subscriptions and items that one sweep removes; the next one goes on. Subscriptions whose
-    /// notifications came back while their nodes were being changed: one more stays until another
-    /// notification comes back.
+    /// Subscriptions and items that one sweep removes; the next one goes on. Subscriptions that one
+    /// review of a node ends; what follows it is looked at after another review. Subscriptions
+    /// whose notifications came back while their nodes were being changed: one more stays until
+    /// another notification comes back.
     pub sweep_max: usize,
 }
 
@@ -98,6 +102,7 @@ impl PubsubLimits {
         page_bytes_max: 192 * 1024,
         text_bytes_max: 1_024,
         names_max: 32,
+        rosters_max: 16,
         lease_days_max: 365,
         digest_ms_min: 1_000,
         digest_ms_max: 24 * 3_600 * 1_000,

@@ -123,7 +123,7 @@ impl Service {
         let mut writer = Writer::new(&mut out);
         writer.open("pubsub").attr("xmlns", NS_OWNER);
         writer.open("configure").attr("node", &name);
-        node.config.write(&mut writer, "form", self.is_account());
+        node.config.write(&mut writer, "form");
         writer.close().close();
         self.answer(ask.frame, &out);
         Ok(())
@@ -138,9 +138,7 @@ impl Service {
             .open("pubsub")
             .attr("xmlns", NS_OWNER)
             .open("default");
-        self.options
-            .defaults
-            .write(&mut writer, "form", self.is_account());
+        self.options.defaults.write(&mut writer, "form");
         writer.close().close();
         self.answer(ask.frame, &out);
         Ok(())
@@ -189,8 +187,7 @@ impl Service {
             let mut writer = Writer::new(&mut content);
             writer.open("configuration").attr("node", &name);
             if node.config.delivers_payloads {
-                node.config
-                    .write(&mut writer, "result", service.is_account());
+                node.config.write(&mut writer, "result");
             }
             writer.close();
             let to = service.audience(&name, now, false);

@@ -135,6 +135,7 @@ impl Service {
             Event::Stanza { frame, may_create } => self.stanza(&frame, may_create, now),
             Event::Available { session, interests } => self.available(&session, &interests, now),
             Event::Related { bare } => self.related(&bare, now),
+            Event::Reviewed { node } => self.reviewed(&node, now),
             Event::Change {
                 node,
                 request,
@@ -162,6 +163,7 @@ impl Service {
             Event::Related { .. } => self.is_settled(),
             Event::Available { .. } => has_room && self.lasts.is_empty(),
             Event::Sweep => has_room && self.changing.is_empty(),
+            Event::Reviewed { node } => has_room && !self.is_busy(node),
             Event::Change { node, .. } | Event::Operate { node, .. } => {
                 has_room && !self.is_busy(node)
             }
@@ -410,7 +412,6 @@ impl Service {
     pub(crate) fn offers(&self) -> Offers<'_> {
         Offers {
             limits: &self.options.limits,
-            has_roster: self.is_account(),
         }
     }
 
@@ -428,10 +429,16 @@ impl Service {
         }
     }
 
-    pub(crate) fn visitor<'a>(&self, node: &Node, bare: &'a str, now: Now<'a>) -> Visitor<'a> {
+    pub(crate) fn visitor<'a>(
+        &'a self,
+        node: &'a Node,
+        bare: &'a str,
+        now: Now<'a>,
+    ) -> Visitor<'a> {
         Visitor {
             bare,
             affiliation: self.affiliation(node, bare),
+            judge: self.judge_of(node),
             contacts: now.contacts,
         }
     }
@@ -446,7 +453,7 @@ impl Service {
                 || (self.has_bug(crate::bugs::Bug::GroupsDoNotCount)
                     && node.config.access == crate::AccessModel::Roster
                     && affiliation == Affiliation::None
-                    && now.contacts.sees_presence(bare));
+                    && now.contacts.sees_presence(&self.address, bare));
             if is_overlooked {
                 return Ok(());
             }
@@ -462,7 +469,7 @@ impl Service {
     pub(crate) fn is_there_for(&self, ask: &Ask<'_>) -> Result<(), Refusal> {
         let is_known = !self.is_account()
             || ask.bare == &*self.address
-            || ask.now.contacts.sees_presence(ask.bare);
+            || ask.now.contacts.sees_presence(&self.address, ask.bare);
         match is_known {
             true => Ok(()),
             false => Err(Condition::ItemNotFound.into()),
@@ -512,13 +519,13 @@ pub(crate) fn node_of(element: &Frame) -> Result<String, Refusal> {
 }
 
 /// What a stanza may read or change.
-enum Concerned {
+pub(crate) enum Concerned {
     Nothing,
     Node(String),
     Everything,
 }
 
-fn concerns(frame: &Frame) -> Concerned {
+pub(crate) fn concerns(frame: &Frame) -> Concerned {
     if frame.name() == "message" {
         return match frame.attr_raw("type") {
             // What came back waits for its node by itself: there may be thousands.

@@ -12,6 +12,7 @@ mod operator;
 mod owner;
 mod pep;
 mod publisher;
+mod rosters;
 mod subscriber;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,11 +56,11 @@ impl Roster {
 }
 
 impl Contacts for Roster {
-    fn sees_presence(&self, bare: &str) -> bool {
+    fn sees_presence(&self, _of: &str, bare: &str) -> bool {
         self.contacts.contains_key(bare)
     }
 
-    fn is_in_group(&self, bare: &str, group: &str) -> bool {
+    fn is_in_group(&self, _of: &str, bare: &str, group: &str) -> bool {
         self.contacts
             .get(bare)
             .is_some_and(|groups| groups.contains(group))

@@ -13,6 +13,8 @@ use crate::limits::RoomLimits;
 
 /// The field of ours, which nobody has registered.
 const TO_MEMBERS: &str = "x-roomconfig_delivertomembers";
+/// Likewise.
+const APPROVES: &str = "x-roomconfig_approvemembers";
 
 pub(crate) const FORM_TYPE: &str = "http://jabber.org/protocol/muc#roomconfig";
 
@@ -102,7 +104,8 @@ pub struct Config {
     pub may_invite: bool,
     /// Visitors may ask for voice.
     pub may_request_voice: bool,
-    /// Anybody may register and become a member, unless the room is members-only.
+    /// Anybody may register and become a member, unless the room is members-only and its admins
+    /// do not approve them.
     pub may_register: bool,
     /// Everybody is to use his registered nick.
     pub locks_nicks: bool,
@@ -122,6 +125,10 @@ pub struct Config {
     /// before there was this end in front of it.
     #[serde(deserialize_with = "or_false")]
     pub delivers_to_members: bool,
+    /// Who registers becomes a member when an admin says so. Rooms that were configured before
+    /// there was this end in front of it.
+    #[serde(deserialize_with = "or_false")]
+    pub approves_members: bool,
 }
 
 /// Reads a flag that may be missing at the end.
@@ -154,6 +161,7 @@ impl Default for Config {
             history_length: 20,
             pubsub: String::new(),
             delivers_to_members: false,
+            approves_members: false,
         }
     }
 }
@@ -437,6 +445,11 @@ impl Config {
                 "Members get what is said without being there",
                 self.delivers_to_members,
             ),
+            (
+                APPROVES,
+                "Admins approve who registers",
+                self.approves_members,
+            ),
         ] {
             form.field(
                 (name, "boolean", label),
@@ -463,9 +476,11 @@ impl Config {
         };
         let mut is_protected = None;
         for (name, values) in submission.fields() {
-            if name == TO_MEMBERS {
-                let first = values.first().map_or("", String::as_str);
-                submitted.config.delivers_to_members = boolean(first)?;
+            let first = values.first().map_or("", String::as_str);
+            match name {
+                TO_MEMBERS => submitted.config.delivers_to_members = boolean(first)?,
+                APPROVES => submitted.config.approves_members = boolean(first)?,
+                _ => {}
             }
             let Some(name) = name.strip_prefix("muc#") else {
                 continue;
@@ -637,6 +652,7 @@ mod tests {
             history_length: 7,
             pubsub: "xmpp:p?;node=n".to_owned(),
             delivers_to_members: true,
+            approves_members: true,
         };
         for whois in [Whois::Anyone, Whois::Moderators, Whois::Nobody] {
             wanted.whois = whois;

@@ -14,6 +14,7 @@ use crate::config::Whois;
 use crate::form::{Form, FormWriter, Submission, flag};
 use crate::occupants::Key;
 use crate::record::{Affiliated, Record};
+use crate::register;
 use crate::room::{Effect, Room};
 
 /// What the id of an invitation begins with.
@@ -53,6 +54,11 @@ impl Room {
             .child("x", DATA_FORMS)
             .and_then(|x| Frame::parse(x.to_xml()).ok())
         {
+            if let Ok(Form::Submitted(form)) = Form::parse(&x, register::FORM_TYPE)
+                && form.one("FORM_TYPE").is_some()
+            {
+                return self.registration_form(frame, from, &form, now);
+            }
             return match Form::parse(&x, VOICE_FORM) {
                 Ok(Form::Submitted(form)) => self.voice_form(frame, from, &form, now),
                 Ok(Form::Cancelled) => {}

@@ -21,6 +21,7 @@
 
 mod admin;
 mod affiliation;
+mod approve;
 mod broadcast;
 #[cfg(test)]
 mod bugs;

@@ -47,9 +47,11 @@ pub struct RoomLimits {
     pub card_bytes_max: usize,
     /// Pictures in it; more is `not-acceptable`.
     pub card_photos_max: usize,
-    /// Invitations, declined ones and requests for voice that a room passes on in a minute, each
-    /// kind for itself; one more is `resource-constraint`.
+    /// Invitations, declined ones, requests for voice and requests to register that a room passes
+    /// on in a minute, each kind for itself; one more is `resource-constraint`.
     pub invitations_per_minute_max: u16,
+    /// Owners and admins that a request to register is put to, owners first; the rest is not asked.
+    pub approvers_max: usize,
     /// Addresses that one message invites; more is `not-acceptable`.
     pub invitations_per_message_max: usize,
     /// Occupants of one answer to who is there; what is behind them is had by result sets
@@ -96,6 +98,7 @@ impl Default for RoomLimits {
             card_bytes_max: 64 * 1024,
             card_photos_max: 4,
             invitations_per_minute_max: 30,
+            approvers_max: 16,
             invitations_per_message_max: 10,
             page_entries_max: 500,
             page_bytes_max: 128 * 1024,

@@ -1,5 +1,5 @@
 //! Registration with a room: becoming a member with a nick of one's own (XEP-0045 sections 7.10
-//! and 7.12, XEP-0077).
+//! and 7.12, XEP-0077). Rooms whose admins approve members: `approve.rs`.
 
 use stdx::Timestamp;
 use xml::Frame;
@@ -13,8 +13,8 @@ use crate::form::{Form, FormWriter};
 use crate::record::{Affiliated, Record};
 use crate::room::Room;
 
-const FORM_TYPE: &str = "http://jabber.org/protocol/muc#register";
-const NICK: (&str, &str, &str) = ("muc#register_roomnick", "text-single", "Nick");
+pub(crate) const FORM_TYPE: &str = "http://jabber.org/protocol/muc#register";
+pub(crate) const NICK: (&str, &str, &str) = ("muc#register_roomnick", "text-single", "Nick");
 
 impl Room {
     /// `<query xmlns='jabber:iq:register'/>`.
@@ -47,6 +47,7 @@ impl Room {
             return self.refuse(frame, Condition::BadRequest);
         };
         match self.registration(&bare, &wanted) {
+            Ok(new) if self.is_put_to_admins(&bare) => self.ask_admins(frame, &new, now),
             Ok(new) => self.affiliate_self(frame, new, now),
             Err(condition) => self.refuse(frame, condition),
         }
@@ -56,8 +57,9 @@ impl Room {
         let state = self.state.as_ref().ok_or(Condition::ItemNotFound)?;
         match state.affiliation(bare) {
             Affiliation::Outcast => Err(Condition::Forbidden),
+            Affiliation::None if !state.config.may_register => Err(Condition::NotAllowed),
             // Who enters a members-only room is decided by its admins.
-            Affiliation::None if state.config.is_members_only || !state.config.may_register => {
+            Affiliation::None if state.config.is_members_only && !state.config.approves_members => {
                 Err(Condition::NotAllowed)
             }
             _ if state.is_locked => Err(Condition::ItemNotFound),
@@ -65,7 +67,7 @@ impl Room {
         }
     }
 
-    fn registration(&self, bare: &str, wanted: &str) -> Result<Affiliated, Condition> {
+    pub(crate) fn registration(&self, bare: &str, wanted: &str) -> Result<Affiliated, Condition> {
         let state = self.state.as_ref().ok_or(Condition::ItemNotFound)?;
         let nick = self.reserve(bare, wanted)?;
         // A nick that somebody else uses at the moment is taken too.

@@ -193,6 +193,7 @@ pub struct Room {
     pub(crate) invitations: Budget,
     pub(crate) declines: Budget,
     pub(crate) voice: Budget,
+    pub(crate) approvals: Budget,
     /// That of the sender of the stanza that is handled.
     pub(crate) managed: Managed,
     /// The message of the log that it is about, if that is not in memory.
@@ -235,6 +236,7 @@ impl Room {
             invitations: Budget::default(),
             declines: Budget::default(),
             voice: Budget::default(),
+            approvals: Budget::default(),
             managed: Managed::default(),
             named: None,
             commands: 0,

@@ -2,6 +2,7 @@
 //! are committed at once, and everybody's mail.
 
 mod admin;
+mod approve;
 mod bounds;
 mod card;
 mod durable;

@@ -180,6 +180,14 @@ impl About {
     }
 }
 
+impl About {
+    /// It is refused because too much is under way.
+    pub(crate) fn is_too_much(self) -> LateAnswer {
+        let error = crate::search::too_much(&self.frame);
+        self.answer(Err(error))
+    }
+}
+
 impl Question {
     /// Where the client is that asks, if it is counted.
     pub(crate) fn from(&self) -> Option<AddressKey> {
@@ -208,9 +216,9 @@ impl Question {
         self.about.conn
     }
 
-    /// Its refusal, for whoever cannot carry it out.
-    pub(crate) fn refused(self, error: StanzaError) -> LateAnswer {
-        self.about.answer(Err(error))
+    /// Its refusal because too much is under way.
+    pub(crate) fn is_too_much(self) -> LateAnswer {
+        self.about.is_too_much()
     }
 
     /// The stanza, whose credit stays with the question, and what is to be done for it.

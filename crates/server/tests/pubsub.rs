@@ -377,6 +377,82 @@ fn an_address_with_too_many_questions_is_refused_items() {
     romeo.expect("affiliation='owner'");
 }
 
+/// Who may no longer enter goes before others hear of a change; if that is refused, so is the
+/// change, and nobody has heard of anything.
+#[test]
+fn a_change_whose_review_is_refused_is_refused_too() {
+    for is_refused in [true, false] {
+        let mut world = World::new();
+        let mut romeo = world.login("romeo", "orchard");
+        let mut juliet = world.login("juliet", "balcony");
+        romeo.send("<presence type='subscribed' to='juliet@localhost'/>");
+        romeo.sync(&mut world);
+        juliet.send("<presence type='subscribe' to='romeo@localhost'/>");
+        juliet.sync(&mut world);
+        romeo.sync(&mut world);
+        let config =
+            field("FORM_TYPE", &format!("{NS}#node_config")) + &field("access_model", "presence");
+        let content = format!("<create node='{NODE}'/><configure>{SUBMIT}{config}</x></configure>");
+        set(&mut world, &mut romeo, &content);
+        subscribe(&mut world, &mut juliet, "juliet@localhost/balcony");
+        romeo.send("<presence type='unsubscribed' to='juliet@localhost'/>");
+        romeo.sync(&mut world);
+        juliet.sync(&mut world);
+        juliet.seen.clear();
+        world.hold();
+        romeo.send(&publication(1));
+        world.work();
+        match is_refused {
+            true => world.refuse(),
+            false => world.let_go(),
+        }
+        romeo.expect(&mut world, "id='p1'");
+        if is_refused {
+            romeo.expect(&mut world, "<resource-constraint");
+        }
+        let seen = juliet.sync(&mut world);
+        assert_eq!(seen.contains("subscription='none'"), !is_refused, "{seen}");
+        assert!(!seen.contains("<e xmlns"), "{seen}");
+    }
+}
+
+/// A question that rosters decide about is one to the store, and so is a change that subscribers
+/// may hear of.
+#[test]
+fn an_address_with_too_many_questions_is_refused_rosters() {
+    let mut options = common::options(2, true);
+    options.limits.questions_per_address_max = 0;
+    let network = net::Limits {
+        exempt: Vec::new(),
+        ..net::Limits::default()
+    };
+    let running = common::start_with(options, network, &["romeo", "juliet"]);
+    let mut romeo = Client::login(running.address, "romeo", "orchard");
+    let mut juliet = Client::login(running.address, "juliet", "balcony");
+    let config =
+        field("FORM_TYPE", &format!("{NS}#node_config")) + &field("access_model", "presence");
+    let create = format!("<create node='{NODE}'/><configure>{SUBMIT}{config}</x></configure>");
+    romeo.send(&request("set", NS, "c", &create));
+    romeo.expect("id='c'");
+    let items = format!("<items node='{NODE}'/>");
+    let subscribe = format!("<subscribe node='{NODE}' jid='juliet@localhost'/>");
+    for (id, kind, content) in [("i", "get", &items), ("s", "set", &subscribe)] {
+        juliet.send(&request(kind, NS, id, content));
+        juliet.expect(&format!("id='{id}'"));
+        juliet.expect("<resource-constraint");
+    }
+    juliet.send(&format!(
+        "<iq type='get' id='l' to='{SERVICE}'>\
+         <query xmlns='http://jabber.org/protocol/disco#items'/></iq>"
+    ));
+    juliet.expect("<resource-constraint");
+    romeo.send(&publication(1));
+    romeo.expect("<resource-constraint");
+    // An owner's own question needs nobody's roster, and whatever waited behind is answered.
+    romeo.send(&request("get", NS, "a", "<affiliations/>"));
+    romeo.expect("affiliation='owner'");
+}
+
 #[test]
 fn a_flood_of_requests_is_answered_in_its_order() {
     const REQUESTS: usize = 300;

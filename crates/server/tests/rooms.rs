@@ -875,3 +875,33 @@ fn a_room_that_turns_temporary_forgets_what_was_stored() {
     // A number is used once, so what was stored before is not stored again.
     assert_eq!(history(&mut world, "juliet"), [13, 14, 15]);
 }
+
+/// XEP-0045 section 11.2. A service that is only started again has put nobody out: who resumes is
+/// where he was. One that is not there any more has.
+#[test]
+fn who_resumes_where_there_are_no_rooms_any_more_is_out_of_them() {
+    for has_rooms in [true, false] {
+        let mut world = World::patient(|_| {});
+        let (mut romeo, token) = world.login_managed("romeo", "orchard");
+        enter(&mut world, &mut romeo, "romeo");
+        configure(&mut world, &mut romeo, PERSISTENT);
+        say(&mut romeo, 1);
+        romeo.expect(&mut world, "<body>1</body>");
+        romeo.sync(&mut world);
+        drop(romeo);
+        if !has_rooms {
+            world.options.rooms.hosts.clear();
+        }
+        world.crash();
+        let mut romeo = world.connect("romeo");
+        romeo.resume(&token, 0);
+        romeo.expect(&mut world, "<resumed");
+        let seen = romeo.sync(&mut world);
+        assert_eq!(seen.contains("<status code='332'/>"), !has_rooms, "{seen}");
+        if !has_rooms {
+            let gone = format!("<presence type='unavailable' from='{ROOM}/romeo' ");
+            assert!(seen.contains(&gone), "{seen}");
+            assert!(seen.contains("<status code='110'/>"), "{seen}");
+        }
+    }
+}

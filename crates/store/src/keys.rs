@@ -356,6 +356,16 @@ pub(crate) fn public_behind(domain: &str, room_before: Option<&str>) -> (Vec<u8>
     (start, end)
 }
 
+/// The run of keys of a domain's rooms that everybody may know of, or of those before one.
+pub(crate) fn public_before(domain: &str, room_behind: Option<&str>) -> (Vec<u8>, Vec<u8>) {
+    let (start, mut end) = public_behind(domain, None);
+    if let Some(behind) = room_behind {
+        end.clone_from(&start);
+        end.extend_from_slice(behind.as_bytes());
+    }
+    (start, end)
+}
+
 /// The run of keys of the list of all rooms.
 pub(crate) const ROOM_RUN: (&[u8], &[u8]) = (&[ROOM], &[ROOM + 1]);
 

@@ -88,7 +88,7 @@ pub use record::{
     Account, Item, KnownAddress, RECORD_VERSION, Record, RecordError, Roster, RosterItem,
     ScramHash, ScramKeys, Seq, Subscription,
 };
-pub use rooms::{ListedRoom, StoredRoom};
+pub use rooms::{ListedRoom, Side, StoredRoom};
 pub use schema::SCHEMA;
 pub use shared::SharedBytes;
 pub use slot::{RANGES, RangeId, SLOTS, Slot, SlotKey};

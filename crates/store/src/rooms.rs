@@ -30,6 +30,15 @@ pub struct ListedRoom {
     pub about: Vec<u8>,
 }
 
+/// One side of a place in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side<'a> {
+    /// What follows one, or the list from its beginning.
+    Behind(Option<&'a str>),
+    /// What is in front of one, or the end of the list.
+    Before(Option<&'a str>),
+}
+
 impl ListedRoom {
     /// Whether everybody may know of the room. What the server says about it begins with a byte, a
     /// text and this flag, as postcard writes them; the rest is the server's alone.
@@ -188,32 +197,35 @@ impl Store {
     }
 
     /// A page of a domain's rooms that everybody may know of, in the order of their addresses: at
-    /// most `limit` that follow `after`, and never more than [`ACCOUNTS_PAGE_MAX`]. Nothing else is
-    /// looked at. Fewer than asked for means that there are no more.
+    /// most `limit` on one side of a place, and never more than [`ACCOUNTS_PAGE_MAX`]. Nothing else
+    /// is looked at. Fewer than asked for means that there are no more on that side.
     ///
     /// # Errors
     /// Any [`StoreError`] of a read.
     pub fn public_rooms(
         &self,
         domain: &str,
-        after: Option<&str>,
+        side: Side<'_>,
         limit: usize,
     ) -> Result<Vec<(String, ListedRoom)>, StoreError> {
         let limit = limit.min(ACCOUNTS_PAGE_MAX);
-        let (start, end) = keys::public_behind(domain, after);
-        let (run, snapshot) = ((&*start, &*end), self.snapshot()?);
-        scan::collect(
-            &*snapshot,
-            Space::Meta,
-            run,
-            limit,
-            |key, value| match keys::parse_meta(key) {
-                Some(keys::Meta::Public(room)) => {
-                    Ok((room.to_owned(), decode(value, "list of public rooms")?))
-                }
-                _ => Err(StoreError::Corrupt("key of a public room".to_owned())),
-            },
-        )
+        let snapshot = self.snapshot()?;
+        let parse = |key: &[u8], value: &[u8]| match keys::parse_meta(key) {
+            Some(keys::Meta::Public(room)) => {
+                Ok((room.to_owned(), decode(value, "list of public rooms")?))
+            }
+            _ => Err(StoreError::Corrupt("key of a public room".to_owned())),
+        };
+        match side {
+            Side::Behind(after) => {
+                let (start, end) = keys::public_behind(domain, after);
+                scan::collect(&*snapshot, Space::Meta, (&start, &end), limit, parse)
+            }
+            Side::Before(before) => {
+                let (start, end) = keys::public_before(domain, before);
+                scan::collect_back(&*snapshot, Space::Meta, (&start, &end), limit, parse)
+            }
+        }
     }
 
     /// A room as the list has it; `None` if there is no such room.

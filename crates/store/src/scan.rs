@@ -50,3 +50,25 @@ pub(crate) fn collect<T>(
     }
     Ok(found)
 }
+
+/// What the last entries of a run are, at most `limit`, in the order of their keys.
+pub(crate) fn collect_back<T>(
+    reader: &dyn Reader,
+    space: Space,
+    (start, end): (&[u8], &[u8]),
+    limit: usize,
+    mut parse: impl FnMut(&[u8], &[u8]) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let (mut found, mut bad) = (Vec::new(), None);
+    if limit > 0 {
+        reader.scan_back(space, start, end, &mut |key, value| {
+            match parse(key, value) {
+                Ok(one) => found.push(one),
+                Err(error) => bad = Some(error),
+            }
+            until(bad.is_some() || found.len() == limit)
+        })?;
+    }
+    found.reverse();
+    bad.map_or(Ok(found), Err)
+}

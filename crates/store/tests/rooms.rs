@@ -9,7 +9,7 @@ use common::{KEY, put};
 use stdx::time::Timestamp;
 use store::limits::SEEN_MAX;
 use store::{
-    Durability, EntryFlags, ListedRoom, LogEntry, MemoryEngine, Record, RecordError, Store,
+    Durability, EntryFlags, ListedRoom, LogEntry, MemoryEngine, Record, RecordError, Side, Store,
 };
 
 const COVEN: &str = "coven@conference.localhost";
@@ -185,7 +185,8 @@ fn rooms_that_everybody_may_know_of_are_listed_by_domain() {
     let all = |domain: &str, limit: usize| {
         let mut all: Vec<String> = Vec::new();
         loop {
-            let page = kept.public_rooms(domain, all.last().map(|last| &**last), limit);
+            let side = Side::Behind(all.last().map(|last| &**last));
+            let page = kept.public_rooms(domain, side, limit);
             let page = page.unwrap();
             let is_last = page.len() < limit;
             all.extend(page.into_iter().map(|(room, _)| room));
@@ -194,12 +195,31 @@ fn rooms_that_everybody_may_know_of_are_listed_by_domain() {
             }
         }
     };
+    let back = |domain: &str, limit: usize| {
+        let mut all: Vec<String> = Vec::new();
+        loop {
+            let side = Side::Before(all.first().map(|first| &**first));
+            let page = kept.public_rooms(domain, side, limit).unwrap();
+            let is_first = page.len() < limit;
+            all.splice(0..0, page.into_iter().map(|(room, _)| room));
+            if is_first {
+                return all;
+            }
+        }
+    };
     let expected: Vec<String> = (0..10).map(|n| room(4 * n, one)).collect();
     for limit in [1, 3, 10, 100] {
         assert_eq!(all(one, limit), expected);
+        assert_eq!(back(one, limit), expected);
         assert_eq!(all(other, limit).len(), 3);
+        assert_eq!(back(other, limit).len(), 3);
     }
-    assert_eq!(kept.public_rooms("localhost", None, 9).unwrap(), []);
+    assert_eq!(kept.public_rooms(one, Side::Before(None), 0).unwrap(), []);
+    assert_eq!(
+        kept.public_rooms("localhost", Side::Behind(None), 9)
+            .unwrap(),
+        []
+    );
     // What changes its mind, or ends, is there no more; and the other way round.
     kept.bulk([made(0, one, false), made(1, one, true), made(4, one, true)])
         .unwrap();

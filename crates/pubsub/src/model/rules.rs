@@ -17,6 +17,7 @@ pub(crate) struct Told {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
+    creator: u8,
     access: AccessModel,
     publish: PublishModel,
     items_max: usize,
@@ -67,7 +68,6 @@ type Outcome = Result<Told, &'static str>;
 const FORBIDDEN: &str = "forbidden/auth";
 const NOT_FOUND: &str = "item-not-found/cancel";
 const UNMET: &str = "conflict/cancel precondition-not-met";
-const UNSUPPORTED: &str = "not-acceptable/modify unsupported-access-model";
 
 fn unless(is_wrong: bool, condition: &'static str) -> Result<(), &'static str> {
     if is_wrong { Err(condition) } else { Ok(()) }
@@ -91,8 +91,10 @@ impl Model {
         self.relations.get(&user).copied().unwrap_or(0)
     }
 
-    fn is_offered(&self, access: AccessModel) -> bool {
-        self.is_account || !matches!(access, AccessModel::Presence | AccessModel::Roster)
+    /// What the roster that decides says of somebody; nothing if its owner does not own the node.
+    fn judged(&self, node: &Node, user: u8) -> u8 {
+        let owns = self.is_account || node.affiliation(node.creator) == Affiliation::Owner;
+        if owns { self.relation(user) } else { 0 }
     }
 
     /// Sections 4.1 and 4.5.
@@ -103,11 +105,11 @@ impl Model {
             (Member | Publisher | Owner, _) => Ok(()),
             (_, AccessModel::Open | AccessModel::Authorize) => Ok(()),
             (_, AccessModel::Presence) => unless(
-                self.relation(user) < 1,
+                self.judged(node, user) < 1,
                 "not-authorized/auth presence-subscription-required",
             ),
             (_, AccessModel::Roster) => unless(
-                self.relation(user) < 2,
+                self.judged(node, user) < 2,
                 "not-authorized/auth not-in-roster-group",
             ),
             (_, AccessModel::Whitelist) => Err("not-allowed/cancel closed-node"),
@@ -126,8 +128,8 @@ impl Model {
             let is_out = matches!(affiliation, Affiliation::Outcast | Affiliation::PublishOnly);
             let by_presence = match node.access {
                 AccessModel::Open => true,
-                AccessModel::Presence => self.relation(user) >= 1,
-                AccessModel::Roster => self.relation(user) == 2,
+                AccessModel::Presence => self.judged(node, user) >= 1,
+                AccessModel::Roster => self.judged(node, user) == 2,
                 AccessModel::Authorize | AccessModel::Whitelist => false,
             };
             let unasked = !is_out && (by_presence || affiliation == Affiliation::Owner);
@@ -153,7 +155,6 @@ impl Model {
             Command::Create { user, node, access } => {
                 unless(self.is_account && user != 0, FORBIDDEN)?;
                 unless(self.nodes.contains_key(&node), "conflict/cancel")?;
-                unless(!self.is_offered(access), UNSUPPORTED)?;
                 self.create(node, user, access);
             }
             Command::Configure { user, node, change } => self.configure(user, node, change)?,
@@ -261,6 +262,7 @@ impl Model {
 
     fn create(&mut self, number: u8, user: u8, access: AccessModel) {
         let node = Node {
+            creator: user,
             access,
             publish: PublishModel::Publishers,
             items_max: 1,
@@ -272,9 +274,7 @@ impl Model {
     }
 
     fn configure(&mut self, user: u8, node: u8, change: Change) -> Result<(), &'static str> {
-        let is_refused = matches!(change, Change::Access(access) if !self.is_offered(access));
         let node = self.owned(node, user)?;
-        unless(is_refused, UNSUPPORTED)?;
         match change {
             Change::Access(access) => node.access = access,
             Change::Publish(model) => node.publish = model,

@@ -45,10 +45,6 @@ fn section_8_1_3_nodes_are_made_with_a_configuration() {
     );
     for (fields, expected) in [
         (
-            ("access_model", "presence"),
-            "not-acceptable/modify unsupported-access-model",
-        ),
-        (
             ("access_model", "x"),
             "not-acceptable/modify unsupported-access-model",
         ),

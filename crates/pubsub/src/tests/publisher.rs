@@ -227,8 +227,8 @@ fn section_7_1_4_a_service_may_make_the_node() {
         world.publish_at("guest@x/y", "g", "a", ""),
         "item-not-found/cancel",
     );
-    let presence = publish_options(&[("access_model", "presence")]);
-    let found = world.publish_at(HAMLET, "n", "a", &presence);
+    let nobody = publish_options(&[("access_model", "nobody")]);
+    let found = world.publish_at(HAMLET, "n", "a", &nobody);
     refused(found, "not-acceptable/modify unsupported-access-model");
     assert_eq!(
         world.appends, 1,

@@ -1,7 +1,6 @@
 //! Delivery to members who are not there: to whom, and who is new among them.
 
 use super::*;
-use crate::Config;
 
 const TO_MEMBERS: &str = "x-roomconfig_delivertomembers";
 const OWNER_BARE: &str = "crone1@example.org";
@@ -95,23 +94,4 @@ fn a_temporary_room_delivers_to_nobody() {
     world.configure(CRONE, &[("persistentroom", "0")]).unwrap();
     assert!(!delivers_to(&world, "hecate@example.org"));
     assert_eq!(world.room.absent_members(), [""; 0]);
-}
-
-/// What was configured before there was the option is read.
-#[test]
-fn an_older_configuration_delivers_to_nobody() {
-    let config = Config {
-        delivers_to_members: true,
-        ..Config::default()
-    };
-    let mut bytes = Record::Configured(Box::new(config.clone())).encode();
-    let read = Record::decode(&bytes);
-    assert_eq!(read, Ok(Record::Configured(Box::new(config.clone()))));
-    bytes.pop();
-    let before = Config {
-        delivers_to_members: false,
-        ..config
-    };
-    let read = Record::decode(&bytes);
-    assert_eq!(read, Ok(Record::Configured(Box::new(before))));
 }

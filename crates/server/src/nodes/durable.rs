@@ -4,7 +4,7 @@
 
 use actor::{Context, Mail};
 use delivery::Refusal;
-use pubsub::{Effect, Event, Record, Service};
+use pubsub::{Admitted, Effect, Event, Record, Service};
 use telemetry::Counter;
 
 use super::{Held, NodesActor, Phase};
@@ -154,8 +154,10 @@ impl NodesActor {
             taking,
             debt,
             operator,
+            is_review,
             ..
         } = held;
+        self.is_review_refused |= is_review;
         if let Some(operator) = operator {
             operator.send(cx, AdminAnswer::Unavailable);
         }
@@ -179,7 +181,7 @@ impl NodesActor {
         };
         // Invariant: a decision is always taken.
         service
-            .handle(Event::Decided { is_committed }, cx.wall(), &())
+            .handle(Event::Decided { is_committed }, cx.wall(), &Admitted)
             .unwrap_or_default()
     }
 }

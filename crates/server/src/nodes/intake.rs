@@ -2,7 +2,7 @@
 
 use actor::{Context, Name};
 use delivery::{Place, Refusal};
-use pubsub::Event;
+use pubsub::{Contacts, Event};
 use store::Seq;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
@@ -42,11 +42,20 @@ impl NodesActor {
             let condition = Condition::ServiceUnavailable;
             return self.turn_away(&delivery, (Refusal::Final, condition), cx);
         }
-        self.give(delivery, cx);
+        if std::mem::take(&mut self.is_review_refused) {
+            // Somebody might hear of it who may not, and nobody knows when that changes.
+            let condition = Condition::ResourceConstraint;
+            return self.turn_away(&delivery, (Refusal::Final, condition), cx);
+        }
+        let service = self.service.as_ref();
+        match service.and_then(|service| service.rosters_for(&delivery.frame)) {
+            Some(wanted) => self.look_up(wanted, delivery, cx),
+            None => self.give(delivery, &(), cx),
+        }
     }
 
     /// A stanza is not taken.
-    fn turn_away(
+    pub(super) fn turn_away(
         &self,
         delivery: &Delivery,
         (why, condition): (Refusal, Condition),
@@ -62,7 +71,13 @@ impl NodesActor {
         }
     }
 
-    fn give(&mut self, mut delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+    /// Hands it to the machine, with what is known of rosters.
+    pub(super) fn give(
+        &mut self,
+        mut delivery: Delivery,
+        contacts: &dyn Contacts,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         let frame = &delivery.frame;
         if is_ping(frame) {
             let reply = stanza::result(frame, &[]);
@@ -84,9 +99,10 @@ impl NodesActor {
             taking,
             debt: delivery.debt.take(),
             operator: None,
+            is_review: false,
         };
         self.handling.clone_from(&held.request);
-        if let Err(held) = self.happens(event, held, cx) {
+        if let Err(held) = self.happens_by(contacts, event, held, cx) {
             delivery.debt = held.debt;
             self.parked = Some(delivery);
         }

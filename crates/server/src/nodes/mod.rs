@@ -1,19 +1,21 @@
 //! A service that has nodes (XEP-0060, docs/pubsub.md): one actor for each, at the home of its
 //! address. It performs what [`pubsub::Service`] decides. Owns its life: loading, the order of what
 //! comes in, and eviction. What is taken is in `intake.rs`, what is durable in `durable.rs`, how
-//! the store has it in `stored.rs`, and what answers wait for in `items.rs`.
+//! the store has it in `stored.rs`, and what answers wait for in `items.rs` and `rosters.rs`.
 //!
 //! | what waits | why | until |
 //! |---|---|---|
 //! | everything | the service is being read | it has been |
 //! | everything but decisions | copies are under way: at most so many are written a turn | all are |
 //! | everything but decisions | what comes next is for a node that is being changed | it is decided |
+//! | everything but decisions | rosters that decide about what comes next are read | they have been |
 //! | an answer | its items are read from the store | they have been |
 
 mod command;
 mod durable;
 mod intake;
 mod items;
+mod rosters;
 pub(crate) mod stored;
 
 use std::collections::BTreeMap;
@@ -22,7 +24,7 @@ use std::time::Duration;
 
 use actor::{Actor, Context, Mail, Name, Reason, Reply};
 use delivery::{Marks, Refusal};
-use pubsub::{Effect, Event, Record, Service, State};
+use pubsub::{Admitted, Contacts, Effect, Event, Record, Service, State};
 use ring::rand::{SecureRandom, SystemRandom};
 use stdx::Timestamp;
 use store::StoreError;
@@ -45,6 +47,8 @@ use crate::user::Debt;
 pub use command::{NodeItem, NodeLine, NodeSample, NodesAct, NodesCommand};
 use durable::For;
 use items::Asked;
+use rosters::Looked;
+pub use rosters::Rosters;
 
 /// What a service is told beside what every entity is.
 pub enum NodesMsg {
@@ -57,6 +61,8 @@ pub enum NodesMsg {
         /// Those that are there.
         items: Result<Vec<pubsub::Item>, StoreError>,
     },
+    /// The rosters that decide about what comes next.
+    Rosters(Result<Rosters, StoreError>),
     /// Leases that are over and items that are too old can go.
     Sweep,
     /// Digests of subscribers are due.
@@ -94,6 +100,8 @@ struct Held {
     debt: Option<Box<Debt>>,
     /// An operator who waits for it.
     operator: Option<Reply<AdminAnswer>>,
+    /// It is a review, for what is parked.
+    is_review: bool,
 }
 
 /// One service.
@@ -114,6 +122,10 @@ pub(crate) struct NodesActor {
     leaving: Leaving,
     /// Goes in front of everything in the mailbox.
     parked: Option<Delivery>,
+    /// What comes next, while the rosters that decide about it are read.
+    looked: Option<Looked>,
+    /// The review for what is parked was not made durable.
+    is_review_refused: bool,
     /// A message that is being taken: if the service crashes, its sender's home hears of it.
     taking: Option<Taking>,
     /// A request that is being handled: if the service crashes, its sender hears of it.
@@ -150,6 +162,8 @@ impl NodesActor {
             appends,
             leaving,
             parked: None,
+            looked: None,
+            is_review_refused: false,
             taking: None,
             handling: None,
             asked: BTreeMap::new(),
@@ -229,6 +243,7 @@ impl NodesActor {
             && self.appends.is_empty()
             && self.leaving.is_empty()
             && self.parked.is_none()
+            && self.looked.is_none()
     }
 
     fn idle(&mut self, cx: &mut Context<'_, UserMsg>) {
@@ -268,7 +283,10 @@ impl NodesActor {
 
     /// Whether what comes has to wait.
     fn must_hold(&self) -> bool {
-        self.phase == Phase::Loading || self.parked.is_some() || !self.leaving.is_empty()
+        self.phase == Phase::Loading
+            || self.parked.is_some()
+            || self.looked.is_some()
+            || !self.leaving.is_empty()
     }
 
     /// Says what has changed to those who count.
@@ -284,7 +302,7 @@ impl NodesActor {
         }
     }
 
-    /// Gives the machine an event, and performs what comes of it.
+    /// Gives the machine an event that no roster decides about, and performs what comes of it.
     ///
     /// # Errors
     /// What the event is about is busy: it comes again.
@@ -294,11 +312,24 @@ impl NodesActor {
         held: Held,
         cx: &mut Context<'_, UserMsg>,
     ) -> Result<(), Held> {
+        self.happens_by(&Admitted, event, held, cx)
+    }
+
+    /// Gives the machine an event, and performs what comes of it.
+    ///
+    /// # Errors
+    /// What the event is about is busy: it comes again.
+    fn happens_by(
+        &mut self,
+        contacts: &dyn Contacts,
+        event: Event,
+        held: Held,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Result<(), Held> {
         let Some(service) = &mut self.service else {
             return Err(held);
         };
-        // Of contacts a service knows nothing: it belongs to nobody.
-        match service.handle(event, cx.wall(), &()) {
+        match service.handle(event, cx.wall(), contacts) {
             Ok(effects) => self.perform(effects, held, cx),
             Err(_) => return Err(held),
         }
@@ -347,6 +378,7 @@ impl NodesActor {
     fn nodes_msg(&mut self, msg: NodesMsg, cx: &mut Context<'_, UserMsg>) {
         match msg {
             NodesMsg::Loaded(loaded) => self.loaded(*loaded, cx),
+            NodesMsg::Rosters(rosters) => self.rosters_read(rosters, cx),
             NodesMsg::Sweep => self.sweep(cx),
             NodesMsg::Due => self.is_due(cx),
             NodesMsg::Fetched { ticket, items } => {
@@ -427,9 +459,15 @@ impl NodesActor {
             .values()
             .filter_map(|asked| asked.request.as_ref());
         let parked = self.parked.as_ref().map(|delivery| &delivery.frame);
+        let looked = self.looked.as_ref().map(Looked::frame);
         let waiting = self.appends.iter().filter_map(For::request);
         let all = waiting.chain(asked).chain(&self.handling);
-        for request in all.chain(parked.filter(|frame| is_request(frame))) {
+        for request in all.chain(
+            parked
+                .into_iter()
+                .chain(looked)
+                .filter(|frame| is_request(frame)),
+        ) {
             self.home.return_error(cx, request, &error);
         }
         // What was decided before is told.

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use store::Side;
 use xml::build::Writer;
 use xml::{Child, Frame};
 use xmpp::error::{Condition, StanzaError};
@@ -103,7 +104,9 @@ pub(crate) fn answer(home: &Home, frame: &Frame) -> Said {
 /// Which part of the list is asked for.
 struct Page {
     max: usize,
-    after: Option<String>,
+    place: Option<String>,
+    /// What is before the place is asked for, or the end of the list.
+    is_backwards: bool,
     /// A set was asked for (XEP-0059).
     is_asked_for: bool,
 }
@@ -112,7 +115,8 @@ impl Page {
     fn parse(query: &Child<'_>) -> Result<Page, Condition> {
         let mut page = Page {
             max: ITEMS_MAX,
-            after: None,
+            place: None,
+            is_backwards: false,
             is_asked_for: false,
         };
         let mut children = query.children();
@@ -127,15 +131,27 @@ impl Page {
                     let max: usize = text.trim().parse().map_err(|_| Condition::BadRequest)?;
                     page.max = max.min(ITEMS_MAX);
                 }
-                "after" => {
-                    let after = xmpp::addr::normalize(text.trim());
-                    page.after = Some(after.map_err(|_| Condition::ItemNotFound)?.into_owned());
+                "before" if text.trim().is_empty() => {
+                    (page.place, page.is_backwards) = (None, true);
                 }
-                // Backwards is an option of the document that nobody has asked for yet.
+                name @ ("after" | "before") => {
+                    let place = xmpp::addr::normalize(text.trim());
+                    let place = place.map_err(|_| Condition::ItemNotFound)?;
+                    page.place = Some(place.into_owned());
+                    page.is_backwards = name == "before";
+                }
+                // Places are not counted: a page costs what it shows.
                 _ => return Err(Condition::FeatureNotImplemented),
             }
         }
         Ok(page)
+    }
+
+    fn side(&self) -> Side<'_> {
+        match self.is_backwards {
+            true => Side::Before(self.place.as_deref()),
+            false => Side::Behind(self.place.as_deref()),
+        }
     }
 }
 
@@ -152,7 +168,7 @@ fn read(home: &Home, host: &str, page: Page) -> Said {
 
 /// A page of the list. It costs what it shows.
 fn items(listing: &Listing, host: &str, page: &Page) -> Result<Found, StanzaError> {
-    let found = listing.public(host, page.after.as_deref(), page.max);
+    let found = listing.public(host, page.side(), page.max);
     let found = found.map_err(|_| StanzaError::new(Condition::InternalServerError))?;
     let is_complete = !found.has_more;
     let found: Vec<(String, String)> = found
@@ -214,7 +230,8 @@ mod tests {
     fn page(listing: &Listing, max: Option<usize>) -> (usize, bool) {
         let page = Page {
             max: max.unwrap_or(ITEMS_MAX),
-            after: None,
+            place: None,
+            is_backwards: false,
             is_asked_for: false,
         };
         let (_, out) = items(listing, HOST, &page).unwrap();

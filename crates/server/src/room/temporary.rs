@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use actor::Name;
 use room::{Listed, Room};
-use store::StoreError;
+use store::{Side, StoreError};
 
 use super::RoomActor;
 use crate::address;
@@ -132,26 +132,33 @@ impl Table {
         inner.made.get(creator).copied().unwrap_or(0)
     }
 
-    /// Those of a domain that everybody may know of and that follow one, in the order of their
-    /// addresses, at most `limit`. Nothing else is looked at.
-    fn public_page(
-        &self,
-        domain: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Vec<(Name, Temporary)> {
-        use std::ops::Bound;
-        let start = (domain.to_owned(), Name::from(after.unwrap_or_default()));
+    /// Those of a domain that everybody may know of, on one side of a place in the order of their
+    /// addresses, at most `limit`, the nearest first. Nothing else is looked at.
+    fn public_page(&self, domain: &str, side: Side<'_>, limit: usize) -> Vec<(Name, Temporary)> {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let at = |room: &str| (domain.to_owned(), Name::from(room));
         let inner = self.lock();
-        let page = inner
-            .public
-            .range((Bound::Excluded(start), Bound::Unbounded));
-        let page = page.take_while(|((own, _), _)| own == domain).take(limit);
-        page.filter_map(|((_, room), range)| {
+        let known = |((_, room), range): (&(String, Name), &_)| {
             let found = inner.rooms.get(&(*range, Name::clone(room)))?;
             Some((Name::clone(room), found.clone()))
-        })
-        .collect()
+        };
+        match side {
+            Side::Behind(after) => {
+                let start = Excluded(at(after.unwrap_or_default()));
+                let page = inner.public.range((start, Unbounded));
+                let page = page.take_while(|((own, _), _)| own == domain).take(limit);
+                page.filter_map(known).collect()
+            }
+            Side::Before(before) => {
+                let end = match before {
+                    Some(before) => at(before),
+                    // What follows every room of the domain.
+                    None => (format!("{domain}\0"), Name::from("")),
+                };
+                let page = inner.public.range((Included(at("")), Excluded(end)));
+                page.rev().take(limit).filter_map(known).collect()
+            }
+        }
     }
 
     /// Those that follow a place, in order, at most `limit`.
@@ -232,7 +239,7 @@ pub(crate) struct Entry {
 pub(crate) struct PublicPage {
     /// In the order of their addresses.
     pub(crate) entries: Vec<Entry>,
-    /// There are more behind the last one.
+    /// There are more on the side that was asked for.
     pub(crate) has_more: bool,
     /// Where the next page goes on.
     pub(crate) last: Option<Name>,
@@ -273,19 +280,20 @@ impl Listing {
         (range.index(), Name::from(room))
     }
 
-    /// A page of the rooms of a domain that everybody may know of, behind one: it costs what it
-    /// shows, however many others there are. Fewer than `limit` are there if something is damaged.
+    /// A page of the rooms of a domain that everybody may know of, behind one or before one: it
+    /// costs what it shows, however many others there are. Fewer than `limit` are there if
+    /// something is damaged.
     ///
     /// # Errors
     /// Any [`StoreError`] of a read.
     pub(crate) fn public(
         &self,
         domain: &str,
-        after: Option<&str>,
+        side: Side<'_>,
         limit: usize,
     ) -> Result<PublicPage, StoreError> {
-        let stored = self.store.public_rooms(domain, after, limit + 1)?;
-        let temporary = self.rooms.public_page(domain, after, limit + 1);
+        let stored = self.store.public_rooms(domain, side, limit + 1)?;
+        let temporary = self.rooms.public_page(domain, side, limit + 1);
         let mut all: BTreeMap<Name, Option<Entry>> = BTreeMap::new();
         for (room, found) in stored {
             all.insert(Name::from(&*room), Entry::stored(&room, found));
@@ -298,7 +306,11 @@ impl Listing {
             has_more: all.len() > limit,
             ..PublicPage::default()
         };
-        for (room, entry) in all.into_iter().take(limit) {
+        let left_out = match side {
+            Side::Behind(_) => 0,
+            Side::Before(_) => all.len().saturating_sub(limit),
+        };
+        for (room, entry) in all.into_iter().skip(left_out).take(limit) {
             page.last = Some(room);
             page.entries.extend(entry);
         }
@@ -442,7 +454,8 @@ mod tests {
         let pages = |limit: usize| {
             let (mut all, mut count, mut after) = (Vec::new(), 0, None);
             loop {
-                let page = listing.public("conference.localhost", after.as_deref(), limit);
+                let side = Side::Behind(after.as_deref());
+                let page = listing.public("conference.localhost", side, limit);
                 let page = page.unwrap();
                 count += 1;
                 all.extend(page.entries.iter().map(|entry| String::from(&*entry.room)));
@@ -459,9 +472,28 @@ mod tests {
             let count = expected.len().div_ceil(limit);
             assert_eq!(pages(limit), (expected.clone(), count));
         }
-        let none = listing.public("conference.localhost", None, 0).unwrap();
+        let back = |limit: usize| {
+            let mut all: Vec<String> = Vec::new();
+            loop {
+                let side = Side::Before(all.first().map(|first| &**first));
+                let page = listing.public("conference.localhost", side, limit);
+                let page = page.unwrap();
+                let found = page.entries.iter();
+                let found = found.map(|entry| String::from(&*entry.room));
+                all.splice(0..0, found);
+                if !page.has_more {
+                    return all;
+                }
+                assert_eq!(page.entries.len(), limit);
+            }
+        };
+        for limit in [1, 7, 50, 51] {
+            assert_eq!(back(limit), expected);
+        }
+        let start = Side::Behind(None);
+        let none = listing.public("conference.localhost", start, 0).unwrap();
         assert!(none.has_more && none.entries.is_empty());
-        let elsewhere = listing.public("localhost", None, 9).unwrap();
+        let elsewhere = listing.public("localhost", start, 9).unwrap();
         assert!(!elsewhere.has_more && elsewhere.entries.is_empty());
         // One that hides, and one that ends.
         set(0, Some(listed(1)));

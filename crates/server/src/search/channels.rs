@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use actor::Name;
 use room::{Listed, Whois};
+use store::Side;
 use xml::build::Writer;
 use xml::{Child, Frame};
 use xmpp::error::{Condition, StanzaError};
@@ -234,7 +235,8 @@ impl Wanted {
         for host in hosts {
             let mut after: Option<Name> = None;
             loop {
-                let page = listing.public(host, after.as_deref(), left.min(LISTING_PAGE));
+                let page =
+                    listing.public(host, Side::Behind(after.as_deref()), left.min(LISTING_PAGE));
                 let page = page.map_err(|_| StanzaError::new(Condition::InternalServerError))?;
                 left -= page.entries.len();
                 let met = page.entries.into_iter();

@@ -8,11 +8,12 @@ mod users;
 
 use actor::Context;
 use store::DirectoryEntry;
-use xmpp::error::Condition;
+use xml::Child;
+use xmpp::error::{Condition, StanzaError};
 use xmpp::ns;
 
 use crate::home::Home;
-use crate::iq::{Answer, Job};
+use crate::iq::{self, Answer, Job};
 use crate::message::UserMsg;
 use crate::modules::{disco, register};
 use crate::room::host;
@@ -89,6 +90,17 @@ pub(crate) fn answer(
     }
 }
 
+/// What somebody is told whose question is refused because too much is under way. A search for
+/// rooms says so in its own words (XEP-0433 section 3.2.2.4).
+pub(crate) fn too_much(frame: &xml::Frame) -> StanzaError {
+    let error = StanzaError::new(Condition::ResourceConstraint);
+    let is_search = |payload: Child<'_>| (payload.name(), payload.ns()) == ("search", channels::NS);
+    match iq::payload(frame).is_some_and(is_search) {
+        true => error.with_app("<rate-limit xmlns='urn:xmpp:channel-search:0:error'/>"),
+        false => error,
+    }
+}
+
 fn info(rooms: bool, users: bool) -> Answer {
     let (mut identities, mut features) = (Vec::new(), vec![disco::NS_INFO, disco::NS_ITEMS]);
     if rooms {
@@ -101,4 +113,30 @@ fn info(rooms: bool, users: bool) -> Answer {
     }
     features.push(ns::PING);
     disco::info(None, &identities, &features)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// XEP-0433 section 3.2.2.4.
+    #[test]
+    fn a_search_for_rooms_that_is_too_much_says_so_in_its_own_words() {
+        let refused = |payload: &str| {
+            let text = format!("<iq type='get' id='q' to='search.localhost'>{payload}</iq>");
+            let mut out = Vec::new();
+            too_much(&xml::Frame::parse(text).unwrap()).write(&mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let search = refused("<search xmlns='urn:xmpp:channel-search:0:search'/>");
+        assert!(search.contains("type='wait'"), "{search}");
+        assert!(search.contains("<resource-constraint "), "{search}");
+        let own = "<rate-limit xmlns='urn:xmpp:channel-search:0:error'/>";
+        assert!(search.contains(own), "{search}");
+        let other = refused("<query xmlns='jabber:iq:search'/>");
+        assert!(
+            other.contains("<resource-constraint ") && !other.contains(own),
+            "{other}"
+        );
+    }
 }

@@ -57,7 +57,7 @@ use crate::message::{Delivery, Said, UserMsg};
 
 use barrier::{Append, Barrier};
 pub(crate) use barrier::{Effect, Origin, OwnStanza, Spares};
-use blocklist::Blocklist;
+pub(crate) use blocklist::Blocklist;
 pub(crate) use class::Users;
 pub(crate) use layout::session_number;
 use log::Log;

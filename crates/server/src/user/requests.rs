@@ -223,8 +223,7 @@ impl User {
         if queue.len() >= max {
             cx.stats().count(Counter::QuestionsRefused);
             self.home.brake(&self.name, cx.now());
-            let error = StanzaError::new(Condition::ResourceConstraint);
-            return self.late_answer(question.refused(error), cx);
+            return self.late_answer(question.is_too_much(), cx);
         }
         queue.push_back(question);
         self.ask_next(cx);
@@ -409,8 +408,7 @@ impl User {
         {
             let about = about.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(about) = about {
-                let error = StanzaError::new(Condition::ResourceConstraint);
-                self.answered(Some(about.answer(Err(error))), cx);
+                self.answered(Some(about.is_too_much()), cx);
             }
         }
     }

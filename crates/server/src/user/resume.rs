@@ -377,6 +377,7 @@ impl User {
         // What it may have missed that is in no log.
         if roster_lost {
             crate::modules::roster::push_all(self, at, cx);
+            self.tell_of_closed_rooms(at, cx);
         }
         if presence_lost && self.sessions[at].is_available() {
             self.show_contacts_again(at, cx);

@@ -3,12 +3,13 @@
 //! answered. That a session leaves its rooms when it ends is directed presence's doing
 //! (`presence.rs`).
 
-use actor::{Context, Mail};
+use actor::{Context, Mail, Name};
 use net::ConnRef;
 use store::{DirectoryEntry, Record};
 use telemetry::Counter;
 use wire::SharedCopy;
 use xml::Frame;
+use xml::build::Writer;
 use xmpp::error::Condition;
 
 use super::barrier::Effect;
@@ -95,6 +96,37 @@ impl User {
         self.bounce(&frame, Condition::ServiceUnavailable, cx);
     }
 
+    /// The process was started again without the service whose rooms a session was in: the session
+    /// is told that it is out of them (XEP-0045 section 11.2), and leaves nothing behind there.
+    /// While a server is stopped or drained nobody is told that: rooms are there again with it, and
+    /// so are those in them whose sessions can be resumed.
+    pub(super) fn tell_of_closed_rooms(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
+        for (room, nick) in self.rooms_closed(at) {
+            self.enters_or_leaves(at, &room, true);
+            self.save_session(at);
+            let session = &self.sessions[at];
+            let frame = closed(&format!("{room}/{nick}"), &session.full);
+            self.write_frame(session.conn, &frame, cx);
+        }
+    }
+
+    /// Rooms that a session was in and whose domain is none of rooms any more, with its nicks.
+    fn rooms_closed(&self, at: usize) -> Vec<(Name, String)> {
+        let session = &self.sessions[at];
+        let managed = session.managed.as_ref();
+        let Some(rooms) = managed.and_then(|managed| managed.rooms.as_ref()) else {
+            return Vec::new();
+        };
+        let directed = session.directed.iter().flat_map(|directed| directed.iter());
+        let closed = directed.filter_map(|to| {
+            let (bare, nick) = address::split(to);
+            let is_closed = !self.home.hosts_rooms(address::domain(bare));
+            let room = Name::from(bare);
+            (is_closed && rooms.follows(&room)).then_some((room, nick?.to_owned()))
+        });
+        closed.collect()
+    }
+
     /// A session sends something to a domain of rooms itself, or to where they are searched.
     pub(super) fn ask_room_host(
         &mut self,
@@ -137,6 +169,23 @@ impl User {
         });
         Answer::done()
     }
+}
+
+/// What an occupant is sent when the service ends (XEP-0045 section 11.2).
+fn closed(occupant: &str, to: &str) -> Frame {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes);
+    writer.open("presence").attr("type", "unavailable");
+    writer.attr("from", occupant).attr("to", to);
+    writer.open("x").attr("xmlns", NS_MUC_USER);
+    writer.open("item").attr("affiliation", "none");
+    writer.attr("role", "none").close();
+    for code in ["110", "332"] {
+        writer.open("status").attr("code", code).close();
+    }
+    writer.close().close();
+    // Invariant: both addresses are normal, and the rest is fixed.
+    Frame::parse(bytes).expect("a stanza")
 }
 
 /// Whether a presence of a room says that its recipient was put out (XEP-0045 sections 8.2, 9.1,

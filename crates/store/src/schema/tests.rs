@@ -8,6 +8,7 @@ use crate::engine::faulty::FaultyEngine;
 use crate::engine::fjall::{FjallEngine, FjallOptions};
 use crate::engine::memory::MemoryEngine;
 use crate::record::Record;
+use crate::rooms::Side;
 use crate::store::{Options, Store};
 
 /// A store as schema 1 wrote it: `space key value`, in hex, one entry a line.
@@ -485,7 +486,9 @@ fn public_rooms_of_schema_3_are_listed() {
     batch.extend((9..rooms).map(forget));
     engine.commit(batch, Durability::Memory).unwrap();
     let store = Store::with_engine(Arc::clone(&engine), Durability::Memory, SLOTS).unwrap();
-    let listed = store.public_rooms("conference.x", None, 10_000).unwrap();
+    let listed = store
+        .public_rooms("conference.x", Side::Behind(None), 10_000)
+        .unwrap();
     let listed: Vec<String> = listed.into_iter().map(|(room, _)| room).collect();
     let expected: Vec<String> = (0..rooms).step_by(3).map(room).collect();
     assert_eq!(listed, expected);

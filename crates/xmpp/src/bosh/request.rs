@@ -107,13 +107,13 @@ impl Request {
 
 impl Attributes {
     fn read(frame: &FrameRef<'_>) -> Result<Attributes, Condition> {
-        let prefix = frame.attrs().find_map(|(name, value)| {
-            let prefix = name.strip_prefix("xmlns:")?;
-            (value == ns::XBOSH).then_some(prefix)
-        });
         let of_xmpp = |name: &str| {
-            let prefix = prefix?;
-            frame.attr(&format!("{prefix}:{name}"))
+            // A namespace may have several prefixes.
+            frame.attrs().find_map(|(declared, value)| {
+                let prefix = declared.strip_prefix("xmlns:")?;
+                let is_ours = value == ns::XBOSH;
+                is_ours.then(|| frame.attr(&format!("{prefix}:{name}")))?
+            })
         };
         Ok(Attributes {
             sid: text(frame, "sid")?,

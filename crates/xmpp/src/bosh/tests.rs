@@ -572,3 +572,19 @@ fn bodies_that_are_none_are_refused() {
     let huge = format!("<body {NS} rid='1'><a>{}</a></body>", "x".repeat(1_000));
     assert_eq!(parse(&huge), Err(Condition::PolicyViolation));
 }
+
+/// XEP-0206 section 5. A namespace may have several prefixes, and any of them counts.
+#[test]
+fn what_is_of_xmpp_is_found_under_every_prefix() {
+    let limits = xml::Limits::default();
+    for used in ["a", "b"] {
+        let body = format!(
+            "<body xmlns='http://jabber.org/protocol/httpbind' rid='1' xmlns:a='urn:xmpp:xbosh' \
+             xmlns:b='urn:xmpp:xbosh' {used}:restart='true' {used}:version='1.0'/>"
+        );
+        let read = Request::parse(body.as_bytes(), &limits, &mut xml::Scratch::default());
+        let attributes = read.expect("a request").attributes;
+        assert!(attributes.is_restart, "{used}");
+        assert_eq!(attributes.xmpp_version.as_deref(), Some("1.0"), "{used}");
+    }
+}

@@ -31,12 +31,12 @@ impl<'a> Known<'a> {
 }
 
 impl Contacts for Known<'_> {
-    fn sees_presence(&self, bare: &str) -> bool {
+    fn sees_presence(&self, _of: &str, bare: &str) -> bool {
         let item = self.find(bare);
         item.is_some_and(|item| item.state.subscription.from()) && !self.blocklist.covers(bare)
     }
 
-    fn is_in_group(&self, bare: &str, group: &str) -> bool {
+    fn is_in_group(&self, _of: &str, bare: &str, group: &str) -> bool {
         let item = self.find(bare);
         item.is_some_and(|item| item.groups().any(|own| own == group))
     }
