@@ -543,6 +543,29 @@ fn figures_are_for_those_whom_the_operator_names() {
     server.stop();
 }
 
+/// What a client says of its own address counts for nothing behind a trusted proxy, whether that
+/// adds its word to the client's field or, as some do, in a field of its own.
+#[test]
+fn a_proxy_is_believed_and_its_client_is_not() {
+    let mut place = Place::new();
+    place.set("http.proxies", "[\"127.0.0.0/8\"]");
+    let server = place.serve();
+    place.must(&["ban", "add", "192.0.2.9"]);
+    let (banned, other) = ("192.0.2.9", "198.51.100.1");
+    for (said, expected) in [
+        (vec![banned.to_owned()], "403"),
+        (vec![format!("{other}, {banned}")], "403"),
+        (vec![other.to_owned(), banned.to_owned()], "403"),
+        (vec![banned.to_owned(), other.to_owned()], "200"),
+    ] {
+        let fields = said.iter().map(|one| format!("X-Forwarded-For: {one}\r\n"));
+        let fields: String = fields.collect();
+        let request = format!("GET /http-bind HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        assert_eq!(status(&answer(server.http, &request)), expected, "{fields}");
+    }
+    server.stop();
+}
+
 /// RFC 7395 section 3.9, XEP-0206 section 3: a stream over plain HTTP is a plain stream, unless a
 /// proxy that is trusted says otherwise.
 #[test]

@@ -280,7 +280,10 @@ impl C2sService {
             return;
         }
         // The last entry is the proxy's own; those before it came from outside.
-        let last = |name| head.header(name).and_then(|list| list.rsplit(',').next());
+        let last = |name| {
+            let list = head.last_header(name)?;
+            list.rsplit(',').next()
+        };
         let client = last("x-forwarded-for").and_then(|address| address.trim().parse().ok());
         http.client = client.unwrap_or(http.peer);
         let scheme = last("x-forwarded-proto").map(str::trim);
@@ -316,6 +319,9 @@ impl C2sService {
         else {
             return refuse(cx, http, 400, Cors::None, all);
         };
+        if http.client != http.peer {
+            cx.comes_from(http.client);
+        }
         answers::switching(&accept, cx.out());
         let tls = http.tls.or(http.is_forwarded_secure.then_some(None));
         let conn = self.begin_websocket(cx, http.client, tls);
