@@ -10,7 +10,6 @@ mod decoys;
 mod generations;
 mod shares;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use net::AddressKey;

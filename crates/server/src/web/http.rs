@@ -242,7 +242,7 @@ impl C2sService {
             // here as another one than by whoever serves pages.
             return refuse(cx, http, 400, Cors::None, input.len());
         }
-        self.note_forwarded(http, head);
+        self.note_forwarded(cx, http, head);
         if self.is_banned(cx, http.client) {
             return refuse(cx, http, 403, Cors::None, input.len());
         }
@@ -273,8 +273,8 @@ impl C2sService {
         self.pass_head(cx, http, head)
     }
 
-    /// What a trusted proxy says of its client.
-    fn note_forwarded(&self, http: &mut Http, head: &Head<'_>) {
+    /// What a trusted proxy says of its client: what follows of the connection counts for that one.
+    fn note_forwarded(&self, cx: &mut Cx<'_>, http: &mut Http, head: &Head<'_>) {
         let proxies = &self.home.options.web.proxies;
         if !proxies.iter().any(|range| range.contains(http.peer)) {
             return;
@@ -285,7 +285,11 @@ impl C2sService {
             list.rsplit(',').next()
         };
         let client = last("x-forwarded-for").and_then(|address| address.trim().parse().ok());
-        http.client = client.unwrap_or(http.peer);
+        let client = client.unwrap_or(http.peer);
+        if client != http.client {
+            http.client = client;
+            cx.comes_from(client);
+        }
         let scheme = last("x-forwarded-proto").map(str::trim);
         http.is_forwarded_secure = scheme.is_some_and(|s| s.eq_ignore_ascii_case("https"));
     }
@@ -319,9 +323,6 @@ impl C2sService {
         else {
             return refuse(cx, http, 400, Cors::None, all);
         };
-        if http.client != http.peer {
-            cx.comes_from(http.client);
-        }
         answers::switching(&accept, cx.out());
         let tls = http.tls.or(http.is_forwarded_secure.then_some(None));
         let conn = self.begin_websocket(cx, http.client, tls);
