@@ -26,6 +26,10 @@ def binary():
     return os.environ.get("ROOST_BIN", str(target / "debug" / "roost"))
 
 
+# The address of a proxy that is believed whom it speaks for.
+PROXY = "127.3.0.1"
+
+
 class Server:
     """A running `roost serve` on loopback, with accounts u0 to u119 and the password pw."""
 
@@ -40,9 +44,10 @@ class Server:
             '[c2s]\nlisten = ["127.0.0.1:0"]\nlisten_tls = ["127.0.0.1:0"]\nrequire_tls = false\n'
             "[auth]\nplain_without_tls = true\nscram_iterations = 4096\n"
             "[registration]\nenabled = true\nper_hour = 3\n[directory]\nenabled = true\n"
-            # The attackers come from this machine, and are to be treated like anybody.
-            "[limits]\nexempt_addresses = []\n"
-            f'[http]\nlisten = ["127.0.0.1:{self.http}"]\n')
+            # The attackers come from this machine, and are to be treated like anybody; a proxy
+            # there is trusted.
+            f'[limits]\nexempt_addresses = ["{PROXY}"]\n'
+            f'[http]\nlisten = ["127.0.0.1:{self.http}"]\nproxies = ["{PROXY}"]\n')
         self.run("provision", "--domain", "localhost", "--users", str(USERS), "--password", "pw",
                  "--quiet")
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -12,6 +12,7 @@ import struct
 import time
 
 from attackers import attacker, fill_archives, iq, quietly
+from server import PROXY
 from wire import Client, Closed
 
 # Connections that one address may have are more; so many show what each of them takes.
@@ -94,12 +95,12 @@ class Bosh:
 class WebSocket(Web):
     """A stream over WebSocket."""
 
-    def __init__(self, field, source=None, **more):
+    def __init__(self, field, source=None, fields="", **more):
         super().__init__(field, source, **more)
         key = base64.b64encode(os.urandom(16)).decode()
         self.send("GET /xmpp-websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
                   "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-                  f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Protocol: xmpp\r\n\r\n")
+                  f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Protocol: xmpp\r\n{fields}\r\n")
         self.expect(b"\r\n\r\n")
 
     @staticmethod
@@ -200,6 +201,22 @@ def half_messages(field):
     push(field, crowd, lambda n: first + part * 4)
 
 
+@attacker("stanzas")
+def half_messages_behind_a_proxy(field):
+    """The same from one address through a proxy that nobody counts, in twice as many sessions."""
+    part = WebSocket.frame(b"x" * 60_000, is_first=False, is_last=False)
+    half = WebSocket.frame(b"<message><body>", is_last=False) + part * 4
+    held = []
+
+    def begin(n):
+        if len(held) >= MANY:
+            return time.sleep(0.05)
+        session = WebSocket(field, PROXY, "X-Forwarded-For: 198.51.100.8\r\n")
+        session.login(f"u{20 + len(held) // 5}", f"w{len(held) % 5}").send(half)
+        held.append(session)
+    field.repeat(begin)
+
+
 @attacker("connections")
 def early_requests(field):
     """Sessions over BOSH without a login: each has requests that came before their turn."""
@@ -245,6 +262,24 @@ def behind_a_pause(field):
 def sessions_without_end(field):
     """Begins sessions over BOSH, and never logs in."""
     field.repeat(lambda n: Bosh(field))
+
+
+@attacker("bans")
+def made_up_addresses(field):
+    """Somebody who is banned comes through a proxy, and says in front of its word who he is."""
+    banned, answered = "198.51.100.9", []
+    field.server.run("ban", "add", banned)
+
+    def ask(n):
+        with Web(field, PROXY) as web:
+            field.clients.remove(web)
+            web.send("GET /http-bind HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                     f"X-Forwarded-For: 203.0.113.{n % 250}\r\nX-Forwarded-For: {banned}\r\n\r\n")
+            if b" 200 " in web.expect(b"\r\n"):
+                answered.append("a banned address was answered")
+    field.repeat(ask)
+    field.server.run("ban", "remove", banned)
+    return answered[:1]
 
 
 # ---- What is not read ----------------------------------------------------------------------------

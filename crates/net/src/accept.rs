@@ -297,6 +297,25 @@ impl<S: Service> Driver<S> {
         None
     }
 
+    /// From here on a connection counts for this address. False if that has too many.
+    pub(crate) fn count_for(&mut self, id: Key, address: IpAddr) -> bool {
+        let Some(key) = self.enter(address) else {
+            return false;
+        };
+        let core = &mut *self.core.borrow_mut();
+        let Some(link) = core.links.get_mut(id) else {
+            self.shared.addresses.leave(key);
+            return true;
+        };
+        let before = mem::replace(&mut link.address, key);
+        if let Some(busy) = &mut link.busy {
+            // What waits by now is counted anew with the next that comes.
+            (busy.unread, busy.counted) = (None, None);
+        }
+        self.shared.addresses.leave(before);
+        true
+    }
+
     fn register(&mut self, link: Link) -> io::Result<Key> {
         let core = &mut *self.core.borrow_mut();
         let id = core.links.insert(link);

@@ -1,6 +1,7 @@
 //! What a service may do to the connection whose event it handles. Wishes take effect when the
 //! handler returns.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use actor::{Shard, ShardId};
@@ -37,6 +38,7 @@ pub(crate) struct Wishes {
     pub(crate) encode: bool,
     pub(crate) wake_output: bool,
     pub(crate) mute: bool,
+    pub(crate) comes_from: Option<IpAddr>,
     /// Input of a connection without a socket.
     pub(crate) feed: Vec<u8>,
     /// Stanzas sent on in this handler.
@@ -135,6 +137,12 @@ impl Cx<'_> {
     /// Has output that was left by [`Service::collect`](crate::Service::collect) offered again.
     pub fn wake_output(&mut self) {
         self.wishes.wake_output = true;
+    }
+
+    /// A proxy that is believed has said whose this connection is: from here on it counts for that
+    /// address, and for the proxy's no more. It ends if that address has too many.
+    pub fn comes_from(&mut self, address: IpAddr) {
+        self.wishes.comes_from = Some(address);
     }
 
     /// Stops reading, or goes on; what has come already is kept.

@@ -550,6 +550,9 @@ impl<S: Service> Driver<S> {
 
     /// Makes a handler's wishes come true.
     pub(crate) fn after(&mut self, id: Key, mut wishes: Wishes) {
+        if let Some(address) = wishes.comes_from {
+            wishes.abort |= !self.count_for(id, address);
+        }
         let core = &mut *self.core.borrow_mut();
         if !self.spare.is_empty() {
             if let Some(busy) = core.busy(id) {

@@ -97,6 +97,12 @@ impl<'a> Head<'a> {
         self.all(name).next()
     }
 
+    /// The last field of this name: whoever passes a request on adds his own behind what came from
+    /// further away.
+    pub fn last_header(&self, name: &str) -> Option<&'a str> {
+        self.all(name).last()
+    }
+
     fn all(&self, name: &str) -> impl Iterator<Item = &'a str> {
         let mine = move |field: &&(&str, &str)| field.0.eq_ignore_ascii_case(name);
         self.headers.iter().filter(mine).map(|field| field.1)

@@ -151,3 +151,34 @@ fn what_a_service_keeps_counts_for_the_address() {
         0
     );
 }
+
+/// A proxy that nobody counts speaks for many clients: each of them counts for its own address,
+/// and so does the number of its connections.
+#[test]
+fn who_comes_through_a_proxy_counts_for_its_own_address() {
+    let limits = Limits {
+        exempt: vec!["127.0.0.2".parse().expect("an address")],
+        connections_per_address_max: 2,
+        ..small()
+    };
+    let node = Node::start(1, limits);
+    let through = |address: &str| {
+        let mut client = node.connect_from(2);
+        assert_eq!(client.ask(&format!("from {address}")), "true");
+        client
+    };
+    let (mut first, mut second) = (through("192.0.2.8"), through("192.0.2.8"));
+    let mut third = node.connect_from(2);
+    let _ = third.stream.write_all(b"from 192.0.2.8\n");
+    node.until("one too many", |node| node.closed(Closed::ByUs) == 1);
+    send(&mut first, 60_000);
+    read_all(&node);
+    // It may be closed before it has written all.
+    let _ = second.stream.write_all(&vec![b'z'; 100_000]);
+    node.until("overflow", |node| node.closed(Closed::Overflow) == 1);
+    let mut other = through("192.0.2.9");
+    send(&mut other, 100_000);
+    read_all(&node);
+    assert_eq!(other.ask("").len(), 100_000, "of another address");
+    assert_eq!(first.ask("").len(), 60_000, "who had it before");
+}

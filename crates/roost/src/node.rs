@@ -146,6 +146,7 @@ impl Running {
         let store = Store::with_engine(engine, store::Durability::Memory, key).map_err(failed)?;
         let mut options = options(config);
         options.web.pages = web.pages;
+        options.bans_are_anothers = true;
         options.joined = server::options::Joined::on_one_machine();
         let journal = local_journal(&store, config)?;
         options.cluster = Some(server::away::Cluster { journal, away });
@@ -538,6 +539,7 @@ fn options(config: &Config) -> server::Options {
         modules: modules(config),
         limits: node_limits(config),
         bans: Some(settings.node.data.join("bans")),
+        bans_are_anothers: false,
         commits: server::options::Commits::default(),
         joined: server::options::Joined::default(),
         wire: server::options::Wire {

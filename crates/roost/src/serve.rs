@@ -121,6 +121,33 @@ pub(crate) fn watch_signals(sender: SyncSender<Event>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Says that the process stops, and takes no further command. Streams are closed on a thread of its
+/// own, so that a second signal is heard; the main thread hears when that is done.
+pub(crate) fn stop(
+    (signal, deadline): (i32, Duration),
+    (health, control, sender): (&Health, &mut control::Server, &SyncSender<Event>),
+    drain: impl FnOnce() + Send + 'static,
+) {
+    tracing::info!(
+        signal,
+        seconds = deadline.as_secs(),
+        "stopping: closing streams"
+    );
+    notify::stopping();
+    health.set(Stage::Draining);
+    control.stop();
+    let to_main = sender.clone();
+    let drain = move || {
+        drain();
+        // Nobody waits only if the process ends already.
+        let _ = to_main.send(Event::Drained);
+    };
+    if let Err(error) = thread::Builder::new().name("drain".to_owned()).spawn(drain) {
+        tracing::error!(%error, "no thread to close streams with: they are cut off");
+        let _ = sender.try_send(Event::Drained);
+    }
+}
+
 /// The ports of the web come first, so that health checks can say that the server is starting.
 ///
 /// # Errors
@@ -334,19 +361,9 @@ impl Process {
         }
     }
 
-    /// Closes all streams, on a thread of its own so that a second signal is heard. A node of a
-    /// cluster gives its homes away first.
+    /// Closes all streams. A node of a cluster gives its homes away first.
     fn drain(&mut self, running: Running, signal: i32) {
         let deadline = self.config.settings.server.drain_timeout;
-        tracing::info!(
-            signal,
-            seconds = deadline.as_secs(),
-            "stopping: closing streams"
-        );
-        notify::stopping();
-        self.health.set(Stage::Draining);
-        self.control.stop();
-        let sender = self.sender.clone();
         let member = self.member.take();
         let drain = move || {
             let clock = SystemClock::new();
@@ -363,13 +380,9 @@ impl Process {
             }
             // Its journal is needed until then.
             drop(member);
-            // Nobody waits only if the process ends already.
-            let _ = sender.send(Event::Drained);
         };
-        if let Err(error) = thread::Builder::new().name("drain".to_owned()).spawn(drain) {
-            tracing::error!(%error, "no thread to close streams with: they are cut off");
-            let _ = self.sender.try_send(Event::Drained);
-        }
+        let said = (&self.health, &mut self.control, &self.sender);
+        stop((signal, deadline), said, drain);
     }
 
     /// Applies what can be applied. Anything wrong leaves everything as it was.

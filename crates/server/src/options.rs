@@ -67,6 +67,9 @@ pub struct Options {
     pub limits: Limits,
     /// Where the ban and allow lists are kept; `None` if they end with the process.
     pub bans: Option<PathBuf>,
+    /// Another process writes that file, and tells this one what it changes: two that write it would
+    /// lose each other's entries.
+    pub bans_are_anothers: bool,
     /// Bounds of what waits for commits.
     pub commits: Commits,
     /// Entries of one log that are looked through for a message that an operator follows; further

@@ -525,3 +525,22 @@ fn an_edge_that_stops_while_it_waits_says_goodbye() {
     assert!(rest(&mut alice).contains("<stream:error><system-shutdown "));
     two.home.door.forget_node(EDGE);
 }
+
+/// Goal: whoever began to log in before the account's home moved away does not get in when it is
+/// back: what was changed of the account meanwhile, its password or a lock, is not known here.
+/// Whether the client is at this node or at another one.
+#[test]
+fn what_began_before_a_home_moved_away_begins_anew_when_it_is_back() {
+    let two = two(&["alice"], |_| {});
+    let nodes = [two.home.node(), two.edge.node()];
+    let mut clients = nodes.map(|node| Client::authenticate(node.addresses()[0], "alice"));
+    two.home.door.lose(&ranges());
+    comes_back(&two, 7);
+    for client in &mut clients {
+        client.bind("late");
+        let heard = rest(client);
+        assert!(!heard.contains("<jid>"), "{heard}");
+        assert!(heard.contains("<reset "), "{heard}");
+    }
+    drop(two.login("alice", "anew"));
+}

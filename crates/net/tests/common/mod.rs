@@ -260,6 +260,12 @@ impl Lines {
                 let said = self.io.open(None, address, conn).is_ok();
                 cx.out().extend_from_slice(format!("{said}\n").as_bytes());
             }
+            "from" => {
+                if let Ok(address) = rest.parse() {
+                    cx.comes_from(address);
+                }
+                cx.out().extend_from_slice(b"true\n");
+            }
             "hold" => {
                 let said = self.io.holds(cx.id(), number);
                 cx.out().extend_from_slice(format!("{said}\n").as_bytes());

@@ -335,19 +335,10 @@ impl Edge {
         }
     }
 
-    /// Closes all streams, and then has the home end, on a thread of its own so that a second
-    /// signal is heard.
+    /// Closes all streams, and then has the home end.
     fn drain(&mut self, running: Running, signal: i32) {
         let deadline = self.config.settings.server.drain_timeout;
-        tracing::info!(
-            signal,
-            seconds = deadline.as_secs(),
-            "stopping: closing streams"
-        );
-        notify::stopping();
-        self.health.set(Stage::Draining);
-        self.control.stop();
-        let (sender, to_keeper) = (self.sender.clone(), self.to_keeper.clone());
+        let to_keeper = self.to_keeper.clone();
         let (keeper, shared) = (self.keeper.take(), Arc::clone(&self.shared));
         let drain = move || {
             running.drain(deadline);
@@ -357,13 +348,9 @@ impl Edge {
                 // A panic of the thread was printed where it happened.
                 let _ = keeper.join();
             }
-            // Nobody waits only if the process ends already.
-            let _ = sender.send(serve::Event::Drained);
         };
-        if let Err(error) = thread::Builder::new().name("drain".to_owned()).spawn(drain) {
-            tracing::error!(%error, "no thread to close streams with: they are cut off");
-            let _ = self.sender.try_send(serve::Event::Drained);
-        }
+        let said = (&self.health, &mut self.control, &self.sender);
+        serve::stop((signal, deadline), said, drain);
     }
 
     /// Applies what can be applied here, and has the home do so.

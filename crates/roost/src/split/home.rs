@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use server::Door;
 use server::away::Cluster;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use stdx::time::{Clock as _, SystemClock};
 use store::{RangeId, Store};
 
@@ -82,6 +83,7 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
             "an edge starts this: use roost serve with server.split = true".to_owned(),
         ));
     };
+    leave_signals_to_the_edge()?;
     let reins = Arc::new(reins);
     serve_for(place, &reins).inspect_err(|failure| {
         let why = failure.to_string();
@@ -94,6 +96,15 @@ fn of_a_keeper(end: UnixStream) -> io::Result<UnixStream> {
     end.peer_addr()?;
     end.set_write_timeout(Some(Duration::from_secs(5)))?;
     Ok(end)
+}
+
+/// A supervisor or a terminal sends signals to every process of a service. When a home ends is the
+/// edge's affair: one that ended at once would let go of nothing in order.
+fn leave_signals_to_the_edge() -> Result<(), Failure> {
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::default()).map_err(failed("signals"))?;
+    }
+    Ok(())
 }
 
 fn serve_for(place: &Place, reins: &Arc<UnixStream>) -> Result<ExitCode, Failure> {

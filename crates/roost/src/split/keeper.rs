@@ -437,19 +437,18 @@ impl Keeper {
         Ok(())
     }
 
-    /// The server stops: the home ends in order, if it does so in time.
+    /// The server stops: whoever has the store ends in order, if it does so in time. In the middle of
+    /// an upgrade one may be letting go, or opening it.
     fn stop(&mut self) {
-        if let Some(home) = self.home() {
+        let has_store =
+            |one: &Process| matches!(one.stage, Stage::Opening | Stage::Serving | Stage::Leaving);
+        for home in self.processes.iter().filter(|one| has_store(one)) {
             home.order(&Order::Stop);
         }
-        let serving = self.serving.map(|(number, _)| number);
         let until = self.clock.now() + self.drain_timeout + Duration::from_secs(5);
         loop {
-            let mut home = self
-                .processes
-                .iter_mut()
-                .filter(|one| Some(one.number) == serving);
-            if home.all(|one| one.has_ended().is_some()) {
+            let mut homes = self.processes.iter_mut().filter(|one| has_store(one));
+            if homes.all(|one| one.has_ended().is_some()) {
                 break;
             }
             if self.clock.now() >= until {

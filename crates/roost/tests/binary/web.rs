@@ -55,6 +55,9 @@ fn until(socket: &mut TcpStream, text: &str) -> Vec<u8> {
     got
 }
 
+/// The head of a request that is answered with a page, but for its end.
+const HINT: &str = "GET /http-bind HTTP/1.1\r\nHost: a\r\n";
+
 const UPGRADE: &str = "Upgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
                        Sec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -540,6 +543,60 @@ fn figures_are_for_those_whom_the_operator_names() {
     let server = place.serve();
     assert_eq!(server.page("/metrics").0, 404);
     assert_eq!(server.page("/healthz").0, 200);
+    server.stop();
+}
+
+/// What a client says of its own address counts for nothing behind a trusted proxy, whether that
+/// adds its word to the client's field or, as some do, in a field of its own.
+#[test]
+fn a_proxy_is_believed_and_its_client_is_not() {
+    let mut place = Place::new();
+    place.set("http.proxies", "[\"127.0.0.0/8\"]");
+    let server = place.serve();
+    place.must(&["ban", "add", "192.0.2.9"]);
+    let (banned, other) = ("192.0.2.9", "198.51.100.1");
+    for (said, expected) in [
+        (vec![banned.to_owned()], "403"),
+        (vec![format!("{other}, {banned}")], "403"),
+        (vec![other.to_owned(), banned.to_owned()], "403"),
+        (vec![banned.to_owned(), other.to_owned()], "200"),
+    ] {
+        let fields = said.iter().map(|one| format!("X-Forwarded-For: {one}\r\n"));
+        let fields: String = fields.collect();
+        let request = format!("{HINT}Connection: close\r\n{fields}\r\n");
+        assert_eq!(status(&answer(server.http, &request)), expected, "{fields}");
+    }
+    server.stop();
+}
+
+/// Connections through a trusted proxy count for their clients, although the proxy itself, on the
+/// same machine, is not counted.
+#[test]
+fn connections_through_a_proxy_count_for_their_client() {
+    let mut place = Place::new();
+    place
+        .set("http.proxies", "[\"127.0.0.0/8\"]")
+        .set("limits.connections_per_address_max", "2");
+    let server = place.serve();
+    let ask = |from: &str| {
+        let mut socket = connect(server.http);
+        let request = format!("{HINT}X-Forwarded-For: {from}\r\n\r\n");
+        socket.write_all(request.as_bytes()).expect("sent");
+        socket
+    };
+    let mut held = Vec::new();
+    for from in ["192.0.2.9", "192.0.2.9", "192.0.2.10"] {
+        let mut socket = ask(from);
+        until(&mut socket, "\r\n\r\n");
+        held.push(socket);
+    }
+    assert!(all_of(&mut ask("192.0.2.9")).is_empty(), "one too many");
+    // The proxy uses a connection again, for somebody else.
+    let request = format!("{HINT}X-Forwarded-For: 192.0.2.10\r\n\r\n");
+    held[0].write_all(request.as_bytes()).expect("sent");
+    until(&mut held[0], "\r\n\r\n");
+    let mut again = ask("192.0.2.9");
+    until(&mut again, "\r\n\r\n");
     server.stop();
 }
 

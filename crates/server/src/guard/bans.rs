@@ -141,7 +141,7 @@ impl Bans {
     ///
     /// # Errors
     /// The file is there and cannot be read.
-    pub(super) fn open(path: Option<PathBuf>) -> Result<Bans, BanError> {
+    pub(crate) fn open(path: Option<PathBuf>) -> Result<Bans, BanError> {
         let mut entries = BTreeMap::new();
         if let Some(path) = &path {
             let failed = |error| BanError::File {
@@ -164,6 +164,16 @@ impl Bans {
             version: AtomicU32::new(1),
             lists: Mutex::new(Arc::new(Lists::new(entries))),
         })
+    }
+
+    /// The same, from a file that another process writes: changes are not written here.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub(crate) fn read(path: Option<PathBuf>) -> Result<Bans, BanError> {
+        let mut bans = Bans::open(path)?;
+        bans.path = None;
+        Ok(bans)
     }
 
     /// Which change was the last.
@@ -379,6 +389,11 @@ mod tests {
         bans.remove(List::Ban, "a@x", NOW).unwrap();
         assert_eq!(open().unwrap().entries(NOW), bans.entries(NOW));
         assert_eq!(bans.entries(NOW).len(), 1);
+        let other = Bans::read(Some(path.clone())).unwrap();
+        assert_eq!(other.entries(NOW), bans.entries(NOW));
+        other.put(entry(List::Ban, "b@x", None), NOW).unwrap();
+        assert_eq!(other.entries(NOW).len(), 2);
+        assert_eq!(open().unwrap().entries(NOW), bans.entries(NOW));
         fs::write(&path, "{\"list\":\"ban\"").unwrap();
         assert!(matches!(open(), Err(BanError::File { .. })));
         fs::remove_dir_all(&folder).unwrap();

@@ -1,7 +1,8 @@
 //! Generations of accounts. What began to log in before an account's credentials changed, before it
 //! was locked, removed or its sessions were ended, must not become a session afterwards. Streams do
 //! not outlive the process, so neither do generations: the shard where the account is at home keeps
-//! them, past evictions and crashes of its actor.
+//! them, past evictions and crashes of its actor. While the account is at home on another node, its
+//! changes are made there: what began in an earlier tenure of its home is over.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,9 +11,12 @@ use actor::Name;
 use crate::c2s::Abort;
 use crate::limits::GENERATIONS_REMEMBERED;
 
-/// When something began, in changes of accounts of one shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Generation(u64);
+/// When something began, in changes of accounts of one shard and tenures of the account's home.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Generation {
+    change: u64,
+    tenure: u32,
+}
 
 /// The changes of one shard's accounts that streams may have begun before.
 pub(crate) struct Generations {
@@ -43,9 +47,12 @@ impl Generations {
         }
     }
 
-    /// The generation of what begins now.
-    pub(crate) fn now(&self) -> Generation {
-        Generation(self.last)
+    /// The generation of what begins now, in this tenure of the account's home.
+    pub(crate) fn now(&self, tenure: u32) -> Generation {
+        Generation {
+            change: self.last,
+            tenure,
+        }
     }
 
     /// Ends what has begun for an account, for a reason.
@@ -64,12 +71,14 @@ impl Generations {
         }
     }
 
-    /// Why what began then is over, if it is. What is older than all that is remembered has to
-    /// begin anew.
-    pub(crate) fn ended(&self, user: &Name, begun: Generation) -> Option<Abort> {
+    /// Why what began then is over in this tenure, if it is. What is older than all that is
+    /// remembered has to begin anew, and so does what began before the account was at home
+    /// elsewhere: what was changed there is not known here.
+    pub(crate) fn ended(&self, user: &Name, begun: Generation, tenure: u32) -> Option<Abort> {
         match self.of.get(user) {
-            Some((change, why)) if *change > begun.0 => Some(*why),
-            _ if begun.0 < self.forgotten => Some(Abort::CredentialsChanged),
+            Some((change, why)) if *change > begun.change => Some(*why),
+            _ if begun.change < self.forgotten => Some(Abort::CredentialsChanged),
+            _ if begun.tenure != tenure => Some(Abort::Moved),
             _ => None,
         }
     }
@@ -83,14 +92,23 @@ mod tests {
     fn what_began_before_a_change_is_over_and_what_begins_after_it_is_not() {
         let mut generations = Generations::default();
         let (romeo, juliet) = (Name::from("romeo@x"), Name::from("juliet@x"));
-        let before = generations.now();
+        let before = generations.now(1);
         generations.advance(&romeo, Abort::Locked);
-        let after = generations.now();
-        assert_eq!(generations.ended(&romeo, before), Some(Abort::Locked));
-        assert_eq!(generations.ended(&romeo, after), None);
-        assert_eq!(generations.ended(&juliet, before), None);
+        let after = generations.now(1);
+        assert_eq!(generations.ended(&romeo, before, 1), Some(Abort::Locked));
+        assert_eq!(generations.ended(&romeo, after, 1), None);
+        assert_eq!(generations.ended(&juliet, before, 1), None);
         generations.advance(&romeo, Abort::Kicked);
-        assert_eq!(generations.ended(&romeo, after), Some(Abort::Kicked));
+        assert_eq!(generations.ended(&romeo, after, 1), Some(Abort::Kicked));
+    }
+
+    #[test]
+    fn what_began_in_another_tenure_is_over() {
+        let generations = Generations::default();
+        let romeo = Name::from("romeo@x");
+        let before = generations.now(1);
+        assert_eq!(generations.ended(&romeo, before, 1), None);
+        assert_eq!(generations.ended(&romeo, before, 3), Some(Abort::Moved));
     }
 
     /// At the bound the oldest change is forgotten, and with it every stream that may be of before.
@@ -98,17 +116,17 @@ mod tests {
     fn what_is_forgotten_ends_more_and_never_less() {
         let mut generations = Generations::bounded(2);
         let names: Vec<Name> = (0..5).map(|n| Name::from(&*format!("u{n}@x"))).collect();
-        let before = generations.now();
+        let before = generations.now(1);
         for name in &names {
             generations.advance(name, Abort::Kicked);
         }
         assert_eq!((generations.of.len(), generations.order.len()), (2, 2));
         for name in &names {
-            assert!(generations.ended(name, before).is_some());
-            assert_eq!(generations.ended(name, generations.now()), None);
+            assert!(generations.ended(name, before, 1).is_some());
+            assert_eq!(generations.ended(name, generations.now(1), 1), None);
         }
         let stranger = Name::from("stranger@x");
-        let why = generations.ended(&stranger, before);
+        let why = generations.ended(&stranger, before, 1);
         assert_eq!(why, Some(Abort::CredentialsChanged), "nobody knows");
         for _ in 0..5 {
             generations.advance(&names[0], Abort::Locked);

@@ -10,7 +10,6 @@ mod decoys;
 mod generations;
 mod shares;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use net::AddressKey;
@@ -42,17 +41,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// For a node on `store`. `bans` is where the lists are kept, if they are to outlive the
-    /// process; `iterations` are those of new passwords.
-    ///
-    /// # Errors
-    /// The lists cannot be read: a server that forgets its bans does not start.
-    pub(crate) fn new(
-        store: &Store,
-        domains: &[String],
-        bans: Option<PathBuf>,
-        iterations: u32,
-    ) -> Result<Guard, BanError> {
+    /// For a node on `store`; `iterations` are those of new passwords.
+    pub(crate) fn new(store: &Store, domains: &[String], bans: Bans, iterations: u32) -> Guard {
         // The key of the slots is as old and as secret as the accounts themselves, and no two
         // deployments share it.
         let key = hmac::Key::new(hmac::HMAC_SHA256, &store.slot_key().to_bytes());
@@ -66,14 +56,14 @@ impl Guard {
         if let Err(error) = shares.learn(store) {
             tracing::warn!(%error, "cannot read what the domains have stored");
         }
-        Ok(Guard {
+        Guard {
             addresses: Addresses::default(),
             budgets: Arc::default(),
-            bans: Bans::open(bans)?,
+            bans,
             decoys,
             shares,
             secret: secret(b"roost addresses"),
-        })
+        }
     }
 
     /// What an address is called among those that an account was logged in from. Of another account

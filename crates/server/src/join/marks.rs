@@ -14,6 +14,11 @@ use wire::{Counts, Mark, Part};
 /// the edge, which keeps them until then, is told.
 const UNRECORDED_MAX: u64 = 16 * 1024;
 
+/// Stanzas of a connection whose ends are remembered until a record covers them. Of more the oldest
+/// are forgotten: a record that covers those alone moves no mark, and the next one does. Nobody
+/// asks for a record where the edge keeps nothing (BOSH), or for stanzas that are refused.
+const COUNTED_MAX: usize = 1_024;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
@@ -125,6 +130,9 @@ impl Marks {
 
     fn counts(&mut self, inbound: u32) {
         if let Some(session) = &mut self.session {
+            if session.counted.len() >= COUNTED_MAX {
+                session.counted.pop_front();
+            }
             session.counted.push_back((inbound, self.current));
         }
     }
@@ -360,6 +368,29 @@ mod tests {
         marks.recorded(7);
         let news = marks.take_news(21);
         assert_eq!(news, (None, Some(mark(21, 350, counts(5, 3, 2)))));
+    }
+
+    /// Goal: what is remembered of stanzas that no record covers is bounded, and the next record
+    /// moves the mark all the same; one that covers only what is forgotten does not.
+    #[test]
+    fn stanzas_without_a_record_are_bounded() {
+        let mut marks = Marks::default();
+        marks.begins((&"a@x".into(), "token"), counts(0, 0, 0));
+        let sent = 3 * COUNTED_MAX as u32;
+        for inbound in 1..=sent {
+            marks.hands_in(u64::from(inbound) * 5);
+            marks.takes();
+            marks.counts(inbound);
+        }
+        let remembered = |marks: &Marks| marks.session.as_ref().map(|one| one.counted.len());
+        assert_eq!(remembered(&marks), Some(COUNTED_MAX));
+        marks.is_kept = true;
+        marks.recorded(7);
+        let told = |marks: &Marks| marks.now(0).map(|now| (now.heard, now.counts.inbound));
+        assert_eq!(told(&marks), Some((0, 0)));
+        marks.recorded(sent);
+        assert_eq!(told(&marks), Some((u64::from(sent) * 5, sent)));
+        assert_eq!(remembered(&marks), Some(0));
     }
 
     /// Goal: a record is asked for, and told, once too much is kept for want of one; counts go on

@@ -15,7 +15,7 @@ use xmpp::stream::C2sConfig;
 
 use super::{C2sService, StartError};
 use crate::elsewhere::{Returned, ReturnsActor};
-use crate::guard::Guard;
+use crate::guard::{Bans, Guard};
 use crate::home::{Home, LimitsActor, SetLimits};
 use crate::join::{Here, Keeper, KeeperMsg};
 use crate::journal::Port;
@@ -93,8 +93,13 @@ impl Layout {
         });
         let options = Arc::new(options);
         let iterations = options.scram_iterations;
-        let guard = Guard::new(&store, &options.domains, options.bans.clone(), iterations)
-            .map_err(|error| StartError::Options(error.to_string()))?;
+        let bans = match options.bans_are_anothers {
+            true => Bans::read(options.bans.clone()),
+            false => Bans::open(options.bans.clone()),
+        };
+        // A server that forgets its bans does not start.
+        let bans = bans.map_err(|error| StartError::Options(error.to_string()))?;
+        let guard = Guard::new(&store, &options.domains, bans, iterations);
         let guard = Arc::new(guard);
         let config = Arc::new(stream_config(&options, tls.is_some(), &guard)?);
         let web_config = Arc::new(C2sConfig {

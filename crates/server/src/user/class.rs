@@ -12,6 +12,7 @@ use super::User;
 use crate::address;
 use crate::c2s::{Abort, Control, Keys};
 use crate::elsewhere::Elsewhere;
+use crate::guard::Generation;
 use crate::home::Home;
 use crate::limits::{MAILBOX_MIN, MAILBOX_RESERVE};
 use crate::message::UserMsg;
@@ -140,7 +141,8 @@ impl EntityClass for Users {
                 self.control(introduced.conn, Control::Abort(Abort::Crash), core);
             }
             UserMsg::Credentials { conn, .. } => {
-                let begun = self.home.generations.borrow().now();
+                // Nobody gets in with these.
+                let begun = Generation::default();
                 self.control(conn, Control::Keys(Keys::Unavailable, begun), core);
             }
             // Without an answer its client would wait until its deadline.

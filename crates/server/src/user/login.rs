@@ -242,7 +242,19 @@ impl User {
     }
 
     fn generation(&self) -> Generation {
-        self.home.generations.borrow().now()
+        self.home.generations.borrow().now(self.tenure())
+    }
+
+    /// The tenure of this account's home.
+    fn tenure(&self) -> u32 {
+        let place = &self.home.place;
+        place.tenure(place.range(&self.name))
+    }
+
+    /// Why what began then is over, if it is.
+    fn ended(&self, begun: Generation) -> Option<Abort> {
+        let generations = self.home.generations.borrow();
+        generations.ended(&self.name, begun, self.tenure())
     }
 
     /// Whatever began to log in to this account must not become a session any more.
@@ -258,8 +270,7 @@ impl User {
         begun: Generation,
         cx: &mut Context<'_, UserMsg>,
     ) -> bool {
-        let ended = self.home.generations.borrow().ended(&self.name, begun);
-        let why = match ended {
+        let why = match self.ended(begun) {
             None if self.is_banned(cx) => Abort::Locked,
             None => return true,
             Some(why) => why,
@@ -271,8 +282,7 @@ impl User {
 
     /// Whether what a client asked for then is still its to ask for.
     pub(crate) fn is_current(&self, begun: Generation) -> bool {
-        let ended = self.home.generations.borrow().ended(&self.name, begun);
-        ended.is_none()
+        self.ended(begun).is_none()
     }
 
     /// The generation of what is asked for now.

@@ -551,7 +551,7 @@ impl Actor for User {
             self.home.say(cx, &to, Message::NotTaken(answer), false);
         }
         for conn in self.login.take_waiting() {
-            let begun = self.home.generations.borrow().now();
+            let begun = self.current_generation();
             let unavailable = crate::c2s::Control::Keys(crate::c2s::Keys::Unavailable, begun);
             let _ = self.home.io.control(cx, conn, unavailable);
         }

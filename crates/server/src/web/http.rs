@@ -242,7 +242,7 @@ impl C2sService {
             // here as another one than by whoever serves pages.
             return refuse(cx, http, 400, Cors::None, input.len());
         }
-        self.note_forwarded(http, head);
+        self.note_forwarded(cx, http, head);
         if self.is_banned(cx, http.client) {
             return refuse(cx, http, 403, Cors::None, input.len());
         }
@@ -273,16 +273,23 @@ impl C2sService {
         self.pass_head(cx, http, head)
     }
 
-    /// What a trusted proxy says of its client.
-    fn note_forwarded(&self, http: &mut Http, head: &Head<'_>) {
+    /// What a trusted proxy says of its client: what follows of the connection counts for that one.
+    fn note_forwarded(&self, cx: &mut Cx<'_>, http: &mut Http, head: &Head<'_>) {
         let proxies = &self.home.options.web.proxies;
         if !proxies.iter().any(|range| range.contains(http.peer)) {
             return;
         }
         // The last entry is the proxy's own; those before it came from outside.
-        let last = |name| head.header(name).and_then(|list| list.rsplit(',').next());
+        let last = |name| {
+            let list = head.last_header(name)?;
+            list.rsplit(',').next()
+        };
         let client = last("x-forwarded-for").and_then(|address| address.trim().parse().ok());
-        http.client = client.unwrap_or(http.peer);
+        let client = client.unwrap_or(http.peer);
+        if client != http.client {
+            http.client = client;
+            cx.comes_from(client);
+        }
         let scheme = last("x-forwarded-proto").map(str::trim);
         http.is_forwarded_secure = scheme.is_some_and(|s| s.eq_ignore_ascii_case("https"));
     }

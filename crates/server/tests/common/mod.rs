@@ -80,6 +80,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             ping_timeout: Duration::from_secs(10),
         },
         bans: None,
+        bans_are_anothers: false,
         commits: server::options::Commits::default(),
         traced_max: server::options::TRACED_MAX,
         web: Web::default(),

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::roost::{Account, Roost, Settings};
 
 pub(crate) const PASSWORD: &str = "pencil";
@@ -86,11 +87,22 @@ impl Nodes {
 
     /// Ends the home without warning.
     pub(crate) fn kill_home(&self) {
+        let home = self.signal_home(Signal::KILL);
+        self.until("it is gone", |nodes| !nodes.homes().contains(&home));
+    }
+
+    /// Sends the home a signal; gives its process.
+    pub(crate) fn signal_home(&self, signal: Signal) -> u32 {
         let homes = self.homes();
         assert_eq!(homes.len(), 1, "one home");
-        let pid = rustix::process::Pid::from_raw(homes[0] as i32).expect("a process");
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
-        self.until("it is gone", |nodes| !nodes.homes().contains(&homes[0]));
+        let pid = Pid::from_raw(homes[0] as i32).expect("a process");
+        kill_process(pid, signal).expect("it is there");
+        homes[0]
+    }
+
+    /// A file of the data folder.
+    pub(crate) fn file(&self, name: &str) -> String {
+        fs::read_to_string(self.server.data().join(name)).expect("a file")
     }
 
     /// A program of a few lines beside the configuration.

@@ -1,5 +1,8 @@
 //! What operators see of a server as two processes: commands, signals, health and figures.
 
+use std::thread;
+
+use rustix::process::Signal;
 use testkit::roost::Settings;
 
 use crate::nodes::Nodes;
@@ -50,6 +53,53 @@ fn signals_are_for_both_processes() {
     let mut alice = Person::online(&mut nodes, "alice", "");
     nodes.node("").begin_to_stop().unwrap();
     alice.expect_end("system-shutdown");
+}
+
+/// Goal: a supervisor and a terminal send signals to every process of a service: the home leaves
+/// them to the edge, which has it end in order behind everybody's goodbye.
+#[test]
+fn signals_for_all_processes_end_the_home_behind_its_edge() {
+    let mut nodes = Nodes::split(&["alice", "bob"]);
+    let mut alice = Person::online(&mut nodes, "alice", "");
+    let home = nodes.homes();
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        nodes.signal_home(signal);
+    }
+    alice.say("bob", "still there");
+    alice.await_accepted();
+    assert_eq!(nodes.homes(), home);
+    nodes.signal_home(Signal::TERM);
+    nodes.node("").begin_to_stop().unwrap();
+    alice.expect_end("system-shutdown");
+    nodes.until("it ends in order", |nodes| {
+        nodes.log().contains("home ends")
+    });
+    assert!(!nodes.log().contains("another one is started"));
+}
+
+/// Goal: bans that are made at the same time are all kept, by both processes and in their file.
+#[test]
+fn bans_at_the_same_time_are_all_kept() {
+    const EACH: usize = 12;
+    let mut nodes = Nodes::split(&[]);
+    thread::scope(|scope| {
+        for network in 0..4 {
+            let nodes = &nodes;
+            scope.spawn(move || {
+                for n in 0..EACH {
+                    let address = format!("192.0.{network}.{n}");
+                    nodes.run(&["ban", "add", &address]).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(nodes.file("bans").lines().count(), 4 * EACH);
+    nodes.run(&["ban", "remove", "192.0.3.7"]).unwrap();
+    nodes.node("").stop().unwrap();
+    nodes.node("").start_again().unwrap();
+    let listed = nodes.run(&["ban", "list"]).unwrap();
+    assert_eq!(listed.matches("192.0.").count(), 4 * EACH - 1, "{listed}");
+    nodes.node("").stop().unwrap();
 }
 
 /// Goal: an edge that is killed leaves no home behind, and the server starts again on the data.
