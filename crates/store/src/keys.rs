@@ -595,8 +595,8 @@ mod tests {
         let (_, owner, rest) = parse_owned(&entry).unwrap();
         assert_eq!((owner, parse_log(rest)), ("a@b", Some(Log::Entry(7))));
         assert_eq!(entry[..], log_entry_of(&user(&KEY, "a@b"), 7)[..]);
-        let room = followed(&KEY, "a@b", 7, "r@c");
-        assert_eq!(room[..], followed_of(&user(&KEY, "a@b"), 7, "r@c")[..]);
+        let follows = followed(&KEY, "a@b", 7, "r@c");
+        assert_eq!(follows[..], followed_of(&user(&KEY, "a@b"), 7, "r@c")[..]);
         let index = log_index(&KEY, "a@b", u64::MAX, 7);
         let (_, owner, rest) = parse_owned(&index).unwrap();
         let chunk = Log::Index {
