@@ -182,7 +182,7 @@ impl About {
 
 impl About {
     /// It is refused because too much is under way.
-    pub(crate) fn is_too_much(self) -> LateAnswer {
+    pub(crate) fn beyond_the_rate(self) -> LateAnswer {
         let error = crate::search::too_much(&self.frame);
         self.answer(Err(error))
     }
@@ -217,8 +217,8 @@ impl Question {
     }
 
     /// Its refusal because too much is under way.
-    pub(crate) fn is_too_much(self) -> LateAnswer {
-        self.about.is_too_much()
+    pub(crate) fn beyond_the_rate(self) -> LateAnswer {
+        self.about.beyond_the_rate()
     }
 
     /// The stanza, whose credit stays with the question, and what is to be done for it.

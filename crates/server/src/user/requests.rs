@@ -223,7 +223,7 @@ impl User {
         if queue.len() >= max {
             cx.stats().count(Counter::QuestionsRefused);
             self.home.brake(&self.name, cx.now());
-            return self.late_answer(question.is_too_much(), cx);
+            return self.late_answer(question.beyond_the_rate(), cx);
         }
         queue.push_back(question);
         self.ask_next(cx);
@@ -408,7 +408,7 @@ impl User {
         {
             let about = about.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(about) = about {
-                self.answered(Some(about.is_too_much()), cx);
+                self.answered(Some(about.beyond_the_rate()), cx);
             }
         }
     }
