@@ -67,8 +67,8 @@ pub struct Options {
     pub limits: Limits,
     /// Where the ban and allow lists are kept; `None` if they end with the process.
     pub bans: Option<PathBuf>,
-    /// Another process writes that file, and tells this one what it changes: two that write it would
-    /// lose each other's entries.
+    /// Another process writes that file, and tells this one what it changes: two that write it
+    /// would lose each other's entries.
     pub bans_are_anothers: bool,
     /// Bounds of what waits for commits.
     pub commits: Commits,

@@ -437,8 +437,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// The server stops: whoever has the store ends in order, if it does so in time. In the middle of
-    /// an upgrade one may be letting go, or opening it.
+    /// The server stops: whoever has the store ends in order, if it does so in time. In the middle
+    /// of an upgrade one may be letting go, or opening it.
     fn stop(&mut self) {
         let has_store =
             |one: &Process| matches!(one.stage, Stage::Opening | Stage::Serving | Stage::Leaving);
