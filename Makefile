@@ -90,7 +90,7 @@ desktop-clients: build $(VENV)/ready desktop ## Gajim and Dino under Xvfb, as ro
 	unshare --net --mount sh -c 'ip link set lo up && ROOST_OWN_NETWORK=1 \
 	  exec $(VENV)/bin/python -m pytest -q tests/clients/desktop'
 
-benchmarks: build $(NATS) $(VENV)/ready ## Every script of bench/, tiny: whether it works, not how fast.
+benchmarks: build $(NATS) $(VENV)/ready ## Every script of bench/, tiny: whether it works.
 	$(VENV)/bin/python -m pytest -q tests/benchmarks
 
 workloads: ## Actor workloads beside Erlang and a library; writes docs/scaling/workloads.md.

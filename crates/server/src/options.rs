@@ -304,8 +304,8 @@ pub struct DeliveryLimits {
     pub member_backlog_max: u64,
     /// What a session keeps of stanzas that are in no log: presence gives way, then it ends.
     pub unlogged: xmpp::sm::Limits,
-    /// Stanzas that are in no log, or messages of rooms in a row, after which a client is asked what
-    /// it has handled (XEP-0198).
+    /// Stanzas that are in no log, or messages of rooms in a row, after which a client is asked
+    /// what it has handled (XEP-0198).
     pub ask_every: u32,
     /// Unacknowledged stanzas at which a client that owes an answer is asked once more.
     pub ask_again_every: u32,

@@ -83,9 +83,9 @@ fn a_stream_at_its_home_goes_on_at_the_next_one() {
     }
 }
 
-/// Goal: a change that could not be made durable, or of which nobody knows for a while, has an account
-/// read again; streams of its clients go on, wherever they came to, and what they said is handled
-/// once.
+/// Goal: a change that could not be made durable, or of which nobody knows for a while, has an
+/// account read again; streams of its clients go on, wherever they came to, and what they said is
+/// handled once.
 #[test]
 fn a_stream_outlives_a_change_that_failed() {
     for (is_edge, is_kept) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -114,8 +114,8 @@ fn a_stream_outlives_a_change_that_failed() {
     }
 }
 
-/// Goal: the end of an account's actor, as by a fault of ours, ends none of its streams: the next one
-/// goes on with them, and nothing is lost or comes twice.
+/// Goal: the end of an account's actor, as by a fault of ours, ends none of its streams: the next
+/// one goes on with them, and nothing is lost or comes twice.
 #[test]
 fn a_stream_outlives_the_actor_of_its_account() {
     let chaos = |options: &mut Options| options.chaos = true;

@@ -102,7 +102,8 @@ pub struct User {
     /// An append failed: the state in memory is ahead of the store and is loaded again.
     stale: bool,
     /// In a cluster, an append was fenced or is in doubt: another node is the home, or is about to
-    /// In a cluster, an append failed or is in doubt: clients go on at the next home, or at this one.
+    /// In a cluster, an append failed or is in doubt: clients go on at the next home, or at this
+    /// one.
     is_fenced: bool,
     /// A session cannot be served any further and ends with the message being handled.
     has_full_session: bool,
