@@ -101,7 +101,6 @@ pub struct User {
     turn: Option<Box<Turn>>,
     /// An append failed: the state in memory is ahead of the store and is loaded again.
     stale: bool,
-    /// In a cluster, an append was fenced or is in doubt: another node is the home, or is about to
     /// In a cluster, an append failed or is in doubt: clients go on at the next home, or at this
     /// one.
     is_fenced: bool,
