@@ -9,7 +9,7 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
-use common::two::{EDGE, HOME, Two, message, rest};
+use common::two::{EDGE, HOME, Two, bodies, message, rest, says_without_a_home};
 use common::{Client, PATIENCE};
 use server::admin::Request;
 use server::options::{Joined, Options};
@@ -96,14 +96,6 @@ fn comes_back(two: &Two, tenure: u32) {
     show(two, tenure);
 }
 
-/// Counts the bodies that came.
-fn bodies(heard: &str) -> Vec<&str> {
-    let bodies = heard.split("<body>").skip(1);
-    bodies
-        .filter_map(|rest| rest.split("</body>").next())
-        .collect()
-}
-
 /// Goal: what a client says while its account has no home is handled by the next one, once; what
 /// others say to it arrives, once; its counts go on; and its contacts notice nothing. The same if
 /// the home dies, where what it had not recorded comes once more.
@@ -121,21 +113,9 @@ fn a_stream_goes_on_at_the_next_home() {
                 false => moves(&two),
                 true => dies(&two),
             }
-            for n in 0..3 {
-                alice.send(&message("bob@localhost", &format!("{tenure}.{n}")));
-            }
-            alice.send("<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
-            alice.send("<r xmlns='urn:xmpp:sm:3'/>");
             handled += 5;
-            thread::sleep(Duration::from_millis(50));
-            comes_back(&two, tenure);
-            let answered = alice.expect(&format!("h='{handled}'/>"));
-            assert_eq!(answered.matches("id='p'").count(), 1, "{answered}");
-            assert!(!answered.contains("<resumed") && !answered.contains("stream:"));
-            let heard = bob.expect(&format!("<body>{tenure}.2</body>"));
-            let expected: Vec<String> = (0..3).map(|n| format!("{tenure}.{n}")).collect();
-            assert_eq!(bodies(&heard), expected);
-            assert!(!heard.contains("unavailable"), "{heard}");
+            let both = (&mut alice, &mut bob);
+            says_without_a_home(both, (tenure, handled), || comes_back(&two, tenure));
         }
         assert_eq!(two.home.node().connections(), 2);
     }

@@ -288,3 +288,34 @@ pub(crate) fn rest(client: &mut Client) -> String {
     while client.read_some().is_ok_and(|read| read > 0) {}
     std::mem::take(&mut client.seen)
 }
+
+/// What alice says to bob while her account has no home: once `next` has made one, each of it comes
+/// once and in order, all of it is answered up to this count, and no stream ends.
+pub(crate) fn says_without_a_home(
+    (alice, bob): (&mut Client, &mut Client),
+    (tenure, handled): (u32, u32),
+    next: impl FnOnce(),
+) {
+    for n in 0..3 {
+        alice.send(&message("bob@localhost", &format!("{tenure}.{n}")));
+    }
+    alice.send("<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+    alice.send("<r xmlns='urn:xmpp:sm:3'/>");
+    thread::sleep(Duration::from_millis(50));
+    next();
+    let answered = alice.expect(&format!("h='{handled}'/>"));
+    assert_eq!(answered.matches("id='p'").count(), 1, "{answered}");
+    assert!(!answered.contains("<resumed") && !answered.contains("stream:"));
+    let heard = bob.expect(&format!("<body>{tenure}.2</body>"));
+    let expected: Vec<String> = (0..3).map(|n| format!("{tenure}.{n}")).collect();
+    assert_eq!(bodies(&heard), expected);
+    assert!(!heard.contains("unavailable"), "{heard}");
+}
+
+/// The bodies that came.
+pub(crate) fn bodies(heard: &str) -> Vec<&str> {
+    let bodies = heard.split("<body>").skip(1);
+    bodies
+        .filter_map(|rest| rest.split("</body>").next())
+        .collect()
+}
