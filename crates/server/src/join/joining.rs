@@ -88,7 +88,7 @@ impl C2sService {
     }
 
     /// Where a range is at home, and the tenure of that.
-    fn home_to_join(&self, range: RangeId) -> Option<(NodeId, u32)> {
+    pub(super) fn home_to_join(&self, range: RangeId) -> Option<(NodeId, u32)> {
         let place = &self.home.place;
         match place.is_here(range) {
             true => Some((HERE, place.tenure(range))),

@@ -217,14 +217,10 @@ impl C2sService {
     /// The home of its account and the tenure of that, unless it is the one that was lost and does
     /// not live again.
     fn home_to_ask(&self, edge: &Edge, before: NodeId) -> Option<(NodeId, u32)> {
-        let (kept, place) = (edge.kept.as_ref()?, &self.home.place);
-        let range = place.range(&kept.user);
-        if place.is_here(range) {
-            return Some((HERE, place.tenure(range)));
-        }
-        let home = place.away(range)?;
+        let kept = edge.kept.as_ref()?;
+        let home = self.home_to_join(self.home.place.range(&kept.user))?;
         let cluster = self.home.options.cluster.as_ref()?;
-        let lives = home.0 != before || {
+        let lives = home.0 == HERE || home.0 != before || {
             let others = cluster.away.others();
             others.iter().any(|(node, _)| *node == home.0)
         };
