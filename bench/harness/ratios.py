@@ -37,15 +37,15 @@ def in_pairs(old, new, count, measure):
     return found
 
 
-def at_once(old, new, count, measure, first_port=5522):
-    """The same with both of a pair at the same time, on `first_port` and the one behind the next;
-    `measure(program, title, port)`. Who begins and has the first port changes from turn to turn.
+def at_once(old, new, count, measure, first_port=5522, ports=2):
+    """The same with both of a pair at the same time, the first on `first_port` and the other one
+    `ports` behind it; `measure(program, title, port)`. Who is first changes from turn to turn.
     """
     found, programs = {}, {"old": old, "new": new}
     for turn in range(count):
         with concurrent.futures.ThreadPoolExecutor() as pool:
             both = {which: pool.submit(measure, programs[which], f"{which}-{turn + 1}",
-                                       first_port + 2 * at)
+                                       first_port + ports * at)
                     for at, which in enumerate(order(turn))}
             note(found, turn, {which: figures.result() for which, figures in both.items()})
     return found

@@ -140,16 +140,18 @@ def configure(home, port, keys, limits="", top="", durability="memory", archive=
     return config
 
 
-def roost(home, users, contacts, port, keys, limits="", domains=(), **more):
+def roost(home, users, contacts, port, keys, limits="", domains=(), binary=None, **more):
     """Roost as a benchmark wants it: `limits` and `more` are as `configure` takes them, `domains`
-    are (name, users) of further domains with accounts.
+    are (name, users) of further domains with accounts, `binary` is another program than
+    `program("roost")`.
     """
+    binary = binary or program("roost")
     # What makes the server slow on purpose must not slow the filling of its store.
     config = configure(home, port, keys, **more)
     for domain, count in (("localhost", users), *domains):
-        subprocess.run([program("roost"), "provision", "--config", config, "--domain", domain,
+        subprocess.run([binary, "provision", "--config", config, "--domain", domain,
                         "--users", str(count), "--contacts", str(contacts), "--password", "pw"],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     configure(home, port, keys, limits, **more)
-    command = [program("roost"), "serve", "--config", config]
+    command = [binary, "serve", "--config", config]
     return process.running(command, (port, port + 1), f"{home}/log")
