@@ -226,6 +226,11 @@ impl RoomActor {
         let bare = address::bare(&pulled.who.full);
         let is_member = state.is_some_and(|state| state.delivers_to(bare));
         if !is_kept || !(is_occupant || is_member) {
+            // Its home forgets what it has of the log. If who is there is not durable, it may be
+            // there again after a restart, and would be given everything once more: it asks again.
+            if !self.unsure().is_empty() {
+                return;
+            }
             let home = Name::from(address::bare(&pulled.who.full));
             let absent = Message::OfRoom(Box::new(OfRoom::Absent(pulled.who)));
             self.home.say(cx, &home, absent, false);
