@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use actor::{Addr, Handle, Mail, Name, SendError, Shard};
 use net::websocket::CloseCode;
-use net::{AddressKey, Closed, ConnRef, Cx, RemoteIo};
+use net::{AddressKey, Closed, ConnRef, Cx, Opener, RemoteIo};
 use ring::rand::{SecureRandom, SystemRandom};
 use stdx::time::Moment;
 use telemetry::Counter;
@@ -30,8 +30,8 @@ use crate::join::{Joining, KeeperMsg, Line, Prelude};
 use crate::limits::PENALTY;
 use crate::message::{AppendError, UserMsg};
 use crate::repeats::Repeats;
-use crate::web;
 use crate::web::bosh::{Bosh, Ticket};
+use crate::web::{self, Connection};
 
 pub(crate) use ending::Abort;
 pub(crate) use outlived::TakenOver;
@@ -173,7 +173,8 @@ pub struct C2sService {
     /// The same for streams over HTTP, which have no STARTTLS.
     pub(crate) web_config: Arc<C2sConfig>,
     pub(crate) home: Rc<Home>,
-    pub(crate) remote: RemoteIo<C2sService>,
+    pub(crate) remote: RemoteIo<Control>,
+    pub(crate) opener: Opener<Connection>,
     pub(crate) handle: Handle,
     pub(crate) random: SystemRandom,
     pub(crate) scratch: Scratch,

@@ -16,7 +16,7 @@ use xml::Frame;
 use xmpp::error::StanzaError;
 
 use crate::address;
-use crate::c2s::C2sService;
+use crate::c2s::Control;
 use crate::guard::{Charge, Generations, Guard};
 use crate::join::Lines;
 use crate::journal::Port;
@@ -35,9 +35,9 @@ use crate::user::{Debt, Spares, Turn};
 /// The surroundings of the actors of one shard.
 pub struct Home {
     /// The way to connections.
-    pub io: net::Io<C2sService>,
+    pub io: net::Io<Control>,
     /// The same, for what may be dropped anywhere.
-    pub(crate) remote: net::RemoteIo<C2sService>,
+    pub(crate) remote: net::RemoteIo<Control>,
     /// Where entities live.
     pub place: Place,
     /// Reads; only ever used on pool threads.
@@ -103,8 +103,8 @@ impl Home {
         reason = "one caller, and every part has its own type"
     )]
     pub(crate) fn new(
-        io: net::Io<C2sService>,
-        remote: net::RemoteIo<C2sService>,
+        io: net::Io<Control>,
+        remote: net::RemoteIo<Control>,
         place: Place,
         store: Store,
         journal: Port,

@@ -20,7 +20,7 @@ use store::RangeId;
 use wire::{Adopt, Arrival, Credit, Envelope, Errand, Join, Joined, Moved, Packet, WireError};
 
 use crate::away::{Cluster, NodeId};
-use crate::c2s::C2sService;
+use crate::c2s::Control;
 use crate::message::Said;
 use crate::place::Place;
 use crate::user::Debt;
@@ -143,7 +143,7 @@ pub(crate) enum NotReceived {
 /// Where packets of one shard are written and read.
 pub(crate) struct Post {
     credits: Arc<Credits>,
-    remote: RemoteIo<C2sService>,
+    remote: RemoteIo<Control>,
     /// Messages that stay here go through their bytes too.
     through_bytes: bool,
     buffer: RefCell<Vec<u8>>,
@@ -155,7 +155,7 @@ const BUFFER_KEPT: usize = 65_536;
 impl Post {
     pub(crate) fn new(
         credits: Arc<Credits>,
-        remote: RemoteIo<C2sService>,
+        remote: RemoteIo<Control>,
         through_bytes: bool,
     ) -> Post {
         Post {
@@ -286,7 +286,7 @@ impl Post {
 /// [`NotReceived`]: nobody hears of it.
 pub(crate) fn receive(
     credits: &Arc<Credits>,
-    remote: &RemoteIo<C2sService>,
+    remote: &RemoteIo<Control>,
     place: &Place,
     (node, bytes): (Option<NodeId>, &[u8]),
 ) -> Result<Received, NotReceived> {

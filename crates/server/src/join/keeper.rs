@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use actor::{Actor, Context};
-use net::ConnRef;
+use net::{ConnRef, Opener};
 use wire::{ConnAt, Joined, Packet, Part};
 
 use super::line::encoded;
@@ -44,7 +44,7 @@ pub(crate) enum News {
 }
 
 /// See the module.
-pub(crate) struct Keeper(pub(crate) Rc<Home>);
+pub(crate) struct Keeper(pub(crate) Rc<Home>, pub(crate) Opener<Connection>);
 
 impl Actor for Keeper {
     type Msg = KeeperMsg;
@@ -74,8 +74,8 @@ impl Keeper {
         let (node, (from, number), address) = (comer.node, comer.line(), comer.address());
         let conn = Connection::Coming(Some(Box::new(comer)));
         let opened = match node == HERE {
-            true => self.0.io.open_half(address, conn),
-            false => self.0.io.open(None, Some(address), conn),
+            true => self.1.open_half(address, conn),
+            false => self.1.open(None, Some(address), conn),
         };
         if opened.is_err() {
             self.0.refuse_line(node, from, number);

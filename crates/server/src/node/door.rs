@@ -15,7 +15,6 @@ use net::{ConnRef, RemoteIo};
 use store::{RangeId, Store};
 use wire::{Adopt, Errand, Join, Joined};
 
-use super::C2sService;
 use crate::admin::Admin;
 use crate::away::{NodeId, Taken};
 use crate::c2s::Control;
@@ -37,7 +36,7 @@ pub struct Door {
     pub(super) place: Place,
     pub(super) handle: Handle,
     pub(super) credits: Arc<Credits>,
-    pub(super) remote: RemoteIo<C2sService>,
+    pub(super) remote: RemoteIo<Control>,
     /// Where each shard takes packets that came back.
     pub(super) returns: Vec<Addr<Returned>>,
     /// Who keeps the connections of each shard that are shared with other nodes.

@@ -14,6 +14,7 @@ use xmpp::sasl::Mechanism;
 use xmpp::stream::C2sConfig;
 
 use super::{C2sService, StartError};
+use crate::c2s::Control;
 use crate::elsewhere::{Returned, ReturnsActor};
 use crate::guard::{Bans, Guard};
 use crate::home::{Home, LimitsActor, SetLimits};
@@ -29,6 +30,7 @@ use crate::repeats::Repeats;
 use crate::room::temporary::Table;
 use crate::talkers;
 use crate::user::Users;
+use crate::web::Connection;
 
 /// What a node stands on.
 pub(super) struct Under {
@@ -171,7 +173,7 @@ pub(super) struct Setup {
     journal: Arc<dyn Journal>,
     reads: Pool,
     crypto: Pool,
-    pub remote: net::RemoteIo<C2sService>,
+    pub remote: net::RemoteIo<Control>,
     clock: Arc<dyn Clock>,
     exempt: Arc<[net::AddressRange]>,
 }
@@ -195,10 +197,17 @@ impl Setup {
         shard: actor::ShardSeed,
     ) -> io::Result<net::Driver<C2sService>> {
         let clock = Arc::clone(&self.clock);
-        driver.build(shard, clock, |shard, io| self.service(shard, io))
+        driver.build(shard, clock, |shard, io, opener| {
+            self.service(shard, io, opener)
+        })
     }
 
-    fn service(self, shard: &mut actor::Shard, io: net::Io<C2sService>) -> C2sService {
+    fn service(
+        self,
+        shard: &mut actor::Shard,
+        io: net::Io<Control>,
+        opener: net::Opener<Connection>,
+    ) -> C2sService {
         let port = Port::start(self.journal, self.options.commits.clone(), shard);
         let home = Home::new(
             io,
@@ -221,7 +230,7 @@ impl Setup {
         let home = Rc::new(home);
         shard.set_class(Users::new(Rc::clone(&home)));
         shard.set_mailbox_max::<KeeperMsg>(home.options.joined.comers_max);
-        let keeper = shard.spawn(Keeper(Rc::clone(&home)));
+        let keeper = shard.spawn(Keeper(Rc::clone(&home), opener.clone()));
         // Whoever waits for this gives up only when it has failed itself.
         let _ = self.started.send((
             shard.spawn(LimitsActor(Rc::clone(&home))),
@@ -233,6 +242,7 @@ impl Setup {
             web_config: self.web_config,
             home,
             remote: self.remote,
+            opener,
             handle: self.handle,
             random: SystemRandom::new(),
             scratch: xml::Scratch::default(),

@@ -17,7 +17,7 @@ use super::User;
 use super::pep::Pep;
 use super::storage::Storage;
 use crate::away::NodeId;
-use crate::c2s::C2sService;
+use crate::c2s::Control;
 use crate::guard::Charge;
 use crate::home::Home;
 use crate::iq::{LateAnswer, Question};
@@ -31,7 +31,7 @@ use crate::post::Credits;
 /// The credit of one stanza, which its connection gets back when this is dropped: wherever a
 /// request ends, its client may send another one.
 pub struct Debt {
-    remote: RemoteIo<C2sService>,
+    remote: RemoteIo<Control>,
     /// Who has it back.
     to: Option<Creditor>,
     /// Where its client is.
@@ -62,7 +62,7 @@ impl Debt {
 
     /// That of a stanza which came as bytes.
     pub(crate) fn away(
-        remote: RemoteIo<C2sService>,
+        remote: RemoteIo<Control>,
         credits: Arc<Credits>,
         (node, number): (Option<NodeId>, u64),
         from: Option<AddressKey>,

@@ -180,7 +180,8 @@ impl C2sService {
             conn.machine.tls_established(None);
         }
         let connection = Connection::Stream(conn);
-        if self.home.io.open(None, Some(address), connection).is_err() {
+        let opened = self.opener.open(None, Some(address), connection);
+        if opened.is_err() {
             self.refuse_request(cx.mail(), ticket, Condition::InternalServerError);
         }
     }

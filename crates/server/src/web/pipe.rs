@@ -44,10 +44,8 @@ impl C2sService {
             return false;
         }
         let pipe = Connection::Pipe(Pipe { to: cx.id(), first });
-        self.home
-            .io
-            .open(Some(OwnedFd::from(ours)), None, pipe)
-            .is_ok()
+        let socket = OwnedFd::from(ours);
+        self.opener.open(Some(socket), None, pipe).is_ok()
     }
 
     pub(super) fn pipe_opened(&mut self, cx: &mut Cx<'_>, pipe: &mut Pipe) {
