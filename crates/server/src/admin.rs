@@ -856,9 +856,9 @@ impl Admin {
                 "a password has 1 to 1023 bytes and no control characters",
             )
         })?;
-        let mut salt = vec![0; crate::c2s::SALT_BYTES];
+        let mut salt = vec![0; crate::keys::SALT_BYTES];
         fastrand::Rng::new().fill(&mut salt);
-        let scram = crate::c2s::derive_keys(&password, &salt, self.options.scram_iterations);
+        let scram = crate::keys::derive_keys(&password, &salt, self.options.scram_iterations);
         Ok(store::Account {
             created: self.clock.wall(),
             locked: false,
@@ -906,7 +906,7 @@ impl Admin {
         let mut account = self.new_account(password)?;
         // One salt for all of them and for every part, so that a load client derives one key.
         let salt = &portable::SHARED_SALT;
-        account.scram = crate::c2s::derive_keys(password, salt, self.options.scram_iterations);
+        account.scram = crate::keys::derive_keys(password, salt, self.options.scram_iterations);
         // Each node of a cluster makes those that are at home there.
         let is_here = |user: &str| {
             self.options.cluster.is_none() || self.place.is_here(self.place.range(user))

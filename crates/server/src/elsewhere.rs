@@ -17,8 +17,10 @@ use net::{ConnRef, Cx};
 use wire::{Message, Stanza};
 use xmpp::error::StreamError;
 
-use crate::c2s::{Abort, C2sService, Conn, Control, Framing};
+use crate::c2s::{C2sService, Conn, Framing};
+use crate::ending::Abort;
 use crate::home::Home;
+use crate::message::control::Control;
 use crate::message::{Said, UserMsg};
 
 /// After so long it makes way; what comes later brings another one to life.

@@ -16,10 +16,10 @@ use xml::Frame;
 use xmpp::error::StanzaError;
 
 use crate::address;
-use crate::c2s::Control;
 use crate::guard::{Charge, Generations, Guard};
 use crate::join::Lines;
 use crate::journal::Port;
+use crate::message::control::Control;
 use crate::message::{AppendError, Delivery, Said, UserMsg};
 use crate::modules::caps;
 use crate::options::{DeliveryLimits, Limits, Options};

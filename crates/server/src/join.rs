@@ -40,7 +40,7 @@ use std::cell::RefCell;
 
 use net::ConnRef;
 use rustc_hash::FxHashMap;
-use wire::{Adopt, Join, Joined};
+use wire::{Adopt, Join};
 
 use crate::away::NodeId;
 
@@ -83,20 +83,6 @@ impl Lines {
         let of_node = nodes.iter().filter(|(_, other)| **other == node);
         of_node.map(|(conn, _)| *conn).collect()
     }
-}
-
-/// What a connection hears of the one that it is tied to.
-pub enum Word {
-    /// What the other node says of it.
-    Said(NodeId, Joined),
-    /// The other node is gone, or took nothing of it.
-    Lost,
-    /// A link that took nothing may take something now.
-    TryAgain,
-    /// Nobody took it where it introduced itself under that number.
-    NotTaken(u64),
-    /// The other node should hear how far both directions have come.
-    Mark,
 }
 
 /// A client that comes from another node.

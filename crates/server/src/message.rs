@@ -2,6 +2,9 @@
 //! are at home, and what happens here, which has handles and pages of the store in it and never
 //! leaves its shard's process.
 
+pub(crate) mod control;
+pub(crate) mod web;
+
 use std::ops::{Deref, DerefMut};
 
 use actor::Reply;
@@ -176,7 +179,7 @@ pub enum UserMsg {
         /// The connection that asked.
         conn: ConnRef,
         /// The answer.
-        keys: Box<crate::c2s::Keys>,
+        keys: Box<control::Keys>,
         /// When it asked.
         begun: Generation,
     },

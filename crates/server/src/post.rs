@@ -20,8 +20,8 @@ use store::RangeId;
 use wire::{Adopt, Arrival, Credit, Envelope, Errand, Join, Joined, Moved, Packet, WireError};
 
 use crate::away::{Cluster, NodeId};
-use crate::c2s::Control;
 use crate::message::Said;
+use crate::message::control::Control;
 use crate::place::Place;
 use crate::user::Debt;
 

@@ -8,8 +8,10 @@ use xml::Event;
 
 use super::kept::Kept;
 use super::line::{Line, WINDOW};
-use super::{Joining, KeeperMsg, Word};
-use crate::c2s::{Abort, C2sService, Conn, Framing};
+use super::{Joining, KeeperMsg};
+use crate::c2s::{C2sService, Conn, Framing};
+use crate::ending::Abort;
+use crate::message::control::Word;
 use crate::web::{Connection, bosh, ws};
 
 /// See the module.
@@ -364,7 +366,7 @@ impl C2sService {
         &mut self,
         cx: &mut Cx<'_>,
         edge: &mut Edge,
-        msg: crate::web::Control,
+        msg: crate::message::web::Control,
     ) {
         self.told_session(cx, &mut edge.conn, msg);
         if !edge.is_over {

@@ -9,11 +9,12 @@ use net::{ConnRef, Opener};
 use wire::{ConnAt, Joined, Packet, Part};
 
 use super::line::encoded;
-use super::{Comer, HERE, Word, at};
+use super::{Comer, HERE, at};
 use crate::away::NodeId;
-use crate::c2s;
 use crate::home::Home;
-use crate::web::{self, Connection};
+use crate::message::control::{Control, Word};
+use crate::message::web;
+use crate::web::Connection;
 
 /// Pause before a link that took nothing is asked again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -101,8 +102,8 @@ impl Keeper {
 }
 
 /// As a connection hears it.
-pub(super) fn word(word: Word) -> c2s::Control {
-    c2s::Control::Web(Box::new(web::Control::Joined(word)))
+pub(super) fn word(word: Word) -> Control {
+    Control::Web(Box::new(web::Control::Joined(word)))
 }
 
 impl Home {

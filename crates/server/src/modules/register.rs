@@ -8,7 +8,7 @@ use xmpp::error::{Condition, StanzaError};
 
 use super::{AccountHandler, Module, Switch, Xep};
 use crate::address;
-use crate::c2s::Abort;
+use crate::ending::Abort;
 use crate::iq::{Answer, Asker, Request};
 use crate::message::{NewPassword, UserMsg};
 use crate::user::{Origin, OwnStanza, User};
@@ -94,11 +94,11 @@ fn change_password(
                 .into();
         }
     };
-    let mut salt = vec![0; crate::c2s::SALT_BYTES];
+    let mut salt = vec![0; crate::keys::SALT_BYTES];
     cx.rng().fill(&mut salt);
     let iterations = user.home.options.scram_iterations;
     let (frame, conn) = (request.frame.clone(), request.asker.conn());
-    let derive = move || crate::c2s::derive_keys(&password, &salt, iterations);
+    let derive = move || crate::keys::derive_keys(&password, &salt, iterations);
     let begun = user.current_generation();
     let debt = request.take_debt();
     let map = move |scram| {

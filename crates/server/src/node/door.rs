@@ -17,11 +17,11 @@ use wire::{Adopt, Errand, Join, Joined};
 
 use crate::admin::Admin;
 use crate::away::{NodeId, Taken};
-use crate::c2s::Control;
 use crate::elsewhere::Returned;
-use crate::join::{Comer, Here, KeeperMsg, Origin, Word, conn_ref};
+use crate::join::{Comer, Here, KeeperMsg, Origin, conn_ref};
 use crate::journal::{PORT, PortMsg};
 use crate::limits::ADMIN_DEADLINE;
+use crate::message::control::{Control, Word};
 use crate::message::{Said, UserMsg};
 use crate::place::Place;
 use crate::post::{self, Credits, Received};
@@ -228,7 +228,7 @@ impl Door {
     }
 
     fn tell_conn(&self, conn: ConnRef, word: Word) -> Taken {
-        let word = Control::Web(Box::new(crate::web::Control::Joined(word)));
+        let word = Control::Web(Box::new(crate::message::web::Control::Joined(word)));
         match self.remote.control(conn, word) {
             Ok(()) => Taken::Yes,
             // Nothing is taken any more where the shard does not run.

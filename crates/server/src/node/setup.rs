@@ -14,13 +14,13 @@ use xmpp::sasl::Mechanism;
 use xmpp::stream::C2sConfig;
 
 use super::{C2sService, StartError};
-use crate::c2s::Control;
 use crate::elsewhere::{Returned, ReturnsActor};
 use crate::guard::{Bans, Guard};
 use crate::home::{Home, LimitsActor, SetLimits};
 use crate::join::{Here, Keeper, KeeperMsg};
 use crate::journal::Port;
 use crate::limits::FAILED_LOGIN_LINES;
+use crate::message::control::Control;
 use crate::modules::{csi, disco, session};
 use crate::options::Options;
 use crate::place::Place;

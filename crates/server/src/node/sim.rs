@@ -58,7 +58,7 @@ fn account(password: &str, iterations: u32) -> Result<Account, StartError> {
     Ok(Account {
         created: VirtualClock::START,
         locked: false,
-        scram: crate::c2s::derive_keys(&password, b"salt", iterations),
+        scram: crate::keys::derive_keys(&password, b"salt", iterations),
     })
 }
 

@@ -10,12 +10,13 @@ use wire::Message;
 
 use super::User;
 use crate::address;
-use crate::c2s::{Abort, Control, Keys};
 use crate::elsewhere::Elsewhere;
+use crate::ending::Abort;
 use crate::guard::Generation;
 use crate::home::Home;
 use crate::limits::{MAILBOX_MIN, MAILBOX_RESERVE};
 use crate::message::UserMsg;
+use crate::message::control::{Control, Keys};
 use crate::nodes::NodesActor;
 use crate::room::RoomActor;
 

@@ -18,8 +18,9 @@ use super::barrier::Effect;
 use super::layout::{self, PLAIN};
 use super::log::Log;
 use super::managed::What;
-use crate::c2s::{Abort, Control};
+use crate::ending::Abort;
 use crate::message::UserMsg;
+use crate::message::control::Control;
 use crate::options::DeliveryLimits;
 
 /// The inbox of one user.

@@ -552,7 +552,10 @@ impl Actor for User {
         }
         for conn in self.login.take_waiting() {
             let begun = self.current_generation();
-            let unavailable = crate::c2s::Control::Keys(crate::c2s::Keys::Unavailable, begun);
+            let unavailable = crate::message::control::Control::Keys(
+                crate::message::control::Keys::Unavailable,
+                begun,
+            );
             let _ = self.home.io.control(cx, conn, unavailable);
         }
         let now = self.turn.iter().flat_map(|turn| &turn.effects);
@@ -566,8 +569,8 @@ impl Actor for User {
         // A crash ends this user's streams and nobody else's (design rule 8).
         for session in mem::take(&mut self.sessions) {
             let why = match reason {
-                _ if has_moved => crate::c2s::Abort::Moved,
-                actor::Reason::Normal | actor::Reason::Shutdown => crate::c2s::Abort::Shutdown,
+                _ if has_moved => crate::ending::Abort::Moved,
+                actor::Reason::Normal | actor::Reason::Shutdown => crate::ending::Abort::Shutdown,
                 _ => self.why_it_ends(),
             };
             let control = self.word_of_the_end(&session, why);

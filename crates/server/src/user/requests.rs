@@ -17,7 +17,6 @@ use super::User;
 use super::pep::Pep;
 use super::storage::Storage;
 use crate::away::NodeId;
-use crate::c2s::Control;
 use crate::guard::Charge;
 use crate::home::Home;
 use crate::iq::{LateAnswer, Question};
@@ -26,6 +25,7 @@ use crate::limits::{
     QUESTIONS_OF_OTHERS, QUESTIONS_OWN,
 };
 use crate::message::UserMsg;
+use crate::message::control::Control;
 use crate::post::Credits;
 
 /// The credit of one stanza, which its connection gets back when this is dropped: wherever a

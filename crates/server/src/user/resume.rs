@@ -21,8 +21,8 @@ use super::barrier::Effect;
 use super::log::Ended;
 use super::managed::{Link, Managed, Resuming};
 use super::session::Session;
-use crate::c2s::Control;
 use crate::message::UserMsg;
+use crate::message::control::Control;
 
 /// What was read to take a session up again.
 pub struct Owed {

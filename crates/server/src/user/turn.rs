@@ -11,8 +11,8 @@ use telemetry::Counter;
 
 use super::barrier::{Append, Decided, Effect, Origin};
 use super::{Debt, User};
-use crate::c2s::Control;
 use crate::limits::REWRITTEN_PER_SECOND;
+use crate::message::control::Control;
 use crate::message::{AppendError, UserMsg};
 use wire::Source;
 
@@ -288,10 +288,10 @@ impl User {
     }
 
     /// Why streams end with this life of the user, which nobody asked for.
-    pub(super) fn why_it_ends(&self) -> crate::c2s::Abort {
+    pub(super) fn why_it_ends(&self) -> crate::ending::Abort {
         match self.is_fenced || self.home.is_elsewhere(&self.name) {
-            true => crate::c2s::Abort::Moved,
-            false => crate::c2s::Abort::Crash,
+            true => crate::ending::Abort::Moved,
+            false => crate::ending::Abort::Crash,
         }
     }
 }

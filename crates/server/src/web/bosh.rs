@@ -15,20 +15,8 @@ use xmpp::ns;
 use xmpp::stream::Opening;
 
 use crate::c2s::{C2sService, Conn, Framing};
-use crate::web::{Connection, Control, control};
-
-/// An HTTP request: its connection, and which of that connection's it is.
-pub(crate) type Ticket = (ConnRef, u32);
-
-/// A request on its way to its session.
-pub struct Incoming {
-    pub(super) ticket: Ticket,
-    pub(super) request: Request,
-    /// The secret part of the session id.
-    pub(super) token: String,
-    /// Whether it came under TLS.
-    pub(super) is_secure: bool,
-}
+use crate::message::web::{Control, Incoming, Ticket};
+use crate::web::{Connection, control};
 
 /// What a session has beyond its stream.
 pub(crate) struct Bosh {

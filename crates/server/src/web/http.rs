@@ -13,9 +13,10 @@ use net::{ConnRef, Cx, Peer, websocket};
 use xmpp::bosh::{Condition, Request, refusal};
 
 use crate::c2s::{C2sService, Conn};
-use crate::web::bosh::{Incoming, parse_id};
+use crate::message::web::{Control, Incoming};
+use crate::web::bosh::parse_id;
 use crate::web::pipe::rewritten;
-use crate::web::{Control, control, origin};
+use crate::web::{control, origin};
 use answers::{Answer, Cors};
 
 /// Where streams over WebSocket begin.

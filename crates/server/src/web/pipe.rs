@@ -9,8 +9,9 @@ use actor::{Mail, Shard};
 use net::{ConnRef, Cx};
 
 use crate::c2s::C2sService;
+use crate::message::web::Control;
 use crate::web::http::Http;
-use crate::web::{Connection, Control, control};
+use crate::web::{Connection, control};
 
 /// Bytes that wait for one end at which the other is not read.
 const BYTES_PAUSE: usize = 64 * 1024;
