@@ -18,6 +18,7 @@ mod iq;
 mod join;
 mod journal;
 mod keys;
+mod kinds;
 mod leaving;
 mod limits;
 mod message;

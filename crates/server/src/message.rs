@@ -5,6 +5,7 @@
 pub(crate) mod control;
 pub(crate) mod web;
 
+use std::any::Any;
 use std::ops::{Deref, DerefMut};
 
 use actor::Reply;
@@ -18,15 +19,7 @@ use xmpp::stream::LoginEnd;
 use crate::admin::{AdminAnswer, AdminCommand};
 use crate::guard::Generation;
 use crate::journal::Ticket;
-use crate::nodes::NodesMsg;
-use crate::room::RoomMsg;
 use crate::user::Debt;
-use crate::user::consumers::ReadPage;
-use crate::user::intake::MarkRead;
-use crate::user::outbox::{OutgoingPage, Returning};
-use crate::user::pep::PepMsg;
-use crate::user::recover::Stored;
-use crate::user::resume::Owed;
 
 /// What a connection says of a session that it had at another home.
 pub struct Introduced {
@@ -107,18 +100,12 @@ pub enum UserMsg {
         /// Nobody ended its stream: its session may be resumed, if it can be.
         is_lost: bool,
     },
-    /// What only rooms are told.
-    Room(Box<RoomMsg>),
     /// Rooms that were asked by sessions may be asked again.
     RoomsDue,
-    /// How many of the rooms that deliver to the user as their member one account has made.
-    RoomsMade(Box<crate::user::member::RoomsMade>),
-    /// What only services are told.
-    Nodes(Box<NodesMsg>),
+    /// What the entity tells itself.
+    Own(Own),
     /// The next part of what leaves a room or a service.
     GoOn,
-    /// What the store holds of this user.
-    Loaded(Box<Result<Option<Stored>, store::StoreError>>),
     /// The store could not be read a moment ago: once more.
     LoadAgain,
     /// A page of the log could not be read a while ago: once more.
@@ -130,18 +117,8 @@ pub enum UserMsg {
         /// Whether it is durable, and if not, why.
         result: Result<(), AppendError>,
     },
-    /// A page of the log for a session, or the account.
-    Page(Box<ReadPage>),
-    /// A page of messages that are to be handed over.
-    Outgoing(Box<OutgoingPage>),
-    /// A message that comes back to this user, its sender.
-    Returning(Box<Returning>),
-    /// Up to where a sender's messages were taken, as the store says.
-    MarkRead(Box<MarkRead>),
     /// The oldest entries of the log.
     Oldest(Box<Result<Vec<store::LogEntry>, store::StoreError>>),
-    /// What a session that is taken up again has not acknowledged.
-    Owed(Box<Owed>),
     /// Something of what is handed over is due: an answer, or a retry.
     OutboxDue,
     /// Cursors that moved are recorded.
@@ -161,12 +138,6 @@ pub enum UserMsg {
     Answer(Option<Box<crate::iq::LateAnswer>>),
     /// Questions that waited for their clients to read may be asked.
     AskAgain,
-    /// What concerns nodes of accounts.
-    Pep(Box<PepMsg>),
-    /// How much there is in the private storage.
-    StorageRead(Box<crate::user::storage::StorageRead>),
-    /// A set of private storage that waited for that.
-    SetAgain(Box<crate::user::storage::WaitingSet>),
     /// An administrator's command.
     Admin {
         /// What to do.
@@ -193,6 +164,29 @@ pub enum UserMsg {
 
 /// Each place of a mailbox takes this: what few messages need belongs in a box.
 const _: () = assert!(size_of::<UserMsg>() <= 72);
+
+impl UserMsg {
+    /// What an entity tells itself.
+    pub(crate) fn own(word: impl Any + Send) -> UserMsg {
+        UserMsg::Own(Own(Box::new(word)))
+    }
+}
+
+/// What an entity tells itself: what the store says to what it asked, or a timer. Its kind alone
+/// knows what is in it. One that was left by an entity of another kind is dropped.
+pub struct Own(Box<dyn Any + Send>);
+
+impl Own {
+    /// What is in it, if it is of this kind.
+    pub(crate) fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+
+    /// The same.
+    pub(crate) fn take<T: Any>(self) -> Option<T> {
+        self.0.downcast().ok().map(|word| *word)
+    }
+}
 
 /// A password whose keys have been derived.
 pub struct NewPassword {

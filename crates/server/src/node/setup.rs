@@ -19,6 +19,7 @@ use crate::guard::{Bans, Guard};
 use crate::home::{Home, LimitsActor, SetLimits};
 use crate::join::{Here, Keeper, KeeperMsg};
 use crate::journal::Port;
+use crate::kinds::Kinds;
 use crate::limits::FAILED_LOGIN_LINES;
 use crate::message::control::Control;
 use crate::modules::{csi, disco, session};
@@ -29,7 +30,6 @@ use crate::queues;
 use crate::repeats::Repeats;
 use crate::room::temporary::Table;
 use crate::talkers;
-use crate::user::Users;
 use crate::web::Connection;
 
 /// What a node stands on.
@@ -228,7 +228,7 @@ impl Setup {
         );
         home.begin_lives(shard.rng().u32(..));
         let home = Rc::new(home);
-        shard.set_class(Users::new(Rc::clone(&home)));
+        shard.set_class(Kinds::new(Rc::clone(&home)));
         shard.set_mailbox_max::<KeeperMsg>(home.options.joined.comers_max);
         let keeper = shard.spawn(Keeper(Rc::clone(&home), opener.clone()));
         // Whoever waits for this gives up only when it has failed itself.

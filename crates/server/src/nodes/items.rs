@@ -39,7 +39,7 @@ impl NodesActor {
         };
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let read = move || stored::items(&store, &name, number, &items);
-        let map = move |items| UserMsg::Nodes(Box::new(NodesMsg::Fetched { ticket, items }));
+        let map = move |items| UserMsg::own(NodesMsg::Fetched { ticket, items });
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             cx.stats().count(Counter::QuestionsRefused);
             return false;

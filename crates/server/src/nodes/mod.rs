@@ -201,7 +201,7 @@ impl NodesActor {
                 seed,
             })
         };
-        let map = |loaded| UserMsg::Nodes(Box::new(NodesMsg::Loaded(Box::new(loaded))));
+        let map = |loaded| UserMsg::own(NodesMsg::Loaded(Box::new(loaded)));
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             let error = StoreError::Unavailable("too many reads wait".to_owned());
             self.loaded(Err(error), cx);
@@ -258,7 +258,7 @@ impl NodesActor {
             // It is busy.
             Err(_) => SWEEP_RETRY,
         };
-        cx.send_after(again, UserMsg::Nodes(Box::new(NodesMsg::Sweep)));
+        cx.send_after(again, UserMsg::own(NodesMsg::Sweep));
     }
 
     /// Digests are due.
@@ -278,7 +278,7 @@ impl NodesActor {
         self.wakes_at = Some(due);
         let wait = due.as_millis().saturating_sub(cx.wall().as_millis());
         let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
-        cx.send_after(wait, UserMsg::Nodes(Box::new(NodesMsg::Due)));
+        cx.send_after(wait, UserMsg::own(NodesMsg::Due));
     }
 
     /// Whether what comes has to wait.
@@ -410,7 +410,11 @@ impl Actor for NodesActor {
             UserMsg::Decided { ticket, result } => {
                 self.appends.decided(ticket, result, &self.home, cx);
             }
-            UserMsg::Nodes(msg) => self.nodes_msg(*msg, cx),
+            UserMsg::Own(own) => {
+                if let Some(msg) = own.take() {
+                    self.nodes_msg(msg, cx);
+                }
+            }
             UserMsg::GoOn => self.leaving.next_turn(&self.home, cx),
             UserMsg::LoadAgain if self.phase != Phase::Ready => self.begin(cx),
             UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),

@@ -110,7 +110,7 @@ impl RoomActor {
                 charge,
             })
         };
-        let map = |page| UserMsg::Room(Box::new(RoomMsg::Page(page)));
+        let map = |page| UserMsg::own(RoomMsg::Page(page));
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             return Err(Condition::ResourceConstraint);
         }

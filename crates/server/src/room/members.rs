@@ -267,7 +267,7 @@ impl RoomActor {
         let members = &mut self.members;
         let is_any = members.owed.values().any(|owed| !owed.is_queued);
         if is_any && !std::mem::replace(&mut members.is_pausing, true) {
-            let later = UserMsg::Room(Box::new(RoomMsg::AskMembersLater));
+            let later = UserMsg::own(RoomMsg::AskMembersLater);
             cx.send_after(tells.later, later);
         }
     }
@@ -318,7 +318,7 @@ impl RoomActor {
             false => NEXT_PART,
         };
         members.is_resting = true;
-        cx.send_after(pause, UserMsg::Room(Box::new(RoomMsg::MembersDue)));
+        cx.send_after(pause, UserMsg::own(RoomMsg::MembersDue));
     }
 
     fn ask_members(&mut self, cx: &mut Context<'_, UserMsg>) {
@@ -349,7 +349,7 @@ impl RoomActor {
         if !self.members.asked.is_empty() && !self.members.is_asking {
             self.members.is_asking = true;
             let again = RoomMsg::AskMembers;
-            cx.send_after(tells.again, UserMsg::Room(Box::new(again)));
+            cx.send_after(tells.again, UserMsg::own(again));
         }
     }
 

@@ -238,7 +238,7 @@ impl RoomActor {
                 })
             })
         };
-        let map = |loaded| UserMsg::Room(Box::new(RoomMsg::Loaded(Box::new(loaded))));
+        let map = |loaded| UserMsg::own(RoomMsg::Loaded(Box::new(loaded)));
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             self.loaded(Err(overloaded()), cx);
         }
@@ -407,7 +407,11 @@ impl Actor for RoomActor {
             UserMsg::Decided { ticket, result } => {
                 self.appends.decided(ticket, result, &self.home, cx);
             }
-            UserMsg::Room(msg) => self.room_msg(*msg, cx),
+            UserMsg::Own(own) => {
+                if let Some(msg) = own.take() {
+                    self.room_msg(msg, cx);
+                }
+            }
             UserMsg::GoOn => self.leaving.next_turn(&self.home, cx),
             UserMsg::LoadAgain if self.phase != Phase::Ready => self.begin(cx),
             UserMsg::Aged => self.look_at_oldest(cx),

@@ -166,7 +166,7 @@ impl RoomActor {
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let limit = self.home.bounds().read_entries;
         let read = move || store.log_oldest(&name, limit);
-        let map = |oldest| UserMsg::Room(Box::new(RoomMsg::Oldest(oldest)));
+        let map = |oldest| UserMsg::own(RoomMsg::Oldest(oldest));
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             // The next look tries again.
             self.log.is_looking = false;

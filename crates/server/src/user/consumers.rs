@@ -18,6 +18,7 @@ use super::barrier::Effect;
 use super::layout::{self, PLAIN};
 use super::log::Log;
 use super::managed::What;
+use super::own::OwnMsg;
 use crate::ending::Abort;
 use crate::message::UserMsg;
 use crate::message::control::Control;
@@ -232,8 +233,9 @@ impl User {
             failures,
             found,
         };
-        let job = move || Box::new(page(Found::read(&store, &name, &wanted, &limits)));
-        if cx.blocking(&self.home.reads, job, UserMsg::Page).is_err() {
+        let job = move || page(Found::read(&store, &name, &wanted, &limits));
+        let map = |page| OwnMsg::Page(page).into();
+        if cx.blocking(&self.home.reads, job, map).is_err() {
             self.page_read(page(Err(super::overloaded())), cx);
         }
     }

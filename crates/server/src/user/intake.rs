@@ -10,6 +10,7 @@ use wire::Source;
 use xmpp::error::StanzaError;
 
 use super::barrier::Effect;
+use super::own::OwnMsg;
 use super::{Phase, User};
 use crate::address;
 use crate::limits::PARKED_MAX;
@@ -104,12 +105,10 @@ impl User {
         let life = self.outbox_life();
         let job = move || {
             let mark = store.mark_of(&name, peer);
-            Box::new(MarkRead { peer, life, mark })
+            MarkRead { peer, life, mark }
         };
-        if cx
-            .blocking(&self.home.reads, job, UserMsg::MarkRead)
-            .is_err()
-        {
+        let map = |read| OwnMsg::MarkRead(read).into();
+        if cx.blocking(&self.home.reads, job, map).is_err() {
             let mark = Err(super::overloaded());
             self.mark_read(MarkRead { peer, life, mark }, cx);
         }

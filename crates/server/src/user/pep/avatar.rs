@@ -18,6 +18,7 @@ use crate::modules::{pubsub as nodes, vcard};
 use crate::nodes::stored;
 use crate::user::User;
 use crate::user::barrier::Effect;
+use crate::user::own::OwnMsg;
 
 /// A picture that is published.
 pub(crate) struct Picture {
@@ -199,7 +200,7 @@ impl User {
                 read: parts(),
             })
         };
-        let map = |read| UserMsg::Pep(Box::new(PepMsg::Avatar(read)));
+        let map = |read| OwnMsg::Pep(PepMsg::Avatar(read)).into();
         let asked = cx.blocking(&self.home.reads, read, map);
         if asked.is_err() {
             cx.stats().count(Counter::PepDropped);

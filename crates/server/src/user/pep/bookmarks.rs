@@ -16,6 +16,7 @@ use crate::message::UserMsg;
 use crate::modules::bookmarks;
 use crate::user::User;
 use crate::user::barrier::{Effect, Origin};
+use crate::user::own::OwnMsg;
 use crate::user::requests::Debt;
 
 /// The id of the server's own question for all native bookmarks.
@@ -183,7 +184,7 @@ impl User {
             let held = take(&of_reader);
             Box::new(Stored { held, read })
         };
-        let map = |stored| UserMsg::Pep(Box::new(PepMsg::Bookmarks(stored)));
+        let map = |stored| OwnMsg::Pep(PepMsg::Bookmarks(stored)).into();
         if cx.blocking(&self.home.reads, read, map).is_err() {
             let error = StanzaError::new(Condition::ResourceConstraint);
             self.refuse_held(take(&held), &error, cx);

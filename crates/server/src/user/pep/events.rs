@@ -22,9 +22,10 @@ use crate::user::User;
 use crate::user::barrier::Effect;
 use crate::user::managed::What;
 use crate::user::outbound::Destination;
+use crate::user::own::OwnMsg;
 
 fn pep(msg: PepMsg) -> UserMsg {
-    UserMsg::Pep(Box::new(msg))
+    OwnMsg::Pep(msg).into()
 }
 
 impl User {

@@ -13,6 +13,7 @@ use crate::journal::Ticket;
 use crate::message::UserMsg;
 use crate::nodes::stored;
 use crate::user::User;
+use crate::user::own::OwnMsg;
 use crate::user::requests::Debt;
 
 impl User {
@@ -40,11 +41,12 @@ impl User {
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let read = move || stored::items(&store, &name, number, &items);
         let map = move |items| {
-            UserMsg::Pep(Box::new(PepMsg::Fetched {
+            let fetched = PepMsg::Fetched {
                 life,
                 ticket,
                 items,
-            }))
+            };
+            OwnMsg::Pep(fetched).into()
         };
         if cx.blocking(&self.home.reads, read, map).is_err() {
             cx.stats().count(Counter::QuestionsRefused);

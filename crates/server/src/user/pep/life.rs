@@ -16,6 +16,7 @@ use crate::journal::Ticket;
 use crate::message::{AppendError, UserMsg};
 use crate::nodes::stored;
 use crate::user::User;
+use crate::user::own::OwnMsg;
 
 impl User {
     pub(super) fn read_nodes(&mut self, cx: &mut Context<'_, UserMsg>) {
@@ -33,7 +34,7 @@ impl User {
             let seed = u128::from_le_bytes(seed);
             Ok((state, [seed as u64, (seed >> 64) as u64]))
         };
-        let map = move |read| UserMsg::Pep(Box::new(PepMsg::Loaded { life, read }));
+        let map = move |read| OwnMsg::Pep(PepMsg::Loaded { life, read }).into();
         if cx.blocking(&self.home.reads, read, map).is_err() {
             let error = StoreError::Unavailable("too many reads wait".to_owned());
             self.nodes_read(life, Err(error), cx);
@@ -159,5 +160,5 @@ impl User {
 }
 
 fn idle(life: Ticket) -> UserMsg {
-    UserMsg::Pep(Box::new(PepMsg::Idle { life }))
+    OwnMsg::Pep(PepMsg::Idle { life }).into()
 }

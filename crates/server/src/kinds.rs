@@ -1,6 +1,6 @@
-//! The class of all users of a shard: makes their actors, and answers for those who cannot take
-//! what comes from another shard, because too much waits for them or because they crashed too
-//! often.
+//! The kinds of entities: which one an address leads to, and the class that makes their actors. It
+//! answers for those who cannot take what comes from another shard, because too much waits for them
+//! or because they crashed too often. The one place that names every kind.
 
 use std::rc::Rc;
 
@@ -8,7 +8,6 @@ use actor::{Actor, Context, Core, EntityClass, Mail as _, Name, Reason, Refused,
 use net::ConnRef;
 use wire::Message;
 
-use super::User;
 use crate::address;
 use crate::elsewhere::Elsewhere;
 use crate::ending::Abort;
@@ -19,6 +18,7 @@ use crate::message::UserMsg;
 use crate::message::control::{Control, Keys};
 use crate::nodes::NodesActor;
 use crate::room::RoomActor;
+use crate::user::User;
 
 /// What an address leads to: entities share mailboxes, the journal's queue and all that becomes of
 /// a message on its way, whatever they are.
@@ -64,15 +64,15 @@ impl Actor for Entity {
     }
 }
 
-/// Makes users, rooms and services.
-pub(crate) struct Users {
+/// Makes the entities of a shard.
+pub(crate) struct Kinds {
     home: Rc<Home>,
 }
 
-impl Users {
-    /// The users of the shard that `home` belongs to.
+impl Kinds {
+    /// The entities of the shard that `home` belongs to.
     pub(crate) fn new(home: Rc<Home>) -> Self {
-        Users { home }
+        Kinds { home }
     }
 
     fn control(&self, conn: ConnRef, control: Control, core: &mut Core) {
@@ -81,7 +81,7 @@ impl Users {
     }
 }
 
-impl EntityClass for Users {
+impl EntityClass for Kinds {
     type Msg = UserMsg;
     type Actor = Entity;
 
