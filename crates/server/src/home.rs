@@ -1,6 +1,8 @@
 //! What every actor of one shard shares: the way to connections, to the journal, to the store and
 //! to other entities. One value per shard, never shared between shards.
 
+mod debts;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,17 +22,18 @@ use crate::guard::{Charge, Generations, Guard};
 use crate::join::Lines;
 use crate::journal::Port;
 use crate::message::control::Control;
+use crate::message::credit::{Credits, Debt};
 use crate::message::{AppendError, Delivery, Said, UserMsg};
 use crate::modules::caps;
 use crate::options::{DeliveryLimits, Limits, Options};
 use crate::place::Place;
-use crate::post::{Credits, Post};
+use crate::post::Post;
 use crate::queues::{self, Queues};
 use crate::repeats::Repeats;
 use crate::room::temporary::Table;
 use crate::search::Pace;
 use crate::talkers::{self, Talkers};
-use crate::user::{Debt, Spares, Turn};
+use crate::user::{Spares, Turn};
 
 /// The surroundings of the actors of one shard.
 pub struct Home {

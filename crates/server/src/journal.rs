@@ -22,19 +22,13 @@ use store::{Adding, Append, Journal, Outcome, RangeId, Record, Tenure, Writer};
 use telemetry::Gauge;
 
 use self::keeper::Keeper;
-use crate::message::{AppendError, UserMsg};
+use crate::message::{AppendError, Ticket, UserMsg};
 use crate::options::Commits;
 
 pub(crate) use port::PortMsg;
 
 /// The name of a shard's port, by which an administrator's thread finds it.
 pub(crate) const PORT: &str = "(journal)";
-
-/// Identifies one append of a shard's actors, or one question of [`Port::await_settled`]. Not given
-/// out again while the word about it may be under way: what an actor left in its mailbox goes to
-/// its next life, which must not take it for a word about an append of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Ticket(pub u32);
 
 /// Who is told what became of an append.
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 //! leaves its shard's process.
 
 pub(crate) mod control;
+pub(crate) mod credit;
 pub(crate) mod web;
 
 use std::any::Any;
@@ -16,10 +17,9 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::stream::LoginEnd;
 
+use self::credit::Debt;
 use crate::admin::{AdminAnswer, AdminCommand};
-use crate::guard::Generation;
-use crate::journal::Ticket;
-use crate::user::Debt;
+use crate::guard::{Charge, Generation};
 
 /// What a connection says of a session that it had at another home.
 pub struct Introduced {
@@ -135,7 +135,7 @@ pub enum UserMsg {
     /// The oldest entry of the user's log may be older than any is kept.
     Aged,
     /// The answer to an IQ that had to wait for the store; `None` if somebody else gave it.
-    Answer(Option<Box<crate::iq::LateAnswer>>),
+    Answer(Option<Box<LateAnswer>>),
     /// Questions that waited for their clients to read may be asked.
     AskAgain,
     /// An administrator's command.
@@ -200,6 +200,22 @@ pub struct NewPassword {
     pub begun: Generation,
     /// The credit of the request.
     pub debt: Option<Debt>,
+}
+
+/// An answer that had to wait, with the question it belongs to.
+pub struct LateAnswer {
+    /// The question.
+    pub frame: Frame,
+    /// The owner's connection, or `None` if somebody else asked.
+    pub conn: Option<ConnRef>,
+    /// Stanzas that go before it.
+    pub leading: Vec<Vec<u8>>,
+    /// The answer.
+    pub answer: Result<Vec<u8>, StanzaError>,
+    /// The credit of the request, which comes back with the answer.
+    pub(crate) debt: Option<Debt>,
+    /// What its client's address is charged for it.
+    pub(crate) charge: Option<Charge>,
 }
 
 /// What another entity says, and what is owed for it here.
@@ -276,6 +292,13 @@ impl Delivery {
         Stanza::new(resource, frame).into()
     }
 }
+
+/// Identifies one append of a shard's actors, or one question of
+/// [`Port::await_settled`](crate::journal::Port::await_settled). Not given out again while the word
+/// about it may be under way: what an actor left in its mailbox goes to its next life, which must
+/// not take it for a word about an append of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Ticket(pub u32);
 
 /// Why an append did not happen. But for [`AppendError::Failed`] it is certain that it did not, and
 /// never will.

@@ -10,7 +10,8 @@ use xmpp::error::{Condition, StanzaError};
 use super::{AccountHandler, Module, Switch, Xep, bookmarks};
 use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
-use crate::user::{Debt, User, storage};
+use crate::message::credit::Debt;
+use crate::user::{User, storage};
 
 const NS: &str = "jabber:iq:private";
 

@@ -22,9 +22,10 @@ use crate::join::{Comer, Here, KeeperMsg, Origin, conn_ref};
 use crate::journal::{PORT, PortMsg};
 use crate::limits::ADMIN_DEADLINE;
 use crate::message::control::{Control, Word};
+use crate::message::credit::Credits;
 use crate::message::{Said, UserMsg};
 use crate::place::Place;
-use crate::post::{self, Credits, Received};
+use crate::post::{self, Received};
 use crate::wake::wake;
 
 /// Pause before a shard that has no room is asked again.

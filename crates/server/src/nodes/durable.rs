@@ -11,8 +11,8 @@ use super::{Held, NodesActor, Phase};
 use crate::admin::AdminAnswer;
 use crate::appends::Fate;
 use crate::message::UserMsg;
+use crate::message::credit::Debt;
 use crate::taking::Taking;
-use crate::user::Debt;
 
 /// What an append is for.
 pub(super) enum For {

@@ -9,7 +9,7 @@ use xml::Frame;
 use super::{Held, NodesActor, NodesMsg, stored};
 use crate::guard::Charge;
 use crate::message::UserMsg;
-use crate::user::Debt;
+use crate::message::credit::Debt;
 
 /// An answer that waits for items.
 pub(super) struct Asked {

@@ -40,9 +40,9 @@ use crate::home::Home;
 use crate::iq::is_request;
 use crate::leaving::{Bounds, Counters, Leaving, Out};
 use crate::limits::SWEEP_RETRY;
+use crate::message::credit::Debt;
 use crate::message::{Delivery, Said, UserMsg};
 use crate::taking::Taking;
-use crate::user::Debt;
 
 pub use command::{NodeItem, NodeLine, NodeSample, NodesAct, NodesCommand};
 use durable::For;

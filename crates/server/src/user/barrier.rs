@@ -18,9 +18,8 @@ use super::outbox::ToRead;
 use super::pep::{Held, Picture};
 use crate::admin::AdminAnswer;
 use crate::iq::Question;
-use crate::journal::Ticket;
-use crate::message::Delivery;
 use crate::message::control::Control;
+use crate::message::{Delivery, Ticket};
 use crate::options::Commits;
 
 /// Something that leaves the user actor.

@@ -13,9 +13,9 @@ use xmpp::error::{Condition, StanzaError};
 use super::User;
 use super::barrier::{Effect, Origin, OwnStanza};
 use super::own::OwnMsg;
-use super::requests::Debt;
 use crate::limits::{PRIVATE_ITEM_OVERHEAD, PRIVATE_SETS_WAITING};
 use crate::message::UserMsg;
+use crate::message::credit::Debt;
 use crate::modules::private_storage;
 
 /// Namespace and name of an element.

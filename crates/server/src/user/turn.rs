@@ -9,10 +9,11 @@ use net::ConnRef;
 use store::Record;
 use telemetry::Counter;
 
+use super::User;
 use super::barrier::{Append, Decided, Effect, Origin};
-use super::{Debt, User};
 use crate::limits::REWRITTEN_PER_SECOND;
 use crate::message::control::Control;
+use crate::message::credit::Debt;
 use crate::message::{AppendError, UserMsg};
 use wire::Source;
 
@@ -161,7 +162,7 @@ impl User {
 
     pub(super) fn decided(
         &mut self,
-        ticket: crate::journal::Ticket,
+        ticket: crate::message::Ticket,
         result: Result<(), AppendError>,
         cx: &mut Context<'_, UserMsg>,
     ) {

@@ -11,8 +11,7 @@ use xml::Frame;
 use xml::build::Writer;
 
 use super::{Held, PepMsg};
-use crate::journal::Ticket;
-use crate::message::UserMsg;
+use crate::message::{Ticket, UserMsg};
 use crate::modules::avatar::{self, Info, Photo};
 use crate::modules::{pubsub as nodes, vcard};
 use crate::nodes::stored;

@@ -13,11 +13,11 @@ use xmpp::error::{Condition, StanzaError};
 use super::{Held, PepMsg};
 use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
+use crate::message::credit::Debt;
 use crate::modules::bookmarks;
 use crate::user::User;
 use crate::user::barrier::{Effect, Origin};
 use crate::user::own::OwnMsg;
-use crate::user::requests::Debt;
 
 /// The id of the server's own question for all native bookmarks.
 const COLLATE: &str = "own-bookmarks";

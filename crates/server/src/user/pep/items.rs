@@ -9,12 +9,11 @@ use store::StoreError;
 use telemetry::Counter;
 
 use super::{Held, PepMsg, Waiting};
-use crate::journal::Ticket;
-use crate::message::UserMsg;
+use crate::message::credit::Debt;
+use crate::message::{Ticket, UserMsg};
 use crate::nodes::stored;
 use crate::user::User;
 use crate::user::own::OwnMsg;
-use crate::user::requests::Debt;
 
 impl User {
     /// Asks the store for items. False if it cannot be asked now: the node is gone, too many reads

@@ -12,8 +12,7 @@ use telemetry::Counter;
 use xmpp::error::{Condition, StanzaError};
 
 use super::{Held, Pep, PepMsg, Waiting};
-use crate::journal::Ticket;
-use crate::message::{AppendError, UserMsg};
+use crate::message::{AppendError, Ticket, UserMsg};
 use crate::nodes::stored;
 use crate::user::User;
 use crate::user::own::OwnMsg;

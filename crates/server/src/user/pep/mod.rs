@@ -35,13 +35,12 @@ use xmpp::error::{Condition, StanzaError};
 
 use super::User;
 use super::barrier::{Effect, Origin};
-use super::requests::Debt;
 use super::storage;
 use crate::admin::AdminAnswer;
 use crate::guard::Charge;
 use crate::iq::{Answer, Request};
-use crate::journal::Ticket;
-use crate::message::UserMsg;
+use crate::message::credit::Debt;
+use crate::message::{Ticket, UserMsg};
 use crate::nodes::{NodesCommand, stored};
 
 pub(crate) use avatar::Picture;
