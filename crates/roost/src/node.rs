@@ -10,13 +10,11 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use cluster::layout::{Layout, LayoutError};
-pub(crate) use server::ImportOrder;
 use server::admin::Admin;
-pub(crate) use server::admin::{Request, Response, Status};
-pub(crate) use server::erase::{EraseFrom, Erased};
+pub(crate) use server::admin::{EraseFrom, Erased, ImportOrder, Request, Response, Status};
 pub(crate) use server::guard::{Entry as BanEntry, List as BanList};
 use server::modules::{NotSwitched, Switches};
-pub(crate) use server::nodes::NodesAct;
+pub(crate) use server::operator::NodesAct;
 use store::{OpenError, Store};
 
 use watch::Observer;

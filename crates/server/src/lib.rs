@@ -9,7 +9,6 @@ mod c2s;
 pub mod chaos;
 mod elsewhere;
 mod ending;
-pub mod erase;
 mod errands;
 pub mod guard;
 mod home;
@@ -25,9 +24,9 @@ mod message;
 pub mod modules;
 mod node;
 pub mod nodes;
+pub mod operator;
 pub mod options;
 mod place;
-mod portable;
 mod post;
 pub mod queues;
 mod repeats;
@@ -36,7 +35,6 @@ mod search;
 mod sweep;
 mod taking;
 mod talkers;
-mod trace;
 mod user;
 mod wake;
 pub mod watch;
@@ -44,8 +42,6 @@ mod web;
 
 /// What services with nodes are made with.
 pub use pubsub::Options as NodesMachine;
-
-pub use portable::Order as ImportOrder;
 
 pub use node::{Busy, Door, Node, Sim, StartError};
 pub use options::Options;

@@ -18,8 +18,8 @@ use xmpp::error::{Condition, StanzaError};
 use xmpp::stream::LoginEnd;
 
 use self::credit::Debt;
-use crate::admin::{AdminAnswer, AdminCommand};
 use crate::guard::{Charge, Generation};
+use crate::operator::{AdminAnswer, AdminCommand};
 
 /// What a connection says of a session that it had at another home.
 pub struct Introduced {

@@ -23,7 +23,9 @@ use crate::elsewhere::Returned;
 use crate::errands::Errands;
 use crate::home::SetLimits;
 use crate::join::{Here, KeeperMsg};
-use crate::limits::{ADMIN_DEADLINE, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE};
+use crate::limits::{
+    ADMIN_DEADLINE, READ_THREADS, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE,
+};
 use crate::options::{Limits, Options};
 use crate::sweep;
 use crate::wake::wake;
@@ -33,18 +35,12 @@ use setup::{Layout, Setup, Started, Under};
 pub use door::Door;
 pub use sim::Sim;
 
-/// Threads that read the store: enough that a slow disk delays only those who wait for it.
-pub(crate) const READ_THREADS: usize = 8;
 /// Reads that may wait.
 const READ_QUEUE: usize = 16_384;
 /// Threads that derive keys.
 const CRYPTO_THREADS: usize = 2;
 /// Derivations that may wait; at two milliseconds each this is a few seconds.
 const CRYPTO_QUEUE: usize = 2_048;
-
-/// Actors of each shard that are no accounts: the port to the journal, its keeper, the keeper of
-/// limits, who takes packets that came back, and the keeper of connections shared with other nodes.
-pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 5;
 
 /// Why a node did not start. The operator is told what to do.
 #[derive(Debug, thiserror::Error)]

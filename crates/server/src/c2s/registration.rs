@@ -9,10 +9,10 @@ use xmpp::error::{Condition, StanzaError};
 use xmpp::sasl;
 
 use super::{C2sService, Conn};
-use crate::admin::{AdminAnswer, AdminCommand};
 use crate::keys::{SALT_BYTES, derive_keys};
 use crate::message::UserMsg;
 use crate::message::control::Control;
+use crate::operator::{AdminAnswer, AdminCommand};
 
 impl C2sService {
     /// A client wants to have an account made.

@@ -21,9 +21,9 @@ use telemetry::Snapshot;
 
 use super::setup::{Layout, Setup, Under};
 use super::{C2sService, StartError};
-use crate::admin::AdminCommand;
 use crate::journal::{PORT, PortMsg};
 use crate::message::UserMsg;
+use crate::operator::AdminCommand;
 use crate::options::Options;
 use crate::place::Place;
 use crate::post::{Post, Received};

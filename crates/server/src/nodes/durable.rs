@@ -8,10 +8,10 @@ use pubsub::{Admitted, Effect, Event, Record, Service};
 use telemetry::Counter;
 
 use super::{Held, NodesActor, Phase};
-use crate::admin::AdminAnswer;
 use crate::appends::Fate;
 use crate::message::UserMsg;
 use crate::message::credit::Debt;
+use crate::operator::AdminAnswer;
 use crate::taking::Taking;
 
 /// What an append is for.

@@ -34,7 +34,6 @@ use wire::Message;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
-use crate::admin::AdminAnswer;
 use crate::appends::Appends;
 use crate::home::Home;
 use crate::iq::is_request;
@@ -42,9 +41,9 @@ use crate::leaving::{Bounds, Counters, Leaving, Out};
 use crate::limits::SWEEP_RETRY;
 use crate::message::credit::Debt;
 use crate::message::{Delivery, Said, UserMsg};
+use crate::operator::AdminAnswer;
 use crate::taking::Taking;
 
-pub use command::{NodeItem, NodeLine, NodeSample, NodesAct, NodesCommand};
 use durable::For;
 use items::Asked;
 use rosters::Looked;

@@ -14,8 +14,8 @@ use xmpp::error::{Condition, StanzaError};
 use super::durable::message_of;
 use super::{Phase, RoomActor, RoomMsg, overloaded};
 use crate::address;
-use crate::admin::AdminAnswer;
 use crate::message::{Delivery, UserMsg};
+use crate::operator::AdminAnswer;
 use crate::taking::{Taking, Verdict};
 
 const NS_MUC: &str = "http://jabber.org/protocol/muc";

@@ -35,16 +35,14 @@ use wire::Message;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
-use crate::admin::AdminAnswer;
 use crate::appends::Appends;
 use crate::home::Home;
 use crate::leaving::{Bounds, Counters, Leaving, Out};
 use crate::message::{Delivery, Said, UserMsg};
+use crate::operator::AdminAnswer;
 use crate::taking::Taking;
 
 pub use ::room::Options as Machine;
-pub(crate) use command::address_of;
-pub use command::{RoomCommand, RoomLine, RoomSample};
 use durable::{For, Waiting};
 use here::{Kept, PulledPage};
 use intake::Parked;

@@ -9,12 +9,11 @@ use store::{Account, Record};
 
 use super::outbound::Destination;
 use super::{Effect, Phase, User};
-use crate::admin::{AdminAnswer, AdminCommand};
 use crate::ending::Abort;
-use crate::erase::ErasedEntry;
 use crate::message::control::{Control, Keys};
 use crate::message::{Delivery, UserMsg};
 use crate::modules::roster;
+use crate::operator::{AdminAnswer, AdminCommand, ErasedEntry};
 use crate::queues::{QueueCommand, Stuck};
 use crate::watch::{SessionSample, UserSample};
 

@@ -36,12 +36,12 @@ use xmpp::error::{Condition, StanzaError};
 use super::User;
 use super::barrier::{Effect, Origin};
 use super::storage;
-use crate::admin::AdminAnswer;
 use crate::guard::Charge;
 use crate::iq::{Answer, Request};
 use crate::message::credit::Debt;
 use crate::message::{Ticket, UserMsg};
-use crate::nodes::{NodesCommand, stored};
+use crate::nodes::stored;
+use crate::operator::{AdminAnswer, NodesCommand};
 
 pub(crate) use avatar::Picture;
 use avatar::{AvatarRead, Converting};

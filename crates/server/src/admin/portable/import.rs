@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use pubsub::State;
 use store::Record;
 
+use super::rooms::RoomHead;
 use super::text::check_characters;
 use super::{Bad, Line, bad, parse};
+use crate::address;
 use crate::admin::{Admin, Response};
 use crate::nodes::stored;
-use crate::portable::rooms::RoomHead;
-use crate::room;
 
 /// What lines make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl<'a> Import<'a> {
     fn own(&self, line: &Line) -> Result<String, Bad> {
         let (jid, options) = (line.jid(), &self.admin.options);
         if line.is_of_room() {
-            let room = room::address_of(jid, &options.rooms.hosts);
+            let room = address::of_room(jid, &options.rooms.hosts);
             return room.ok_or_else(|| Bad {
                 code: "foreign_domain".to_owned(),
                 message: format!(
