@@ -26,12 +26,12 @@ use crate::chaos::{Chaos, Fault};
 use crate::errands::Errands;
 use crate::guard::{Entry, Guard, List};
 use crate::limits::{ADMIN_DEADLINE, SYSTEM_ACTORS_PER_SHARD};
+use crate::listing::Table;
 use crate::message::UserMsg;
 use crate::operator::{AdminAnswer, AdminCommand, NodesAct, NodesCommand, RoomSample};
 use crate::options::Options;
 use crate::place::Place;
 use crate::queues::{Published, Queue};
-use crate::room::temporary::Table;
 use crate::talkers;
 use crate::watch::{Sample, UserSample};
 

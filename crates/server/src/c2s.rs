@@ -36,7 +36,7 @@ use crate::web::bosh::Bosh;
 use crate::web::{self, Connection};
 
 /// The state of one client connection.
-pub struct Conn {
+pub(crate) struct Conn {
     pub(crate) machine: C2s,
     pub(crate) framing: Framing,
     pub(crate) address: IpAddr,
@@ -121,7 +121,7 @@ const NEGOTIATION_ELEMENT_BYTES_MAX: u32 = 8 * 1024;
 const NEGOTIATION_BYTES_MAX: u32 = 64 * 1024;
 
 /// The service of one shard.
-pub struct C2sService {
+pub(crate) struct C2sService {
     pub(crate) config: Arc<C2sConfig>,
     /// The same for streams over HTTP, which have no STARTTLS.
     pub(crate) web_config: Arc<C2sConfig>,

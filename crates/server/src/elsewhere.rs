@@ -13,11 +13,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use actor::{Actor, Context, Name, Refused};
-use net::{ConnRef, Cx};
+use net::ConnRef;
 use wire::{Message, Stanza};
-use xmpp::error::StreamError;
 
-use crate::c2s::{C2sService, Conn, Framing};
 use crate::ending::Abort;
 use crate::home::Home;
 use crate::message::control::Control;
@@ -85,29 +83,6 @@ fn pass_on(
     let at = (home.place.shard(&name), &name);
     if let Some(said) = home.send(cx, at, said, activate) {
         home.not_heard(&name, said, Refused::Full, cx);
-    }
-}
-
-impl C2sService {
-    /// The home of an account cannot be reached from here, or there is none for now. The client may
-    /// have a better way there: it is told where that is, if anybody knows and its transport has a
-    /// word for it (RFC 6120 section 4.9.3.19).
-    pub(crate) fn unreachable(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: Option<&str>) {
-        let cluster = self.home.options.cluster.as_ref();
-        let cluster = cluster.filter(|_| matches!(conn.framing, Framing::Stream(_)));
-        let to = cluster.zip(user).and_then(|(cluster, user)| {
-            let range = self.home.place.range(user);
-            cluster.away.clients(range)
-        });
-        match to {
-            Some(to) => conn.machine.redirect(&to, cx.out(), &mut self.effects),
-            None => conn.machine.abort(
-                StreamError::ResourceConstraint,
-                Some("The account's home cannot be reached: come again."),
-                cx.out(),
-                &mut self.effects,
-            ),
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// Why the server ends a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Abort {
+pub(crate) enum Abort {
     /// A newer session took its resource.
     Conflict,
     /// The account's password was changed.

@@ -18,7 +18,7 @@ use crate::message::UserMsg;
 use crate::message::control::{Control, Keys};
 use crate::nodes::NodesActor;
 use crate::room::RoomActor;
-use crate::user::User;
+use crate::user::{Shared, User};
 
 /// What an address leads to: entities share mailboxes, the journal's queue and all that becomes of
 /// a message on its way, whatever they are.
@@ -67,12 +67,16 @@ impl Actor for Entity {
 /// Makes the entities of a shard.
 pub(crate) struct Kinds {
     home: Rc<Home>,
+    users: Rc<Shared>,
 }
 
 impl Kinds {
     /// The entities of the shard that `home` belongs to.
     pub(crate) fn new(home: Rc<Home>) -> Self {
-        Kinds { home }
+        Kinds {
+            users: Shared::new(Rc::clone(&home)),
+            home,
+        }
     }
 
     fn control(&self, conn: ConnRef, control: Control, core: &mut Core) {
@@ -126,7 +130,7 @@ impl EntityClass for Kinds {
         if home.hosts_nodes(&name) {
             return Entity::Nodes(Box::new(NodesActor::new(name, home)));
         }
-        Entity::User(User::new(name, home))
+        Entity::User(User::new(name, Rc::clone(&self.users)))
     }
 
     fn refused(&mut self, name: &Name, msg: UserMsg, why: Refused, core: &mut Core) {

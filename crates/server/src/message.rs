@@ -22,7 +22,7 @@ use crate::guard::{Charge, Generation};
 use crate::operator::{AdminAnswer, AdminCommand};
 
 /// What a connection says of a session that it had at another home.
-pub struct Introduced {
+pub(crate) struct Introduced {
     /// The connection.
     pub(crate) conn: ConnRef,
     /// What proves whose it is.
@@ -34,7 +34,7 @@ pub struct Introduced {
 }
 
 /// The mailbox type of an entity.
-pub enum UserMsg {
+pub(crate) enum UserMsg {
     /// What another entity says.
     Said(Said),
     /// A connection wants the keys that its client's password is checked against.
@@ -174,7 +174,7 @@ impl UserMsg {
 
 /// What an entity tells itself: what the store says to what it asked, or a timer. Its kind alone
 /// knows what is in it. One that was left by an entity of another kind is dropped.
-pub struct Own(Box<dyn Any + Send>);
+pub(crate) struct Own(Box<dyn Any + Send>);
 
 impl Own {
     /// What is in it, if it is of this kind.
@@ -189,7 +189,7 @@ impl Own {
 }
 
 /// A password whose keys have been derived.
-pub struct NewPassword {
+pub(crate) struct NewPassword {
     /// The request.
     pub frame: Frame,
     /// Who made it.
@@ -203,7 +203,7 @@ pub struct NewPassword {
 }
 
 /// An answer that had to wait, with the question it belongs to.
-pub struct LateAnswer {
+pub(crate) struct LateAnswer {
     /// The question.
     pub frame: Frame,
     /// The owner's connection, or `None` if somebody else asked.
@@ -220,7 +220,7 @@ pub struct LateAnswer {
 
 /// What another entity says, and what is owed for it here.
 #[derive(Debug)]
-pub struct Said {
+pub(crate) struct Said {
     /// What it says.
     pub message: Message,
     /// The credit of a stanza that was passed on, if it is in no log: it comes back when the
@@ -249,7 +249,7 @@ impl From<Delivery> for Said {
 
 /// A stanza on its way to an entity.
 #[derive(Debug)]
-pub struct Delivery {
+pub(crate) struct Delivery {
     /// The stanza.
     pub stanza: Stanza,
     /// [`Said::debt`].
@@ -288,7 +288,7 @@ impl From<Stanza> for Delivery {
 
 impl Delivery {
     /// A stanza that is in no log.
-    pub fn new(resource: Option<Box<str>>, frame: Frame) -> Self {
+    pub(crate) fn new(resource: Option<Box<str>>, frame: Frame) -> Self {
         Stanza::new(resource, frame).into()
     }
 }
@@ -298,12 +298,12 @@ impl Delivery {
 /// about it may be under way: what an actor left in its mailbox goes to its next life, which must
 /// not take it for a word about an append of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Ticket(pub u32);
+pub(crate) struct Ticket(pub u32);
 
 /// Why an append did not happen. But for [`AppendError::Failed`] it is certain that it did not, and
 /// never will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AppendError {
+pub(crate) enum AppendError {
     /// Too much waits already ([`crate::options::Commits`]): try again later.
     Busy,
     /// Another home has taken the range since the entity was loaded, or an append before this one
@@ -321,7 +321,7 @@ pub enum AppendError {
 
 impl AppendError {
     /// What the sender of the stanza is told.
-    pub fn to_stanza_error(self) -> StanzaError {
+    pub(crate) fn to_stanza_error(self) -> StanzaError {
         match self {
             AppendError::Busy | AppendError::Full | AppendError::Unavailable => {
                 StanzaError::new(Condition::ResourceConstraint)

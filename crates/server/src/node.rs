@@ -2,6 +2,7 @@
 //! process it lives in is the binary's affair.
 
 mod door;
+mod here;
 mod setup;
 mod sim;
 
@@ -22,14 +23,16 @@ use crate::chaos::Chaos;
 use crate::elsewhere::Returned;
 use crate::errands::Errands;
 use crate::home::SetLimits;
-use crate::join::{Here, KeeperMsg};
+use crate::join::KeeperMsg;
 use crate::limits::{
     ADMIN_DEADLINE, READ_THREADS, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE,
 };
+use crate::modules::Module;
 use crate::options::{Limits, Options};
 use crate::sweep;
 use crate::wake::wake;
 
+use here::Here;
 use setup::{Layout, Setup, Started, Under};
 
 pub use door::Door;
@@ -93,6 +96,21 @@ impl Node {
         tls: Option<net::TlsConfig>,
         store: Store,
     ) -> Result<Node, StartError> {
+        Node::start_with(&[], options, listeners, limits, tls, store)
+    }
+
+    /// The same with extensions that answer for accounts beside [`crate::modules::MODULES`].
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start_with(
+        extensions: &'static [&'static Module],
+        options: Options,
+        listeners: Vec<net::Listener>,
+        limits: net::Limits,
+        tls: Option<net::TlsConfig>,
+        store: Store,
+    ) -> Result<Node, StartError> {
         let clock = SystemClock::new();
         let (journal, commits) = journal(&store, &options)?;
         let reads = Pool::new("read", READ_THREADS, READ_QUEUE)?;
@@ -102,6 +120,7 @@ impl Node {
             journal: Arc::clone(&journal),
             reads: reads.clone(),
             crypto: Pool::new("crypto", CRYPTO_THREADS, CRYPTO_QUEUE)?,
+            extensions,
         };
         let mut layout = Layout::new(options, listeners, limits, tls, store, under)?;
         let Setup {

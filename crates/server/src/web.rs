@@ -30,7 +30,7 @@ use http::Http;
 use pipe::Pipe;
 
 /// What a connection is at the moment.
-pub enum Connection {
+pub(crate) enum Connection {
     /// A client's stream, whatever carries it.
     Stream(Conn),
     /// HTTP, between and in requests.

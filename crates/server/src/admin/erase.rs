@@ -16,7 +16,7 @@ use xmpp::ns;
 
 use super::{Admin, Response, error, unreadable};
 use crate::operator::{AdminAnswer, AdminCommand, ErasedEntry, RoomCommand};
-use crate::room::durable::message_of;
+use crate::stored::rooms::message_of;
 
 /// Entries that are looked at in one part.
 const ENTRIES: usize = 256;

@@ -11,8 +11,8 @@ use stdx::time::Clock as _;
 use super::{Admin, Response, error, unreadable};
 use crate::limits::ADMIN_DEADLINE;
 use crate::message::UserMsg;
-use crate::nodes::stored;
 use crate::operator::{AdminAnswer, AdminCommand, NodesCommand};
+use crate::stored;
 
 /// Items of one page.
 const ITEMS_PAGE_MAX: usize = 50;
@@ -127,7 +127,7 @@ impl Admin {
         let wanted = node.items(self.clock.wall()).filter(|one| one.seq > after);
         let wanted = wanted.map(|item| (item.id.clone(), item.seq));
         let wanted: Vec<_> = wanted.take(ITEMS_PAGE_MAX).collect();
-        let found = stored::items(&self.store, &address, node.number, &wanted);
+        let found = stored::nodes::items(&self.store, &address, node.number, &wanted);
         let items = found.map_err(unreadable)?.into_iter().map(|item| NodeItem {
             id: item.id,
             seq: item.seq,
@@ -217,7 +217,7 @@ impl Admin {
             true => &options.pubsub.machine,
             false => &options.pep.machine,
         };
-        stored::read(&self.store, address, machine).map_err(unreadable)
+        stored::nodes::read(&self.store, address, machine).map_err(unreadable)
     }
 }
 

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::{Admin, Response, error, unreadable};
 use crate::address;
 use crate::limits::ADMIN_DEADLINE;
+use crate::listing::Listing;
 use crate::message::UserMsg;
 use crate::operator::{AdminAnswer, AdminCommand, RoomCommand};
-use crate::room::temporary::Listing;
 
 /// A room in a list for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use net::Cx;
 use xmpp::error::StreamError;
 
-use super::{C2sService, Conn};
+use super::{C2sService, Conn, Framing};
 use crate::ending::Abort;
 
 impl C2sService {
@@ -52,5 +52,26 @@ impl C2sService {
         };
         conn.machine
             .abort(error, Some(text), cx.out(), &mut self.effects);
+    }
+
+    /// The home of an account cannot be reached from here, or there is none for now. The client may
+    /// have a better way there: it is told where that is, if anybody knows and its transport has a
+    /// word for it (RFC 6120 section 4.9.3.19).
+    pub(crate) fn unreachable(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: Option<&str>) {
+        let cluster = self.home.options.cluster.as_ref();
+        let cluster = cluster.filter(|_| matches!(conn.framing, Framing::Stream(_)));
+        let to = cluster.zip(user).and_then(|(cluster, user)| {
+            let range = self.home.place.range(user);
+            cluster.away.clients(range)
+        });
+        match to {
+            Some(to) => conn.machine.redirect(&to, cx.out(), &mut self.effects),
+            None => conn.machine.abort(
+                StreamError::ResourceConstraint,
+                Some("The account's home cannot be reached: come again."),
+                cx.out(),
+                &mut self.effects,
+            ),
+        }
     }
 }

@@ -4,7 +4,7 @@
 use net::Cx;
 
 use super::{Attempt, C2sService, Conn};
-use crate::join::Marks;
+use crate::lines::Marks;
 use crate::message::control::TakenOver;
 
 impl C2sService {

@@ -15,7 +15,7 @@ use crate::message::control::Word;
 use crate::web::{Connection, bosh, ws};
 
 /// See the module.
-pub struct Edge {
+pub(crate) struct Edge {
     pub(super) conn: Conn,
     pub(super) line: Line,
     /// What its client has said, while no home has answered that, if it may be said to another one.
@@ -28,7 +28,7 @@ pub struct Edge {
     pub(super) is_over: bool,
 }
 
-/// An idle client of another node costs this, its socket and a place in [`super::Lines`].
+/// An idle client of another node costs this, its socket and a place in [`crate::lines::Lines`].
 const _: () = assert!(size_of::<Edge>() <= 288);
 
 impl Edge {

@@ -8,17 +8,18 @@ use wire::{Adopt, Carrier, Part};
 use xml::{Event, Framer};
 
 use super::line::{Line, WINDOW};
-use super::{Comer, Marks, Origin};
+use super::{Comer, Origin};
 use crate::address;
 use crate::away::NodeId;
 use crate::c2s::{C2sService, Conn, Framing};
 use crate::ending::Abort;
+use crate::lines::Marks;
 use crate::message::control::{Control, TakenOver, Word};
 use crate::message::{Introduced, UserMsg};
 use crate::web::{Connection, ws};
 
 /// See the module.
-pub struct Far {
+pub(crate) struct Far {
     conn: Conn,
     line: Line,
     /// Bytes that came and were not looked at.

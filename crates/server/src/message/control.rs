@@ -16,7 +16,7 @@ use crate::ending::Abort;
 use crate::guard::Generation;
 
 /// The keys of one account as its user actor answers for them.
-pub enum Keys {
+pub(crate) enum Keys {
     /// The account's, or those of a decoy.
     Known(Vec<sasl::ScramKeys>),
     /// Those of a locked account.
@@ -26,7 +26,7 @@ pub enum Keys {
 }
 
 /// What actors and pools tell a connection.
-pub enum Control {
+pub(crate) enum Control {
     /// The keys that were asked for, and when.
     Keys(Keys, Generation),
     /// Whether a PLAIN password was right.
@@ -59,7 +59,7 @@ pub enum Control {
 pub(crate) type BoundSession = (Arc<str>, Addr<UserMsg>);
 
 /// A session that outlived its home goes on.
-pub struct TakenOver {
+pub(crate) struct TakenOver {
     /// Its full address, and the actor behind it.
     pub(crate) session: BoundSession,
     /// So many of its client's stanzas are handled.
@@ -67,7 +67,7 @@ pub struct TakenOver {
 }
 
 /// What a connection hears of the one that it is tied to.
-pub enum Word {
+pub(crate) enum Word {
     /// What the other node says of it.
     Said(NodeId, Joined),
     /// The other node is gone, or took nothing of it.

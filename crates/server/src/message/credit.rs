@@ -14,7 +14,7 @@ use crate::guard::Charge;
 
 /// The credit of one stanza, which its connection gets back when this is dropped: wherever a
 /// request ends, its client may send another one.
-pub struct Debt {
+pub(crate) struct Debt {
     pub(crate) remote: RemoteIo<Control>,
     /// Who has it back.
     pub(crate) to: Option<Creditor>,

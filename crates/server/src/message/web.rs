@@ -10,7 +10,7 @@ use super::control::Word;
 pub(crate) type Ticket = (ConnRef, u32);
 
 /// A request on its way to its session.
-pub struct Incoming {
+pub(crate) struct Incoming {
     pub(crate) ticket: Ticket,
     pub(crate) request: Request,
     /// The secret part of the session id.
@@ -20,7 +20,7 @@ pub struct Incoming {
 }
 
 /// What connections of the web tell each other.
-pub enum Control {
+pub(crate) enum Control {
     /// A request of a session over BOSH.
     Request(Incoming),
     /// The connection of a request is gone.

@@ -15,10 +15,11 @@ use net::{ConnRef, RemoteIo};
 use store::{RangeId, Store};
 use wire::{Adopt, Errand, Join, Joined};
 
+use super::here::Here;
 use crate::admin::Admin;
 use crate::away::{NodeId, Taken};
 use crate::elsewhere::Returned;
-use crate::join::{Comer, Here, KeeperMsg, Origin, conn_ref};
+use crate::join::{Comer, KeeperMsg, Origin, conn_ref};
 use crate::journal::{PORT, PortMsg};
 use crate::limits::ADMIN_DEADLINE;
 use crate::message::control::{Control, Word};

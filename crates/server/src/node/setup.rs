@@ -13,23 +13,24 @@ use store::{Journal, Store};
 use xmpp::sasl::Mechanism;
 use xmpp::stream::C2sConfig;
 
+use super::here::Here;
 use super::{C2sService, StartError};
 use crate::elsewhere::{Returned, ReturnsActor};
 use crate::guard::{Bans, Guard};
 use crate::home::{Home, LimitsActor, SetLimits};
-use crate::join::{Here, Keeper, KeeperMsg};
+use crate::join::{Keeper, KeeperMsg};
 use crate::journal::Port;
 use crate::kinds::Kinds;
 use crate::limits::FAILED_LOGIN_LINES;
+use crate::listing::Table;
 use crate::message::control::Control;
 use crate::message::credit::Credits;
-use crate::modules::{csi, disco, session};
+use crate::modules::{Module, csi, disco, session};
 use crate::options::Options;
 use crate::place::Place;
 use crate::post::Post;
 use crate::queues;
 use crate::repeats::Repeats;
-use crate::room::temporary::Table;
 use crate::talkers;
 use crate::web::Connection;
 
@@ -41,6 +42,7 @@ pub(super) struct Under {
     pub journal: Arc<dyn Journal>,
     pub reads: Pool,
     pub crypto: Pool,
+    pub extensions: &'static [&'static Module],
 }
 
 /// Where a shard that has started takes new bounds, packets that came back, and clients of other
@@ -125,6 +127,7 @@ impl Layout {
             journal: under.journal,
             reads: under.reads,
             crypto: under.crypto,
+            extensions: under.extensions,
             remote: network.remote(&handle),
             handle,
             clock: under.clock,
@@ -154,6 +157,7 @@ impl Layout {
 #[derive(Clone)]
 pub(super) struct Setup {
     pub options: Arc<Options>,
+    extensions: &'static [&'static Module],
     pub place: Place,
     pub store: Store,
     pub handle: Handle,
@@ -219,6 +223,7 @@ impl Setup {
             self.reads,
             self.crypto,
             self.options,
+            self.extensions,
             self.clock.wall(),
             self.talkers[usize::from(shard.id().index())].clone(),
             self.braked[usize::from(shard.id().index())].clone(),

@@ -114,6 +114,7 @@ impl Sim {
             journal: journal.clone(),
             reads: reads.pool(),
             crypto: Pool::inline(),
+            extensions: &[],
         };
         let listeners = vec![net::Listener::new(([127, 0, 0, 1], 0).into())];
         let mut layout = Layout::new(options, listeners, limits, None, store, under)?;

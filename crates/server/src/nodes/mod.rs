@@ -16,7 +16,6 @@ mod durable;
 mod intake;
 mod items;
 mod rosters;
-pub(crate) mod stored;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -42,6 +41,7 @@ use crate::limits::SWEEP_RETRY;
 use crate::message::credit::Debt;
 use crate::message::{Delivery, Said, UserMsg};
 use crate::operator::AdminAnswer;
+use crate::stored;
 use crate::taking::Taking;
 
 use durable::For;
@@ -188,7 +188,7 @@ impl NodesActor {
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let options = std::sync::Arc::clone(&self.home.options.pubsub.machine);
         let read = move || {
-            let (state, is_made) = stored::read(&store, &name, &options)?;
+            let (state, is_made) = stored::nodes::read(&store, &name, &options)?;
             let mut seed = [0; 16];
             let filled = SystemRandom::new().fill(&mut seed);
             filled.map_err(|_| StoreError::Unavailable("no randomness".to_owned()))?;

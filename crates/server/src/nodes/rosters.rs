@@ -13,9 +13,9 @@ use xml::Frame;
 use xmpp::error::Condition;
 
 use super::{Held, NodesActor, NodesMsg};
+use crate::blocklist::Blocklist;
 use crate::guard::Charge;
 use crate::message::{Delivery, UserMsg};
-use crate::user::Blocklist;
 
 /// What comes next, while rosters are read for it.
 pub(super) struct Looked {

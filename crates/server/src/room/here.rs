@@ -13,12 +13,13 @@ use store::{LogEntry, PageQuery, Seq, Store, StoreError};
 use wire::{Message, OfRoom, Pulled, Sitting, ToRoom};
 use xml::Frame;
 
-use super::durable::{For, PRESENT, Waiting};
+use super::durable::{For, Waiting};
 use super::intake::Parked;
 use super::{Phase, RoomActor, RoomMsg};
 use crate::address;
 use crate::leaving::Out;
 use crate::message::UserMsg;
+use crate::stored::rooms::PRESENT;
 
 /// Pause before it is tried again to make durable who is there.
 const KEEP_AGAIN: Duration = Duration::from_millis(250);

@@ -11,11 +11,11 @@ use wire::Sitting;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
-use super::durable::message_of;
 use super::{Phase, RoomActor, RoomMsg, overloaded};
 use crate::address;
 use crate::message::{Delivery, UserMsg};
 use crate::operator::AdminAnswer;
+use crate::stored::rooms::message_of;
 use crate::taking::{Taking, Verdict};
 
 const NS_MUC: &str = "http://jabber.org/protocol/muc";

@@ -12,11 +12,12 @@ use room::{Affiliation, Record, Room};
 use store::Seq;
 use wire::{Membership, Message, OfRoom};
 
-use super::durable::{For, OWED};
+use super::durable::For;
 use super::{Phase, RoomActor, RoomMsg};
 use crate::address;
 use crate::message::UserMsg;
 use crate::options::Tells;
+use crate::stored::rooms::OWED;
 
 /// Members that had no room for the news and are told once more, if their round was of fewer.
 const MISSED_MAX: usize = 64;

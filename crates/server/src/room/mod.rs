@@ -14,11 +14,10 @@ mod archive;
 mod command;
 pub(crate) mod durable;
 pub(crate) mod here;
-pub(crate) mod host;
 mod intake;
+mod listed;
 mod members;
 mod retention;
-pub(crate) mod temporary;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -38,6 +37,7 @@ use xmpp::error::{Condition, StanzaError};
 use crate::appends::Appends;
 use crate::home::Home;
 use crate::leaving::{Bounds, Counters, Leaving, Out};
+use crate::listing::{Reserved, Temporary};
 use crate::message::{Delivery, Said, UserMsg};
 use crate::operator::AdminAnswer;
 use crate::taking::Taking;
@@ -47,7 +47,6 @@ use durable::{For, Waiting};
 use here::{Kept, PulledPage};
 use intake::Parked;
 use members::Members;
-use temporary::{Reserved, Temporary};
 
 /// Seconds count for so many numbers: the numbers of messages in a room that was forgotten
 /// with the process are not given out again.

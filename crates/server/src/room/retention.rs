@@ -9,10 +9,11 @@ use actor::{Context, Mail};
 use room::Room;
 use store::{LogEntry, LogHead, Seq, StoreError};
 
-use super::durable::{For, OWED};
+use super::durable::For;
 use super::{Phase, RoomActor, RoomMsg};
 use crate::limits::MARKS_KEPT;
 use crate::message::UserMsg;
+use crate::stored::rooms::OWED;
 
 /// What an append does to the log.
 #[derive(Clone, Copy, Debug, Default)]

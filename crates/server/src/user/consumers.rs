@@ -35,7 +35,7 @@ pub(crate) struct ToRead {
 }
 
 /// What was read.
-pub struct ReadPage {
+pub(crate) struct ReadPage {
     id: ReadId,
     consumer: Consumer,
     /// How many appends of the user had failed when it was asked for.

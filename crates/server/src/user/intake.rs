@@ -17,7 +17,7 @@ use crate::limits::PARKED_MAX;
 use crate::message::{Delivery, UserMsg};
 
 /// Up to where a sender's messages were taken, as the store says.
-pub struct MarkRead {
+pub(crate) struct MarkRead {
     peer: u64,
     /// As it was read last when the store was asked ([`User::outbox_life`]).
     life: u64,

@@ -3,12 +3,14 @@
 
 use actor::{Context, Mail as _};
 use net::ConnRef;
+use stdx::time::Timestamp;
 use store::{ArchivePrefs, Record};
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::managed::What;
-use super::{Effect, User};
+use super::session::Session;
+use super::{Effect, User, acts};
 use crate::address;
 use crate::iq::{Answer, Asker, Found, Job, Question, Request, payload, reply_of};
 use crate::message::{LateAnswer, UserMsg};
@@ -67,7 +69,7 @@ impl User {
                 is_subscriber: false,
             } => modules::for_stranger(on, payload.name(), payload.ns(), is_set),
             _ => modules::for_account(on, payload.name(), payload.ns()).or_else(|| {
-                let more = self.home.options.debug_extensions.iter().copied();
+                let more = self.home.extensions.iter().copied();
                 modules::handler_among(more, payload.name(), payload.ns())
             }),
         };
@@ -82,9 +84,9 @@ impl User {
         let had_debt = debt.is_some();
         let request = Request::new(frame, (payload, is_set), asker, debt);
         let answer = match handler {
-            AccountHandler::Acts(handle) => handle(self, &request, cx),
+            AccountHandler::Acts(act) => acts::answer(self, act, &request, cx),
             AccountHandler::Reads(handle) => {
-                let outcome = handle(&View::new(self, cx.wall()), &request);
+                let outcome = handle(&self.view(cx.wall()), &request);
                 self.perform_outcome(outcome, &request, cx)
             }
         };
@@ -99,6 +101,19 @@ impl User {
                 (answer, false)
             }
             None => (answer, had_debt),
+        }
+    }
+
+    /// What an extension sees of the account.
+    fn view(&self, now: Timestamp) -> View<'_> {
+        View {
+            address: &self.name,
+            now,
+            options: &self.home.options,
+            limits: self.home.limits(),
+            is_available: self.sessions.iter().any(Session::is_available),
+            last: self.last.as_deref(),
+            archive_prefs: self.archive_prefs.as_deref(),
         }
     }
 
@@ -157,7 +172,7 @@ impl User {
     }
 
     /// Asks the store on behalf of a request; the answer leaves when it has come.
-    pub fn ask_store(
+    pub(crate) fn ask_store(
         &mut self,
         request: &Request<'_>,
         cx: &mut Context<'_, UserMsg>,

@@ -62,7 +62,7 @@ enum State {
 
 /// How many of the rooms that deliver to the account somebody has made who wants it to have one
 /// more.
-pub struct RoomsMade {
+pub(crate) struct RoomsMade {
     said: Membership,
     of_one: Result<usize, StoreError>,
 }

@@ -2,10 +2,10 @@
 //! folder a message is for. What a message comes to is in `turn.rs`, what leaves in `sending.rs`;
 //! the rules of RFC 6121 are in the others.
 
+pub(crate) mod acts;
 mod admin;
 mod barrier;
 mod bind;
-pub(crate) mod blocklist;
 mod caps;
 mod client_state;
 pub(crate) mod consumers;
@@ -37,6 +37,7 @@ pub(crate) mod roster;
 mod saved;
 mod sending;
 pub(crate) mod session;
+mod shared;
 pub(crate) mod storage;
 mod stream;
 mod subscribe;
@@ -53,14 +54,13 @@ use store::ArchivePrefs;
 use telemetry::{Counter, Gauge};
 use wire::{Message, NotTaken};
 
+use crate::blocklist::Blocklist;
 use crate::ending::Abort;
-use crate::home::Home;
 use crate::message::control::{Control, Keys};
 use crate::message::{Delivery, Own, Said, UserMsg};
 
 use barrier::{Append, Barrier};
-pub(crate) use barrier::{Effect, Origin, OwnStanza, Spares};
-pub(crate) use blocklist::Blocklist;
+use barrier::{Effect, Origin, OwnStanza};
 pub(crate) use layout::session_number;
 use log::Log;
 use login::Login;
@@ -69,7 +69,8 @@ use recover::Stored;
 use requests::Requests;
 use roster::Roster;
 use session::Session;
-pub(crate) use turn::Turn;
+pub(crate) use shared::Shared;
+use turn::Turn;
 
 /// What is known of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +86,9 @@ enum Phase {
 }
 
 /// One user: account, roster, sessions, and what waits for them.
-pub struct User {
+pub(crate) struct User {
     pub(crate) name: Name,
-    pub(crate) home: Rc<Home>,
+    pub(crate) home: Rc<Shared>,
     phase: Phase,
     pub(crate) roster: Roster,
     pub(crate) blocklist: Blocklist,
@@ -135,7 +136,7 @@ const _: () = assert!(size_of::<User>() <= 192);
 
 impl User {
     /// A user that is about to be loaded.
-    pub fn new(name: Name, home: Rc<Home>) -> Self {
+    pub(crate) fn new(name: Name, home: Rc<Shared>) -> Self {
         User {
             name,
             home,

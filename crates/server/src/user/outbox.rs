@@ -50,7 +50,7 @@ pub(crate) enum ToRead {
 }
 
 /// A page of messages that are to be handed over.
-pub struct OutgoingPage {
+pub(crate) struct OutgoingPage {
     id: ReadId,
     /// The outbox that asked for it: the reads of another one have the same names.
     life: u64,
@@ -59,7 +59,7 @@ pub struct OutgoingPage {
 }
 
 /// A message that comes back.
-pub struct Returning {
+pub(crate) struct Returning {
     dest: u64,
     place: Place,
     reason: Reason<StanzaError>,

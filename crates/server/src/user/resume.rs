@@ -16,17 +16,17 @@ use xml::Frame;
 use xmpp::error::Condition;
 use xmpp::sm::{self, Request};
 
-use super::User;
 use super::barrier::Effect;
 use super::log::Ended;
 use super::managed::{Link, Managed, Resuming};
 use super::own::OwnMsg;
 use super::session::Session;
+use super::{User, acts};
 use crate::message::UserMsg;
 use crate::message::control::Control;
 
 /// What was read to take a session up again.
-pub struct Owed {
+pub(crate) struct Owed {
     /// The session.
     number: u32,
     /// The connection that asked.
@@ -380,7 +380,7 @@ impl User {
         let roster_lost = std::mem::take(&mut managed.roster_lost);
         // What it may have missed that is in no log.
         if roster_lost {
-            crate::modules::roster::push_all(self, at, cx);
+            acts::roster::push_all(self, at, cx);
             self.tell_of_closed_rooms(at, cx);
         }
         if presence_lost && self.sessions[at].is_available() {

@@ -11,12 +11,12 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::User;
+use super::acts::private_storage;
 use super::barrier::{Effect, Origin, OwnStanza};
 use super::own::OwnMsg;
 use crate::limits::{PRIVATE_ITEM_OVERHEAD, PRIVATE_SETS_WAITING};
 use crate::message::UserMsg;
 use crate::message::credit::Debt;
-use crate::modules::private_storage;
 
 /// Namespace and name of an element.
 type Key = (String, String);
@@ -30,7 +30,7 @@ pub(crate) struct Storage {
 }
 
 /// A set that waits until it is known how much is stored.
-pub struct WaitingSet {
+pub(crate) struct WaitingSet {
     set: Frame,
     /// The session that sent it.
     conn: ConnRef,

@@ -29,7 +29,7 @@ const BOSH_PATH: &str = "/http-bind";
 const METRICS_PATH: &str = "/metrics";
 
 /// A connection in between requests, or in the middle of some.
-pub struct Http {
+pub(crate) struct Http {
     /// Who connected.
     peer: IpAddr,
     /// Who that speaks for: the same, or whom a trusted proxy names.

@@ -20,7 +20,7 @@ const BYTES_PAUSE: usize = 64 * 1024;
 const SCHEME: &str = "X-Forwarded-Proto";
 
 /// Our end.
-pub struct Pipe {
+pub(crate) struct Pipe {
     /// The connection that it serves.
     pub(super) to: ConnRef,
     /// The request, until the pipe is there.

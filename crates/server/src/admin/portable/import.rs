@@ -11,7 +11,7 @@ use super::text::check_characters;
 use super::{Bad, Line, bad, parse};
 use crate::address;
 use crate::admin::{Admin, Response};
-use crate::nodes::stored;
+use crate::stored;
 
 /// What lines make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -233,7 +233,7 @@ impl<'a> Import<'a> {
         let state = match self.nodes.entry(owner.to_owned()) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::btree_map::Entry::Vacant(free) => {
-                let read = stored::read_heads(&self.admin.store, owner, machine);
+                let read = stored::nodes::read_heads(&self.admin.store, owner, machine);
                 let (state, is_there) = read.map_err(crate::admin::unreadable)?;
                 if !is_there && !is_check {
                     return Err(bad(&format!("there is no {owner} that could have nodes")));
@@ -252,7 +252,7 @@ impl<'a> Import<'a> {
                     });
                 }
                 if !is_service {
-                    records.push(stored::mark(owner));
+                    records.push(stored::nodes::mark(owner));
                 }
                 self.made.nodes += 1;
                 line.records(machine)?
@@ -269,7 +269,7 @@ impl<'a> Import<'a> {
         };
         let moved_max = machine.limits.moved_max;
         let mut moved = state.moved().collect();
-        records.extend(stored::translate(
+        records.extend(stored::nodes::translate(
             (owner, state),
             (&mut moved, moved_max),
             own.clone(),

@@ -14,7 +14,7 @@ use super::{Held, PepMsg};
 use crate::message::{Ticket, UserMsg};
 use crate::modules::avatar::{self, Info, Photo};
 use crate::modules::{pubsub as nodes, vcard};
-use crate::nodes::stored;
+use crate::stored;
 use crate::user::User;
 use crate::user::barrier::Effect;
 use crate::user::own::OwnMsg;
@@ -31,7 +31,7 @@ pub(crate) struct Picture {
 type Parts = (Option<Vec<u8>>, Option<Arc<[u8]>>);
 
 /// What was read to put a picture into the vCard.
-pub struct AvatarRead {
+pub(crate) struct AvatarRead {
     /// The life that asked.
     life: Ticket,
     /// How often the vCard had been set.
@@ -187,7 +187,7 @@ impl User {
             let parts = || {
                 let mut data = None;
                 if let Some((id, number)) = wanted {
-                    let items = stored::items(&store, &name, number, &[(id, 0)])?;
+                    let items = stored::nodes::items(&store, &name, number, &[(id, 0)])?;
                     data = items.into_iter().next().map(|item| item.payload);
                 }
                 Ok((store.vcard(&name)?, data))

@@ -35,7 +35,7 @@ pub(super) enum Marked {
 }
 
 /// A request for the list in private storage, with what is stored there.
-pub struct Stored {
+pub(crate) struct Stored {
     held: Held,
     read: Result<Option<Vec<u8>>, StoreError>,
 }

@@ -11,7 +11,7 @@ use telemetry::Counter;
 use super::{Held, PepMsg, Waiting};
 use crate::message::credit::Debt;
 use crate::message::{Ticket, UserMsg};
-use crate::nodes::stored;
+use crate::stored;
 use crate::user::User;
 use crate::user::own::OwnMsg;
 
@@ -38,7 +38,7 @@ impl User {
             return false;
         };
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let read = move || stored::items(&store, &name, number, &items);
+        let read = move || stored::nodes::items(&store, &name, number, &items);
         let map = move |items| {
             let fetched = PepMsg::Fetched {
                 life,

@@ -13,7 +13,7 @@ use xmpp::error::{Condition, StanzaError};
 
 use super::{Held, Pep, PepMsg, Waiting};
 use crate::message::{AppendError, Ticket, UserMsg};
-use crate::nodes::stored;
+use crate::stored;
 use crate::user::User;
 use crate::user::own::OwnMsg;
 
@@ -26,7 +26,7 @@ impl User {
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let options = Arc::clone(&self.home.options.pep.machine);
         let read = move || {
-            let (state, _) = stored::read(&store, &name, &options)?;
+            let (state, _) = stored::nodes::read(&store, &name, &options)?;
             let mut seed = [0; 16];
             let filled = SystemRandom::new().fill(&mut seed);
             filled.map_err(|_| StoreError::Unavailable("no randomness".to_owned()))?;

@@ -40,8 +40,8 @@ use crate::guard::Charge;
 use crate::iq::{Answer, Request};
 use crate::message::credit::Debt;
 use crate::message::{Ticket, UserMsg};
-use crate::nodes::stored;
 use crate::operator::{AdminAnswer, NodesCommand};
+use crate::stored;
 
 pub(crate) use avatar::Picture;
 use avatar::{AvatarRead, Converting};
@@ -49,7 +49,7 @@ use bookmarks::Marked;
 use known::Known;
 
 /// What a user is told about its nodes.
-pub enum PepMsg {
+pub(crate) enum PepMsg {
     /// What the store has of them.
     Loaded {
         /// The life that asked.
@@ -426,14 +426,14 @@ impl User {
         let Some(service) = &pep.service else {
             return false;
         };
-        let mut all = stored::translate(
+        let mut all = stored::nodes::translate(
             (&name, service.state()),
             (&mut pep.moved, moved_max),
             records,
         );
         if makes_node && !pep.is_marked {
             pep.is_marked = true;
-            all.push(stored::mark(&name));
+            all.push(stored::nodes::mark(&name));
         }
         pep.pending.push_back(mem::take(held));
         let life = pep.life;
