@@ -35,11 +35,20 @@ impl Elsewhere {
         Elsewhere { name, home }
     }
 
-    pub(crate) fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
+    fn redirect(&self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+        // A connection that has gone meanwhile needs no answer.
+        let _ = self.home.io.control(cx, conn, Control::Abort(Abort::Moved));
+    }
+}
+
+impl Actor for Elsewhere {
+    type Msg = UserMsg;
+
+    fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
         cx.send_after(REST, UserMsg::Idle);
     }
 
-    pub(crate) fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
+    fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
         match msg {
             UserMsg::Said(said) => {
                 let activate = activates(&said.message);
@@ -56,11 +65,6 @@ impl Elsewhere {
             UserMsg::Idle => cx.stop(),
             _ => {}
         }
-    }
-
-    fn redirect(&self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
-        // A connection that has gone meanwhile needs no answer.
-        let _ = self.home.io.control(cx, conn, Control::Abort(Abort::Moved));
     }
 }
 
