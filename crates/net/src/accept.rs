@@ -341,7 +341,7 @@ impl<S: Service> Driver<S> {
 
     /// Takes in connections that the service opened. Returns whether there were any.
     pub(crate) fn open_new(&mut self) -> bool {
-        let openings = mem::take(&mut self.core.borrow_mut().openings);
+        let openings = self.passage.borrow_mut().take_openings();
         let any = !openings.is_empty();
         for opening in openings {
             self.open(opening);
@@ -520,16 +520,13 @@ impl<S: Service> Driver<S> {
                 conn,
             };
             core.stats.count(Counter::NetHandedOver);
-            match core.remotes.get_mut(usize::from(shard.index())) {
-                Some(remote) => remote.parcels.push(Box::new(parcel)),
-                None => core.arrivals.push(Box::new(parcel)),
-            }
+            self.passage.borrow_mut().leaves(shard, Box::new(parcel));
         }
     }
 
     /// Takes in connections from other shards. Returns whether there were any.
     pub(crate) fn adopt_arrivals(&mut self) -> bool {
-        let arrivals = mem::take(&mut self.core.borrow_mut().arrivals);
+        let arrivals = self.passage.borrow_mut().take_arrivals();
         let any = !arrivals.is_empty();
         for parcel in arrivals {
             self.adopt(*parcel);
@@ -597,7 +594,7 @@ impl<S: Service> Driver<S> {
     fn flush_remote(&mut self, index: usize, shard: ShardId) -> bool {
         let core = &mut *self.core.borrow_mut();
         let remote = &mut core.remotes[index];
-        if remote.is_empty() {
+        if !remote.has_batch() && !self.passage.borrow().is_leaving_for(index) {
             return false;
         }
         let Some(port) = self.ports.of(shard) else {
@@ -616,13 +613,15 @@ impl<S: Service> Driver<S> {
             remote.taken();
             sent = true;
         }
-        let mut parcels = mem::take(&mut remote.parcels).into_iter();
+        let mut parcels = self.passage.borrow_mut().take_leaving(index).into_iter();
         while let Some(parcel) = parcels.next() {
             if let Err(error) = actor::Mail::send(&mut self.shard, port, PortMsg::Adopt(parcel)) {
+                // They keep their places.
+                let mut passage = self.passage.borrow_mut();
                 if let PortMsg::Adopt(parcel) = error.into_inner() {
-                    remote.parcels.push(parcel);
+                    passage.leaves(shard, parcel);
                 }
-                remote.parcels.extend(parcels);
+                parcels.for_each(|parcel| passage.leaves(shard, parcel));
                 return sent;
             }
             sent = true;

@@ -14,13 +14,12 @@ use telemetry::{Counter, Stats};
 use crate::address::AddressKey;
 use crate::bucket::Rate;
 use crate::limits::{self, POOL_MAX, POOLED_BYTES_MAX};
-use crate::link::{Busy, Flags, Link, Opening};
-use crate::port::{Operation, Parcel, Remote};
-use crate::service::Service;
+use crate::link::{Busy, Flags, Link};
+use crate::port::{Operation, Remote};
 use crate::unread::Unread;
 
-/// See the module.
-pub(crate) struct Core<S: Service> {
+/// See the module. `C` is what protocol states are told.
+pub(crate) struct Core<C> {
     pub(crate) shard: ShardId,
     pub(crate) links: Slab<Link>,
     /// Connections to read from, at most once each ([`Flags::QUEUED`]).
@@ -28,15 +27,11 @@ pub(crate) struct Core<S: Service> {
     /// Connections to flush, at most once each ([`Flags::DIRTY`]).
     pub(crate) dirty: Vec<Key>,
     /// Messages for protocol states, at most [`limits::Limits::controls_max`].
-    pub(crate) controls: VecDeque<(Key, S::Control)>,
-    /// Connections that the service wants to open.
-    pub(crate) openings: Vec<Opening<S::Conn>>,
+    pub(crate) controls: VecDeque<(Key, C)>,
     /// Watched connections whose output is written.
     pub(crate) written: Vec<Key>,
-    /// Connections that came from other shards in this turn.
-    pub(crate) arrivals: Vec<Box<Parcel<S::Conn>>>,
     /// One per shard, for connections there.
-    pub(crate) remotes: Vec<Remote<S>>,
+    pub(crate) remotes: Vec<Remote<C>>,
     /// Stanzas that a connection may have under way in this turn.
     pub(crate) window: u16,
     backlog_max: usize,
@@ -44,8 +39,9 @@ pub(crate) struct Core<S: Service> {
     pub(crate) kept: Arc<Unread>,
     pub(crate) kept_max: u64,
     controls_max: usize,
-    openings_max: usize,
     pub(crate) stats: Stats,
+    /// [`Service::encode`](crate::Service::encode).
+    encode: fn(&mut Vec<u8>, usize),
     /// Boxes as connections hold them: moving one in or out copies a pointer.
     #[allow(clippy::vec_box)]
     pool: Vec<Box<Busy>>,
@@ -63,30 +59,28 @@ pub enum IoError {
     Full,
 }
 
-impl<S: Service> Core<S> {
+impl<C> Core<C> {
     pub(crate) fn new(
-        shard: ShardId,
-        shards: u16,
+        (shard, shards): (ShardId, u16),
         limits: &limits::Limits,
         kept: Arc<Unread>,
-    ) -> Core<S> {
+        encode: fn(&mut Vec<u8>, usize),
+    ) -> Core<C> {
         Core {
             shard,
             links: Slab::new(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
             controls: VecDeque::new(),
-            openings: Vec::new(),
             written: Vec::new(),
-            arrivals: Vec::new(),
             remotes: (0..shards).map(|_| Remote::new(limits)).collect(),
             window: limits.window_max,
             backlog_max: limits.backlog_max,
             kept,
             kept_max: limits.kept_per_address_max,
             controls_max: limits.controls_max,
-            openings_max: limits.openings_max,
             stats: Stats::new(),
+            encode,
             pool: Vec::new(),
         }
     }
@@ -183,7 +177,7 @@ impl<S: Service> Core<S> {
         let from = busy.out.len();
         append(&mut busy.out, write);
         if link.flags.has(Flags::ENCODED) {
-            S::encode(&mut busy.out, from);
+            (self.encode)(&mut busy.out, from);
         }
         let flooded = busy.backlog() > hard_max;
         if !link.flags.has(Flags::DIRTY) {
@@ -197,22 +191,11 @@ impl<S: Service> Core<S> {
         Ok(())
     }
 
-    /// Opens a connection in this turn, or refuses it by telling its state that it is closed.
-    pub(crate) fn open(&mut self, new: Opening<S::Conn>) -> Result<(), IoError> {
-        if self.openings.len() >= self.openings_max {
-            return Err(IoError::Full);
-        }
-        self.openings.push(new);
-        Ok(())
-    }
-
     /// Whether neither protocol states nor other shards are owed anything.
     pub(crate) fn is_settled(&self) -> bool {
-        self.arrivals.is_empty()
-            && self.openings.is_empty()
-            && self.controls.is_empty()
+        self.controls.is_empty()
             && self.written.is_empty()
-            && self.remotes.iter().all(Remote::is_empty)
+            && !self.remotes.iter().any(Remote::has_batch)
     }
 
     /// Notes who wants to be told once the output of a local connection is written.
@@ -264,14 +247,14 @@ impl<S: Service> Core<S> {
     }
 
     /// Queues a message for the protocol state of a local connection.
-    pub(crate) fn control(&mut self, id: Key, msg: S::Control) -> Result<(), IoError> {
+    pub(crate) fn control(&mut self, id: Key, msg: C) -> Result<(), IoError> {
         if !self.links.contains(id) {
             return Err(IoError::Gone);
         }
         self.push_control(id, msg)
     }
 
-    fn push_control(&mut self, id: Key, msg: S::Control) -> Result<(), IoError> {
+    fn push_control(&mut self, id: Key, msg: C) -> Result<(), IoError> {
         if self.controls.len() >= self.controls_max {
             self.stats.count(Counter::NetControlsFull);
             self.cut(id);
@@ -299,7 +282,7 @@ impl<S: Service> Core<S> {
     }
 
     /// Applies what another shard or thread wants of a connection here.
-    pub(crate) fn apply(&mut self, id: Key, operation: Operation<S::Control>, bytes: &[u8]) {
+    pub(crate) fn apply(&mut self, id: Key, operation: Operation<C>, bytes: &[u8]) {
         // The other side learns of a lost connection by `Service::closed`, not here.
         let _ = match operation {
             Operation::Out(_) => self.write(id, |out| out.extend_from_slice(bytes)),

@@ -29,7 +29,8 @@ use crate::link::Flags;
 use crate::listen::Speaks;
 use crate::network::{DriverSeed, LISTENERS_MAX, Ports, Settings, Shared};
 use crate::output::begin_tls;
-use crate::port::{Port, PortMsg};
+use crate::passage::{Opener, Passage};
+use crate::port::{Port, PortMsg, Remote};
 use crate::record::SEALED_MAX;
 use crate::service::{Closed, ConnRef, Service};
 use crate::shed::Shedding;
@@ -52,7 +53,8 @@ pub struct Driver<S: Service> {
     pub(crate) service: S,
     /// Protocol states, by the index of their connection.
     pub(crate) conns: Vec<Option<S::Conn>>,
-    pub(crate) core: Rc<RefCell<Core<S>>>,
+    pub(crate) core: Rc<RefCell<Core<S::Control>>>,
+    pub(crate) passage: Rc<RefCell<Passage<S::Conn>>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) ports: Arc<Ports<S>>,
     pub(crate) acceptor: Acceptor,
@@ -116,7 +118,7 @@ impl<S: Service> DriverSeed<S> {
         self,
         seed: ShardSeed,
         clock: Arc<dyn Clock>,
-        service: impl FnOnce(&mut Shard, Io<S>) -> S,
+        service: impl FnOnce(&mut Shard, Io<S::Control>, Opener<S::Conn>) -> S,
     ) -> io::Result<Driver<S>> {
         let poll = Poll::new()?;
         let waker = Arc::new(mio::Waker::new(poll.registry(), WAKE)?);
@@ -128,27 +130,24 @@ impl<S: Service> DriverSeed<S> {
         let mut shard = seed.build(Arc::clone(&clock), Arc::new(Wake(waker)));
         let version = self.shared.version();
         let settings = self.shared.settings();
-        let core = Core::new(
-            id,
-            self.ports.count(),
-            &settings.limits,
-            Arc::clone(&self.shared.kept),
-        );
+        let (limits, shards) = (&settings.limits, self.ports.count());
+        let kept = Arc::clone(&self.shared.kept);
+        let core = Core::new((id, shards), limits, kept, S::encode);
         let core = Rc::new(RefCell::new(core));
+        let passage = Rc::new(RefCell::new(Passage::new(shards, limits)));
         shard.set_patient_mailbox::<PortMsg<S>>(settings.limits.port_mailbox_max);
         let port = actor::Mail::spawn(
             &mut shard,
             Port {
                 core: Rc::clone(&core),
+                passage: Rc::clone(&passage),
             },
         );
         self.ports.set(id, port);
-        let service = service(
-            &mut shard,
-            Io {
-                core: Rc::clone(&core),
-            },
-        );
+        let io = Io {
+            core: Rc::clone(&core),
+        };
+        let service = service(&mut shard, io, Opener::new(&passage));
         let acceptor = Acceptor::new(self.listeners, self.sockets, poll.registry(), LISTENERS)?;
         let now = clock.now();
         let mut timers = TimerWheel::new();
@@ -159,6 +158,7 @@ impl<S: Service> DriverSeed<S> {
             service,
             conns: Vec::new(),
             core,
+            passage,
             shared: self.shared,
             ports: self.ports,
             acceptor,
@@ -303,7 +303,10 @@ impl<S: Service> Driver<S> {
     /// Lets protocol states and other shards have what the actors' turn left for them. Returns
     /// whether the actors may have new mail.
     fn settle(&mut self) -> bool {
-        if self.leaving.is_empty() && self.core.borrow().is_settled() {
+        if self.leaving.is_empty()
+            && self.core.borrow().is_settled()
+            && self.passage.borrow().is_settled()
+        {
             return false;
         }
         let mut again = self.adopt_arrivals();
@@ -338,13 +341,13 @@ impl<S: Service> Driver<S> {
     }
 
     fn sleep(&mut self, turn: actor::Turn, unsettled: bool) -> Duration {
-        let core = self.core.borrow();
+        let (core, passage) = (self.core.borrow(), self.passage.borrow());
         let busy = turn.more
             || unsettled
             || (!core.ready.is_empty() && !self.holds_back)
             || !core.dirty.is_empty()
             || !core.controls.is_empty()
-            || !core.openings.is_empty()
+            || passage.has_openings()
             || !core.written.is_empty()
             || self
                 .draining
@@ -356,7 +359,8 @@ impl<S: Service> Driver<S> {
         // A shard that did not take its mail is tried again soon, without spinning.
         let blocked = !self.leaving.is_empty()
             || !core.ready.is_empty()
-            || core.remotes.iter().any(|remote| !remote.is_empty());
+            || core.remotes.iter().any(Remote::has_batch)
+            || passage.has_leaving();
         let retry = blocked.then(|| self.now + Duration::from_millis(1));
         let accept = self.acceptor.wake_at(self.now);
         let until = self.draining.as_ref().map(|draining| draining.until);
@@ -689,7 +693,7 @@ impl<S: Service> Driver<S> {
 /// Sees to it that the wheel holds an entry no later than the connection's next moment. An entry
 /// that is too early is left alone: it is filed again when it fires, so that a deadline that moves
 /// with every stanza costs nothing.
-pub(crate) fn arm<S: Service>(core: &mut Core<S>, timers: &mut TimerWheel<Key>, id: Key) {
+pub(crate) fn arm<C>(core: &mut Core<C>, timers: &mut TimerWheel<Key>, id: Key) {
     let Some(link) = core.links.get_mut(id) else {
         return;
     };

@@ -2,8 +2,6 @@
 //! this shard or on another.
 
 use std::cell::RefCell;
-use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,21 +9,20 @@ use actor::{Handle, Mail};
 
 use crate::address::AddressKey;
 use crate::core::{Core, IoError};
-use crate::link::Opening;
-use crate::network::Ports;
-use crate::port::{Batch, Operation, PortMsg};
-use crate::service::{ConnRef, Service};
+use crate::port::{Batch, Batches, Operation};
+use crate::service::ConnRef;
 
-/// For the actors of one shard; cheap to clone.
+/// For the actors of one shard; cheap to clone. `C` is what protocol states are told: what else a
+/// connection is to its service, nobody needs to know here.
 ///
 /// Operations on one connection take effect in the order in which they were made by one actor.
 /// Errors tell what is known at once: a connection of another shard may be gone although the
 /// operation was taken, and then `Service::closed` there is how its user learns of it.
-pub struct Io<S: Service> {
-    pub(crate) core: Rc<RefCell<Core<S>>>,
+pub struct Io<C> {
+    pub(crate) core: Rc<RefCell<Core<C>>>,
 }
 
-impl<S: Service> Clone for Io<S> {
+impl<C> Clone for Io<C> {
     fn clone(&self) -> Self {
         Io {
             core: Rc::clone(&self.core),
@@ -33,7 +30,7 @@ impl<S: Service> Clone for Io<S> {
     }
 }
 
-impl<S: Service> Io<S> {
+impl<C> Io<C> {
     /// Lets `write` append to the connection's output, which is written at the end of this turn.
     /// `write` must not use this handle.
     ///
@@ -73,12 +70,7 @@ impl<S: Service> Io<S> {
     ///
     /// # Errors
     /// See [`Io::with_out`]; [`IoError::Full`] also when too many messages wait on this shard.
-    pub fn control(
-        &self,
-        _mail: &mut impl Mail,
-        conn: ConnRef,
-        msg: S::Control,
-    ) -> Result<(), IoError> {
+    pub fn control(&self, _mail: &mut impl Mail, conn: ConnRef, msg: C) -> Result<(), IoError> {
         self.apply(conn, Operation::Control(msg))
     }
 
@@ -90,46 +82,8 @@ impl<S: Service> Io<S> {
         self.apply(conn, Operation::Close)
     }
 
-    /// Opens a connection on this shard that nobody made from outside: `socket` is any stream
-    /// socket that does not block, or there is none, and then the service takes the output itself
-    /// ([`Service::collect`]) and gives the input ([`Cx::feed`](crate::Cx::feed)). It counts as one
-    /// of `address`. [`Service::opened`] tells that it is there, in this turn;
-    /// [`Service::closed`], under a name that is gone, that a limit refused it.
-    ///
-    /// # Errors
-    /// [`IoError::Full`]: too many are opened at once.
-    pub fn open(
-        &self,
-        socket: Option<OwnedFd>,
-        address: Option<IpAddr>,
-        conn: S::Conn,
-    ) -> Result<(), IoError> {
-        let opening = Opening {
-            socket,
-            address,
-            is_half: false,
-            conn,
-        };
-        self.core.borrow_mut().open(opening)
-    }
-
-    /// The same without a socket, for the other half of a connection of this node: that one alone
-    /// counts as a connection. What is kept of the half's input counts for `address` all the same.
-    ///
-    /// # Errors
-    /// As [`Io::open`].
-    pub fn open_half(&self, address: IpAddr, conn: S::Conn) -> Result<(), IoError> {
-        let opening = Opening {
-            socket: None,
-            address: Some(address),
-            is_half: true,
-            conn,
-        };
-        self.core.borrow_mut().open(opening)
-    }
-
-    /// Has [`Service::written`] told once, as soon as the output of a connection of this shard is
-    /// written but for half of the bytes at which its own input pauses.
+    /// Has [`Service::written`](crate::Service::written) told once, as soon as the output of a
+    /// connection of this shard is written but for half of the bytes at which its own input pauses.
     pub fn watch(&self, conn: ConnRef) {
         let core = &mut *self.core.borrow_mut();
         if conn.shard == core.shard {
@@ -175,7 +129,7 @@ impl<S: Service> Io<S> {
         (address != AddressKey::EXEMPT).then_some(address)
     }
 
-    fn apply(&self, conn: ConnRef, operation: Operation<S::Control>) -> Result<(), IoError> {
+    fn apply(&self, conn: ConnRef, operation: Operation<C>) -> Result<(), IoError> {
         let core = &mut *self.core.borrow_mut();
         if conn.shard != core.shard {
             let remote = core.remotes.get_mut(usize::from(conn.shard.index()));
@@ -191,12 +145,12 @@ impl<S: Service> Io<S> {
 }
 
 /// For threads that are no shard: pools and administration. Each call is a message of its own.
-pub struct RemoteIo<S: Service> {
+pub struct RemoteIo<C> {
     pub(crate) handle: Handle,
-    pub(crate) ports: Arc<Ports<S>>,
+    pub(crate) ports: Arc<dyn Batches<C>>,
 }
 
-impl<S: Service> Clone for RemoteIo<S> {
+impl<C> Clone for RemoteIo<C> {
     fn clone(&self) -> Self {
         RemoteIo {
             handle: self.handle.clone(),
@@ -205,7 +159,7 @@ impl<S: Service> Clone for RemoteIo<S> {
     }
 }
 
-impl<S: Service> RemoteIo<S> {
+impl<C> RemoteIo<C> {
     /// Appends to the connection's output.
     ///
     /// # Errors
@@ -228,7 +182,7 @@ impl<S: Service> RemoteIo<S> {
     ///
     /// # Errors
     /// See [`RemoteIo::write`].
-    pub fn control(&self, conn: ConnRef, msg: S::Control) -> Result<(), IoError> {
+    pub fn control(&self, conn: ConnRef, msg: C) -> Result<(), IoError> {
         self.send(conn, Operation::Control(msg), Vec::new())
     }
 
@@ -240,19 +194,11 @@ impl<S: Service> RemoteIo<S> {
         self.send(conn, Operation::Close, Vec::new())
     }
 
-    fn send(
-        &self,
-        conn: ConnRef,
-        operation: Operation<S::Control>,
-        bytes: Vec<u8>,
-    ) -> Result<(), IoError> {
-        let port = self.ports.of(conn.shard).ok_or(IoError::Gone)?;
+    fn send(&self, conn: ConnRef, operation: Operation<C>, bytes: Vec<u8>) -> Result<(), IoError> {
         let batch = Batch {
             operations: vec![(conn.id, operation)],
             bytes,
         };
-        self.handle
-            .send(port, PortMsg::Batch(batch))
-            .map_err(|_| IoError::Full)
+        self.ports.send(&self.handle, conn.shard, batch)
     }
 }

@@ -11,7 +11,6 @@ use crate::address::AddressKey;
 use crate::core::Core;
 use crate::limits::{HELD_UNCOUNTED, KEPT_UNCOUNTED};
 use crate::link::Link;
-use crate::service::Service;
 use crate::unread::Counted;
 
 /// Bytes of a TLS record or handshake message that are not complete.
@@ -19,7 +18,7 @@ fn incomplete(link: &Link) -> usize {
     link.tls.as_ref().map_or(0, |tls| tls.incomplete())
 }
 
-impl<S: Service> Core<S> {
+impl<C> Core<C> {
     /// Counts what a connection keeps by now. False if that has become more, and the connections of
     /// its address keep too much together.
     pub(crate) fn may_keep(&mut self, id: Key) -> bool {
@@ -71,7 +70,7 @@ impl<S: Service> Core<S> {
             return true;
         }
         let table = Arc::clone(&self.kept);
-        let set = |core: &mut Core<S>, bytes| {
+        let set = |core: &mut Core<C>, bytes| {
             if let Some(busy) = core.busy(id) {
                 let counted = busy
                     .counted

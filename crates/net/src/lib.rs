@@ -8,7 +8,8 @@
 //!
 //! [`Network`] binds listeners and makes one [`DriverSeed`] per shard; a seed becomes a [`Driver`]
 //! on the thread that runs it. The protocol above the sockets is a [`Service`], told of events with
-//! a [`Cx`]. Actors and threads reach connections through [`Io`] and [`RemoteIo`].
+//! a [`Cx`]. Actors and threads reach connections through [`Io`] and [`RemoteIo`]; the service
+//! opens others with an [`Opener`].
 //!
 //! Invariants: an idle connection holds no buffer; nothing here reads a clock but the driver; every
 //! queue and buffer has its bound in `limits`; [`Service::closed`] is called exactly once for each
@@ -30,6 +31,7 @@ mod link;
 mod listen;
 mod network;
 mod output;
+mod passage;
 mod port;
 mod proxy;
 mod record;
@@ -51,6 +53,7 @@ pub use limits::{
 };
 pub use listen::{Listener, Speaks};
 pub use network::{Disturbance, DriverSeed, Network, Shared};
+pub use passage::Opener;
 pub use service::{Closed, ConnRef, Peer, Service, TlsInfo, TlsVersion};
 pub use tls::{ALPN_CLIENT, Certificate, TlsConfig, TlsError, TlsSettings};
 

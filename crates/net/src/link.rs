@@ -112,7 +112,7 @@ impl std::ops::BitOr for Flags {
 
 /// One connection, small while nothing happens.
 pub(crate) struct Link {
-    /// `None` for a connection that has no socket of its own ([`Io::open`](crate::Io::open)).
+    /// `None` for a connection that has no socket of its own ([`Opener`](crate::Opener)).
     pub(crate) socket: Option<TcpStream>,
     pub(crate) flags: Flags,
     /// Stanzas on their way to actors that have not answered by credit.

@@ -11,10 +11,11 @@ use actor::{Addr, Handle, ShardId};
 use telemetry::{SharedStats, Snapshot};
 
 use crate::address::AddressTable;
+use crate::core::IoError;
 use crate::io::RemoteIo;
 use crate::limits::Limits;
 use crate::listen::{self, Listener};
-use crate::port::PortMsg;
+use crate::port::{Batch, Batches, PortMsg};
 use crate::service::Service;
 use crate::shed::{Shed, ShedCount};
 use crate::tls::TlsConfig;
@@ -51,6 +52,19 @@ impl<S: Service> Ports<S> {
 
     pub(crate) fn count(&self) -> u16 {
         u16::try_from(self.0.len()).unwrap_or(u16::MAX)
+    }
+}
+
+impl<S: Service> Batches<S::Control> for Ports<S> {
+    fn send(
+        &self,
+        handle: &Handle,
+        shard: ShardId,
+        batch: Batch<S::Control>,
+    ) -> Result<(), IoError> {
+        let port = self.of(shard).ok_or(IoError::Gone)?;
+        let sent = handle.send(port, PortMsg::Batch(batch));
+        sent.map_err(|_| IoError::Full)
     }
 }
 
@@ -310,10 +324,11 @@ impl<S: Service> Network<S> {
     }
 
     /// The way to connections for threads that are no shard's.
-    pub fn remote(&self, handle: &Handle) -> RemoteIo<S> {
+    pub fn remote(&self, handle: &Handle) -> RemoteIo<S::Control> {
+        let ports = Arc::clone(&self.ports);
         RemoteIo {
             handle: handle.clone(),
-            ports: Arc::clone(&self.ports),
+            ports,
         }
     }
 

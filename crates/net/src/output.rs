@@ -119,7 +119,7 @@ impl<S: Service> Driver<S> {
     /// Decides what a flush means for its connection; `Some` ends it.
     fn flushed(
         &self,
-        core: &mut Core<S>,
+        core: &mut Core<S::Control>,
         id: Key,
         flushed: Flushed,
         progress: bool,
@@ -245,8 +245,8 @@ impl<S: Service> Driver<S> {
 
 /// Starts TLS on a connection: what was written before goes out in the clear, what was read before
 /// is forgotten.
-pub(crate) fn begin_tls<S: Service>(
-    core: &mut Core<S>,
+pub(crate) fn begin_tls<C>(
+    core: &mut Core<C>,
     settings: &Settings,
     now: Moment,
     id: Key,

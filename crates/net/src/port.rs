@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use actor::{Actor, Context};
+use actor::{Actor, Context, Handle, ShardId};
 use stdx::slab::Key;
 use stdx::time::Moment;
 
@@ -16,6 +16,7 @@ use crate::bucket::Bucket;
 use crate::core::{Core, IoError, append};
 use crate::limits::Limits;
 use crate::link::{Busy, Flags};
+use crate::passage::Passage;
 use crate::record::Tls;
 use crate::service::Service;
 
@@ -46,6 +47,11 @@ impl<C> Default for Batch<C> {
     }
 }
 
+/// Where operations on connections of any shard are sent, from threads that are no shard.
+pub(crate) trait Batches<C>: Send + Sync {
+    fn send(&self, handle: &Handle, shard: ShardId, batch: Batch<C>) -> Result<(), IoError>;
+}
+
 /// A connection on its way between shards.
 pub(crate) struct Parcel<C> {
     pub(crate) socket: OwnedFd,
@@ -67,10 +73,8 @@ pub(crate) enum PortMsg<S: Service> {
 }
 
 /// What waits in this shard for connections of one other shard.
-pub(crate) struct Remote<S: Service> {
-    pub(crate) batch: Batch<S::Control>,
-    /// Connections to hand over, behind the operations of the same turn.
-    pub(crate) parcels: Vec<Box<Parcel<S::Conn>>>,
+pub(crate) struct Remote<C> {
+    pub(crate) batch: Batch<C>,
     /// Connections for which something found no room. They end, and hear nothing more: a stream
     /// that goes on behind a gap has lost something that nobody knows of.
     cut: HashSet<Key>,
@@ -78,19 +82,14 @@ pub(crate) struct Remote<S: Service> {
     bytes_max: usize,
 }
 
-impl<S: Service> Remote<S> {
+impl<C> Remote<C> {
     pub(crate) fn new(limits: &Limits) -> Self {
         Remote {
             batch: Batch::default(),
-            parcels: Vec::new(),
             cut: HashSet::new(),
             operations_max: limits.remote_operations_max,
             bytes_max: limits.remote_bytes_max,
         }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        !self.has_batch() && self.parcels.is_empty()
     }
 
     pub(crate) fn has_batch(&self) -> bool {
@@ -98,7 +97,7 @@ impl<S: Service> Remote<S> {
     }
 
     /// All that waits, and behind it who ends.
-    pub(crate) fn take_batch(&mut self) -> Batch<S::Control> {
+    pub(crate) fn take_batch(&mut self) -> Batch<C> {
         let mut batch = std::mem::take(&mut self.batch);
         let cut = self.cut.iter().map(|id| (*id, Operation::Cut));
         batch.operations.extend(cut);
@@ -106,7 +105,7 @@ impl<S: Service> Remote<S> {
     }
 
     /// The other shard did not take it: it keeps its place.
-    pub(crate) fn put_back(&mut self, mut batch: Batch<S::Control>) {
+    pub(crate) fn put_back(&mut self, mut batch: Batch<C>) {
         let left = batch.operations.len() - self.cut.len();
         batch.operations.truncate(left);
         self.batch = batch;
@@ -141,11 +140,7 @@ impl<S: Service> Remote<S> {
     }
 
     /// Adds another operation for a connection there.
-    pub(crate) fn push(
-        &mut self,
-        id: Key,
-        operation: Operation<S::Control>,
-    ) -> Result<(), IoError> {
+    pub(crate) fn push(&mut self, id: Key, operation: Operation<C>) -> Result<(), IoError> {
         // No more is given back to a window than it has: these are bounded by the connections.
         if !matches!(operation, Operation::Credit(_)) {
             self.check(id)?;
@@ -170,17 +165,18 @@ impl<S: Service> Remote<S> {
 
 /// The actor that acts on a shard's connections for other shards and threads.
 pub(crate) struct Port<S: Service> {
-    pub(crate) core: Rc<RefCell<Core<S>>>,
+    pub(crate) core: Rc<RefCell<Core<S::Control>>>,
+    pub(crate) passage: Rc<RefCell<Passage<S::Conn>>>,
 }
 
 impl<S: Service> Actor for Port<S> {
     type Msg = PortMsg<S>;
 
     fn handle(&mut self, msg: PortMsg<S>, cx: &mut Context<'_, PortMsg<S>>) {
-        let mut core = self.core.borrow_mut();
         match msg {
-            PortMsg::Adopt(parcel) => core.arrivals.push(parcel),
+            PortMsg::Adopt(parcel) => self.passage.borrow_mut().arrives(parcel),
             PortMsg::Batch(batch) => {
+                let mut core = self.core.borrow_mut();
                 cx.spend(u32::try_from(batch.operations.len() / 4).unwrap_or(u32::MAX));
                 let mut bytes = &batch.bytes[..];
                 for (id, operation) in batch.operations {
@@ -199,36 +195,7 @@ impl<S: Service> Actor for Port<S> {
 
 #[cfg(test)]
 mod tests {
-    use actor::Shard;
-
     use super::*;
-    use crate::{Closed, ConnRef, Cx, Peer, TlsInfo};
-
-    /// Nothing of it runs.
-    struct Silent;
-
-    impl Service for Silent {
-        type Conn = ();
-        type Control = u32;
-
-        fn accept(&mut self, _: &mut Cx<'_>, _: &Peer) {}
-
-        fn receive(&mut self, _: &mut Cx<'_>, (): &mut (), input: &[u8]) -> usize {
-            input.len()
-        }
-
-        fn tls_established(&mut self, _: &mut Cx<'_>, (): &mut (), _: &TlsInfo) {}
-
-        fn control(&mut self, _: &mut Cx<'_>, (): &mut (), _: u32) {}
-
-        fn deadline(&mut self, _: &mut Cx<'_>, (): &mut ()) {}
-
-        fn adopted(&mut self, _: &mut Cx<'_>, (): &mut ()) {}
-
-        fn drain(&mut self, _: &mut Cx<'_>, (): &mut ()) {}
-
-        fn closed(&mut self, _: &mut Shard, _: ConnRef, (): (), _: Closed) {}
-    }
 
     const fn key(index: u32) -> Key {
         Key {
@@ -237,7 +204,7 @@ mod tests {
         }
     }
 
-    fn remote(operations_max: usize, bytes_max: usize) -> Remote<Silent> {
+    fn remote(operations_max: usize, bytes_max: usize) -> Remote<u32> {
         Remote::new(&Limits {
             remote_operations_max: operations_max,
             remote_bytes_max: bytes_max,
@@ -290,7 +257,7 @@ mod tests {
             (said(&batch).len(), batch.bytes),
             (all.len(), b"one".to_vec())
         );
-        assert!(remote.is_empty());
+        assert!(!remote.has_batch());
         assert_eq!(remote.push(b, Operation::Control(9)), Ok(()));
     }
 

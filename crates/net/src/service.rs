@@ -116,7 +116,7 @@ pub trait Service: Sized + 'static {
         let _ = (out, from);
     }
 
-    /// A connection opened by [`Io::open`](crate::Io::open) is there.
+    /// A connection opened by an [`Opener`](crate::Opener) is there.
     fn opened(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn) {
         let _ = (cx, conn);
     }

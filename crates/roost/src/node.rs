@@ -10,13 +10,12 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use cluster::layout::{Layout, LayoutError};
-pub(crate) use server::ImportOrder;
 use server::admin::Admin;
-pub(crate) use server::admin::{Request, Response, Status};
-pub(crate) use server::erase::{EraseFrom, Erased};
+pub(crate) use server::admin::{EraseFrom, Erased, ImportOrder, Request, Response, Status};
 pub(crate) use server::guard::{Entry as BanEntry, List as BanList};
-use server::modules::{NotSwitched, Switches};
-pub(crate) use server::nodes::NodesAct;
+use server::modules::NotSwitched;
+pub(crate) use server::operator::NodesAct;
+use server::options::Switches;
 use store::{OpenError, Store};
 
 use watch::Observer;
@@ -550,7 +549,6 @@ fn options(config: &Config) -> server::Options {
         traced_max: server::options::TRACED_MAX,
         chaos: settings.chaos.enabled,
         debug_commit_delay: settings.debug.commit_delay,
-        debug_extensions: &[],
         debug_panic_hook: settings.debug.panic_hook.clone(),
     }
 }

@@ -40,6 +40,15 @@ pub(crate) fn local(jid: &str) -> Option<&str> {
     parts(jid).0
 }
 
+/// The normalised address of a room, if it is at one of the hosts.
+pub(crate) fn of_room(room: &str, hosts: &[String]) -> Option<String> {
+    let room = xmpp::addr::normalize(room).ok()?;
+    let domain = domain(&room);
+    let is_room =
+        local(&room).is_some() && !room.contains('/') && hosts.iter().any(|host| host == domain);
+    is_room.then(|| room.into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,14 @@
 //! threads of their own, never for a shard.
 
 mod anywhere;
+mod erase;
 mod moving;
+mod nodes;
+mod portable;
+mod queues;
+mod rooms;
+mod sample;
+mod trace;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,21 +23,22 @@ use store::{Journal, Record, Store};
 
 use crate::address;
 use crate::chaos::{Chaos, Fault};
-use crate::erase::{EraseFrom, Erased, ErasedEntry};
 use crate::errands::Errands;
 use crate::guard::{Entry, Guard, List};
-use crate::limits::ADMIN_DEADLINE;
+use crate::limits::{ADMIN_DEADLINE, SYSTEM_ACTORS_PER_SHARD};
+use crate::listing::Table;
 use crate::message::UserMsg;
-use crate::node::SYSTEM_ACTORS_PER_SHARD;
-use crate::nodes::{NodeItem, NodeLine, NodeSample, NodesAct, NodesCommand};
+use crate::operator::{AdminAnswer, AdminCommand, NodesAct, NodesCommand, RoomSample};
 use crate::options::Options;
 use crate::place::Place;
-use crate::portable;
-use crate::queues::{self, Queue, QueueCommand, Stuck};
-use crate::room::temporary::Table;
-use crate::room::{RoomCommand, RoomLine, RoomSample};
+use crate::queues::{Published, Queue};
 use crate::talkers;
 use crate::watch::{Sample, UserSample};
+
+pub use erase::{EraseFrom, Erased};
+pub use nodes::{NodeItem, NodeLine, NodeSample};
+pub use portable::Order as ImportOrder;
+pub use rooms::RoomLine;
 
 /// Accounts that one listing, export or provisioning request covers at most.
 pub const PAGE_MAX: usize = 1_000;
@@ -460,59 +468,6 @@ pub struct Status {
     pub accounts: u64,
 }
 
-/// What an administrator tells one account.
-#[derive(Debug)]
-pub enum AdminCommand {
-    /// Make the account.
-    Create(store::Account),
-    /// Take a record that an import makes of it.
-    Import(Box<Record>),
-    /// Leave the memory for an import, if nothing is under way.
-    Leave,
-    /// Remove it.
-    Remove,
-    /// Give it new keys.
-    SetKeys(Vec<store::ScramKeys>),
-    /// Lock or unlock it.
-    Lock {
-        /// Locked from now on, or not.
-        locked: bool,
-    },
-    /// End its sessions.
-    Kick,
-    /// Replace entries of its log by what is left of them.
-    Erase(Vec<ErasedEntry>),
-    /// Tell about itself.
-    Inspect,
-    /// Do something about messages that wait for recipients who do not keep up.
-    Queue(QueueCommand),
-    /// Do something that rooms do.
-    Room(RoomCommand),
-    /// Do something to one of its nodes.
-    Nodes(NodesCommand),
-}
-
-/// What the account answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AdminAnswer {
-    /// Done, and durable.
-    Done,
-    /// What it is doing.
-    Inspected(Arc<UserSample>),
-    /// Recipients who do not keep up.
-    Stuck(Vec<Stuck>),
-    /// How many that concerned.
-    Counted(u64),
-    /// What the room is.
-    Room(Arc<RoomSample>),
-    /// There is no such account.
-    Absent,
-    /// There is one already.
-    Exists,
-    /// The store could not be read or written.
-    Unavailable,
-}
-
 /// The administrator's door to a node.
 #[derive(Clone)]
 pub struct Admin {
@@ -529,7 +484,7 @@ pub struct Admin {
     /// By shard.
     pub(crate) braked: Vec<talkers::Published>,
     /// By shard.
-    pub(crate) queues: Vec<queues::Published>,
+    pub(crate) queues: Vec<Published>,
     /// If faults may be caused.
     pub(crate) chaos: Option<Chaos>,
     pub(crate) guard: Arc<Guard>,
@@ -823,7 +778,7 @@ impl Admin {
 
     /// The normalised bare address of an account or a room of this server.
     fn recipient(&self, jid: &str) -> Result<String, Response> {
-        match crate::room::address_of(jid, &self.options.rooms.hosts) {
+        match address::of_room(jid, &self.options.rooms.hosts) {
             Some(room) => Ok(room),
             None => self.own_address(jid),
         }
@@ -856,9 +811,9 @@ impl Admin {
                 "a password has 1 to 1023 bytes and no control characters",
             )
         })?;
-        let mut salt = vec![0; crate::c2s::SALT_BYTES];
+        let mut salt = vec![0; crate::keys::SALT_BYTES];
         fastrand::Rng::new().fill(&mut salt);
-        let scram = crate::c2s::derive_keys(&password, &salt, self.options.scram_iterations);
+        let scram = crate::keys::derive_keys(&password, &salt, self.options.scram_iterations);
         Ok(store::Account {
             created: self.clock.wall(),
             locked: false,
@@ -906,7 +861,7 @@ impl Admin {
         let mut account = self.new_account(password)?;
         // One salt for all of them and for every part, so that a load client derives one key.
         let salt = &portable::SHARED_SALT;
-        account.scram = crate::c2s::derive_keys(password, salt, self.options.scram_iterations);
+        account.scram = crate::keys::derive_keys(password, salt, self.options.scram_iterations);
         // Each node of a cluster makes those that are at home there.
         let is_here = |user: &str| {
             self.options.cluster.is_none() || self.place.is_here(self.place.range(user))

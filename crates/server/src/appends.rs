@@ -9,8 +9,7 @@ use store::{RangeId, Record, Tenure};
 use telemetry::Counter;
 
 use crate::home::Home;
-use crate::journal::Ticket;
-use crate::message::{AppendError, UserMsg};
+use crate::message::{AppendError, Ticket, UserMsg};
 
 /// Whether an append was made after another one. Tickets wrap around.
 fn is_after(ticket: Ticket, other: Ticket) -> bool {

@@ -10,80 +10,33 @@ mod registration;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actor::{Addr, Handle, Mail, Name, SendError, Shard};
 use net::websocket::CloseCode;
-use net::{AddressKey, Closed, ConnRef, Cx, RemoteIo};
+use net::{AddressKey, Closed, ConnRef, Cx, Opener, RemoteIo};
 use ring::rand::{SecureRandom, SystemRandom};
 use stdx::time::Moment;
 use telemetry::Counter;
 use xml::{Event, Frame, Framer, Scratch};
-use xmpp::error::{Condition, StanzaError, StreamError};
+use xmpp::error::{StanzaError, StreamError};
 use xmpp::ns;
-use xmpp::sasl::{self, Hash};
+use xmpp::sasl;
 use xmpp::stream::{C2s, C2sConfig, Credentials, Effect, LoginEnd};
 
+use crate::ending::Abort;
 use crate::guard::{Begin, Generation, Lists};
 use crate::home::Home;
 use crate::join::{Joining, KeeperMsg, Line, Prelude};
 use crate::limits::PENALTY;
+use crate::message::control::{Control, Keys};
+use crate::message::web::Ticket;
 use crate::message::{AppendError, UserMsg};
 use crate::repeats::Repeats;
-use crate::web;
-use crate::web::bosh::{Bosh, Ticket};
-
-pub(crate) use ending::Abort;
-pub(crate) use outlived::TakenOver;
-
-/// Bytes of the salt of new keys.
-pub(crate) const SALT_BYTES: usize = 16;
-
-/// The keys of one account as its user actor answers for them.
-pub enum Keys {
-    /// The account's, or those of a decoy.
-    Known(Vec<sasl::ScramKeys>),
-    /// Those of a locked account.
-    Locked(Vec<sasl::ScramKeys>),
-    /// Nobody can say right now.
-    Unavailable,
-}
-
-/// What actors and pools tell a connection.
-pub enum Control {
-    /// The keys that were asked for, and when.
-    Keys(Keys, Generation),
-    /// Whether a PLAIN password was right.
-    Verified(bool),
-    /// What a stanza has cost turned out only now: its client may send the less.
-    Costs(Duration),
-    /// Whether an account was made.
-    Registered(Result<(), Condition>),
-    /// The full address and the actor behind it, or why there is none.
-    Bound(Box<Result<BoundSession, StanzaError>>),
-    /// The same for a session that was taken up again (XEP-0198 section 5); its user has written
-    /// the answer.
-    Resumed(Option<Box<BoundSession>>),
-    /// The session ends.
-    Abort(Abort),
-    /// A stanza found its user's mailbox full.
-    Refused(Frame),
-    /// The account's actor goes on with a session that outlived its home.
-    TakenOver(Box<TakenOver>),
-    /// The account has another home, or will have: the connection may outlive this one. So many of
-    /// its client's stanzas are done for certain.
-    Left(Option<u32>),
-    /// The end of the stream has been written.
-    Close,
-    /// Something between a connection of the web and the session behind it.
-    Web(Box<web::Control>),
-}
-
-/// A full address and the actor behind it.
-pub(crate) type BoundSession = (Arc<str>, Addr<UserMsg>);
+use crate::web::bosh::Bosh;
+use crate::web::{self, Connection};
 
 /// The state of one client connection.
-pub struct Conn {
+pub(crate) struct Conn {
     pub(crate) machine: C2s,
     pub(crate) framing: Framing,
     pub(crate) address: IpAddr,
@@ -168,12 +121,13 @@ const NEGOTIATION_ELEMENT_BYTES_MAX: u32 = 8 * 1024;
 const NEGOTIATION_BYTES_MAX: u32 = 64 * 1024;
 
 /// The service of one shard.
-pub struct C2sService {
+pub(crate) struct C2sService {
     pub(crate) config: Arc<C2sConfig>,
     /// The same for streams over HTTP, which have no STARTTLS.
     pub(crate) web_config: Arc<C2sConfig>,
     pub(crate) home: Rc<Home>,
-    pub(crate) remote: RemoteIo<C2sService>,
+    pub(crate) remote: RemoteIo<Control>,
+    pub(crate) opener: Opener<Connection>,
     pub(crate) handle: Handle,
     pub(crate) random: SystemRandom,
     pub(crate) scratch: Scratch,
@@ -193,40 +147,6 @@ pub struct C2sService {
     pub(crate) bans: (u32, Arc<Lists>),
     /// What the log says of failed logins.
     pub(crate) failed_logins: Repeats,
-}
-
-/// The account's keys as the stream machine takes them.
-pub(crate) fn credentials(account: &store::Account) -> Vec<sasl::ScramKeys> {
-    let keys = account.scram.iter().map(|keys| sasl::ScramKeys {
-        hash: match keys.hash {
-            store::ScramHash::Sha1 => Hash::Sha1,
-            store::ScramHash::Sha256 => Hash::Sha256,
-        },
-        iterations: keys.iterations,
-        salt: keys.salt.clone(),
-        stored_key: keys.stored_key.clone(),
-        server_key: keys.server_key.clone(),
-    });
-    keys.collect()
-}
-
-/// Keys of a prepared password for every hash. Slow.
-pub(crate) fn derive_keys(password: &str, salt: &[u8], iterations: u32) -> Vec<store::ScramKeys> {
-    let hashes = [
-        (Hash::Sha1, store::ScramHash::Sha1),
-        (Hash::Sha256, store::ScramHash::Sha256),
-    ];
-    let keys = hashes.map(|(hash, stored)| {
-        let keys = sasl::derive(hash, password, salt, iterations);
-        store::ScramKeys {
-            hash: stored,
-            iterations,
-            salt: keys.salt,
-            stored_key: keys.stored_key,
-            server_key: keys.server_key,
-        }
-    });
-    keys.into()
 }
 
 impl C2sService {

@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 use store::Switches;
 use telemetry::Counter;
 
-use crate::limits::ADMIN_DEADLINE;
-use crate::node::READ_THREADS;
+use crate::limits::{ADMIN_DEADLINE, READ_THREADS};
 
 /// The longest that one fault lasts.
 pub const FAULT_TIME_MAX: Duration = Duration::from_secs(10);

@@ -13,12 +13,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use actor::{Actor, Context, Name, Refused};
-use net::{ConnRef, Cx};
+use net::ConnRef;
 use wire::{Message, Stanza};
-use xmpp::error::StreamError;
 
-use crate::c2s::{Abort, C2sService, Conn, Control, Framing};
+use crate::ending::Abort;
 use crate::home::Home;
+use crate::message::control::Control;
 use crate::message::{Said, UserMsg};
 
 /// After so long it makes way; what comes later brings another one to life.
@@ -35,11 +35,20 @@ impl Elsewhere {
         Elsewhere { name, home }
     }
 
-    pub(crate) fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
+    fn redirect(&self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+        // A connection that has gone meanwhile needs no answer.
+        let _ = self.home.io.control(cx, conn, Control::Abort(Abort::Moved));
+    }
+}
+
+impl Actor for Elsewhere {
+    type Msg = UserMsg;
+
+    fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
         cx.send_after(REST, UserMsg::Idle);
     }
 
-    pub(crate) fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
+    fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
         match msg {
             UserMsg::Said(said) => {
                 let activate = activates(&said.message);
@@ -56,11 +65,6 @@ impl Elsewhere {
             UserMsg::Idle => cx.stop(),
             _ => {}
         }
-    }
-
-    fn redirect(&self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
-        // A connection that has gone meanwhile needs no answer.
-        let _ = self.home.io.control(cx, conn, Control::Abort(Abort::Moved));
     }
 }
 
@@ -83,29 +87,6 @@ fn pass_on(
     let at = (home.place.shard(&name), &name);
     if let Some(said) = home.send(cx, at, said, activate) {
         home.not_heard(&name, said, Refused::Full, cx);
-    }
-}
-
-impl C2sService {
-    /// The home of an account cannot be reached from here, or there is none for now. The client may
-    /// have a better way there: it is told where that is, if anybody knows and its transport has a
-    /// word for it (RFC 6120 section 4.9.3.19).
-    pub(crate) fn unreachable(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: Option<&str>) {
-        let cluster = self.home.options.cluster.as_ref();
-        let cluster = cluster.filter(|_| matches!(conn.framing, Framing::Stream(_)));
-        let to = cluster.zip(user).and_then(|(cluster, user)| {
-            let range = self.home.place.range(user);
-            cluster.away.clients(range)
-        });
-        match to {
-            Some(to) => conn.machine.redirect(&to, cx.out(), &mut self.effects),
-            None => conn.machine.abort(
-                StreamError::ResourceConstraint,
-                Some("The account's home cannot be reached: come again."),
-                cx.out(),
-                &mut self.effects,
-            ),
-        }
     }
 }
 

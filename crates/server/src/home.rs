@@ -1,6 +1,8 @@
 //! What every actor of one shard shares: the way to connections, to the journal, to the store and
 //! to other entities. One value per shard, never shared between shards.
 
+mod debts;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,28 +18,28 @@ use xml::Frame;
 use xmpp::error::StanzaError;
 
 use crate::address;
-use crate::c2s::C2sService;
 use crate::guard::{Charge, Generations, Guard};
-use crate::join::Lines;
 use crate::journal::Port;
+use crate::lines::Lines;
+use crate::listing::Table;
+use crate::message::control::Control;
+use crate::message::credit::{Credits, Debt};
 use crate::message::{AppendError, Delivery, Said, UserMsg};
-use crate::modules::caps;
+use crate::modules::{Module, caps};
 use crate::options::{DeliveryLimits, Limits, Options};
+use crate::pace::Pace;
 use crate::place::Place;
-use crate::post::{Credits, Post};
+use crate::post::Post;
 use crate::queues::{self, Queues};
 use crate::repeats::Repeats;
-use crate::room::temporary::Table;
-use crate::search::Pace;
 use crate::talkers::{self, Talkers};
-use crate::user::{Debt, Spares, Turn};
 
 /// The surroundings of the actors of one shard.
-pub struct Home {
+pub(crate) struct Home {
     /// The way to connections.
-    pub io: net::Io<C2sService>,
+    pub io: net::Io<Control>,
     /// The same, for what may be dropped anywhere.
-    pub(crate) remote: net::RemoteIo<C2sService>,
+    pub(crate) remote: net::RemoteIo<Control>,
     /// Where entities live.
     pub place: Place,
     /// Reads; only ever used on pool threads.
@@ -53,6 +55,8 @@ pub struct Home {
     pub crypto: Pool,
     /// How the node is set up.
     pub options: Arc<Options>,
+    /// Extensions that answer for accounts beside [`crate::modules::MODULES`].
+    pub(crate) extensions: &'static [&'static Module],
     /// Bounds of what sessions are given, as [`Options::delivery`] says.
     pub(crate) inbox_limits: Arc<delivery::InboxLimits>,
     /// Bounds that a reload may change.
@@ -61,10 +65,6 @@ pub struct Home {
     pub(crate) talkers: RefCell<Talkers>,
     /// Who reached a budget: accounts, and addresses of those who are none.
     pub(crate) braked: RefCell<Talkers>,
-    /// Lent to the user who handles a message.
-    pub(crate) turn: Cell<Option<Box<Turn>>>,
-    /// Lent to what waits for commits.
-    pub(crate) spares: Spares,
     /// Lent to stanzas that are passed on.
     #[expect(clippy::vec_box, reason = "it is the boxes that are used again")]
     pub(crate) debts: RefCell<Vec<Box<Debt>>>,
@@ -103,14 +103,15 @@ impl Home {
         reason = "one caller, and every part has its own type"
     )]
     pub(crate) fn new(
-        io: net::Io<C2sService>,
-        remote: net::RemoteIo<C2sService>,
+        io: net::Io<Control>,
+        remote: net::RemoteIo<Control>,
         place: Place,
         store: Store,
         journal: Port,
         reads: Pool,
         crypto: Pool,
         options: Arc<Options>,
+        extensions: &'static [&'static Module],
         started: Timestamp,
         talkers: talkers::Published,
         braked: talkers::Published,
@@ -135,11 +136,10 @@ impl Home {
             inbox_limits: Arc::new(options.delivery.inbox()),
             caps: RefCell::new(caps::Table::new(options.pep.caps.clone())),
             options,
+            extensions,
             limits,
             talkers: RefCell::new(Talkers::new(talkers)),
             braked: RefCell::new(Talkers::of_events(braked)),
-            turn: Cell::default(),
-            spares: Spares::default(),
             debts: RefCell::default(),
             passed_on: Cell::default(),
             queues: Queues::new(queues),
@@ -213,17 +213,17 @@ impl Home {
     }
 
     /// The bounds in force.
-    pub fn limits(&self) -> Rc<Limits> {
+    pub(crate) fn limits(&self) -> Rc<Limits> {
         Rc::clone(&self.limits.borrow())
     }
 
     /// Puts new bounds in force; what is already larger stays.
-    pub fn set_limits(&self, limits: Limits) {
+    pub(crate) fn set_limits(&self, limits: Limits) {
         *self.limits.borrow_mut() = Rc::new(limits);
     }
 
     /// Whether a domain is one of this server's, those of rooms and services included.
-    pub fn serves(&self, domain: &str) -> bool {
+    pub(crate) fn serves(&self, domain: &str) -> bool {
         self.hosts_accounts(domain)
             || self.hosts_rooms(domain)
             || self.hosts_nodes(domain)
@@ -231,22 +231,22 @@ impl Home {
     }
 
     /// Whether a domain is one of accounts.
-    pub fn hosts_accounts(&self, domain: &str) -> bool {
+    pub(crate) fn hosts_accounts(&self, domain: &str) -> bool {
         self.options.domains.iter().any(|own| own == domain)
     }
 
     /// Whether a domain is one of rooms.
-    pub fn hosts_rooms(&self, domain: &str) -> bool {
+    pub(crate) fn hosts_rooms(&self, domain: &str) -> bool {
         self.options.rooms.hosts.iter().any(|own| own == domain)
     }
 
     /// Whether an address is one at which rooms or accounts are searched.
-    pub fn hosts_search(&self, bare: &str) -> bool {
+    pub(crate) fn hosts_search(&self, bare: &str) -> bool {
         self.options.search_hosts().any(|own| own == bare)
     }
 
     /// Whether an address is that of a service that has nodes.
-    pub fn hosts_nodes(&self, bare: &str) -> bool {
+    pub(crate) fn hosts_nodes(&self, bare: &str) -> bool {
         self.options.pubsub.hosts.iter().any(|own| own == bare)
     }
 

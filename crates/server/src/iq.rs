@@ -1,21 +1,17 @@
-//! IQ stanzas that the server answers (RFC 6120 section 8.2.3): finds the module of the payload's
-//! namespace, and writes its answer. Knows no extension by itself.
+//! IQ stanzas that the server answers (RFC 6120 section 8.2.3): a request with whoever asks, its
+//! answer, and what the store is asked in between. Who answers finds the module of the payload's
+//! namespace (`user/iq.rs`, `host.rs`); nothing here knows an extension.
 
 use std::cell::RefCell;
 
-use actor::{Context, Mail as _};
 use net::{AddressKey, ConnRef};
-use store::{ArchivePrefs, Record};
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::stanza::{self, IqType, Kind};
 
 use crate::guard::Charge;
-use crate::message::UserMsg;
-use crate::modules::outcome::Reply;
-use crate::modules::{self, AccountHandler, Change, Outcome, View};
-use crate::user::managed::What;
-use crate::user::{Debt, Effect, User};
+use crate::message::LateAnswer;
+use crate::message::credit::Debt;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -57,7 +53,23 @@ pub struct Request<'a> {
     debt: RefCell<Option<Debt>>,
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    /// One that came with the credit of a connection.
+    pub(crate) fn new(
+        frame: &'a Frame,
+        (payload, is_set): (xml::Child<'a>, bool),
+        asker: Asker,
+        debt: Option<Debt>,
+    ) -> Request<'a> {
+        Request {
+            frame,
+            payload,
+            is_set,
+            asker,
+            debt: RefCell::new(debt),
+        }
+    }
+
     /// The credit of the owner's connection for this request: whoever answers later keeps it until
     /// then. Once.
     pub(crate) fn take_debt(&self) -> Option<Debt> {
@@ -82,7 +94,7 @@ pub enum Answer {
     Result(Vec<u8>),
     /// `type='error'`.
     Error(StanzaError),
-    /// The answer comes later, by [`UserMsg::Answer`].
+    /// The answer comes later, as a [`LateAnswer`].
     Later,
 }
 
@@ -108,22 +120,6 @@ impl Answer {
     pub fn done() -> Self {
         Answer::Result(Vec::new())
     }
-}
-
-/// An answer that had to wait, with the question it belongs to.
-pub struct LateAnswer {
-    /// The question.
-    pub frame: Frame,
-    /// The owner's connection, or `None` if somebody else asked.
-    pub conn: Option<ConnRef>,
-    /// Stanzas that go before it.
-    pub leading: Vec<Vec<u8>>,
-    /// The answer.
-    pub answer: Result<Vec<u8>, StanzaError>,
-    /// The credit of the request, which comes back with the answer.
-    pub(crate) debt: Option<Debt>,
-    /// What its client's address is charged for it.
-    pub(crate) charge: Option<Charge>,
 }
 
 /// Stanzas that go before an answer, and its payload.
@@ -163,6 +159,11 @@ pub(crate) struct About {
 }
 
 impl About {
+    /// The stanza.
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
     /// With its answer.
     pub(crate) fn answer(self, found: Result<Found, StanzaError>) -> LateAnswer {
         let (leading, answer) = match found {
@@ -180,15 +181,18 @@ impl About {
     }
 }
 
-impl About {
-    /// It is refused because too much is under way.
-    pub(crate) fn beyond_the_rate(self) -> LateAnswer {
-        let error = crate::search::too_much(&self.frame);
-        self.answer(Err(error))
-    }
-}
-
 impl Question {
+    /// What a request asks the store. The credit of the request stays with it.
+    pub(crate) fn of_request(request: &Request<'_>, job: Job) -> Question {
+        let about = About {
+            frame: request.frame.clone(),
+            conn: request.asker.conn(),
+            debt: request.take_debt(),
+            charge: None,
+        };
+        Question { about, job }
+    }
+
     /// Where the client is that asks, if it is counted.
     pub(crate) fn from(&self) -> Option<AddressKey> {
         self.about.debt.as_ref().and_then(Debt::from)
@@ -216,9 +220,14 @@ impl Question {
         self.about.conn
     }
 
-    /// Its refusal because too much is under way.
-    pub(crate) fn beyond_the_rate(self) -> LateAnswer {
-        self.about.beyond_the_rate()
+    /// The stanza.
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.about.frame
+    }
+
+    /// It is not asked.
+    pub(crate) fn refused(self, error: StanzaError) -> LateAnswer {
+        self.about.answer(Err(error))
     }
 
     /// The stanza, whose credit stays with the question, and what is to be done for it.
@@ -236,196 +245,6 @@ pub(crate) fn is_request(frame: &Frame) -> bool {
 /// The one child of a request (RFC 6120 section 8.2.3 rule 3, checked at the edge).
 pub(crate) fn payload(frame: &Frame) -> Option<xml::Child<'_>> {
     frame.children().next()
-}
-
-impl User {
-    /// A session asks its own account. True if the answer comes later, and with it the credit of
-    /// the request.
-    pub(crate) fn answer_own_iq(
-        &mut self,
-        conn: ConnRef,
-        frame: &Frame,
-        cx: &mut Context<'_, UserMsg>,
-    ) -> bool {
-        let (answer, is_owed) = self.ask_module(frame, Asker::Owner(conn), cx);
-        if let Some(reply) = reply_of(frame, answer) {
-            self.write_frame(conn, &reply, cx);
-        }
-        is_owed
-    }
-
-    /// Somebody else asks this account (RFC 6121 section 8.5.2.1.3). Who may not see its presence
-    /// gets the answers of an account that does not exist: the handlers for strangers answer for
-    /// both, and everything else is `service-unavailable`.
-    pub(crate) fn answer_iq_of_other(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) {
-        let from = frame
-            .attr("from")
-            .map(|from| from.into_owned())
-            .unwrap_or_default();
-        let bare = crate::address::bare(&from);
-        let is_own = bare == &*self.name;
-        let asker = Asker::Other {
-            is_subscriber: is_own || self.is_subscriber(bare),
-        };
-        let (answer, _) = self.ask_module(frame, asker, cx);
-        if let Some(reply) = reply_of(frame, answer) {
-            self.return_to_sender(frame, reply, cx);
-        }
-    }
-
-    /// The module's answer, and whether it keeps the credit of the request until later.
-    fn ask_module(
-        &mut self,
-        frame: &Frame,
-        asker: Asker,
-        cx: &mut Context<'_, UserMsg>,
-    ) -> (Answer, bool) {
-        let Some(payload) = payload(frame) else {
-            return (Answer::error(Condition::BadRequest), false);
-        };
-        let is_set = frame.attr_raw("type") == Some("set");
-        let on = &self.home.options.modules;
-        let handler = match asker {
-            Asker::Other {
-                is_subscriber: false,
-            } => modules::for_stranger(on, payload.name(), payload.ns(), is_set),
-            _ => modules::for_account(on, payload.name(), payload.ns()).or_else(|| {
-                let more = self.home.options.debug_extensions.iter().copied();
-                modules::handler_among(more, payload.name(), payload.ns())
-            }),
-        };
-        let Some(handler) = handler else {
-            return (Answer::error(Condition::ServiceUnavailable), false);
-        };
-        let is_owner = asker.is_owner();
-        let debt = match asker.conn() {
-            Some(conn) => self.debt(conn),
-            None => self.take_asked().map(|debt| *debt),
-        };
-        let had_debt = debt.is_some();
-        let request = Request {
-            frame,
-            payload,
-            is_set,
-            asker,
-            debt: RefCell::new(debt),
-        };
-        let answer = match handler {
-            AccountHandler::Acts(handle) => handle(self, &request, cx),
-            AccountHandler::Reads(handle) => {
-                let outcome = handle(&View::new(self, cx.wall()), &request);
-                self.perform_outcome(outcome, &request, cx)
-            }
-        };
-        match request.take_debt() {
-            Some(debt) if is_owner => {
-                debt.forgive();
-                (answer, false)
-            }
-            // It was answered, or has no answer to wait for.
-            Some(mut debt) => {
-                debt.repay(&self.home, cx);
-                (answer, false)
-            }
-            None => (answer, had_debt),
-        }
-    }
-
-    /// Performs what an extension returned.
-    fn perform_outcome(
-        &mut self,
-        outcome: Outcome,
-        request: &Request<'_>,
-        cx: &mut Context<'_, UserMsg>,
-    ) -> Answer {
-        for change in outcome.changes {
-            match change {
-                Change::Carbons(is_on) => {
-                    self.change_session(request.asker.conn(), |session| {
-                        std::mem::replace(&mut session.carbons, is_on) != is_on
-                    });
-                }
-                Change::ArchivePrefs(prefs) => {
-                    self.record(Record::ArchivePrefsPut {
-                        user: String::from(&*self.name),
-                        prefs: prefs.clone(),
-                    });
-                    let is_usual = prefs == ArchivePrefs::default();
-                    self.archive_prefs = (!is_usual).then(|| Box::new(prefs));
-                }
-            }
-        }
-        match outcome.reply {
-            Reply::Result(payload) => Answer::Result(payload),
-            Reply::Error(error) => Answer::Error(error),
-            Reply::Read(job) => self.ask_for(request, job, cx),
-        }
-    }
-
-    /// An answer that had to wait has come.
-    pub(crate) fn late_answer(&mut self, late: LateAnswer, cx: &mut Context<'_, UserMsg>) {
-        // The credit comes back when the answer is written.
-        let _debt = late.debt;
-        let Some(reply) = reply_of(&late.frame, Answer::from(late.answer)) else {
-            return;
-        };
-        match late.conn {
-            Some(conn) => {
-                for stanza in &late.leading {
-                    self.write(conn, What::Other, cx, |out| out.extend_from_slice(stanza));
-                }
-                self.write_frame(conn, &reply, cx);
-                if let Some(mut charge) = late.charge {
-                    let leading: usize = late.leading.iter().map(Vec::len).sum();
-                    charge.answered((leading + reply.as_bytes().len()) as u64);
-                    self.note_untaken(conn, charge);
-                }
-            }
-            None => self.return_to_sender(&late.frame, reply, cx),
-        }
-    }
-
-    /// Asks the store on behalf of a request; the answer leaves when it has come.
-    pub fn ask_store(
-        &mut self,
-        request: &Request<'_>,
-        cx: &mut Context<'_, UserMsg>,
-        job: impl FnOnce(&store::Store) -> Result<Vec<u8>, StanzaError> + Send + 'static,
-    ) -> Answer {
-        self.ask_store_for(request, cx, |store| {
-            job(store).map(|answer| (Vec::new(), answer))
-        })
-    }
-
-    /// The same for an answer that other stanzas go before, to the owner's session.
-    pub(crate) fn ask_store_for(
-        &mut self,
-        request: &Request<'_>,
-        cx: &mut Context<'_, UserMsg>,
-        job: impl FnOnce(&store::Store) -> Result<Found, StanzaError> + Send + 'static,
-    ) -> Answer {
-        self.ask_for(request, Job::new(job), cx)
-    }
-
-    fn ask_for(
-        &mut self,
-        request: &Request<'_>,
-        job: Job,
-        cx: &mut Context<'_, UserMsg>,
-    ) -> Answer {
-        let question = Question {
-            about: About {
-                frame: request.frame.clone(),
-                conn: request.asker.conn(),
-                debt: request.take_debt(),
-                charge: None,
-            },
-            job,
-        };
-        // Behind the commits that are under way: the answer has everything that came before.
-        self.emit(Effect::Ask(Box::new(question)), cx);
-        Answer::Later
-    }
 }
 
 /// The stanza that carries an answer.

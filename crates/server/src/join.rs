@@ -27,80 +27,28 @@
 //! that lies can pretend an address, and nothing else.
 
 mod edge;
-mod here;
 mod home;
 mod joining;
 mod keeper;
 mod kept;
 mod line;
-mod marks;
 mod outlive;
 
-use std::cell::RefCell;
-
-use net::ConnRef;
-use rustc_hash::FxHashMap;
-use wire::{Adopt, Join, Joined};
+use wire::{Adopt, Join};
 
 use crate::away::NodeId;
 
 pub(crate) use edge::Edge;
-pub(crate) use here::{HERE, Here};
 pub(crate) use home::Far;
 pub(crate) use joining::Joining;
 pub(crate) use keeper::{Keeper, KeeperMsg};
 pub(crate) use line::{Line, at, conn_ref};
-pub(crate) use marks::Marks;
 
-/// Connections of one shard that are tied to one at another node.
-#[derive(Default)]
-pub(crate) struct Lines {
-    nodes: RefCell<FxHashMap<ConnRef, NodeId>>,
-    /// Of those whose client is at another node: what it takes that they outlive this home.
-    marks: RefCell<FxHashMap<ConnRef, Box<Marks>>>,
-    /// Those whose bytes a link did not take; they try again together.
-    later: RefCell<Vec<ConnRef>>,
-}
-
-impl Lines {
-    fn add(&self, conn: ConnRef, node: NodeId) {
-        self.nodes.borrow_mut().insert(conn, node);
-    }
-
-    /// One whose client is at another node.
-    fn add_far(&self, conn: ConnRef, node: NodeId, marks: Marks) {
-        self.add(conn, node);
-        self.marks.borrow_mut().insert(conn, Box::new(marks));
-    }
-
-    fn remove(&self, conn: ConnRef) {
-        self.nodes.borrow_mut().remove(&conn);
-        self.marks.borrow_mut().remove(&conn);
-    }
-
-    fn of(&self, node: NodeId) -> Vec<ConnRef> {
-        let nodes = self.nodes.borrow();
-        let of_node = nodes.iter().filter(|(_, other)| **other == node);
-        of_node.map(|(conn, _)| *conn).collect()
-    }
-}
-
-/// What a connection hears of the one that it is tied to.
-pub enum Word {
-    /// What the other node says of it.
-    Said(NodeId, Joined),
-    /// The other node is gone, or took nothing of it.
-    Lost,
-    /// A link that took nothing may take something now.
-    TryAgain,
-    /// Nobody took it where it introduced itself under that number.
-    NotTaken(u64),
-    /// The other node should hear how far both directions have come.
-    Mark,
-}
+/// This node, for itself. No other node has the number.
+pub(crate) const HERE: NodeId = NodeId(u16::MAX);
 
 /// A client that comes from another node.
-pub struct Comer {
+pub(crate) struct Comer {
     pub(crate) node: NodeId,
     pub(crate) from: Origin,
 }

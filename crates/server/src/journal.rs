@@ -22,19 +22,13 @@ use store::{Adding, Append, Journal, Outcome, RangeId, Record, Tenure, Writer};
 use telemetry::Gauge;
 
 use self::keeper::Keeper;
-use crate::message::{AppendError, UserMsg};
+use crate::message::{AppendError, Ticket, UserMsg};
 use crate::options::Commits;
 
 pub(crate) use port::PortMsg;
 
 /// The name of a shard's port, by which an administrator's thread finds it.
 pub(crate) const PORT: &str = "(journal)";
-
-/// Identifies one append of a shard's actors, or one question of [`Port::await_settled`]. Not given
-/// out again while the word about it may be under way: what an actor left in its mailbox goes to
-/// its next life, which must not take it for a word about an append of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Ticket(pub u32);
 
 /// Who is told what became of an append.
 #[derive(Clone, Copy)]
@@ -121,7 +115,7 @@ type Shared = Rc<RefCell<Queue>>;
 
 /// The handle that actors of one shard append with.
 #[derive(Clone)]
-pub struct Port {
+pub(crate) struct Port {
     queue: Shared,
 }
 
@@ -152,12 +146,12 @@ impl Port {
 
     /// The tenure in which an entity of a range is loaded from now on. To be asked for before its
     /// state is read.
-    pub fn tenure(&self, range: RangeId) -> Tenure {
+    pub(crate) fn tenure(&self, range: RangeId) -> Tenure {
         self.queue.borrow_mut().tenure(range)
     }
 
     /// The ticket of the next append, or of the next question when all is settled.
-    pub fn next_ticket(&self) -> Ticket {
+    pub(crate) fn next_ticket(&self) -> Ticket {
         let mut queue = self.queue.borrow_mut();
         queue.last_ticket = Ticket(queue.last_ticket.0.wrapping_add(1));
         queue.last_ticket
@@ -169,7 +163,7 @@ impl Port {
     /// # Errors
     /// Nothing was taken: [`AppendError::Fenced`] if the tenure is over, [`AppendError::Busy`] if
     /// the shard's queue is full.
-    pub fn append(
+    pub(crate) fn append(
         &self,
         cx: &mut Context<'_, UserMsg>,
         range: RangeId,
@@ -199,7 +193,7 @@ impl Port {
     }
 
     /// An actor has heard that an append of its failed.
-    pub fn heard(&self, actor: Addr<UserMsg>) {
+    pub(crate) fn heard(&self, actor: Addr<UserMsg>) {
         let mut queue = self.queue.borrow_mut();
         if let Some(words) = queue.unheard.get_mut(&actor) {
             *words -= 1;
@@ -210,7 +204,7 @@ impl Port {
     }
 
     /// An actor has ended: it hears and appends nothing any more.
-    pub fn forget(&self, actor: Addr<UserMsg>) {
+    pub(crate) fn forget(&self, actor: Addr<UserMsg>) {
         self.queue.borrow_mut().unheard.remove(&actor);
     }
 
@@ -222,7 +216,12 @@ impl Port {
 
     /// Tells the actor by [`UserMsg::Decided`] once everything is decided that was appended to a
     /// range before this call. Never refused: one such question of each actor is the bound.
-    pub fn await_settled(&self, cx: &mut Context<'_, UserMsg>, range: RangeId, ticket: Ticket) {
+    pub(crate) fn await_settled(
+        &self,
+        cx: &mut Context<'_, UserMsg>,
+        range: RangeId,
+        ticket: Ticket,
+    ) {
         let mut queue = self.queue.borrow_mut();
         let tenure = queue.tenure(range);
         queue.push(Who::Waiter(cx.myself(), ticket), range, tenure, Vec::new());
@@ -231,7 +230,7 @@ impl Port {
     }
 
     /// Whether nothing of a range waits for its commit.
-    pub fn is_settled(&self, range: RangeId) -> bool {
+    pub(crate) fn is_settled(&self, range: RangeId) -> bool {
         !self.queue.borrow().undecided.contains_key(&range)
     }
 }

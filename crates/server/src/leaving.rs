@@ -15,8 +15,8 @@ use xml::Frame;
 
 use crate::address;
 use crate::home::Home;
+use crate::message::credit::Debt;
 use crate::message::{Delivery, UserMsg};
-use crate::user::Debt;
 
 /// Stanzas for single recipients up to which nobody asks how much their shard has to do.
 const FEW: usize = 16;

@@ -261,3 +261,10 @@ const _: () = assert!(
 
 /// Credits of stanzas that left as bytes and were not answered ([`crate::options::Wire`]).
 pub(crate) const CREDITS_AWAY_MAX: usize = 65_536;
+
+/// Threads that read the store: enough that a slow disk delays only those who wait for it.
+pub(crate) const READ_THREADS: usize = 8;
+
+/// Actors of each shard that are no accounts: the port to the journal, its keeper, the keeper of
+/// limits, who takes packets that came back, and the keeper of connections shared with other nodes.
+pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 5;

@@ -2,6 +2,11 @@
 //! are at home, and what happens here, which has handles and pages of the store in it and never
 //! leaves its shard's process.
 
+pub(crate) mod control;
+pub(crate) mod credit;
+pub(crate) mod web;
+
+use std::any::Any;
 use std::ops::{Deref, DerefMut};
 
 use actor::Reply;
@@ -12,21 +17,12 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::stream::LoginEnd;
 
-use crate::admin::{AdminAnswer, AdminCommand};
-use crate::guard::Generation;
-use crate::journal::Ticket;
-use crate::nodes::NodesMsg;
-use crate::room::RoomMsg;
-use crate::user::Debt;
-use crate::user::consumers::ReadPage;
-use crate::user::intake::MarkRead;
-use crate::user::outbox::{OutgoingPage, Returning};
-use crate::user::pep::PepMsg;
-use crate::user::recover::Stored;
-use crate::user::resume::Owed;
+use self::credit::Debt;
+use crate::guard::{Charge, Generation};
+use crate::operator::{AdminAnswer, AdminCommand};
 
 /// What a connection says of a session that it had at another home.
-pub struct Introduced {
+pub(crate) struct Introduced {
     /// The connection.
     pub(crate) conn: ConnRef,
     /// What proves whose it is.
@@ -38,7 +34,7 @@ pub struct Introduced {
 }
 
 /// The mailbox type of an entity.
-pub enum UserMsg {
+pub(crate) enum UserMsg {
     /// What another entity says.
     Said(Said),
     /// A connection wants the keys that its client's password is checked against.
@@ -104,18 +100,12 @@ pub enum UserMsg {
         /// Nobody ended its stream: its session may be resumed, if it can be.
         is_lost: bool,
     },
-    /// What only rooms are told.
-    Room(Box<RoomMsg>),
     /// Rooms that were asked by sessions may be asked again.
     RoomsDue,
-    /// How many of the rooms that deliver to the user as their member one account has made.
-    RoomsMade(Box<crate::user::member::RoomsMade>),
-    /// What only services are told.
-    Nodes(Box<NodesMsg>),
+    /// What the entity tells itself.
+    Own(Own),
     /// The next part of what leaves a room or a service.
     GoOn,
-    /// What the store holds of this user.
-    Loaded(Box<Result<Option<Stored>, store::StoreError>>),
     /// The store could not be read a moment ago: once more.
     LoadAgain,
     /// A page of the log could not be read a while ago: once more.
@@ -127,18 +117,8 @@ pub enum UserMsg {
         /// Whether it is durable, and if not, why.
         result: Result<(), AppendError>,
     },
-    /// A page of the log for a session, or the account.
-    Page(Box<ReadPage>),
-    /// A page of messages that are to be handed over.
-    Outgoing(Box<OutgoingPage>),
-    /// A message that comes back to this user, its sender.
-    Returning(Box<Returning>),
-    /// Up to where a sender's messages were taken, as the store says.
-    MarkRead(Box<MarkRead>),
     /// The oldest entries of the log.
     Oldest(Box<Result<Vec<store::LogEntry>, store::StoreError>>),
-    /// What a session that is taken up again has not acknowledged.
-    Owed(Box<Owed>),
     /// Something of what is handed over is due: an answer, or a retry.
     OutboxDue,
     /// Cursors that moved are recorded.
@@ -155,15 +135,9 @@ pub enum UserMsg {
     /// The oldest entry of the user's log may be older than any is kept.
     Aged,
     /// The answer to an IQ that had to wait for the store; `None` if somebody else gave it.
-    Answer(Option<Box<crate::iq::LateAnswer>>),
+    Answer(Option<Box<LateAnswer>>),
     /// Questions that waited for their clients to read may be asked.
     AskAgain,
-    /// What concerns nodes of accounts.
-    Pep(Box<PepMsg>),
-    /// How much there is in the private storage.
-    StorageRead(Box<crate::user::storage::StorageRead>),
-    /// A set of private storage that waited for that.
-    SetAgain(Box<crate::user::storage::WaitingSet>),
     /// An administrator's command.
     Admin {
         /// What to do.
@@ -176,7 +150,7 @@ pub enum UserMsg {
         /// The connection that asked.
         conn: ConnRef,
         /// The answer.
-        keys: Box<crate::c2s::Keys>,
+        keys: Box<control::Keys>,
         /// When it asked.
         begun: Generation,
     },
@@ -191,8 +165,31 @@ pub enum UserMsg {
 /// Each place of a mailbox takes this: what few messages need belongs in a box.
 const _: () = assert!(size_of::<UserMsg>() <= 72);
 
+impl UserMsg {
+    /// What an entity tells itself.
+    pub(crate) fn own(word: impl Any + Send) -> UserMsg {
+        UserMsg::Own(Own(Box::new(word)))
+    }
+}
+
+/// What an entity tells itself: what the store says to what it asked, or a timer. Its kind alone
+/// knows what is in it. One that was left by an entity of another kind is dropped.
+pub(crate) struct Own(Box<dyn Any + Send>);
+
+impl Own {
+    /// What is in it, if it is of this kind.
+    pub(crate) fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+
+    /// The same.
+    pub(crate) fn take<T: Any>(self) -> Option<T> {
+        self.0.downcast().ok().map(|word| *word)
+    }
+}
+
 /// A password whose keys have been derived.
-pub struct NewPassword {
+pub(crate) struct NewPassword {
     /// The request.
     pub frame: Frame,
     /// Who made it.
@@ -205,9 +202,25 @@ pub struct NewPassword {
     pub debt: Option<Debt>,
 }
 
+/// An answer that had to wait, with the question it belongs to.
+pub(crate) struct LateAnswer {
+    /// The question.
+    pub frame: Frame,
+    /// The owner's connection, or `None` if somebody else asked.
+    pub conn: Option<ConnRef>,
+    /// Stanzas that go before it.
+    pub leading: Vec<Vec<u8>>,
+    /// The answer.
+    pub answer: Result<Vec<u8>, StanzaError>,
+    /// The credit of the request, which comes back with the answer.
+    pub(crate) debt: Option<Debt>,
+    /// What its client's address is charged for it.
+    pub(crate) charge: Option<Charge>,
+}
+
 /// What another entity says, and what is owed for it here.
 #[derive(Debug)]
-pub struct Said {
+pub(crate) struct Said {
     /// What it says.
     pub message: Message,
     /// The credit of a stanza that was passed on, if it is in no log: it comes back when the
@@ -236,7 +249,7 @@ impl From<Delivery> for Said {
 
 /// A stanza on its way to an entity.
 #[derive(Debug)]
-pub struct Delivery {
+pub(crate) struct Delivery {
     /// The stanza.
     pub stanza: Stanza,
     /// [`Said::debt`].
@@ -275,15 +288,22 @@ impl From<Stanza> for Delivery {
 
 impl Delivery {
     /// A stanza that is in no log.
-    pub fn new(resource: Option<Box<str>>, frame: Frame) -> Self {
+    pub(crate) fn new(resource: Option<Box<str>>, frame: Frame) -> Self {
         Stanza::new(resource, frame).into()
     }
 }
 
+/// Identifies one append of a shard's actors, or one question of
+/// [`Port::await_settled`](crate::journal::Port::await_settled). Not given out again while the word
+/// about it may be under way: what an actor left in its mailbox goes to its next life, which must
+/// not take it for a word about an append of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Ticket(pub u32);
+
 /// Why an append did not happen. But for [`AppendError::Failed`] it is certain that it did not, and
 /// never will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AppendError {
+pub(crate) enum AppendError {
     /// Too much waits already ([`crate::options::Commits`]): try again later.
     Busy,
     /// Another home has taken the range since the entity was loaded, or an append before this one
@@ -301,7 +321,7 @@ pub enum AppendError {
 
 impl AppendError {
     /// What the sender of the stanza is told.
-    pub fn to_stanza_error(self) -> StanzaError {
+    pub(crate) fn to_stanza_error(self) -> StanzaError {
         match self {
             AppendError::Busy | AppendError::Full | AppendError::Unavailable => {
                 StanzaError::new(Condition::ResourceConstraint)

@@ -2,6 +2,7 @@
 //! process it lives in is the binary's affair.
 
 mod door;
+mod here;
 mod setup;
 mod sim;
 
@@ -22,29 +23,27 @@ use crate::chaos::Chaos;
 use crate::elsewhere::Returned;
 use crate::errands::Errands;
 use crate::home::SetLimits;
-use crate::join::{Here, KeeperMsg};
-use crate::limits::{ADMIN_DEADLINE, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE};
+use crate::join::KeeperMsg;
+use crate::limits::{
+    ADMIN_DEADLINE, READ_THREADS, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE,
+};
+use crate::modules::Module;
 use crate::options::{Limits, Options};
 use crate::sweep;
 use crate::wake::wake;
 
+use here::Here;
 use setup::{Layout, Setup, Started, Under};
 
 pub use door::Door;
 pub use sim::Sim;
 
-/// Threads that read the store: enough that a slow disk delays only those who wait for it.
-pub(crate) const READ_THREADS: usize = 8;
 /// Reads that may wait.
 const READ_QUEUE: usize = 16_384;
 /// Threads that derive keys.
 const CRYPTO_THREADS: usize = 2;
 /// Derivations that may wait; at two milliseconds each this is a few seconds.
 const CRYPTO_QUEUE: usize = 2_048;
-
-/// Actors of each shard that are no accounts: the port to the journal, its keeper, the keeper of
-/// limits, who takes packets that came back, and the keeper of connections shared with other nodes.
-pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 5;
 
 /// Why a node did not start. The operator is told what to do.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +96,21 @@ impl Node {
         tls: Option<net::TlsConfig>,
         store: Store,
     ) -> Result<Node, StartError> {
+        Node::start_with(&[], options, listeners, limits, tls, store)
+    }
+
+    /// The same with extensions that answer for accounts beside [`crate::modules::MODULES`].
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start_with(
+        extensions: &'static [&'static Module],
+        options: Options,
+        listeners: Vec<net::Listener>,
+        limits: net::Limits,
+        tls: Option<net::TlsConfig>,
+        store: Store,
+    ) -> Result<Node, StartError> {
         let clock = SystemClock::new();
         let (journal, commits) = journal(&store, &options)?;
         let reads = Pool::new("read", READ_THREADS, READ_QUEUE)?;
@@ -106,6 +120,7 @@ impl Node {
             journal: Arc::clone(&journal),
             reads: reads.clone(),
             crypto: Pool::new("crypto", CRYPTO_THREADS, CRYPTO_QUEUE)?,
+            extensions,
         };
         let mut layout = Layout::new(options, listeners, limits, tls, store, under)?;
         let Setup {

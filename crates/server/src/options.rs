@@ -13,7 +13,6 @@ use crate::limits::{
     BUSY_RETRY, CREDITS_AWAY_MAX, DOUBT_POLL, JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX,
     PORT_RESTART,
 };
-use crate::modules::{self, Switches};
 use store::limits::LAGGING_MAX;
 
 /// Most messages that a session may be sent ahead of what it has acknowledged: as many as one read
@@ -85,9 +84,6 @@ pub struct Options {
     pub chaos: bool,
     /// Time between a commit's arrival and its execution, for tests of the barrier.
     pub debug_commit_delay: Duration,
-    /// Extensions that answer for accounts beside [`crate::modules::MODULES`], for tests of what
-    /// bounds each of them.
-    pub debug_extensions: &'static [&'static modules::Module],
     /// A secret that makes the handler of a user panic who sends a message with it, for tests of
     /// isolation.
     pub debug_panic_hook: Option<String>,
@@ -202,34 +198,14 @@ impl Joined {
     }
 }
 
-impl Options {
-    /// Makes [`Options::modules`] and the extensions' own options say the same: what is off in one
-    /// place is off in the other.
-    pub(crate) fn settle_modules(&mut self) {
-        if !self.archive.enabled {
-            self.modules.turn_off(&modules::archive::MODULE);
-        }
-        if !self.pep.enabled {
-            // Both convert to and from nodes of accounts.
-            self.modules.turn_off(&modules::avatar::MODULE);
-            self.modules.turn_off(&modules::bookmarks::MODULE);
-        }
-        let on = &self.modules;
-        self.archive.enabled = on.has(&modules::archive::MODULE);
-        self.registration_enabled &= on.has(&modules::register::MODULE);
-        self.pep.enabled &= on.has(&modules::pubsub::MODULE);
-        if !on.has(&modules::pubsub::MODULE) {
-            self.pubsub.hosts.clear();
-        }
-        if !on.has(&modules::rooms::MODULE) {
-            self.rooms.hosts.clear();
-            self.rooms.search_hosts.clear();
-        }
-        if !on.has(&modules::directory::MODULE) {
-            self.directory.hosts.clear();
-        }
-    }
+/// Which extensions are on ([`crate::modules`]). By default all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// Names of those that are off; at most one for each module.
+    pub(crate) off: Vec<&'static str>,
+}
 
+impl Options {
     /// The addresses at which rooms or accounts are searched, each once.
     pub(crate) fn search_hosts(&self) -> impl Iterator<Item = &String> {
         let rooms = &self.rooms.search_hosts;

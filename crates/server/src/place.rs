@@ -12,7 +12,7 @@ use crate::away::NodeId;
 
 /// The placement of one node: every range is at home on one of its shards.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub(crate) struct Place {
     key: SlotKey,
     shards: u16,
     has_woken: Arc<AtomicBool>,
@@ -31,7 +31,7 @@ const FIRST_TENURE: u32 = 1;
 
 impl Place {
     /// `key` is the one stored with the data; `shards` is at least 1.
-    pub fn new(key: SlotKey, shards: u16) -> Self {
+    pub(crate) fn new(key: SlotKey, shards: u16) -> Self {
         assert!(shards > 0, "a node has at least one shard");
         Place {
             key,
@@ -53,7 +53,7 @@ impl Place {
 
     /// Whether everybody whose sessions outlived the last process is there. Before, who is not
     /// loaded may be online all the same.
-    pub fn has_woken(&self) -> bool {
+    pub(crate) fn has_woken(&self) -> bool {
         self.has_woken.load(Ordering::Acquire)
     }
 
@@ -84,7 +84,7 @@ impl Place {
     }
 
     /// Whether a range is at home here.
-    pub fn is_here(&self, range: RangeId) -> bool {
+    pub(crate) fn is_here(&self, range: RangeId) -> bool {
         self.tenure(range) != 0
     }
 
@@ -104,12 +104,12 @@ impl Place {
     }
 
     /// The keyed hash.
-    pub fn slots(&self) -> SlotKey {
+    pub(crate) fn slots(&self) -> SlotKey {
         self.key
     }
 
     /// The range that holds a bare address.
-    pub fn range(&self, bare: &str) -> RangeId {
+    pub(crate) fn range(&self, bare: &str) -> RangeId {
         self.key.slot(bare).range()
     }
 
@@ -129,12 +129,12 @@ impl Place {
     }
 
     /// The shard where a range is at home.
-    pub fn home_of(&self, range: RangeId) -> ShardId {
+    pub(crate) fn home_of(&self, range: RangeId) -> ShardId {
         ShardId::new(range.index() % self.shards)
     }
 
     /// The shard where a bare address is at home.
-    pub fn shard(&self, bare: &str) -> ShardId {
+    pub(crate) fn shard(&self, bare: &str) -> ShardId {
         self.home_of(self.range(bare))
     }
 }

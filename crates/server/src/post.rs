@@ -11,98 +11,18 @@
 //! | of a newer version, an unknown kind, or broken | refused, by name |
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use actor::Name;
 use net::{AddressKey, RemoteIo};
-use rustc_hash::FxHashMap;
 use store::RangeId;
-use wire::{Adopt, Arrival, Credit, Envelope, Errand, Join, Joined, Moved, Packet, WireError};
+use wire::{Adopt, Arrival, Envelope, Errand, Join, Joined, Moved, Packet, WireError};
 
 use crate::away::{Cluster, NodeId};
-use crate::c2s::C2sService;
 use crate::message::Said;
+use crate::message::control::Control;
+use crate::message::credit::{Credits, Debt};
 use crate::place::Place;
-use crate::user::Debt;
-
-/// Credits of stanzas that left a node as bytes.
-pub(crate) struct Credits {
-    max: usize,
-    away: Mutex<Away>,
-    cluster: Option<Cluster>,
-}
-
-#[derive(Default)]
-struct Away {
-    /// The last number that was given out. None is given out twice: what comes late or twice
-    /// brings back nothing.
-    last: u64,
-    /// Each with the node that the stanza went to, if it left this one.
-    debts: FxHashMap<u64, (Option<NodeId>, Box<Debt>)>,
-}
-
-impl Credits {
-    /// None is away; at most `max` will be.
-    pub(crate) fn new(max: usize, cluster: Option<Cluster>) -> Credits {
-        Credits {
-            max,
-            away: Mutex::default(),
-            cluster,
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Away> {
-        self.away.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keeps a credit until its number is answered. With too many, it comes back at once.
-    fn keep(&self, debt: Box<Debt>, node: Option<NodeId>) -> Option<Credit> {
-        let client = debt.from().map(AddressKey::to_bits);
-        let mut away = self.lock();
-        if away.debts.len() >= self.max {
-            return None;
-        }
-        away.last += 1;
-        let number = away.last;
-        away.debts.insert(number, (node, debt));
-        Some(Credit { number, client })
-    }
-
-    /// What was kept under a number: given back when it is dropped.
-    fn take(&self, number: u64) -> Option<Box<Debt>> {
-        self.lock().debts.remove(&number).map(|(_, debt)| debt)
-    }
-
-    /// A node is gone: nobody there will answer.
-    pub(crate) fn forget(&self, node: NodeId) {
-        let mut away = self.lock();
-        let lost = away.debts.extract_if(|_, (to, _)| *to == Some(node));
-        let lost: Vec<_> = lost.collect();
-        // Each gives a credit back when it is dropped.
-        drop(away);
-        drop(lost);
-    }
-
-    /// At the node where the stanza came: it was taken, or is forgotten. The answer goes to the
-    /// node that it came from; if that is this one, through its bytes and no further.
-    pub(crate) fn answer(&self, from: Option<NodeId>, number: u64) {
-        let mut bytes = Vec::new();
-        let answer = Packet::Credited { number }.encode(&mut bytes);
-        if let (Some(node), Some(cluster), Ok(())) = (from, &self.cluster, &answer) {
-            return cluster.away.answer(node, bytes);
-        }
-        match answer.and_then(|()| Packet::decode(&bytes)) {
-            Ok(Packet::Credited { number }) => drop(self.take(number)),
-            other => tracing::error!(?other, "the answer to a credit is none"),
-        }
-    }
-}
-
-impl std::fmt::Debug for Credits {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Credits({})", self.max)
-    }
-}
 
 /// What a packet that came is.
 pub(crate) enum Received {
@@ -143,7 +63,7 @@ pub(crate) enum NotReceived {
 /// Where packets of one shard are written and read.
 pub(crate) struct Post {
     credits: Arc<Credits>,
-    remote: RemoteIo<C2sService>,
+    remote: RemoteIo<Control>,
     /// Messages that stay here go through their bytes too.
     through_bytes: bool,
     buffer: RefCell<Vec<u8>>,
@@ -155,7 +75,7 @@ const BUFFER_KEPT: usize = 65_536;
 impl Post {
     pub(crate) fn new(
         credits: Arc<Credits>,
-        remote: RemoteIo<C2sService>,
+        remote: RemoteIo<Control>,
         through_bytes: bool,
     ) -> Post {
         Post {
@@ -286,7 +206,7 @@ impl Post {
 /// [`NotReceived`]: nobody hears of it.
 pub(crate) fn receive(
     credits: &Arc<Credits>,
-    remote: &RemoteIo<C2sService>,
+    remote: &RemoteIo<Control>,
     place: &Place,
     (node, bytes): (Option<NodeId>, &[u8]),
 ) -> Result<Received, NotReceived> {

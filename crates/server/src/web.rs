@@ -21,14 +21,16 @@ use actor::{Mail as _, Shard};
 use net::{Closed, ConnRef, Cx, Peer, Service, Speaks, TlsInfo};
 use xml::Framer;
 
-use crate::c2s::{self, Abort, C2sService, Conn, Framing};
-use crate::join::{Comer, Edge, Far, Word};
-use bosh::Ticket;
+use crate::c2s::{C2sService, Conn, Framing};
+use crate::ending::Abort;
+use crate::join::{Comer, Edge, Far};
+use crate::message::control::{self, Word};
+use crate::message::web::Control;
 use http::Http;
 use pipe::Pipe;
 
 /// What a connection is at the moment.
-pub enum Connection {
+pub(crate) enum Connection {
     /// A client's stream, whatever carries it.
     Stream(Conn),
     /// HTTP, between and in requests.
@@ -57,38 +59,13 @@ impl Connection {
     }
 }
 
-/// What connections of the web tell each other.
-pub enum Control {
-    /// A request of a session over BOSH.
-    Request(bosh::Incoming),
-    /// The connection of a request is gone.
-    Lost(Ticket),
-    /// The answer to one.
-    Answer {
-        /// Which request of the connection.
-        slot: u32,
-        /// The body.
-        body: Vec<u8>,
-        /// Its type, if it is not the usual one.
-        content: Option<Box<str>>,
-    },
-    /// A request was made again elsewhere: it gets no answer.
-    Drop(u32),
-    /// The pipe is there.
-    Piped(ConnRef),
-    /// What was given to the other end of the pipe is written.
-    Written,
-    /// Something of the node with which a connection is shared.
-    Joined(Word),
-}
-
-fn control(control: Control) -> c2s::Control {
-    c2s::Control::Web(Box::new(control))
+fn control(control: Control) -> control::Control {
+    control::Control::Web(Box::new(control))
 }
 
 impl Service for C2sService {
     type Conn = Connection;
-    type Control = c2s::Control;
+    type Control = control::Control;
 
     fn turn_begins(&mut self, shard: &mut Shard) {
         self.home.end_if_fenced(shard);
@@ -148,22 +125,22 @@ impl Service for C2sService {
         }
     }
 
-    fn control(&mut self, cx: &mut Cx<'_>, conn: &mut Connection, msg: c2s::Control) {
+    fn control(&mut self, cx: &mut Cx<'_>, conn: &mut Connection, msg: control::Control) {
         match (conn, msg) {
-            (Connection::Stream(stream), c2s::Control::Web(msg)) => {
+            (Connection::Stream(stream), control::Control::Web(msg)) => {
                 self.told_session(cx, stream, *msg);
             }
             (Connection::Stream(stream), msg) => {
                 self.told(cx, stream, msg);
                 bosh::settle(cx, stream);
             }
-            (Connection::Http(http), c2s::Control::Web(msg)) => self.told_http(cx, http, *msg),
-            (Connection::Pipe(pipe), c2s::Control::Web(msg)) => pipe::told(cx, pipe, &msg),
-            (Connection::Edge(edge), c2s::Control::Web(msg)) => match *msg {
+            (Connection::Http(http), control::Control::Web(msg)) => self.told_http(cx, http, *msg),
+            (Connection::Pipe(pipe), control::Control::Web(msg)) => pipe::told(cx, pipe, &msg),
+            (Connection::Edge(edge), control::Control::Web(msg)) => match *msg {
                 Control::Joined(word) => self.told_edge(cx, edge, word),
                 msg => self.told_edge_session(cx, edge, msg),
             },
-            (Connection::Far(far), c2s::Control::Web(msg)) => {
+            (Connection::Far(far), control::Control::Web(msg)) => {
                 if let Control::Joined(word) = *msg {
                     self.told_far(cx, far, word);
                 }
@@ -179,8 +156,10 @@ impl Service for C2sService {
         }
     }
 
-    fn undelivered(&mut self, shard: &mut Shard, msg: c2s::Control) {
-        let c2s::Control::Web(msg) = msg else { return };
+    fn undelivered(&mut self, shard: &mut Shard, msg: control::Control) {
+        let control::Control::Web(msg) = msg else {
+            return;
+        };
         match *msg {
             Control::Request(incoming) => {
                 self.refuse_request(shard, incoming.ticket, xmpp::bosh::Condition::ItemNotFound);

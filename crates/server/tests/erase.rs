@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use common::world::World;
 use common::{Client, Disk, Running, new_disk, options, start_on, store_on};
-use server::admin::{AdminCommand, Request, Response};
-use server::erase::{EraseFrom, Erased, ErasedEntry};
+use server::admin::{EraseFrom, Erased, Request, Response};
+use server::operator::{AdminCommand, ErasedEntry, RoomCommand};
 use server::options::Options;
-use server::room::RoomCommand;
 use store::{LogEntry, SlotKey};
 
 const ROMEO: &str = "romeo@localhost";

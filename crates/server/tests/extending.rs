@@ -4,8 +4,7 @@
 mod card_size;
 mod common;
 
-use common::{Client, options, start_with};
-use server::Options;
+use common::{Client, options, start_extended};
 use server::modules::Module;
 
 static EXTENSIONS: &[&Module] = &[&card_size::MODULE];
@@ -22,12 +21,8 @@ fn the_guide_shows_the_example_that_is_compiled() {
 
 #[test]
 fn the_example_answers_as_the_guide_says() {
-    let options = Options {
-        debug_extensions: EXTENSIONS,
-        ..options(1, true)
-    };
     let users = ["romeo", "juliet"];
-    let running = start_with(options, net::Limits::default(), &users);
+    let running = start_extended(EXTENSIONS, options(1, true), net::Limits::default(), &users);
     let mut romeo = Client::login(running.address, "romeo", "r");
     // Sent ahead: the second request is answered with what the first one changed.
     romeo.send(&format!(

@@ -1,21 +1,20 @@
-//! An extension that knows of no budget: it answers at once with much, asks the store again and
-//! again for one request, and promises answers that never come. Memory stays bounded all the same,
-//! and others are served. Alone in its process, because it looks at the memory of all of it.
+//! An extension that knows of no budget: it answers with much, at once or from the store, or its
+//! reader panics. Memory stays bounded all the same, and others are served. Alone in its process,
+//! because it looks at the memory of all of it.
 
 mod common;
 
 use std::time::Duration;
 
-use common::{Client, options, start_with};
-use server::modules::AccountHandler::Acts;
-use server::modules::{Answer, Module, Switch};
+use common::{Client, options, start_extended};
+use server::modules::AccountHandler::Reads;
+use server::modules::{Module, Outcome, Switch};
 
 const DEADLINE: Duration = Duration::from_secs(5);
 
-const ANSWER_BYTES: usize = 200_000;
+const NS: &str = "urn:example:greedy";
 
-/// Questions for the store that one request makes.
-const QUESTIONS: usize = 10;
+const ANSWER_BYTES: usize = 200_000;
 
 fn answer() -> Vec<u8> {
     let text = "x".repeat(ANSWER_BYTES);
@@ -30,22 +29,13 @@ static GREEDY: Module = Module {
     host_features: &[],
     account_features: &[],
     account: &[
+        ("now", NS, Reads(|_, _| Outcome::result(answer()))),
+        ("read", NS, Reads(|_, _| Outcome::read(|_| Ok(answer())))),
         (
-            "now",
-            "urn:example:greedy",
-            Acts(|_, _, _| Answer::Result(answer())),
+            "panics",
+            NS,
+            Reads(|_, _| Outcome::read(|_| panic!("it was asked to"))),
         ),
-        (
-            "read",
-            "urn:example:greedy",
-            Acts(|user, request, cx| {
-                for _ in 0..QUESTIONS {
-                    user.ask_store(request, cx, |_| Ok(answer()));
-                }
-                Answer::Later
-            }),
-        ),
-        ("never", "urn:example:greedy", Acts(|_, _, _| Answer::Later)),
     ],
     host: &[],
 };
@@ -64,21 +54,17 @@ fn an_extension_without_regard_is_bounded_all_the_same() {
     const ACCOUNTS: [&str; 3] = ["a", "b", "c"];
     const SESSIONS: usize = 8;
     const REQUESTS: usize = 60;
-    let options = server::Options {
-        debug_extensions: EXTENSIONS,
-        ..options(2, true)
-    };
     let backlog_max = 512 * 1024;
     let network = net::Limits {
         backlog_max,
         ..net::Limits::default()
     };
     let users = [&ACCOUNTS[..], &["romeo", "juliet"]].concat();
-    let running = start_with(options, network, &users);
+    let running = start_extended(EXTENSIONS, options(2, true), network, &users);
     let mut romeo = Client::login(running.address, "romeo", "r");
     let before = resident();
     let mut greedy = Vec::new();
-    for what in ["read", "now", "never"] {
+    for what in ["read", "now", "panics"] {
         let requests: String = (0..REQUESTS)
             .map(|n| format!("<iq type='get' id='{n}'><{what} xmlns='urn:example:greedy'/></iq>"))
             .collect();

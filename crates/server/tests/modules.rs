@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::{Client, Running, options, start_with};
 use server::Options;
-use server::modules::{MODULES, Module, Switch, Switches};
+use server::modules::{MODULES, Module, Switch};
+use server::options::Switches;
 
 const INFO: &str = "http://jabber.org/protocol/disco#info";
 const ITEMS: &str = "http://jabber.org/protocol/disco#items";

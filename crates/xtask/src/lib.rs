@@ -5,6 +5,7 @@
 
 pub mod changelog;
 pub mod layers;
+pub mod modules;
 pub mod rules;
 pub mod sections;
 pub mod source;

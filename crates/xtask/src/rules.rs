@@ -138,7 +138,7 @@ const BANS: &[Ban] = &[
         except: &[
             "crates/server/src/admin/anywhere.rs",
             "crates/server/src/admin/moving.rs",
-            "crates/server/src/erase.rs",
+            "crates/server/src/admin/erase.rs",
             "crates/server/src/errands.rs",
             "crates/server/src/node.rs",
             "crates/server/src/node/door.rs",

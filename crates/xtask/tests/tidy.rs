@@ -1,7 +1,7 @@
 //! Applies every rule of this crate to the repository. A failure lists all places at once.
 
 use cargo_metadata::MetadataCommand;
-use xtask::{TrackedFile, changelog, layers, root, rules, sections, tracked_files, xeps};
+use xtask::{TrackedFile, changelog, layers, modules, root, rules, sections, tracked_files, xeps};
 
 fn check(findings: Vec<String>) {
     assert!(
@@ -41,6 +41,11 @@ fn crates_depend_downwards_and_libraries_have_owners() {
     check(layers::check(&layers::edges(
         &metadata.expect("cargo reads the manifests"),
     )));
+}
+
+#[test]
+fn modules_of_the_server_import_downwards() {
+    check(modules::check(&files()));
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use actor::{Actor, Addr, Context, Mail, ShardId};
 use net::{
-    Certificate, Closed, ConnRef, Cx, Io, Limits, Listener, Network, Peer, RemoteIo, Service,
-    Shared, TlsConfig, TlsInfo, TlsSettings,
+    Certificate, Closed, ConnRef, Cx, Io, Limits, Listener, Network, Opener, Peer, RemoteIo,
+    Service, Shared, TlsConfig, TlsInfo, TlsSettings,
 };
 use rustls::pki_types::{CertificateDer, ServerName};
 use stdx::time::{Clock, SystemClock};
@@ -54,7 +54,8 @@ pub type Shelf = Arc<Mutex<Journal>>;
 /// the window), `crowd`, `deadline MS`, `who`; everything else is echoed.
 pub struct Lines {
     pub shelf: Shelf,
-    pub io: Io<Lines>,
+    pub io: Io<Vec<u8>>,
+    pub opener: Opener<Conn>,
     pub slow: Addr<Slow>,
 }
 
@@ -66,7 +67,7 @@ pub struct Conn {
 
 /// Answers lines later, and gives credit then.
 pub struct SlowActor {
-    pub io: Io<Lines>,
+    pub io: Io<Vec<u8>>,
     waiting: Vec<ConnRef>,
 }
 
@@ -246,7 +247,7 @@ impl Lines {
                     lines: 0,
                     is_fed: false,
                 });
-                let opened = new.filter_map(|conn| self.io.open(None, None, conn).ok());
+                let opened = new.filter_map(|conn| self.opener.open(None, None, conn).ok());
                 let line = format!("{}\n", opened.count());
                 cx.out().extend_from_slice(line.as_bytes());
             }
@@ -257,7 +258,7 @@ impl Lines {
                     is_fed: true,
                 };
                 let address = rest.parse().ok();
-                let said = self.io.open(None, address, conn).is_ok();
+                let said = self.opener.open(None, address, conn).is_ok();
                 cx.out().extend_from_slice(format!("{said}\n").as_bytes());
             }
             "from" => {
@@ -296,7 +297,7 @@ impl Lines {
 pub struct Node {
     pub addresses: Vec<SocketAddr>,
     pub shared: Arc<Shared>,
-    pub remote: RemoteIo<Lines>,
+    pub remote: RemoteIo<Vec<u8>>,
     pub shelf: Shelf,
     threads: Vec<JoinHandle<()>>,
 }
@@ -322,12 +323,17 @@ impl Node {
             let shelf = Arc::clone(&shelf);
             let clock: Arc<dyn Clock> = Arc::new(clock);
             let run = move || {
-                let make = |shard: &mut actor::Shard, io: Io<Lines>| {
+                let make = |shard: &mut actor::Shard, io: Io<Vec<u8>>, opener| {
                     let slow = shard.spawn(SlowActor {
                         io: io.clone(),
                         waiting: Vec::new(),
                     });
-                    Lines { shelf, io, slow }
+                    Lines {
+                        shelf,
+                        io,
+                        opener,
+                        slow,
+                    }
                 };
                 driver
                     .build(seed, clock, make)

@@ -19,11 +19,9 @@ use store::RangeId;
 use wire::Errand;
 use zeroize::Zeroizing;
 
-use super::{Admin, ELSEWHERE, Outcome, PAGE_MAX, Request, Response, error};
+use super::{Admin, ELSEWHERE, EraseFrom, Outcome, PAGE_MAX, Request, Response, error, portable};
 use crate::away::{Cluster, NodeId};
-use crate::erase::EraseFrom;
 use crate::errands::{self, Asked, Unanswered};
-use crate::portable;
 
 /// Pause before it is looked again where something is at home.
 const PAUSE: Duration = Duration::from_millis(100);

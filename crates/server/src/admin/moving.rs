@@ -7,12 +7,13 @@ use std::time::Duration;
 use actor::{Name, ShardId};
 use store::Record;
 
-use super::{Admin, AdminAnswer, AdminCommand, Outcome, PAGE_MAX, Response, error, unreadable};
+use super::portable::{Cursor, Export, Import, Made};
+use super::{Admin, Outcome, PAGE_MAX, Response, error, unreadable};
 use crate::address;
 use crate::journal::{PORT, PortMsg};
 use crate::limits::ADMIN_DEADLINE;
 use crate::message::{AppendError, UserMsg};
-use crate::portable::{Cursor, Export, Import, Made};
+use crate::operator::{AdminAnswer, AdminCommand};
 
 impl Admin {
     pub(super) fn export(&self, after: Option<&str>, limit: usize) -> Outcome {

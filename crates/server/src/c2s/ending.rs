@@ -1,44 +1,10 @@
-//! Why the server ends a client's stream, and what the client hears of it (RFC 6120 section 4.9).
+//! What a client hears when the server ends its stream (RFC 6120 section 4.9).
 
 use net::Cx;
 use xmpp::error::StreamError;
 
-use super::{C2sService, Conn};
-
-/// Why the server ends a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Abort {
-    /// A newer session took its resource.
-    Conflict,
-    /// The account's password was changed.
-    CredentialsChanged,
-    /// The account was locked.
-    Locked,
-    /// The account was removed.
-    AccountRemoved,
-    /// An administrator ended the sessions.
-    Kicked,
-    /// The user's actor crashed.
-    Crash,
-    /// The node stops.
-    Shutdown,
-    /// Its client said nothing when it was asked what it has.
-    Silent,
-    /// Its client acknowledged something that makes no sense.
-    BadAcknowledgement,
-    /// More waits for its client than is kept.
-    Overflow,
-    /// Too much waits for its user, and no stanza of it can be left out.
-    Overloaded,
-    /// Too many logins of its account have begun and not ended.
-    LoginGivenUp,
-    /// Its address is banned.
-    Banned,
-    /// It wants to go on with a session that is not there any more, or that cannot be taken over.
-    NotTakenOver,
-    /// Its account is at home on another node, or on its way there: who comes again is led there.
-    Moved,
-}
+use super::{C2sService, Conn, Framing};
+use crate::ending::Abort;
 
 impl C2sService {
     /// Ends a stream with the error for that. [`C2sService::carry_out`] closes it.
@@ -86,5 +52,26 @@ impl C2sService {
         };
         conn.machine
             .abort(error, Some(text), cx.out(), &mut self.effects);
+    }
+
+    /// The home of an account cannot be reached from here, or there is none for now. The client may
+    /// have a better way there: it is told where that is, if anybody knows and its transport has a
+    /// word for it (RFC 6120 section 4.9.3.19).
+    pub(crate) fn unreachable(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, user: Option<&str>) {
+        let cluster = self.home.options.cluster.as_ref();
+        let cluster = cluster.filter(|_| matches!(conn.framing, Framing::Stream(_)));
+        let to = cluster.zip(user).and_then(|(cluster, user)| {
+            let range = self.home.place.range(user);
+            cluster.away.clients(range)
+        });
+        match to {
+            Some(to) => conn.machine.redirect(&to, cx.out(), &mut self.effects),
+            None => conn.machine.abort(
+                StreamError::ResourceConstraint,
+                Some("The account's home cannot be reached: come again."),
+                cx.out(),
+                &mut self.effects,
+            ),
+        }
     }
 }

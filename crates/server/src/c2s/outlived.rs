@@ -3,16 +3,9 @@
 
 use net::Cx;
 
-use super::{Attempt, BoundSession, C2sService, Conn};
-use crate::join::Marks;
-
-/// A session that outlived its home goes on.
-pub struct TakenOver {
-    /// Its full address, and the actor behind it.
-    pub(crate) session: BoundSession,
-    /// So many of its client's stanzas are handled.
-    pub(crate) inbound: u32,
-}
+use super::{Attempt, C2sService, Conn};
+use crate::lines::Marks;
+use crate::message::control::TakenOver;
 
 impl C2sService {
     /// Notes something of a client that is at another node.

@@ -8,9 +8,11 @@ use telemetry::Counter;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::sasl;
 
-use super::{C2sService, Conn, Control, SALT_BYTES, derive_keys};
-use crate::admin::{AdminAnswer, AdminCommand};
+use super::{C2sService, Conn};
+use crate::keys::{SALT_BYTES, derive_keys};
 use crate::message::UserMsg;
+use crate::message::control::Control;
+use crate::operator::{AdminAnswer, AdminCommand};
 
 impl C2sService {
     /// A client wants to have an account made.

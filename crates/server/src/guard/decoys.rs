@@ -44,7 +44,7 @@ impl Kind {
 impl Decoys {
     /// Decoys of which nothing is known but how new accounts look.
     pub(super) fn new(secret: hmac::Key, iterations: u32) -> Decoys {
-        let salt = crate::c2s::SALT_BYTES;
+        let salt = crate::keys::SALT_BYTES;
         let current = Kind(vec![(false, iterations, salt), (true, iterations, salt)]);
         Decoys {
             secret,

@@ -8,12 +8,12 @@ use std::collections::{HashMap, VecDeque};
 
 use actor::Name;
 
-use crate::c2s::Abort;
+use crate::ending::Abort;
 use crate::limits::GENERATIONS_REMEMBERED;
 
 /// When something began, in changes of accounts of one shard and tenures of the account's home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Generation {
+pub(crate) struct Generation {
     change: u64,
     tenure: u32,
 }

@@ -8,12 +8,14 @@ use xml::Event;
 
 use super::kept::Kept;
 use super::line::{Line, WINDOW};
-use super::{Joining, KeeperMsg, Word};
-use crate::c2s::{Abort, C2sService, Conn, Framing};
+use super::{Joining, KeeperMsg};
+use crate::c2s::{C2sService, Conn, Framing};
+use crate::ending::Abort;
+use crate::message::control::Word;
 use crate::web::{Connection, bosh, ws};
 
 /// See the module.
-pub struct Edge {
+pub(crate) struct Edge {
     pub(super) conn: Conn,
     pub(super) line: Line,
     /// What its client has said, while no home has answered that, if it may be said to another one.
@@ -26,7 +28,7 @@ pub struct Edge {
     pub(super) is_over: bool,
 }
 
-/// An idle client of another node costs this, its socket and a place in [`super::Lines`].
+/// An idle client of another node costs this, its socket and a place in [`crate::lines::Lines`].
 const _: () = assert!(size_of::<Edge>() <= 288);
 
 impl Edge {
@@ -364,7 +366,7 @@ impl C2sService {
         &mut self,
         cx: &mut Cx<'_>,
         edge: &mut Edge,
-        msg: crate::web::Control,
+        msg: crate::message::web::Control,
     ) {
         self.told_session(cx, &mut edge.conn, msg);
         if !edge.is_over {

@@ -8,15 +8,18 @@ use wire::{Adopt, Carrier, Part};
 use xml::{Event, Framer};
 
 use super::line::{Line, WINDOW};
-use super::{Comer, Marks, Origin, Word};
+use super::{Comer, Origin};
 use crate::address;
 use crate::away::NodeId;
-use crate::c2s::{self, Abort, C2sService, Conn, Framing, TakenOver};
+use crate::c2s::{C2sService, Conn, Framing};
+use crate::ending::Abort;
+use crate::lines::Marks;
+use crate::message::control::{Control, TakenOver, Word};
 use crate::message::{Introduced, UserMsg};
 use crate::web::{Connection, ws};
 
 /// See the module.
-pub struct Far {
+pub(crate) struct Far {
     conn: Conn,
     line: Line,
     /// Bytes that came and were not looked at.
@@ -283,15 +286,15 @@ impl C2sService {
     }
 
     /// Something for the stream of a client that is elsewhere.
-    pub(crate) fn control_far(&mut self, cx: &mut Cx<'_>, far: &mut Far, msg: c2s::Control) {
+    pub(crate) fn control_far(&mut self, cx: &mut Cx<'_>, far: &mut Far, msg: Control) {
         match msg {
-            c2s::Control::TakenOver(by) => return self.taken_over(cx, far, *by),
-            c2s::Control::Left(done) => return self.leave_far(cx, far, done),
-            c2s::Control::Abort(Abort::Moved) if far.comes_behind.is_some() => {
+            Control::TakenOver(by) => return self.taken_over(cx, far, *by),
+            Control::Left(done) => return self.leave_far(cx, far, done),
+            Control::Abort(Abort::Moved) if far.comes_behind.is_some() => {
                 return self.not_taken_over(cx, far);
             }
             // It is on its way already.
-            c2s::Control::Abort(_) if far.leaves.is_some() => return,
+            Control::Abort(_) if far.leaves.is_some() => return,
             msg => self.told(cx, &mut far.conn, msg),
         }
         self.settle_far(cx, far);

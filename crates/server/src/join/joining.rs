@@ -11,7 +11,8 @@ use super::edge::Edge;
 use super::line::encoded;
 use super::{HERE, Prelude, at};
 use crate::away::{Cluster, NodeId};
-use crate::c2s::{Abort, C2sService, Conn, Framing};
+use crate::c2s::{C2sService, Conn, Framing};
+use crate::ending::Abort;
 
 /// A client that no home has answered.
 pub(crate) struct Joining {

@@ -5,15 +5,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use actor::{Actor, Context};
-use net::ConnRef;
+use net::{ConnRef, Opener};
 use wire::{ConnAt, Joined, Packet, Part};
 
 use super::line::encoded;
-use super::{Comer, HERE, Word, at};
+use super::{Comer, HERE, at};
 use crate::away::NodeId;
-use crate::c2s;
 use crate::home::Home;
-use crate::web::{self, Connection};
+use crate::message::control::{Control, Word};
+use crate::message::web;
+use crate::web::Connection;
 
 /// Pause before a link that took nothing is asked again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -44,7 +45,7 @@ pub(crate) enum News {
 }
 
 /// See the module.
-pub(crate) struct Keeper(pub(crate) Rc<Home>);
+pub(crate) struct Keeper(pub(crate) Rc<Home>, pub(crate) Opener<Connection>);
 
 impl Actor for Keeper {
     type Msg = KeeperMsg;
@@ -74,8 +75,8 @@ impl Keeper {
         let (node, (from, number), address) = (comer.node, comer.line(), comer.address());
         let conn = Connection::Coming(Some(Box::new(comer)));
         let opened = match node == HERE {
-            true => self.0.io.open_half(address, conn),
-            false => self.0.io.open(None, Some(address), conn),
+            true => self.1.open_half(address, conn),
+            false => self.1.open(None, Some(address), conn),
         };
         if opened.is_err() {
             self.0.refuse_line(node, from, number);
@@ -101,8 +102,8 @@ impl Keeper {
 }
 
 /// As a connection hears it.
-pub(super) fn word(word: Word) -> c2s::Control {
-    c2s::Control::Web(Box::new(web::Control::Joined(word)))
+pub(super) fn word(word: Word) -> Control {
+    Control::Web(Box::new(web::Control::Joined(word)))
 }
 
 impl Home {

@@ -12,8 +12,8 @@ use store::{
     JournalStats, Outcome, Plan, Position, RangeId, Record, Store, Switches, Tenure, TwinJournal,
 };
 
-use super::{Port, Ticket};
-use crate::message::{AppendError, UserMsg};
+use super::Port;
+use crate::message::{AppendError, Ticket, UserMsg};
 use crate::options::Commits;
 
 /// What a journal does to the next calls.

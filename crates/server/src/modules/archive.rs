@@ -12,7 +12,6 @@ use super::mam::{self, Fin, NS, NS_EXTENDED, NS_FULL_TEXT, Others, Prefs, Query}
 use super::{AccountHandler, Change, Module, Outcome, Switch, View, Xep};
 use crate::iq::{Found, Request};
 use crate::limits::{ARCHIVE_PAGE_BYTES, ARCHIVE_SEARCHED_BYTES};
-use crate::user::User;
 
 pub(crate) const MODULE: Module = Module {
     name: "archive",
@@ -371,17 +370,9 @@ fn of_store(prefs: Option<&ArchivePrefs>) -> Prefs {
     }
 }
 
-impl User {
-    /// Whether a message from or to a bare address is archived.
-    pub(crate) fn archives(&self, peer: &str) -> bool {
-        if !self.home.options.archive.enabled {
-            return false;
-        }
-        match &self.archive_prefs {
-            None => true,
-            Some(prefs) => of_store(Some(prefs)).archives(peer, self.roster.find(peer).is_some()),
-        }
-    }
+/// Whether an account's preferences have a message from or to a bare address archived.
+pub(crate) fn archives(prefs: &ArchivePrefs, peer: &str, is_contact: bool) -> bool {
+    of_store(Some(prefs)).archives(peer, is_contact)
 }
 
 #[cfg(test)]

@@ -1,16 +1,12 @@
 //! XEP-0030 Service Discovery 2.5.0 and XEP-0115 Entity Capabilities 1.6.0 for the server itself:
 //! what the modules announce, gathered, and its hash for the stream features.
 
-use actor::Context;
 use xml::build::Writer;
 use xmpp::error::Condition;
 
-use super::{AccountHandler, Module, Switch, Xep};
-use crate::host::HostRequest;
-use crate::iq::{Answer, Asker, Request};
-use crate::message::UserMsg;
+use super::{AccountHandler, Act, HostRequest, Module, Switch, Xep};
+use crate::iq::Answer;
 use crate::options::Options;
-use crate::user::User;
 
 pub(crate) const NS_INFO: &str = "http://jabber.org/protocol/disco#info";
 pub(crate) const NS_ITEMS: &str = "http://jabber.org/protocol/disco#items";
@@ -41,8 +37,8 @@ pub(super) const MODULE: Module = Module {
     host_features: &[NS_INFO, NS_ITEMS, NS_CAPS],
     account_features: &[NS_INFO, NS_ITEMS],
     account: &[
-        ("query", NS_INFO, AccountHandler::Acts(account_info)),
-        ("query", NS_ITEMS, AccountHandler::Acts(account_items)),
+        ("query", NS_INFO, AccountHandler::Acts(Act::AccountInfo)),
+        ("query", NS_ITEMS, AccountHandler::Acts(Act::AccountItems)),
     ],
     host: &[
         ("query", NS_INFO, host_info),
@@ -101,7 +97,7 @@ fn host_info(request: &HostRequest<'_>) -> Answer {
         return Answer::error(Condition::NotAllowed);
     }
     let node = request.payload.attr("node").map(|node| node.into_owned());
-    let options = &request.home.options;
+    let options = request.options;
     let is_own = |node: &String| *node == format!("{CAPS_NODE}#{}", caps_hash(options));
     if !node.as_ref().is_none_or(is_own) {
         return Answer::error(Condition::ItemNotFound);
@@ -113,7 +109,7 @@ fn host_info(request: &HostRequest<'_>) -> Answer {
 /// The services of a domain: where its rooms and its nodes are, and where it is searched.
 fn host_items(request: &HostRequest<'_>) -> Answer {
     let to = request.frame.attr("to").unwrap_or_default();
-    let options = &request.home.options;
+    let options = request.options;
     let (rooms, nodes) = (&options.rooms, &options.pubsub);
     let hosts = rooms
         .hosts
@@ -123,51 +119,6 @@ fn host_items(request: &HostRequest<'_>) -> Answer {
     let own = hosts.filter(|host| host.split_once('.').is_some_and(|(_, of)| of == to));
     let own: Vec<&str> = own.map(String::as_str).collect();
     items(request.is_set, request.payload.attr("node").is_some(), &own)
-}
-
-fn account_info(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
-    if request.is_set {
-        return Answer::error(Condition::NotAllowed);
-    }
-    let options = &user.home.options;
-    let has_nodes = options.pep.enabled;
-    if request.payload.attr("node").is_some() {
-        return match has_nodes {
-            true => user.ask_nodes(request, cx),
-            false => Answer::error(Condition::ItemNotFound),
-        };
-    }
-    let of_nodes = match has_nodes {
-        true => pubsub::features(&options.pep.machine),
-        false => Vec::new(),
-    };
-    let mut features: Vec<_> = options
-        .modules
-        .modules()
-        .flat_map(|module| module.account_features)
-        .copied()
-        .chain(of_nodes.iter().map(String::as_str))
-        .collect();
-    features.sort_unstable();
-    features.dedup();
-    let all = [("account", "registered", ""), ("pubsub", "pep", "")];
-    let identities = if has_nodes { &all[..] } else { &all[..1] };
-    info(None, identities, &features)
-}
-
-/// The nodes that whoever asks may see. For strangers there are none (section 8): an empty list
-/// tells nothing.
-fn account_items(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
-    let is_stranger = matches!(
-        request.asker,
-        Asker::Other {
-            is_subscriber: false
-        }
-    );
-    if user.home.options.pep.enabled && !is_stranger && !request.is_set {
-        return user.ask_nodes(request, cx);
-    }
-    items(request.is_set, request.payload.attr("node").is_some(), &[])
 }
 
 pub(crate) fn info(

@@ -5,8 +5,8 @@ use xml::build::Writer;
 use xmpp::error::Condition;
 
 use super::{AccountHandler, Module, Outcome, Switch, View, Xep};
-use crate::host::HostRequest;
 use crate::iq::{Answer, Request};
+use crate::modules::HostRequest;
 
 const NS: &str = "jabber:iq:last";
 
@@ -30,7 +30,7 @@ fn uptime(request: &HostRequest<'_>) -> Answer {
     if request.is_set {
         return Answer::error(Condition::NotAllowed);
     }
-    let up = request.now.as_millis() - request.home.started.as_millis();
+    let up = request.now.as_millis() - request.started.as_millis();
     Answer::Result(answer(up, ""))
 }
 

@@ -29,14 +29,14 @@ pub mod time;
 pub mod vcard;
 pub mod version;
 
-use actor::Context;
+use stdx::time::Timestamp;
+use xml::{Child, Frame};
 
-pub use crate::host::HostRequest;
+use crate::options::{Options, Switches};
+
 pub use crate::iq::{Answer, Request};
-pub use crate::message::UserMsg;
-pub use crate::user::User;
 pub use outcome::{Change, Outcome, View};
-pub use switches::{NotSwitched, Switch, Switches};
+pub use switches::{NotSwitched, Switch};
 
 /// An extension as `docs/xeps.md` lists it.
 #[derive(Clone, Copy, Debug)]
@@ -56,8 +56,50 @@ pub struct Xep {
 pub enum AccountHandler {
     /// Reads a view of the account and returns what is to be done.
     Reads(fn(&View<'_>, &Request<'_>) -> Outcome),
-    /// Is a part of the account's actor, because what it does is: rosters, presence, nodes.
-    Acts(fn(&mut User, &Request<'_>, &mut Context<'_, UserMsg>) -> Answer),
+    /// Is a part of the account's actor (`user/acts/`), because what it does is: rosters, presence,
+    /// nodes.
+    Acts(Act),
+}
+
+/// What the account's actor answers itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// What the account is (XEP-0030).
+    AccountInfo,
+    /// Which nodes it has.
+    AccountItems,
+    /// Blocks addresses (XEP-0191).
+    Block,
+    /// The blocked addresses.
+    Blocklist,
+    /// A request to nodes (XEP-0060, XEP-0163).
+    Nodes,
+    /// Elements that the owner stores (XEP-0049).
+    PrivateStorage,
+    /// A new password, or the end of the account (XEP-0077).
+    Register,
+    /// The roster (RFC 6121 section 2).
+    Roster,
+    /// Frees addresses (XEP-0191).
+    Unblock,
+    /// The vCard (XEP-0054).
+    VCard,
+}
+
+/// A question to the domain.
+pub struct HostRequest<'a> {
+    /// How the node is set up.
+    pub options: &'a Options,
+    /// When the node started.
+    pub started: Timestamp,
+    /// The whole stanza.
+    pub frame: &'a Frame,
+    /// Its one child.
+    pub payload: Child<'a>,
+    /// `type='set'` rather than `get`.
+    pub is_set: bool,
+    /// The time of the question.
+    pub now: Timestamp,
 }
 
 /// Answers an IQ to a domain.

@@ -1,6 +1,6 @@
 //! What an extension sees of an account, and what it returns: a view in, an outcome out. It changes
 //! nothing and sends nothing by itself; the account's actor performs what it returns
-//! (`crate::iq`), so an extension cannot forget a commit, a budget or a counter.
+//! (`user/iq.rs`), so an extension cannot forget a commit, a budget or a counter.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,23 +11,22 @@ use xmpp::error::{Condition, StanzaError};
 
 use crate::iq::{Found, Job};
 use crate::options::{Limits, Options};
-use crate::user::User;
-use crate::user::session::Session;
 
 /// An account as it is now, changes included that are not durable yet: an answer waits for them.
 pub struct View<'a> {
-    user: &'a User,
-    now: Timestamp,
+    pub(crate) address: &'a Arc<str>,
+    pub(crate) now: Timestamp,
+    pub(crate) options: &'a Options,
+    pub(crate) limits: Rc<Limits>,
+    pub(crate) is_available: bool,
+    pub(crate) last: Option<&'a (Timestamp, String)>,
+    pub(crate) archive_prefs: Option<&'a ArchivePrefs>,
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn new(user: &'a User, now: Timestamp) -> View<'a> {
-        View { user, now }
-    }
-
     /// The account's bare address, normalised.
     pub fn address(&self) -> &'a Arc<str> {
-        &self.user.name
+        self.address
     }
 
     /// The time of the request.
@@ -37,29 +36,29 @@ impl<'a> View<'a> {
 
     /// How the node is set up.
     pub fn options(&self) -> &'a Options {
-        &self.user.home.options
+        self.options
     }
 
     /// Bounds as they are now: they may change while the node runs.
     pub fn limits(&self) -> Rc<Limits> {
-        self.user.home.limits()
+        Rc::clone(&self.limits)
     }
 
     /// Whether a session of the account is available (RFC 6121 section 4).
     pub fn is_available(&self) -> bool {
-        self.user.sessions.iter().any(Session::is_available)
+        self.is_available
     }
 
     /// When the last session became unavailable, and the status that it left behind. `None` if it
     /// never was there.
     pub fn last_seen(&self) -> Option<(Timestamp, &'a str)> {
-        let (at, status) = self.user.last.as_deref()?;
+        let (at, status) = self.last?;
         Some((*at, status))
     }
 
     /// What of the account's messages is archived; `None` if it never said so.
     pub fn archive_prefs(&self) -> Option<&'a ArchivePrefs> {
-        self.user.archive_prefs.as_deref()
+        self.archive_prefs
     }
 }
 

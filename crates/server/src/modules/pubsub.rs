@@ -1,14 +1,9 @@
 //! XEP-0060 Publish-Subscribe 1.26.0 and XEP-0163 Personal Eventing Protocol 1.2.2, as
-//! `docs/xeps.md` lists them, and the way of requests to the nodes of an account. Services at
+//! `docs/xeps.md` lists them. Services at
 //! addresses of their own are in `crate::nodes`, nodes of accounts in `crate::user::pep`; what both
 //! decide is in the crate `pubsub`.
 
-use actor::Context;
-
-use super::{AccountHandler, Module, Switch, Xep};
-use crate::iq::{Answer, Request};
-use crate::message::UserMsg;
-use crate::user::User;
+use super::{AccountHandler, Act, Module, Switch, Xep};
 
 pub(crate) const NS: &str = "http://jabber.org/protocol/pubsub";
 /// Of notifications.
@@ -50,13 +45,9 @@ pub(crate) const MODULE: Module = Module {
     host_features: &[],
     account_features: &[],
     account: &[
-        ("pubsub", NS, AccountHandler::Acts(nodes)),
-        ("pubsub", NS_OWNER, AccountHandler::Acts(nodes)),
-        ("command", NS_COMMANDS, AccountHandler::Acts(nodes)),
+        ("pubsub", NS, AccountHandler::Acts(Act::Nodes)),
+        ("pubsub", NS_OWNER, AccountHandler::Acts(Act::Nodes)),
+        ("command", NS_COMMANDS, AccountHandler::Acts(Act::Nodes)),
     ],
     host: &[],
 };
-
-fn nodes(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
-    user.ask_nodes(request, cx)
-}

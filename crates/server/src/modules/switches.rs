@@ -2,6 +2,7 @@
 //! that is off does not do is in its own file, or in the actor that performs it.
 
 use super::{MODULES, Module};
+use crate::options::{Options, Switches};
 
 /// Who decides whether an extension is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,13 +11,6 @@ pub enum Switch {
     ByOperator,
     /// Nobody: other parts of the server rest on it. The reason completes "is always on: ".
     Always(&'static str),
-}
-
-/// Which extensions are on. By default all of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Switches {
-    /// Names of those that are off; at most one for each module.
-    off: Vec<&'static str>,
 }
 
 /// A name that nobody can switch off.
@@ -79,6 +73,35 @@ impl Switches {
             let mut needs = module.needs.iter().copied();
             (module.name, needs.find(|need| self.off.contains(need)))
         })
+    }
+}
+
+impl Options {
+    /// Makes [`Options::modules`] and the extensions' own options say the same: what is off in one
+    /// place is off in the other.
+    pub(crate) fn settle_modules(&mut self) {
+        if !self.archive.enabled {
+            self.modules.turn_off(&super::archive::MODULE);
+        }
+        if !self.pep.enabled {
+            // Both convert to and from nodes of accounts.
+            self.modules.turn_off(&super::avatar::MODULE);
+            self.modules.turn_off(&super::bookmarks::MODULE);
+        }
+        let on = &self.modules;
+        self.archive.enabled = on.has(&super::archive::MODULE);
+        self.registration_enabled &= on.has(&super::register::MODULE);
+        self.pep.enabled &= on.has(&super::pubsub::MODULE);
+        if !on.has(&super::pubsub::MODULE) {
+            self.pubsub.hosts.clear();
+        }
+        if !on.has(&super::rooms::MODULE) {
+            self.rooms.hosts.clear();
+            self.rooms.search_hosts.clear();
+        }
+        if !on.has(&super::directory::MODULE) {
+            self.directory.hosts.clear();
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use xml::build::Writer;
 use xmpp::error::Condition;
 
 use super::{Module, Switch, Xep};
-use crate::host::HostRequest;
 use crate::iq::Answer;
+use crate::modules::HostRequest;
 
 const NS: &str = "urn:xmpp:time";
 

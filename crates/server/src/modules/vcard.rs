@@ -1,21 +1,13 @@
 //! XEP-0054 vcard-temp 1.3 and XEP-0153 vCard-Based Avatars 1.1: everybody may read a vCard, its
 //! owner may replace it, and presence carries the hash of its photo.
 
-use actor::Context;
-use base64::Engine as _;
-use store::Record;
 use xml::Frame;
-use xmpp::error::{Condition, StanzaError};
 
-use super::avatar::Photo;
-use super::{AccountHandler, Module, Switch, Xep};
-use crate::iq::{Answer, Request};
-use crate::message::UserMsg;
-use crate::user::{User, storage};
+use super::{AccountHandler, Act, Module, Switch, Xep};
 
-pub(super) const NS: &str = "vcard-temp";
+pub(crate) const NS: &str = "vcard-temp";
 const NS_UPDATE: &str = "vcard-temp:x:update";
-pub(super) const EMPTY: &[u8] = b"<vCard xmlns='vcard-temp'/>";
+pub(crate) const EMPTY: &[u8] = b"<vCard xmlns='vcard-temp'/>";
 
 pub(crate) const MODULE: Module = Module {
     name: "vcard",
@@ -37,67 +29,9 @@ pub(crate) const MODULE: Module = Module {
     ],
     host_features: &[NS],
     account_features: &[NS],
-    account: &[("vCard", NS, AccountHandler::Acts(vcard))],
+    account: &[("vCard", NS, AccountHandler::Acts(Act::VCard))],
     host: &[],
 };
-
-fn vcard(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
-    if request.is_set {
-        set(user, request, cx)
-    } else {
-        get(user, request, cx)
-    }
-}
-
-fn get(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
-    let (owner, by_owner) = (user.name.clone(), request.asker.is_owner());
-    user.ask_store(request, cx, move |store| match store.vcard(&owner) {
-        Ok(Some(xml)) => Ok(xml),
-        // Sections 3.1 and 3.3: the owner gets an empty card, others the same error as for a name
-        // that nobody has.
-        Ok(None) if by_owner => Ok(EMPTY.to_vec()),
-        Ok(None) => Err(StanzaError::new(Condition::ServiceUnavailable)),
-        Err(_) => Err(StanzaError::new(Condition::InternalServerError)),
-    })
-}
-
-fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) -> Answer {
-    if !request.asker.is_owner() {
-        return Answer::error(Condition::Forbidden);
-    }
-    let xml = request.payload.to_xml();
-    if xml.len() > user.home.limits().vcard_bytes_max as usize {
-        return StanzaError::new(Condition::NotAcceptable)
-            .with_text("The vCard is too large.")
-            .into();
-    }
-    let card = match request.tree() {
-        Ok(card) => card,
-        Err(error) => return Answer::Error(error),
-    };
-    let photo = match photo(&card).transpose() {
-        Err(error) => return Answer::Error(error),
-        Ok(photo) => photo,
-    };
-    let photo_hash = photo.as_ref().map(|photo| photo.hash.clone());
-    let photo_hash = photo_hash.unwrap_or_default();
-    if !user.may_store(xml.len(), cx) {
-        return storage::full().into();
-    }
-    let before = user.photo_hash.as_deref().cloned().unwrap_or_default();
-    user.keep_photo_hash(photo_hash.clone());
-    let is_other = before != photo_hash;
-    user.record(Record::VCardPut {
-        user: String::from(&*user.name),
-        xml: xml.into_bytes(),
-        photo_hash,
-    });
-    user.card_was_set();
-    if is_other {
-        user.publish_photo(photo.as_ref(), cx);
-    }
-    Answer::done()
-}
 
 /// Presence of a user whose vCard has a photo, with its hash if the client says nothing about
 /// photos itself (XEP-0153 section 4.1, done by the server as in XEP-0398 section 3).
@@ -135,22 +69,4 @@ pub(crate) fn with_new_hash(
         None => format!("<x xmlns='{NS_UPDATE}'><photo/></x>"),
     };
     Some(edit.append_child(update.as_bytes()).finish())
-}
-
-/// The picture of a card. Its hash is of the decoded image (XEP-0153 section 3.1).
-fn photo(card: &minidom::Element) -> Option<Result<Photo, StanzaError>> {
-    let photo = card.get_child("PHOTO", NS)?;
-    let data = photo.get_child("BINVAL", NS)?;
-    let base64: String = data.text().split_whitespace().collect();
-    let kind = photo.get_child("TYPE", NS).map(|kind| kind.text());
-    let decoded = base64::engine::general_purpose::STANDARD.decode(&base64);
-    let invalid =
-        |_| StanzaError::new(Condition::BadRequest).with_text("The photo is not valid Base64.");
-    let photo = decoded.map_err(invalid).map(|image| Photo {
-        kind: kind.unwrap_or_else(|| "image/png".to_owned()),
-        hash: xmpp::sasl::sha1_hex(&image),
-        bytes: image.len(),
-        base64,
-    });
-    Some(photo)
 }

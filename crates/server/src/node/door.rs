@@ -15,17 +15,18 @@ use net::{ConnRef, RemoteIo};
 use store::{RangeId, Store};
 use wire::{Adopt, Errand, Join, Joined};
 
-use super::C2sService;
+use super::here::Here;
 use crate::admin::Admin;
 use crate::away::{NodeId, Taken};
-use crate::c2s::Control;
 use crate::elsewhere::Returned;
-use crate::join::{Comer, Here, KeeperMsg, Origin, Word, conn_ref};
+use crate::join::{Comer, KeeperMsg, Origin, conn_ref};
 use crate::journal::{PORT, PortMsg};
 use crate::limits::ADMIN_DEADLINE;
+use crate::message::control::{Control, Word};
+use crate::message::credit::Credits;
 use crate::message::{Said, UserMsg};
 use crate::place::Place;
-use crate::post::{self, Credits, Received};
+use crate::post::{self, Received};
 use crate::wake::wake;
 
 /// Pause before a shard that has no room is asked again.
@@ -37,7 +38,7 @@ pub struct Door {
     pub(super) place: Place,
     pub(super) handle: Handle,
     pub(super) credits: Arc<Credits>,
-    pub(super) remote: RemoteIo<C2sService>,
+    pub(super) remote: RemoteIo<Control>,
     /// Where each shard takes packets that came back.
     pub(super) returns: Vec<Addr<Returned>>,
     /// Who keeps the connections of each shard that are shared with other nodes.
@@ -229,7 +230,7 @@ impl Door {
     }
 
     fn tell_conn(&self, conn: ConnRef, word: Word) -> Taken {
-        let word = Control::Web(Box::new(crate::web::Control::Joined(word)));
+        let word = Control::Web(Box::new(crate::message::web::Control::Joined(word)));
         match self.remote.control(conn, word) {
             Ok(()) => Taken::Yes,
             // Nothing is taken any more where the shard does not run.

@@ -13,22 +13,26 @@ use store::{Journal, Store};
 use xmpp::sasl::Mechanism;
 use xmpp::stream::C2sConfig;
 
+use super::here::Here;
 use super::{C2sService, StartError};
 use crate::elsewhere::{Returned, ReturnsActor};
 use crate::guard::{Bans, Guard};
 use crate::home::{Home, LimitsActor, SetLimits};
-use crate::join::{Here, Keeper, KeeperMsg};
+use crate::join::{Keeper, KeeperMsg};
 use crate::journal::Port;
+use crate::kinds::Kinds;
 use crate::limits::FAILED_LOGIN_LINES;
-use crate::modules::{csi, disco, session};
+use crate::listing::Table;
+use crate::message::control::Control;
+use crate::message::credit::Credits;
+use crate::modules::{Module, csi, disco, session};
 use crate::options::Options;
 use crate::place::Place;
-use crate::post::{Credits, Post};
+use crate::post::Post;
 use crate::queues;
 use crate::repeats::Repeats;
-use crate::room::temporary::Table;
 use crate::talkers;
-use crate::user::Users;
+use crate::web::Connection;
 
 /// What a node stands on.
 pub(super) struct Under {
@@ -38,6 +42,7 @@ pub(super) struct Under {
     pub journal: Arc<dyn Journal>,
     pub reads: Pool,
     pub crypto: Pool,
+    pub extensions: &'static [&'static Module],
 }
 
 /// Where a shard that has started takes new bounds, packets that came back, and clients of other
@@ -122,6 +127,7 @@ impl Layout {
             journal: under.journal,
             reads: under.reads,
             crypto: under.crypto,
+            extensions: under.extensions,
             remote: network.remote(&handle),
             handle,
             clock: under.clock,
@@ -151,6 +157,7 @@ impl Layout {
 #[derive(Clone)]
 pub(super) struct Setup {
     pub options: Arc<Options>,
+    extensions: &'static [&'static Module],
     pub place: Place,
     pub store: Store,
     pub handle: Handle,
@@ -171,7 +178,7 @@ pub(super) struct Setup {
     journal: Arc<dyn Journal>,
     reads: Pool,
     crypto: Pool,
-    pub remote: net::RemoteIo<C2sService>,
+    pub remote: net::RemoteIo<Control>,
     clock: Arc<dyn Clock>,
     exempt: Arc<[net::AddressRange]>,
 }
@@ -195,10 +202,17 @@ impl Setup {
         shard: actor::ShardSeed,
     ) -> io::Result<net::Driver<C2sService>> {
         let clock = Arc::clone(&self.clock);
-        driver.build(shard, clock, |shard, io| self.service(shard, io))
+        driver.build(shard, clock, |shard, io, opener| {
+            self.service(shard, io, opener)
+        })
     }
 
-    fn service(self, shard: &mut actor::Shard, io: net::Io<C2sService>) -> C2sService {
+    fn service(
+        self,
+        shard: &mut actor::Shard,
+        io: net::Io<Control>,
+        opener: net::Opener<Connection>,
+    ) -> C2sService {
         let port = Port::start(self.journal, self.options.commits.clone(), shard);
         let home = Home::new(
             io,
@@ -209,6 +223,7 @@ impl Setup {
             self.reads,
             self.crypto,
             self.options,
+            self.extensions,
             self.clock.wall(),
             self.talkers[usize::from(shard.id().index())].clone(),
             self.braked[usize::from(shard.id().index())].clone(),
@@ -219,9 +234,9 @@ impl Setup {
         );
         home.begin_lives(shard.rng().u32(..));
         let home = Rc::new(home);
-        shard.set_class(Users::new(Rc::clone(&home)));
+        shard.set_class(Kinds::new(Rc::clone(&home)));
         shard.set_mailbox_max::<KeeperMsg>(home.options.joined.comers_max);
-        let keeper = shard.spawn(Keeper(Rc::clone(&home)));
+        let keeper = shard.spawn(Keeper(Rc::clone(&home), opener.clone()));
         // Whoever waits for this gives up only when it has failed itself.
         let _ = self.started.send((
             shard.spawn(LimitsActor(Rc::clone(&home))),
@@ -233,6 +248,7 @@ impl Setup {
             web_config: self.web_config,
             home,
             remote: self.remote,
+            opener,
             handle: self.handle,
             random: SystemRandom::new(),
             scratch: xml::Scratch::default(),

@@ -21,9 +21,9 @@ use telemetry::Snapshot;
 
 use super::setup::{Layout, Setup, Under};
 use super::{C2sService, StartError};
-use crate::admin::AdminCommand;
 use crate::journal::{PORT, PortMsg};
 use crate::message::UserMsg;
+use crate::operator::AdminCommand;
 use crate::options::Options;
 use crate::place::Place;
 use crate::post::{Post, Received};
@@ -58,7 +58,7 @@ fn account(password: &str, iterations: u32) -> Result<Account, StartError> {
     Ok(Account {
         created: VirtualClock::START,
         locked: false,
-        scram: crate::c2s::derive_keys(&password, b"salt", iterations),
+        scram: crate::keys::derive_keys(&password, b"salt", iterations),
     })
 }
 
@@ -114,6 +114,7 @@ impl Sim {
             journal: journal.clone(),
             reads: reads.pool(),
             crypto: Pool::inline(),
+            extensions: &[],
         };
         let listeners = vec![net::Listener::new(([127, 0, 0, 1], 0).into())];
         let mut layout = Layout::new(options, listeners, limits, None, store, under)?;

@@ -4,15 +4,16 @@
 
 use actor::{Context, Mail};
 use delivery::Refusal;
-use pubsub::{Admitted, Effect, Event, Record, Service};
+use pubsub::{Admitted, Effect, Event, Record, Service, State};
 use telemetry::Counter;
 
 use super::{Held, NodesActor, Phase};
-use crate::admin::AdminAnswer;
 use crate::appends::Fate;
 use crate::message::UserMsg;
+use crate::message::credit::Debt;
+use crate::operator::AdminAnswer;
+use crate::stored;
 use crate::taking::Taking;
-use crate::user::Debt;
 
 /// What an append is for.
 pub(super) enum For {
@@ -52,6 +53,21 @@ fn of_debt(debt: Option<Box<Debt>>) -> Held {
     Held {
         debt,
         ..Held::default()
+    }
+}
+
+impl NodesActor {
+    /// The records of the store for those of the machine.
+    pub(super) fn stored(&mut self, records: Vec<Record>) -> Vec<store::Record> {
+        let (user, nothing) = (&*self.name, State::default());
+        let state = self.service.as_ref().map_or(&nothing, Service::state);
+        let max = self.home.options.pubsub.machine.limits.moved_max;
+        let mut stored = stored::nodes::translate((user, state), (&mut self.moved, max), records);
+        if !self.is_made {
+            let user = user.to_owned();
+            stored.insert(0, store::Record::ServiceMake { user });
+        }
+        stored
     }
 }
 

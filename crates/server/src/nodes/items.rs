@@ -6,10 +6,11 @@ use pubsub::Event;
 use telemetry::Counter;
 use xml::Frame;
 
-use super::{Held, NodesActor, NodesMsg, stored};
+use super::{Held, NodesActor, NodesMsg};
 use crate::guard::Charge;
 use crate::message::UserMsg;
-use crate::user::Debt;
+use crate::message::credit::Debt;
+use crate::stored;
 
 /// An answer that waits for items.
 pub(super) struct Asked {
@@ -38,8 +39,8 @@ impl NodesActor {
             return false;
         };
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let read = move || stored::items(&store, &name, number, &items);
-        let map = move |items| UserMsg::Nodes(Box::new(NodesMsg::Fetched { ticket, items }));
+        let read = move || stored::nodes::items(&store, &name, number, &items);
+        let map = move |items| UserMsg::own(NodesMsg::Fetched { ticket, items });
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             cx.stats().count(Counter::QuestionsRefused);
             return false;

@@ -16,7 +16,6 @@ mod durable;
 mod intake;
 mod items;
 mod rosters;
-pub(crate) mod stored;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -34,17 +33,17 @@ use wire::Message;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
-use crate::admin::AdminAnswer;
 use crate::appends::Appends;
 use crate::home::Home;
 use crate::iq::is_request;
 use crate::leaving::{Bounds, Counters, Leaving, Out};
 use crate::limits::SWEEP_RETRY;
+use crate::message::credit::Debt;
 use crate::message::{Delivery, Said, UserMsg};
+use crate::operator::AdminAnswer;
+use crate::stored;
 use crate::taking::Taking;
-use crate::user::Debt;
 
-pub use command::{NodeItem, NodeLine, NodeSample, NodesAct, NodesCommand};
 use durable::For;
 use items::Asked;
 use rosters::Looked;
@@ -189,7 +188,7 @@ impl NodesActor {
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let options = std::sync::Arc::clone(&self.home.options.pubsub.machine);
         let read = move || {
-            let (state, is_made) = stored::read(&store, &name, &options)?;
+            let (state, is_made) = stored::nodes::read(&store, &name, &options)?;
             let mut seed = [0; 16];
             let filled = SystemRandom::new().fill(&mut seed);
             filled.map_err(|_| StoreError::Unavailable("no randomness".to_owned()))?;
@@ -201,7 +200,7 @@ impl NodesActor {
                 seed,
             })
         };
-        let map = |loaded| UserMsg::Nodes(Box::new(NodesMsg::Loaded(Box::new(loaded))));
+        let map = |loaded| UserMsg::own(NodesMsg::Loaded(Box::new(loaded)));
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             let error = StoreError::Unavailable("too many reads wait".to_owned());
             self.loaded(Err(error), cx);
@@ -258,7 +257,7 @@ impl NodesActor {
             // It is busy.
             Err(_) => SWEEP_RETRY,
         };
-        cx.send_after(again, UserMsg::Nodes(Box::new(NodesMsg::Sweep)));
+        cx.send_after(again, UserMsg::own(NodesMsg::Sweep));
     }
 
     /// Digests are due.
@@ -278,7 +277,7 @@ impl NodesActor {
         self.wakes_at = Some(due);
         let wait = due.as_millis().saturating_sub(cx.wall().as_millis());
         let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
-        cx.send_after(wait, UserMsg::Nodes(Box::new(NodesMsg::Due)));
+        cx.send_after(wait, UserMsg::own(NodesMsg::Due));
     }
 
     /// Whether what comes has to wait.
@@ -410,7 +409,11 @@ impl Actor for NodesActor {
             UserMsg::Decided { ticket, result } => {
                 self.appends.decided(ticket, result, &self.home, cx);
             }
-            UserMsg::Nodes(msg) => self.nodes_msg(*msg, cx),
+            UserMsg::Own(own) => {
+                if let Some(msg) = own.take() {
+                    self.nodes_msg(msg, cx);
+                }
+            }
             UserMsg::GoOn => self.leaving.next_turn(&self.home, cx),
             UserMsg::LoadAgain if self.phase != Phase::Ready => self.begin(cx),
             UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),

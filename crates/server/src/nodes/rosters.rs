@@ -13,9 +13,9 @@ use xml::Frame;
 use xmpp::error::Condition;
 
 use super::{Held, NodesActor, NodesMsg};
+use crate::blocklist::Blocklist;
 use crate::guard::Charge;
 use crate::message::{Delivery, UserMsg};
-use crate::user::Blocklist;
 
 /// What comes next, while rosters are read for it.
 pub(super) struct Looked {
@@ -89,7 +89,7 @@ impl NodesActor {
         };
         let (store, whose) = (self.home.store.clone(), wanted.whose.clone());
         let read = move || Rosters::read(&store, &whose);
-        let map = |rosters| UserMsg::Nodes(Box::new(NodesMsg::Rosters(rosters)));
+        let map = |rosters| UserMsg::own(NodesMsg::Rosters(rosters));
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             cx.stats().count(Counter::QuestionsRefused);
             return self.turn_away(&delivery, refused, cx);

@@ -13,10 +13,10 @@ use crate::address;
 use crate::guard::Charge;
 use crate::iq::{self, Answer, Found, reply_of};
 use crate::leaving::Out;
+use crate::message::credit::Debt;
 use crate::message::{Delivery, UserMsg};
 use crate::modules::archive::{Of, page};
 use crate::modules::mam::{self, Query};
-use crate::user::Debt;
 
 /// A page that was read.
 pub struct Page {
@@ -110,7 +110,7 @@ impl RoomActor {
                 charge,
             })
         };
-        let map = |page| UserMsg::Room(Box::new(RoomMsg::Page(page)));
+        let map = |page| UserMsg::own(RoomMsg::Page(page));
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             return Err(Condition::ResourceConstraint);
         }

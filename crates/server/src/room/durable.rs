@@ -5,7 +5,7 @@
 
 use actor::{Context, Mail, Name};
 use delivery::Refusal;
-use room::{Effect, Event, Listed, Message, Present, Record, Room, State};
+use room::{Effect, Event, Listed, Present, Record, Room, State};
 use stdx::{Timestamp, bugs};
 use store::{EntryFlags, LogEntry, Seq, StoreError};
 use telemetry::Counter;
@@ -19,22 +19,11 @@ use crate::appends::Fate;
 use crate::iq;
 use crate::leaving::Out;
 use crate::message::UserMsg;
+use crate::stored::rooms::{
+    AFFILIATED, CARD, CONFIGURED, CREATED, FOLLOWED, HATS, OWED, PRESENT, SUBJECT, UNLOCKED,
+    message_of,
+};
 use crate::taking::Taking;
-
-/// Parts of a room in the store. They are read in the order of their names, and what makes a room
-/// comes first.
-pub(crate) const CREATED: &str = "0";
-pub(crate) const CONFIGURED: &str = "1";
-pub(crate) const UNLOCKED: &str = "2";
-pub(crate) const AFFILIATED: &str = "a";
-const FOLLOWED: &str = "f";
-pub(crate) const HATS: &str = "h";
-/// Homes of new members may not know of it yet.
-pub(crate) const OWED: &str = "m";
-pub(crate) const SUBJECT: &str = "s";
-pub(crate) const CARD: &str = "v";
-/// Those who are there: before a nick's key.
-pub(crate) const PRESENT: &str = "o";
 
 /// What becomes of an append.
 pub(super) enum For {
@@ -404,15 +393,5 @@ impl RoomActor {
         // Invariant: a decision is always taken.
         room.handle(Event::Decided { is_committed }, cx.wall())
             .unwrap_or_default()
-    }
-}
-
-/// An entry of the log as the machine knows it.
-pub(crate) fn message_of(entry: &LogEntry) -> Message {
-    Message {
-        seq: entry.seq,
-        at: entry.at.as_millis(),
-        sender: entry.peer.to_string(),
-        xml: entry.frame.to_vec(),
     }
 }

@@ -13,12 +13,13 @@ use store::{LogEntry, PageQuery, Seq, Store, StoreError};
 use wire::{Message, OfRoom, Pulled, Sitting, ToRoom};
 use xml::Frame;
 
-use super::durable::{For, PRESENT, Waiting};
+use super::durable::{For, Waiting};
 use super::intake::Parked;
 use super::{Phase, RoomActor, RoomMsg};
 use crate::address;
 use crate::leaving::Out;
 use crate::message::UserMsg;
+use crate::stored::rooms::PRESENT;
 
 /// Pause before it is tried again to make durable who is there.
 const KEEP_AGAIN: Duration = Duration::from_millis(250);
@@ -87,7 +88,7 @@ impl RoomActor {
     /// order, and what waits for it waits on. Bounded by the commits that anything may wait for.
     pub(super) fn not_kept(&mut self, kept: Kept, cx: &mut Context<'_, UserMsg>) {
         if self.unkept.is_empty() {
-            cx.send_after(KEEP_AGAIN, UserMsg::Room(Box::new(RoomMsg::KeepAgain)));
+            cx.send_after(KEEP_AGAIN, UserMsg::own(RoomMsg::KeepAgain));
         }
         let at = self.unkept.partition_point(|other| other.wait < kept.wait);
         self.unkept.insert(at, kept);
@@ -122,7 +123,7 @@ impl RoomActor {
             self.leaving.push(Out::Tell(home, asks));
         }
         self.leaving.go_on(&self.home, cx);
-        cx.send_after(ASK_AGAIN, UserMsg::Room(Box::new(RoomMsg::AskHomes)));
+        cx.send_after(ASK_AGAIN, UserMsg::own(RoomMsg::AskHomes));
     }
 
     pub(super) fn sitting(&self, full: Arc<str>, number: u32) -> Sitting {
@@ -194,7 +195,7 @@ impl RoomActor {
     pub(super) fn look_at_missed(&mut self, cx: &mut Context<'_, UserMsg>) {
         if self.leaving.has_missed() && !self.tells_missed {
             self.tells_missed = true;
-            cx.send_after(TELL_AGAIN, UserMsg::Room(Box::new(RoomMsg::TellMissed)));
+            cx.send_after(TELL_AGAIN, UserMsg::own(RoomMsg::TellMissed));
         }
     }
 
@@ -255,7 +256,7 @@ impl RoomActor {
             let who = pulled.who;
             Box::new(PulledPage { who, found })
         };
-        let map = |page| UserMsg::Room(Box::new(RoomMsg::Pulled(page)));
+        let map = |page| UserMsg::own(RoomMsg::Pulled(page));
         let _ = cx.blocking(&self.home.later_reads, read, map);
     }
 

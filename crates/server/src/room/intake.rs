@@ -11,11 +11,11 @@ use wire::Sitting;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
-use super::durable::message_of;
 use super::{Phase, RoomActor, RoomMsg, overloaded};
 use crate::address;
-use crate::admin::AdminAnswer;
 use crate::message::{Delivery, UserMsg};
+use crate::operator::AdminAnswer;
+use crate::stored::rooms::message_of;
 use crate::taking::{Taking, Verdict};
 
 const NS_MUC: &str = "http://jabber.org/protocol/muc";
@@ -86,7 +86,7 @@ impl RoomActor {
                 let (store, name) = (self.home.store.clone(), self.name.clone());
                 let peer = taking.peer(&self.home);
                 let read = move || store.mark_of(&name, peer);
-                let map = |mark| UserMsg::Room(Box::new(RoomMsg::Mark(mark)));
+                let map = |mark| UserMsg::own(RoomMsg::Mark(mark));
                 self.parked = Some(Parked::Mark(delivery));
                 if cx.blocking(&self.home.later_reads, read, map).is_err() {
                     self.mark_read(Err(overloaded()), cx);
@@ -138,7 +138,7 @@ impl RoomActor {
         };
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let read = move || store.log_entries(&name, &[seq]);
-        let map = |found| UserMsg::Room(Box::new(RoomMsg::Named(found)));
+        let map = |found| UserMsg::own(RoomMsg::Named(found));
         self.parked = Some(Parked::Named(delivery));
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             self.named_read(Err(overloaded()), cx);
@@ -247,7 +247,7 @@ impl RoomActor {
             let made = store.rooms_made_by(&creator, max as usize)?;
             Ok(made.len() as u32)
         };
-        let map = |count| UserMsg::Room(Box::new(RoomMsg::Made(count)));
+        let map = |count| UserMsg::own(RoomMsg::Made(count));
         drop(from);
         self.parked = Some(Parked::Made(delivery));
         if cx.blocking(&self.home.later_reads, read, map).is_err() {

@@ -12,11 +12,12 @@ use room::{Affiliation, Record, Room};
 use store::Seq;
 use wire::{Membership, Message, OfRoom};
 
-use super::durable::{For, OWED};
+use super::durable::For;
 use super::{Phase, RoomActor, RoomMsg};
 use crate::address;
 use crate::message::UserMsg;
 use crate::options::Tells;
+use crate::stored::rooms::OWED;
 
 /// Members that had no room for the news and are told once more, if their round was of fewer.
 const MISSED_MAX: usize = 64;
@@ -267,7 +268,7 @@ impl RoomActor {
         let members = &mut self.members;
         let is_any = members.owed.values().any(|owed| !owed.is_queued);
         if is_any && !std::mem::replace(&mut members.is_pausing, true) {
-            let later = UserMsg::Room(Box::new(RoomMsg::AskMembersLater));
+            let later = UserMsg::own(RoomMsg::AskMembersLater);
             cx.send_after(tells.later, later);
         }
     }
@@ -318,7 +319,7 @@ impl RoomActor {
             false => NEXT_PART,
         };
         members.is_resting = true;
-        cx.send_after(pause, UserMsg::Room(Box::new(RoomMsg::MembersDue)));
+        cx.send_after(pause, UserMsg::own(RoomMsg::MembersDue));
     }
 
     fn ask_members(&mut self, cx: &mut Context<'_, UserMsg>) {
@@ -349,7 +350,7 @@ impl RoomActor {
         if !self.members.asked.is_empty() && !self.members.is_asking {
             self.members.is_asking = true;
             let again = RoomMsg::AskMembers;
-            cx.send_after(tells.again, UserMsg::Room(Box::new(again)));
+            cx.send_after(tells.again, UserMsg::own(again));
         }
     }
 

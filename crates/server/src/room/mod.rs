@@ -14,11 +14,10 @@ mod archive;
 mod command;
 pub(crate) mod durable;
 pub(crate) mod here;
-pub(crate) mod host;
 mod intake;
+mod listed;
 mod members;
 mod retention;
-pub(crate) mod temporary;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -35,21 +34,19 @@ use wire::Message;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
-use crate::admin::AdminAnswer;
 use crate::appends::Appends;
 use crate::home::Home;
 use crate::leaving::{Bounds, Counters, Leaving, Out};
+use crate::listing::{Reserved, Temporary};
 use crate::message::{Delivery, Said, UserMsg};
+use crate::operator::AdminAnswer;
 use crate::taking::Taking;
 
 pub use ::room::Options as Machine;
-pub(crate) use command::address_of;
-pub use command::{RoomCommand, RoomLine, RoomSample};
 use durable::{For, Waiting};
 use here::{Kept, PulledPage};
 use intake::Parked;
 use members::Members;
-use temporary::{Reserved, Temporary};
 
 /// Seconds count for so many numbers: the numbers of messages in a room that was forgotten
 /// with the process are not given out again.
@@ -238,7 +235,7 @@ impl RoomActor {
                 })
             })
         };
-        let map = |loaded| UserMsg::Room(Box::new(RoomMsg::Loaded(Box::new(loaded))));
+        let map = |loaded| UserMsg::own(RoomMsg::Loaded(Box::new(loaded)));
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             self.loaded(Err(overloaded()), cx);
         }
@@ -407,7 +404,11 @@ impl Actor for RoomActor {
             UserMsg::Decided { ticket, result } => {
                 self.appends.decided(ticket, result, &self.home, cx);
             }
-            UserMsg::Room(msg) => self.room_msg(*msg, cx),
+            UserMsg::Own(own) => {
+                if let Some(msg) = own.take() {
+                    self.room_msg(msg, cx);
+                }
+            }
             UserMsg::GoOn => self.leaving.next_turn(&self.home, cx),
             UserMsg::LoadAgain if self.phase != Phase::Ready => self.begin(cx),
             UserMsg::Aged => self.look_at_oldest(cx),

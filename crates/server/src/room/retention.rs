@@ -9,10 +9,11 @@ use actor::{Context, Mail};
 use room::Room;
 use store::{LogEntry, LogHead, Seq, StoreError};
 
-use super::durable::{For, OWED};
+use super::durable::For;
 use super::{Phase, RoomActor, RoomMsg};
 use crate::limits::MARKS_KEPT;
 use crate::message::UserMsg;
+use crate::stored::rooms::OWED;
 
 /// What an append does to the log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,7 +167,7 @@ impl RoomActor {
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let limit = self.home.bounds().read_entries;
         let read = move || store.log_oldest(&name, limit);
-        let map = |oldest| UserMsg::Room(Box::new(RoomMsg::Oldest(oldest)));
+        let map = |oldest| UserMsg::own(RoomMsg::Oldest(oldest));
         if cx.blocking(&self.home.later_reads, read, map).is_err() {
             // The next look tries again.
             self.log.is_looking = false;

@@ -14,9 +14,9 @@ use xmpp::form::{Form, FormWriter, Submission, flag};
 use xmpp::ns::DATA_FORMS;
 
 use crate::home::Home;
+use crate::host::Said;
 use crate::iq::{Answer, Found, Job};
-use crate::room::host::Said;
-use crate::room::temporary::{Entry, LISTING_PAGE, Listing};
+use crate::listing::{Entry, LISTING_PAGE, Listing};
 
 pub(super) const NS: &str = "urn:xmpp:channel-search:0:search";
 const FORM_TYPE: &str = "urn:xmpp:channel-search:0:search-params";

@@ -3,7 +3,6 @@
 //! no state but how often accounts search: the home of whoever asks answers, and reads lists.
 
 mod channels;
-mod pace;
 mod users;
 
 use actor::Context;
@@ -13,12 +12,10 @@ use xmpp::error::{Condition, StanzaError};
 use xmpp::ns;
 
 use crate::home::Home;
+use crate::host;
 use crate::iq::{self, Answer, Job};
 use crate::message::UserMsg;
 use crate::modules::{disco, register};
-use crate::room::host;
-
-pub(crate) use pace::Pace;
 
 /// What an address of searches says.
 pub(crate) enum Said {

@@ -7,13 +7,14 @@ use delivery::Place;
 use net::ConnRef;
 use store::{Account, Record};
 
+use super::acts::roster;
 use super::outbound::Destination;
 use super::{Effect, Phase, User};
-use crate::admin::{AdminAnswer, AdminCommand};
-use crate::c2s::{Abort, Control, Keys};
-use crate::erase::ErasedEntry;
+use crate::blocklist::Blocklist;
+use crate::ending::Abort;
+use crate::message::control::{Control, Keys};
 use crate::message::{Delivery, UserMsg};
-use crate::modules::roster;
+use crate::operator::{AdminAnswer, AdminCommand, ErasedEntry};
 use crate::queues::{QueueCommand, Stuck};
 use crate::watch::{SessionSample, UserSample};
 
@@ -219,7 +220,7 @@ impl User {
         }
         self.forget_nodes(cx);
         self.roster = super::Roster::default();
-        self.blocklist = super::Blocklist::default();
+        self.blocklist = Blocklist::default();
         self.last = None;
         self.photo_hash = None;
         self.archive_prefs = None;

@@ -16,11 +16,10 @@ use super::consumers;
 use super::managed::What;
 use super::outbox::ToRead;
 use super::pep::{Held, Picture};
-use crate::admin::AdminAnswer;
-use crate::c2s::Control;
 use crate::iq::Question;
-use crate::journal::Ticket;
-use crate::message::Delivery;
+use crate::message::control::Control;
+use crate::message::{Delivery, Ticket};
+use crate::operator::AdminAnswer;
 use crate::options::Commits;
 
 /// Something that leaves the user actor.

@@ -10,9 +10,10 @@ use xmpp::error::{Condition, StanzaError};
 use super::managed::Link;
 use super::session::Session;
 use super::{Effect, Phase, User};
-use crate::c2s::{Abort, Control};
+use crate::ending::Abort;
 use crate::limits::RESOURCE_BYTES;
 use crate::message::UserMsg;
+use crate::message::control::Control;
 
 impl User {
     /// A connection that has authenticated asks for a resource. A resource that is taken goes to

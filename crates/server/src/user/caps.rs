@@ -14,6 +14,7 @@ use xmpp::ns;
 
 use super::User;
 use super::managed::What;
+use super::own::OwnMsg;
 use super::pep::PepMsg;
 use crate::message::UserMsg;
 use crate::modules::caps::{self, Caps, Look};
@@ -58,7 +59,7 @@ impl User {
         } else {
             let after = WAIT_FIRST * (1 << tries);
             let tries = tries + 1;
-            cx.send_after(after, UserMsg::Pep(Box::new(PepMsg::Caps { conn, tries })));
+            cx.send_after(after, OwnMsg::Pep(PepMsg::Caps { conn, tries }).into());
         }
     }
 

@@ -18,8 +18,10 @@ use super::barrier::Effect;
 use super::layout::{self, PLAIN};
 use super::log::Log;
 use super::managed::What;
-use crate::c2s::{Abort, Control};
+use super::own::OwnMsg;
+use crate::ending::Abort;
 use crate::message::UserMsg;
+use crate::message::control::Control;
 use crate::options::DeliveryLimits;
 
 /// The inbox of one user.
@@ -33,7 +35,7 @@ pub(crate) struct ToRead {
 }
 
 /// What was read.
-pub struct ReadPage {
+pub(crate) struct ReadPage {
     id: ReadId,
     consumer: Consumer,
     /// How many appends of the user had failed when it was asked for.
@@ -231,8 +233,9 @@ impl User {
             failures,
             found,
         };
-        let job = move || Box::new(page(Found::read(&store, &name, &wanted, &limits)));
-        if cx.blocking(&self.home.reads, job, UserMsg::Page).is_err() {
+        let job = move || page(Found::read(&store, &name, &wanted, &limits));
+        let map = |page| OwnMsg::Page(page).into();
+        if cx.blocking(&self.home.reads, job, map).is_err() {
             self.page_read(page(Err(super::overloaded())), cx);
         }
     }

@@ -19,7 +19,7 @@ use super::session::Session;
 use crate::address;
 use crate::message::{Delivery, UserMsg};
 use crate::modules::carbons::{self, Direction};
-use crate::modules::{hints, stanza_ids};
+use crate::modules::{archive, hints, stanza_ids};
 
 /// A message that is being received.
 struct Received {
@@ -309,5 +309,21 @@ impl User {
         let (count, bytes) = self.waiting();
         count < u64::from(limits.offline_messages_max)
             && bytes + frame.as_bytes().len() as u64 <= limits.offline_bytes_max
+    }
+}
+
+impl User {
+    /// Whether a message from or to a bare address is archived.
+    pub(crate) fn archives(&self, peer: &str) -> bool {
+        if !self.home.options.archive.enabled {
+            return false;
+        }
+        match &self.archive_prefs {
+            None => true,
+            Some(prefs) => {
+                let is_contact = self.roster.find(peer).is_some();
+                archive::archives(prefs, peer, is_contact)
+            }
+        }
     }
 }

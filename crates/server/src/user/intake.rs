@@ -10,13 +10,14 @@ use wire::Source;
 use xmpp::error::StanzaError;
 
 use super::barrier::Effect;
+use super::own::OwnMsg;
 use super::{Phase, User};
 use crate::address;
 use crate::limits::PARKED_MAX;
 use crate::message::{Delivery, UserMsg};
 
 /// Up to where a sender's messages were taken, as the store says.
-pub struct MarkRead {
+pub(crate) struct MarkRead {
     peer: u64,
     /// As it was read last when the store was asked ([`User::outbox_life`]).
     life: u64,
@@ -104,12 +105,10 @@ impl User {
         let life = self.outbox_life();
         let job = move || {
             let mark = store.mark_of(&name, peer);
-            Box::new(MarkRead { peer, life, mark })
+            MarkRead { peer, life, mark }
         };
-        if cx
-            .blocking(&self.home.reads, job, UserMsg::MarkRead)
-            .is_err()
-        {
+        let map = |read| OwnMsg::MarkRead(read).into();
+        if cx.blocking(&self.home.reads, job, map).is_err() {
             let mark = Err(super::overloaded());
             self.mark_read(MarkRead { peer, life, mark }, cx);
         }

@@ -11,10 +11,11 @@ use xmpp::stream::LoginEnd;
 
 use super::gate::{Gate, Verdict};
 use super::{Effect, Phase, User};
-use crate::c2s::{Abort, Control, Keys};
+use crate::ending::Abort;
 use crate::guard::Generation;
 use crate::limits::LOGIN_PACE;
 use crate::message::UserMsg;
+use crate::message::control::{Control, Keys};
 
 /// What an account remembers between login attempts. 24 bytes while nobody logs in.
 #[derive(Default)]
@@ -207,7 +208,7 @@ impl User {
         let is_banned = self.is_banned(cx);
         let keys = match (self.phase, self.login.account()) {
             (Phase::Registered, Some(account)) => {
-                let keys = crate::c2s::credentials(account);
+                let keys = crate::keys::credentials(account);
                 match account.locked || is_banned {
                     true => Keys::Locked(keys),
                     false => Keys::Known(keys),
@@ -297,9 +298,9 @@ impl User {
         let begun = self.generation();
         let read = move || match store.load_user(&name) {
             Ok(Some(state)) if state.account.locked => {
-                Keys::Locked(crate::c2s::credentials(&state.account))
+                Keys::Locked(crate::keys::credentials(&state.account))
             }
-            Ok(Some(state)) => Keys::Known(crate::c2s::credentials(&state.account)),
+            Ok(Some(state)) => Keys::Known(crate::keys::credentials(&state.account)),
             Ok(None) => Keys::Known(guard.decoys.keys(&name)),
             Err(_) => Keys::Unavailable,
         };

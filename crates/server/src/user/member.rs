@@ -24,6 +24,7 @@ use xml::Frame;
 
 use super::barrier::Effect;
 use super::managed::What;
+use super::own::OwnMsg;
 use super::recover::Stored;
 use super::{Phase, User};
 use crate::address;
@@ -61,7 +62,7 @@ enum State {
 
 /// How many of the rooms that deliver to the account somebody has made who wants it to have one
 /// more.
-pub struct RoomsMade {
+pub(crate) struct RoomsMade {
     said: Membership,
     of_one: Result<usize, StoreError>,
 }
@@ -383,10 +384,12 @@ impl User {
         let (store, said) = (self.home.store.clone(), said.clone());
         let read = move || {
             let of_one = made_by_one(&store, &room, &others);
-            Box::new(RoomsMade { said, of_one })
+            RoomsMade { said, of_one }
         };
-        let pool = &self.home.later_reads;
-        if cx.blocking(pool, read, UserMsg::RoomsMade).is_err() {
+        let (pool, map) = (&self.home.later_reads, |read| {
+            OwnMsg::RoomsMade(read).into()
+        });
+        if cx.blocking(pool, read, map).is_err() {
             self.log().members.is_counting = false;
         }
         false

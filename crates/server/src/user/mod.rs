@@ -2,12 +2,11 @@
 //! folder a message is for. What a message comes to is in `turn.rs`, what leaves in `sending.rs`;
 //! the rules of RFC 6121 are in the others.
 
+pub(crate) mod acts;
 mod admin;
 mod barrier;
 mod bind;
-pub(crate) mod blocklist;
 mod caps;
-mod class;
 mod client_state;
 pub(crate) mod consumers;
 mod copies;
@@ -16,6 +15,7 @@ mod gate;
 mod inbound;
 mod inbox;
 pub(crate) mod intake;
+mod iq;
 mod layout;
 mod log;
 mod login;
@@ -24,6 +24,7 @@ pub(crate) mod member;
 mod outbound;
 pub(crate) mod outbox;
 mod owed;
+mod own;
 pub(crate) mod pep;
 pub(crate) mod presence;
 pub(crate) mod recover;
@@ -36,6 +37,7 @@ pub(crate) mod roster;
 mod saved;
 mod sending;
 pub(crate) mod session;
+mod shared;
 pub(crate) mod storage;
 mod stream;
 mod subscribe;
@@ -52,23 +54,23 @@ use store::ArchivePrefs;
 use telemetry::{Counter, Gauge};
 use wire::{Message, NotTaken};
 
-use crate::home::Home;
-use crate::message::{Delivery, Said, UserMsg};
+use crate::blocklist::Blocklist;
+use crate::ending::Abort;
+use crate::message::control::{Control, Keys};
+use crate::message::{Delivery, Own, Said, UserMsg};
 
 use barrier::{Append, Barrier};
-pub(crate) use barrier::{Effect, Origin, OwnStanza, Spares};
-pub(crate) use blocklist::Blocklist;
-pub(crate) use class::Users;
+use barrier::{Effect, Origin, OwnStanza};
 pub(crate) use layout::session_number;
 use log::Log;
 use login::Login;
-use pep::PepMsg;
+use own::OwnMsg;
 use recover::Stored;
-pub(crate) use requests::Debt;
 use requests::Requests;
 use roster::Roster;
 use session::Session;
-pub(crate) use turn::Turn;
+pub(crate) use shared::Shared;
+use turn::Turn;
 
 /// What is known of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +86,9 @@ enum Phase {
 }
 
 /// One user: account, roster, sessions, and what waits for them.
-pub struct User {
+pub(crate) struct User {
     pub(crate) name: Name,
-    pub(crate) home: Rc<Home>,
+    pub(crate) home: Rc<Shared>,
     phase: Phase,
     pub(crate) roster: Roster,
     pub(crate) blocklist: Blocklist,
@@ -134,7 +136,7 @@ const _: () = assert!(size_of::<User>() <= 192);
 
 impl User {
     /// A user that is about to be loaded.
-    pub fn new(name: Name, home: Rc<Home>) -> Self {
+    pub(crate) fn new(name: Name, home: Rc<Shared>) -> Self {
         User {
             name,
             home,
@@ -216,11 +218,9 @@ impl User {
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let page = self.home.bounds().read_entries;
         let is_first = self.log.is_none();
-        let read = move || Box::new(Stored::read(&store, &name, is_first, page));
-        if cx
-            .blocking(&self.home.reads, read, UserMsg::Loaded)
-            .is_err()
-        {
+        let read = move || Stored::read(&store, &name, is_first, page);
+        let map = |stored| OwnMsg::Loaded(stored).into();
+        if cx.blocking(&self.home.reads, read, map).is_err() {
             // The readers are overloaded: everybody who waits is told, and the next one tries
             // again.
             self.loaded(Err(overloaded()), cx);
@@ -295,23 +295,16 @@ impl User {
         }
         let is_of_nodes =
             |message: &Message| matches!(message, Message::Interest(_) | Message::NodeEvent(_));
-        let is_read_anew =
-            |msg: &PepMsg| matches!(msg, PepMsg::Loaded { .. } | PepMsg::Fetched { .. });
+        let own = |own: &Own, is: fn(&OwnMsg) -> bool| own.get::<OwnMsg>().is_none_or(is);
         match msg {
-            UserMsg::Pep(msg) if is_read_anew(&msg) => None,
+            UserMsg::Own(ref word) if own(word, OwnMsg::is_of_reading) => Some(msg),
+            UserMsg::Own(ref word) if own(word, OwnMsg::is_read_anew) => None,
+            UserMsg::Oldest(_) => None,
             UserMsg::Said(ref said) if !is_of_nodes(&said.message) => Some(msg),
-            UserMsg::Page(_)
-            | UserMsg::Outgoing(_)
-            | UserMsg::Returning(_)
-            | UserMsg::MarkRead(_)
-            | UserMsg::Oldest(_) => None,
             UserMsg::Said(_)
-            | UserMsg::Owed(_)
+            | UserMsg::Own(_)
             | UserMsg::NewPassword(_)
             | UserMsg::KnownAddresses(_)
-            | UserMsg::StorageRead(_)
-            | UserMsg::SetAgain(_)
-            | UserMsg::Pep(_)
             | UserMsg::NextLogin
             | UserMsg::Expire { .. }
             | UserMsg::Progress
@@ -401,6 +394,22 @@ impl User {
 }
 
 impl User {
+    /// What the user told itself.
+    fn own_msg(&mut self, msg: OwnMsg, cx: &mut Context<'_, UserMsg>) {
+        match msg {
+            OwnMsg::Loaded(state) => self.loaded(state, cx),
+            OwnMsg::Page(page) => self.page_read(page, cx),
+            OwnMsg::Outgoing(page) => self.outgoing_read(page, cx),
+            OwnMsg::Returning(read) => self.returning_read(read, cx),
+            OwnMsg::MarkRead(read) => self.mark_read(read, cx),
+            OwnMsg::Owed(owed) => self.owed_read(owed, cx),
+            OwnMsg::RoomsMade(read) => self.rooms_made(read, cx),
+            OwnMsg::StorageRead(read) => self.storage_read(read, cx),
+            OwnMsg::SetAgain(set) => self.set_again(set, cx),
+            OwnMsg::Pep(msg) => self.pep_msg(msg, cx),
+        }
+    }
+
     /// What another entity says.
     fn said(&mut self, said: Said, cx: &mut Context<'_, UserMsg>) {
         let Said { message, debt } = said;
@@ -460,8 +469,12 @@ impl Actor for User {
             UserMsg::Refused { conn, answer } => self.stanza_refused(conn, answer, cx),
             UserMsg::Said(said) => self.said(said, cx),
             UserMsg::RoomsDue => self.rooms_may_be_asked(cx),
-            UserMsg::RoomsMade(read) => self.rooms_made(*read, cx),
-            UserMsg::Room(_) | UserMsg::Nodes(_) | UserMsg::GoOn => {}
+            UserMsg::Own(own) => {
+                if let Some(msg) = own.take() {
+                    self.own_msg(msg, cx);
+                }
+            }
+            UserMsg::GoOn => {}
             UserMsg::Credentials { conn, from } => self.credentials_wanted(conn, from, cx),
             UserMsg::LoginEnded { conn, end } => self.login_ended(conn, end, cx),
             UserMsg::KnownAddresses(known) => self.known_read(*known, cx),
@@ -489,16 +502,10 @@ impl Actor for User {
             UserMsg::Introduced(introduced) => self.introduced(&introduced, cx),
             UserMsg::Started { conn } => self.session_started(conn),
             UserMsg::Closed { conn, is_lost } => self.session_closed(conn, is_lost, cx),
-            UserMsg::Loaded(state) => self.loaded(*state, cx),
             UserMsg::LoadAgain => self.load_again(cx),
             UserMsg::ReadAgain => self.read_again(cx),
             UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
-            UserMsg::Page(page) => self.page_read(*page, cx),
-            UserMsg::Outgoing(page) => self.outgoing_read(*page, cx),
-            UserMsg::Returning(read) => self.returning_read(*read, cx),
-            UserMsg::MarkRead(read) => self.mark_read(*read, cx),
             UserMsg::Oldest(page) => self.trim(*page, cx),
-            UserMsg::Owed(owed) => self.owed_read(*owed, cx),
             UserMsg::OutboxDue => self.outbox_is_due(cx),
             UserMsg::Progress => self.record_progress(cx),
             UserMsg::Expire { number, since } => self.expire(number, since, cx),
@@ -506,9 +513,6 @@ impl Actor for User {
             UserMsg::Aged => self.look_at_age(cx),
             UserMsg::Answer(answer) => self.answered(answer.map(|answer| *answer), cx),
             UserMsg::AskAgain => self.ask_again(cx),
-            UserMsg::StorageRead(read) => self.storage_read(*read, cx),
-            UserMsg::SetAgain(set) => self.set_again(*set, cx),
-            UserMsg::Pep(msg) => self.pep_msg(*msg, cx),
             UserMsg::Admin { command, reply } => self.administer(*command, reply, cx),
             UserMsg::Idle => self.idle(cx),
         }
@@ -552,7 +556,7 @@ impl Actor for User {
         }
         for conn in self.login.take_waiting() {
             let begun = self.current_generation();
-            let unavailable = crate::c2s::Control::Keys(crate::c2s::Keys::Unavailable, begun);
+            let unavailable = Control::Keys(Keys::Unavailable, begun);
             let _ = self.home.io.control(cx, conn, unavailable);
         }
         let now = self.turn.iter().flat_map(|turn| &turn.effects);
@@ -566,8 +570,8 @@ impl Actor for User {
         // A crash ends this user's streams and nobody else's (design rule 8).
         for session in mem::take(&mut self.sessions) {
             let why = match reason {
-                _ if has_moved => crate::c2s::Abort::Moved,
-                actor::Reason::Normal | actor::Reason::Shutdown => crate::c2s::Abort::Shutdown,
+                _ if has_moved => Abort::Moved,
+                actor::Reason::Normal | actor::Reason::Shutdown => Abort::Shutdown,
                 _ => self.why_it_ends(),
             };
             let control = self.word_of_the_end(&session, why);

@@ -17,6 +17,7 @@ use xmpp::error::{Condition, StanzaError};
 use super::User;
 use super::barrier::{Effect, Origin};
 use super::log::{Draft, frame_bytes};
+use super::own::OwnMsg;
 use super::session::Session;
 use crate::address;
 use crate::home::Home;
@@ -49,7 +50,7 @@ pub(crate) enum ToRead {
 }
 
 /// A page of messages that are to be handed over.
-pub struct OutgoingPage {
+pub(crate) struct OutgoingPage {
     id: ReadId,
     /// The outbox that asked for it: the reads of another one have the same names.
     life: u64,
@@ -58,7 +59,7 @@ pub struct OutgoingPage {
 }
 
 /// A message that comes back.
-pub struct Returning {
+pub(crate) struct Returning {
     dest: u64,
     place: Place,
     reason: Reason<StanzaError>,
@@ -319,12 +320,10 @@ impl User {
                 let places = (after.number(), tail);
                 let job = move || {
                     let page = store.log_outgoing(&name, dest, places, limit as usize);
-                    Box::new(OutgoingPage { id, life, page })
+                    OutgoingPage { id, life, page }
                 };
-                if cx
-                    .blocking(&self.home.reads, job, UserMsg::Outgoing)
-                    .is_err()
-                {
+                let map = |page| OwnMsg::Outgoing(page).into();
+                if cx.blocking(&self.home.reads, job, map).is_err() {
                     let page = Err(super::overloaded());
                     self.outgoing_read(OutgoingPage { id, life, page }, cx);
                 }
@@ -339,17 +338,15 @@ impl User {
                 let job = move || {
                     let page = store.log_outgoing(&name, Some(dest), places, 1);
                     let entry = page.map(|(entries, _)| entries.into_iter().next());
-                    Box::new(Returning {
+                    Returning {
                         dest,
                         place,
                         reason,
                         entry,
-                    })
+                    }
                 };
-                if cx
-                    .blocking(&self.home.reads, job, UserMsg::Returning)
-                    .is_err()
-                {
+                let map = |read| OwnMsg::Returning(read).into();
+                if cx.blocking(&self.home.reads, job, map).is_err() {
                     let returning = Returning {
                         dest,
                         place,

@@ -14,11 +14,11 @@ use xmpp::stanza;
 
 use super::User;
 use super::barrier::Effect;
-use super::blocklist::Blocklist;
 use super::outbound::Destination;
 use super::session::Session;
 use super::subscription::Action;
 use crate::address;
+use crate::blocklist::Blocklist;
 use crate::limits::DIRECTED_MAX;
 use crate::message::{Delivery, UserMsg};
 use crate::modules::vcard;

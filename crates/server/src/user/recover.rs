@@ -23,7 +23,7 @@ use crate::message::UserMsg;
 use crate::modules::{carbons, csi};
 
 /// What the store holds of a user, with what its log owes to sessions.
-pub struct Stored {
+pub(crate) struct Stored {
     pub(super) state: UserState,
     /// What sessions of an earlier life are owed, and where the account is.
     recovered: Recovered,

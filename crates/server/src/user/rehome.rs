@@ -19,10 +19,9 @@ use xmpp::sm::{Kept, Outbound};
 use super::managed::{Link, Resuming, What};
 use super::session::Session;
 use super::{Phase, User};
-use crate::c2s::{Abort, Control, TakenOver};
-use crate::join::Word;
-use crate::message::{Introduced, UserMsg};
-use crate::web;
+use crate::ending::Abort;
+use crate::message::control::{Control, TakenOver, Word};
+use crate::message::{Introduced, UserMsg, web};
 
 impl User {
     // ---- What the edge is to know --------------------------------------------------------------

@@ -1,179 +1,27 @@
 //! Requests to an account that the store answers: how many are read at a time, whose turn it is,
 //! that nobody reads what its connection cannot be sent yet, and that addresses keep to their
-//! budgets. The credit of a request comes back when its answer leaves, or when it is given up,
-//! whoever forgets it; that of a stanza that is passed on when it was handled. Knows no extension.
+//! budgets. Knows no extension.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use actor::{Context, Mail, Name};
-use net::{AddressKey, ConnRef, RemoteIo};
+use net::{AddressKey, ConnRef};
 use telemetry::Counter;
-use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::User;
 use super::pep::Pep;
 use super::storage::Storage;
-use crate::away::NodeId;
-use crate::c2s::C2sService;
 use crate::guard::Charge;
-use crate::home::Home;
-use crate::iq::{LateAnswer, Question};
+use crate::iq::Question;
 use crate::limits::{
-    DEBTS_KEPT, FAR_FROM_WINDOW, QUESTION_PAUSE, QUESTIONS_AT_ONCE, QUESTIONS_BACKLOG_PAUSE,
-    QUESTIONS_OF_OTHERS, QUESTIONS_OWN,
+    QUESTION_PAUSE, QUESTIONS_AT_ONCE, QUESTIONS_BACKLOG_PAUSE, QUESTIONS_OF_OTHERS, QUESTIONS_OWN,
 };
-use crate::message::UserMsg;
-use crate::post::Credits;
-
-/// The credit of one stanza, which its connection gets back when this is dropped: wherever a
-/// request ends, its client may send another one.
-pub struct Debt {
-    remote: RemoteIo<C2sService>,
-    /// Who has it back.
-    to: Option<Creditor>,
-    /// Where its client is.
-    from: Option<AddressKey>,
-    /// What its address is charged for the answer that comes with this.
-    charge: Option<Box<Charge>>,
-}
-
-/// Who gets a credit back.
-#[derive(Debug)]
-enum Creditor {
-    /// A connection of this node.
-    Link(ConnRef),
-    /// The node that the stanza came from (`None`: this one), which knows it by a number.
-    Away(Arc<Credits>, Option<NodeId>, u64),
-}
-
-impl Debt {
-    /// That of a stanza which came by a connection.
-    pub(super) fn of(home: &Home, link: ConnRef) -> Debt {
-        Debt {
-            remote: home.remote.clone(),
-            to: Some(Creditor::Link(link)),
-            from: home.io.address(link),
-            charge: None,
-        }
-    }
-
-    /// That of a stanza which came as bytes.
-    pub(crate) fn away(
-        remote: RemoteIo<C2sService>,
-        credits: Arc<Credits>,
-        (node, number): (Option<NodeId>, u64),
-        from: Option<AddressKey>,
-    ) -> Debt {
-        Debt {
-            remote,
-            to: Some(Creditor::Away(credits, node, number)),
-            from,
-            charge: None,
-        }
-    }
-
-    /// Somebody else gives the credit back.
-    pub(crate) fn forgive(mut self) {
-        self.to = None;
-    }
-
-    /// Whether the credit of a stanza that is passed on goes along. To bring it back wakes another
-    /// shard, which a connection far from its window need not pay for each message: of those only
-    /// one in eight takes its credit along. They are counted over the whole shard, so that nobody
-    /// can tell which of his it will be. Who floods a recipient that takes nothing has about two
-    /// windows under way, and no more.
-    pub(super) fn goes_along(home: &Home, link: ConnRef, frame: &Frame) -> bool {
-        let in_flight = home.io.in_flight(link);
-        // A question is counted where its client is, for as long as it is under way.
-        if in_flight.is_none_or(|stanzas| stanzas > FAR_FROM_WINDOW) || frame.is_named("iq") {
-            return true;
-        }
-        let passed_on = (home.passed_on.get() + 1) % FAR_FROM_WINDOW;
-        home.passed_on.set(passed_on);
-        passed_on == 0
-    }
-
-    /// That of a stanza which is passed on. Takes no memory for each: what was given back lately is
-    /// used again.
-    pub(super) fn passed_on(home: &Home, link: ConnRef, frame: &Frame) -> Box<Debt> {
-        let mut debt = home.debts.borrow_mut().pop().unwrap_or_else(|| {
-            Box::new(Debt {
-                remote: home.remote.clone(),
-                to: None,
-                from: None,
-                charge: None,
-            })
-        });
-        debt.to = Some(Creditor::Link(link));
-        // Of what may become a question.
-        debt.from = match frame.is_named("iq") {
-            true => home.io.address(link),
-            false => None,
-        };
-        debt
-    }
-
-    /// This goes back with an answer of so many bytes, which its connection has not taken.
-    pub(crate) fn answered(&mut self, mut charge: Charge, bytes: usize) {
-        charge.answered(bytes as u64);
-        self.charge = Some(Box::new(charge));
-    }
-
-    /// Gives the credit back, by the shorter way.
-    pub(crate) fn repay(&mut self, home: &Home, mail: &mut impl Mail) {
-        let Some(Creditor::Link(link)) = self.to else {
-            return self.give_back();
-        };
-        // A connection that is gone needs no credit.
-        let _ = home.io.credit(mail, link, 1);
-        self.to = None;
-    }
-
-    fn give_back(&mut self) {
-        match self.to.take() {
-            Some(Creditor::Link(link)) => {
-                // A connection that is gone needs no credit.
-                let _ = self.remote.credit(link, 1);
-            }
-            Some(Creditor::Away(credits, node, number)) => credits.answer(node, number),
-            None => {}
-        }
-    }
-
-    /// The same, and keeps the memory for the next one.
-    pub(super) fn settle(mut self: Box<Self>, home: &Home, mail: &mut impl Mail) {
-        self.repay(home, mail);
-        let mut debts = home.debts.borrow_mut();
-        if debts.len() < DEBTS_KEPT && self.to.is_none() {
-            debts.push(self);
-        }
-    }
-
-    /// What the address of the client is charged for the answer, if this came with one.
-    pub(super) fn take_charge(&mut self) -> Option<Charge> {
-        self.charge.take().map(|charge| *charge)
-    }
-
-    /// Where the client is whose stanza it is, if it is counted.
-    pub(crate) fn from(&self) -> Option<AddressKey> {
-        self.from
-    }
-}
-
-impl std::fmt::Debug for Debt {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Debt({:?})", self.to)
-    }
-}
-
-impl Drop for Debt {
-    fn drop(&mut self) {
-        self.give_back();
-    }
-}
+use crate::message::credit::Debt;
+use crate::message::{LateAnswer, UserMsg};
+use crate::search;
 
 /// What an account has only while somebody asks it something. Absent otherwise.
 #[derive(Default)]
@@ -223,7 +71,8 @@ impl User {
         if queue.len() >= max {
             cx.stats().count(Counter::QuestionsRefused);
             self.home.brake(&self.name, cx.now());
-            return self.late_answer(question.beyond_the_rate(), cx);
+            let error = search::too_much(question.frame());
+            return self.late_answer(question.refused(error), cx);
         }
         queue.push_back(question);
         self.ask_next(cx);
@@ -408,7 +257,8 @@ impl User {
         {
             let about = about.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(about) = about {
-                self.answered(Some(about.beyond_the_rate()), cx);
+                let error = search::too_much(about.frame());
+                self.answered(Some(about.answer(Err(error))), cx);
             }
         }
     }

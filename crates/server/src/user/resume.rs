@@ -16,16 +16,17 @@ use xml::Frame;
 use xmpp::error::Condition;
 use xmpp::sm::{self, Request};
 
-use super::User;
 use super::barrier::Effect;
 use super::log::Ended;
 use super::managed::{Link, Managed, Resuming};
+use super::own::OwnMsg;
 use super::session::Session;
-use crate::c2s::Control;
+use super::{User, acts};
 use crate::message::UserMsg;
+use crate::message::control::Control;
 
 /// What was read to take a session up again.
-pub struct Owed {
+pub(crate) struct Owed {
     /// The session.
     number: u32,
     /// The connection that asked.
@@ -194,10 +195,12 @@ impl User {
             entries,
         };
         if places.is_empty() {
-            let nothing = UserMsg::Owed(Box::new(owed(Ok(Vec::new()))));
+            let nothing = OwnMsg::Owed(owed(Ok(Vec::new()))).into();
             // While the user is read again, not before that is done.
-            if let Some(UserMsg::Owed(nothing)) = self.unless_reading(nothing, cx) {
-                self.owed_read(*nothing, cx);
+            if let Some(UserMsg::Own(own)) = self.unless_reading(nothing, cx)
+                && let Some(OwnMsg::Owed(nothing)) = own.take()
+            {
+                self.owed_read(nothing, cx);
             }
             return;
         }
@@ -205,9 +208,10 @@ impl User {
         let read = move || {
             let parts = places.chunks(LOG_READ_MAX);
             let parts: Result<Vec<_>, _> = parts.map(|own| store.log_entries(&name, own)).collect();
-            Box::new(owed(parts.map(|parts| parts.concat())))
+            owed(parts.map(|parts| parts.concat()))
         };
-        if cx.blocking(&self.home.reads, read, UserMsg::Owed).is_err() {
+        let map = |owed| OwnMsg::Owed(owed).into();
+        if cx.blocking(&self.home.reads, read, map).is_err() {
             self.owed_read(owed(Err(super::overloaded())), cx);
         }
     }
@@ -376,7 +380,7 @@ impl User {
         let roster_lost = std::mem::take(&mut managed.roster_lost);
         // What it may have missed that is in no log.
         if roster_lost {
-            crate::modules::roster::push_all(self, at, cx);
+            acts::roster::push_all(self, at, cx);
             self.tell_of_closed_rooms(at, cx);
         }
         if presence_lost && self.sessions[at].is_available() {

@@ -17,9 +17,9 @@ use super::managed::What;
 use super::session::Session;
 use super::{User, storage};
 use crate::address;
+use crate::host::{self, Said};
 use crate::iq::{Answer, Question, reply_of};
 use crate::message::UserMsg;
-use crate::room::host::{self, Said};
 use crate::search;
 
 const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
@@ -140,7 +140,7 @@ impl User {
                 search::Said::Plain(said) => said,
                 search::Said::Enter(entry) => Said::Now(self.enter_directory(entry, cx)),
             },
-            false => host::answer(&self.home, frame),
+            false => host::rooms::answer(&self.home, frame),
         };
         let answer = match said {
             Said::Nothing => return,

@@ -1,6 +1,6 @@
 //! A user's roster as it stays in memory: one packed allocation, because an online user's roster is
 //! read at every presence change and written a few times a year. Owns the packing; the rules of
-//! roster stanzas are in `modules/roster.rs`, those of subscriptions in `subscription.rs`.
+//! roster stanzas are in `acts/roster.rs`, those of subscriptions in `subscription.rs`.
 
 use crate::limits::ROSTER_BYTES_MAX;
 

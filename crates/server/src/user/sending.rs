@@ -8,10 +8,11 @@ use telemetry::Counter;
 use wire::{Message, NotTaken, Source, ToRoom};
 use xml::Frame;
 
+use super::User;
 use super::barrier::Effect;
 use super::managed::What;
 use super::session::Session;
-use super::{Debt, User};
+use crate::message::credit::Debt;
 use crate::message::{AppendError, Delivery, UserMsg};
 
 impl User {

@@ -11,11 +11,12 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::User;
+use super::acts::private_storage;
 use super::barrier::{Effect, Origin, OwnStanza};
-use super::requests::Debt;
+use super::own::OwnMsg;
 use crate::limits::{PRIVATE_ITEM_OVERHEAD, PRIVATE_SETS_WAITING};
 use crate::message::UserMsg;
-use crate::modules::private_storage;
+use crate::message::credit::Debt;
 
 /// Namespace and name of an element.
 type Key = (String, String);
@@ -29,7 +30,7 @@ pub(crate) struct Storage {
 }
 
 /// A set that waits until it is known how much is stored.
-pub struct WaitingSet {
+pub(crate) struct WaitingSet {
     set: Frame,
     /// The session that sent it.
     conn: ConnRef,
@@ -133,11 +134,9 @@ impl User {
 
     fn read_storage(&mut self, cx: &mut Context<'_, UserMsg>) {
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let read = move || Box::new(store.private_sizes(&name));
-        if cx
-            .blocking(&self.home.reads, read, UserMsg::StorageRead)
-            .is_err()
-        {
+        let read = move || store.private_sizes(&name);
+        let map = |read| OwnMsg::StorageRead(read).into();
+        if cx.blocking(&self.home.reads, read, map).is_err() {
             let overloaded = Err(StoreError::Unavailable("too many reads wait".to_owned()));
             self.storage_read(overloaded, cx);
         }
@@ -155,11 +154,12 @@ impl User {
         }
         // Each by itself: if it cannot be made durable, its own client is told so.
         for set in waiting {
-            let again = UserMsg::SetAgain(Box::new(set));
+            let again = OwnMsg::SetAgain(set).into();
             if let Err(error) = cx.send_priority(cx.myself(), again)
-                && let UserMsg::SetAgain(set) = error.into_inner()
+                && let UserMsg::Own(own) = error.into_inner()
+                && let Some(OwnMsg::SetAgain(set)) = own.take()
             {
-                self.set_again(*set, cx);
+                self.set_again(set, cx);
             }
         }
     }

@@ -16,9 +16,10 @@ use super::barrier::Effect;
 use super::bind::random_text;
 use super::managed::{Link, Managed, What};
 use super::session::Session;
-use crate::c2s::{Abort, Control};
+use crate::ending::Abort;
 use crate::limits::SESSION_TOKEN_BYTES;
 use crate::message::UserMsg;
+use crate::message::control::Control;
 
 impl User {
     /// An element of stream management from one of the user's sessions.

@@ -8,6 +8,7 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::User;
+use super::acts::roster;
 use super::outbound::Destination;
 use super::presence::presence_of;
 use super::roster::{Item, Subscription};
@@ -15,7 +16,6 @@ use super::subscription::{self, Action, Follow};
 use crate::address;
 use crate::limits::{REQUEST_BYTES_MAX, REQUESTS_BYTES_MAX, REQUESTS_MAX};
 use crate::message::{Delivery, UserMsg};
-use crate::modules::roster;
 
 impl User {
     /// A session sends a subscription stanza to the bare address `to` (appendix A.2).

@@ -9,10 +9,11 @@ use net::ConnRef;
 use store::Record;
 use telemetry::Counter;
 
+use super::User;
 use super::barrier::{Append, Decided, Effect, Origin};
-use super::{Debt, User};
-use crate::c2s::Control;
 use crate::limits::REWRITTEN_PER_SECOND;
+use crate::message::control::Control;
+use crate::message::credit::Debt;
 use crate::message::{AppendError, UserMsg};
 use wire::Source;
 
@@ -161,7 +162,7 @@ impl User {
 
     pub(super) fn decided(
         &mut self,
-        ticket: crate::journal::Ticket,
+        ticket: crate::message::Ticket,
         result: Result<(), AppendError>,
         cx: &mut Context<'_, UserMsg>,
     ) {
@@ -288,10 +289,10 @@ impl User {
     }
 
     /// Why streams end with this life of the user, which nobody asked for.
-    pub(super) fn why_it_ends(&self) -> crate::c2s::Abort {
+    pub(super) fn why_it_ends(&self) -> crate::ending::Abort {
         match self.is_fenced || self.home.is_elsewhere(&self.name) {
-            true => crate::c2s::Abort::Moved,
-            false => crate::c2s::Abort::Crash,
+            true => crate::ending::Abort::Moved,
+            false => crate::ending::Abort::Crash,
         }
     }
 }

@@ -15,20 +15,8 @@ use xmpp::ns;
 use xmpp::stream::Opening;
 
 use crate::c2s::{C2sService, Conn, Framing};
-use crate::web::{Connection, Control, control};
-
-/// An HTTP request: its connection, and which of that connection's it is.
-pub(crate) type Ticket = (ConnRef, u32);
-
-/// A request on its way to its session.
-pub struct Incoming {
-    pub(super) ticket: Ticket,
-    pub(super) request: Request,
-    /// The secret part of the session id.
-    pub(super) token: String,
-    /// Whether it came under TLS.
-    pub(super) is_secure: bool,
-}
+use crate::message::web::{Control, Incoming, Ticket};
+use crate::web::{Connection, control};
 
 /// What a session has beyond its stream.
 pub(crate) struct Bosh {
@@ -180,7 +168,8 @@ impl C2sService {
             conn.machine.tls_established(None);
         }
         let connection = Connection::Stream(conn);
-        if self.home.io.open(None, Some(address), connection).is_err() {
+        let opened = self.opener.open(None, Some(address), connection);
+        if opened.is_err() {
             self.refuse_request(cx.mail(), ticket, Condition::InternalServerError);
         }
     }

@@ -13,9 +13,10 @@ use net::{ConnRef, Cx, Peer, websocket};
 use xmpp::bosh::{Condition, Request, refusal};
 
 use crate::c2s::{C2sService, Conn};
-use crate::web::bosh::{Incoming, parse_id};
+use crate::message::web::{Control, Incoming};
+use crate::web::bosh::parse_id;
 use crate::web::pipe::rewritten;
-use crate::web::{Control, control, origin};
+use crate::web::{control, origin};
 use answers::{Answer, Cors};
 
 /// Where streams over WebSocket begin.
@@ -28,7 +29,7 @@ const BOSH_PATH: &str = "/http-bind";
 const METRICS_PATH: &str = "/metrics";
 
 /// A connection in between requests, or in the middle of some.
-pub struct Http {
+pub(crate) struct Http {
     /// Who connected.
     peer: IpAddr,
     /// Who that speaks for: the same, or whom a trusted proxy names.

@@ -9,8 +9,9 @@ use actor::{Mail, Shard};
 use net::{ConnRef, Cx};
 
 use crate::c2s::C2sService;
+use crate::message::web::Control;
 use crate::web::http::Http;
-use crate::web::{Connection, Control, control};
+use crate::web::{Connection, control};
 
 /// Bytes that wait for one end at which the other is not read.
 const BYTES_PAUSE: usize = 64 * 1024;
@@ -19,7 +20,7 @@ const BYTES_PAUSE: usize = 64 * 1024;
 const SCHEME: &str = "X-Forwarded-Proto";
 
 /// Our end.
-pub struct Pipe {
+pub(crate) struct Pipe {
     /// The connection that it serves.
     pub(super) to: ConnRef,
     /// The request, until the pipe is there.
@@ -44,10 +45,8 @@ impl C2sService {
             return false;
         }
         let pipe = Connection::Pipe(Pipe { to: cx.id(), first });
-        self.home
-            .io
-            .open(Some(OwnedFd::from(ours)), None, pipe)
-            .is_ok()
+        let socket = OwnedFd::from(ours);
+        self.opener.open(Some(socket), None, pipe).is_ok()
     }
 
     pub(super) fn pipe_opened(&mut self, cx: &mut Cx<'_>, pipe: &mut Pipe) {

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use server::admin::AdminCommand;
+use server::operator::AdminCommand;
 use server::queues::QueueCommand;
 use server::{Options, Sim};
 use stdx::rand::Rng;

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use server::Node;
 use server::admin::{Request, Response};
+use server::modules::Module;
 use server::options::{Archive, Delivery, DeliveryLimits, Limits, Options, Web};
 use store::{Durability, FaultyEngine, MemoryEngine, SlotKey, Store};
 
@@ -62,7 +63,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             hosts: vec!["pubsub.localhost".into()],
             ..server::options::Pubsub::default()
         },
-        modules: server::modules::Switches::default(),
+        modules: server::options::Switches::default(),
         limits: Limits {
             stanza_bytes_max: 65_536,
             sessions_per_user: 10,
@@ -89,7 +90,6 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
         joined: server::options::Joined::default(),
         chaos: false,
         debug_commit_delay: Duration::ZERO,
-        debug_extensions: &[],
         debug_panic_hook: Some(PANIC.into()),
     }
 }
@@ -139,8 +139,27 @@ pub(crate) fn start_on(
     network: net::Limits,
     users: &[&str],
 ) -> Running {
-    let listener = net::Listener::new("127.0.0.1:0".parse().unwrap());
-    let node = Node::start(options, vec![listener], network, None, store).unwrap();
+    let node = Node::start(options, vec![listener()], network, None, store).unwrap();
+    with_users(node, users)
+}
+
+/// The same with extensions that only the test has.
+pub(crate) fn start_extended(
+    extensions: &'static [&'static Module],
+    options: Options,
+    network: net::Limits,
+    users: &[&str],
+) -> Running {
+    let (listeners, store) = (vec![listener()], Store::in_memory());
+    let node = Node::start_with(extensions, options, listeners, network, None, store).unwrap();
+    with_users(node, users)
+}
+
+fn listener() -> net::Listener {
+    net::Listener::new("127.0.0.1:0".parse().unwrap())
+}
+
+fn with_users(node: Node, users: &[&str]) -> Running {
     for user in users {
         let jid = format!("{user}@localhost");
         let added = node.admin().call(Request::UserAdd {

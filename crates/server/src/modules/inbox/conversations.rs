@@ -14,9 +14,9 @@ use xml::Frame;
 use super::unread::Tail;
 use super::{Place, stanza_ids};
 use crate::address;
-use crate::nodes::stored;
 use crate::options::InboxBounds;
-use crate::room::durable::PRESENT;
+use crate::stored;
+use crate::stored::rooms::PRESENT;
 
 const NODE_BOOKMARKS: &str = "urn:xmpp:bookmarks:1";
 const NODE_DISPLAYED: &str = "urn:xmpp:mds:displayed:0";
@@ -263,7 +263,7 @@ impl Nodes {
         let Some(options) = &inbox.nodes else {
             return Ok(Nodes::default());
         };
-        let (state, _) = stored::read(store, &inbox.owner, options)?;
+        let (state, _) = stored::nodes::read(store, &inbox.owner, options)?;
         let rooms = state.node(NODE_BOOKMARKS).map(|node| {
             let items = node.items(inbox.now);
             items.map(|item| item.id.to_string()).collect()

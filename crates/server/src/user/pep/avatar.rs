@@ -11,13 +11,13 @@ use xml::Frame;
 use xml::build::Writer;
 
 use super::{Held, PepMsg};
-use crate::journal::Ticket;
-use crate::message::UserMsg;
+use crate::message::{Ticket, UserMsg};
 use crate::modules::avatar::{self, Info, Photo};
 use crate::modules::{pubsub as nodes, vcard};
-use crate::nodes::stored;
+use crate::stored;
 use crate::user::User;
 use crate::user::barrier::Effect;
+use crate::user::own::OwnMsg;
 
 /// A picture that is published.
 pub(crate) struct Picture {
@@ -31,7 +31,7 @@ pub(crate) struct Picture {
 type Parts = (Option<Vec<u8>>, Option<Arc<[u8]>>);
 
 /// What was read to put a picture into the vCard.
-pub struct AvatarRead {
+pub(crate) struct AvatarRead {
     /// The life that asked.
     life: Ticket,
     /// How often the vCard had been set.
@@ -187,7 +187,7 @@ impl User {
             let parts = || {
                 let mut data = None;
                 if let Some((id, number)) = wanted {
-                    let items = stored::items(&store, &name, number, &[(id, 0)])?;
+                    let items = stored::nodes::items(&store, &name, number, &[(id, 0)])?;
                     data = items.into_iter().next().map(|item| item.payload);
                 }
                 Ok((store.vcard(&name)?, data))
@@ -199,7 +199,7 @@ impl User {
                 read: parts(),
             })
         };
-        let map = |read| UserMsg::Pep(Box::new(PepMsg::Avatar(read)));
+        let map = |read| OwnMsg::Pep(PepMsg::Avatar(read)).into();
         let asked = cx.blocking(&self.home.reads, read, map);
         if asked.is_err() {
             cx.stats().count(Counter::PepDropped);

@@ -13,10 +13,11 @@ use xmpp::error::{Condition, StanzaError};
 use super::{Held, PepMsg};
 use crate::iq::{Answer, Request};
 use crate::message::UserMsg;
+use crate::message::credit::Debt;
 use crate::modules::bookmarks;
 use crate::user::User;
 use crate::user::barrier::{Effect, Origin};
-use crate::user::requests::Debt;
+use crate::user::own::OwnMsg;
 
 /// The id of the server's own question for all native bookmarks.
 const COLLATE: &str = "own-bookmarks";
@@ -34,7 +35,7 @@ pub(super) enum Marked {
 }
 
 /// A request for the list in private storage, with what is stored there.
-pub struct Stored {
+pub(crate) struct Stored {
     held: Held,
     read: Result<Option<Vec<u8>>, StoreError>,
 }
@@ -183,7 +184,7 @@ impl User {
             let held = take(&of_reader);
             Box::new(Stored { held, read })
         };
-        let map = |stored| UserMsg::Pep(Box::new(PepMsg::Bookmarks(stored)));
+        let map = |stored| OwnMsg::Pep(PepMsg::Bookmarks(stored)).into();
         if cx.blocking(&self.home.reads, read, map).is_err() {
             let error = StanzaError::new(Condition::ResourceConstraint);
             self.refuse_held(take(&held), &error, cx);

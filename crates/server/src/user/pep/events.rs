@@ -17,14 +17,15 @@ use xmpp::stanza::{self, IqType, Kind};
 use super::{Held, PepMsg};
 use crate::address;
 use crate::message::{Delivery, UserMsg};
-use crate::nodes::stored;
+use crate::stored;
 use crate::user::User;
 use crate::user::barrier::Effect;
 use crate::user::managed::What;
 use crate::user::outbound::Destination;
+use crate::user::own::OwnMsg;
 
 fn pep(msg: PepMsg) -> UserMsg {
-    UserMsg::Pep(Box::new(msg))
+    OwnMsg::Pep(msg).into()
 }
 
 impl User {
@@ -164,7 +165,7 @@ impl User {
         let session = Arc::clone(&self.sessions[at].full);
         let interest = Interest { session, nodes };
         let store = self.home.store.clone();
-        let read = move || stored::with_nodes(&store, owners);
+        let read = move || stored::nodes::with_nodes(&store, owners);
         let map = move |owners: Result<Vec<Name>, StoreError>| {
             // Who cannot be read now has nothing to say now.
             let owners = owners.unwrap_or_default();

@@ -9,11 +9,11 @@ use store::StoreError;
 use telemetry::Counter;
 
 use super::{Held, PepMsg, Waiting};
-use crate::journal::Ticket;
-use crate::message::UserMsg;
-use crate::nodes::stored;
+use crate::message::credit::Debt;
+use crate::message::{Ticket, UserMsg};
+use crate::stored;
 use crate::user::User;
-use crate::user::requests::Debt;
+use crate::user::own::OwnMsg;
 
 impl User {
     /// Asks the store for items. False if it cannot be asked now: the node is gone, too many reads
@@ -38,13 +38,14 @@ impl User {
             return false;
         };
         let (store, name) = (self.home.store.clone(), self.name.clone());
-        let read = move || stored::items(&store, &name, number, &items);
+        let read = move || stored::nodes::items(&store, &name, number, &items);
         let map = move |items| {
-            UserMsg::Pep(Box::new(PepMsg::Fetched {
+            let fetched = PepMsg::Fetched {
                 life,
                 ticket,
                 items,
-            }))
+            };
+            OwnMsg::Pep(fetched).into()
         };
         if cx.blocking(&self.home.reads, read, map).is_err() {
             cx.stats().count(Counter::QuestionsRefused);

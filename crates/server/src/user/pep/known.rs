@@ -7,8 +7,8 @@ use actor::Name;
 use pubsub::Contacts;
 
 use crate::address;
+use crate::blocklist::Blocklist;
 use crate::home::Home;
-use crate::user::blocklist::Blocklist;
 use crate::user::roster::{ItemRef, Roster};
 use crate::user::session::Session;
 

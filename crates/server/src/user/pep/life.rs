@@ -12,10 +12,10 @@ use telemetry::Counter;
 use xmpp::error::{Condition, StanzaError};
 
 use super::{Held, Pep, PepMsg, Waiting};
-use crate::journal::Ticket;
-use crate::message::{AppendError, UserMsg};
-use crate::nodes::stored;
+use crate::message::{AppendError, Ticket, UserMsg};
+use crate::stored;
 use crate::user::User;
+use crate::user::own::OwnMsg;
 
 impl User {
     pub(super) fn read_nodes(&mut self, cx: &mut Context<'_, UserMsg>) {
@@ -26,14 +26,14 @@ impl User {
         let (store, name) = (self.home.store.clone(), self.name.clone());
         let options = Arc::clone(&self.home.options.pep.machine);
         let read = move || {
-            let (state, _) = stored::read(&store, &name, &options)?;
+            let (state, _) = stored::nodes::read(&store, &name, &options)?;
             let mut seed = [0; 16];
             let filled = SystemRandom::new().fill(&mut seed);
             filled.map_err(|_| StoreError::Unavailable("no randomness".to_owned()))?;
             let seed = u128::from_le_bytes(seed);
             Ok((state, [seed as u64, (seed >> 64) as u64]))
         };
-        let map = move |read| UserMsg::Pep(Box::new(PepMsg::Loaded { life, read }));
+        let map = move |read| OwnMsg::Pep(PepMsg::Loaded { life, read }).into();
         if cx.blocking(&self.home.reads, read, map).is_err() {
             let error = StoreError::Unavailable("too many reads wait".to_owned());
             self.nodes_read(life, Err(error), cx);
@@ -159,5 +159,5 @@ impl User {
 }
 
 fn idle(life: Ticket) -> UserMsg {
-    UserMsg::Pep(Box::new(PepMsg::Idle { life }))
+    OwnMsg::Pep(PepMsg::Idle { life }).into()
 }

@@ -35,14 +35,13 @@ use xmpp::error::{Condition, StanzaError};
 
 use super::User;
 use super::barrier::{Effect, Origin};
-use super::requests::Debt;
 use super::storage;
-use crate::admin::AdminAnswer;
 use crate::guard::Charge;
 use crate::iq::{Answer, Request};
-use crate::journal::Ticket;
-use crate::message::UserMsg;
-use crate::nodes::{NodesCommand, stored};
+use crate::message::credit::Debt;
+use crate::message::{Ticket, UserMsg};
+use crate::operator::{AdminAnswer, NodesCommand};
+use crate::stored;
 
 pub(crate) use avatar::Picture;
 use avatar::{AvatarRead, Converting};
@@ -50,7 +49,7 @@ use bookmarks::Marked;
 use known::Known;
 
 /// What a user is told about its nodes.
-pub enum PepMsg {
+pub(crate) enum PepMsg {
     /// What the store has of them.
     Loaded {
         /// The life that asked.
@@ -427,14 +426,14 @@ impl User {
         let Some(service) = &pep.service else {
             return false;
         };
-        let mut all = stored::translate(
+        let mut all = stored::nodes::translate(
             (&name, service.state()),
             (&mut pep.moved, moved_max),
             records,
         );
         if makes_node && !pep.is_marked {
             pep.is_marked = true;
-            all.push(stored::mark(&name));
+            all.push(stored::nodes::mark(&name));
         }
         pep.pending.push_back(mem::take(held));
         let life = pep.life;

@@ -4,7 +4,7 @@ use room::{Config, Record as Change};
 use store::{Account, Record};
 
 use super::*;
-use crate::room::durable::{CONFIGURED, CREATED, UNLOCKED};
+use crate::stored::rooms::{CONFIGURED, CREATED, UNLOCKED};
 
 const OWNER: &str = "juliet@localhost";
 

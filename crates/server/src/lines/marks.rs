@@ -23,7 +23,7 @@ const COUNTED_MAX: usize = 1_024;
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     /// The edge keeps what it takes.
-    pub(super) is_kept: bool,
+    pub(crate) is_kept: bool,
     /// Where elements end that the actor has not taken yet.
     ends: VecDeque<u64>,
     /// Where the one ends that it took last.
@@ -77,12 +77,12 @@ impl Marks {
     }
 
     /// The edge keeps what it takes.
-    pub(super) fn is_kept_by_edge(&mut self) {
+    pub(crate) fn is_kept_by_edge(&mut self) {
         self.is_kept = true;
     }
 
     /// A connection that outlived a home comes to this one.
-    pub(super) fn outlived(&mut self, header: &[u8], behind: u32) {
+    pub(crate) fn outlived(&mut self, header: &[u8], behind: u32) {
         self.is_kept = true;
         self.has_outlived = true;
         self.behind = behind;
@@ -178,7 +178,7 @@ impl Marks {
 
     /// What the edge is to be told once so many bytes have been sent to it: of the session, once,
     /// and how far both directions have come.
-    pub(super) fn take_news(&mut self, at: u64) -> (Option<Part>, Option<Mark>) {
+    pub(crate) fn take_news(&mut self, at: u64) -> (Option<Part>, Option<Mark>) {
         let Some(now) = self.now(at) else {
             return (None, None);
         };
@@ -293,18 +293,18 @@ impl super::Lines {
     }
 
     /// What the edge is to be told of a connection that was sent so many bytes.
-    pub(super) fn news(&self, conn: ConnRef, at: u64) -> (Option<Part>, Option<Mark>) {
+    pub(crate) fn news(&self, conn: ConnRef, at: u64) -> (Option<Part>, Option<Mark>) {
         let news = self.marks(conn, |marks| marks.take_news(at));
         news.unwrap_or_default()
     }
 
     /// What goes with the next bytes for its client.
-    pub(super) fn mark_of(&self, conn: ConnRef) -> Option<Mark> {
+    pub(crate) fn mark_of(&self, conn: ConnRef) -> Option<Mark> {
         self.marks(conn, |marks| marks.mark()).flatten()
     }
 
     /// Everything was sent, so many bytes by now, and whether a mark went with it.
-    pub(super) fn marked(&self, conn: ConnRef, at: u64, has_mark: bool) {
+    pub(crate) fn marked(&self, conn: ConnRef, at: u64, has_mark: bool) {
         if has_mark {
             self.marks(conn, |marks| marks.marked(at));
         }

@@ -12,7 +12,7 @@ use xml::Frame;
 use xmpp::form::Fields;
 
 use super::{Bad, bad, bare};
-use crate::room::durable::{
+use crate::stored::rooms::{
     AFFILIATED, CARD, CONFIGURED, CREATED, HATS, OWED, PRESENT, SUBJECT, UNLOCKED,
 };
 

@@ -1,15 +1,14 @@
-//! Rooms of the node that are in no store: whoever lists rooms, or counts how many somebody has
-//! made, finds them here, and how many are in which room. A room says so when that changes; nothing
-//! of it is on the message path.
+//! Rooms of the node in one list: those of the store, and those that are in none. Whoever lists
+//! rooms, or counts how many somebody has made, finds them here, and how many are in which room. A
+//! room says so when that changes (`room/listed.rs`); nothing of it is on the message path.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use actor::Name;
-use room::{Listed, Room};
+use room::Listed;
 use store::{Side, StoreError};
 
-use super::RoomActor;
 use crate::address;
 
 /// What is said about one.
@@ -44,7 +43,7 @@ impl Drop for Reserved {
 }
 
 /// In the order of range and address, as the store lists its rooms.
-type Place = (u16, Name);
+pub(crate) type Place = (u16, Name);
 
 /// Of one that everybody may know of: its domain, its address, and where it is.
 type Public = (String, Name);
@@ -69,7 +68,7 @@ impl Table {
     }
 
     /// Puts a room in, replaces what is said about it, or takes it out.
-    fn set(&self, place: &Place, room: Option<Temporary>) {
+    pub(crate) fn set(&self, place: &Place, room: Option<Temporary>) {
         let mut inner = self.lock();
         let creator = room.as_ref().map(|room| Name::clone(&room.creator));
         let public = (address::domain(&place.1).to_owned(), Name::clone(&place.1));
@@ -113,7 +112,7 @@ impl Table {
         self.lock().occupants.get(room).copied().unwrap_or(0)
     }
 
-    fn set_occupants(&self, room: &Name, count: u32) {
+    pub(crate) fn set_occupants(&self, room: &Name, count: u32) {
         let mut inner = self.lock();
         match count {
             0 => inner.occupants.remove(room),
@@ -169,53 +168,6 @@ impl Table {
         let page = inner.rooms.range((start, Bound::Unbounded)).take(limit);
         page.map(|(place, room)| (place.clone(), room.clone()))
             .collect()
-    }
-}
-
-impl RoomActor {
-    fn place(&self) -> Place {
-        (self.range().index(), Name::clone(&self.name))
-    }
-
-    /// Says what has changed.
-    pub(super) fn list_temporary(&mut self) {
-        let state = self.room.as_ref().and_then(Room::state);
-        let state = state.filter(|state| !state.is_durable());
-        let is_known = match (&self.temporary, state) {
-            (None, None) => true,
-            (Some(known), Some(state)) => state.is_listed_as(&known.listed),
-            _ => false,
-        };
-        if is_known {
-            return;
-        }
-        let now = state.map(|state| Temporary {
-            creator: self.creator.clone().unwrap_or_else(|| Name::from("")),
-            listed: state.listed(),
-        });
-        self.home.rooms.set(&self.place(), now.clone());
-        self.temporary = now;
-    }
-
-    /// Says how many are there.
-    pub(super) fn list_occupants(&mut self) {
-        let count = self.room.as_ref().map_or(0, Room::occupants);
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        if count != self.listed_occupants {
-            self.home.rooms.set_occupants(&self.name, count);
-            self.listed_occupants = count;
-        }
-    }
-
-    /// The room ends.
-    pub(super) fn forget_temporary(&mut self) {
-        if self.listed_occupants > 0 {
-            self.home.rooms.set_occupants(&self.name, 0);
-            self.listed_occupants = 0;
-        }
-        if self.temporary.take().is_some() {
-            self.home.rooms.set(&self.place(), None);
-        }
     }
 }
 

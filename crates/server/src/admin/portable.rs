@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use stdx::time::Timestamp;
 use store::{Account, DirectoryEntry, Record, RosterItem, ScramHash, ScramKeys, Store, StoreError};
 
-use crate::modules::roster;
+use crate::user::acts::roster;
 
 pub(crate) use export::{Cursor, Export};
 pub(crate) use import::{Import, Made};

@@ -1,6 +1,6 @@
-//! The class of all users of a shard: makes their actors, and answers for those who cannot take
-//! what comes from another shard, because too much waits for them or because they crashed too
-//! often.
+//! The kinds of entities: which one an address leads to, and the class that makes their actors. It
+//! answers for those who cannot take what comes from another shard, because too much waits for them
+//! or because they crashed too often. The one place that names every kind.
 
 use std::rc::Rc;
 
@@ -8,28 +8,51 @@ use actor::{Actor, Context, Core, EntityClass, Mail as _, Name, Reason, Refused,
 use net::ConnRef;
 use wire::Message;
 
-use super::User;
 use crate::address;
-use crate::c2s::{Abort, Control, Keys};
 use crate::elsewhere::Elsewhere;
+use crate::ending::Abort;
 use crate::guard::Generation;
 use crate::home::Home;
 use crate::limits::{MAILBOX_MIN, MAILBOX_RESERVE};
 use crate::message::UserMsg;
+use crate::message::control::{Control, Keys};
 use crate::nodes::NodesActor;
 use crate::room::RoomActor;
+use crate::user::{Shared, User};
+
+/// A kind of entity beside accounts.
+struct Kind {
+    /// Whether an address is of this kind.
+    has: fn(&Home, &str) -> bool,
+    /// Makes the actor of one.
+    make: fn(Name, Rc<Home>) -> Other,
+}
+
+type Other = Box<dyn Actor<Msg = UserMsg>>;
+
+/// Every kind. The first that has an address takes it; accounts have all the others.
+const KINDS: &[Kind] = &[
+    Kind {
+        has: Home::is_elsewhere,
+        make: |name, home| Box::new(Elsewhere::new(name, home)),
+    },
+    Kind {
+        has: |home, address| home.hosts_rooms(address::domain(address)),
+        make: |name, home| Box::new(RoomActor::new(name, home)),
+    },
+    Kind {
+        has: Home::hosts_nodes,
+        make: |name, home| Box::new(NodesActor::new(name, home)),
+    },
+];
 
 /// What an address leads to: entities share mailboxes, the journal's queue and all that becomes of
 /// a message on its way, whatever they are.
 pub(crate) enum Entity {
-    /// An account.
+    /// An account. There are by far the most of them: none has a box of its own.
     User(User),
-    /// A room.
-    Room(Box<RoomActor>),
-    /// A service that has nodes.
-    Nodes(Box<NodesActor>),
-    /// One that is at home on another node.
-    Elsewhere(Elsewhere),
+    /// Anything else.
+    Other(Other),
 }
 
 impl Actor for Entity {
@@ -38,40 +61,38 @@ impl Actor for Entity {
     fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
         match self {
             Entity::User(user) => user.started(cx),
-            Entity::Room(room) => room.started(cx),
-            Entity::Nodes(nodes) => nodes.started(cx),
-            Entity::Elsewhere(elsewhere) => elsewhere.started(cx),
+            Entity::Other(other) => other.started(cx),
         }
     }
 
     fn handle(&mut self, msg: UserMsg, cx: &mut Context<'_, UserMsg>) {
         match self {
             Entity::User(user) => user.handle(msg, cx),
-            Entity::Room(room) => room.handle(msg, cx),
-            Entity::Nodes(nodes) => nodes.handle(msg, cx),
-            Entity::Elsewhere(elsewhere) => elsewhere.handle(msg, cx),
+            Entity::Other(other) => other.handle(msg, cx),
         }
     }
 
     fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, UserMsg>) {
         match self {
             Entity::User(user) => user.stopped(reason, cx),
-            Entity::Room(room) => room.stopped(reason, cx),
-            Entity::Nodes(nodes) => nodes.stopped(reason, cx),
-            Entity::Elsewhere(_) => {}
+            Entity::Other(other) => other.stopped(reason, cx),
         }
     }
 }
 
-/// Makes users, rooms and services.
-pub(crate) struct Users {
+/// Makes the entities of a shard.
+pub(crate) struct Kinds {
     home: Rc<Home>,
+    users: Rc<Shared>,
 }
 
-impl Users {
-    /// The users of the shard that `home` belongs to.
+impl Kinds {
+    /// The entities of the shard that `home` belongs to.
     pub(crate) fn new(home: Rc<Home>) -> Self {
-        Users { home }
+        Kinds {
+            users: Shared::new(Rc::clone(&home)),
+            home,
+        }
     }
 
     fn control(&self, conn: ConnRef, control: Control, core: &mut Core) {
@@ -80,7 +101,7 @@ impl Users {
     }
 }
 
-impl EntityClass for Users {
+impl EntityClass for Kinds {
     type Msg = UserMsg;
     type Actor = Entity;
 
@@ -115,17 +136,11 @@ impl EntityClass for Users {
     }
 
     fn activate(&mut self, name: &Name, _shard: ShardId) -> Entity {
-        let (name, home) = (Name::clone(name), Rc::clone(&self.home));
-        if home.is_elsewhere(&name) {
-            return Entity::Elsewhere(Elsewhere::new(name, home));
+        let kind = KINDS.iter().find(|kind| (kind.has)(&self.home, name));
+        match kind {
+            Some(kind) => Entity::Other((kind.make)(Name::clone(name), Rc::clone(&self.home))),
+            None => Entity::User(User::new(Name::clone(name), Rc::clone(&self.users))),
         }
-        if home.hosts_rooms(address::domain(&name)) {
-            return Entity::Room(Box::new(RoomActor::new(name, home)));
-        }
-        if home.hosts_nodes(&name) {
-            return Entity::Nodes(Box::new(NodesActor::new(name, home)));
-        }
-        Entity::User(User::new(name, home))
     }
 
     fn refused(&mut self, name: &Name, msg: UserMsg, why: Refused, core: &mut Core) {

@@ -4,7 +4,7 @@
 use store::{EntryFlags, LogEntry, StoreError, UserState};
 use xml::Frame;
 
-use crate::admin::{Admin, Request, Response, error, unreadable};
+use super::{Admin, Request, Response, error, unreadable};
 use crate::modules::stanza_ids;
 use crate::queues::Queue;
 

@@ -14,10 +14,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pubsub::{Affiliation, Meta, Options, Record, Service, State, SubscriptionState};
+use pubsub::{Affiliation, Meta, Options, Record, State, SubscriptionState};
 use store::{NodeEntry, Store, StoreError};
-
-use super::NodesActor;
 
 /// Parts of a node. They are read in the order of their names, and what makes a node comes first.
 const HEAD: &str = "0";
@@ -307,21 +305,6 @@ pub(crate) fn translate(
         translation.put(NO_NODE, MOVED.to_owned(), value);
     }
     translation.stored
-}
-
-impl NodesActor {
-    /// The records of the store for those of the machine.
-    pub(super) fn stored(&mut self, records: Vec<Record>) -> Vec<store::Record> {
-        let (user, nothing) = (&*self.name, State::default());
-        let state = self.service.as_ref().map_or(&nothing, Service::state);
-        let max = self.home.options.pubsub.machine.limits.moved_max;
-        let mut stored = translate((user, state), (&mut self.moved, max), records);
-        if !self.is_made {
-            let user = user.to_owned();
-            stored.insert(0, store::Record::ServiceMake { user });
-        }
-        stored
-    }
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use xml::build::Writer;
 use xml::{Child, Frame};
 use xmpp::error::{Condition, StanzaError};
 use xmpp::ns;
-use xmpp::stanza::{self, IqType, Kind, MessageType};
 
-use super::temporary::Listing;
+use super::{Said, request};
 use crate::home::Home;
-use crate::iq::{self, Answer, Found, Job};
+use crate::iq::{Answer, Found, Job};
+use crate::listing::Listing;
 use crate::modules::disco;
 
 const NS_MUC: &str = "http://jabber.org/protocol/muc";
@@ -21,44 +21,6 @@ const NS_RSM: &str = "http://jabber.org/protocol/rsm";
 
 /// Rooms on one page of the list, at most.
 const ITEMS_MAX: usize = 100;
-
-/// What a domain of rooms says.
-pub(crate) enum Said {
-    /// Nothing, where RFC 6120 section 8 wants silence.
-    Nothing,
-    /// This.
-    Now(Answer),
-    /// What the store says.
-    Read(Job),
-}
-
-impl Said {
-    /// An error by its condition alone.
-    pub(crate) fn error(condition: Condition) -> Said {
-        Said::Now(Answer::error(condition))
-    }
-}
-
-/// A request to a service that keeps no state: its payload, and whether it sets something.
-///
-/// # Errors
-/// The stanza is none: what the service says to it.
-pub(crate) fn request(frame: &Frame) -> Result<(Child<'_>, bool), Said> {
-    let is_set = match stanza::parse_kind(frame) {
-        Ok(Kind::Iq(IqType::Get)) => false,
-        Ok(Kind::Iq(IqType::Set)) => true,
-        Ok(Kind::Message(MessageType::Error | MessageType::Headline)) => return Err(Said::Nothing),
-        Ok(Kind::Message(_)) => return Err(Said::error(Condition::ServiceUnavailable)),
-        Ok(Kind::Iq(_) | Kind::Presence(_)) | Err(_) => return Err(Said::Nothing),
-    };
-    let Some(payload) = iq::payload(frame) else {
-        return Err(Said::error(Condition::BadRequest));
-    };
-    match frame.attr("to").is_some_and(|to| to.contains('/')) {
-        true => Err(Said::error(Condition::ServiceUnavailable)),
-        false => Ok((payload, is_set)),
-    }
-}
 
 /// Answers a stanza to a domain of rooms.
 pub(crate) fn answer(home: &Home, frame: &Frame) -> Said {

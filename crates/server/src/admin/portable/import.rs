@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use pubsub::State;
 use store::Record;
 
+use super::rooms::RoomHead;
 use super::text::check_characters;
 use super::{Bad, Line, bad, parse};
+use crate::address;
 use crate::admin::{Admin, Response};
-use crate::nodes::stored;
-use crate::portable::rooms::RoomHead;
-use crate::room;
+use crate::stored;
 
 /// What lines make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl<'a> Import<'a> {
     fn own(&self, line: &Line) -> Result<String, Bad> {
         let (jid, options) = (line.jid(), &self.admin.options);
         if line.is_of_room() {
-            let room = room::address_of(jid, &options.rooms.hosts);
+            let room = address::of_room(jid, &options.rooms.hosts);
             return room.ok_or_else(|| Bad {
                 code: "foreign_domain".to_owned(),
                 message: format!(
@@ -233,7 +233,7 @@ impl<'a> Import<'a> {
         let state = match self.nodes.entry(owner.to_owned()) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::btree_map::Entry::Vacant(free) => {
-                let read = stored::read_heads(&self.admin.store, owner, machine);
+                let read = stored::nodes::read_heads(&self.admin.store, owner, machine);
                 let (state, is_there) = read.map_err(crate::admin::unreadable)?;
                 if !is_there && !is_check {
                     return Err(bad(&format!("there is no {owner} that could have nodes")));
@@ -252,7 +252,7 @@ impl<'a> Import<'a> {
                     });
                 }
                 if !is_service {
-                    records.push(stored::mark(owner));
+                    records.push(stored::nodes::mark(owner));
                 }
                 self.made.nodes += 1;
                 line.records(machine)?
@@ -269,7 +269,7 @@ impl<'a> Import<'a> {
         };
         let moved_max = machine.limits.moved_max;
         let mut moved = state.moved().collect();
-        records.extend(stored::translate(
+        records.extend(stored::nodes::translate(
             (owner, state),
             (&mut moved, moved_max),
             own.clone(),

@@ -14,9 +14,9 @@ use xml::Frame;
 use xml::build::Writer;
 use xmpp::ns;
 
-use crate::admin::{Admin, AdminAnswer, AdminCommand, Response, error, unreadable};
-use crate::room::RoomCommand;
-use crate::room::durable::message_of;
+use super::{Admin, Response, error, unreadable};
+use crate::operator::{AdminAnswer, AdminCommand, ErasedEntry, RoomCommand};
+use crate::stored::rooms::message_of;
 
 /// Entries that are looked at in one part.
 const ENTRIES: usize = 256;
@@ -59,19 +59,6 @@ pub struct Erased {
     pub failed: Vec<(String, String)>,
     /// Where the next part begins; nothing if this was the last one.
     pub next: Option<EraseFrom>,
-}
-
-/// An entry of an account's log that is to be erased.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErasedEntry {
-    /// Its place.
-    pub seq: Seq,
-    /// To whom it is handed over ([`store::SlotKey::peer`]), if it is.
-    pub dest: Option<u64>,
-    /// Bytes of the stanza that is there.
-    pub bytes: u64,
-    /// What is left.
-    pub frame: Vec<u8>,
 }
 
 impl Admin {

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use store::{EntryFlags, PageQuery, Seq, Store, StoreError};
 
 use super::{Line, nodes, rooms};
-use crate::nodes::stored;
 use crate::options::Options;
+use crate::stored;
 
 /// Bytes of lines with which a page is long enough.
 const PAGE_BYTES: usize = 1024 * 1024;
@@ -127,7 +127,7 @@ impl<'a> Export<'a> {
                 (jid, (0, 0))
             }
         };
-        let has_nodes = !stored::with_nodes(self.store, vec![&*jid])?.is_empty();
+        let has_nodes = !stored::nodes::with_nodes(self.store, vec![&*jid])?.is_empty();
         let inside = match has_nodes {
             true => self.nodes(&jid, machine, from)?,
             false => None,
@@ -238,7 +238,7 @@ impl<'a> Export<'a> {
         machine: &pubsub::Options,
         from: (u64, Seq),
     ) -> Result<Option<(u64, Seq)>, StoreError> {
-        let (state, _) = stored::read(self.store, jid, machine)?;
+        let (state, _) = stored::nodes::read(self.store, jid, machine)?;
         if from == (0, 0)
             && let Some(line) = nodes::moved_line(jid, &state)
         {
@@ -263,7 +263,7 @@ impl<'a> Export<'a> {
             let items = node.all_items().filter(|item| item.seq > last);
             let items: Vec<_> = items.map(|item| (item.id.clone(), item.seq)).collect();
             for part in items.chunks(READ) {
-                for item in stored::items(self.store, jid, node.number, part)? {
+                for item in stored::nodes::items(self.store, jid, node.number, part)? {
                     self.push(&Line::NodeItem(nodes::item_line(jid, name, item)));
                 }
                 last = part.last().map_or(last, |(_, seq)| *seq);

@@ -18,7 +18,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// Whether an account may search once more now: at most `each_max` times a minute, and no more
     /// than `accounts_max` accounts in the same minute.
-    pub(super) fn admits(
+    pub(crate) fn admits(
         &mut self,
         account: &str,
         now: Moment,

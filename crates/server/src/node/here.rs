@@ -8,11 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use store::RangeId;
 
+use super::Door;
 use crate::away::{Away, NodeId, Taken};
-use crate::node::Door;
-
-/// This node, for itself. No other node has the number.
-pub(crate) const HERE: NodeId = NodeId(u16::MAX);
+use crate::join::HERE;
 
 /// See the module.
 pub(crate) struct Here {
