@@ -13,7 +13,7 @@ use xmpp::error::Condition;
 use xmpp::form::FormWriter;
 use xmpp::{ns, rsm};
 
-use crate::access::Affiliation;
+use crate::access::{Affiliation, SendLast};
 use crate::error::{NS, Refusal};
 use crate::options::{Options, Owner};
 use crate::service::{Ask, Now, Service};
@@ -59,7 +59,6 @@ const COMMON: &[&str] = &[
 const OF_ACCOUNTS: &[&str] = &[
     "auto-subscribe",
     "filtered-notifications",
-    "last-published",
     "presence-subscribe",
 ];
 
@@ -76,6 +75,10 @@ pub fn features(options: &Options) -> Vec<String> {
     features.push(format!("{NS}#access-{access}"));
     if options.auto_creates {
         features.push(format!("{NS}#auto-create"));
+    }
+    // Section 6.1.7.
+    if options.defaults.send_last != SendLast::Never {
+        features.push(format!("{NS}#last-published"));
     }
     features.sort_unstable();
     features

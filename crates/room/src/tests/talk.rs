@@ -564,6 +564,13 @@ fn registration_makes_a_member_with_a_nick_of_his_own() {
         world.ask(WICCA, "set", &register("<remove/>")).unwrap_err(),
         "registration-required/auth"
     );
+    world
+        .admin(CRONE, "<item jid='x@example.org' affiliation='outcast'/>")
+        .unwrap();
+    assert_eq!(
+        world.ask("x@example.org/1", "get", &register("")).unwrap_err(),
+        "not-allowed/cancel"
+    );
     world.configure(CRONE, &[("membersonly", "1")]).unwrap();
     assert_eq!(
         world.ask(WICCA, "get", &register("")).unwrap_err(),
