@@ -13,7 +13,7 @@ use xmpp::ns::DATA_FORMS;
 use xmpp::rsm;
 use xmpp::stanza::MessageType;
 
-use crate::access::SubscriptionState;
+use crate::access::{Affiliation, SubscriptionState};
 use crate::error::Refusal;
 use crate::record::Record;
 use crate::service::{Ask, Service};
@@ -21,6 +21,8 @@ use crate::service::{Ask, Service};
 pub(crate) const NS_COMMANDS: &str = "http://jabber.org/protocol/commands";
 const GET_PENDING: &str = "http://jabber.org/protocol/pubsub#get-pending";
 const FORM_TYPE: &str = "http://jabber.org/protocol/pubsub#subscribe_authorization";
+/// What people are shown of the command.
+const LABEL: &str = "Show who waits for an approval";
 
 /// Approvals that owners were asked for in a minute, by the numbers of their nodes.
 #[derive(Debug, Default)]
@@ -150,6 +152,53 @@ impl Service {
         Ok(())
     }
 
+    /// What of the commands somebody is shown by a node of that name (XEP-0050 sections 2.1 to
+    /// 2.3), as type of its identity and name: their list, and the one there is, which is for who
+    /// owns a node.
+    pub(crate) fn command_node(&self, ask: &Ask<'_>, node: &str) -> Option<[&'static str; 2]> {
+        let is_shown = !self.is_account() || ask.bare == &*self.address;
+        match node {
+            _ if !is_shown => None,
+            NS_COMMANDS => Some(["command-list", "Commands"]),
+            GET_PENDING if self.owns_a_node(ask) => Some(["command-node", LABEL]),
+            _ => None,
+        }
+    }
+
+    /// The list of commands (XEP-0050 section 2.2).
+    pub(crate) fn list_commands(&mut self, ask: &Ask<'_>) {
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        writer.open("query").attr("xmlns", xmpp::ns::DISCO_ITEMS);
+        writer.attr("node", NS_COMMANDS);
+        if self.owns_a_node(ask) {
+            writer.open("item").attr("jid", &self.address);
+            writer.attr("node", GET_PENDING).attr("name", LABEL).close();
+        }
+        writer.close();
+        self.answer(ask.frame, &out);
+    }
+
+    /// What the list of commands is, or the command.
+    pub(crate) fn command_info(&mut self, ask: &Ask<'_>, node: &str, [kind, name]: [&str; 2]) {
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        writer.open("query").attr("xmlns", xmpp::ns::DISCO_INFO);
+        writer.attr("node", node);
+        writer.open("identity").attr("category", "automation");
+        writer.attr("type", kind).attr("name", name).close();
+        for feature in [NS_COMMANDS, DATA_FORMS] {
+            writer.open("feature").attr("var", feature).close();
+        }
+        writer.close();
+        self.answer(ask.frame, &out);
+    }
+
+    fn owns_a_node(&self, ask: &Ask<'_>) -> bool {
+        let mut nodes = self.state.nodes();
+        nodes.any(|(_, node)| self.affiliation(node, ask.bare) == Affiliation::Owner)
+    }
+
     /// Section 8.7: first which nodes have somebody waiting, then who.
     pub(crate) fn command(
         &mut self,
@@ -169,7 +218,7 @@ impl Service {
         let x = parts
             .iter()
             .find(|one| one.name() == "x" && one.ns() == DATA_FORMS);
-        let form = match x.map(|x| Form::parse(x, FORM_TYPE)).transpose()? {
+        let form = match x.map(|x| Form::parse_lenient(x, FORM_TYPE)).transpose()? {
             None => return self.command_form(ask, &session),
             Some(Form::Cancelled) => {
                 self.answer_command(ask, &session, "canceled", &[]);
@@ -196,9 +245,8 @@ impl Service {
 
     fn command_form(&mut self, ask: &Ask<'_>, session: &str) -> Result<(), Refusal> {
         let owned = self.state.nodes();
-        let owned = owned.filter(|(_, node)| {
-            self.affiliation(node, ask.bare) == crate::access::Affiliation::Owner
-        });
+        let owned =
+            owned.filter(|(_, node)| self.affiliation(node, ask.bare) == Affiliation::Owner);
         let owned: Vec<_> = owned.collect();
         if owned.is_empty() {
             return Err(Condition::Forbidden.into());

@@ -13,7 +13,8 @@ use xmpp::error::Condition;
 use xmpp::form::FormWriter;
 use xmpp::{ns, rsm};
 
-use crate::access::Affiliation;
+use crate::access::{Affiliation, SendLast};
+use crate::authorize::NS_COMMANDS;
 use crate::error::{NS, Refusal};
 use crate::options::{Options, Owner};
 use crate::service::{Ask, Now, Service};
@@ -59,7 +60,6 @@ const COMMON: &[&str] = &[
 const OF_ACCOUNTS: &[&str] = &[
     "auto-subscribe",
     "filtered-notifications",
-    "last-published",
     "presence-subscribe",
 ];
 
@@ -76,6 +76,10 @@ pub fn features(options: &Options) -> Vec<String> {
     features.push(format!("{NS}#access-{access}"));
     if options.auto_creates {
         features.push(format!("{NS}#auto-create"));
+    }
+    // Section 6.1.7.
+    if options.defaults.send_last != SendLast::Never {
+        features.push(format!("{NS}#last-published"));
     }
     features.sort_unstable();
     features
@@ -105,6 +109,11 @@ impl Service {
 
     /// Sections 5.1, 5.3 and 5.4.
     pub(crate) fn disco_info(&mut self, ask: &Ask<'_>, query: &Child<'_>) -> Result<(), Refusal> {
+        let node = query.attr("node").unwrap_or_default();
+        if let Some(shown) = self.command_node(ask, &node) {
+            self.command_info(ask, &node, shown);
+            return Ok(());
+        }
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         writer.open("query").attr("xmlns", ns::DISCO_INFO);
@@ -130,12 +139,7 @@ impl Service {
             let kind = if self.is_account() { "pep" } else { "service" };
             identity(&mut writer, kind, "");
             let own = features(&self.options);
-            let more = [
-                ns::DISCO_INFO,
-                ns::DISCO_ITEMS,
-                rsm::NS,
-                crate::authorize::NS_COMMANDS,
-            ];
+            let more = [ns::DISCO_INFO, ns::DISCO_ITEMS, rsm::NS, NS_COMMANDS];
             let of_host = self.options.features.iter().copied();
             for feature in own.iter().map(String::as_str).chain(more).chain(of_host) {
                 writer.open("feature").attr("var", feature).close();
@@ -219,6 +223,11 @@ impl Service {
         query: &Child<'_>,
         rest: &[Frame],
     ) -> Result<(), Refusal> {
+        let is_commands = query.attr("node").as_deref() == Some(NS_COMMANDS);
+        if is_commands && self.command_node(ask, NS_COMMANDS).is_some() {
+            self.list_commands(ask);
+            return Ok(());
+        }
         let set = rsm::Set::find(rest)?;
         let bounds = self.page_bounds();
         let mut out = Vec::new();

@@ -134,7 +134,9 @@ impl Service {
             all.extend(own);
         }
         let names = ["node", "jid", "subscription"];
-        self.answer_own(ask, ("subscriptions", "subscription"), &names, &all, rest)
+        let node = action.attr("node");
+        let list = ("subscriptions", node.as_deref(), "subscription");
+        self.answer_own(ask, list, &names, &all, rest)
     }
 
     /// Section 5.7.
@@ -152,7 +154,8 @@ impl Service {
             }
         }
         let names = ["node", "affiliation"];
-        self.answer_own(ask, ("affiliations", "affiliation"), &names, &all, rest)
+        let list = ("affiliations", None, "affiliation");
+        self.answer_own(ask, list, &names, &all, rest)
     }
 
     /// The node that a request names, or all of them.
@@ -168,10 +171,12 @@ impl Service {
         }
     }
 
+    /// Answers with a list. The list itself names the node that was asked for where the text shows
+    /// it, with subscriptions and not with affiliations.
     fn answer_own<const N: usize>(
         &mut self,
         ask: &Ask<'_>,
-        (list, entry): (&str, &str),
+        (list, node, entry): (&str, Option<&str>, &str),
         names: &[&str; N],
         all: &[[String; N]],
         rest: &[Frame],
@@ -187,6 +192,9 @@ impl Service {
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         writer.open("pubsub").attr("xmlns", NS).open(list);
+        if let Some(node) = node {
+            writer.attr("node", node);
+        }
         for one in &all[page.range.clone()] {
             writer.open(entry);
             for (name, value) in names.iter().zip(one) {

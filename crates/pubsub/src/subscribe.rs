@@ -145,7 +145,8 @@ impl Service {
     /// Section 6.2.
     pub(crate) fn unsubscribe(&mut self, ask: &Ask<'_>, action: &Frame) -> Result<(), Refusal> {
         let name = node_of(action)?;
-        let (name, address, _) = self.subscribed(ask, &name, action)?;
+        // A `subid` is ignored: no subscription has one (section 6.2.3.5).
+        let (name, address, _) = self.subscribed(ask, &name, action, "cancel")?;
         let record = Record::Subscribed {
             node: name.to_string(),
             address: address.to_string(),
@@ -159,12 +160,14 @@ impl Service {
         Ok(())
     }
 
-    /// The subscription that a request of its subscriber names (sections 6.2.3 and 6.3.4).
+    /// The subscription that a request of its subscriber names (sections 6.2.3 and 6.3.4). `kind`
+    /// is the type of the error if there is none.
     fn subscribed(
         &self,
         ask: &Ask<'_>,
         name: &str,
         action: &Frame,
+        kind: &'static str,
     ) -> Result<(Arc<str>, Arc<str>, Subscription), Refusal> {
         let (name, node) = self.node(name)?;
         if action.attr_raw("jid").is_none() {
@@ -177,12 +180,11 @@ impl Service {
         }
         let missing = || {
             let refusal = Refusal::of(Condition::UnexpectedRequest, "not-subscribed");
-            refusal.with_kind("cancel")
+            refusal.with_kind(kind)
         };
         let found = node
             .subscription(&address, ask.now.at)
             .ok_or_else(missing)?;
-        without_id(action)?;
         Ok((name, address, found))
     }
 
@@ -191,7 +193,8 @@ impl Service {
     /// Section 6.3.2.
     pub(crate) fn options_form(&mut self, ask: &Ask<'_>, action: &Frame) -> Result<(), Refusal> {
         let name = node_of(action)?;
-        let (name, address, subscription) = self.subscribed(ask, &name, action)?;
+        let (name, address, subscription) = self.subscribed(ask, &name, action, "modify")?;
+        without_id(action)?;
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         writer.open("pubsub").attr("xmlns", NS);
@@ -208,7 +211,8 @@ impl Service {
     /// Section 6.3.5.
     pub(crate) fn set_options(&mut self, ask: &Ask<'_>, action: &Frame) -> Result<(), Refusal> {
         let name = node_of(action)?;
-        let (name, address, mut subscription) = self.subscribed(ask, &name, action)?;
+        let (name, address, mut subscription) = self.subscribed(ask, &name, action, "modify")?;
+        without_id(action)?;
         let Some(form) = form_in(action)? else {
             self.answer(ask.frame, &[]);
             return Ok(());
@@ -357,8 +361,8 @@ pub(crate) fn address_of(element: &Frame) -> Option<Arc<str>> {
     addr::normalize(&address).ok().map(|normal| normal.into())
 }
 
-/// Subscriptions have no ids here: one that is named is not the subscriber's (sections 6.2.3.5,
-/// 6.3.4.5 and 6.5.7.2).
+/// Subscriptions have no ids here: one that is named is not the subscriber's (sections 6.3.4.5 and
+/// 6.5.7.2).
 pub(crate) fn without_id(action: &Frame) -> Result<(), Refusal> {
     match action.attr("subid").is_none_or(|id| id.is_empty()) {
         true => Ok(()),

@@ -18,7 +18,7 @@ use crate::occupants::{Audience, Key, Managed, Occupant, Session};
 use crate::record::{Affiliated, Record};
 use crate::room::{Effect, Room};
 
-pub(crate) const NS_MUC: &str = "http://jabber.org/protocol/muc";
+pub(crate) const NS_MUC: &str = xmpp::ns::MUC;
 
 /// What `<x/>` of somebody who enters says.
 #[derive(Clone, Debug, Default)]

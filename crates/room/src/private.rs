@@ -134,14 +134,17 @@ impl Room {
         let payload = frame.children().next();
         let is = |ns: &str| payload.as_ref().is_some_and(|payload| payload.ns() == ns);
         let Some(asker) = self.occupants.by_address(from) else {
-            // Section 6.6 for discovery; the others as for messages.
+            // Section 6.6 for discovery; XEP-0410 for a ping, which is not to be changed and sent
+            // again; the others as for messages.
             let is_disco = is(ns::DISCO_INFO) || is(ns::DISCO_ITEMS);
-            let refusal = if is_disco {
-                Condition::BadRequest
-            } else {
-                Condition::NotAcceptable
+            let refusal = match () {
+                () if is_disco => StanzaError::new(Condition::BadRequest),
+                () if is(ns::PING) => {
+                    StanzaError::new(Condition::NotAcceptable).with_kind("cancel")
+                }
+                () => StanzaError::new(Condition::NotAcceptable),
             };
-            return self.refuse(frame, refusal);
+            return self.refuse_with(frame, &refusal);
         };
         let Some(target) = self.occupants.by_nick(nick) else {
             return self.refuse(frame, Condition::ItemNotFound);

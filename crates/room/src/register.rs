@@ -56,7 +56,8 @@ impl Room {
     fn may_register(&self, bare: &str) -> Result<(), Condition> {
         let state = self.state.as_ref().ok_or(Condition::ItemNotFound)?;
         match state.affiliation(bare) {
-            Affiliation::Outcast => Err(Condition::Forbidden),
+            // Section 7.10 has one error for everybody who is not allowed to, bans included.
+            Affiliation::Outcast => Err(Condition::NotAllowed),
             Affiliation::None if !state.config.may_register => Err(Condition::NotAllowed),
             // Who enters a members-only room is decided by its admins.
             Affiliation::None if state.config.is_members_only && !state.config.approves_members => {

@@ -404,7 +404,19 @@ impl<T: Copy + PartialEq> Session<T> {
         if written.is_empty() || self.is_over {
             return;
         }
-        let Some(live) = self.held.iter().position(|held| held.ticket.is_some()) else {
+        let live = self.held.iter().position(|held| held.ticket.is_some());
+        if self.is_terminated && !answer::Content::of(written).is_end {
+            // Section 13: the request that asks for the end is answered with it, and with all that
+            // was written before.
+            if live.is_none_or(|live| self.held.len() == live + 1) {
+                return;
+            }
+        } else if self.is_terminated && live.is_none() {
+            // Who asked for the end and is gone is not waited for.
+            written.clear();
+            return self.over(actions);
+        }
+        let Some(live) = live else {
             return;
         };
         // Answers keep the order of requests: the client will ask for those that it missed.

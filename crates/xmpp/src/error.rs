@@ -185,6 +185,11 @@ pub fn reply(frame: &Frame, error: &StanzaError) -> Option<Frame> {
             writer.attr(ours, &value);
         }
     }
+    // By this clients tell that they did not enter a room (XEP-0045 sections 7.2.5 to 7.2.10) from
+    // what becomes of other presence.
+    if frame.name() == "presence" && frame.child("x", ns::MUC).is_some() {
+        writer.open("x").attr("xmlns", ns::MUC).close();
+    }
     let mut body = Vec::new();
     error.write(&mut body);
     writer.raw(&body).close();

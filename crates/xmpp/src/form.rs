@@ -31,6 +31,24 @@ impl Form {
     /// `bad-request` for another form type, a field without a name or named twice, another type,
     /// or more than [`FORM_FIELDS_MAX`] fields.
     pub fn parse(x: &Frame, form_type: &str) -> Result<Form, Condition> {
+        let form = Form::parse_lenient(x, form_type)?;
+        match &form {
+            // A submission of an empty form means all defaults (XEP-0045 section 10.1.2).
+            Form::Submitted(submission)
+                if submission.one("FORM_TYPE").is_none() && !submission.fields.is_empty() =>
+            {
+                Err(Condition::BadRequest)
+            }
+            _ => Ok(form),
+        }
+    }
+
+    /// The same where the form need not name its type, because what is around it says what it is
+    /// (XEP-0060 section 8.7.4).
+    ///
+    /// # Errors
+    /// As of [`Form::parse`].
+    pub fn parse_lenient(x: &Frame, form_type: &str) -> Result<Form, Condition> {
         match x.attr("type").as_deref() {
             Some("cancel") => return Ok(Form::Cancelled),
             Some("submit") => {}
@@ -53,10 +71,8 @@ impl Form {
         }
         let submission = Submission { fields };
         match submission.one("FORM_TYPE") {
-            Some(name) if name == form_type => Ok(Form::Submitted(submission)),
-            // A submission of an empty form means all defaults (XEP-0045 section 10.1.2).
-            None if submission.fields.is_empty() => Ok(Form::Submitted(submission)),
-            _ => Err(Condition::BadRequest),
+            Some(name) if name != form_type => Err(Condition::BadRequest),
+            _ => Ok(Form::Submitted(submission)),
         }
     }
 }
@@ -202,6 +218,17 @@ mod tests {
         ] {
             assert_eq!(parse(bad).err(), Some(Condition::BadRequest), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_form_may_leave_its_type_out_where_what_is_around_it_says_so() {
+        let lenient = |content: &str| {
+            let x = format!("<x xmlns='jabber:x:data' type='submit'>{content}</x>");
+            Form::parse_lenient(&Frame::parse(x).unwrap(), "urn:f")
+        };
+        assert!(lenient("<field var='a'/>").is_ok());
+        let other = "<field var='FORM_TYPE'><value>urn:g</value></field>";
+        assert_eq!(lenient(other).err(), Some(Condition::BadRequest));
     }
 
     #[test]

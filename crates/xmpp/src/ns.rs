@@ -47,6 +47,8 @@ pub const DISCO_ITEMS: &str = "http://jabber.org/protocol/disco#items";
 pub const LAST: &str = "jabber:iq:last";
 /// Private XML storage (XEP-0049).
 pub const PRIVATE: &str = "jabber:iq:private";
+/// What somebody says who wants to enter a room (XEP-0045 section 7.2).
+pub const MUC: &str = "http://jabber.org/protocol/muc";
 /// vcard-temp (XEP-0054).
 pub const VCARD: &str = "vcard-temp";
 /// vCard-based avatars in presence (XEP-0153).

@@ -34,10 +34,9 @@ fn section_5_1_a_service_says_what_it_can_do() {
             "collections",
         ],
     );
-    lacks(
-        &answer,
-        &["last-published", "filtered", "presence-notifications"],
-    );
+    lacks(&answer, &["filtered", "presence-notifications"]);
+    // Section 6.1.7: nodes send their last item unless their owners say otherwise.
+    has(&answer, &["pubsub#last-published'"]);
     refused(world.ask(FRANCISCO, "set", &info("")), "not-allowed/cancel");
     let mut account = World::account();
     let answer = account.ask(FRANCISCO, "get", &info("")).unwrap();
@@ -153,7 +152,7 @@ fn section_5_6_and_5_7_what_one_has() {
     );
     has(
         &world.get(FRANCISCO, "<subscriptions node='own'/>").unwrap(),
-        &["<subscriptions/>"],
+        &["<subscriptions node='own'/>"],
     );
     has(
         &world.get(BERNARDO, "<subscriptions/>").unwrap(),

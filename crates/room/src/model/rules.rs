@@ -346,7 +346,7 @@ impl Model {
     fn register(&mut self, user: u8, nick: u8) -> Outcome {
         self.is_reachable(user)?;
         let affiliation = self.affiliation(user);
-        unless(affiliation == Affiliation::Outcast, "forbidden")?;
+        unless(affiliation == Affiliation::Outcast, "not-allowed")?;
         let is_closed = affiliation == Affiliation::None && self.is_members_only;
         unless(is_closed, "not-allowed")?;
         unless(self.is_locked, "item-not-found")?;
@@ -361,7 +361,7 @@ impl Model {
     fn unregister(&mut self, user: u8) -> Outcome {
         self.is_reachable(user)?;
         let affiliation = self.affiliation(user);
-        unless(affiliation == Affiliation::Outcast, "forbidden")?;
+        unless(affiliation == Affiliation::Outcast, "not-allowed")?;
         let is_closed = affiliation == Affiliation::None && self.is_members_only;
         unless(is_closed, "not-allowed")?;
         unless(self.is_locked, "item-not-found")?;

@@ -326,7 +326,7 @@ fn a_ping_to_oneself_is_answered_by_the_room() {
     );
     assert_eq!(
         world.refused(HECATE, "hecate", ping),
-        "not-acceptable/modify"
+        "not-acceptable/cancel"
     );
     assert_eq!(world.refused(HAG, "hagg", ping), "item-not-found/cancel");
     let disco = "<iq type='get' id='s'><query xmlns='http://jabber.org/protocol/disco#info'/></iq>";
@@ -563,6 +563,15 @@ fn registration_makes_a_member_with_a_nick_of_his_own() {
     assert_eq!(
         world.ask(WICCA, "set", &register("<remove/>")).unwrap_err(),
         "registration-required/auth"
+    );
+    world
+        .admin(CRONE, "<item jid='x@example.org' affiliation='outcast'/>")
+        .unwrap();
+    assert_eq!(
+        world
+            .ask("x@example.org/1", "get", &register(""))
+            .unwrap_err(),
+        "not-allowed/cancel"
     );
     world.configure(CRONE, &[("membersonly", "1")]).unwrap();
     assert_eq!(

@@ -16,7 +16,6 @@ use crate::iq::{Answer, Found, Job};
 use crate::listing::Listing;
 use crate::modules::disco;
 
-const NS_MUC: &str = "http://jabber.org/protocol/muc";
 const NS_RSM: &str = "http://jabber.org/protocol/rsm";
 
 /// Rooms on one page of the list, at most.
@@ -43,7 +42,7 @@ pub(crate) fn answer(home: &Home, frame: &Frame) -> Said {
             let features = [
                 disco::NS_INFO,
                 disco::NS_ITEMS,
-                NS_MUC,
+                ns::MUC,
                 NS_RSM,
                 "urn:xmpp:hats:0",
                 ns::PING,

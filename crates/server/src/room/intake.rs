@@ -18,7 +18,7 @@ use crate::operator::AdminAnswer;
 use crate::stored::rooms::message_of;
 use crate::taking::{Taking, Verdict};
 
-const NS_MUC: &str = "http://jabber.org/protocol/muc";
+const NS_MUC: &str = xmpp::ns::MUC;
 
 /// What goes in front of the mailbox, once it may.
 pub(super) enum Parked {

@@ -393,6 +393,39 @@ fn the_end_comes_with_the_streams_and_behind_what_it_wrote() {
     assert_eq!(play.taken(), expected);
 }
 
+/// XEP-0124 section 13. What waited for a request does not answer the one that asks for the end:
+/// nobody would be told that it has come, and the stream would wait for another request to end.
+#[test]
+fn what_waits_for_a_request_leaves_with_the_end_that_one_asks_for() {
+    let mut play = Play::begun("hold='1'");
+    assert_eq!(play.writes(M), M, "nobody to say it to");
+    play.asks(101, "type='terminate'", "", 1);
+    assert_eq!(play.taken(), ["takes 101"]);
+    assert_eq!(play.writes(M), M, "it is not the end");
+    assert_eq!(play.taken(), Vec::<String>::new());
+    assert_eq!(play.writes(&format!("{M}</stream:stream>")), "");
+    let expected = [
+        format!("1: <B type='terminate'>{M}</body>"),
+        "over".to_owned(),
+    ];
+    assert_eq!(play.taken(), expected);
+    // A request of before may have it.
+    let mut held = Play::begun("hold='1'");
+    held.asks(101, "", "", 1);
+    held.asks(102, "type='terminate'", "", 2);
+    held.writes(M);
+    assert_eq!(
+        held.taken(),
+        ["takes 102".to_owned(), format!("1: <B>{M}</body>")]
+    );
+    let mut gone = Play::begun("hold='1'");
+    gone.asks(101, "type='terminate'", "", 1);
+    gone.taken();
+    gone.session.handle_lost(1, gone.now);
+    assert_eq!(gone.writes("</stream:stream>"), "");
+    assert_eq!(gone.taken(), ["over"], "who is gone is not waited for");
+}
+
 /// XEP-0124 section 13.
 #[test]
 fn nothing_is_taken_or_held_behind_the_end_that_a_client_asked_for() {
