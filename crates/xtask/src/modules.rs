@@ -97,8 +97,8 @@ fn refusal(layers: &BTreeMap<String, u8>, import: &Import, path: &str) -> String
     let layer = |name: &str| layers.get(name).copied().unwrap_or_default();
     format!(
         "{path}:{line}: {from} (layer {}) must not import {to} (layer {}): move what both need to \
-         a module below {from}, pass it as an argument, or let {from} answer with a value that {to} \
-         acts on ({PATH}, \"Inside `server`\")",
+         a module below {from}, pass it as an argument, or let {from} answer with a value that \
+         {to} acts on ({PATH}, \"Inside `server`\")",
         layer(from),
         layer(to),
     )
