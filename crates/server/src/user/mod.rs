@@ -11,6 +11,7 @@ mod class;
 mod client_state;
 pub(crate) mod consumers;
 mod copies;
+mod crowded;
 mod followed;
 mod gate;
 mod inbound;
@@ -173,6 +174,12 @@ impl User {
         self.sessions
             .iter()
             .find(|session| session.started && session.resource() == resource)
+    }
+
+    /// Where among the sessions the one that holds a resource is.
+    pub(super) fn place_of_session(&self, resource: &str) -> Option<usize> {
+        let mut sessions = self.sessions.iter();
+        sessions.position(|session| session.started && session.resource() == resource)
     }
 
     pub(super) fn range(&self) -> store::RangeId {
