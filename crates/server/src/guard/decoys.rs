@@ -1,6 +1,6 @@
 //! Decoys: what a login with a name that nobody has is answered with. Its iterations are those of
-//! some real account. Its salt follows from the name, the iterations and a secret of the store: it is
-//! the same after a restart, and changes with the iterations as that of an account with a new
+//! some real account. Its salt follows from the name, the iterations and a secret of the store: it
+//! is the same after a restart, and changes with the iterations as that of an account with a new
 //! password does. Owns the choice; the answer itself is SASL's.
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -30,8 +30,8 @@ pub(super) const MODULE: Module = Module {
 /// Bytes of an origin-id that is looked at; a longer one is none.
 const ORIGIN_ID_BYTES_MAX: usize = 1_024;
 
-/// Whether a child claims to be the id that `by`, a normalised bare address, gave the message, or one
-/// of its sessions.
+/// Whether a child claims to be the id that `by`, a normalised bare address, or one of its sessions
+/// gave the message.
 fn is_claim(child: &Child<'_>, by: &str) -> bool {
     if !child.is("stanza-id", ns::STANZA_ID) {
         return false;

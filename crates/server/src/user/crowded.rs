@@ -35,8 +35,8 @@ impl User {
         takes
     }
 
-    /// Whether a session takes presence. It always takes that of contacts, for it is not said again,
-    /// and of whom the client has shown its own.
+    /// Whether a session takes presence. It always takes that of contacts, for it is not said
+    /// again, and of whom the client has shown its own.
     pub(super) fn takes_presence(
         &self,
         at: usize,
