@@ -280,6 +280,9 @@ pub struct DeliveryLimits {
     pub member_backlog_max: u64,
     /// What a session keeps of stanzas that are in no log: presence gives way, then it ends.
     pub unlogged: xmpp::sm::Limits,
+    /// Output that waits for a client; with more its session is spared what other accounts say that
+    /// is in no log.
+    pub others_backlog_max: usize,
     /// Stanzas that are in no log, or messages of rooms in a row, after which a client is asked
     /// what it has handled (XEP-0198).
     pub ask_every: u32,
@@ -320,6 +323,7 @@ impl Default for DeliveryLimits {
             member_rooms_of_one_max: 50,
             member_backlog_max: 200,
             unlogged: xmpp::sm::Limits::default(),
+            others_backlog_max: 256 * 1024,
             ask_every: 8,
             ask_again_every: 64,
             progress_delay: Duration::from_secs(1),

@@ -163,19 +163,32 @@ fn decoys_outlive_the_process() {
             _ => &[],
         };
         let running = start_on(store, options, net::Limits::default(), users);
-        let salts = ["a", "nobody", "nemo"].map(|user| {
-            let mut client = Client::connect(running.address);
-            client.open();
-            begin(&mut client, user);
-            let challenge = challenge(&mut client);
-            let salt = challenge.split(',').nth(1).expect("a salt").to_owned();
-            assert!(salt.starts_with("s="), "{challenge}");
-            salt
-        });
-        seen.push(salts);
+        let nobody = (0..40).map(|n| format!("nobody{n}"));
+        let names = nobody.chain(["a".to_owned()]);
+        let told: Vec<(String, String)> = names
+            .map(|user| {
+                let mut client = Client::connect(running.address);
+                client.open();
+                begin(&mut client, &user);
+                let challenge = challenge(&mut client);
+                let mut parts = challenge.split(',').skip(1).map(str::to_owned);
+                let (salt, iterations) = (parts.next(), parts.next());
+                (salt.expect("a salt"), iterations.expect("iterations"))
+            })
+            .collect();
+        assert!(told.iter().all(|(salt, _)| salt.starts_with("s=")));
+        seen.push(told);
         running.node.drain(DEADLINE);
     }
-    assert_eq!(seen[0], seen[1]);
+    let (before, after) = (&seen[0], &seen[1]);
+    assert_eq!(before.last(), after.last(), "an account");
+    let mut same = 0;
+    for ((old_salt, old), (salt, iterations)) in before.iter().zip(after) {
+        // A ninth looks like accounts with new passwords: these have new salts too.
+        assert_eq!(old_salt == salt, old == iterations, "as accounts do");
+        same += usize::from(old == iterations);
+    }
+    assert!(same > 25, "{same} of 41");
 }
 
 /// However many shards take connections: what an address may do is counted once.
@@ -434,5 +447,106 @@ fn one_password_at_a_time() {
     alice.send(&change("third"));
     let taken = alice.expect("id='third'");
     assert!(taken.contains("type='result'"), "{taken}");
+    running.node.drain(DEADLINE);
+}
+
+/// A client that enabled stream management, and its id for a resumption.
+fn managed(address: std::net::SocketAddr) -> (Client, String) {
+    let mut client = Client::login(address, "victim", "phone");
+    client.send("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
+    client.expect("<enabled ");
+    let id = client.expect("/>");
+    let id = id.split("id='").nth(1).and_then(|id| id.split('\'').next());
+    let id = id.expect("an id").to_owned();
+    client.send("<presence/>");
+    client.expect("<presence ");
+    (client, id)
+}
+
+/// However much strangers say that is in no log: a session that waits for its client is there when
+/// that comes back. Who asked something hears that there was no room.
+#[test]
+fn strangers_end_no_session_that_waits_for_its_client() {
+    let running = start(2, true, &["victim", "stranger"]);
+    let said = [
+        "<message type='headline' to='victim@localhost'><body>x</body></message>",
+        "<message type='chat' to='victim@localhost'>\
+         <composing xmlns='http://jabber.org/protocol/chatstates'/></message>",
+        "<message type='error' to='victim@localhost/phone'/>",
+        "<iq type='get' id='q' to='victim@localhost/phone'><q xmlns='urn:example'/></iq>",
+    ];
+    for stanza in said {
+        let (client, id) = managed(running.address);
+        drop(client);
+        let mut stranger = Client::login(running.address, "stranger", "s");
+        for _ in 0..700 {
+            stranger.send(stanza);
+        }
+        stranger.send("<iq type='get' id='last'><ping xmlns='urn:xmpp:ping'/></iq>");
+        stranger.expect("id='last'");
+        if stanza.starts_with("<iq ") {
+            stranger.send(stanza);
+            stranger.expect("<resource-constraint ");
+        }
+        let mut back = Client::authenticate(running.address, "victim");
+        back.send(&format!(
+            "<resume xmlns='urn:xmpp:sm:3' h='0' previd='{id}'/>"
+        ));
+        back.expect("<resumed ");
+        back.send("<iq type='get' id='mine'><ping xmlns='urn:xmpp:ping'/></iq>");
+        back.expect("id='mine'");
+        back.send("</stream:stream>");
+        back.expect("</stream:stream>");
+    }
+    running.node.drain(DEADLINE);
+}
+
+/// Reads until `wanted` has come, and says how many bytes there were.
+fn read_through(client: &mut Client, wanted: &str) -> usize {
+    let mut all = 0;
+    loop {
+        let read = client.read_some().expect("more");
+        assert!(read > 0, "closed after {all} bytes");
+        all += read;
+        if client.seen.contains(wanted) {
+            client.seen.clear();
+            return all;
+        }
+        let tail = client.seen.len().saturating_sub(wanted.len());
+        client.seen.drain(..tail);
+    }
+}
+
+/// Strangers who say more than a client reads do not cut it off: it is spared what is in no log.
+#[test]
+fn strangers_cut_off_no_client_that_reads_slowly() {
+    let running = start(1, true, &["victim", "stranger"]);
+    let text = "x".repeat(50_000);
+    let said = [
+        format!("<message type='headline' to='victim@localhost'><body>{text}</body></message>"),
+        format!(
+            "<message type='chat' to='victim@localhost'><body>{text}</body>\
+             <no-store xmlns='urn:xmpp:hints'/></message>"
+        ),
+        format!("<presence to='victim@localhost'><status>{text}</status></presence>"),
+        format!("<iq type='result' id='q' to='victim@localhost/phone'><q>{text}</q></iq>"),
+    ];
+    for stanza in &said {
+        let mut victim = Client::login(running.address, "victim", "phone");
+        victim.send("<presence/>");
+        victim.expect("<presence ");
+        let mut stranger = Client::login(running.address, "stranger", "s");
+        for _ in 0..200 {
+            stranger.send(stanza);
+        }
+        stranger.send("<iq type='get' id='last'><ping xmlns='urn:xmpp:ping'/></iq>");
+        stranger.expect("id='last'");
+        // What it did not read until now is less than it was sent, and it may go on.
+        victim.send("<iq type='get' id='mine'><ping xmlns='urn:xmpp:ping'/></iq>");
+        let read = read_through(&mut victim, "id='mine'");
+        assert!(read < 200 * text.len() * 9 / 10, "{read} bytes");
+        victim.send("</stream:stream>");
+        victim.expect("</stream:stream>");
+    }
     running.node.drain(DEADLINE);
 }

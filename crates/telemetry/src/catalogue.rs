@@ -122,6 +122,7 @@ catalogue! {
         HomesMissed => "roost_homes_missed_total", "Connections whose account had no home in time";
         SessionsExpired => "roost_sessions_expired_total", "Sessions not taken up in time";
         SessionsOverflowed => "roost_sessions_overflowed_total", "Sessions that fell behind";
+        StanzasSpared => "roost_stanzas_spared_total", "Stanzas that slow clients were spared";
         StanzasResent => "roost_stanzas_resent_total", "Stanzas sent again at a resumption";
         LinksSilent => "roost_links_silent_total", "Connections given up: no acknowledgement came";
         ShardLongTurns => "roost_shard_long_turns_total", "Stretches of work of 10 ms and more";

@@ -1,6 +1,7 @@
-//! Decoys: what a login with a name that nobody has is answered with. A decoy's salt follows from
-//! the name and a secret of the store, so it is the same after a restart; its iterations are those
-//! of some real account. Owns the choice; the answer itself is SASL's.
+//! Decoys: what a login with a name that nobody has is answered with. Its iterations are those of
+//! some real account. Its salt follows from the name, the iterations and a secret of the store: it
+//! is the same after a restart, and changes with the iterations as that of an account with a new
+//! password does. Owns the choice; the answer itself is SASL's.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -95,11 +96,14 @@ impl Decoys {
     pub(crate) fn keys(&self, user: &str) -> Vec<ScramKeys> {
         let kinds = Arc::clone(&self.kinds.lock().unwrap_or_else(PoisonError::into_inner));
         let kind = pick(&kinds, self.number(user));
+        // All hashes of an account have one salt.
+        let iterations = kind.0.iter().map(|&(_, iterations, _)| iterations).max();
+        let salted = format!("{}:{user}", iterations.unwrap_or_default());
         let keys = kind.0.iter().map(|&(is_sha_256, iterations, salt)| {
             let hash = if is_sha_256 { Hash::Sha256 } else { Hash::Sha1 };
             let secret = self.text("keys", user);
             let mut keys = sasl::fake_keys(hash, secret.as_ref(), user, iterations);
-            keys.salt = self.text("salt", user).as_ref()[..salt].to_vec();
+            keys.salt = self.text("salt", &salted).as_ref()[..salt].to_vec();
             keys
         });
         keys.collect()
@@ -157,10 +161,12 @@ mod tests {
         for n in 0..all {
             let user = format!("nobody{n}@x");
             let (old, new) = (before.keys(&user), after.keys(&user));
-            assert_eq!(old[0].salt, new[0].salt);
+            let is_same = old[0].iterations == new[0].iterations;
+            // Nobody's iterations change without a new password, which has a new salt.
+            assert_eq!(old[0].salt == new[0].salt, is_same, "{user}");
             assert_eq!(old[0].salt.len(), 16);
             assert_eq!(old[0].salt, old[1].salt, "as that of a real account");
-            same += usize::from(old[0].iterations == new[0].iterations);
+            same += usize::from(is_same);
         }
         assert!(same > all * 9 / 10, "{same}");
         assert!(

@@ -30,14 +30,16 @@ pub(super) const MODULE: Module = Module {
 /// Bytes of an origin-id that is looked at; a longer one is none.
 const ORIGIN_ID_BYTES_MAX: usize = 1_024;
 
-/// Whether a child claims to be the id that `by`, a normalised address, gave the message.
+/// Whether a child claims to be the id that `by`, a normalised bare address, or one of its sessions
+/// gave the message.
 fn is_claim(child: &Child<'_>, by: &str) -> bool {
     if !child.is("stanza-id", ns::STANZA_ID) {
         return false;
     }
     let claimed = child.attr("by");
     let claimed = claimed.as_deref().unwrap_or_default();
-    claimed == by || xmpp::addr::normalize(claimed).is_ok_and(|claimed| claimed == by)
+    let normal = xmpp::addr::normalize(claimed);
+    claimed == by || normal.is_ok_and(|claimed| xmpp::addr::bare_part(&claimed) == by)
 }
 
 /// Starts an edit that takes out what pretends to be an id of `by` (section 3.1 rule 7).
@@ -119,6 +121,7 @@ mod tests {
         let message = "<message><body>hi</body>\
             <stanza-id xmlns='urn:xmpp:sid:0' by='romeo@localhost' id='forged'/>\
             <stanza-id xmlns='urn:xmpp:sid:0' by='ROMEO@Localhost' id='forged'/>\
+            <stanza-id xmlns='urn:xmpp:sid:0' by='Romeo@localhost/orchard' id='forged'/>\
             <s:stanza-id xmlns:s='urn:xmpp:sid:0' id='forged' by='&#114;omeo@localhost'/>\
             <stanza-id xmlns='urn:xmpp:sid:0' by='room@muc.example' id='theirs'/>\
             <stanza-id xmlns='urn:example' by='romeo@localhost' id='other'/></message>";

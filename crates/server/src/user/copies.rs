@@ -33,9 +33,17 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         for &conn in conns {
-            let Some(session) = self.sessions.iter().find(|session| session.conn == conn) else {
+            let Some(at) = self
+                .sessions
+                .iter()
+                .position(|session| session.conn == conn)
+            else {
                 continue;
             };
+            if !self.takes_unlogged(at, frame, cx) {
+                continue;
+            }
+            let session = &self.sessions[at];
             let mut copy = Vec::new();
             carbons::write(frame, direction, &self.name, &session.full, &mut copy);
             cx.stats().count(Counter::CarbonsOut);

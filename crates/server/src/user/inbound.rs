@@ -150,9 +150,10 @@ impl User {
         }
         if let Some(resource) = &delivery.resource {
             // Section 8.5.3.1: a connected resource gets it, available or not.
-            if let Some(session) = self.session_of(resource) {
-                let conn = session.conn;
-                self.write_message(conn, &delivery.frame, cx);
+            if let Some(at) = self.place_of_session(resource) {
+                if self.takes_unlogged(at, &delivery.frame, cx) {
+                    self.write_message(self.sessions[at].conn, &delivery.frame, cx);
+                }
                 return Ok(());
             }
         }
@@ -195,7 +196,7 @@ impl User {
     pub(super) fn write_to_takers(&mut self, frame: &Frame, cx: &mut Context<'_, UserMsg>) -> bool {
         let mut any = false;
         for at in 0..self.sessions.len() {
-            if self.sessions[at].takes_messages() {
+            if self.sessions[at].takes_messages() && self.takes_unlogged(at, frame, cx) {
                 self.write_message(self.sessions[at].conn, frame, cx);
                 any = true;
             }
@@ -241,7 +242,7 @@ impl User {
             let is_stray = is_of_another
                 || delivery.resource.is_some()
                     && self.is_of_an_earlier_session(at, &delivery.frame);
-            if meant && !is_stray {
+            if meant && !is_stray && self.takes_presence(at, &delivery.frame, cx) {
                 self.hears_of_itself(at, &delivery.frame);
                 let conn = self.sessions[at].conn;
                 // What a room says of the client itself does not wait until somebody looks.
@@ -257,11 +258,11 @@ impl User {
 
     fn deliver_iq(&mut self, delivery: &Delivery, kind: IqType, cx: &mut Context<'_, UserMsg>) {
         match &delivery.resource {
-            Some(resource) => match self.session_of(resource) {
-                Some(session) => {
-                    let conn = session.conn;
-                    self.write_frame(conn, &delivery.frame, cx);
+            Some(resource) => match self.place_of_session(resource) {
+                Some(at) if self.takes_unlogged(at, &delivery.frame, cx) => {
+                    self.write_frame(self.sessions[at].conn, &delivery.frame, cx);
                 }
+                Some(_) => self.bounce(&delivery.frame, Condition::ResourceConstraint, cx),
                 // Section 8.5.3.2.3.
                 None if matches!(kind, IqType::Get | IqType::Set) => {
                     self.bounce(&delivery.frame, Condition::ServiceUnavailable, cx);
@@ -326,7 +327,7 @@ impl User {
 }
 
 /// Whether it is a notification of a node that nobody keeps (XEP-0060 section 7.1.2).
-fn is_node_event(frame: &Frame) -> bool {
+pub(super) fn is_node_event(frame: &Frame) -> bool {
     frame.is_named("message")
         && frame.attr_raw("type") == Some("headline")
         && frame.child("event", nodes::NS_EVENT).is_some()

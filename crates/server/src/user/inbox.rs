@@ -293,7 +293,8 @@ impl User {
                 Some(addressed) => addressed == conn,
                 None => session.takes_messages(),
             };
-            if !is_meant || self.hold(conn, frame) {
+            let is_given = is_meant && self.takes_unlogged(at, frame, cx);
+            if !is_given || self.hold(conn, frame) {
                 continue;
             }
             cx.stats().count(Counter::MessagesOut);

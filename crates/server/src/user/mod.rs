@@ -10,6 +10,7 @@ mod caps;
 mod client_state;
 pub(crate) mod consumers;
 mod copies;
+mod crowded;
 mod followed;
 mod gate;
 mod inbound;
@@ -175,6 +176,12 @@ impl User {
         self.sessions
             .iter()
             .find(|session| session.started && session.resource() == resource)
+    }
+
+    /// Where among the sessions the one that holds a resource is.
+    pub(super) fn place_of_session(&self, resource: &str) -> Option<usize> {
+        let mut sessions = self.sessions.iter();
+        sessions.position(|session| session.started && session.resource() == resource)
     }
 
     pub(super) fn range(&self) -> store::RangeId {

@@ -105,7 +105,11 @@ impl User {
         self.change_item(&old, item, cx);
         if inbound.deliver {
             for at in 0..self.sessions.len() {
-                if self.sessions[at].is_available() {
+                // A request that a session is spared is shown to the next one.
+                let is_request = action == Action::Subscribe;
+                if self.sessions[at].is_available()
+                    && (!is_request || self.takes_presence(at, frame, cx))
+                {
                     self.write_presence(self.sessions[at].conn, frame, cx);
                 }
             }

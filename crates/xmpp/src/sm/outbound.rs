@@ -215,6 +215,23 @@ impl Outbound {
         }
     }
 
+    /// Whether a stanza of so many bytes has room within `limits` if all presence gives way to it.
+    pub fn takes(&self, bytes: usize, limits: Limits) -> bool {
+        if self.stanzas - self.presences >= limits.stanzas {
+            return false;
+        }
+        let fits = |kept: u64| kept + bytes as u64 <= u64::from(limits.bytes);
+        fits(self.bytes.into()) || fits((self.bytes - self.presence_bytes()).into())
+    }
+
+    fn presence_bytes(&self) -> u32 {
+        let presences = self.queue.iter().map(|slot| match slot {
+            Slot::Kept(kept @ Kept::Presence(_)) => kept.bytes(),
+            Slot::Kept(_) | Slot::Gap(_) => 0,
+        });
+        presences.sum()
+    }
+
     fn has_room(&self, own: u32, limits: Limits) -> bool {
         let is_only = own > 0 && self.stanzas == 0;
         let bytes = u64::from(self.bytes) + u64::from(own) + u64::from(SLOT_BYTES);

@@ -290,6 +290,25 @@ fn counts_wrap_around() {
 }
 
 #[test]
+fn presence_takes_no_room_from_what_is_asked_for() {
+    let limits = Limits {
+        stanzas: 2,
+        bytes: 200,
+    };
+    let mut outbound = Outbound::default();
+    assert!(outbound.takes(200, limits) && !outbound.takes(201, limits));
+    for _ in 0..3 {
+        assert_eq!(outbound.push(presence(), LIMITS), Pushed::Kept);
+    }
+    assert!(outbound.takes(100, limits), "presence gives way");
+    assert_eq!(outbound.push(other(), LIMITS), Pushed::Kept);
+    assert!(outbound.takes(5, limits) && !outbound.takes(150, limits));
+    let next = outbound.push(other(), Limits::default());
+    assert_eq!(next, Pushed::Kept);
+    assert!(!outbound.takes(0, limits), "two wait");
+}
+
+#[test]
 fn the_oldest_presence_gives_way_and_leaves_its_count() {
     let mut outbound = Outbound::default();
     for _ in 0..3 {
