@@ -54,6 +54,9 @@ pub struct Options {
     /// The key of the slot hash for a store that is created by this call. `None`: 16 bytes from the
     /// operating system.
     pub slot_key: Option<[u8; 16]>,
+    /// Sequence numbers begin anew at least so often: other nodes of a deployment gave out those
+    /// below. Default: 0.
+    pub numbering_min: u64,
     /// What every read takes longer, for tests of isolation. Default: nothing.
     pub read_delay: Duration,
 }
@@ -153,6 +156,9 @@ impl Store {
                 Ok(()) | Err(StoreError::Full) => {}
                 Err(error) => return Err(error.into()),
             }
+        }
+        if read_epoch(&engine)? < options.numbering_min {
+            set_epoch(&engine, options.numbering_min)?;
         }
         let engine: Arc<dyn Engine> = if options.read_delay.is_zero() {
             Arc::new(engine)
@@ -543,7 +549,10 @@ impl Store {
 /// Begins a new run of sequence numbers: none that was given out before is given out again,
 /// although the entry that had it is not there.
 pub(crate) fn raise_epoch(engine: &dyn Engine) -> Result<(), StoreError> {
-    let epoch = read_epoch(engine)? + 1;
+    set_epoch(engine, read_epoch(engine)? + 1)
+}
+
+fn set_epoch(engine: &dyn Engine, epoch: u64) -> Result<(), StoreError> {
     let epoch = Change {
         space: Space::Meta,
         key: keys::EPOCH.into(),
