@@ -172,6 +172,17 @@ impl Progress {
     }
 }
 
+/// A snapshot that is in the engine, and was read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// It has everything up to there.
+    pub mark: StreamMark,
+    /// Its keys with their values.
+    pub entries: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
 /// Why a driver did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -190,7 +201,7 @@ enum Command {
     Append(Option<Epoch>, Vec<Appending>),
     TakeOver(Epoch),
     StepDown,
-    Snapshot(oneshot::Sender<Result<Seq, String>>),
+    Snapshot(oneshot::Sender<Result<Stored, String>>),
 }
 
 type Shared<T> = Arc<Mutex<T>>;
@@ -365,8 +376,8 @@ impl Driver {
     }
 
     /// Stores a snapshot of a stream in the engine, reads it back, and purges the stream behind it
-    /// if it is good. Answers with its sequence.
-    pub fn snapshot(&self, stream: StreamId) -> oneshot::Receiver<Result<Seq, String>> {
+    /// if it is good.
+    pub fn snapshot(&self, stream: StreamId) -> oneshot::Receiver<Result<Stored, String>> {
         let (done, result) = oneshot::channel();
         if let Err(Command::Snapshot(done)) = self.command(stream, Command::Snapshot(done)) {
             // Nobody needs to listen.

@@ -4,6 +4,7 @@
 
 mod anywhere;
 mod moving;
+mod newcomer;
 
 use std::fmt;
 use std::path::PathBuf;

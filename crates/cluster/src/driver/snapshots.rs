@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use store::{Follower, RangeId, Store, StreamMark};
 
-use crate::engine::Engine;
-use crate::journal::Seq;
+use super::Stored;
+use crate::engine::{Engine, PARTS_KEPT};
 use crate::journal::message::Author;
 use crate::layout::StreamId;
 
@@ -63,22 +63,23 @@ async fn blocking<T: Send + 'static>(
     ran.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Stores a snapshot, checks it, purges behind it, and forgets all but the newest. Returns its
-/// sequence.
-pub(super) async fn store(engine: &Engine, store: &Store, place: &Place) -> Result<Seq, String> {
+/// Stores a snapshot, checks it, purges behind it, and forgets all but the newest.
+pub(super) async fn store(engine: &Engine, store: &Store, place: &Place) -> Result<Stored, String> {
     let stored = try_store(engine, store, place).await;
     place.clean();
+    // What is left of attempts of before is in nobody's way; it is looked for again next time.
+    let _ = engine.forget_parts(PARTS_KEPT).await;
     stored
 }
 
-async fn try_store(engine: &Engine, store: &Store, place: &Place) -> Result<Seq, String> {
+async fn try_store(engine: &Engine, store: &Store, place: &Place) -> Result<Stored, String> {
     place.clean();
     let (from, to) = (store.clone(), place.clone());
     let written = blocking(move || {
         let written = from.snapshot_stream(to.stream.0, &to.ranges, &to.out);
         written.map_err(|error| error.to_string())
     });
-    let (mark, _) = written.await?;
+    let (mark, moved) = written.await?;
     if mark.seq == 0 {
         return Err("nothing was applied yet".to_owned());
     }
@@ -100,7 +101,11 @@ async fn try_store(engine: &Engine, store: &Store, place: &Place) -> Result<Seq,
         .await
         .map_err(text)?;
     engine.forget_snapshots(place.stream).await.map_err(text)?;
-    Ok(mark.seq)
+    Ok(Stored {
+        mark,
+        entries: moved.entries,
+        bytes: moved.bytes,
+    })
 }
 
 /// Fetches the newest snapshot of the stream, to be loaded.
