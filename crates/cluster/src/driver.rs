@@ -135,7 +135,8 @@ pub struct Progress {
     pub mark: StreamMark,
     /// The last message of the stream, as its leader said about a second ago.
     pub last: Seq,
-    /// For how long, in milliseconds, it lagged and did not get on.
+    /// For how long, in milliseconds, it lagged and did not get on; a second at least until it has
+    /// once had everything.
     pub lag_ms: u32,
     /// Whether this node is its home.
     pub is_home: bool,
