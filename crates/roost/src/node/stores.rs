@@ -27,7 +27,7 @@ pub(crate) struct GrownFrom {
     pub(crate) id: DeploymentId,
     /// The node that was the server.
     pub(crate) by: String,
-    /// Sequence numbers begin anew at least so often.
+    /// How often sequence numbers have begun anew.
     pub(crate) numbering: u64,
     /// Streams of which there is no snapshot: who does not have their beginning cannot get it.
     pub(crate) unsaved: Vec<u16>,
@@ -43,10 +43,13 @@ fn unreadable(error: StoreError) -> Failure {
 /// # Errors
 /// In words that say what to do.
 pub(crate) fn open_store(config: &Config, belongs: Option<&Belongs>) -> Result<Store, Failure> {
-    let grown = belongs.and_then(|belongs| belongs.grown.as_ref());
+    let numbering = |belongs: &Belongs| {
+        let grown = belongs.grown.as_ref();
+        grown.map_or(0, |grown| grown.numbering)
+    };
     let options = store::Options {
         slot_key: belongs.map(|belongs| belongs.slot_key),
-        numbering_min: grown.map_or(0, |grown| grown.numbering),
+        numbering: belongs.map(numbering),
         ..store_options(config)
     };
     let store = open(config, &options)?;
