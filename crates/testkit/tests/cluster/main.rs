@@ -5,6 +5,7 @@
 
 mod anywhere;
 mod drain;
+mod grow;
 mod links;
 mod nodes;
 mod operators;
