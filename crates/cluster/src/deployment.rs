@@ -41,7 +41,7 @@ pub struct Grown {
     pub id: DeploymentId,
     /// The node that has the server's data.
     pub by: String,
-    /// How often sequence numbers began anew at the server: no node may begin below.
+    /// How often sequence numbers began anew at the server: the same on all nodes.
     pub numbering: u64,
     /// Every stream begins with it. Before that no node may start.
     pub is_done: bool,
