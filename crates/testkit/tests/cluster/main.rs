@@ -13,6 +13,7 @@ mod outlive;
 mod person;
 mod ready;
 mod slow;
+mod snapshot;
 
 use nodes::Nodes;
 use person::{ARCHIVE, Person};

@@ -59,6 +59,23 @@ pub(crate) fn deaf(nodes: &mut Nodes, name: &str, node: &str) -> Client {
     client
 }
 
+/// Has the actor of an account crash so often that it is set aside, by what its own clients say.
+pub(crate) fn set_aside(nodes: &mut Nodes, name: &str, node: &str, crash: &str) {
+    let at = (nodes.node(node).address(), Kind::Tcp);
+    for _ in 0..6 {
+        let mut client = patiently(name, || authenticated(name, at));
+        let said = format!(
+            "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>\
+             <message to='nobody@localhost'><body>{crash}</body></message>"
+        );
+        client.send(said.as_bytes()).unwrap();
+        while client
+            .next(ANSWER)
+            .is_ok_and(|got| matches!(got, Got::Element(_)))
+        {}
+    }
+}
+
 /// A stream on which the client has authenticated, at the node that it came to.
 fn authenticated(name: &str, (at, kind): (Address, Kind)) -> Result<Client, String> {
     let identity = Identity {
