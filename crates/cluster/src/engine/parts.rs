@@ -1,5 +1,5 @@
 //! Parts of snapshots that were never stored to their end: the engine keeps them, and nobody finds
-//! them. Owns which those are; a snapshot that is being stored by anybody has new parts all the time.
+//! them. Owns which those are; a snapshot that is being stored has new parts all the time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use super::{Engine, EngineError, failed};
 pub(crate) const PARTS_KEPT: Duration = Duration::from_secs(600);
 
 impl Engine {
-    /// Removes such parts if the newest of them is older than `kept`. Returns of how many snapshots.
+    /// Removes such parts if the newest of them is older than `kept`. Returns of how many
+    /// snapshots.
     ///
     /// # Errors
     /// What the engine said.
