@@ -5,25 +5,46 @@
 use serde::{Deserialize, Serialize};
 
 use stdx::{Clock, SystemClock};
+use store::DeploymentId;
 
 use crate::engine::{self, Engine, EngineError};
-use crate::layout::Layout;
+use crate::layout::{Layout, StreamId};
 
 /// Its key in the bucket.
 pub(crate) const KEY: &str = "deployment";
 
 /// Version of what nodes agree on. A node refuses a deployment of a newer one.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+
+/// The version of a deployment that began empty: those who know no other one need not.
+const FORMAT_EMPTY: u32 = 1;
 
 /// What all nodes share.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deployment {
-    /// [`FORMAT`] of whoever made it.
+    /// What a node has to know: [`FORMAT`] if it was [`Grown`].
     pub format: u32,
     /// How the ranges are divided.
     pub streams: u16,
     /// The key of the slot hash.
     pub slot_key: [u8; 16],
+    /// It began with a single server's data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grown: Option<Grown>,
+}
+
+/// What the single server whose data began a deployment left there ([`crate::grow`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grown {
+    /// Names the deployment in the stores of its nodes, which may have the slot key of another one:
+    /// it is that of the single server.
+    pub id: DeploymentId,
+    /// The node that has the server's data.
+    pub by: String,
+    /// How often sequence numbers began anew at the server: the same on all nodes.
+    pub numbering: u64,
+    /// Every stream begins with it. Before that no node may start.
+    pub is_done: bool,
 }
 
 /// Shown without the key, which nobody outside may know.
@@ -32,13 +53,14 @@ impl std::fmt::Debug for Deployment {
         f.debug_struct("Deployment")
             .field("format", &self.format)
             .field("streams", &self.streams)
+            .field("grown", &self.grown)
             .finish_non_exhaustive()
     }
 }
 
-/// The deployment of an engine; made with this key if there is none. Blocks while the engine does
-/// not answer, for [`engine::Options::silence_max`] and one question at most, on a runtime of its
-/// own.
+/// The deployment of an engine; made with this key, and empty, if there is none. Blocks while the
+/// engine does not answer, for [`engine::Options::silence_max`] and one question at most, on a
+/// runtime of its own.
 ///
 /// # Errors
 /// [`EngineError`] if the engine cannot be asked.
@@ -47,23 +69,48 @@ pub fn join(
     layout: &Layout,
     slot_key: [u8; 16],
 ) -> Result<Deployment, EngineError> {
+    let made = Deployment {
+        format: FORMAT_EMPTY,
+        streams: layout.streams().count() as u16,
+        slot_key,
+        grown: None,
+    };
+    patiently(options, async || {
+        let engine = Engine::connect(options, layout.clone()).await?;
+        engine.map().await?.deployment(&made).await
+    })
+}
+
+/// The streams of which no snapshot is stored. Blocks as [`join`] does.
+///
+/// # Errors
+/// [`EngineError`] if the engine cannot be asked.
+pub fn unsaved(options: &engine::Options, layout: &Layout) -> Result<Vec<StreamId>, EngineError> {
+    patiently(options, async || {
+        let engine = Engine::connect(options, layout.clone()).await?;
+        let saved = engine.saved().await?;
+        Ok(layout
+            .streams()
+            .filter(|one| !saved.contains(one))
+            .collect())
+    })
+}
+
+/// Asks until there is an answer, on a runtime of its own.
+pub(crate) fn patiently<T, E: From<EngineError> + IsSilence>(
+    options: &engine::Options,
+    ask: impl AsyncFn() -> Result<T, E>,
+) -> Result<T, E> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| EngineError::File(error.to_string()))?;
-    let made = Deployment {
-        format: FORMAT,
-        streams: layout.streams().count() as u16,
-        slot_key,
-    };
     runtime.block_on(async {
         let clock = SystemClock::new();
         let until = clock.now() + options.silence_max;
         loop {
-            match ask(options, layout, &made).await {
-                Err(EngineError::Silent { .. } | EngineError::Unreachable(_))
-                    if clock.now() < until =>
-                {
+            match ask().await {
+                Err(error) if error.is_silence() && clock.now() < until => {
                     tokio::time::sleep(options.silence_pause).await;
                 }
                 answered => return answered,
@@ -72,13 +119,18 @@ pub fn join(
     })
 }
 
-async fn ask(
-    options: &engine::Options,
-    layout: &Layout,
-    made: &Deployment,
-) -> Result<Deployment, EngineError> {
-    let engine = Engine::connect(options, layout.clone()).await?;
-    engine.map().await?.deployment(made).await
+/// Whether asking again helps.
+pub(crate) trait IsSilence {
+    fn is_silence(&self) -> bool;
+}
+
+impl IsSilence for EngineError {
+    fn is_silence(&self) -> bool {
+        matches!(
+            self,
+            EngineError::Silent { .. } | EngineError::Unreachable(_)
+        )
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +139,27 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    /// Goal: what those wrote who knew no deployment that had grown is read, and written alike.
+    #[test]
+    fn a_deployment_that_began_empty_has_the_bytes_of_before() {
+        let before = r#"{"format":1,"streams":16,"slot_key":[1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6]}"#;
+        let read: Deployment = serde_json::from_str(before).unwrap();
+        assert_eq!(read.grown, None);
+        assert_eq!(serde_json::to_string(&read).unwrap(), before);
+        let grown = Deployment {
+            format: FORMAT,
+            grown: Some(Grown {
+                id: [7; 16],
+                by: "a".to_owned(),
+                numbering: 3,
+                is_done: false,
+            }),
+            ..read
+        };
+        let bytes = serde_json::to_string(&grown).unwrap();
+        assert_eq!(serde_json::from_str::<Deployment>(&bytes).unwrap(), grown);
+    }
 
     /// Nobody is there, or somebody who says nothing, for longer than a node asks: it says so, once
     /// that time has passed, and not before.

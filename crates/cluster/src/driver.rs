@@ -135,7 +135,8 @@ pub struct Progress {
     pub mark: StreamMark,
     /// The last message of the stream, as its leader said about a second ago.
     pub last: Seq,
-    /// For how long, in milliseconds, it lagged and did not get on.
+    /// For how long, in milliseconds, it lagged and did not get on; a second at least until it has
+    /// once had everything.
     pub lag_ms: u32,
     /// Whether this node is its home.
     pub is_home: bool,
@@ -172,6 +173,17 @@ impl Progress {
     }
 }
 
+/// A snapshot that is in the engine, and was read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// It has everything up to there.
+    pub mark: StreamMark,
+    /// Its keys with their values.
+    pub entries: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
 /// Why a driver did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -190,7 +202,7 @@ enum Command {
     Append(Option<Epoch>, Vec<Appending>),
     TakeOver(Epoch),
     StepDown,
-    Snapshot(oneshot::Sender<Result<Seq, String>>),
+    Snapshot(oneshot::Sender<Result<Stored, String>>),
 }
 
 type Shared<T> = Arc<Mutex<T>>;
@@ -365,8 +377,8 @@ impl Driver {
     }
 
     /// Stores a snapshot of a stream in the engine, reads it back, and purges the stream behind it
-    /// if it is good. Answers with its sequence.
-    pub fn snapshot(&self, stream: StreamId) -> oneshot::Receiver<Result<Seq, String>> {
+    /// if it is good.
+    pub fn snapshot(&self, stream: StreamId) -> oneshot::Receiver<Result<Stored, String>> {
         let (done, result) = oneshot::channel();
         if let Err(Command::Snapshot(done)) = self.command(stream, Command::Snapshot(done)) {
             // Nobody needs to listen.

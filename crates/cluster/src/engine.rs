@@ -3,9 +3,11 @@
 
 mod map;
 mod object;
+mod parts;
 mod setup;
 
 pub use map::{Bucket, Entry, Watch};
+pub(crate) use parts::PARTS_KEPT;
 
 use std::error::Error;
 use std::time::Duration;
@@ -74,6 +76,17 @@ pub enum EngineError {
     Silent {
         /// What was asked.
         asked: String,
+        /// What came back.
+        why: String,
+    },
+    /// There is no room for a snapshot.
+    #[error(
+        "the bucket {bucket} of the engine is full ({why}): make room on the disks of its servers, \
+         or raise the limit of the stream OBJ_{bucket}"
+    )]
+    Full {
+        /// Its name.
+        bucket: String,
         /// What came back.
         why: String,
     },
@@ -264,6 +277,20 @@ impl Engine {
         let handle = handle.ok_or_else(|| fail()(&"the stream does not answer"))?;
         let purged = handle.purge().sequence(before).await;
         purged.map(drop).map_err(|error| fail()(&error))
+    }
+
+    /// Removes a stream with all that is in it; one that is not there is removed already.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub async fn remove(&self, stream: StreamId) -> Result<(), EngineError> {
+        let name = self.layout.stream_name(stream);
+        match self.jetstream.delete_stream(&name).await {
+            Err(error) if !says(&error, ErrorCode::STREAM_NOT_FOUND) => {
+                Err(silent(format!("removal of {name}"), &error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Messages from a sequence on, in order. Ends with an error when the consumer is of no use any

@@ -109,14 +109,19 @@ pub(crate) enum Command {
         place: Place,
     },
     /// Write a consistent copy of the data to one file while the server runs. Holds the keys of
-    /// passwords: keep it safe.
+    /// passwords: keep it safe. Of a stopped node of a cluster too, if no other one runs, and it
+    /// has all that the streams have.
     Backup {
         /// A file that does not exist yet.
         file: PathBuf,
+        /// Of a stopped node of a cluster: take what it has, though the engine may have more.
+        #[arg(long)]
+        as_is: bool,
         #[command(flatten)]
         place: Place,
     },
-    /// Make the store of a data folder that has none from a backup.
+    /// Make the store of a data folder that has none from a backup: that of a single server, also
+    /// if the backup is of a node of a cluster.
     Restore {
         /// The backup.
         file: PathBuf,

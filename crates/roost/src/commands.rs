@@ -77,7 +77,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
             provision::run(&place, population, &password, quiet)?;
         }
         Command::Drain(args) => drain::run(&args)?,
-        Command::Backup { file, place } => data::backup(&place, &file)?,
+        Command::Backup { file, as_is, place } => data::backup(&place, &file, as_is)?,
         Command::Sar { args, place } => sar::run(&args, || watched(&place))?,
         Command::Top { args, place } => top::run(&args, &watched(&place)?)?,
         Command::Chaos { args, place } => chaos::run(&args, &place)?,

@@ -9,9 +9,11 @@
 //! | [`Joined::start`]: streams are followed, links listen | the engine does not answer, the address is taken |
 //! | [`Member::start`]: ranges are served as their streams come to this node | |
 
+mod asked;
 mod credentials;
 mod drain;
 mod homes;
+mod lists;
 pub(crate) mod order;
 mod readiness;
 mod returned;
@@ -19,6 +21,7 @@ mod slowness;
 mod snapshots;
 mod watcher;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -30,11 +33,12 @@ use cluster::deployment::{self, Deployment, FORMAT};
 use cluster::driver::{self, Driver, Event, MapOptions};
 use cluster::engine;
 use cluster::journal::message::Author;
-use cluster::layout::Layout;
+use cluster::layout::{Layout, StreamId};
 use cluster::link::{self, Credentials, Links, PeerId};
 use cluster::map::keeper;
 use cluster::observe;
 use server::Door;
+use server::admin::Admin;
 use server::away::{Away, Cluster, NodeId, Taken};
 use stdx::time::{Clock as _, Moment, SystemClock};
 use store::{RangeId, Store};
@@ -43,7 +47,10 @@ use crate::config::Config;
 use crate::exit::Failure;
 use crate::node;
 
-pub(crate) use drain::{DrainStatus, Draining};
+use asked::Asked;
+pub(crate) use asked::{SnapshotDone, SnapshotStatus};
+pub(crate) use drain::DrainStatus;
+use drain::Draining;
 use homes::Homes;
 pub(crate) use returned::Returned;
 use slowness::Slowness;
@@ -70,14 +77,7 @@ pub(crate) fn join(config: &Config) -> Result<Option<Joined>, Failure> {
     let credentials = credentials::load(config).map_err(failed)?;
     let layout = node::layout(config).map_err(|error| failed(error.to_string()))?;
     let engine = engine::Options::new(settings.engine.clone());
-    let observe = observe::Options {
-        engine: engine.clone(),
-        monitor: settings.monitor.clone(),
-        layout: layout.clone(),
-        create: false,
-        check: check::Options::default(),
-    };
-    check_engine(&observe, config)?;
+    check(config, &engine, &layout)?;
     let made = node::random_key().map_err(|error| failed(error.to_string()))?;
     let deployment = deployment::join(&engine, &layout, made);
     let deployment = deployment.map_err(|error| failed(error.to_string()))?;
@@ -93,13 +93,46 @@ pub(crate) fn join(config: &Config) -> Result<Option<Joined>, Failure> {
             deployment.streams
         )));
     }
+    let unsaved = match &deployment.grown {
+        None => Vec::new(),
+        Some(grown) if grown.is_done => {
+            deployment::unsaved(&engine, &layout).map_err(|error| failed(error.to_string()))?
+        }
+        Some(grown) => {
+            return Err(failed(format!(
+                "the data of a single server is being taken into the cluster: on the machine of \
+                 node {}, run roost cluster grow again, or roost cluster grow --undo",
+                grown.by
+            )));
+        }
+    };
     Ok(Some(Joined {
         config: config.clone(),
         credentials,
         engine,
         layout,
         deployment,
+        unsaved,
     }))
+}
+
+/// Asks the engine of the configuration's cluster whether it keeps what a cluster needs.
+///
+/// # Errors
+/// Everything that is wrong with it, each with what mends it.
+pub(crate) fn check(
+    config: &Config,
+    engine: &engine::Options,
+    layout: &Layout,
+) -> Result<(), Failure> {
+    let observe = observe::Options {
+        engine: engine.clone(),
+        monitor: config.settings.cluster.monitor.clone(),
+        layout: layout.clone(),
+        create: false,
+        check: check::Options::default(),
+    };
+    check_engine(&observe, config)
 }
 
 /// An engine in the middle of an election is asked again for a while.
@@ -146,12 +179,23 @@ pub(crate) struct Joined {
     engine: engine::Options,
     layout: Layout,
     deployment: Deployment,
+    /// Streams that a single server's data began, and of which there is no snapshot.
+    unsaved: Vec<StreamId>,
 }
 
 impl Joined {
-    /// The key of the slot hash that all nodes share.
-    pub(crate) fn slot_key(&self) -> [u8; 16] {
-        self.deployment.slot_key
+    /// What the stores of all nodes have in common.
+    pub(crate) fn belongs(&self) -> node::Belongs {
+        let grown = self.deployment.grown.as_ref();
+        node::Belongs {
+            slot_key: self.deployment.slot_key,
+            grown: grown.map(|grown| node::GrownFrom {
+                id: grown.id,
+                by: grown.by.clone(),
+                numbering: grown.numbering,
+                unsaved: self.unsaved.iter().map(|stream| stream.0).collect(),
+            }),
+        }
     }
 
     /// Follows the streams into the store, and listens for other nodes.
@@ -199,6 +243,7 @@ impl Joined {
             links: Arc::new(links),
             own: author.node,
             door,
+            unsaved: self.unsaved,
         })
     }
 }
@@ -224,6 +269,7 @@ pub(crate) struct Parts {
     own: String,
     door: Arc<std::sync::OnceLock<Door>>,
     served: Served,
+    unsaved: Vec<StreamId>,
 }
 
 impl Parts {
@@ -291,10 +337,18 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 pub(crate) struct Member {
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    lists: Option<JoinHandle<()>>,
     driver: Arc<Driver>,
     links: Arc<Links>,
     watcher: Arc<Watcher>,
+    orders: Orders,
+}
+
+/// What operators want of a node of a cluster as such, and how far that is.
+#[derive(Clone)]
+pub(crate) struct Orders {
     draining: Arc<Draining>,
+    snapshots: Arc<Asked>,
 }
 
 impl Member {
@@ -314,9 +368,15 @@ impl Member {
         let draining = Arc::new(draining);
         let watcher = Watcher::new(&driver, &links, own(), served, Arc::clone(&draining));
         let looks = Arc::clone(&draining);
+        let streams = driver.layout().streams().collect();
+        let asked = Arc::new(Asked::new(own(), streams));
+        let orders = Orders {
+            draining,
+            snapshots: Arc::clone(&asked),
+        };
         let run = move || {
             let mut homes = Homes::new(&parts.driver, &parts.links, &door, parts.own.clone());
-            let mut snapshots = Snapshots::new(&parts.driver);
+            let mut snapshots = Snapshots::new(&parts.driver, &asked, parts.unsaved.clone());
             let mut returned = Returned::new();
             let mut slowness = Slowness::default();
             let clock = SystemClock::new();
@@ -327,7 +387,7 @@ impl Member {
                 homes.look();
                 homes.show(&parts.served);
                 looks.look();
-                snapshots.look();
+                snapshots.look(clock.now());
                 slowness.look(clock.now(), &parts.driver, &parts.links, &parts.own);
                 note_links(&parts.links);
                 take_back(&parts.links, &door, &mut returned, clock.now());
@@ -338,21 +398,27 @@ impl Member {
         Ok(Member {
             end,
             thread: Some(thread),
+            lists: None,
             driver,
             links,
             watcher: Arc::new(watcher),
-            draining,
+            orders,
         })
     }
 
-    /// Who empties the node when an operator wants that.
-    pub(crate) fn draining(&self) -> Arc<Draining> {
-        Arc::clone(&self.draining)
+    /// Who does what an operator wants of the node as such.
+    pub(crate) fn orders(&self) -> Orders {
+        self.orders.clone()
+    }
+
+    /// Takes over the ban and allow lists of other nodes, if this one has none.
+    pub(crate) fn ask_for_lists(&mut self, admin: Admin, data: &Path) {
+        self.lists = lists::ask(admin, data, &self.end);
     }
 
     /// The process ends: gives the homes of this node to others, within this time at most.
     pub(crate) fn hand_over(&self, within: Duration) {
-        self.draining.hand_over(within);
+        self.orders.draining.hand_over(within);
     }
 
     /// Nothing of this process acts any more: its lease ends, and with it what is still at home
@@ -397,7 +463,10 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
+        for thread in [self.thread.take(), self.lists.take()]
+            .into_iter()
+            .flatten()
+        {
             // A panic of the thread was printed where it happened.
             let _ = thread.join();
         }

@@ -2,6 +2,8 @@
 //! of a node with or without listeners, and errors in the operator's terms. Owns that translation
 //! and nothing else.
 
+mod stores;
+
 use std::fmt::Display;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -17,6 +19,7 @@ use server::modules::NotSwitched;
 pub(crate) use server::operator::NodesAct;
 use server::options::Switches;
 use store::{OpenError, Store};
+pub(crate) use stores::{Belongs, GrownFrom, backup_stopped, is_of_node, open_any, open_store};
 
 use watch::Observer;
 
@@ -24,7 +27,7 @@ use crate::certs::CertificateFiles;
 use crate::config::{Config, Durability, Makers, Retention};
 use crate::control::Operator;
 use crate::exit::Failure;
-use crate::member::{Draining, Watcher, order};
+use crate::member::{Orders, Watcher, order};
 use crate::split::order as split;
 
 /// Bytes of an incomplete stanza that are kept beyond the largest stanza: the start of the next.
@@ -231,15 +234,11 @@ impl Running {
     }
 
     /// The node as the control socket sees it.
-    pub(crate) fn operator(
-        &self,
-        observer: Arc<Observer>,
-        draining: Option<Arc<Draining>>,
-    ) -> NodeOperator {
+    pub(crate) fn operator(&self, observer: Arc<Observer>, orders: Option<Orders>) -> NodeOperator {
         NodeOperator {
             admin: self.node.admin(),
             observer,
-            draining,
+            orders,
         }
     }
 
@@ -329,7 +328,7 @@ pub(crate) struct NodeOperator {
     admin: Admin,
     observer: Arc<Observer>,
     /// In a cluster.
-    draining: Option<Arc<Draining>>,
+    orders: Option<Orders>,
 }
 
 impl Operator for NodeOperator {
@@ -342,7 +341,7 @@ impl Operator for NodeOperator {
     }
 
     fn order(&self, request: order::Request) -> order::Response {
-        order::call(self.draining.as_deref(), &request)
+        order::call(self.orders.as_ref(), &request)
     }
 
     fn split(&self, request: split::Request) -> split::Response {
@@ -378,35 +377,6 @@ pub(crate) fn random_key() -> std::io::Result<[u8; 16]> {
     let mut random = std::fs::File::open("/dev/urandom")?;
     std::io::Read::read_exact(&mut random, &mut key)?;
     Ok(key)
-}
-
-/// Opens the store of a data folder, and makes it if it is not there: one of a cluster with this
-/// key.
-///
-/// # Errors
-/// In words that say what to do.
-pub(crate) fn open_store(config: &Config, key: Option<[u8; 16]>) -> Result<Store, Failure> {
-    let data = &config.settings.node.data;
-    let options = store::Options {
-        slot_key: key,
-        ..store_options(config)
-    };
-    let store = Store::open(&store_folder(data), &options);
-    let store = store.map_err(|error| open_failure(&error, config))?;
-    let unreadable = |error: store::StoreError| Failure::Failed(error.to_string());
-    let follows = store.follows_streams().map_err(unreadable)?;
-    let data = data.display();
-    match key {
-        None if follows => Err(Failure::Failed(format!(
-            "{data} is of a node of a cluster: a server that stands alone cannot go on with it; \
-             export from a running node and import into an empty folder"
-        ))),
-        Some(key) if store.slot_key() != store::SlotKey::new(key) => Err(Failure::Failed(format!(
-            "{data} is of another deployment, or of a server that stood alone: start the node with \
-             an empty folder, which is filled from the engine, and import what an export has"
-        ))),
-        _ => Ok(store),
-    }
 }
 
 /// The journal of a store that no other node writes to.

@@ -63,7 +63,7 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     let health = Health::default();
     let figures = Figures::new(metrics::CONTENT_TYPE);
     let web = start_web(&config, &health, &figures)?;
-    let (running, member) = start(&config, web)?;
+    let (running, mut member) = start(&config, web)?;
     let watcher = member.as_ref().map(Member::watcher);
     if let Some(watcher) = watcher.clone() {
         health.set_check(move || watcher.ready());
@@ -81,8 +81,11 @@ pub(crate) fn run(place: &Place) -> Result<ExitCode, Failure> {
     let admin = running.admin();
     notify::watch(move |within| admin.is_turning(within))
         .map_err(|error| Failure::Failed(format!("watchdog: {error}")))?;
-    let draining = member.as_ref().map(Member::draining);
-    let operator = Arc::new(running.operator(observer, draining));
+    if let Some(member) = &mut member {
+        member.ask_for_lists(running.admin(), &config.settings.node.data);
+    }
+    let orders = member.as_ref().map(Member::orders);
+    let operator = Arc::new(running.operator(observer, orders));
     let control = control::Server::start(&config.settings.node.data, operator)
         .map_err(|error| Failure::Failed(format!("control socket: {error}")))?;
     announce(&config, &running);
@@ -221,8 +224,8 @@ fn start(config: &Config, web: node::Web) -> Result<(Running, Option<Member>), F
     let descriptors = net::raise_descriptor_limit();
     make_folder(data)?;
     let joined = member::join(config)?;
-    let key = joined.as_ref().map(Joined::slot_key);
-    let store = node::open_store(config, key).map_err(|failure| match failure {
+    let belongs = joined.as_ref().map(Joined::belongs);
+    let store = node::open_store(config, belongs.as_ref()).map_err(|failure| match failure {
         // Unlike a command, a server that is told to start has failed.
         Failure::TryAgain(message) => Failure::Failed(message),
         other => other,

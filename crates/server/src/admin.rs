@@ -5,6 +5,7 @@
 mod anywhere;
 mod erase;
 mod moving;
+mod newcomer;
 mod nodes;
 mod portable;
 mod queues;

@@ -24,6 +24,7 @@ use crate::dir::{Dir, Stage, sync_parent};
 use crate::engine::fjall::FjallEngine;
 use crate::engine::{Batch, Change, Engine, Space};
 use crate::error::{OpenError, StoreError};
+use crate::joined::forget_streams;
 use crate::keys;
 use crate::limits::{BACKUP_CHUNK_BYTES, BACKUP_CHUNK_BYTES_MAX};
 use crate::schema::{self, SCHEMA};
@@ -270,8 +271,9 @@ impl Store {
     }
 }
 
-/// Makes a new store in the folder `dest` from the backup file `source`. A restore that is
-/// interrupted leaves a folder that says so when it is opened.
+/// Makes a new store in the folder `dest` from the backup file `source`: that of a server that
+/// stands alone, also if the backup is of a node of a cluster. A restore that is interrupted leaves
+/// a folder that says so when it is opened.
 ///
 /// # Errors
 /// [`OpenError::NotEmpty`] if there is something in `dest`, [`OpenError::Corrupt`] if the backup is
@@ -305,6 +307,7 @@ pub fn restore(source: &Path, dest: &Path, options: &Options) -> Result<Moved, O
     schema::prepare(&engine, || {
         Err(OpenError::Corrupt("the backup is empty".to_owned()))
     })?;
+    forget_streams(&engine)?;
     // What the store gave out after the backup was taken must not be given out again.
     raise_epoch(&engine)?;
     drop(engine);

@@ -31,7 +31,7 @@ pub struct StreamMark {
 }
 
 impl StreamMark {
-    fn encode(self) -> Vec<u8> {
+    pub(crate) fn encode(self) -> Vec<u8> {
         [self.seq.to_be_bytes(), self.epoch.to_be_bytes()].concat()
     }
 
@@ -264,9 +264,11 @@ fn range_of(slots: &SlotKey, space: Space, key: &[u8]) -> Option<RangeId> {
         | keys::Meta::Room(range, _)
         | keys::Meta::Directory(range, _) => Some(range),
         keys::Meta::Made(_, room) | keys::Meta::Public(room) => Some(slots.slot(room).range()),
-        keys::Meta::Schema | keys::Meta::SlotKey | keys::Meta::Epoch | keys::Meta::Stream(_) => {
-            None
-        }
+        keys::Meta::Schema
+        | keys::Meta::SlotKey
+        | keys::Meta::Epoch
+        | keys::Meta::Joined
+        | keys::Meta::Stream(_) => None,
     }
 }
 

@@ -15,6 +15,7 @@
 //!        "epoch"                           u64: how often sequence numbers began anew
 //!        "h" range:u16                     u64: rolling hash of what a follower applied
 //!        "s" stream:u16                    StreamMark: what a follower has applied of a stream
+//!        "joined"                          16 bytes: the deployment whose data this is
 //! Head   slot:u16 user                     Head, to which the entries behind it add
 //! State  slot:u16 user                     Profile
 //! Log    slot:u16 user 00 seq:u64          StoredEntry; the upper bit of seq is 0
@@ -49,6 +50,7 @@ use crate::slot::{RangeId, Slot, SlotKey};
 pub(crate) const SCHEMA: &[u8] = b"schema";
 pub(crate) const SLOT_KEY: &[u8] = b"slot_key";
 pub(crate) const EPOCH: &[u8] = b"epoch";
+pub(crate) const JOINED: &[u8] = b"joined";
 /// The upper bit of a sequence number is 0: whatever else is in a log sorts behind the entries.
 const ENTRIES_END: u8 = 0x80;
 const FOLLOWED: u8 = 0xfb;
@@ -450,6 +452,7 @@ pub(crate) enum Meta<'a> {
     Schema,
     SlotKey,
     Epoch,
+    Joined,
     Position(RangeId),
     Hash(RangeId),
     Stream(u16),
@@ -470,6 +473,9 @@ pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
     }
     if key == EPOCH {
         return Some(Meta::Epoch);
+    }
+    if key == JOINED {
+        return Some(Meta::Joined);
     }
     if let Some((&MADE, rest)) = key.split_first() {
         let (creator, room) = rest.split_first_chunk::<8>()?;

@@ -54,6 +54,10 @@ pub struct Options {
     /// The key of the slot hash for a store that is created by this call. `None`: 16 bytes from the
     /// operating system.
     pub slot_key: Option<[u8; 16]>,
+    /// Of a node of a deployment: how often sequence numbers have begun anew, the same on all nodes
+    /// and for ever. Numbers of one that began higher would lie above what the next home gives out.
+    /// `None`: as often as this store was restored, or may have lost some. Default: `None`.
+    pub numbering: Option<u64>,
     /// What every read takes longer, for tests of isolation. Default: nothing.
     pub read_delay: Duration,
 }
@@ -146,13 +150,18 @@ impl Store {
                 )));
             }
         }
-        if !fresh && options.durability == Durability::Memory {
+        if options.numbering.is_none() && !fresh && options.durability == Durability::Memory {
             // What the machine lost may have been seen by others. With a full disk nothing new is
             // accepted either.
             match raise_epoch(&engine) {
                 Ok(()) | Err(StoreError::Full) => {}
                 Err(error) => return Err(error.into()),
             }
+        }
+        if let Some(numbering) = options.numbering
+            && read_epoch(&engine)? < numbering
+        {
+            set_epoch(&engine, numbering)?;
         }
         let engine: Arc<dyn Engine> = if options.read_delay.is_zero() {
             Arc::new(engine)
@@ -161,7 +170,12 @@ impl Store {
             twin.faults().set_read_delay(options.read_delay);
             Arc::new(twin)
         };
-        Ok(Store::new(engine, slots, options.durability, Some(dir))?)
+        let numbering = match options.numbering {
+            Some(numbering) => numbering,
+            None => read_epoch(&*engine)?,
+        };
+        let made = (options.durability, numbering);
+        Ok(Store::new(engine, slots, made, Some(dir)))
     }
 
     /// An empty store in memory.
@@ -182,18 +196,19 @@ impl Store {
         slot_key: SlotKey,
     ) -> Result<Store, OpenError> {
         let slots = schema::prepare(&*engine, || Ok(slot_key))?;
-        Ok(Store::new(engine, slots, durability, None)?)
+        let numbering = read_epoch(&*engine)?;
+        Ok(Store::new(engine, slots, (durability, numbering), None))
     }
 
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
         slots: SlotKey,
-        durability: Durability,
+        (durability, numbering): (Durability, u64),
         dir: Option<Dir>,
-    ) -> Result<Store, StoreError> {
+    ) -> Store {
         let has_writer = Arc::default();
-        let first_seq = (read_epoch(&*engine)? << SEQ_EPOCH_SHIFT) + 1;
-        Ok(Store {
+        let first_seq = (numbering << SEQ_EPOCH_SHIFT) + 1;
+        Store {
             shared: Arc::new(Shared {
                 engine,
                 slots,
@@ -203,7 +218,7 @@ impl Store {
                 in_doubt: Arc::default(),
                 dir,
             }),
-        })
+        }
     }
 
     /// The key of the slot hash.
@@ -543,7 +558,10 @@ impl Store {
 /// Begins a new run of sequence numbers: none that was given out before is given out again,
 /// although the entry that had it is not there.
 pub(crate) fn raise_epoch(engine: &dyn Engine) -> Result<(), StoreError> {
-    let epoch = read_epoch(engine)? + 1;
+    set_epoch(engine, read_epoch(engine)? + 1)
+}
+
+fn set_epoch(engine: &dyn Engine, epoch: u64) -> Result<(), StoreError> {
     let epoch = Change {
         space: Space::Meta,
         key: keys::EPOCH.into(),

@@ -14,6 +14,7 @@ use crate::engine::{Reader, Space};
 use crate::error::{OpenError, StoreError};
 use crate::followed::RoomRead;
 use crate::follower::StreamMark;
+use crate::joined::DeploymentId;
 use crate::keys;
 use crate::limits::{PROBLEMS_LISTED_MAX, UNCOUNTED_BYTES_MAX};
 use crate::log::{derive_head, read_head};
@@ -164,6 +165,11 @@ impl Walk<'_> {
         self.each(Space::Meta, |key, value, _| {
             match keys::parse_meta(key) {
                 Some(keys::Meta::Schema | keys::Meta::SlotKey) => {}
+                Some(keys::Meta::Joined) => {
+                    if value.len() != size_of::<DeploymentId>() {
+                        return Err("id of a deployment".to_owned());
+                    }
+                }
                 Some(keys::Meta::Epoch) => {
                     decode_u64(value, "count of restores").map_err(|e| e.to_string())?;
                 }

@@ -93,6 +93,7 @@ impl Roost {
     pub fn copy(&self, settings: &Settings) -> Result<Self, String> {
         let copy = Self::place(settings, self.binary.clone())?;
         copy_folder(&self.data(), &copy.data()).map_err(text)?;
+        copy.configure()?;
         Ok(copy)
     }
 

@@ -28,6 +28,10 @@ const TICKS_PER_LOOK: u32 = 20;
 /// Ticks before a consumer or a snapshot that could not be had is asked for again.
 const TICKS_PER_RETRY: u32 = 20;
 
+/// What a copy lags at least until it has once had everything, in milliseconds: a node that begins
+/// with nothing would be given homes in its first second, which then wait for all that it lacks.
+const COLD_LAG_MS: u32 = 1_000;
+
 /// What a task is made of.
 pub(super) struct Parts {
     pub(super) stream: StreamId,
@@ -66,6 +70,8 @@ pub(super) struct Task {
     /// A snapshot is needed, or on its way.
     needs_snapshot: bool,
     is_loading: bool,
+    /// It has had everything that the stream's leader had.
+    has_caught_up: bool,
     ticks: u32,
     /// The mark at the last tick at which it moved, and how many ticks ago that was.
     moved: (Seq, u32),
@@ -79,6 +85,7 @@ impl Task {
         let follower = lock(&parts.follower);
         let replica = Replica::new(options.replica.clone(), parts.stream.0, ranges, &follower)?;
         drop(follower);
+        lock(&parts.progress).lag_ms = COLD_LAG_MS;
         let stalled_ticks = options.stalled_after.as_millis() / TICK.as_millis();
         Ok(Task {
             member: Member::new(options.member.clone(), author, replica),
@@ -92,6 +99,7 @@ impl Task {
             is_asking: false,
             needs_snapshot: false,
             is_loading: false,
+            has_caught_up: false,
             ticks: 0,
             moved: (0, 0),
             retry_in: 0,
@@ -183,6 +191,7 @@ impl Task {
             }
             Said::End(Some((first, last))) => {
                 lock(&self.parts.progress).last = last;
+                self.has_caught_up |= self.member.mark().seq >= last;
                 // With everything purged no message comes that would show the gap.
                 self.needs_snapshot |= first > self.member.mark().seq + 1;
             }
@@ -238,7 +247,11 @@ impl Task {
             let mut shown = lock(&self.parts.progress);
             shown.mark = mark;
             shown.last = shown.last.max(mark.seq);
-            shown.lag_ms = self.moved.1.saturating_mul(TICK.as_millis() as u32);
+            let lag_ms = self.moved.1.saturating_mul(TICK.as_millis() as u32);
+            shown.lag_ms = match self.has_caught_up {
+                true => lag_ms,
+                false => lag_ms.max(COLD_LAG_MS),
+            };
             shown.is_home = is_home(self.member.role());
             shown.stats = self.member.replica().stats();
             shown.last

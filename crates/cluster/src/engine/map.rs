@@ -128,6 +128,47 @@ impl Bucket {
         }
     }
 
+    /// What all nodes share, with its revision, if anything is there.
+    ///
+    /// # Errors
+    /// [`EngineError::Silent`], or what is there cannot be read.
+    pub async fn find_deployment(&self) -> Result<Option<(Revision, Deployment)>, EngineError> {
+        let asked = "the deployment's entry in the map";
+        let entry = self.0.entry(deployment::KEY).await;
+        let entry = entry.map_err(|error| silent(asked, &error))?;
+        let Some(entry) = entry.filter(|entry| entry.operation == kv::Operation::Put) else {
+            return Ok(None);
+        };
+        let found = serde_json::from_slice(&entry.value);
+        let found = found.map_err(|error| failed(asked)(&error))?;
+        Ok(Some((entry.revision, found)))
+    }
+
+    /// Changes what all nodes share, if it has this revision; forgets it without another one.
+    ///
+    /// # Errors
+    /// [`EngineError::Silent`], also if it has another revision: it is to be looked at again.
+    pub async fn change_deployment(
+        &self,
+        revision: Revision,
+        to: Option<&Deployment>,
+    ) -> Result<(), EngineError> {
+        let silent = |error: &dyn std::fmt::Display| silent("the deployment's entry", error);
+        let key = deployment::KEY;
+        match to {
+            Some(to) => {
+                // Invariant: it is a plain struct.
+                let bytes: Bytes = serde_json::to_vec(to).expect("an entry is JSON").into();
+                let changed = self.0.update(key, bytes, revision).await;
+                changed.map(drop).map_err(|error| silent(&error))
+            }
+            None => {
+                let removed = self.0.delete_expect_revision(key, Some(revision)).await;
+                removed.map_err(|error| silent(&error))
+            }
+        }
+    }
+
     /// All entries as they are, each with its revision.
     ///
     /// # Errors

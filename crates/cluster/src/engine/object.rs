@@ -1,6 +1,7 @@
 //! Snapshots in the engine's object store: by stream and sequence, the newest last. Owns their
 //! names and how many are kept; what is in them is the store's business.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use async_nats::jetstream::object_store::ObjectStore;
@@ -8,7 +9,7 @@ use futures_util::StreamExt;
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 
-use super::{Engine, EngineError, failed};
+use super::{Engine, EngineError, failed, silent};
 use crate::journal::Seq;
 use crate::layout::StreamId;
 
@@ -25,8 +26,18 @@ fn parse(stream: StreamId, name: &str) -> Option<Seq> {
     (of == stream.0.to_string()).then(|| seq.parse().ok())?
 }
 
+/// What the engine says if it has no room: the library passes its words on, and no code.
+fn is_full(why: &str) -> bool {
+    let words = [
+        "maximum bytes exceeded",
+        "insufficient",
+        "resource limits exceeded",
+    ];
+    words.iter().any(|word| why.contains(word))
+}
+
 impl Engine {
-    async fn bucket(&self) -> Result<ObjectStore, EngineError> {
+    pub(super) async fn bucket(&self) -> Result<ObjectStore, EngineError> {
         let bucket = self.layout.snapshot_bucket();
         let found = self.jetstream.get_object_store(&bucket).await;
         found.map_err(|error| failed(format!("bucket {bucket}"))(&error))
@@ -46,8 +57,35 @@ impl Engine {
         let mut from = opened.map_err(|error| EngineError::File(error.to_string()))?;
         let name = name(stream, seq);
         let put = self.bucket().await?.put(name.as_str(), &mut from).await;
-        put.map(drop)
-            .map_err(|error| failed(format!("snapshot {name}"))(&error))
+        put.map(drop).map_err(|error| {
+            let why = error.to_string();
+            match is_full(&why) {
+                true => EngineError::Full {
+                    bucket: self.layout.snapshot_bucket(),
+                    why,
+                },
+                false => failed(format!("snapshot {name}"))(&why),
+            }
+        })
+    }
+
+    /// The streams of which there is a snapshot.
+    ///
+    /// # Errors
+    /// What the engine said: nobody answered, as a rule.
+    pub async fn saved(&self) -> Result<BTreeSet<StreamId>, EngineError> {
+        let asked = "the list of snapshots";
+        let listed = self.bucket().await?.list().await;
+        let mut listed = listed.map_err(|error| silent(asked, &error))?;
+        let mut saved = BTreeSet::new();
+        while let Some(info) = listed.next().await {
+            let info = info.map_err(|error| silent(asked, &error))?;
+            let of = info.name.split_once('.').map(|(of, _)| of.parse());
+            if let Some(Ok(stream)) = of {
+                saved.insert(StreamId(stream));
+            }
+        }
+        Ok(saved)
     }
 
     /// The sequences of a stream's snapshots, oldest first.

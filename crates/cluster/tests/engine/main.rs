@@ -3,6 +3,7 @@
 
 #![allow(clippy::disallowed_methods)] // These wait for processes, on the real clock.
 
+mod grow;
 mod nodes;
 mod servers;
 
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use cluster::deployment;
 use cluster::driver::{Event, Outcome};
-use cluster::engine::Engine;
+use cluster::engine::{Engine, EngineError};
 use cluster::journal::message::{Author, Body, Entry, Message, Run};
 use cluster::journal::writer::Refused;
 use cluster::journal::{Answer, Publish, append};
@@ -335,6 +336,63 @@ fn rival(node: &Node, last: u64) -> usize {
     })
 }
 
+/// Goal: a bucket that has no room for a snapshot is said by name, nothing is purged then, and with
+/// room again a snapshot is stored.
+#[test]
+fn a_bucket_that_is_full_is_named() {
+    let servers = Servers::start(true);
+    servers.create(&layout());
+    let a = Node::start(&servers, &layout(), "a", 1);
+    a.take_over(STREAM, 1);
+    for n in 0..30 {
+        assert!(matches!(a.append(n), Outcome::Committed(_)));
+    }
+    servers.limit("OBJ_test-snapshots", 200);
+    let why = Node::wait(a.driver().snapshot(STREAM)).unwrap_err();
+    assert!(
+        why.contains("the bucket test-snapshots of the engine is full"),
+        "{why}"
+    );
+    assert!(why.contains("OBJ_test-snapshots"), "{why}");
+    let bounds = a.block_on(async |engine: Engine| engine.bounds(STREAM).await);
+    assert!(
+        bounds.is_some_and(|(first, last)| first == 1 && last >= 31),
+        "{bounds:?}"
+    );
+    servers.limit("OBJ_test-snapshots", -1);
+    let stored = Node::wait(a.driver().snapshot(STREAM)).unwrap();
+    assert!(stored.mark.seq >= 31, "{stored:?}");
+}
+
+/// Goal: what a snapshot that found no room has left in the engine is removed once nobody can be
+/// storing it any more, and nothing of others.
+#[test]
+fn parts_of_snapshots_that_were_not_stored_are_removed() {
+    let servers = Servers::start(true);
+    servers.create(&layout());
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: usize| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, vec![7; bytes]).unwrap();
+        path
+    };
+    let (small, large) = (file("small", 1_000), file("large", 600_000));
+    servers.limit("OBJ_test-snapshots", 400_000);
+    servers.ask(&layout(), async |engine: Engine| {
+        engine.put_snapshot(STREAM, 5, &small).await.unwrap();
+        let full = engine.put_snapshot(STREAM, 9, &large).await.unwrap_err();
+        assert!(matches!(full, EngineError::Full { .. }), "{full:?}");
+        let minute = Duration::from_secs(60);
+        assert_eq!(engine.forget_parts(minute).await, Ok(0), "it may go on");
+        assert_eq!(engine.forget_parts(Duration::ZERO).await, Ok(1));
+        assert_eq!(engine.forget_parts(Duration::ZERO).await, Ok(0));
+        assert_eq!(engine.snapshots(STREAM).await, Ok(vec![5]));
+        let back = folder.path().join("back");
+        engine.load_snapshot(STREAM, 5, &back).await.unwrap();
+        assert_eq!(std::fs::read(back).unwrap().len(), 1_000);
+    });
+}
+
 /// Goal: a snapshot is verified before the stream is purged behind it, and a node that begins with
 /// nothing loads it, reads the tail, and is equal.
 #[test]
@@ -346,14 +404,23 @@ fn a_new_node_begins_with_a_snapshot() {
     for n in 0..30 {
         assert!(matches!(a.append(n), Outcome::Committed(_)));
     }
-    let seq = Node::wait(a.driver().snapshot(STREAM)).unwrap();
+    let stored = Node::wait(a.driver().snapshot(STREAM)).unwrap();
+    let seq = stored.mark.seq;
     assert!(seq >= 31, "{seq}");
+    assert!(stored.entries > 5 && stored.bytes > 200, "{stored:?}");
     let bounds = a.block_on(async |engine: Engine| engine.bounds(STREAM).await);
     assert_eq!(bounds, Some((seq + 1, seq)));
     for n in 30..40 {
         assert!(matches!(a.append(n), Outcome::Committed(_)));
     }
     let b = Node::start(&servers, &layout(), "b", 1);
+    // Until it has everything it is no candidate for homes.
+    let mut progress = b.driver().progress(STREAM);
+    while progress.lag_ms >= 1_000 {
+        std::thread::sleep(Duration::from_millis(20));
+        progress = b.driver().progress(STREAM);
+    }
+    assert!(progress.mark.seq >= seq + 10, "{progress:?}");
     b.expect(Duration::from_secs(30), |e| {
         *e == Event::Loaded(STREAM, seq)
     });

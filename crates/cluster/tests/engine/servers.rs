@@ -166,6 +166,34 @@ impl Servers {
         leader.strip_prefix('n').unwrap().parse().unwrap()
     }
 
+    /// Asks the engine.
+    pub(crate) fn ask<T>(&self, layout: &Layout, ask: impl AsyncFnOnce(Engine) -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let engine = Engine::connect(&self.options(), layout.clone()).await;
+            ask(engine.unwrap()).await
+        })
+    }
+
+    /// Bounds the bytes of a stream of the engine's own.
+    pub(crate) fn limit(&self, stream: &str, bytes_max: i64) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let client = async_nats::connect(self.address(0)).await.unwrap();
+            let jetstream = async_nats::jetstream::new(client);
+            let mut handle = jetstream.get_stream(stream).await.unwrap();
+            let mut config = handle.info().await.unwrap().config.clone();
+            config.max_bytes = bytes_max;
+            jetstream.update_stream(config).await.unwrap();
+        });
+    }
+
     fn wait(&self) {
         self.create(&Layout::new("wait", 1).unwrap());
     }

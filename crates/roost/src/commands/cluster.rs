@@ -2,6 +2,8 @@
 //! what is wrong, what mends it and how things stand comes from the crate `cluster`.
 
 mod certificates;
+mod grow;
+mod snapshot;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -21,6 +23,8 @@ use crate::exit::{self, Failure};
 use crate::member::order::{Request, Response};
 use crate::node;
 use certificates::CertificatesArgs;
+use grow::GrowArgs;
+use snapshot::SnapshotArgs;
 
 /// How long a node may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -40,6 +44,13 @@ pub(crate) enum ClusterCommand {
         #[command(flatten)]
         place: Place,
     },
+    /// Take a single server's data into a new cluster, whose first node it is from then on
+    /// (docs/cluster.md). The server must be stopped; this takes about a second, whatever it has.
+    /// Killed at any moment, it can be run again, or taken back with --undo.
+    Grow(GrowArgs),
+    /// Store snapshots of the streams in the engine now, from this node's copy, read them back, and
+    /// forget what the streams have before them: new nodes begin with them. Says what each covers.
+    Snapshot(SnapshotArgs),
     /// Say how the nodes and streams of a cluster stand.
     Status {
         #[command(flatten)]
@@ -80,6 +91,8 @@ pub(crate) fn run(command: ClusterCommand) -> Result<ExitCode, Failure> {
         ClusterCommand::Check(args) => run_check(args),
         ClusterCommand::Certificates(args) => certificates::run(&args).map(|()| ExitCode::SUCCESS),
         ClusterCommand::Home { address, place } => home(&place, address),
+        ClusterCommand::Grow(args) => grow::run(&args),
+        ClusterCommand::Snapshot(args) => snapshot::run(&args),
         ClusterCommand::Status { place } => {
             let config = place.source().load()?;
             if !config.is_clustered() {
@@ -113,7 +126,7 @@ fn home(place: &Place, address: String) -> Result<ExitCode, Failure> {
             Err(Failure::TryAgain(message))
         }
         Response::Error { message, .. } => Err(Failure::Failed(message)),
-        Response::Drain { .. } => Err(Failure::Failed("another answer came".to_owned())),
+        _ => Err(Failure::Failed("another answer came".to_owned())),
     }
 }
 

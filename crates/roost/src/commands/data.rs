@@ -90,10 +90,19 @@ fn write_export(door: &mut Door, out: &mut impl Write) -> Result<Counts, Failure
     }
 }
 
-pub(super) fn backup(place: &Place, file: &Path) -> Result<(), Failure> {
-    let mut door = Door::open(&place.source().load()?, Absent::Refuse)?;
+pub(super) fn backup(place: &Place, file: &Path, as_is: bool) -> Result<(), Failure> {
+    let config = place.source().load()?;
     // The server may run in another folder.
     let dest = absolute(file)?;
+    let data = &config.settings.node.data;
+    if config.is_clustered() && door::connect(data)?.is_none() {
+        door::require_store(data)?;
+        let moved = node::backup_stopped(&config, &dest, as_is)?;
+        let (entries, bytes) = (moved.entries, moved.bytes);
+        let dest = dest.display();
+        return super::print(&format!("wrote {dest}: {entries} entries, {bytes} bytes\n"));
+    }
+    let mut door = Door::open(&config, Absent::Refuse)?;
     door.call(Request::Backup { dest: dest.clone() })?;
     super::print(&format!("wrote {}\n", dest.display()))
 }
@@ -115,7 +124,8 @@ pub(super) fn restore(place: &Place, file: &Path) -> Result<(), Failure> {
     if config.is_clustered() {
         return Err(Failure::Failed(
             "a node of a cluster is filled from the engine: restore with a configuration without \
-             [cluster], export from there and import into a running node"
+             [cluster], which makes a single server of the backup; its export can be imported into \
+             a running node"
                 .to_owned(),
         ));
     }

@@ -72,7 +72,7 @@ fn ask(client: &mut Client, request: &Request) -> Result<DrainStatus, Failure> {
     match answer.map_err(|error| Failure::TryAgain(error.to_string()))? {
         Response::Drain { status } => Ok(status),
         Response::Error { message, .. } => Err(Failure::Failed(message)),
-        Response::Home { .. } => Err(unexpected()),
+        _ => Err(unexpected()),
     }
 }
 

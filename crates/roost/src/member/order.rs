@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::DrainStatus;
 use super::drain::Draining;
+use super::{DrainStatus, Orders, SnapshotStatus};
 use crate::node;
 
 /// A request.
@@ -27,6 +27,13 @@ pub(crate) enum Request {
         /// Its address.
         address: String,
     },
+    /// Store a snapshot of a stream, or of each.
+    Snapshot {
+        /// Its number.
+        stream: Option<u16>,
+    },
+    /// How far that is.
+    SnapshotStatus,
 }
 
 /// The answer to a request.
@@ -43,6 +50,11 @@ pub(crate) enum Response {
         /// The node; none for now without.
         node: Option<String>,
     },
+    /// What became of snapshots that were asked for.
+    Snapshots {
+        /// Which.
+        status: SnapshotStatus,
+    },
     /// It was not done.
     Error {
         /// A word for programs.
@@ -52,20 +64,47 @@ pub(crate) enum Response {
     },
 }
 
+fn refusal(code: &str, message: String) -> Response {
+    Response::Error {
+        code: code.to_owned(),
+        message,
+    }
+}
+
 /// Carries a request out, on a node of a cluster.
-pub(crate) fn call(draining: Option<&Draining>, request: &Request) -> Response {
-    let Some(draining) = draining else {
-        return Response::Error {
-            code: "no_cluster".to_owned(),
-            message: "this server is no node of a cluster: nobody could take over from it"
-                .to_owned(),
+pub(crate) fn call(orders: Option<&Orders>, request: &Request) -> Response {
+    let Some(Orders {
+        draining,
+        snapshots,
+    }) = orders
+    else {
+        let why = match request {
+            Request::Snapshot { .. } | Request::SnapshotStatus => {
+                "its data is in its folder alone, and roost backup copies it"
+            }
+            _ => "nobody could take over from it",
         };
+        let message = format!("this server is no node of a cluster: {why}");
+        return refusal("no_cluster", message);
     };
     match request {
         Request::Drain { within_ms } => draining.begin(Duration::from_millis(*within_ms)),
         Request::DrainUndo => draining.undo(),
         Request::DrainStatus => {}
         Request::Home { address } => return home(draining, address),
+        Request::Snapshot { stream } => {
+            if let Err((code, why)) = snapshots.order(*stream) {
+                return refusal(code, why);
+            }
+            return Response::Snapshots {
+                status: snapshots.status(),
+            };
+        }
+        Request::SnapshotStatus => {
+            return Response::Snapshots {
+                status: snapshots.status(),
+            };
+        }
     }
     let status = draining.status();
     Response::Drain { status }
@@ -76,9 +115,9 @@ fn home(draining: &Draining, address: &str) -> Response {
         Some(bare) => Response::Home {
             node: draining.home_of(&bare),
         },
-        None => Response::Error {
-            code: "bad_address".to_owned(),
-            message: format!("{address:?} is no address of an account, a room or a service"),
-        },
+        None => refusal(
+            "bad_address",
+            format!("{address:?} is no address of an account, a room or a service"),
+        ),
     }
 }

@@ -120,7 +120,7 @@ impl Admin {
     }
 
     /// Has another node carry a request out.
-    fn call_at(&self, cluster: &Cluster, node: NodeId, request: &Request) -> Outcome {
+    pub(super) fn call_at(&self, cluster: &Cluster, node: NodeId, request: &Request) -> Outcome {
         let bounds = &self.options.joined;
         let within = match request {
             Request::Import { .. } | Request::Provision { .. } => bounds.written_max,

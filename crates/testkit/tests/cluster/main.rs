@@ -5,6 +5,7 @@
 
 mod anywhere;
 mod drain;
+mod grow;
 mod links;
 mod nodes;
 mod operators;
@@ -12,6 +13,7 @@ mod outlive;
 mod person;
 mod ready;
 mod slow;
+mod snapshot;
 
 use nodes::Nodes;
 use person::{ARCHIVE, Person};

@@ -250,6 +250,18 @@ impl Nodes {
             .expect("somebody is at home there")
     }
 
+    /// A server that stands alone, beside the nodes and under a name of its own.
+    pub(crate) fn add_single(&mut self, name: &str, single: Roost) {
+        self.nodes.insert(name.to_owned(), single);
+    }
+
+    /// Gives a node the data of another one, which must not run.
+    pub(crate) fn give(&mut self, from: &str, to: &str) {
+        let settings = self.settings(to, &self.ports[to]);
+        let copy = self.nodes[from].copy(&settings).unwrap();
+        self.nodes.insert(to.to_owned(), copy);
+    }
+
     /// What a server says that stands alone, on a node's folder.
     pub(crate) fn alone(&mut self, name: &str) -> String {
         let node = self.nodes.remove(name).unwrap();

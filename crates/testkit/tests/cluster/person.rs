@@ -38,6 +38,7 @@ pub(crate) struct Person {
     /// Results of the archive that came, and the request that was answered last.
     results: usize,
     answered: String,
+    answer: String,
     /// Where to come back to if the stream ends, as it does when the account's home moves.
     refuge: Address,
     kind: Kind,
@@ -56,6 +57,23 @@ pub(crate) fn deaf(nodes: &mut Nodes, name: &str, node: &str) -> Client {
     client.send(b"<presence/>").unwrap();
     client.sync().unwrap();
     client
+}
+
+/// Has the actor of an account crash so often that it is set aside, by what its own clients say.
+pub(crate) fn set_aside(nodes: &mut Nodes, name: &str, node: &str, crash: &str) {
+    let at = (nodes.node(node).address(), Kind::Tcp);
+    for _ in 0..6 {
+        let mut client = patiently(name, || authenticated(name, at));
+        let said = format!(
+            "<iq type='set' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>\
+             <message to='nobody@localhost'><body>{crash}</body></message>"
+        );
+        client.send(said.as_bytes()).unwrap();
+        while client
+            .next(ANSWER)
+            .is_ok_and(|got| matches!(got, Got::Element(_)))
+        {}
+    }
 }
 
 /// A stream on which the client has authenticated, at the node that it came to.
@@ -119,6 +137,7 @@ impl Person {
             last_id: 0,
             results: 0,
             answered: String::new(),
+            answer: String::new(),
             refuge: at,
             kind,
             ends: Vec::new(),
@@ -206,18 +225,27 @@ impl Person {
 
     /// Lets others into a room that it made.
     pub(crate) fn open_room(&mut self, room: &str) {
+        let form = "<query xmlns='http://jabber.org/protocol/muc#owner'>\
+                    <x xmlns='jabber:x:data' type='submit'/></query>";
+        self.ask("set", &format!("{room}@conference.localhost"), form);
+    }
+
+    /// Asks somebody, or the server for its own account. The answer as it came.
+    pub(crate) fn ask(&mut self, kind: &str, to: &str, payload: &str) -> String {
         self.last_id += 1;
-        let id = self.last_id;
-        self.send(format!(
-            "<iq type='set' id='r{id}' to='{room}@conference.localhost'>\
-             <query xmlns='http://jabber.org/protocol/muc#owner'>\
-             <x xmlns='jabber:x:data' type='submit'/></query></iq>"
-        ));
-        let (id, started) = (format!("r{id}"), Instant::now());
+        let id = format!("q{}", self.last_id);
+        let to = match to.is_empty() {
+            true => String::new(),
+            false => format!(" to='{to}'"),
+        };
+        self.send(format!("<iq type='{kind}' id='{id}'{to}>{payload}</iq>"));
+        let started = Instant::now();
         while self.answered != id {
             self.listen(PAUSE);
-            assert!(started.elapsed() < PATIENCE, "the room does not open");
+            assert!(started.elapsed() < PATIENCE, "no answer to {payload}");
         }
+        self.await_accepted();
+        self.answer.clone()
     }
 
     /// Says something long to one device that nobody keeps.
@@ -310,6 +338,7 @@ impl Person {
                     .attr("id")
                     .unwrap_or_default()
                     .clone_into(&mut self.answered);
+                self.answer = element.to_string();
             }
             if let Some(body) = body {
                 let from = from.split('@').next().unwrap_or_default().to_owned();
