@@ -1,5 +1,9 @@
 //! Snapshots that an operator asks for, and what is said if they cannot be had.
 
+use std::io::{BufRead as _, BufReader, Read as _};
+
+use rustix::process::Signal;
+
 use crate::nodes::Nodes;
 use crate::person::Person;
 
@@ -43,4 +47,38 @@ fn snapshots_are_stored_when_asked_for() {
     alice.resume(&mut nodes, "b");
     let mut bob = Person::online(&mut nodes, "bob", "b");
     bob.expect_bodies("alice", (0..20).map(|n| format!("{n}")));
+}
+
+/// Goal: without an engine each stream is said not to be stored, and why; meanwhile another
+/// operator is told that snapshots are under way. With the engine back all goes on.
+#[test]
+fn without_an_engine_it_is_said_that_nothing_was_stored() {
+    let mut nodes = Nodes::start(&["a"]);
+    for server in 0..3 {
+        nodes.engine().signal(server, Signal::STOP).unwrap();
+    }
+    let mut first = nodes
+        .node("a")
+        .begin_to_run(&["cluster", "snapshot"])
+        .unwrap();
+    let mut out = BufReader::new(first.stdout.take().unwrap());
+    let mut said = String::new();
+    // Its first line comes when it was accepted.
+    out.read_line(&mut said).unwrap();
+    let second = nodes.run("a", &["cluster", "snapshot", "--stream", "0"]);
+    let second = second.unwrap_err();
+    assert!(
+        second.contains("exit status: 75") && second.contains("under way"),
+        "{second}"
+    );
+    out.read_to_string(&mut said).unwrap();
+    assert_eq!(first.wait().unwrap().code(), Some(1), "{said}");
+    assert_eq!(said.matches("not stored: ").count(), 4, "{said}");
+    assert!(said.contains("4 not stored"), "{said}");
+    for server in 0..3 {
+        nodes.engine().signal(server, Signal::CONT).unwrap();
+    }
+    nodes.until("they are stored again", |nodes| {
+        nodes.run("a", &["cluster", "snapshot"]).is_ok()
+    });
 }
