@@ -648,7 +648,8 @@ impl<S: Service> Driver<S> {
                 return;
             };
             let lingers = why == Closed::ByUs && !link.flags.has(Flags::READ_CLOSED);
-            if !link.flags.has(Flags::LINGERING) {
+            // Two halves are one connection, which has ended once.
+            if !link.flags.has(Flags::LINGERING | Flags::HALF) {
                 core.stats.count(counter_of(why));
             }
             (lingers, core.shard)

@@ -146,6 +146,44 @@ fn who_is_at_home_counts_once() {
     bob.expect("<body>again</body>");
 }
 
+/// Goal: the bound on connections counts them so too, and lets in as many as it says.
+#[test]
+fn the_bound_on_connections_counts_clients() {
+    let network = net::Limits {
+        connections_max: 2,
+        ..net::Limits::default()
+    };
+    let two = two(&["alice", "bob", "carol"], |_| {}, network);
+    let (alice, _bob) = (online(&two, "alice"), online(&two, "bob"));
+    let mut third = Client::connect(two.home.node().addresses()[0]);
+    assert!(!rest(&mut third).contains("<stream:features"));
+    drop(alice);
+    two.until("alice has gone", |two| two.home.node().connections() == 1);
+    let _carol = online(&two, "carol");
+    assert_eq!(two.home.node().connections(), 2);
+}
+
+/// Goal: actors that end one after the other, also before they have gone on with a stream, end none.
+#[test]
+fn a_stream_outlives_actors_that_end_before_they_have_it() {
+    let chaos = |options: &mut Options| options.chaos = true;
+    let two = two(&["alice", "bob"], chaos, net::Limits::default());
+    let mut alice = online_at(two.edge.node(), "alice");
+    let mut bob = online_at(two.home.node(), "bob");
+    for n in 0..30 {
+        alice.send(&message("bob@localhost/a", &format!("{n}.")));
+        for _ in 0..20 {
+            let fault = Fault::KillActor;
+            two.home.node().admin().call(Request::Chaos { fault });
+        }
+        alice.send("<r xmlns='urn:xmpp:sm:3'/>");
+        let answered = alice.expect(&format!("h='{}'/>", n + 2));
+        assert!(!answered.contains("stream:"), "{answered}");
+        let heard = bob.expect(&format!("<body>{n}.</body>"));
+        assert_eq!(heard.matches("<body>").count(), 1, "{heard}");
+    }
+}
+
 /// Goal: where it is switched off, a stream ends with its home, and says why.
 #[test]
 fn without_it_a_stream_ends_with_its_home() {

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use store::RangeId;
@@ -18,6 +19,9 @@ pub(crate) struct Here {
     door: OnceLock<Weak<Door>>,
     /// Answers that a shard had no room for: as few as answers are. Nothing overtakes them.
     later: Mutex<VecDeque<Vec<u8>>>,
+    /// How many. Without any, as nearly always, shards do not wait for each other here; who has
+    /// just put one there knows of it.
+    waiting: AtomicUsize,
 }
 
 impl Here {
@@ -27,6 +31,7 @@ impl Here {
             others,
             door: OnceLock::new(),
             later: Mutex::default(),
+            waiting: AtomicUsize::new(0),
         }
     }
 
@@ -34,6 +39,10 @@ impl Here {
     pub(crate) fn set_door(&self, door: &Arc<Door>) {
         // A node has one.
         let _ = self.door.set(Arc::downgrade(door));
+    }
+
+    fn has_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
     }
 
     fn later(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
@@ -60,9 +69,13 @@ impl Here {
 
     /// Delivers what there was no room for.
     pub(crate) fn look(&self) {
+        if !self.has_waiting() {
+            return;
+        }
         let mut later = self.later();
         while later.front().is_some_and(|packet| self.deliver(packet)) {
             later.pop_front();
+            self.waiting.fetch_sub(1, Ordering::Release);
         }
     }
 }
@@ -78,8 +91,7 @@ impl Away for Here {
         if to != HERE {
             return self.others.send(to, packet);
         }
-        let later = self.later();
-        match later.is_empty() && self.deliver(&packet) {
+        match !self.has_waiting() && self.deliver(&packet) {
             true => Ok(()),
             false => Err(packet),
         }
@@ -89,9 +101,10 @@ impl Away for Here {
         if to != HERE {
             return self.others.answer(to, packet);
         }
-        let mut later = self.later();
-        if !later.is_empty() || !self.deliver(&packet) {
+        if self.has_waiting() || !self.deliver(&packet) {
+            let mut later = self.later();
             later.push_back(packet);
+            self.waiting.fetch_add(1, Ordering::Release);
         }
     }
 

@@ -198,6 +198,11 @@ impl Managed {
         }
     }
 
+    /// That connection outlived the home or the actor before this one.
+    pub(super) fn is_adopted(&self) -> bool {
+        matches!(&self.link, Link::Resuming(resuming) if resuming.is_adopted)
+    }
+
     /// The connection that is written to.
     pub(super) fn attached(&self) -> Option<ConnRef> {
         match self.link {

@@ -11,6 +11,7 @@ use telemetry::Counter;
 
 use super::User;
 use super::barrier::{Append, Decided, Effect, Origin};
+use crate::ending::Abort;
 use crate::limits::REWRITTEN_PER_SECOND;
 use crate::message::control::Control;
 use crate::message::credit::Debt;
@@ -282,17 +283,23 @@ impl User {
         cx.stop_with(actor::Reason::Killed);
     }
 
-    /// Ends a connection that waits for an answer of this user: it would wait for ever.
+    /// Ends a connection that waits for an answer of this user: it would wait for ever. One that
+    /// outlived the life before this one asks the next one.
     pub(super) fn end_waiting(&self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
-        let control = Control::Abort(self.why_it_ends());
-        let _ = self.home.io.control(cx, conn, control);
+        let managed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
+        let mut adopted = managed.filter(|managed| managed.is_adopted());
+        let why = match adopted.any(|managed| managed.resuming() == Some(conn)) {
+            true => Abort::Moved,
+            false => self.why_it_ends(),
+        };
+        let _ = self.home.io.control(cx, conn, Control::Abort(why));
     }
 
     /// Why streams end with this life of the user, which nobody asked for.
-    pub(super) fn why_it_ends(&self) -> crate::ending::Abort {
+    pub(super) fn why_it_ends(&self) -> Abort {
         match self.is_fenced || self.home.is_elsewhere(&self.name) {
-            true => crate::ending::Abort::Moved,
-            false => crate::ending::Abort::Crash,
+            true => Abort::Moved,
+            false => Abort::Crash,
         }
     }
 }
