@@ -163,7 +163,7 @@ fn the_bound_on_connections_counts_clients() {
     assert_eq!(two.home.node().connections(), 2);
 }
 
-/// Goal: actors that end one after the other, also before they have gone on with a stream, end none.
+/// Goal: actors that end one after the other, also before they have a stream again, end none.
 #[test]
 fn a_stream_outlives_actors_that_end_before_they_have_it() {
     let chaos = |options: &mut Options| options.chaos = true;

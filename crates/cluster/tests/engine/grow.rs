@@ -127,7 +127,7 @@ fn a_take_in_can_be_taken_back_and_spares_others() {
     assert_eq!(begin(), Answer::Stored(1));
     // An attempt to take it back was killed when the first stream was gone.
     servers.ask(&layout(), async |engine: Engine| {
-        engine.remove(STREAM).await.unwrap()
+        engine.remove(STREAM).await.unwrap();
     });
     assert_eq!(grow::undo(&engine, &layout(), [8; 16]), Ok(false));
     assert_eq!(grow::undo(&engine, &layout(), [7; 16]), Ok(true));

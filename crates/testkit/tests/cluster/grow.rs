@@ -1,6 +1,8 @@
 //! A single server grows into a cluster of three nodes with all that it has, and the cluster
 //! shrinks to a single server again.
 
+#![allow(clippy::print_stdout)] // Says how long nobody was served, and what was killed.
+
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
