@@ -431,6 +431,15 @@ fn hide_crashes_on_purpose() {
     }));
 }
 
+/// A session's end was lost with the disk, and its room could not record that it had left: the room
+/// told its home that it was not there, and a kill took the room's part back. What the session had
+/// of the room's log came twice. No smaller play of it was found.
+#[test]
+fn what_a_room_could_not_record_makes_nobody_forget_what_was_given() {
+    hide_crashes_on_purpose();
+    assert_eq!(play(20_028, &Arc::default()), None);
+}
+
 #[test]
 #[expect(
     clippy::print_stderr,
