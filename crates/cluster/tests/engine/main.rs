@@ -336,10 +336,8 @@ fn rival(node: &Node, last: u64) -> usize {
     })
 }
 
-/// Goal: a bucket that has no room for a snapshot is said by name, nothing is purged then, and with
-/// room again a snapshot is stored.
-#[test]
-fn a_bucket_that_is_full_is_named() {
+/// The engine, and a node that is the home of a stream with something to store.
+fn home_with_entries() -> (Servers, Node) {
     let servers = Servers::start(true);
     servers.create(&layout());
     let a = Node::start(&servers, &layout(), "a", 1);
@@ -347,6 +345,14 @@ fn a_bucket_that_is_full_is_named() {
     for n in 0..30 {
         assert!(matches!(a.append(n), Outcome::Committed(_)));
     }
+    (servers, a)
+}
+
+/// Goal: a bucket that has no room for a snapshot is said by name, nothing is purged then, and with
+/// room again a snapshot is stored.
+#[test]
+fn a_bucket_that_is_full_is_named() {
+    let (servers, a) = home_with_entries();
     servers.limit("OBJ_test-snapshots", 200);
     let why = Node::wait(a.driver().snapshot(STREAM)).unwrap_err();
     assert!(
@@ -397,13 +403,7 @@ fn parts_of_snapshots_that_were_not_stored_are_removed() {
 /// nothing loads it, reads the tail, and is equal.
 #[test]
 fn a_new_node_begins_with_a_snapshot() {
-    let servers = Servers::start(true);
-    servers.create(&layout());
-    let a = Node::start(&servers, &layout(), "a", 1);
-    a.take_over(STREAM, 1);
-    for n in 0..30 {
-        assert!(matches!(a.append(n), Outcome::Committed(_)));
-    }
+    let (servers, a) = home_with_entries();
     let stored = Node::wait(a.driver().snapshot(STREAM)).unwrap();
     let seq = stored.mark.seq;
     assert!(seq >= 31, "{seq}");
