@@ -121,7 +121,7 @@ RUNS = {
     "instructions": Run(f"instructions {ROOST} --workload plain-busy --users 20 --seconds 2 "
                         "--idle 1", has_page=False),
     "headroom": Run("headroom --users 60 --seconds 2 --steps 2", seconds=2),
-    "fanout": Run("fanout --sizes 5,9 --copies 60 --join-seconds 1"),
+    "fanout": Run("fanout --sizes 5,9 --copies 60 --join-seconds 1 --repeat 2"),
     "fanout_calls": Run("fanout --sizes 5 --copies 60 --join-seconds 1 --calls"),
     "beside": Run("beside --others 20 --rate 100 --occupants 9 --room-rate 5 --repeat 1",
                   seconds=2),
