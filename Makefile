@@ -23,20 +23,26 @@ HISTORY_ROOMS ?= --rooms
 EVERYTHING := --workspace --lib --bins --tests
 # Tests that run the binary take this one, and do not build one that differs.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-workspace scripts clients desktop-clients benchmarks history crowd disks zoo: \
+workspace nodes scripts clients desktop-clients benchmarks history crowd disks zoo: \
   export ROOST_BIN ?= $(TARGET)/debug/roost
 history-cluster: export ROOST_BIN ?= $(TARGET)/debug/roost
 # The engine of a cluster, which tests run three of.
 NATS := $(TARGET)/nats/nats-server
 NATS_VERSION ?= latest
-workspace benchmarks history-cluster chaos-cluster: export NATS_SERVER ?= $(NATS)
-STAGES := lint deny build tidy workspace history history-cluster crowd zoo clients benchmarks fuzz
+nodes benchmarks history-cluster chaos-cluster: export NATS_SERVER ?= $(NATS)
+# Tests of several nodes, which wait for leases and elections most of the time; and all others.
+NODES := cluster engine
+OTHERS := $(filter-out $(NODES),$(sort $(basename $(notdir $(wildcard crates/*/tests/*.rs))) \
+  $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs)))))
+# Those that a plus joins run at the same time; what they say comes when each of them has ended.
+STAGES := lint build tidy workspace+nodes+deny+fuzz history+history-cluster+benchmarks \
+  crowd zoo clients
 # Seconds of each attacker in `make hostile`.
 HOSTILE_SECONDS ?= 10
 
 .DEFAULT_GOAL := help
 .PHONY: help serve build test lint deny tidy workspace scripts clients fuzz docs clean
-.PHONY: benchmarks history disks tiny chaos schedules bugs explore zoo hostile chromium
+.PHONY: benchmarks nodes history disks tiny chaos schedules bugs explore zoo hostile chromium
 .PHONY: model scaling workloads nats cluster cluster-schedules chaos-cluster history-cluster
 .PHONY: occupants crowd desktop-clients profanity desktop
 
@@ -59,7 +65,8 @@ build: ## Compile the server and every test once, for all that follows.
 # What CI runs, in an order that fails early. Each stage says how long it took.
 test: ## Set up what tests need and run everything.
 	@set -e; for stage in $(STAGES); do \
-	  start=$$SECONDS; $(MAKE) --no-print-directory $$stage; \
+	  start=$$SECONDS; side=; [[ $$stage != *+* ]] || side='-j --output-sync=target'; \
+	  $(MAKE) --no-print-directory $$side $${stage//+/ }; \
 	  echo "== $$stage took $$((SECONDS - start)) s"; \
 	done
 
@@ -68,14 +75,17 @@ lint: ## Formatting and clippy, with warnings as errors. Compiles the benchmarks
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 deny: ## Licences, origins and known vulnerabilities of libraries.
-	@tests/deny $(TARGET)/tools
+	@nice -n 5 tests/deny $(TARGET)/tools
 
 tidy: ## The tidy test alone.
 	$(CARGO) test --workspace --test tidy
 
-workspace: build $(NATS) ## All tests of the workspace: unit, property, integration, scripts, tidy.
-	$(CARGO) test $(EVERYTHING)
+workspace: build ## All tests of the workspace but `nodes`: unit, property, scripts, tidy.
+	$(CARGO) test --workspace --lib --bins $(addprefix --test ,$(OTHERS))
 	$(CARGO) test --workspace --doc --quiet
+
+nodes: build $(NATS) ## Tests of several nodes and servers of the engine of a cluster.
+	$(CARGO) test --workspace $(addprefix --test ,$(NODES))
 
 scripts: build ## Conversation scripts alone, over every transport and variant of the server.
 	$(CARGO) test --workspace --test scripts
@@ -211,7 +221,7 @@ scaling: workloads ## Simulated nodes and actor workloads; writes docs/scaling.m
 	bench/scaling
 
 fuzz: ## A short run of every fuzz target, with the stable toolchain.
-	@tests/fuzz_shortly $(FUZZ_SECONDS)
+	@nice -n 5 tests/fuzz_shortly $(FUZZ_SECONDS)
 
 docs: ## Write the documents that are made from the code.
 	$(CARGO) run --quiet --package xtask -- xeps

@@ -544,7 +544,7 @@ impl Rig {
             }
         };
         if findings.is_empty() && !self.plan.may_refuse() && self.server.inside().is_none() {
-            findings = match self.turn_over_at_the_end() {
+            findings = match self.turn_over_at_the_end().and_then(|()| self.audit()) {
                 Ok(()) => self.check(),
                 Err(why) => vec![why],
             };
@@ -553,7 +553,8 @@ impl Rig {
     }
 
     /// The device of the member who never enters has acknowledged all that it was given: its next
-    /// session must be given nothing of that again. For servers that are processes.
+    /// session must be given nothing of that again, and first what is said in the room meanwhile.
+    /// For servers that are processes.
     fn turn_over_at_the_end(&mut self) -> Result<(), String> {
         let absent = self.plan.absent();
         let is_his = |device: &Device| absent == Some(device.plan.user);
@@ -564,6 +565,15 @@ impl Rig {
         self.when_ready(device, Device::ping);
         self.settle_devices()?;
         self.with(device, Device::close);
+        self.pump(TURNED_OVER)?;
+        let is_there = |device: &Device| device.is_ready() && device.in_room().is_some();
+        if let Some(speaker) = self.devices.iter().position(is_there) {
+            self.with(speaker, |device, shared| {
+                device.say_to_all(shared);
+                device.work(shared);
+            });
+            self.pump(TURNED_OVER)?;
+        }
         self.settle_devices()?;
         self.pump(TURNED_OVER)?;
         self.settle_devices()
