@@ -31,7 +31,7 @@ NATS := $(TARGET)/nats/nats-server
 NATS_VERSION ?= latest
 nodes benchmarks history-cluster chaos-cluster: export NATS_SERVER ?= $(NATS)
 # Tests of several nodes, which wait for leases and elections most of the time; and all others.
-NODES := cluster engine
+NODES := cluster engine over_nodes
 OTHERS := $(filter-out $(NODES),$(sort $(basename $(notdir $(wildcard crates/*/tests/*.rs))) \
   $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs)))))
 # Those that a plus joins run at the same time; what they say comes when each of them has ended.
