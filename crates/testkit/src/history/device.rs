@@ -335,7 +335,8 @@ impl Device {
         }
         for message in again.into_iter().rev() {
             // Its refusal may have been on the way.
-            shared.history.messages[message].was_refused |= shared.is_disk_bad;
+            let may_refuse = shared.is_disk_bad || !shared.reuses_ids;
+            shared.history.messages[message].was_refused |= may_refuse;
             self.outbox.push_front(message);
         }
     }
