@@ -338,6 +338,22 @@ fn either_node_may_go() {
     alice.expect("<resumed ");
 }
 
+/// Goal: a client that was told that it is authenticated waits for a header: it is told one in front
+/// of the error with which its stream ends (RFC 6120 sections 4.9.1.2 and 6.3.2).
+#[test]
+fn a_stream_that_ends_where_it_begins_anew_has_a_header() {
+    let two = Two::start(&["alice"]);
+    let mut alice = two.connect();
+    alice.open();
+    alice.authenticate_with("alice", "secret");
+    alice.expect("<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
+    two.edge.door.forget_node(HOME);
+    let end = rest(&mut alice);
+    let header = end.find("<stream:stream ");
+    let error = end.find("<stream:error><reset ");
+    assert!(header.is_some() && header < error, "{end}");
+}
+
 /// Goal: a range that moves ends its streams, those of its own clients and of others; who comes
 /// again while there is no home, or one that does not answer, is told so.
 #[test]

@@ -164,6 +164,14 @@ impl C2s {
         }
     }
 
+    /// Somebody else went on with the stream, and told its client that it was authenticated: what is
+    /// said next begins with a header (RFC 6120 section 6.3.2).
+    pub fn begins_anew(&mut self) {
+        if let Some(negotiation) = &mut self.negotiation {
+            negotiation.restart();
+        }
+    }
+
     /// The full address once a resource is bound.
     pub fn full_jid(&self) -> Option<&Arc<str>> {
         self.full.as_ref()

@@ -24,6 +24,9 @@ pub(crate) struct Edge {
     pub(super) kept: Option<Box<Kept>>,
     /// What came of an element that is not whole, for a session over BOSH.
     partial: Vec<u8>,
+    /// The last that its client was written is the success of SASL: it waits for the header of a
+    /// stream that begins anew (RFC 6120 section 6.3.2).
+    begins_anew: bool,
     /// Nothing more is passed on, either way.
     pub(super) is_over: bool,
 }
@@ -62,6 +65,7 @@ impl C2sService {
             joining,
             kept: None,
             partial: Vec::new(),
+            begins_anew: false,
             is_over: false,
         }));
     }
@@ -278,6 +282,9 @@ impl C2sService {
 
     /// Writes what came; room for it is given back once the client has taken it.
     fn write(&mut self, cx: &mut Cx<'_>, edge: &mut Edge, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            edge.begins_anew = edge.line.is_whole && ends_with_success(bytes);
+        }
         match edge.conn.framing {
             Framing::Stream(_) | Framing::WebSocket(_) => {
                 cx.raw(|out| out.extend_from_slice(bytes));
@@ -329,6 +336,9 @@ impl C2sService {
     /// The home is gone, or was never there: the client comes again.
     pub(super) fn lose(&mut self, cx: &mut Cx<'_>, edge: &mut Edge) {
         edge.is_over = true;
+        if edge.begins_anew {
+            edge.conn.machine.begins_anew();
+        }
         if edge.line.far.is_none() && edge.kept.is_none() {
             let user = edge.conn.machine.claimed().map(str::to_owned);
             self.unreachable(cx, &mut edge.conn, user.as_deref());
@@ -421,6 +431,13 @@ fn whole_elements(written: &[u8]) -> usize {
         end += length;
     }
     end
+}
+
+/// Whether the last element is the success of SASL, which has text or none.
+fn ends_with_success(bytes: &[u8]) -> bool {
+    let last = bytes.iter().rposition(|byte| *byte == b'<');
+    let tag = last.map_or(&b""[..], |at| &bytes[at..]);
+    tag == b"</success>" || tag.starts_with(b"<success ") && tag.ends_with(b"/>")
 }
 
 #[cfg(test)]
