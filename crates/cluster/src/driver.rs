@@ -398,6 +398,11 @@ impl Driver {
         self.door.is_slow.store(is_slow, Ordering::Relaxed);
     }
 
+    /// The nodes at whose addresses nobody listens now. Their leases lapse sooner.
+    pub fn say_refusing(&self, names: Vec<String>) {
+        *lock(&self.door.refusing) = names;
+    }
+
     /// Whether this node wants to be the home of nothing: its homes are moved one by one, and none
     /// comes back, until this is said otherwise.
     pub fn drain(&self, is_draining: bool) {

@@ -215,6 +215,8 @@ struct Peer {
     /// The map has it; otherwise nothing is taken for it.
     is_known: AtomicBool,
     is_connected: AtomicBool,
+    /// Where the map has it nobody listens, as of the last attempt to connect.
+    is_refusing: AtomicBool,
     last_error: Mutex<Option<String>>,
     place: watch::Sender<Option<Where>>,
 }
@@ -236,6 +238,7 @@ impl Peer {
             unreadable: AtomicU64::new(0),
             is_known: AtomicBool::new(false),
             is_connected: AtomicBool::new(false),
+            is_refusing: AtomicBool::new(false),
             last_error: Mutex::default(),
             place: watch::Sender::new(None),
         }
@@ -376,6 +379,13 @@ impl Links {
     pub fn is_connected(&self, name: &str) -> bool {
         let peer = self.shared.by_id(self.peer(name));
         peer.is_some_and(|peer| peer.is_connected.load(Ordering::Relaxed))
+    }
+
+    /// Nodes of the cluster at whose addresses nobody listens, as of the last attempts.
+    pub fn refusing(&self) -> Vec<String> {
+        let peers = self.shared.peers.iter().map_while(OnceLock::get);
+        let refusing = peers.filter(|peer| peer.is_refusing.load(Ordering::Relaxed));
+        refusing.map(|peer| peer.name.clone()).collect()
     }
 
     /// The nodes that belong to the cluster now, but for this one.

@@ -389,6 +389,7 @@ impl Member {
                 looks.look();
                 snapshots.look(clock.now());
                 slowness.look(clock.now(), &parts.driver, &parts.links, &parts.own);
+                parts.driver.say_refusing(parts.links.refusing());
                 note_links(&parts.links);
                 take_back(&parts.links, &door, &mut returned, clock.now());
             }

@@ -30,6 +30,8 @@ pub(super) struct Door {
     pub(super) weight: AtomicU32,
     /// Commits or links lag.
     pub(super) is_slow: AtomicBool,
+    /// Nodes at whose addresses nobody listens.
+    pub(super) refusing: Shared<Vec<String>>,
     /// It is to be the home of nothing.
     pub(super) is_draining: AtomicBool,
     /// The process ends: so does its lease.
@@ -181,6 +183,9 @@ impl Keeping {
                 self.keeper
                     .on_ended(now, stream, shown.ended, shown.mark.epoch);
             }
+        }
+        for name in lock(&self.parts.door.refusing).iter() {
+            self.keeper.on_refused(name);
         }
         self.keeper.on_time(now);
     }

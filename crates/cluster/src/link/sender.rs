@@ -49,6 +49,7 @@ pub(super) async fn run(id: PeerId, peer: Arc<Peer>, mut queue: Queue, shared: A
         let parts = (&*peer, &mut queue, &*shared);
         run_session(parts, session, &known, &mut outgoing, &mut place).await;
         peer.is_connected.store(false, Ordering::Relaxed);
+        peer.is_refusing.store(false, Ordering::Relaxed);
         let answers = outgoing.answers();
         peer.unanswered.fetch_sub(answers, Ordering::Relaxed);
         shared.give_back(&peer, outgoing.give_up());
@@ -166,7 +167,7 @@ async fn connect(
 ) -> Result<Connected, String> {
     let within = shared.options.connect_within;
     let introduced = async {
-        let stream = open(&peer.name, known, credentials).await?;
+        let stream = open(peer, known, credentials).await?;
         introduce(stream, peer, shared, (session, known)).await
     };
     match timeout(within, introduced).await {
@@ -181,7 +182,7 @@ async fn connect(
 
 /// A connection to a peer that has proved its name, if links are encrypted.
 async fn open(
-    name: &str,
+    peer: &Peer,
     known: &Where,
     credentials: Option<Credentials>,
 ) -> Result<Stream, String> {
@@ -190,13 +191,17 @@ async fn open(
         return stream.map(Stream::Unix).map_err(|error| error.to_string());
     }
     let stream = TcpStream::connect(&known.address).await;
+    let error = stream.as_ref().err().map(io::Error::kind);
+    let is_refusing = error == Some(io::ErrorKind::ConnectionRefused);
+    peer.is_refusing.store(is_refusing, Ordering::Relaxed);
     let stream = stream.map_err(|error| error.to_string())?;
     // What is written is written at once.
     let _ = stream.set_nodelay(true);
     let Some(credentials) = credentials else {
         return Ok(Stream::Plain(stream));
     };
-    let name = server_name(name).ok_or("its name cannot be in a certificate: give it another")?;
+    let name =
+        server_name(&peer.name).ok_or("its name cannot be in a certificate: give it another")?;
     let connected = credentials.connector().connect(name, stream).await;
     let connected = connected.map_err(|error| sentence(&error))?;
     Ok(Stream::Tls(Box::new(TlsStream::Client(connected))))

@@ -198,6 +198,20 @@ fn what_a_dead_peer_did_not_take_comes_back() {
     until("nothing waits", || a.links.status()[0].bytes == 0);
 }
 
+/// Goal: a node at whose address nobody listens any more is told from one that is there.
+#[test]
+fn a_dead_peer_refuses() {
+    let (a, b) = (node("a", 1, &idle()), node("b", 1, &idle()));
+    meet(&a, &[("b", &b)]);
+    until("a is connected", || a.links.is_connected("b"));
+    assert_eq!(a.links.refusing(), Vec::<String>::new());
+    drop(b.links);
+    until("b refuses", || a.links.refusing() == ["b"]);
+    // The map does not have it any more.
+    meet(&a, &[]);
+    until("b is forgotten", || a.links.refusing().is_empty());
+}
+
 /// Goal: over socket files links are as over TCP, and the files are for this user alone; one that a
 /// process left behind is in nobody's way.
 #[test]

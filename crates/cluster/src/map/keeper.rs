@@ -209,6 +209,11 @@ impl Keeper {
         }
     }
 
+    /// At a node's address nobody listens: it is not waited for as long as for one that is silent.
+    pub fn on_refused(&mut self, name: &str) {
+        self.leases.on_refused(name);
+    }
+
     /// Whether the map has a leader.
     pub fn on_leader(&mut self, now: Moment, has_leader: bool) {
         self.leases.on_leader(now, has_leader);

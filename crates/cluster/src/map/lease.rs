@@ -2,6 +2,10 @@
 //! not seen its revision change for T on his own monotonic clock. Owns both sides: what others'
 //! leases look like from here, and until when this node may act on its own. What makes an end of a
 //! lease certain is the compare-and-set of the entry ([`crate::map::Node::is_fenced`]).
+//!
+//! A node at whose address nobody listens has most likely died. It is not waited for T, but only
+//! for two thirds of it: after half of T it does not act by itself any more, however wrong the
+//! observer is, and a sixth is left for clocks that do not run alike.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,6 +21,8 @@ pub const NODES_MAX: usize = 256;
 struct Seen {
     revision: Revision,
     since: Moment,
+    /// Its address refused a connection since.
+    is_refused: bool,
 }
 
 /// The leases of all nodes, as one observer sees them.
@@ -44,14 +50,26 @@ impl Leases {
                 *seen = Seen {
                     revision,
                     since: now,
+                    is_refused: false,
                 };
             }
             Some(_) => {}
             None if is_full => {}
             None => {
-                let since = now;
-                self.seen.insert(node.to_owned(), Seen { revision, since });
+                let seen = Seen {
+                    revision,
+                    since: now,
+                    is_refused: false,
+                };
+                self.seen.insert(node.to_owned(), seen);
             }
+        }
+    }
+
+    /// At a node's address nobody listens. Counts until its next revision.
+    pub fn on_refused(&mut self, node: &str) {
+        if let Some(seen) = self.seen.get_mut(node) {
+            seen.is_refused = true;
         }
     }
 
@@ -74,9 +92,14 @@ impl Leases {
     /// Whether a node's lease seems to have lapsed. One that never had an entry seems so only to
     /// whoever looks long enough: see [`Leases::expect`].
     pub fn is_lapsed(&self, now: Moment, node: &str) -> bool {
-        let seen = self.seen.get(node);
-        self.has_leader
-            && seen.is_some_and(|seen| now.saturating_since(seen.since) >= self.lapse_after)
+        let is_late = |seen: &Seen| {
+            let lapse_after = match seen.is_refused {
+                true => self.lapse_after * 2 / 3,
+                false => self.lapse_after,
+            };
+            now.saturating_since(seen.since) >= lapse_after
+        };
+        self.has_leader && self.seen.get(node).is_some_and(is_late)
     }
 
     /// A node that an entry names has T from now on to show itself.
@@ -152,6 +175,22 @@ mod tests {
         assert!(!leases.is_alive(at(21), "b") && !leases.is_lapsed(at(99), "b"));
         leases.expect(at(21), "b");
         assert!(!leases.is_alive(at(22), "b") && leases.is_lapsed(at(31), "b"));
+    }
+
+    /// Goal: a node at whose address nobody listens is waited for less, but for longer than it may
+    /// act by itself; a renewal says that it lives.
+    #[test]
+    fn a_lease_of_a_node_that_refuses_lapses_sooner() {
+        let mut leases = Leases::new(T);
+        let mut own = OwnLease::new(T);
+        own.on_renewed(at(1));
+        leases.on_revision(at(1), "a", 5);
+        leases.on_refused("a");
+        leases.on_refused("b");
+        assert!(leases.is_alive(at(7), "a") && !own.may_act(at(6)));
+        assert!(leases.is_lapsed(at(8), "a") && !leases.is_lapsed(at(99), "b"));
+        leases.on_revision(at(8), "a", 6);
+        assert!(leases.is_alive(at(17), "a") && leases.is_lapsed(at(18), "a"));
     }
 
     /// Goal: while the map has no leader nothing lapses, and then everybody has T anew.

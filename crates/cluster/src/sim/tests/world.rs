@@ -231,6 +231,8 @@ impl World {
         }
         let paused = node.paused_until.saturating_since(self.now);
         let local = node.local(self.now);
+        let refusing = self.refusing(&event);
+        let node = &mut self.nodes[at];
         let Some(process) = &mut node.process else {
             return;
         };
@@ -251,6 +253,9 @@ impl World {
             }
             Event::Renewed(_, sent, revision) => process.keeper.on_renewed(sent, revision),
             Event::Tick(to) => {
+                for name in &refusing {
+                    process.keeper.on_refused(name);
+                }
                 for member in &mut process.members {
                     member.on_time(local, follower);
                 }
@@ -262,6 +267,21 @@ impl World {
             _ => {}
         }
         self.effects(at);
+    }
+
+    /// Nodes that refuse connections when one looks: those that are dead, and now and then one
+    /// that lives, for something on the way may say so.
+    fn refusing(&mut self, event: &Event) -> Vec<String> {
+        if !matches!(event, Event::Tick(_)) {
+            return Vec::new();
+        }
+        let mut refusing = Vec::new();
+        for at in 0..self.nodes.len() {
+            if self.nodes[at].process.is_none() || self.rng.u64(..200) == 0 {
+                refusing.push(self.nodes[at].name.clone());
+            }
+        }
+        refusing
     }
 
     /// The consumer of a node gets on, or stalls for now.
