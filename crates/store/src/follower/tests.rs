@@ -172,3 +172,46 @@ fn a_snapshot_that_is_not_right_changes_nothing() {
     let loaded = elsewhere.load_snapshot(STREAM, &ranges(), &file);
     assert!(matches!(loaded, Err(OpenError::Corrupt(_))), "{loaded:?}");
 }
+
+/// Goal: what a message changes is in the forms of its own level, on every replica alike, whatever
+/// came before. With the first one of a level the store keeps older programs out, and not before.
+#[test]
+fn forms_follow_from_the_level_of_the_message() {
+    let next = Level::new(Level::NEWEST.number() + 1);
+    let schema = |store: &Store| {
+        let value = store.engine().get(Space::Meta, keys::SCHEMA).unwrap();
+        u32::from_be_bytes(value.unwrap().try_into().unwrap())
+    };
+    let form = |store: &Store, number| {
+        let key = keys::user(&store.slot_key(), &user(number).1);
+        let head = store.engine().get(Space::Head, &key).unwrap();
+        head.unwrap()[0]
+    };
+    let [(store, mut one), (other, mut two), (_, mut odd)] = [follower(), follower(), follower()];
+    let mut both = |seq: u32, level| {
+        for follower in [&mut one, &mut two] {
+            let message = [put(seq, 1)];
+            assert_eq!(
+                follower.apply(STREAM, at(seq.into()), level, &message),
+                Ok(0)
+            );
+        }
+        assert_eq!(marks(&one), marks(&two));
+        marks(&one)
+    };
+    both(1, Level::NEWEST);
+    assert_eq!((schema(&store), schema(&other)), (4, 4));
+    let raised = both(2, next);
+    assert_eq!((schema(&store), schema(&other)), (5, 5));
+    // A home that has not heard of it yet.
+    both(3, Level::FIRST);
+    assert_eq!((schema(&store), schema(&other)), (5, 5));
+    assert_eq!(form(&store, 1), form(&store, 3));
+    assert_eq!(form(&store, 2), form(&store, 1) + 1);
+    // Another form is another value: hashes notice.
+    for seq in 1..=2 {
+        odd.apply(STREAM, at(seq.into()), Level::FIRST, &[put(seq, 1)])
+            .unwrap();
+    }
+    assert_ne!(marks(&odd), raised);
+}
