@@ -113,7 +113,7 @@ impl Journal for StreamJournal {
                     let appending = Appending {
                         range: append.range,
                         writer: append.writer,
-                        bytes: append::encode(&append.records).into(),
+                        bytes: append::encode(self.store.level(), &append.records).into(),
                         hear: Box::new(move |word| batch.hear(at, word)),
                     };
                     let stream = self.stream_of(append.range);

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use stdx::{Clock, SystemClock};
+use stdx::{Clock, Level, SystemClock};
 use store::DeploymentId;
 
 use crate::engine::{self, Engine, EngineError};
@@ -13,16 +13,14 @@ use crate::layout::{Layout, StreamId};
 /// Its key in the bucket.
 pub(crate) const KEY: &str = "deployment";
 
-/// Version of what nodes agree on. A node refuses a deployment of a newer one.
+/// The format level ([`stdx::level`]) that a node has to know of a deployment that was [`Grown`].
 pub const FORMAT: u32 = 2;
-
-/// The version of a deployment that began empty: those who know no other one need not.
-const FORMAT_EMPTY: u32 = 1;
 
 /// What all nodes share.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deployment {
-    /// What a node has to know: [`FORMAT`] if it was [`Grown`].
+    /// The format level: what a node has to know, and at which it writes ([`crate::level`]). At
+    /// least [`FORMAT`] if it was [`Grown`].
     pub format: u32,
     /// How the ranges are divided.
     pub streams: u16,
@@ -70,7 +68,8 @@ pub fn join(
     slot_key: [u8; 16],
 ) -> Result<Deployment, EngineError> {
     let made = Deployment {
-        format: FORMAT_EMPTY,
+        // Nobody is there who knows less.
+        format: Level::known().number(),
         streams: layout.streams().count() as u16,
         slot_key,
         grown: None,

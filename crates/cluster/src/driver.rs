@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use stdx::{Clock as _, SystemClock};
+use stdx::{Clock as _, Level, SystemClock};
 use store::{Follower, Position, RangeId, Record, Store, StoreError, StreamMark, Writer};
 use tokio::sync::mpsc::{self, channel};
 use tokio::sync::{oneshot, watch};
@@ -226,6 +226,7 @@ impl Events {
 /// The streams of one node.
 pub struct Driver {
     layout: Layout,
+    store: Store,
     streams: Vec<mpsc::Sender<Command>>,
     progress: Vec<Shared<Progress>>,
     events: Mutex<Receiver<Event>>,
@@ -275,6 +276,7 @@ impl Driver {
             door.weight.store(map.weight, Ordering::Relaxed);
             let parts = keeping::Parts {
                 engine,
+                store: store.clone(),
                 streams: streams.iter().map(mpsc::Sender::downgrade).collect(),
                 progress: progress.clone(),
                 door: Arc::clone(&door),
@@ -297,6 +299,7 @@ impl Driver {
         })?;
         Ok(Driver {
             layout,
+            store: store.clone(),
             streams,
             progress,
             events: Mutex::new(events),
@@ -330,7 +333,7 @@ impl Driver {
         let appending = Appending {
             range,
             writer: Writer::NOBODY,
-            bytes: append::encode(records).into(),
+            bytes: append::encode(self.store.level(), records).into(),
             hear: Box::new(hear),
         };
         self.append_in(None, self.layout.stream_of(range), vec![appending]);
@@ -421,6 +424,18 @@ impl Driver {
             thread::sleep(LEAVE_PAUSE);
         }
         true
+    }
+
+    /// The level at which this node writes records, messages and packets.
+    pub fn level(&self) -> Level {
+        self.store.level()
+    }
+
+    /// The level that the deployment was raised to although this program does not know it: it can
+    /// follow no stream any more, and has to end.
+    pub fn outdated_by(&self) -> Option<Level> {
+        let level = Level::new(self.door.level.load(Ordering::Relaxed));
+        (level > Level::known()).then_some(level)
     }
 
     /// How a stream stands here.

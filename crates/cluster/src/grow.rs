@@ -11,6 +11,7 @@
 //! The data stays in the server's store, which says since before the first step that it belongs to
 //! the deployment ([`store::Store::join`]). The server is its first node and stores the snapshots.
 
+use stdx::Level;
 use store::{BEGINNING, DeploymentId};
 
 use crate::deployment::{Deployment, FORMAT, Grown, IsSilence, patiently};
@@ -102,7 +103,7 @@ pub fn look(
 /// [`GrowError`]; what was done until then stays, and another call goes on with it.
 pub fn take_in(options: &engine::Options, layout: &Layout, order: &Order) -> Result<(), GrowError> {
     let made = Deployment {
-        format: FORMAT,
+        format: FORMAT.max(Level::known().number()),
         streams: layout.streams().count() as u16,
         slot_key: order.slot_key,
         grown: Some(Grown {
@@ -232,6 +233,8 @@ async fn begin(engine: &Engine, stream: StreamId, order: &Order) -> Result<(), G
         // Lower than any that the map gives out: a replica that met it would pass it over.
         epoch: BEGINNING.epoch,
         body: Body::Epoch,
+        // Whoever knows no other one passes it over.
+        level: Level::FIRST,
     };
     for _ in 0..LOOKS_MAX {
         match bounds(engine, stream).await? {

@@ -15,6 +15,7 @@ mod flaw;
 pub mod grow;
 pub mod journal;
 pub mod layout;
+pub mod level;
 pub mod link;
 pub mod map;
 pub mod observe;

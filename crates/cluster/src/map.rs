@@ -74,6 +74,10 @@ pub struct Node {
     /// Where clients reach it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<String>,
+    /// The newest format level that its program knows. Programs that know of no levels say nothing
+    /// (0), and know level 2 at most.
+    #[serde(default)]
+    pub level: u32,
     /// One for each stream, in order.
     pub streams: Vec<Report>,
 }

@@ -4,9 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use stdx::Level;
+
 use crate::engine::{self, Engine, EngineError, Entry};
 use crate::journal::{Epoch, Seq};
 use crate::layout::Layout;
+use crate::level::known_to;
 use crate::map::{Home, Node, Revision};
 
 /// How long nodes are watched: longer than between two renewals.
@@ -15,6 +18,8 @@ const WATCHED: Duration = Duration::from_millis(1_200);
 /// How a cluster stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
+    /// Its format level.
+    pub level: Level,
     /// Its nodes, by name.
     pub nodes: Vec<NodeStatus>,
     /// Its streams, in order.
@@ -42,6 +47,8 @@ pub struct NodeStatus {
     pub link: Option<String>,
     /// Where clients reach it.
     pub clients: Option<String>,
+    /// The newest format level that its program knows.
+    pub level: Level,
 }
 
 impl NodeStatus {
@@ -132,6 +139,7 @@ fn sort(before: Vec<(Revision, Entry)>, after: Vec<(Revision, Entry)>, layout: &
         }
     }
     let (mut nodes, mut homes) = (BTreeMap::new(), BTreeMap::new());
+    let mut level = Level::default();
     for (revision, entry) in after {
         match entry {
             Entry::Node(name, node) => {
@@ -141,6 +149,7 @@ fn sort(before: Vec<(Revision, Entry)>, after: Vec<(Revision, Entry)>, layout: &
             Entry::Home(stream, home) => {
                 homes.insert(stream, home);
             }
+            Entry::Deployment(deployment) => level = Level::new(deployment.format),
         }
     }
     let stream = |id: crate::layout::StreamId| {
@@ -171,8 +180,10 @@ fn sort(before: Vec<(Revision, Entry)>, after: Vec<(Revision, Entry)>, layout: &
         is_fenced: node.is_fenced,
         link: node.link,
         clients: node.clients,
+        level: known_to(node.level),
     };
     Status {
+        level,
         nodes: nodes.into_iter().map(node).collect(),
         streams,
     }

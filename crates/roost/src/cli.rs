@@ -142,6 +142,9 @@ pub(crate) enum Command {
     /// its clients are asked to come again, spread over the time that is left. Load balancers are
     /// told at once (/readyz). Waits, and says what is left (docs/cluster.md).
     Drain(DrainArgs),
+    /// Say at which format level everything is written, in a cluster also which levels each node
+    /// knows (docs/versions.md).
+    Level(LevelArgs),
     /// Say what the running server does, a line a second (docs/watching.md).
     Sar {
         #[command(flatten)]
@@ -192,6 +195,21 @@ pub(crate) enum Command {
     Graph(flood::GraphArgs),
     /// Put an XMPP server under load and report what it did.
     Flood(flood::Args),
+}
+
+/// The format level.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LevelArgs {
+    /// Write at the newest level that this program knows from now on. Programs that do not know it
+    /// cannot take the data up any more: refused while a node of a cluster has one.
+    #[arg(long)]
+    pub(crate) raise: bool,
+    /// Do not wait for this node, which does not live: it has to be upgraded before it comes back.
+    /// May be given several times.
+    #[arg(long, value_name = "NODE", requires = "raise")]
+    pub(crate) without: Vec<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
 }
 
 /// How to empty a node.

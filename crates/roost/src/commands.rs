@@ -9,6 +9,7 @@ mod cluster;
 mod data;
 mod drain;
 mod import;
+mod level;
 mod progress;
 mod provision;
 mod pubsub;
@@ -77,6 +78,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
             provision::run(&place, population, &password, quiet)?;
         }
         Command::Drain(args) => drain::run(&args)?,
+        Command::Level(args) => level::run(&args)?,
         Command::Backup { file, as_is, place } => data::backup(&place, &file, as_is)?,
         Command::Sar { args, place } => sar::run(&args, || watched(&place))?,
         Command::Top { args, place } => top::run(&args, &watched(&place)?)?,

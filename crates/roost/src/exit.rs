@@ -36,12 +36,15 @@ pub(crate) const UNFIT: u8 = 1;
 /// An upgrade that was undone, or not begun.
 pub(crate) const UNDONE: u8 = 1;
 
+/// A node whose deployment was raised to a format level that it does not know.
+pub(crate) const OUTDATED: u8 = 1;
+
 /// What `roost --help` says about exit codes.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0   done; for serve: stopped in order
-  1   refused or failed; for serve: could not start; for upgrade: undone, or not begun;
-      for doctor and cluster check: something must be changed
+  1   refused or failed; for serve: could not start, or must be upgraded; for upgrade: undone, or
+      not begun; for doctor and cluster check: something must be changed
   64  wrong command line
   65  damaged data: a store, a backup, a file to import
   70  crash: a bug in Roost

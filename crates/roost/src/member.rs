@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use cluster::check::{self, Problem};
 use cluster::commits::StreamJournal;
-use cluster::deployment::{self, Deployment, FORMAT};
+use cluster::deployment::{self, Deployment};
 use cluster::driver::{self, Driver, Event, MapOptions};
 use cluster::engine;
 use cluster::journal::message::Author;
@@ -40,6 +40,7 @@ use cluster::observe;
 use server::Door;
 use server::admin::Admin;
 use server::away::{Away, Cluster, NodeId, Taken};
+use stdx::Level;
 use stdx::time::{Clock as _, Moment, SystemClock};
 use store::{RangeId, Store};
 
@@ -81,11 +82,9 @@ pub(crate) fn join(config: &Config) -> Result<Option<Joined>, Failure> {
     let made = node::random_key().map_err(|error| failed(error.to_string()))?;
     let deployment = deployment::join(&engine, &layout, made);
     let deployment = deployment.map_err(|error| failed(error.to_string()))?;
-    if deployment.format > FORMAT {
-        return Err(failed(format!(
-            "the deployment has format {}, this program knows up to {FORMAT}: upgrade it",
-            deployment.format
-        )));
+    let level = Level::new(deployment.format);
+    if level > Level::known() {
+        return Err(failed(outdated(level)));
     }
     if deployment.streams != settings.streams {
         return Err(failed(format!(
@@ -114,6 +113,12 @@ pub(crate) fn join(config: &Config) -> Result<Option<Joined>, Failure> {
         deployment,
         unsaved,
     }))
+}
+
+/// Why this program cannot be a node any more.
+fn outdated(level: Level) -> String {
+    let known = Level::known();
+    format!("the deployment has format level {level}, this program knows up to {known}: upgrade it")
 }
 
 /// Asks the engine of the configuration's cluster whether it keeps what a cluster needs.
@@ -189,6 +194,7 @@ impl Joined {
         let grown = self.deployment.grown.as_ref();
         node::Belongs {
             slot_key: self.deployment.slot_key,
+            level: Level::new(self.deployment.format),
             grown: grown.map(|grown| node::GrownFrom {
                 id: grown.id,
                 by: grown.by.clone(),
@@ -212,6 +218,7 @@ impl Joined {
             // Later lives have higher ones, as long as the clock goes on between them.
             incarnation: u64::try_from(wall).unwrap_or_default(),
         };
+        store.agree(Level::new(self.deployment.format));
         let folder = self.config.settings.node.data.join("cluster");
         std::fs::create_dir_all(&folder)
             .map_err(|error| failed(&folder.display().to_string(), &error))?;
@@ -300,6 +307,10 @@ impl Away for Others {
 
     fn answer(&self, to: NodeId, packet: Vec<u8>) {
         self.links.answer(PeerId(to.0), packet);
+    }
+
+    fn level(&self) -> Level {
+        self.driver.level()
     }
 
     fn may_act(&self) -> bool {
@@ -428,6 +439,11 @@ impl Member {
         if !self.driver.leave(LEAVE_WITHIN) {
             tracing::warn!("the engine does not answer: others wait until the lease lapses");
         }
+    }
+
+    /// Why this process has to end: the deployment was raised to what it does not know.
+    pub(crate) fn outdated(&self) -> Option<String> {
+        self.driver.outdated_by().map(outdated)
     }
 
     /// Who sees how the cluster is.

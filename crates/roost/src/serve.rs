@@ -356,6 +356,14 @@ impl Process {
                         code = ExitCode::from(exit::CRASH);
                         self.drain(broken, SIGTERM);
                     }
+                    let outdated = self.member.as_ref().and_then(Member::outdated);
+                    if let Some((why, running)) =
+                        outdated.and_then(|why| Some((why, running.take()?)))
+                    {
+                        tracing::error!("{why}");
+                        code = ExitCode::from(exit::OUTDATED);
+                        self.drain(running, SIGTERM);
+                    }
                     if let Some(running) = &running {
                         heap.look(running.accounts_loaded());
                     }

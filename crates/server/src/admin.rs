@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use actor::{Handle, Name};
 use serde::{Deserialize, Serialize};
+use stdx::Level;
 use stdx::time::{Clock, SystemClock, Timestamp};
 use store::{Journal, Record, Store};
 
@@ -257,6 +258,11 @@ pub enum Request {
     },
     /// Reads everything in the store, as it is at this moment, and checks it.
     Verify,
+    /// At which format level the store is written.
+    Level {
+        /// Raise it to the newest that this program knows first.
+        raise: bool,
+    },
 }
 
 /// Without what must not be in a log: passwords, and the keys in the lines of an import.
@@ -311,6 +317,7 @@ impl fmt::Debug for Request {
             Request::Chaos { fault } => ("Chaos", format!("{fault:?}")),
             Request::Backup { dest } => ("Backup", dest.display().to_string()),
             Request::Verify => ("Verify", String::new()),
+            Request::Level { raise } => ("Level", raise.to_string()),
         };
         write!(f, "{name}({about})")
     }
@@ -383,6 +390,13 @@ pub enum Response {
         good: bool,
         /// What there is, and the first problems, in lines for people.
         report: String,
+    },
+    /// At which format level the store is written.
+    Level {
+        /// Its number.
+        level: u32,
+        /// The newest that this program knows.
+        known: u32,
     },
     /// A part of what an account said is erased.
     Erased {
@@ -655,6 +669,7 @@ impl Admin {
                     .map_err(|e| error("backup_failed", &e.to_string()))?;
                 Ok(Response::Ok)
             }
+            Request::Level { raise } => self.level(raise),
             Request::Verify => {
                 let report = self.store.verify().map_err(unreadable)?;
                 Ok(Response::Verified {
@@ -663,6 +678,24 @@ impl Admin {
                 })
             }
         }
+    }
+
+    /// The level of a deployment is not that of one node's store to raise.
+    fn level(&self, raise: bool) -> Outcome {
+        if raise && self.store.follows_streams().map_err(unreadable)? {
+            return Err(error(
+                "in_cluster",
+                "this is a node of a cluster: say roost level --raise with its configuration",
+            ));
+        }
+        if raise {
+            let raised = self.store.raise();
+            raised.map_err(|e| error("not_raised", &e.to_string()))?;
+        }
+        Ok(Response::Level {
+            level: self.store.level().number(),
+            known: Level::known().number(),
+        })
     }
 
     /// What is banned ends: the sessions of an account at once, connections from an address with

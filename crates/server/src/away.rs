@@ -5,6 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use stdx::Level;
 use store::{Journal, RangeId};
 
 /// A node, by a number that its name keeps for the life of this process.
@@ -21,6 +22,11 @@ pub trait Away: Send + Sync {
 
     /// The same for the answer to a packet that came: there are no more of them than packets.
     fn answer(&self, to: NodeId, packet: Vec<u8>);
+
+    /// The format level of what other nodes are sent: all of them know it.
+    fn level(&self) -> Level {
+        Level::FIRST
+    }
 
     /// Whether what needs no commit may leave this node now. Asked at the beginning of each turn.
     fn may_act(&self) -> bool;

@@ -6,6 +6,7 @@
 //! workspace that reads the machine's clock.
 
 pub mod bugs;
+pub mod level;
 pub mod ring;
 pub mod slab;
 pub mod table;
@@ -20,6 +21,7 @@ pub mod rand {
     pub use fastrand::Rng;
 }
 
+pub use level::Level;
 pub use slab::{Key, Slab};
 pub use time::{Clock, Moment, SystemClock, Timestamp, VirtualClock};
 pub use wheel::{TimerKey, TimerWheel};

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use byteview::ByteView;
+use stdx::Level;
 
 use crate::directory::DirectoryEntry;
 use crate::engine::{Space, Visit};
@@ -15,12 +16,15 @@ use crate::limits::VALUE_BYTES_MAX;
 use crate::record::{Record, RecordError, Roster};
 use crate::slot::{Slot, SlotKey};
 use crate::state::{
-    BLOB_VERSION, HEAD_VERSION, Head, Kind, Profile, VALUE_VERSION, decode_profile, encode,
+    BLOB_VERSION, Head, Kind, Profile, VALUE_VERSION, decode_profile, encode, encode_head,
 };
 use crate::stored::{Stored, bytes_of};
 
 /// State as `apply` sees it: reads include the changes made so far.
 pub trait Txn {
+    /// The level in whose forms values are written.
+    fn level(&self) -> Level;
+
     /// The value of one key.
     ///
     /// # Errors
@@ -261,11 +265,8 @@ impl<T: Txn> Entity<'_, T> {
     }
 
     pub(crate) fn save_head(&mut self) {
-        self.txn.put(
-            Space::Head,
-            self.key.clone(),
-            encode(HEAD_VERSION, &self.head),
-        );
+        let value = encode_head(self.txn.level(), &self.head);
+        self.txn.put(Space::Head, self.key.clone(), value);
     }
 
     /// The profile, and the bytes that it takes.

@@ -19,6 +19,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use siphasher::sip::SipHasher13;
+use stdx::Level;
 
 use crate::dir::{Dir, Stage, sync_parent};
 use crate::engine::fjall::FjallEngine;
@@ -27,7 +28,7 @@ use crate::error::{OpenError, StoreError};
 use crate::joined::forget_streams;
 use crate::keys;
 use crate::limits::{BACKUP_CHUNK_BYTES, BACKUP_CHUNK_BYTES_MAX};
-use crate::schema::{self, SCHEMA};
+use crate::schema::{self, SCHEMA, schema_known};
 use crate::store::{Durability, Options, Store, raise_epoch};
 use crate::verify::{Report, check_entry, is_log_entry};
 
@@ -304,7 +305,7 @@ pub fn restore(source: &Path, dest: &Path, options: &Options) -> Result<Moved, O
         engine.commit(std::mem::take(&mut batch), Durability::Memory)
     })?;
     engine.commit(batch, Durability::Memory)?;
-    schema::prepare(&engine, || {
+    schema::prepare(&engine, Level::known(), || {
         Err(OpenError::Corrupt("the backup is empty".to_owned()))
     })?;
     forget_streams(&engine)?;
@@ -325,7 +326,7 @@ pub(crate) fn verify_file(path: &Path) -> Result<Report, OpenError> {
             found = entry.value.try_into().ok().map(u32::from_be_bytes);
         }
         // Values of other schemas are decoded by the upgrade that follows a restore.
-        if found == Some(SCHEMA)
+        if found.is_some_and(|found| (SCHEMA..=schema_known()).contains(&found))
             && let Err(problem) = check_entry(entry.space, entry.key, entry.value)
         {
             report.problem(problem);
@@ -341,9 +342,9 @@ pub(crate) fn verify_file(path: &Path) -> Result<Report, OpenError> {
         Ok(())
     })?;
     match found {
-        Some(found) if found > SCHEMA => Err(OpenError::NewerSchema {
+        Some(found) if found > schema_known() => Err(OpenError::NewerSchema {
             found,
-            supported: SCHEMA,
+            supported: schema_known(),
         }),
         Some(_) => Ok(report),
         None => Err(OpenError::Corrupt(format!(

@@ -9,6 +9,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
+use stdx::Level;
 
 use crate::apply::{apply, decode_u64};
 use crate::engine::{Batch, Change, Engine, Reader, Space};
@@ -18,6 +19,7 @@ use crate::journal::{Position, read_position};
 use crate::keys;
 use crate::overlay::Overlay;
 use crate::record::Record;
+use crate::schema::{self, schema_of};
 use crate::slot::{RANGES, RangeId, Slot, SlotKey};
 use crate::store::{Store, WriterToken};
 
@@ -60,6 +62,8 @@ pub struct Follower {
     engine: Arc<dyn Engine>,
     slots: SlotKey,
     heads: Heads,
+    /// Older programs are kept out of what has values of this level.
+    level: Level,
     _writer: WriterToken,
 }
 
@@ -75,6 +79,7 @@ impl Follower {
             engine: store.engine(),
             slots: store.slot_key(),
             heads: Heads::default(),
+            level: schema::level(&*store.engine())?,
             _writer: writer,
         })
     }
@@ -95,7 +100,8 @@ impl Follower {
         read_range(&*self.engine, range)
     }
 
-    /// Applies the appends of one message, in order, with the stream's new mark, as one batch. An
+    /// Applies the appends of one message, in order, with the stream's new mark, as one batch. What
+    /// they change is written in the forms of the message's level, on every replica alike. An
     /// append counts for its range's position also if one of its records must not be applied
     /// ([`Record::check`]) or is of another range: then it changes nothing, on every replica.
     /// Returns how many those were.
@@ -107,11 +113,12 @@ impl Follower {
         &mut self,
         stream: u16,
         mark: StreamMark,
+        level: Level,
         appends: &[(RangeId, Vec<Record>)],
     ) -> Result<u64, StoreError> {
         let engine = Arc::clone(&self.engine);
         let heads = std::mem::take(&mut self.heads);
-        let mut overlay = Overlay::new(&*engine).with_heads(heads);
+        let mut overlay = Overlay::new(&*engine).with_heads(heads).at(level);
         let mut ranges: Vec<(RangeId, RangeMark)> = Vec::new();
         let mut refused = 0;
         for (range, records) in appends {
@@ -138,9 +145,18 @@ impl Follower {
             batch.push(meta(&keys::hash(*range), &at.hash.to_be_bytes()));
         }
         batch.push(meta(&keys::stream(stream), &mark.encode()));
+        self.raise(level, &mut batch);
         engine.commit(batch, self.store.durability())?;
+        self.level = self.level.max(level);
         self.heads = heads;
         Ok(refused)
+    }
+
+    /// With the first values of a level goes the number that keeps older programs out.
+    fn raise(&self, level: Level, batch: &mut Batch) {
+        if schema_of(level) > schema_of(self.level) {
+            batch.push(schema::schema_change(schema_of(level)));
+        }
     }
 
     /// Whether the append changed something, or at least was allowed to.

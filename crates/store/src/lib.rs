@@ -91,7 +91,7 @@ pub use record::{
     ScramHash, ScramKeys, Seq, Subscription,
 };
 pub use rooms::{ListedRoom, Side, StoredRoom};
-pub use schema::SCHEMA;
+pub use schema::{SCHEMA, schema_known};
 pub use shared::SharedBytes;
 pub use slot::{RANGES, RangeId, SLOTS, Slot, SlotKey};
 pub use state::{LogHead, UserState};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use byteview::ByteView;
+use stdx::Level;
 
 use crate::apply::Txn;
 use crate::engine::{Batch, Change, Reader, Space, Visit};
@@ -30,6 +31,8 @@ pub(crate) struct Overlay<'a> {
     /// What each key of the current append held before, newest last.
     undo: Vec<Before>,
     bytes: usize,
+    /// Values are written in its forms.
+    level: Level,
 }
 
 impl<'a> Overlay<'a> {
@@ -40,6 +43,7 @@ impl<'a> Overlay<'a> {
             heads: Heads::default(),
             undo: Vec::new(),
             bytes: 0,
+            level: Level::default(),
         }
     }
 
@@ -77,6 +81,12 @@ impl<'a> Overlay<'a> {
     /// Starts with heads that are known from earlier groups.
     pub(crate) fn with_heads(mut self, heads: Heads) -> Self {
         self.heads = heads;
+        self
+    }
+
+    /// Values are written in the forms of this level.
+    pub(crate) fn at(mut self, level: Level) -> Self {
+        self.level = level;
         self
     }
 
@@ -154,6 +164,10 @@ impl<'a> Overlay<'a> {
 }
 
 impl Txn for Overlay<'_> {
+    fn level(&self) -> Level {
+        self.level
+    }
+
     fn get(&mut self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         match self.changes[space.index()].get(key) {
             Some(changed) => Ok(changed.as_deref().map(<[u8]>::to_vec)),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use stdx::Level;
 use stdx::time::Timestamp;
 
 use crate::delivery::{
@@ -19,13 +20,18 @@ use crate::limits::{
 use crate::member;
 use crate::octets;
 use crate::shared::SharedBytes;
+use crate::state::NEXT_MARK;
 
 /// Position of an entry in its entity's log. Assigned by the entity's home, strictly increasing
 /// from 1, never reused, not even after the account was removed and created again.
 pub type Seq = u64;
 
-/// The encoding version that [`Record::encode`] writes, its leading byte.
+/// The encoding version that [`Record::encode`] writes at the newest level, its leading byte.
 pub const RECORD_VERSION: u8 = 9;
+
+/// The version that each level writes. A record that has another form, or a new kind, comes with a
+/// version and a level of its own: below that level, what it says is written as before.
+const RECORD_VERSIONS: [(Level, u8); 1] = [(Level::FIRST, RECORD_VERSION)];
 
 /// The oldest version that [`Record::decode`] reads: later ones only added kinds of records.
 const RECORD_VERSION_MIN: u8 = 2;
@@ -383,7 +389,7 @@ pub enum RecordError {
     #[error("{0} of the delivery state are above the limit")]
     TooMany(&'static str),
     /// The encoding is of a newer version.
-    #[error("record of version {0}; this program reads up to {RECORD_VERSION}")]
+    #[error("record of version {0}; this program reads up to {RECORD_VERSION}: upgrade it")]
     Version(u8),
     /// The bytes are no record.
     #[error("undecodable record: {0}")]
@@ -432,9 +438,14 @@ impl Record {
         }
     }
 
-    /// Bytes for the journal of a cluster: a version byte, then postcard.
-    pub fn encode(&self) -> Vec<u8> {
-        crate::state::encode(RECORD_VERSION, self)
+    /// Bytes for the journal of a cluster, in the form of a level: a version byte, then postcard.
+    pub fn encode(&self, level: Level) -> Vec<u8> {
+        let version = level.version(&RECORD_VERSIONS);
+        let mut bytes = crate::state::encode(version, self);
+        if level.is_next() {
+            bytes.push(NEXT_MARK);
+        }
+        bytes
     }
 
     /// The inverse of [`Record::encode`].
@@ -442,12 +453,27 @@ impl Record {
     /// # Errors
     /// [`RecordError::Version`] for a newer version, [`RecordError::Encoding`] for anything else.
     pub fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
+        Record::decode_as(bytes, Level::known())
+    }
+
+    /// As a program reads it that knows levels up to `known`: for tests of other versions.
+    ///
+    /// # Errors
+    /// As [`Record::decode`].
+    pub fn decode_as(bytes: &[u8], known: Level) -> Result<Record, RecordError> {
+        let newest = known.version(&RECORD_VERSIONS);
+        let malformed = |why: &dyn fmt::Display| RecordError::Encoding(why.to_string());
         match bytes.split_first() {
-            Some((&(RECORD_VERSION_MIN..=RECORD_VERSION), body)) => {
-                postcard::from_bytes(body).map_err(|e| RecordError::Encoding(e.to_string()))
+            Some((&version, body)) if (RECORD_VERSION_MIN..=newest).contains(&version) => {
+                let (record, rest) =
+                    postcard::take_from_bytes(body).map_err(|error| malformed(&error))?;
+                match version > RECORD_VERSION && rest != [NEXT_MARK] {
+                    true => Err(malformed(&"no mark")),
+                    false => Ok(record),
+                }
             }
-            Some((&version, _)) if version > RECORD_VERSION => Err(RecordError::Version(version)),
-            _ => Err(RecordError::Encoding("no version byte".to_owned())),
+            Some((&version, _)) if version > newest => Err(RecordError::Version(version)),
+            _ => Err(malformed(&"no version byte")),
         }
     }
 

@@ -17,10 +17,11 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
+use stdx::Level;
 use stdx::time::Timestamp;
 
 use crate::delivery::{EntryFlags, Progress};
-use crate::engine::{Batch, Change, Engine, Space};
+use crate::engine::{Batch, Change, Engine, Reader, Space};
 use crate::error::{OpenError, StoreError};
 use crate::keys;
 use crate::record::{Account, Roster, RosterItem, ScramHash, ScramKeys, Subscription};
@@ -32,8 +33,38 @@ use crate::state::{
 };
 use crate::store::Durability;
 
-/// The schema that this program writes.
+/// The schema that opening an older store makes of it. Later ones are those of levels: values have
+/// other forms beside those of before, which stay as they are until they next change, so the number
+/// alone keeps older programs out. It rises when the level does, and not when a store is opened.
 pub const SCHEMA: u32 = 4;
+
+/// The level with that schema, and that of all before.
+const SCHEMA_LEVEL: Level = Level::new(2);
+
+/// The schema of a store at this level.
+pub(crate) fn schema_of(level: Level) -> u32 {
+    SCHEMA + level.number().saturating_sub(SCHEMA_LEVEL.number())
+}
+
+/// The newest schema that this program reads.
+pub fn schema_known() -> u32 {
+    schema_of(Level::known())
+}
+
+/// The level whose schema this is, if this program knows it.
+pub(crate) fn level_of(schema: u32) -> Option<Level> {
+    let above = schema.checked_sub(SCHEMA)?;
+    let level = Level::new(SCHEMA_LEVEL.number().checked_add(above)?);
+    (level <= Level::known()).then_some(level)
+}
+
+/// The level of a store that was made ready.
+pub(crate) fn level(engine: &dyn Reader) -> Result<Level, StoreError> {
+    let value = engine.get(Space::Meta, keys::SCHEMA)?;
+    let bytes = value.as_deref().and_then(|value| value.try_into().ok());
+    let found = bytes.map(u32::from_be_bytes).and_then(level_of);
+    found.ok_or_else(|| StoreError::Corrupt("the schema number is damaged".to_owned()))
+}
 
 /// Entries that an upgrade rewrites per batch.
 const UPGRADE_ENTRIES_MAX: usize = 1_000;
@@ -45,9 +76,11 @@ const VALUE_VERSION_1: u8 = 0;
 pub(crate) const VALUE_VERSION_2: u8 = 1;
 
 /// Makes an engine ready for this program: initialises an empty one (with `new_key`), upgrades an
-/// older one, refuses a newer one. Returns the slot key.
+/// older one, refuses a newer one. An empty one begins at this level; another one stays at the
+/// level that it has. Returns the slot key.
 pub(crate) fn prepare(
     engine: &dyn Engine,
+    begin_at: Level,
     new_key: impl FnOnce() -> Result<SlotKey, OpenError>,
 ) -> Result<SlotKey, OpenError> {
     let found = match engine.get(Space::Meta, keys::SCHEMA)? {
@@ -68,17 +101,15 @@ pub(crate) fn prepare(
                     keys::SLOT_KEY.to_vec(),
                     key.to_bytes().to_vec(),
                 ),
-                schema_change(SCHEMA),
+                schema_change(schema_of(begin_at)),
             ];
             engine.commit(batch, Durability::Fsync)?;
             return Ok(key);
         }
     };
-    if found > SCHEMA {
-        return Err(OpenError::NewerSchema {
-            found,
-            supported: SCHEMA,
-        });
+    let supported = schema_known();
+    if found > supported {
+        return Err(OpenError::NewerSchema { found, supported });
     }
     let slots = match engine.get(Space::Meta, keys::SLOT_KEY)? {
         Some(value) => SlotKey::new(
@@ -90,7 +121,7 @@ pub(crate) fn prepare(
         None => return Err(corrupt("the slot key is missing")),
     };
     match found {
-        SCHEMA => Ok(slots),
+        SCHEMA.. => Ok(slots),
         1 => {
             upgrade_from_1(engine, &slots)?;
             upgrade_from_2(engine)?;
@@ -122,7 +153,7 @@ fn put(space: Space, key: Vec<u8>, value: Vec<u8>) -> Change {
     }
 }
 
-fn schema_change(schema: u32) -> Change {
+pub(crate) fn schema_change(schema: u32) -> Change {
     put(
         Space::Meta,
         keys::SCHEMA.to_vec(),

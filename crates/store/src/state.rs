@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use stdx::Level;
 use stdx::time::Timestamp;
 
 use crate::delivery::{
@@ -24,6 +25,12 @@ pub(crate) const VALUE_VERSION: u8 = 2;
 /// [`HEAD_VERSION_3`] no [`Head::stored`], those of [`HEAD_VERSION_4`] no [`Head::kind`], those of
 /// [`HEAD_VERSION_5`] knew no [`Kind::Service`].
 pub(crate) const HEAD_VERSION: u8 = 6;
+
+/// The version that each level writes.
+const HEAD_VERSIONS: [(Level, u8); 1] = [(Level::FIRST, HEAD_VERSION)];
+
+/// What the next version, as tests play it, has behind a head and a record: a form of its own.
+pub(crate) const NEXT_MARK: u8 = 0xed;
 
 /// See [`HEAD_VERSION`].
 pub(crate) const HEAD_VERSION_5: u8 = 5;
@@ -345,9 +352,27 @@ pub(crate) fn decode_profile(bytes: &[u8], user: &str) -> Result<Profile, StoreE
     }
 }
 
+/// A head in the form of a level.
+pub(crate) fn encode_head(level: Level, head: &Head) -> Vec<u8> {
+    let mut bytes = encode(level.version(&HEAD_VERSIONS), head);
+    if level.is_next() {
+        bytes.push(NEXT_MARK);
+    }
+    bytes
+}
+
 /// Decodes a head. One of before is rewritten when it next changes.
 pub(crate) fn decode_head(bytes: &[u8], user: &str) -> Result<Head, StoreError> {
+    let known = Level::known();
     match bytes.first() {
+        Some(&version) if known.is_next() && version == known.version(&HEAD_VERSIONS) => {
+            match bytes.split_last() {
+                Some((&NEXT_MARK, bytes)) => decode_version(version, bytes, user),
+                _ => Err(StoreError::Corrupt(format!(
+                    "{user}: a head without a mark"
+                ))),
+            }
+        }
         Some(&VALUE_VERSION) => decode::<HeadOf2>(bytes, user).map(Head::from),
         Some(&version @ (HEAD_VERSION_3 | HEAD_VERSION_4)) => {
             // The encodings of `None` and of an account are what they lack.

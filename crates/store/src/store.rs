@@ -6,8 +6,10 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
+
+use stdx::Level;
 
 use crate::apply::{Txn, apply, decode_u64};
 use crate::delivery::{LogEntry, Recognition};
@@ -27,7 +29,7 @@ use crate::log::{parse_entry, read_head, scan_heads, tail};
 use crate::overlay::Overlay;
 use crate::record::{KnownAddress, Record, Seq};
 use crate::scan::{self, until};
-use crate::schema;
+use crate::schema::{self, schema_of};
 use crate::slot::{RANGES, RangeId, SlotKey};
 use crate::state::{
     BLOB_VERSION, Head, LogHead, OlderMark, UserState, decode, decode_head, decode_profile,
@@ -58,6 +60,9 @@ pub struct Options {
     /// and for ever. Numbers of one that began higher would lie above what the next home gives out.
     /// `None`: as often as this store was restored, or may have lost some. Default: `None`.
     pub numbering: Option<u64>,
+    /// At which level a store begins that is created by this call; another one stays at its own.
+    /// `None`: the newest that this program knows.
+    pub level: Option<Level>,
     /// What every read takes longer, for tests of isolation. Default: nothing.
     pub read_delay: Duration,
 }
@@ -76,6 +81,8 @@ struct Shared {
     /// The lowest sequence number that may be given out: the first one of this epoch.
     first_seq: Seq,
     durability: Durability,
+    /// The number of the level at which everything is written.
+    level: AtomicU32,
     has_writer: Arc<AtomicBool>,
     in_doubt: Arc<InDoubt>,
     dir: Option<Dir>,
@@ -131,7 +138,8 @@ impl Store {
             ));
         }
         let engine = open_engine(&dir, options)?;
-        let slots = schema::prepare(&engine, || {
+        let begin_at = options.level.unwrap_or_else(Level::known);
+        let slots = schema::prepare(&engine, begin_at, || {
             if fresh {
                 new_slot_key(options)
             } else {
@@ -175,7 +183,7 @@ impl Store {
             None => read_epoch(&*engine)?,
         };
         let made = (options.durability, numbering);
-        Ok(Store::new(engine, slots, made, Some(dir)))
+        Ok(Store::new(engine, slots, made, Some(dir))?)
     }
 
     /// An empty store in memory.
@@ -195,9 +203,9 @@ impl Store {
         durability: Durability,
         slot_key: SlotKey,
     ) -> Result<Store, OpenError> {
-        let slots = schema::prepare(&*engine, || Ok(slot_key))?;
+        let slots = schema::prepare(&*engine, Level::known(), || Ok(slot_key))?;
         let numbering = read_epoch(&*engine)?;
-        Ok(Store::new(engine, slots, (durability, numbering), None))
+        Ok(Store::new(engine, slots, (durability, numbering), None)?)
     }
 
     pub(crate) fn new(
@@ -205,12 +213,14 @@ impl Store {
         slots: SlotKey,
         (durability, numbering): (Durability, u64),
         dir: Option<Dir>,
-    ) -> Store {
+    ) -> Result<Store, StoreError> {
         let has_writer = Arc::default();
         let first_seq = (numbering << SEQ_EPOCH_SHIFT) + 1;
-        Store {
+        let level = schema::level(&*engine)?.number().into();
+        Ok(Store {
             shared: Arc::new(Shared {
                 engine,
+                level,
                 slots,
                 first_seq,
                 durability,
@@ -218,7 +228,38 @@ impl Store {
                 in_doubt: Arc::default(),
                 dir,
             }),
+        })
+    }
+
+    /// The level at which this store, and the streams that it follows, are written.
+    pub fn level(&self) -> Level {
+        Level::new(self.shared.level.load(Ordering::Acquire))
+    }
+
+    /// The nodes of the deployment have agreed upon a level: what this one writes is of it from now
+    /// on. The store itself rises with the first message of that level that it applies. One that
+    /// this program does not know is not for it to write.
+    pub fn agree(&self, level: Level) {
+        let level = level.min(Level::known());
+        self.shared
+            .level
+            .fetch_max(level.number(), Ordering::AcqRel);
+    }
+
+    /// Raises the level of a single server's store to the newest that this program knows: older
+    /// ones cannot open it from then on. Durable on return, which says the level.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of the engine: the level is as it was, or raised.
+    pub fn raise(&self) -> Result<Level, StoreError> {
+        let level = Level::known();
+        let before = schema::level(&*self.shared.engine)?;
+        if schema_of(level) > schema_of(before) {
+            let raised = vec![schema::schema_change(schema_of(level))];
+            self.shared.engine.commit(raised, Durability::Fsync)?;
         }
+        self.agree(level);
+        Ok(level)
     }
 
     /// The key of the slot hash.
@@ -531,7 +572,7 @@ impl Store {
         let mut records = records.into_iter().peekable();
         let mut total = 0;
         while records.peek().is_some() {
-            let mut overlay = Overlay::new(engine);
+            let mut overlay = Overlay::new(engine).at(self.level());
             let mut touched = [false; RANGES as usize];
             let mut applied = 0;
             while applied < BULK_RECORDS_MAX && overlay.bytes() < BULK_BYTES_MAX {

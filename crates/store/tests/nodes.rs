@@ -274,9 +274,12 @@ fn records_are_read_back() {
         },
     ] {
         assert_eq!(record.user(), SERVICE);
-        assert_eq!(Record::decode(&record.encode()), Ok(record.clone()));
+        assert_eq!(
+            Record::decode(&record.encode(stdx::Level::NEWEST)),
+            Ok(record.clone())
+        );
         // Records of before are read as they are.
-        let mut old = record.encode();
+        let mut old = record.encode(stdx::Level::NEWEST);
         old[0] = 4;
         assert_eq!(Record::decode(&old), Ok(record));
     }

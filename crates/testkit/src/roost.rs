@@ -97,6 +97,15 @@ impl Roost {
         Ok(copy)
     }
 
+    /// Whether the next starts play the version that comes after this one (docs/versions.md).
+    pub fn play_next_version(&mut self, is_next: bool) {
+        let name = OsString::from("ROOST_NEXT_VERSION");
+        self.environment.retain(|(known, _)| *known != name);
+        if is_next {
+            self.environment.push((name, "1".into()));
+        }
+    }
+
     /// Sets variables of the environment for the next starts.
     pub fn set_environment(&mut self, environment: Vec<(OsString, OsString)>) {
         self.environment = environment;
@@ -162,8 +171,17 @@ impl Roost {
     /// # Errors
     /// It exits with a failure.
     pub fn run_plain(&self, arguments: &[&str]) -> Result<String, String> {
+        self.run_in(&[], arguments)
+    }
+
+    fn run_in(
+        &self,
+        environment: &[(OsString, OsString)],
+        arguments: &[&str],
+    ) -> Result<String, String> {
         let output = Command::new(&self.binary)
             .args(arguments)
+            .envs(environment.iter().cloned())
             .stdin(Stdio::null())
             .output()
             .map_err(text)?;
@@ -176,6 +194,16 @@ impl Roost {
             "roost {arguments:?} failed ({}): {stdout}{stderr}",
             output.status
         ))
+    }
+
+    /// Runs a command against this server in the environment that it is started with.
+    ///
+    /// # Errors
+    /// It exits with a failure.
+    pub fn run_alike(&self, arguments: &[&str]) -> Result<String, String> {
+        let config = self.config().to_string_lossy().into_owned();
+        let place = ["--config", &config];
+        self.run_in(&self.environment, &[arguments, &place[..]].concat())
     }
 
     /// Begins to run a command of the binary against this server; its output is kept for whoever

@@ -1,13 +1,18 @@
 //! Why bytes are no packet, or a message no bytes.
 
-use crate::packet::VERSION;
+use stdx::Level;
+
+use crate::packet::version_at;
 
 /// What is wrong with a packet. Whoever sent it is told, and an operator can tell from it which
 /// side has to be upgraded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// It is of a version that came after this node.
-    #[error("a packet of kind {kind} is of version {version}; this node knows up to {VERSION}")]
+    #[error(
+        "a packet of kind {kind} is of version {version}; this node knows up to {known}: upgrade it",
+        known = version_at(Level::known())
+    )]
     Version {
         /// Its version.
         version: u8,
@@ -21,6 +26,14 @@ pub enum WireError {
         version: u8,
         /// The number.
         kind: u8,
+    },
+    /// It came with a later level than that at which it should be written.
+    #[error("a packet of kind {kind:?} is not for format level {level}")]
+    Level {
+        /// What it is.
+        kind: &'static str,
+        /// The level.
+        level: Level,
     },
     /// A field is none, or exceeds its bound.
     #[error("{field} of a packet of kind {kind:?} is wrong or too long")]

@@ -16,7 +16,9 @@
 //! A packet begins with a version and a kind. The form of a kind never changes: another form is
 //! another kind, with the version in which it came. A packet is written with the version of its
 //! kind and not with that of the writer, so an older node understands all of a newer one but what
-//! it cannot know; that it refuses by name ([`WireError::Version`], [`WireError::Kind`]).
+//! it cannot know; that it refuses by name ([`WireError::Version`], [`WireError::Kind`]). Kinds of
+//! a version are sent from the format level on that has it ([`Packet::encode_at`]): all nodes know
+//! it then.
 //!
 //! # Bounds
 //!
@@ -46,7 +48,7 @@ pub use joined::{Carrier, ConnAt, Join, Joined, Part};
 pub use kind::Kind;
 pub use message::Message;
 pub use nodes::{Interest, NodeEvent};
-pub use packet::{Arrival, Credit, Envelope, Moved, Packet, VERSION, VERSION_MIN};
+pub use packet::{Arrival, Credit, Envelope, Moved, Packet, VERSION, VERSION_MIN, version_at};
 pub use rooms::{Membership, OfRoom, Pulled, Sitting, ToRoom};
 pub use stanza::{SharedCopy, Source, Stanza};
 

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use stdx::{Clock, Moment, SystemClock};
+use stdx::{Clock, Level, Moment, SystemClock};
+use store::Store;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -41,12 +42,15 @@ pub(super) struct Door {
     /// Until when effects that need no commit may leave, in nanoseconds of the driver's clock. A
     /// moment, not an answer: a process that was paused must not believe an old one.
     pub(super) acts_until: AtomicU64,
+    /// The level of the deployment, as the map says; 0: it has not said it yet.
+    pub(super) level: AtomicU32,
     /// The map, as it was a moment ago.
     pub(super) view: Shared<Arc<MapView>>,
 }
 
 pub(super) struct Parts {
     pub(super) engine: Engine,
+    pub(super) store: Store,
     pub(super) streams: Vec<mpsc::WeakSender<Command>>,
     pub(super) progress: Vec<Shared<Progress>>,
     pub(super) door: Arc<Door>,
@@ -93,6 +97,7 @@ impl Keeping {
             clients: options.clients,
             weight: parts.door.weight.load(Ordering::Relaxed),
             streams: vec![Report::default(); streams],
+            level: Level::known().number(),
             ..Node::default()
         };
         let name = author.node.clone();
@@ -155,6 +160,12 @@ impl Keeping {
             }
             Some((revision, Entry::Node(name, node))) => {
                 self.keeper.on_node(now, &name, revision, node);
+            }
+            Some((_, Entry::Deployment(deployment))) => {
+                let level = Level::new(deployment.format);
+                self.parts.store.agree(level);
+                let known = &self.parts.door.level;
+                known.fetch_max(level.number(), Ordering::Relaxed);
             }
             None => self.watch = None,
         }

@@ -132,6 +132,8 @@ impl Task {
 
     fn on_command(&mut self, command: Command) {
         let now = self.clock.now();
+        // What is to be appended was encoded at no higher one.
+        self.member.raise(self.parts.store.level());
         match command {
             Command::Append(epoch, appends) => self.append(epoch, appends),
             Command::TakeOver(epoch) => self.member.take_over(now, epoch),

@@ -22,13 +22,16 @@ pub enum Entry {
     Home(StreamId, Home),
     /// A node of this name.
     Node(String, Node),
+    /// What all nodes share.
+    Deployment(Deployment),
 }
 
 impl Entry {
-    fn key(&self) -> Key {
+    fn key(&self) -> String {
         match self {
-            Entry::Home(stream, _) => Key::Home(*stream),
-            Entry::Node(name, _) => Key::Node(name.clone()),
+            Entry::Home(stream, _) => Key::Home(*stream).name(),
+            Entry::Node(name, _) => Key::Node(name.clone()).name(),
+            Entry::Deployment(_) => deployment::KEY.to_owned(),
         }
     }
 
@@ -36,6 +39,7 @@ impl Entry {
         let bytes = match self {
             Entry::Home(_, home) => serde_json::to_vec(home),
             Entry::Node(_, node) => serde_json::to_vec(node),
+            Entry::Deployment(deployment) => serde_json::to_vec(deployment),
         };
         // Invariant: they are plain structs with string keys.
         bytes.expect("an entry is JSON").into()
@@ -43,6 +47,9 @@ impl Entry {
 
     /// Nothing for what is not ours, or was written by somebody who knows better.
     fn decode(key: &str, value: &[u8]) -> Option<Entry> {
+        if key == deployment::KEY {
+            return serde_json::from_slice(value).ok().map(Entry::Deployment);
+        }
         match Key::parse(key)? {
             Key::Home(stream) => {
                 let home = serde_json::from_slice(value).ok()?;
@@ -103,7 +110,7 @@ impl Bucket {
     /// Changes an entry if it has this revision (0: there is none). `None` if it has another one,
     /// or nobody answered: the watch says what became of it.
     pub async fn put(&self, expected: Revision, entry: &Entry) -> Option<Revision> {
-        let key = entry.key().name();
+        let key = entry.key();
         self.0.update(key, entry.encode(), expected).await.ok()
     }
 

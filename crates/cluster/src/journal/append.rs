@@ -1,15 +1,16 @@
 //! One append as bytes: its records, each in the encoding that the store gives it.
 
+use stdx::Level;
 use store::Record;
 
 /// Most records of one append.
 pub const RECORDS_MAX: usize = store::limits::APPEND_RECORDS_MAX;
 
-/// The bytes of an append.
-pub fn encode(records: &[Record]) -> Vec<u8> {
+/// The bytes of an append, in the form of a level.
+pub fn encode(level: Level, records: &[Record]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for record in records {
-        let record = record.encode();
+        let record = record.encode(level);
         // A record is bounded by `store::limits::VALUE_BYTES_MAX`, far below 4 GiB.
         bytes.extend_from_slice(&(record.len() as u32).to_be_bytes());
         bytes.extend_from_slice(&record);
@@ -48,14 +49,14 @@ mod tests {
             through: n,
         };
         let records = vec![record(1), record(2)];
-        let bytes = encode(&records);
+        let bytes = encode(Level::NEWEST, &records);
         assert_eq!(decode(&bytes), Ok(records));
         assert_eq!(decode(&[]), Ok(Vec::new()));
         let whole = bytes.len() / 2;
         for at in (1..bytes.len()).filter(|at| *at != whole) {
             assert!(decode(&bytes[..at]).is_err());
         }
-        let mut many = encode(&[record(1)]).repeat(RECORDS_MAX + 1);
+        let mut many = encode(Level::NEWEST, &[record(1)]).repeat(RECORDS_MAX + 1);
         assert!(decode(&many).is_err());
         many[4] = u8::MAX;
         assert!(decode(&many).unwrap_err().contains("version"));

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use stdx::Moment;
+use stdx::{Level, Moment};
 use store::{Follower, Position, RangeId, StreamMark};
 
 use crate::flaw::{self, Flaw};
@@ -87,6 +87,8 @@ pub struct Member {
     state: State,
     /// Number of the last publish of this process.
     number: u64,
+    /// That of the deployment, as far as this node has heard.
+    level: Level,
     /// What ended tenures left. Each has its place in the stream; bounded by the tenures that end
     /// before the stream goes on.
     doubts: VecDeque<Doubtful>,
@@ -103,6 +105,7 @@ impl Member {
             replica,
             state: State::Following,
             number: 0,
+            level: Level::default(),
             doubts: VecDeque::new(),
             is_stuck: false,
             effects: VecDeque::new(),
@@ -136,12 +139,22 @@ impl Member {
         }
     }
 
+    /// The level at which messages are written from now on. It only rises; heard before the appends
+    /// that are encoded at it.
+    pub fn raise(&mut self, level: Level) {
+        self.level = self.level.max(level);
+        if let State::Home(writer) = &mut self.state {
+            writer.raise(self.level);
+        }
+    }
+
     /// The map gave the stream to this node.
     pub fn take_over(&mut self, now: Moment, epoch: Epoch) {
         self.leave();
         let options = self.options.take_over.clone();
         let author = self.author.clone();
-        self.state = State::Taking(TakeOver::new(now, options, author, epoch, self.number));
+        let begin = (self.number, self.level);
+        self.state = State::Taking(TakeOver::new(now, options, author, epoch, begin));
         self.settle();
     }
 
@@ -520,6 +533,7 @@ impl Member {
             Err(error) => return self.stick(ReplicaError::Store(error)),
         };
         let start = Start {
+            level: self.level,
             author: self.author.clone(),
             epoch,
             // Behind the record there can only be what is void.

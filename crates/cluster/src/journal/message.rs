@@ -1,17 +1,37 @@
 //! The messages of a stream. Owns their format: a version byte, then who wrote it in which epoch,
 //! then either nothing more (an epoch record) or appends with where each range of them begins.
 //!
-//! A kind or a field is added under a new version; a reader that meets a higher one stops.
+//! A kind or a field is added under a new version; a reader that meets a higher one stops. The
+//! version says at which level the message was written ([`stdx::level`]): replicas write what it
+//! changes in the forms of that level, so that their copies are equal.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use stdx::Level;
 use store::{Position, RangeId};
 
 use crate::flaw::{self, Flaw};
 use crate::journal::{Epoch, Seq};
 
-/// The version that [`Message::encode`] writes.
+/// The version of levels 1 and 2. That of a higher level is its number.
 pub const FORMAT: u8 = 1;
+
+const FORMAT_LEVEL: Level = Level::new(2);
+
+fn format_of(level: Level) -> u8 {
+    match level > FORMAT_LEVEL {
+        // There will never be so many.
+        true => u8::try_from(level.number()).unwrap_or(u8::MAX),
+        false => FORMAT,
+    }
+}
+
+fn level_of(format: u8) -> Option<Level> {
+    match format {
+        FORMAT => Some(FORMAT_LEVEL),
+        _ => Some(Level::new(format.into())).filter(|level| *level > FORMAT_LEVEL),
+    }
+}
 
 /// One life of one node's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,14 +126,18 @@ pub struct Message {
     pub epoch: Epoch,
     /// What it does.
     pub body: Body,
+    /// At which level it is written: the version byte says it.
+    #[serde(skip)]
+    pub level: Level,
 }
 
 /// Why bytes are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// Written by a newer version of this program.
-    #[error("a message of format {0}; this program reads {FORMAT}: upgrade it")]
-    Newer(u8),
+    #[error("a message of format level {0}; this program knows up to {known}: upgrade it",
+        known = Level::known())]
+    Newer(Level),
     /// Anything else.
     #[error("an undecodable message: {0}")]
     Malformed(String),
@@ -122,7 +146,7 @@ pub enum MessageError {
 impl Message {
     /// The bytes to publish.
     pub fn encode(&self) -> Bytes {
-        let bytes = vec![FORMAT];
+        let bytes = vec![format_of(self.level)];
         // Invariant: the message has no type that postcard refuses.
         let bytes = postcard::to_extend(self, bytes).expect("postcard encodes a message");
         bytes.into()
@@ -134,14 +158,24 @@ impl Message {
     /// [`MessageError::Newer`], or [`MessageError::Malformed`] for anything that is no message,
     /// bytes behind its end included.
     pub fn decode(bytes: &[u8]) -> Result<Message, MessageError> {
-        match bytes.split_first() {
-            Some((&FORMAT, body)) => match postcard::take_from_bytes(body) {
-                Ok((message, [])) => Ok(message),
-                Ok(_) => Err(MessageError::Malformed("more behind its end".to_owned())),
-                Err(error) => Err(MessageError::Malformed(error.to_string())),
-            },
-            Some((&version, _)) if version > FORMAT => Err(MessageError::Newer(version)),
-            _ => Err(MessageError::Malformed("no version byte".to_owned())),
+        Message::decode_as(bytes, Level::known())
+    }
+
+    /// As a program reads it that knows levels up to `known`: for tests of other versions.
+    ///
+    /// # Errors
+    /// As [`Message::decode`].
+    pub fn decode_as(bytes: &[u8], known: Level) -> Result<Message, MessageError> {
+        let malformed = |why: &str| MessageError::Malformed(why.to_owned());
+        let (&format, body) = bytes.split_first().ok_or_else(|| malformed("empty"))?;
+        let level = level_of(format).ok_or_else(|| malformed("no version byte"))?;
+        if level > known {
+            return Err(MessageError::Newer(level));
+        }
+        match postcard::take_from_bytes::<Message>(body) {
+            Ok((message, [])) => Ok(Message { level, ..message }),
+            Ok(_) => Err(malformed("more behind its end")),
+            Err(error) => Err(malformed(&error.to_string())),
         }
     }
 
@@ -181,6 +215,7 @@ mod tests {
                 }),
                 entries: vec![Entry::new(range, Bytes::from_static(b"xyz"))],
             },
+            level: FORMAT_LEVEL,
         }
     }
 
@@ -212,6 +247,32 @@ mod tests {
             Message::decode(&longer),
             Err(MessageError::Malformed(_))
         ));
-        assert_eq!(Message::decode(&[2, 0]), Err(MessageError::Newer(2)));
+        for none in [0, 2] {
+            let refused = Message::decode(&[none, 0]);
+            assert!(matches!(refused, Err(MessageError::Malformed(_))));
+        }
+    }
+
+    /// Goal: a program reads the levels that it knows, and refuses the next one by its number, with
+    /// what to do.
+    #[test]
+    fn a_message_of_the_next_level_is_refused_by_name() {
+        let next = Level::new(Level::NEWEST.number() + 1);
+        let message = Message {
+            level: next,
+            ..message()
+        };
+        let bytes = message.encode();
+        assert_eq!(Message::decode_as(&bytes, next), Ok(message));
+        let refused = Message::decode(&bytes).unwrap_err();
+        assert_eq!(refused, MessageError::Newer(next));
+        let said = format!(
+            "a message of format level {next}; this program knows up to {}: upgrade it",
+            Level::NEWEST
+        );
+        assert_eq!(refused.to_string(), said);
+        // What is written at a level of before is read by whoever knows more.
+        let bytes = self::message().encode();
+        assert_eq!(Message::decode_as(&bytes, next), Ok(self::message()));
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use stdx::Level;
 use store::{Follower, RangeId, StoreError, StreamMark};
 
 use crate::flaw::{self, Flaw};
@@ -185,7 +186,7 @@ impl Replica {
         let (epoch, is_stale) = (self.mark.epoch, message.epoch < self.mark.epoch);
         let applied = match &message.body {
             Body::Epoch if message.epoch > epoch => {
-                self.apply(seq, message.epoch, &[], follower)?;
+                self.apply(seq, message.epoch, (message.level, &[]), follower)?;
                 Applied::Began(message)
             }
             Body::Appends { .. } if message.epoch > epoch => {
@@ -203,12 +204,12 @@ impl Replica {
                 if let Some(check) = check {
                     self.compare(check, &message.author.node);
                 }
-                self.apply(seq, epoch, entries, follower)?;
+                self.apply(seq, epoch, (message.level, entries), follower)?;
                 self.stats.applied += 1;
                 Applied::Changed(message)
             }
             Body::Epoch | Body::Appends { .. } => {
-                self.apply(seq, epoch, &[], follower)?;
+                self.apply(seq, epoch, (message.level, &[]), follower)?;
                 self.stats.void += 1;
                 Applied::Void(message)
             }
@@ -238,7 +239,7 @@ impl Replica {
         &mut self,
         seq: Seq,
         epoch: Epoch,
-        entries: &[Entry],
+        (level, entries): (Level, &[Entry]),
         follower: &mut Follower,
     ) -> Result<(), ReplicaError> {
         let mut appends = Vec::with_capacity(entries.len());
@@ -253,7 +254,7 @@ impl Replica {
             appends.push((range, records));
         }
         let mark = StreamMark { seq, epoch };
-        self.stats.refused += follower.apply(self.stream, mark, &appends)?;
+        self.stats.refused += follower.apply(self.stream, mark, level, &appends)?;
         self.mark = mark;
         Ok(())
     }

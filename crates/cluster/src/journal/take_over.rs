@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use stdx::Moment;
+use stdx::{Level, Moment};
 
 use crate::journal::message::{Author, Body, Message};
 use crate::journal::{Answer, Epoch, Found, Publish, Seq};
@@ -67,6 +67,7 @@ pub struct TakeOver {
     author: Author,
     epoch: Epoch,
     number: u64,
+    level: Level,
     attempts: u32,
     step: Step,
     again_at: Moment,
@@ -74,13 +75,21 @@ pub struct TakeOver {
 }
 
 impl TakeOver {
-    /// Begins. `number` is that of the last publish of this process.
-    pub fn new(now: Moment, options: Options, author: Author, epoch: Epoch, number: u64) -> Self {
+    /// Begins. `number` is that of the last publish of this process, `level` that of the
+    /// deployment.
+    pub fn new(
+        now: Moment,
+        options: Options,
+        author: Author,
+        epoch: Epoch,
+        (number, level): (u64, Level),
+    ) -> Self {
         let mut taking = TakeOver {
             options,
             author,
             epoch,
             number,
+            level,
             attempts: 0,
             step: Step::Asking,
             again_at: now,
@@ -115,6 +124,7 @@ impl TakeOver {
             number: self.number,
             epoch: self.epoch,
             body: Body::Epoch,
+            level: self.level,
         };
         self.publish(
             now,
@@ -245,7 +255,7 @@ mod tests {
             node: "b".to_owned(),
             incarnation: 1,
         };
-        TakeOver::new(NOW, options, author, 5, 0)
+        TakeOver::new(NOW, options, author, 5, (0, Level::FIRST))
     }
 
     fn published(taking: &mut TakeOver) -> Publish {
@@ -265,6 +275,7 @@ mod tests {
             number: 1,
             epoch,
             body: Body::Epoch,
+            level: Level::FIRST,
         };
         Found::Message(record.encode())
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use stdx::Moment;
+use stdx::{Level, Moment};
 use store::{Position, RangeId};
 
 use crate::flaw::{self, Flaw};
@@ -152,6 +152,7 @@ pub struct Writer {
     /// At most one.
     in_flight: Vec<InFlight>,
     check: Option<Check>,
+    level: Level,
     has_quorum: bool,
     is_over: bool,
     effects: VecDeque<Effect>,
@@ -167,6 +168,8 @@ pub struct Start {
     pub last: Seq,
     /// Number of the last publish of this process.
     pub number: u64,
+    /// That of the deployment.
+    pub level: Level,
     /// Where each range of the stream stands there.
     pub positions: Vec<(RangeId, Position)>,
 }
@@ -187,6 +190,7 @@ impl Writer {
             waiting_bytes: 0,
             in_flight: Vec::new(),
             check: None,
+            level: start.level,
             has_quorum: true,
             is_over: false,
             effects: VecDeque::new(),
@@ -241,6 +245,11 @@ impl Writer {
         });
         self.publish(now);
         Ok(())
+    }
+
+    /// The deployment was raised: later messages are of this level.
+    pub fn raise(&mut self, level: Level) {
+        self.level = self.level.max(level);
     }
 
     /// Hashes for other replicas, to go with the next message.
@@ -422,6 +431,7 @@ impl Writer {
                 check: self.check.take(),
                 entries,
             },
+            level: self.level,
         };
         let publish = Publish {
             number: self.number,

@@ -232,6 +232,12 @@ async fn introduce(
         let _ = writer.flush().await;
     }
     match frame::read_first(&mut reader).await? {
+        Frame::Welcome(Welcome { version, .. }) if !(VERSION_MIN..=VERSION).contains(&version) => {
+            Err(format!(
+                "it answers in version {version} of links, this node speaks {VERSION_MIN} to \
+                 {VERSION}: upgrade the older one"
+            ))
+        }
         Frame::Welcome(Welcome { incarnation, .. }) if incarnation != known.incarnation => {
             Err("another life of the node answers than the map has".to_owned())
         }

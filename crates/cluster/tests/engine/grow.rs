@@ -164,6 +164,7 @@ fn first_message() -> Publish {
         number: 1,
         epoch: 0,
         body: Body::Epoch,
+        level: stdx::Level::FIRST,
     };
     Publish {
         number: 1,

@@ -17,6 +17,7 @@ use cluster::journal::writer::Refused;
 use cluster::journal::{Answer, Publish, append};
 use cluster::layout::{Layout, StreamId};
 use cluster::observe;
+use stdx::Level;
 use store::Position;
 
 use nodes::{Node, record};
@@ -309,8 +310,12 @@ fn rival(node: &Node, last: u64) -> usize {
             body: Body::Appends {
                 runs: vec![Run::new(range, Position::new(last + ahead), 1)],
                 check: None,
-                entries: vec![Entry::new(range, append::encode(&[record(900)]).into())],
+                entries: vec![Entry::new(
+                    range,
+                    append::encode(Level::FIRST, &[record(900)]).into(),
+                )],
             },
+            level: Level::FIRST,
         };
         Publish {
             number: ahead,

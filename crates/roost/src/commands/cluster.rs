@@ -233,6 +233,7 @@ fn table(status: &Status) -> String {
             stream.leader.as_deref().unwrap_or("none"),
         );
     }
+    let _ = writeln!(text, "\nformat level {}; see roost level", status.level);
     text
 }
 

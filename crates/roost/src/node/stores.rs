@@ -5,6 +5,7 @@ use std::path::Path;
 
 use cluster::engine;
 use cluster::status::{self, Status};
+use stdx::Level;
 use store::{DeploymentId, Moved, SlotKey, Store, StoreError, StreamMark};
 
 use super::{layout, open_failure, store_folder, store_options};
@@ -16,6 +17,8 @@ use crate::exit::Failure;
 pub(crate) struct Belongs {
     /// The key of the slot hash.
     pub(crate) slot_key: [u8; 16],
+    /// At which level it is written.
+    pub(crate) level: Level,
     /// A single server's data began it.
     pub(crate) grown: Option<GrownFrom>,
 }
@@ -50,6 +53,7 @@ pub(crate) fn open_store(config: &Config, belongs: Option<&Belongs>) -> Result<S
     let options = store::Options {
         slot_key: belongs.map(|belongs| belongs.slot_key),
         numbering: belongs.map(numbering),
+        level: belongs.map(|belongs| belongs.level),
         ..store_options(config)
     };
     let store = open(config, &options)?;

@@ -11,6 +11,7 @@ mod exits;
 mod guard;
 mod hardened;
 mod import;
+mod level;
 mod life;
 mod load;
 mod moving;

@@ -110,7 +110,8 @@ impl Place {
         self.path("data")
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// A command on this place.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         command.args(arguments).env_remove("NOTIFY_SOCKET");
         command.arg("--config").arg(self.config());

@@ -157,7 +157,9 @@ impl Credits {
     /// node that it came from; if that is this one, through its bytes and no further.
     pub(crate) fn answer(&self, from: Option<NodeId>, number: u64) {
         let mut bytes = Vec::new();
-        let answer = Packet::Credited { number }.encode(&mut bytes);
+        let level = self.cluster.as_ref().map(|cluster| cluster.away.level());
+        let level = level.unwrap_or_default();
+        let answer = Packet::Credited { number }.encode_at(level, &mut bytes);
         if let (Some(node), Some(cluster), Ok(())) = (from, &self.cluster, &answer) {
             return cluster.away.answer(node, bytes);
         }

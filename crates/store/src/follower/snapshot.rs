@@ -8,13 +8,15 @@ use std::ops::{ControlFlow, RangeInclusive};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use stdx::Level;
+
 use super::{Follower, StreamMark, meta, range_of, read_stream};
 use crate::backup::{ChunkWriter, Entry, Moved, read_chunks};
 use crate::engine::{Batch, Change, Reader, Space};
 use crate::error::{OpenError, StoreError};
 use crate::keys;
 use crate::limits::BACKUP_CHUNK_BYTES;
-use crate::schema::SCHEMA;
+use crate::schema::{self, SCHEMA, level_of, schema_known, schema_of};
 use crate::slot::{RangeId, SlotKey};
 use crate::store::Store;
 
@@ -100,7 +102,8 @@ impl Store {
         let mark = read_stream(&*reader, stream)?;
         let mut to = ChunkWriter::new(BufWriter::new(file), MAGIC.0).map_err(fail)?;
         let mut head = |key: &[u8], value: &[u8]| to.entry(Space::Meta, key, value).map_err(fail);
-        head(keys::SCHEMA, &SCHEMA.to_be_bytes())?;
+        let schema = schema_of(schema::level(&*reader)?);
+        head(keys::SCHEMA, &schema.to_be_bytes())?;
         head(WHOSE, &whose(&slots).to_be_bytes())?;
         head(&keys::stream(stream), &mark.encode())?;
         let mut failed = None;
@@ -162,7 +165,7 @@ fn check(
     stream: u16,
     slots: &SlotKey,
     ranges: &Ranges,
-) -> Result<StreamMark, OpenError> {
+) -> Result<(StreamMark, Level), OpenError> {
     let mut head = Head::default();
     let mut is_foreign = false;
     read_chunks(path, MAGIC, |entry| {
@@ -173,19 +176,19 @@ fn check(
         Ok(())
     })?;
     let bad = |why: &str| OpenError::Corrupt(format!("{}: {why}", path.display()));
-    match head.schema {
-        Some(SCHEMA) => {}
-        Some(found) if found > SCHEMA => {
+    let level = match head.schema {
+        Some(found) if found > schema_known() => {
             return Err(OpenError::NewerSchema {
                 found,
-                supported: SCHEMA,
+                supported: schema_known(),
             });
         }
-        _ => return Err(bad("a snapshot of an older version, or damaged")),
-    }
+        found => found.filter(|found| *found >= SCHEMA).and_then(level_of),
+    };
+    let level = level.ok_or_else(|| bad("a snapshot of an older version, or damaged"))?;
     match head.mark {
         _ if head.whose != Some(whose(slots)) => Err(bad("a snapshot of another deployment")),
-        Some(mark) if !is_foreign => Ok(mark),
+        Some(mark) if !is_foreign => Ok((mark, level)),
         _ => Err(bad("a snapshot of another stream")),
     }
 }
@@ -203,7 +206,7 @@ impl Store {
         path: &Path,
     ) -> Result<StreamMark, OpenError> {
         let ranges = bounds(ranges).ok_or_else(not_a_run)?;
-        check(path, stream, &self.slot_key(), &ranges)
+        check(path, stream, &self.slot_key(), &ranges).map(|(mark, _)| mark)
     }
 }
 
@@ -220,10 +223,11 @@ impl Follower {
         path: &Path,
     ) -> Result<StreamMark, OpenError> {
         let ranges = bounds(ranges).ok_or_else(not_a_run)?;
-        let mark = check(path, stream, &self.slots, &ranges)?;
+        let (mark, level) = check(path, stream, &self.slots, &ranges)?;
         self.heads.clear();
         self.clear(stream, &ranges)?;
         let mut batch = Batch::new();
+        self.raise(level, &mut batch);
         let mut bytes = 0;
         let mut head = Head::default();
         read_chunks(path, MAGIC, |entry| {
@@ -247,6 +251,7 @@ impl Follower {
         })?;
         batch.push(meta(&keys::stream(stream), &mark.encode()));
         self.engine.commit(batch, self.store.durability())?;
+        self.level = self.level.max(level);
         Ok(mark)
     }
 

@@ -56,10 +56,14 @@ fn hashes_are_equal_as_long_as_changes_are() {
     for seq in 1..=20 {
         let message = [put(seq, 1), put(seq % 5, i64::from(seq))];
         for follower in [&mut one, &mut two] {
-            assert_eq!(follower.apply(STREAM, at(seq.into()), &message), Ok(0));
+            assert_eq!(
+                follower.apply(STREAM, at(seq.into()), Level::FIRST, &message),
+                Ok(0)
+            );
         }
         let other = [put(seq, 1), put(seq % 5, i64::from(seq.min(19)))];
-        odd.apply(STREAM, at(seq.into()), &other).unwrap();
+        odd.apply(STREAM, at(seq.into()), Level::FIRST, &other)
+            .unwrap();
     }
     assert_eq!(marks(&one), marks(&two));
     assert_eq!(one.stream(STREAM), Ok(at(20)));
@@ -85,7 +89,7 @@ fn an_append_that_must_not_be_applied_counts_and_changes_nothing() {
     ];
     let foreign = RangeId::from_index(RANGES - 1).unwrap();
     let message = [(range, bad), (foreign, good.clone()), (range, good)];
-    assert_eq!(follower.apply(STREAM, at(1), &message), Ok(2));
+    assert_eq!(follower.apply(STREAM, at(1), Level::FIRST, &message), Ok(2));
     assert_eq!(follower.range(range).unwrap().position, Position::new(2));
     assert_eq!(follower.range(foreign).unwrap().position, Position::new(1));
     assert!(store.load_user(&user(1).1).unwrap().is_some());
@@ -99,9 +103,12 @@ fn a_snapshot_and_the_tail_are_as_good_as_everything() {
     let file = folder.path().join("snapshot");
     let [(store, mut one), (other_store, mut other)] = [follower(), follower()];
     for seq in 1..=30 {
-        one.apply(STREAM, at(seq.into()), &[put(seq, 1)]).unwrap();
+        one.apply(STREAM, at(seq.into()), Level::FIRST, &[put(seq, 1)])
+            .unwrap();
     }
-    other.apply(STREAM, at(1), &[put(1_000, 1)]).unwrap();
+    other
+        .apply(STREAM, at(1), Level::FIRST, &[put(1_000, 1)])
+        .unwrap();
     let (mark, moved) = store.snapshot_stream(STREAM, &ranges(), &file).unwrap();
     assert_eq!(mark, at(30));
     assert!(moved.entries > 30);
@@ -113,7 +120,10 @@ fn a_snapshot_and_the_tail_are_as_good_as_everything() {
     );
     assert_eq!(other.load_snapshot(STREAM, &ranges(), &file).unwrap(), mark);
     for follower in [&mut one, &mut other] {
-        assert_eq!(follower.apply(STREAM, at(31), &[put(7, 2)]), Ok(0));
+        assert_eq!(
+            follower.apply(STREAM, at(31), Level::FIRST, &[put(7, 2)]),
+            Ok(0)
+        );
     }
     assert_eq!(marks(&one), marks(&other));
     assert_eq!(other.stream(STREAM), Ok(at(31)));
@@ -130,8 +140,11 @@ fn a_snapshot_that_is_not_right_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("snapshot");
     let [(store, mut one), (_, mut other)] = [follower(), follower()];
-    one.apply(STREAM, at(1), &[put(1, 1)]).unwrap();
-    other.apply(STREAM, at(1), &[put(2, 1)]).unwrap();
+    one.apply(STREAM, at(1), Level::FIRST, &[put(1, 1)])
+        .unwrap();
+    other
+        .apply(STREAM, at(1), Level::FIRST, &[put(2, 1)])
+        .unwrap();
     let before = marks(&other);
     store.snapshot_stream(STREAM, &ranges(), &file).unwrap();
     assert!(store.snapshot_stream(STREAM, &ranges(), &file).is_err());
@@ -158,4 +171,47 @@ fn a_snapshot_that_is_not_right_changes_nothing() {
     fs::write(&file, &good).unwrap();
     let loaded = elsewhere.load_snapshot(STREAM, &ranges(), &file);
     assert!(matches!(loaded, Err(OpenError::Corrupt(_))), "{loaded:?}");
+}
+
+/// Goal: what a message changes is in the forms of its own level, on every replica alike, whatever
+/// came before. With the first one of a level the store keeps older programs out, and not before.
+#[test]
+fn forms_follow_from_the_level_of_the_message() {
+    let next = Level::new(Level::NEWEST.number() + 1);
+    let schema = |store: &Store| {
+        let value = store.engine().get(Space::Meta, keys::SCHEMA).unwrap();
+        u32::from_be_bytes(value.unwrap().try_into().unwrap())
+    };
+    let form = |store: &Store, number| {
+        let key = keys::user(&store.slot_key(), &user(number).1);
+        let head = store.engine().get(Space::Head, &key).unwrap();
+        head.unwrap()[0]
+    };
+    let [(store, mut one), (other, mut two), (_, mut odd)] = [follower(), follower(), follower()];
+    let mut both = |seq: u32, level| {
+        for follower in [&mut one, &mut two] {
+            let message = [put(seq, 1)];
+            assert_eq!(
+                follower.apply(STREAM, at(seq.into()), level, &message),
+                Ok(0)
+            );
+        }
+        assert_eq!(marks(&one), marks(&two));
+        marks(&one)
+    };
+    both(1, Level::NEWEST);
+    assert_eq!((schema(&store), schema(&other)), (4, 4));
+    let raised = both(2, next);
+    assert_eq!((schema(&store), schema(&other)), (5, 5));
+    // A home that has not heard of it yet.
+    both(3, Level::FIRST);
+    assert_eq!((schema(&store), schema(&other)), (5, 5));
+    assert_eq!(form(&store, 1), form(&store, 3));
+    assert_eq!(form(&store, 2), form(&store, 1) + 1);
+    // Another form is another value: hashes notice.
+    for seq in 1..=2 {
+        odd.apply(STREAM, at(seq.into()), Level::FIRST, &[put(seq, 1)])
+            .unwrap();
+    }
+    assert_ne!(marks(&odd), raised);
 }

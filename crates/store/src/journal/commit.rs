@@ -67,6 +67,7 @@ struct Doubtful {
 
 /// The one writer of a store.
 pub(crate) struct Committer {
+    store: Store,
     engine: Arc<dyn Engine>,
     append_records_max: usize,
     slots: SlotKey,
@@ -128,6 +129,7 @@ impl Committer {
     pub(crate) fn new(store: &Store, append_records_max: usize) -> Result<Committer, StoreError> {
         let writer = store.writer()?;
         let committer = Committer {
+            store: store.clone(),
             engine: store.engine(),
             append_records_max,
             slots: store.slot_key(),
@@ -252,7 +254,8 @@ impl Committer {
         let engine = Arc::clone(&self.engine);
         // What is known of heads comes back only if the commit succeeds.
         let heads = std::mem::take(&mut self.heads);
-        let mut overlay = Overlay::new(&*engine).with_heads(heads);
+        let overlay = Overlay::new(&*engine).with_heads(heads);
+        let mut overlay = overlay.at(self.store.level());
         let mut moved = Moved::new();
         let mut outcomes = Vec::with_capacity(group.len());
         let mut broken = Vec::new();

@@ -171,7 +171,7 @@ fn a_node_stops_in_time_whatever_keeps_its_homes() {
 }
 
 /// Each says something to the next, and it is accepted. How long the longest took.
-fn say_to_all(people: &mut [Person], names: &[String], number: u32) -> Duration {
+pub(crate) fn say_to_all(people: &mut [Person], names: &[String], number: u32) -> Duration {
     let mut longest = Duration::ZERO;
     for (at, person) in people.iter_mut().enumerate() {
         let begun = Instant::now();
@@ -182,7 +182,7 @@ fn say_to_all(people: &mut [Person], names: &[String], number: u32) -> Duration 
     longest
 }
 
-fn hear_all(people: &mut [Person], names: &[String], numbers: std::ops::Range<u32>) {
+pub(crate) fn hear_all(people: &mut [Person], names: &[String], numbers: std::ops::Range<u32>) {
     for (at, person) in people.iter_mut().enumerate() {
         let from = &names[(at + names.len() - 1) % names.len()];
         person.expect_bodies(from, numbers.clone().map(|n| n.to_string()));

@@ -14,6 +14,7 @@ mod person;
 mod ready;
 mod slow;
 mod snapshot;
+mod versions;
 
 use nodes::Nodes;
 use person::{ARCHIVE, Person};

@@ -209,6 +209,11 @@ impl Nodes {
         self.logs().join("\n\n")
     }
 
+    /// All that a node wrote.
+    pub(crate) fn log_of(&self, name: &str) -> String {
+        self.nodes[name].log()
+    }
+
     /// What a node wrote last.
     pub(crate) fn log(&self, name: &str) -> String {
         self.nodes[name].log_tail()

@@ -1,7 +1,7 @@
 //! What a replica applies, passes over and refuses, and how it notices that it differs.
 
 use bytes::Bytes;
-use stdx::Timestamp;
+use stdx::{Level, Timestamp};
 use store::{Account, Position, Record, Store};
 
 use super::*;
@@ -58,7 +58,7 @@ fn put(range: RangeId, at: i64) -> Entry {
     let user = user(range);
     Entry::new(
         range,
-        append::encode(&[Record::AccountPut { user, account }]).into(),
+        append::encode(Level::FIRST, &[Record::AccountPut { user, account }]).into(),
     )
 }
 
@@ -72,6 +72,7 @@ fn message(epoch: Epoch, body: Body) -> Message {
         number: 1,
         epoch,
         body,
+        level: Level::FIRST,
     }
 }
 

@@ -29,6 +29,7 @@ fn writer() -> Writer {
             epoch: 2,
             last: 10,
             number: 5,
+            level: Level::FIRST,
             positions: vec![(range(), Position::new(7))],
         },
     )

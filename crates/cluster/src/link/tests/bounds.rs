@@ -76,6 +76,57 @@ fn a_peer_that_does_not_answer_is_given_up() {
     assert!(started.elapsed() >= SHORT);
 }
 
+/// What a node answers to somebody who speaks these versions.
+fn answer_to(to: &Node, version_min: u32, version: u32) -> Frame {
+    let mut stream = StdStream::connect(to.address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let hello = Hello {
+        version_min,
+        version,
+        ..hello("a")
+    };
+    write(&mut stream, &Frame::Hello(hello)).unwrap();
+    read(&mut stream).unwrap()
+}
+
+/// Goal: the newest version that both speak is spoken. Without one the newer node and the older one
+/// are refused alike, with what to do.
+#[test]
+fn two_versions_of_links_speak_what_both_know() {
+    let b = node("b", 1, &idle());
+    for (version_min, version, agreed) in [(1, 1, 1), (1, 2, frame::VERSION), (0, 9, 1)] {
+        let Frame::Welcome(welcome) = answer_to(&b, version_min, version) else {
+            panic!("{version_min} to {version} were refused");
+        };
+        assert_eq!(welcome.version, agreed);
+    }
+    for (version_min, version) in [(2, 3), (0, 0)] {
+        let Frame::Refused(why) = answer_to(&b, version_min, version) else {
+            panic!("{version_min} to {version} were not refused");
+        };
+        let said = format!("a speaks versions {version_min} to {version} of links");
+        assert!(
+            why.contains(&said) && why.contains("upgrade the older one"),
+            "{why}"
+        );
+    }
+    // Somebody who answers in what was not offered.
+    let listener = StdListener::bind("127.0.0.1:0").unwrap();
+    let a = node("a", 1, &idle());
+    a.links.set_peers(&place(listener.local_addr().unwrap()));
+    let (mut stream, _) = listener.accept().unwrap();
+    assert!(matches!(read(&mut stream), Some(Frame::Hello(_))));
+    let welcome = Welcome {
+        version: 2,
+        incarnation: 1,
+        received: 0,
+    };
+    write(&mut stream, &Frame::Welcome(welcome)).unwrap();
+    expect_error(&a, "it answers in version 2 of links");
+}
+
 /// A peer that says welcome and takes what comes; it acknowledges from its third connection on.
 fn forgetful(listener: StdListener) -> Arc<Mutex<Vec<u64>>> {
     acknowledges_from(3, listener)

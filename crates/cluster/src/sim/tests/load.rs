@@ -41,7 +41,7 @@ pub(super) fn bytes(range: RangeId, token: Token) -> Bytes {
         ..Account::default()
     };
     let user = users()[usize::from(range.index())].clone();
-    append::encode(&[Record::AccountPut { user, account }]).into()
+    append::encode(stdx::Level::FIRST, &[Record::AccountPut { user, account }]).into()
 }
 
 fn token(bytes: &[u8]) -> Token {

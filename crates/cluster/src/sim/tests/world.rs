@@ -504,6 +504,7 @@ impl World {
                     check: None,
                     entries: vec![Entry::new(range, load::bytes(range, token))],
                 },
+                level: message.level,
             };
             let publish = Publish {
                 number: 0,

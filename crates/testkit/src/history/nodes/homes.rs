@@ -37,7 +37,7 @@ pub(super) fn parse(printed: &str) -> Status {
     for line in printed.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            ["node" | "stream", ..] | [] => {}
+            ["node" | "stream" | "format", ..] | [] => {}
             [stream, home, epoch, state, _, lag, _] if stream.parse::<u16>().is_ok() => {
                 let number = |text: &str| text.parse().unwrap_or_default();
                 let row = (
