@@ -68,6 +68,10 @@ pub(crate) const QUESTIONS_OWN: usize = 4_096;
 /// Questions of others to one account that wait; one more is answered `resource-constraint`.
 pub(crate) const QUESTIONS_OF_OTHERS: usize = 64;
 
+/// Requests for a vCard that wait for a picture to be put into it; one more is answered with what
+/// there is.
+pub(crate) const CARDS_ASKED_MAX: usize = 64;
+
 /// Bytes that wait to be sent to a connection at which the store is not asked for it.
 pub(crate) const QUESTIONS_BACKLOG_PAUSE: usize = 64 * 1024;
 
