@@ -22,7 +22,7 @@ pub(crate) const MODULE: Module = Module {
             number: 59,
             name: "Result Set Management",
             version: "1.0",
-            note: "In queries of archives, of nodes and items, and forwards in the list of rooms.",
+            note: "In queries of archives, nodes, items, the directory and the list of rooms.",
         },
         Xep {
             number: 313,

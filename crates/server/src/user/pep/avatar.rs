@@ -51,7 +51,7 @@ pub(super) struct Converting {
     next: Option<Picture>,
     /// How often the vCard was set in this life.
     cards: u64,
-    /// Who asks for the vCard while a picture is on its way into it; bounded by [`CARDS_ASKED_MAX`].
+    /// Who asks for the vCard while a picture is on its way into it, at most [`CARDS_ASKED_MAX`].
     asked: Vec<Question>,
 }
 
