@@ -168,8 +168,10 @@ impl Core {
     pub(crate) fn set_class<C: EntityClass>(&mut self, class: C) {
         let (_, realm) = self.realm::<C::Msg>();
         realm.mailbox_max = class.mailbox_max();
-        realm.mailbox_shared = realm.mailbox_max.saturating_sub(class.mailbox_reserve());
+        realm.mailbox_line = realm.mailbox_max.saturating_sub(class.mailbox_reserve());
+        realm.mailbox_shared = realm.mailbox_line.saturating_sub(class.mailbox_line());
         realm.may_use_reserve = C::may_use_reserve;
+        realm.may_stand_in_line = C::may_stand_in_line;
         realm.class = Some(Box::new(ClassHolder(class)));
         realm.has_class = true;
     }

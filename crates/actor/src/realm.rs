@@ -200,10 +200,14 @@ pub(crate) struct Realm<M> {
     pub(crate) mailbox_max: usize,
     /// Places that any message may take.
     pub(crate) mailbox_shared: usize,
+    /// Those, and the places for messages that may stand in line.
+    pub(crate) mailbox_line: usize,
     /// What comes from elsewhere for a full mailbox is not refused: further mail waits.
     pub(crate) has_patience: bool,
     /// Whether a message may take one of the others.
     pub(crate) may_use_reserve: fn(&M) -> bool,
+    /// Whether it may stand in line.
+    pub(crate) may_stand_in_line: fn(&M) -> bool,
     pub(crate) names: Names,
     /// Absent also while it is being called; `has_class` tells the difference.
     pub(crate) class: Option<Box<dyn AnyClass<M>>>,
@@ -222,8 +226,10 @@ impl<M> Realm<M> {
             arena: Arena::new(),
             mailbox_max: MAILBOX_MAX,
             mailbox_shared: MAILBOX_MAX,
+            mailbox_line: MAILBOX_MAX,
             has_patience: false,
             may_use_reserve: |_| false,
+            may_stand_in_line: |_| false,
             names: Names {
                 table: HashTable::new(),
                 keys,

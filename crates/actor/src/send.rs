@@ -63,8 +63,9 @@ impl Core {
             usize::from(slot.priority_count) >= PRIORITY_MAX
         } else {
             let len = slot.normal.len();
-            len >= realm.mailbox_shared
-                && (len >= realm.mailbox_max || !(realm.may_use_reserve)(&msg))
+            let may_line = || len < realm.mailbox_line && (realm.may_stand_in_line)(&msg);
+            let may_reserve = || len < realm.mailbox_max && (realm.may_use_reserve)(&msg);
+            len >= realm.mailbox_shared && !may_reserve() && !may_line()
         };
         if is_full {
             self.refused = true;

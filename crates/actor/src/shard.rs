@@ -86,7 +86,8 @@ impl Shard {
     /// [`crate::limits::MAILBOX_MAX`].
     pub fn set_mailbox_max<M: Send + 'static>(&mut self, max: usize) {
         let (_, realm) = self.core.realm::<M>();
-        (realm.mailbox_max, realm.mailbox_shared) = (max, max);
+        realm.mailbox_max = max;
+        (realm.mailbox_line, realm.mailbox_shared) = (max, max);
     }
 
     /// Sets the same bound, for actors whose messages must not be lost: what comes for a full

@@ -61,6 +61,21 @@ pub trait EntityClass: 'static {
         false
     }
 
+    /// How many of [`EntityClass::mailbox_max`] are kept, besides the reserve, for messages that
+    /// [`EntityClass::may_stand_in_line`], and for those that may use the reserve.
+    fn mailbox_line(&self) -> usize {
+        0
+    }
+
+    /// Whether a message may wait behind more than any message may: it is small, and many come at
+    /// once. Asked only when there is no other place.
+    fn may_stand_in_line(_msg: &Self::Msg) -> bool
+    where
+        Self: Sized,
+    {
+        false
+    }
+
     /// Makes the actor for a name that something was sent to. Its `started` runs right after.
     fn activate(&mut self, name: &Name, shard: ShardId) -> Self::Actor;
 

@@ -20,6 +20,8 @@ use crate::retract::{NS_MODERATE, NS_RETRACT, NS_TOMBSTONE};
 use crate::room::Room;
 
 const NS_MAM: &str = "urn:xmpp:mam:2";
+/// Ids in queries, flipped pages and where the archive begins and ends.
+const NS_MAM_EXTENDED: &str = "urn:xmpp:mam:2#extended";
 const NS_FULL_TEXT: &str = "urn:xmpp:fulltext:0";
 const NODE_NICK: &str = "x-roomuser-item";
 const NODE_TRAFFIC: &str = "http://jabber.org/protocol/muc#traffic";
@@ -129,7 +131,7 @@ impl Room {
             writer.open("feature").attr("var", feature).close();
         }
         if config.is_persistent && self.options.has_archive {
-            for feature in [NS_MAM, NS_FULL_TEXT] {
+            for feature in [NS_MAM, NS_MAM_EXTENDED, NS_FULL_TEXT] {
                 writer.open("feature").attr("var", feature).close();
             }
         }

@@ -13,11 +13,11 @@ use crate::elsewhere::Elsewhere;
 use crate::ending::Abort;
 use crate::guard::Generation;
 use crate::home::Home;
-use crate::limits::{MAILBOX_MIN, MAILBOX_RESERVE};
-use crate::message::UserMsg;
+use crate::limits::{LINE_BYTES_EACH_MAX, MAILBOX_RESERVE};
 use crate::message::control::{Control, Keys};
+use crate::message::{Said, UserMsg};
 use crate::nodes::NodesActor;
-use crate::room::RoomActor;
+use crate::room::{RoomActor, enters};
 use crate::user::{Shared, User};
 
 /// A kind of entity beside accounts.
@@ -108,8 +108,9 @@ impl EntityClass for Kinds {
     /// When everybody comes back at once, each contact announces itself and answers a probe, and
     /// what presence finds no room is lost: a whole roster of both fits twice.
     fn mailbox_max(&self) -> usize {
-        let shared = MAILBOX_MIN.max(4 * self.home.limits().roster_items_max as usize);
-        shared + MAILBOX_RESERVE
+        let roster = self.home.limits().roster_items_max as usize;
+        let shared = self.home.options.mailboxes.shared_min.max(4 * roster);
+        shared + self.mailbox_line() + MAILBOX_RESERVE
     }
 
     fn mailbox_reserve(&self) -> usize {
@@ -133,6 +134,28 @@ impl EntityClass for Kinds {
             },
             _ => true,
         }
+    }
+
+    /// When a whole hall comes into one room at once, each waits for his turn.
+    fn mailbox_line(&self) -> usize {
+        self.home.options.mailboxes.line
+    }
+
+    /// Who enters a room or leaves it. The bytes that wait are bounded by this, and by the credits
+    /// of those who sent them.
+    fn may_stand_in_line(msg: &UserMsg) -> bool {
+        let UserMsg::Said(Said {
+            message: Message::Stanza(stanza),
+            ..
+        }) = msg
+        else {
+            return false;
+        };
+        let frame = &stanza.frame;
+        let leaves = || frame.attr_raw("type") == Some("unavailable");
+        stanza.resource.is_some()
+            && frame.as_bytes().len() <= LINE_BYTES_EACH_MAX
+            && (enters(frame) || frame.name() == "presence" && leaves())
     }
 
     fn activate(&mut self, name: &Name, _shard: ShardId) -> Entity {

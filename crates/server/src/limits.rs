@@ -68,6 +68,10 @@ pub(crate) const QUESTIONS_OWN: usize = 4_096;
 /// Questions of others to one account that wait; one more is answered `resource-constraint`.
 pub(crate) const QUESTIONS_OF_OTHERS: usize = 64;
 
+/// Requests for a vCard that wait for a picture to be put into it; one more is answered with what
+/// there is.
+pub(crate) const CARDS_ASKED_MAX: usize = 64;
+
 /// Bytes that wait to be sent to a connection at which the store is not asked for it.
 pub(crate) const QUESTIONS_BACKLOG_PAUSE: usize = 64 * 1024;
 
@@ -137,9 +141,16 @@ pub(crate) const FAR_FROM_WINDOW: u16 = 8;
 /// Credits of stanzas that are not under way, kept by a shard for the next ones.
 pub(crate) const DEBTS_KEPT: usize = 256;
 
-/// Messages that may wait for one user at least; more if rosters may be large. One more is refused
+/// Messages that may wait for one entity at least; more if rosters may be large. One more is refused
 /// with `resource-constraint`.
 pub(crate) const MAILBOX_MIN: usize = 1_024;
+
+/// Further places of a mailbox for who enters a room or leaves it; one more is refused likewise. As
+/// many as a room has occupants: all may come at once, each of them with one stanza.
+pub(crate) const LINE_MAX: usize = 20_000;
+
+/// Bytes of a stanza that may take one of these places.
+pub(crate) const LINE_BYTES_EACH_MAX: usize = 4_096;
 
 /// Further places of a user's mailbox for what its own sessions, logins and outbox are told,
 /// however much others send it.

@@ -11,7 +11,7 @@ use crate::away::Cluster;
 use crate::limits::{
     ADMIN_DEADLINE, BARRIER_APPENDS_MAX, BARRIER_BYTES_MAX, BARRIER_EFFECTS_MAX, BATCH_APPENDS,
     BUSY_RETRY, CREDITS_AWAY_MAX, DOUBT_POLL, JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX,
-    PORT_RESTART,
+    LINE_MAX, MAILBOX_MIN, PORT_RESTART,
 };
 use store::limits::LAGGING_MAX;
 
@@ -74,6 +74,8 @@ pub struct Options {
     /// Entries of one log that are looked through for a message that an operator follows; further
     /// ones are not, and the operator is told. Usually [`TRACED_MAX`].
     pub traced_max: usize,
+    /// Bounds of what waits for one entity.
+    pub mailboxes: Mailboxes,
     /// Messages between entities as bytes.
     pub wire: Wire,
     /// Other nodes, and the journal that they share; `None`: this one stands alone.
@@ -87,6 +89,26 @@ pub struct Options {
     /// A secret that makes the handler of a user panic who sends a message with it, for tests of
     /// isolation.
     pub debug_panic_hook: Option<String>,
+}
+
+/// What may wait for one entity, besides a reserve for its own and for answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mailboxes {
+    /// Messages, whatever they are; four times a roster, if that is more. One more is refused with
+    /// `resource-constraint`.
+    pub shared_min: usize,
+    /// Beyond them, stanzas of those who enter a room or leave it: they wait for their turn, in
+    /// order. One more is refused likewise.
+    pub line: usize,
+}
+
+impl Default for Mailboxes {
+    fn default() -> Mailboxes {
+        Mailboxes {
+            shared_min: MAILBOX_MIN,
+            line: LINE_MAX,
+        }
+    }
 }
 
 /// What entities say to each other, as bytes.

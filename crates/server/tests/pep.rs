@@ -536,6 +536,41 @@ fn a_card_that_is_set_behind_a_picture_is_kept() {
     }
 }
 
+/// Who publishes a picture and asks for his vCard has it there, however long that takes to read: it
+/// came without, now and then.
+#[test]
+fn a_card_that_is_asked_for_behind_a_picture_has_it() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    let image = b"not quite a picture";
+    let (id, data) = (xmpp::sasl::sha1_hex(image), xmpp::sasl::encode_bytes(image));
+    let put = |node: &str, payload: &str| {
+        format!(
+            "<iq type='set' id='{node}'><pubsub xmlns='{NS}'>\
+             <publish node='urn:xmpp:avatar:{node}'><item id='{id}'>{payload}</item></publish>\
+             </pubsub></iq>"
+        )
+    };
+    let picture = format!("<data xmlns='urn:xmpp:avatar:data'>{data}</data>");
+    romeo.ask(&mut world, &put("data", &picture), "</iq>");
+    world.node().set_late_reads(true);
+    world.node().stall_reads(true);
+    let info = format!("<info id='{id}' bytes='19' type='image/png'/>");
+    let info = format!("<metadata xmlns='urn:xmpp:avatar:metadata'>{info}</metadata>");
+    romeo.ask(&mut world, &put("metadata", &info), "id='metadata'");
+    let reads = world.node().stall_reads(true);
+    romeo.send("<iq type='get' id='c'><vCard xmlns='vcard-temp'/></iq>");
+    world.work();
+    // Whatever is asked behind the picture's read is answered first.
+    while world.node().stall_reads(true) > reads {
+        world.read_now(reads);
+    }
+    world.node().stall_reads(false);
+    world.work();
+    let seen = romeo.expect(&mut world, "</vCard>");
+    assert!(seen.contains(&format!("<BINVAL>{data}</BINVAL>")), "{seen}");
+}
+
 #[test]
 fn a_client_that_claims_anew_while_another_is_asked_hears_of_what_it_wants_now() {
     let mut world = World::patient(|_| ());

@@ -22,7 +22,7 @@ pub(crate) const MODULE: Module = Module {
             number: 59,
             name: "Result Set Management",
             version: "1.0",
-            note: "In queries of archives, of nodes and items, and forwards in the list of rooms.",
+            note: "In queries of archives, nodes, items, the directory and the list of rooms.",
         },
         Xep {
             number: 313,
@@ -315,13 +315,16 @@ fn metadata(view: &View<'_>, request: &Request<'_>) -> Outcome {
         return refusal;
     }
     let owner = view.address().clone();
-    Outcome::read(move |store| {
-        let found = store.log_metadata(&owner);
-        let found = found.map_err(|_| StanzaError::new(Condition::InternalServerError))?;
-        Ok(mam::metadata(found.map(|ends| {
-            [(ends.first, ends.first_at), (ends.last, ends.last_at)]
-        })))
-    })
+    Outcome::read(move |store| ends(store, &owner))
+}
+
+/// Where an archive begins and ends (XEP-0313 section 5).
+pub(crate) fn ends(store: &Store, owner: &str) -> Result<Vec<u8>, StanzaError> {
+    let found = store.log_metadata(owner);
+    let found = found.map_err(|_| StanzaError::new(Condition::InternalServerError))?;
+    Ok(mam::metadata(found.map(|ends| {
+        [(ends.first, ends.first_at), (ends.last, ends.last_at)]
+    })))
 }
 
 fn prefs(view: &View<'_>, request: &Request<'_>) -> Outcome {

@@ -15,7 +15,7 @@ use crate::iq::{self, Answer, Found, reply_of};
 use crate::leaving::Out;
 use crate::message::credit::Debt;
 use crate::message::{Delivery, UserMsg};
-use crate::modules::archive::{Of, page};
+use crate::modules::archive::{Of, ends, page};
 use crate::modules::mam::{self, Query};
 
 /// A page that was read.
@@ -27,6 +27,14 @@ pub struct Page {
     debt: Option<Box<Debt>>,
     /// What its reader's address is charged until his connection has taken it.
     charge: Charge,
+}
+
+/// What is asked of the store.
+enum Asked {
+    /// A page of results.
+    Page(Box<Query>),
+    /// Where the archive begins and ends (XEP-0313 section 5).
+    Ends,
 }
 
 impl RoomActor {
@@ -75,22 +83,10 @@ impl RoomActor {
     ) -> Result<Answer, Condition> {
         let from = frame.attr("from").unwrap_or_default().into_owned();
         self.may_read(&from)?;
-        let payload = iq::payload(frame).ok_or(Condition::BadRequest)?;
-        if !self.has_archive() || payload.name() != "query" {
-            return Err(Condition::ServiceUnavailable);
-        }
-        if frame.attr_raw("type") == Some("get") {
-            return Ok(Answer::Result(mam::form()));
-        }
-        let tree = payload.to_xml().parse();
-        let query = match Query::parse(&tree.map_err(|_| Condition::BadRequest)?) {
-            Ok(query) => query,
-            Err(error) => return Ok(error.into()),
+        let asked = match self.asked(frame) {
+            Ok(asked) => asked,
+            Err(answer) => return Ok(answer),
         };
-        let is_own = |with: &String| address::bare(with) == &*self.name;
-        if query.filter.with.as_ref().is_some_and(|with| !is_own(with)) {
-            return Err(Condition::FeatureNotImplemented);
-        }
         if self.pages >= self.home.options.rooms.pages_at_once {
             cx.stats().count(Counter::QuestionsRefused);
             return Err(Condition::ResourceConstraint);
@@ -102,7 +98,10 @@ impl RoomActor {
         let (store, name, request) = (self.home.store.clone(), self.name.clone(), frame.clone());
         let searched_max = self.home.options.archive.searched_max;
         let read = move || {
-            let found = page(&store, (&name, &from), &query, (Of::Room, searched_max));
+            let found = match &asked {
+                Asked::Page(query) => page(&store, (&name, &from), query, (Of::Room, searched_max)),
+                Asked::Ends => ends(&store, &name).map(|ends| (Vec::new(), ends)),
+            };
             Box::new(Page {
                 request,
                 found: found.map(parsed),
@@ -116,6 +115,30 @@ impl RoomActor {
         }
         self.pages += 1;
         Ok(Answer::Later)
+    }
+
+    /// What a question wants to know, or what it is answered without the store.
+    fn asked(&self, frame: &Frame) -> Result<Asked, Answer> {
+        let bad = || Answer::error(Condition::BadRequest);
+        let payload = iq::payload(frame).ok_or_else(bad)?;
+        let is_get = frame.attr_raw("type") == Some("get");
+        match (payload.name(), is_get) {
+            ("query" | "metadata", _) if !self.has_archive() => {
+                Err(Answer::error(Condition::ServiceUnavailable))
+            }
+            ("query", true) => Err(Answer::Result(mam::form())),
+            ("query", false) => {
+                let query = Query::parse(&payload.to_xml().parse().map_err(|_| bad())?)?;
+                let is_own = |with: &String| address::bare(with) == &*self.name;
+                match query.filter.with.as_ref().is_none_or(is_own) {
+                    true => Ok(Asked::Page(Box::new(query))),
+                    false => Err(Answer::error(Condition::FeatureNotImplemented)),
+                }
+            }
+            ("metadata", true) => Ok(Asked::Ends),
+            ("metadata", false) => Err(bad()),
+            _ => Err(Answer::error(Condition::ServiceUnavailable)),
+        }
     }
 
     /// Whether what is said here is kept.

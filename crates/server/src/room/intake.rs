@@ -50,7 +50,7 @@ impl Parked {
 }
 
 /// Whether a stanza is of somebody who wants to enter (XEP-0045 section 7.2.1).
-pub(super) fn enters(frame: &Frame) -> bool {
+pub(crate) fn enters(frame: &Frame) -> bool {
     frame.name() == "presence"
         && frame.attr_raw("type").is_none()
         && frame.child("x", NS_MUC).is_some()

@@ -46,6 +46,7 @@ pub use ::room::Options as Machine;
 use durable::{For, Waiting};
 use here::{Kept, PulledPage};
 use intake::Parked;
+pub(crate) use intake::enters;
 use members::Members;
 
 /// Seconds count for so many numbers: the numbers of messages in a room that was forgotten

@@ -106,7 +106,7 @@ fn info(rooms: bool, users: bool) -> Answer {
     }
     if users {
         identities.push(("directory", "user", "Users"));
-        features.extend([users::NS, register::NS]);
+        features.extend([users::NS, register::NS, xmpp::rsm::NS]);
     }
     features.push(ns::PING);
     disco::info(None, &identities, &features)

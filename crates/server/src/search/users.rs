@@ -1,4 +1,4 @@
-//! XEP-0055 Jabber Search 1.3: accounts that want to be found. Who wants to enters himself, by
+//! XEP-0055 Jabber Search 1.3 with XEP-0059 result sets: accounts that want to be found. Who wants to enters himself, by
 //! registering with the directory (XEP-0077), and says what is shown; nobody else is told of. Owns
 //! the forms, what matches and what is told; entries are the store's.
 
@@ -13,6 +13,7 @@ use xml::{Child, Frame};
 use xmpp::error::{Condition, StanzaError};
 use xmpp::form::{Form, FormWriter};
 use xmpp::ns::DATA_FORMS;
+use xmpp::rsm;
 
 use super::Said;
 use crate::address;
@@ -233,6 +234,8 @@ fn form(ns: &str, (is_registered, text): (bool, &str), entry: &DirectoryEntry) -
 struct Wanted {
     words: [Vec<String>; 4],
     has_form: bool,
+    /// Which of those who are found.
+    set: Option<rsm::Set>,
 }
 
 impl Wanted {
@@ -245,9 +248,13 @@ impl Wanted {
             let text = "Search for words of at least two letters.";
             return Err(refused(Condition::NotAcceptable, text));
         }
+        let set = query.child("set", rsm::NS).map(|set| set.to_xml());
+        let set = set.map(Frame::parse).transpose();
+        let set = set.map_err(|_| StanzaError::new(Condition::BadRequest))?;
         Ok(Wanted {
             words,
             has_form: fields.has_form,
+            set: rsm::Set::find(set.as_slice()).map_err(StanzaError::new)?,
         })
     }
 
@@ -297,7 +304,7 @@ fn search(
     let max = (options.results_max, options.looked_at_max);
     Job::new(move |store| {
         let hits = find(store, &wanted, &domain, max).map_err(failed)?;
-        Ok((Vec::new(), results(&hits, wanted.has_form)))
+        Ok((Vec::new(), results(&hits, &wanted)?))
     })
     .into()
 }
@@ -322,11 +329,16 @@ fn find(
     Ok(hits)
 }
 
-fn results(hits: &[Hit], has_form: bool) -> Vec<u8> {
+/// Those of the hits that are asked for. However they are paged, there are no more.
+fn results(hits: &[Hit], wanted: &Wanted) -> Result<Vec<u8>, StanzaError> {
+    let keys = (hits.len(), |at: usize| hits[at].0.as_str());
+    let page = rsm::page(keys, wanted.set.as_ref(), (usize::MAX, u64::MAX), |_| 0);
+    let page = page.map_err(StanzaError::new)?;
+    let hits = &hits[page.range.clone()];
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out);
     writer.open("query").attr("xmlns", NS);
-    if !has_form {
+    if !wanted.has_form {
         for (user, entry) in hits {
             writer.open("item").attr("jid", user);
             for ((name, _), value) in FIELDS.iter().zip(entry.fields()) {
@@ -337,8 +349,9 @@ fn results(hits: &[Hit], has_form: bool) -> Vec<u8> {
     } else {
         result_form(&mut writer, hits);
     }
+    page.write(&mut writer);
     writer.close();
-    out
+    Ok(out)
 }
 
 /// XEP-0055 section 3, with the table of XEP-0004 section 3.4.

@@ -63,6 +63,9 @@ impl User {
     /// A question for the store. It is asked when it is its turn; with too many before it, it is
     /// refused.
     pub(crate) fn ask_now(&mut self, question: Question, cx: &mut Context<'_, UserMsg>) {
+        let Some(question) = self.ask_behind_picture(question) else {
+            return;
+        };
         let requests = self.requests.get_or_insert_default();
         let (queue, max) = match question.conn() {
             Some(_) => (&mut requests.own, QUESTIONS_OWN),

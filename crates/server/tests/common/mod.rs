@@ -85,6 +85,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
         commits: server::options::Commits::default(),
         traced_max: server::options::TRACED_MAX,
         web: Web::default(),
+        mailboxes: server::options::Mailboxes::default(),
         wire: server::options::Wire::default(),
         cluster: None,
         joined: server::options::Joined::default(),

@@ -9,6 +9,8 @@
 //! - The journal that a failed sync went to may have a hole that the kernel reports only once. So
 //!   it is sealed and flushed into tables before anything new is acknowledged.
 
+mod close;
+
 use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;

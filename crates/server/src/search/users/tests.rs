@@ -82,6 +82,45 @@ fn a_search_finds_and_looks_at_so_many() {
 }
 
 #[test]
+fn what_is_found_is_told_page_by_page() {
+    let store = some();
+    let told = |set: &str| -> Result<String, StanzaError> {
+        let set = format!("<set xmlns='{}'>{set}</set>", rsm::NS);
+        let wanted = Wanted::parse(&query(NS, &format!("<last>capulet</last>{set}")))?;
+        let hits = find(&store, &wanted, "localhost", (9, 100)).unwrap();
+        let told = results(&hits, &wanted)?;
+        Ok(String::from_utf8(told).unwrap())
+    };
+    let mut all = found(&store, "<last>capulet</last>", (9, 100));
+    let first = told("<max>1</max>").unwrap();
+    let other = all
+        .iter()
+        .position(|user| !first.contains(&format!("jid='{user}'")));
+    let (other, one) = (all.remove(other.unwrap()), all.remove(0));
+    let ends = |user: &str, at: u8| {
+        format!(
+            "<first index='{at}'>{user}</first><last>{user}</last><count>2</count></set></query>"
+        )
+    };
+    assert!(first.ends_with(&ends(&one, 0)), "{first}");
+    assert_eq!(first.matches("<item ").count(), 1);
+    let second = told(&format!("<max>1</max><after>{one}</after>")).unwrap();
+    assert!(second.ends_with(&ends(&other, 1)), "{second}");
+    assert_eq!(told("<max>1</max><before/>").unwrap(), second);
+    let counted = told("<max>0</max>").unwrap();
+    assert!(
+        counted.contains("<count>2</count>") && !counted.contains("<item"),
+        "{counted}"
+    );
+    let refused = |set: &str| told(set).unwrap_err().condition;
+    assert_eq!(
+        refused("<after>silent@localhost</after>"),
+        Condition::ItemNotFound
+    );
+    assert_eq!(refused("<max>all</max>"), Condition::BadRequest);
+}
+
+#[test]
 fn a_search_for_everybody_is_refused() {
     for wide in [
         "",

@@ -11,6 +11,8 @@ use xml::Frame;
 use xml::build::Writer;
 
 use super::{Held, PepMsg};
+use crate::iq::{self, Question};
+use crate::limits::CARDS_ASKED_MAX;
 use crate::message::{Ticket, UserMsg};
 use crate::modules::avatar::{self, Info, Photo};
 use crate::modules::{pubsub as nodes, vcard};
@@ -49,9 +51,45 @@ pub(super) struct Converting {
     next: Option<Picture>,
     /// How often the vCard was set in this life.
     cards: u64,
+    /// Who asks for the vCard while a picture is on its way into it, at most [`CARDS_ASKED_MAX`].
+    asked: Vec<Question>,
+}
+
+impl Converting {
+    /// Who has asked for the vCard meanwhile.
+    pub(super) fn take_asked(&mut self) -> Vec<Question> {
+        std::mem::take(&mut self.asked)
+    }
+}
+
+/// Whether somebody asks for the vCard.
+fn asks_for_card(frame: &Frame) -> bool {
+    iq::payload(frame).is_some_and(|payload| payload.name() == "vCard" && payload.ns() == vcard::NS)
 }
 
 impl User {
+    /// Who asks for the vCard behind a picture that has been published is told when that is in it:
+    /// who publishes may ask at once. Comes back if it is to be asked now.
+    pub(in crate::user) fn ask_behind_picture(&mut self, question: Question) -> Option<Question> {
+        let pep = self.requests.as_mut().and_then(|r| r.pep.as_mut());
+        let converting = pep.map(|pep| &mut pep.converting);
+        let Some(converting) = converting.filter(|converting| converting.is_busy) else {
+            return Some(question);
+        };
+        if !asks_for_card(question.frame()) || converting.asked.len() >= CARDS_ASKED_MAX {
+            return Some(question);
+        }
+        converting.asked.push(question);
+        None
+    }
+
+    /// Asks what has waited for a picture, behind what has been recorded.
+    pub(super) fn ask_for_cards(&mut self, asked: Vec<Question>, cx: &mut Context<'_, UserMsg>) {
+        for question in asked {
+            self.emit(Effect::Ask(Box::new(question)), cx);
+        }
+    }
+
     fn converts_avatars(&self) -> bool {
         self.home.options.modules.has(&avatar::MODULE)
     }
@@ -129,8 +167,12 @@ impl User {
     fn picture_done(&mut self, cx: &mut Context<'_, UserMsg>) {
         let Some(pep) = self.pep() else { return };
         pep.converting.is_busy = false;
-        if let Some(next) = pep.converting.next.take() {
-            self.convert_picture(next, cx);
+        match pep.converting.next.take() {
+            Some(next) => self.convert_picture(next, cx),
+            None => {
+                let asked = pep.converting.take_asked();
+                self.ask_for_cards(asked, cx);
+            }
         }
     }
 

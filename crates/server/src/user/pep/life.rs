@@ -91,7 +91,8 @@ impl User {
             .requests
             .as_mut()
             .and_then(|requests| requests.pep.take());
-        let Some(pep) = pep else { return };
+        let Some(mut pep) = pep else { return };
+        self.ask_for_cards(pep.converting.take_asked(), cx);
         let (unanswered, waiting) = pep.unanswered();
         let error = AppendError::Busy.to_stanza_error();
         for held in unanswered {
@@ -114,8 +115,9 @@ impl User {
             .requests
             .as_mut()
             .and_then(|requests| requests.pep.take());
-        let Some(pep) = pep else { return };
+        let Some(mut pep) = pep else { return };
         self.drop_nodes();
+        self.ask_for_cards(pep.converting.take_asked(), cx);
         let (unanswered, waiting) = pep.unanswered();
         let error = StanzaError::new(Condition::ServiceUnavailable);
         for held in unanswered
@@ -133,14 +135,16 @@ impl User {
             .requests
             .as_mut()
             .and_then(|requests| requests.pep.take());
-        let Some(pep) = pep else { return };
+        let Some(mut pep) = pep else { return };
+        let cards = pep.converting.take_asked();
+        let cards = cards.iter().map(|question| question.frame().clone());
         let (unanswered, waiting) = pep.unanswered();
         let error = StanzaError::new(Condition::InternalServerError)
             .with_text("It is not known whether this was done.");
         let all = unanswered
             .into_iter()
             .chain(waiting.into_iter().map(|one| one.held));
-        for request in all.filter_map(|held| held.request) {
+        for request in all.filter_map(|held| held.request).chain(cards) {
             let from = request.attr("from").unwrap_or_default();
             if crate::address::bare(&from) != &*self.name {
                 self.home.return_error(cx, &request, &error);
