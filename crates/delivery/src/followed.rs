@@ -26,8 +26,8 @@
 //!
 //! What is recorded of a room ([`RoomChange`]) says what the session was given and has not
 //! acknowledged, with the counts: after a restart the client's `h` says which of it arrived. Where
-//! copies of one room follow each other with nothing between them, it also says *ahead* which counts
-//! the next ones will have, so that they need no record of their own ([`run`]).
+//! copies of one room follow each other with nothing between them, it also says *ahead* which
+//! counts the next ones will have, so that they need no record of their own ([`run`]).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -357,8 +357,8 @@ impl<R: Clone + Eq> Followed<R> {
         run.is_ahead().then_some(run.room)
     }
 
-    /// Whether counts behind what was written are recorded, or may be. Nothing but the messages that
-    /// have them may be written now, without [`Followed::cut`] and a commit.
+    /// Whether counts behind what was written are recorded, or may be. Nothing but the messages
+    /// that have them may be written now, without [`Followed::cut`] and a commit.
     pub fn is_ahead(&self) -> bool {
         let first = self.flight.get(self.flight.len() - self.unsent);
         let is_ahead = |run: &Run<R>| match first {

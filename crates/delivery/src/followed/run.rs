@@ -12,8 +12,8 @@
 //!
 //! is true for as long as 43 is the message at place 9 or is not written at all. So the copy at
 //! place 9 is written without a record if it comes next, and everything else that would get 43 is
-//! written once a record has taken 43 to 45 back ([`super::Followed::cut`]). Whoever recovers such a
-//! record takes what was said ahead for something that was given and did not arrive, which it is.
+//! written once a record has taken 43 to 45 back ([`super::Followed::cut`]). Whoever recovers such
+//! a record takes what was said ahead for something that was given and did not arrive, which it is.
 //!
 //! Nothing is said ahead of the first few in a row, then as many as came before, up to a bound:
 //! where copies and other stanzas take turns nothing is, and there is at most one record more for

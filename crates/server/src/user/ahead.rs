@@ -1,6 +1,6 @@
-//! Counts that were recorded ahead for the next messages of a room (`delivery::Followed`): what else
-//! is written to the session takes them back first, and nothing is guessed after an append that was
-//! refused.
+//! Counts that were recorded ahead for the next messages of a room (`delivery::Followed`): what
+//! else is written to the session takes them back first, and nothing is guessed after an append
+//! that was refused.
 
 use net::ConnRef;
 
@@ -11,8 +11,8 @@ use super::session::Session;
 
 impl User {
     /// A stanza that is no copy is about to be written to a session: if its count was said ahead of
-    /// a room's next message, it leaves behind a record that takes that back. Without a link nothing
-    /// is written, and what was said ahead is taken back at the resumption.
+    /// a room's next message, it leaves behind a record that takes that back. Without a link
+    /// nothing is written, and what was said ahead is taken back at the resumption.
     pub(super) fn takes_count(&mut self, conn: ConnRef) {
         let mut sessions = self.sessions.iter();
         let Some(at) = sessions.position(|own| own.conn == conn && own.managed.is_some()) else {

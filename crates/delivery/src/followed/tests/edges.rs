@@ -167,8 +167,8 @@ fn a_copy_that_was_not_foreseen_ends_a_row() {
     assert_eq!(session.change(&ROOM).given, [(count(5), place(6))]);
 }
 
-/// What was said ahead is read in the log after a kill, from the first that was not written; and the
-/// log is not taken to go as far.
+/// What was said ahead is read in the log after a kill, from the first that was not written; and
+/// the log is not taken to go as far.
 #[test]
 fn what_was_said_ahead_is_not_there_yet() {
     let mut session = following(&[ROOM], 0, true);
