@@ -25,7 +25,9 @@
 //! rooms that are slow leave the window to the others.
 //!
 //! What is recorded of a room ([`RoomChange`]) says what the session was given and has not
-//! acknowledged, with the counts: after a restart the client's `h` says which of it arrived.
+//! acknowledged, with the counts: after a restart the client's `h` says which of it arrived. Where
+//! copies of one room follow each other with nothing between them, it also says *ahead* which
+//! counts the next ones will have, so that they need no record of their own ([`run`]).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -34,6 +36,9 @@ use stdx::bugs;
 use stdx::time::Moment;
 
 use crate::place::{Count, Place};
+use run::Run;
+
+mod run;
 
 /// Bounds of what one session is given of rooms' logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +52,10 @@ pub struct FollowLimits {
     /// Time that a room may take to answer; then it is asked again. Also the pause after an append
     /// that failed: the next one would fail as well while the disk is full.
     pub answer_timeout: Duration,
+    /// Most counts that one record says ahead. Each costs about 8 bytes of the record.
+    pub ahead: u32,
+    /// Copies that have to come in a row before anything is said ahead.
+    pub ahead_from: u32,
 }
 
 impl Default for FollowLimits {
@@ -55,15 +64,23 @@ impl Default for FollowLimits {
             window: 256,
             page: 50,
             answer_timeout: Duration::from_secs(5),
+            ahead: 64,
+            ahead_from: 4,
         }
     }
 }
 
 /// What becomes of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Copied {
+pub enum Copied<R> {
     /// It is written with the next count, once [`Followed::change`] of its room is recorded.
-    Given,
+    Given {
+        /// A room of which that has to be recorded as well: this copy has a count that was said
+        /// ahead of it.
+        cut: Option<R>,
+    },
+    /// It is written with the next count. An earlier record says so; that may not be committed yet.
+    Foreseen,
     /// It is read from the room's log when its turn comes.
     Later,
     /// The session has it already.
@@ -152,6 +169,11 @@ pub struct Followed<R> {
     turn: usize,
     /// An append failed then: nothing is asked for before [`FollowLimits::answer_timeout`].
     failed_at: Option<Moment>,
+    /// The copies that were given last, if they follow each other.
+    run: Option<Run<R>>,
+    /// Counts were said ahead for copies whose run has ended, and not all is decided that waited
+    /// then: a record that takes counts back, or copies that had them.
+    is_unsure: bool,
 }
 
 impl<R: Clone + Eq> Followed<R> {
@@ -165,6 +187,8 @@ impl<R: Clone + Eq> Followed<R> {
             last_id: 0,
             turn: 0,
             failed_at: None,
+            run: None,
+            is_unsure: false,
         }
     }
 
@@ -179,14 +203,16 @@ impl<R: Clone + Eq> Followed<R> {
         }
     }
 
-    /// Takes up what is recorded of a room: [`Followed::resume`] follows before anything is given.
-    /// What was given, of all rooms, comes in any order.
+    /// Takes up what is recorded of a room: [`Followed::resume`] or [`Followed::adopt`] follows
+    /// before anything is given. What was given, of all rooms, comes in any order. What was only
+    /// said ahead is part of it: no count of that was written, so that the client has none of it.
     pub fn recover(&mut self, room: R, recorded: &RoomChange) {
         let last = recorded.given.last().map_or(recorded.acked, |last| last.1);
         self.rooms.push(Room {
             room: room.clone(),
             read: last,
-            head: last,
+            // The log may not go as far as what was said ahead.
+            head: recorded.acked,
             state: State::Behind,
             is_void: false,
             is_slow: false,
@@ -234,9 +260,13 @@ impl<R: Clone + Eq> Followed<R> {
         }
     }
 
-    /// The session is not in a room any more. False if it was not.
+    /// The session is not in a room any more, and what is recorded of it is to be removed. False if
+    /// it was not.
     pub fn leave(&mut self, room: &R) -> bool {
         let before = self.rooms.len();
+        if self.run.as_ref().is_some_and(|run| run.room == *room) {
+            self.cut();
+        }
         self.rooms.retain(|own| own.room != *room);
         before != self.rooms.len()
     }
@@ -261,7 +291,7 @@ impl<R: Clone + Eq> Followed<R> {
         room: &R,
         (place, after): (Place, Place),
         count: Option<Count>,
-    ) -> Copied {
+    ) -> Copied<R> {
         if !self.follows(room) {
             self.rooms.push(Room {
                 room: room.clone(),
@@ -283,10 +313,14 @@ impl<R: Clone + Eq> Followed<R> {
         match count {
             Some(count) if own.state == State::CaughtUp && after <= own.read && has_room => {
                 own.read = place;
-                let room = room.clone();
-                self.flight.push_back(InFlight { room, place, count });
+                let named = own.room.clone();
+                self.flight.push_back(InFlight {
+                    room: named,
+                    place,
+                    count,
+                });
                 self.unsent += 1;
-                Copied::Given
+                self.goes_on(room, (count, place))
             }
             _ => {
                 if own.state == State::CaughtUp {
@@ -297,13 +331,80 @@ impl<R: Clone + Eq> Followed<R> {
         }
     }
 
+    /// A copy was given. Either its count was said ahead of it, or that is to be recorded now, with
+    /// what is said ahead of the next ones.
+    fn goes_on(&mut self, room: &R, (count, place): (Count, Place)) -> Copied<R> {
+        if let Some(run) = &mut self.run
+            && run.goes_on(room, (count, place))
+        {
+            if run.has(count) {
+                return Copied::Foreseen;
+            }
+            run.say_ahead(&self.limits);
+            return Copied::Given { cut: None };
+        }
+        let cut = self.cut();
+        self.run = Some(Run::new(room.clone(), (count, place)));
+        Copied::Given { cut }
+    }
+
+    /// Something else gets the next count: another stanza, or the first message of a page. Gives
+    /// the room of which that has to be recorded before it is written, because the count was said
+    /// ahead of the room's next message.
+    pub fn cut(&mut self) -> Option<R> {
+        let run = self.run.take()?;
+        self.is_unsure |= run.is_ahead() || self.unsent > 0 && run.has_said_any();
+        run.is_ahead().then_some(run.room)
+    }
+
+    /// Whether counts behind what was written are recorded, or may be. Nothing but the messages
+    /// that have them may be written now, without [`Followed::cut`] and a commit.
+    pub fn is_ahead(&self) -> bool {
+        let first = self.flight.get(self.flight.len() - self.unsent);
+        let is_ahead = |run: &Run<R>| match first {
+            Some(first) => run.has_said_any() && run.has(first.count),
+            None => run.is_ahead(),
+        };
+        self.is_unsure || self.run.as_ref().is_some_and(is_ahead)
+    }
+
+    /// How many of the first copies that were not written do not depend on a record that is not
+    /// committed.
+    pub fn founded(&self) -> usize {
+        let sent = self.flight.len() - self.unsent;
+        let unsent = self.flight.iter().skip(sent);
+        let Some(run) = &self.run else { return 0 };
+        unsent.take_while(|own| run.is_founded(own.count)).count()
+    }
+
+    /// Whether a count was said ahead, and not given yet.
+    pub fn has_said(&self, count: Count) -> bool {
+        let run = self.run.as_ref();
+        run.is_some_and(|run| run.has(count) && count.is_after(run.last()))
+    }
+
+    /// Whether, if an append is refused now, nobody can say which counts a record has for messages
+    /// that were not written: then the session cannot go on as it is, but has to be recovered.
+    pub fn is_unsure(&self) -> bool {
+        self.is_unsure
+    }
+
+    /// All that was recorded is committed, and what waited for it is written.
+    pub fn settled(&mut self) {
+        self.is_unsure = false;
+    }
+
     /// What is to be recorded of a room now.
     pub fn change(&self, room: &R) -> RoomChange {
         let given = self.flight.iter().filter(|entry| entry.room == *room);
-        let given: Vec<(Count, Place)> = given.map(|entry| (entry.count, entry.place)).collect();
+        let mut given: Vec<(Count, Place)> =
+            given.map(|entry| (entry.count, entry.place)).collect();
         let own = self.rooms.iter().find(|own| own.room == *room);
         let read = own.map_or(Place::START, |own| own.read);
         let acked = given.first().map_or(read, |(_, place)| place.before());
+        if let Some(run) = self.run.as_ref().filter(|run| run.room == *room) {
+            given.extend(run.ahead());
+        }
         RoomChange { acked, given }
     }
 
@@ -316,6 +417,10 @@ impl<R: Clone + Eq> Followed<R> {
 
     /// The first of what waits for its commit was written.
     pub fn sent(&mut self) {
+        let sent = self.flight.len() - self.unsent;
+        if let (Some(run), Some(entry)) = (&mut self.run, self.flight.get(sent)) {
+            run.was_written(entry.count);
+        }
         self.unsent = self.unsent.saturating_sub(1);
         self.failed_at = None;
     }
@@ -348,8 +453,12 @@ impl<R: Clone + Eq> Followed<R> {
         self.detach();
         self.unsent = 0;
         self.acknowledge(h);
+        let run = self.run.take().filter(|run| run.is_behind(h));
+        let is_unsure = std::mem::take(&mut self.is_unsure);
         for own in &mut self.rooms {
             own.state = State::Behind;
+            let is_ahead = run.as_ref().is_some_and(|run| run.room == own.room);
+            own.is_void |= is_unsure || is_ahead;
         }
         for entry in std::mem::take(&mut self.flight).into_iter().rev() {
             if let Some(own) = self.rooms.iter_mut().find(|own| own.room == entry.room) {
@@ -436,6 +545,8 @@ impl<R: Clone + Eq> Followed<R> {
     fn take_back(&mut self) {
         let sent = self.flight.len() - self.unsent;
         self.unsent = 0;
+        let first = self.flight.get(sent).map(|entry| entry.count);
+        self.run.take_if(|run| !run.take_back(first));
         for entry in self.flight.drain(sent..).rev() {
             if let Some(own) = self.rooms.iter_mut().find(|own| own.room == entry.room) {
                 own.read = own.read.min(entry.place.before());
@@ -529,8 +640,8 @@ impl<R: Clone + Eq> Followed<R> {
 
     /// A page has come, which the session awaits. `count` is that of the next stanza that is
     /// written to the session: the page's entries get it and those behind it. All of them leave
-    /// once [`Followed::change`] of the room is recorded. Gives how many, of the page's first ones;
-    /// others the session has already.
+    /// once [`Followed::change`] of the room is recorded, behind [`Followed::cut`]. Gives how many,
+    /// of the page's first ones; others the session has already.
     pub fn page(&mut self, room: &R, page: &RoomPage, count: Count) -> Vec<Place> {
         let mut rooms = self.rooms.iter_mut();
         let Some(own) = rooms.find(|own| own.room == *room) else {

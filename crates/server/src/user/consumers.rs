@@ -290,6 +290,9 @@ impl User {
             return;
         };
         let conn = self.sessions[at].conn;
+        if !given.is_empty() {
+            self.takes_count(conn);
+        }
         for entry in given.iter().map(|(at, _)| &entries[*at]) {
             let bytes = self.entry_for(&self.sessions[at], entry, true);
             cx.stats().count(Counter::MessagesOut);

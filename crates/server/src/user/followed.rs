@@ -1,7 +1,8 @@
 //! The logs of rooms that managed sessions of this user are in (XEP-0198, docs/rooms.md): carries
-//! out what [`delivery::Followed`] decides. Copies are counted and written once that is recorded;
-//! what is missed is asked for; and rooms are told which sessions outlived the process, and whose
-//! clients are back. Messages are in the rooms' logs and not in this user's.
+//! out what [`delivery::Followed`] decides. Copies are counted and written once that is recorded,
+//! or at once if it was recorded ahead; what is missed is asked for; and rooms are told which
+//! sessions outlived the process, and whose clients are back. Messages are in the rooms' logs and
+//! not in this user's.
 
 use std::sync::Arc;
 
@@ -121,10 +122,17 @@ impl User {
         };
         let place = (Place::new(copy.place), Place::new(copy.after));
         match rooms.copy(&room, place, count) {
-            Copied::Given => {
+            Copied::Given { cut } => {
                 let mut bytes = Vec::new();
                 room::write_copy(&copy.frame, &copy.to, &mut bytes);
-                self.give_of_room(at, &room, [bytes], cx);
+                self.give_of_room(at, (&room, cut), [bytes], cx);
+            }
+            Copied::Foreseen => {
+                let conn = self.sessions[at].conn;
+                self.count_of_room(at, &room, cx);
+                self.write_counted(conn, What::Elsewhere, cx, |out| {
+                    room::write_copy(&copy.frame, &copy.to, out);
+                });
             }
             Copied::Later => self.log().rooms_due = true,
             Copied::Again => cx.stats().count(Counter::MessagesRepeated),
@@ -150,26 +158,33 @@ impl User {
         managed.is_some_and(|managed| managed.is_recovered)
     }
 
-    /// Messages of a room are written to a session, once it is recorded which counts they have.
+    /// Messages of a room are written to a session, once it is recorded which counts they have, and
+    /// that those are not what was said ahead of another room's.
     fn give_of_room(
         &mut self,
         at: usize,
-        room: &Name,
+        (room, cut): (&Name, Option<Name>),
         messages: impl IntoIterator<Item = Vec<u8>>,
         cx: &mut Context<'_, UserMsg>,
     ) {
         let conn = self.sessions[at].conn;
         let number = SessionNumber::new(self.sessions[at].number);
+        if let Some(cut) = cut.filter(|cut| cut != room) {
+            self.record_room(at, &cut);
+        }
         self.record_room(at, room);
-        let is_away = self.sessions[at].nick_in(room).is_none();
         for bytes in messages {
-            cx.stats().count(Counter::MessagesOut);
-            if is_away {
-                cx.stats().count(Counter::RoomMemberMessages);
-            }
+            self.count_of_room(at, room, cx);
             self.log().inbox.will_write(number);
             let write = Effect::Write(conn, What::Elsewhere, bytes);
             self.turn().effects.push(write);
+        }
+    }
+
+    fn count_of_room(&self, at: usize, room: &Name, cx: &mut Context<'_, UserMsg>) {
+        cx.stats().count(Counter::MessagesOut);
+        if self.sessions[at].nick_in(room).is_none() {
+            cx.stats().count(Counter::RoomMemberMessages);
         }
     }
 
@@ -239,7 +254,8 @@ impl User {
         }
         self.log().rooms_due = true;
         if !written.is_empty() {
-            self.give_of_room(at, &who.room, written, cx);
+            let cut = self.rooms_of(at).and_then(Followed::cut);
+            self.give_of_room(at, (&who.room, cut), written, cx);
         }
     }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod acts;
 mod admin;
+mod ahead;
 mod barrier;
 mod bind;
 mod caps;

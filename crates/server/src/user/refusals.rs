@@ -114,7 +114,7 @@ impl User {
 
 impl OwnStanza {
     /// Whether its sender is told by an entry of the log.
-    fn is_owed_an_entry(&self) -> bool {
+    pub(super) fn is_owed_an_entry(&self) -> bool {
         self.is_counted && is_worth_keeping(&self.frame)
     }
 }

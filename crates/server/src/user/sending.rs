@@ -223,6 +223,18 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
+        self.takes_count(conn);
+        self.write_counted(conn, what, cx, write);
+    }
+
+    /// The same for what may have its count.
+    pub(super) fn write_counted(
+        &mut self,
+        conn: ConnRef,
+        what: What,
+        cx: &mut Context<'_, UserMsg>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         if self.may_leave() {
             return self.perform_write(conn, what, cx, write);
         }

@@ -297,6 +297,12 @@ impl User {
             }
             let sent = is_kept.then(|| Count::new(managed.out.sent()));
             debug_assert_eq!(count, sent, "both count alike");
+            let rooms = managed.rooms.as_ref().zip(sent);
+            debug_assert!(
+                !matches!(managed.link, Link::Attached(_))
+                    || rooms.is_none_or(|(rooms, sent)| !rooms.has_said(sent)),
+                "only a room's message has a count that was said ahead of it"
+            );
         }
         match &mut managed.link {
             Link::Attached(conn) if !managed.is_full => {

@@ -181,6 +181,7 @@ impl User {
             log.inbox.committed();
             if self.barrier.is_open() {
                 log.was_removed = false; // That is durable.
+                self.rooms_settled();
             }
         }
         let effects = match result {
@@ -201,12 +202,16 @@ impl User {
     /// starts over.
     fn failed(
         &mut self,
-        append: Decided,
+        mut append: Decided,
         error: AppendError,
         cx: &mut Context<'_, UserMsg>,
     ) -> Option<Vec<Effect>> {
+        let starts_over = self.must_start_over(error)
+            || self.has_too_many_refusals(&append)
+            || self.contradicts_rooms(&append);
+        self.keep_founded(&mut append.effects);
         self.count_pending_again(&append.effects);
-        if self.must_start_over(error) || self.has_too_many_refusals(&append) {
+        if starts_over {
             // No answer: it may have been done, and what clients are sent is counted.
             self.note_failure(error, cx);
             self.is_fenced = self.home.options.cluster.is_some();

@@ -62,6 +62,14 @@ impl Client {
             let seen: String = peer.seen.drain(..end).collect();
             self.heard.push_str(&seen);
         }
+        self.peer.take_if(|peer| peer.has_ended);
+    }
+
+    /// Its stream may end by a fault of the server: then it has no link.
+    pub(crate) fn may_end(&mut self) {
+        if let Some(peer) = &mut self.peer {
+            peer.may_end = true;
+        }
     }
 
     pub(crate) fn handled(&self) -> u32 {

@@ -203,6 +203,8 @@ impl World {
         let mut peer = Peer {
             socket,
             seen: String::new(),
+            may_end: false,
+            has_ended: false,
         };
         peer.ask(self, OPEN, "</stream:features>");
         peer
@@ -250,11 +252,16 @@ impl World {
 pub(crate) struct Peer {
     socket: TcpStream,
     pub(crate) seen: String,
+    /// Its stream may end by a fault of the server.
+    pub(crate) may_end: bool,
+    pub(crate) has_ended: bool,
 }
 
 impl Peer {
     pub(crate) fn send(&mut self, text: &str) {
-        self.socket.write_all(text.as_bytes()).expect("written");
+        let written = self.socket.write_all(text.as_bytes());
+        self.has_ended |= self.may_end && written.is_err();
+        assert!(self.has_ended || written.is_ok(), "{written:?}");
     }
 
     /// Lets the node work until `wanted` has come; gives everything up to its end.
@@ -280,13 +287,19 @@ impl Peer {
     pub(crate) fn read(&mut self) -> bool {
         let mut buffer = [0; 4096];
         match self.socket.read(&mut buffer) {
+            Ok(0) if self.has_ended => false,
             Ok(0) => panic!("closed; seen {:?}", self.seen),
             Ok(read) => {
                 let text = String::from_utf8_lossy(&buffer[..read]);
                 self.seen.push_str(&text);
+                self.has_ended |= self.may_end && self.seen.contains("<internal-server-error");
                 true
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(_) if self.may_end => {
+                self.has_ended = true;
+                false
+            }
             Err(error) => panic!("{error}; seen {:?}", self.seen),
         }
     }

@@ -89,7 +89,7 @@ fn only_a_full_window_waits_for_the_client() {
         session.follow(ROOM, place(5), true);
         session.follow(OTHER, place(5), !is_other_behind);
         let copied = session.copy(&ROOM, (place(6), place(5)), Some(count(1)));
-        assert_eq!(copied, Copied::Given);
+        assert_eq!(copied, GIVEN);
         session.sent();
         session
     };
@@ -107,7 +107,7 @@ fn what_was_not_written_is_read_again_at_a_new_home() {
     let mut session = following(&[ROOM, OTHER], 5, true);
     for (number, sent) in [(6, 1), (7, 2)] {
         let copy = (place(number), place(number - 1));
-        assert_eq!(session.copy(&ROOM, copy, Some(count(sent))), Copied::Given);
+        assert_eq!(session.copy(&ROOM, copy, Some(count(sent))), GIVEN);
     }
     session.sent();
     session.failed_at = Some(at(0));
@@ -115,4 +115,81 @@ fn what_was_not_written_is_read_again_at_a_new_home() {
     assert_eq!(session.in_flight().collect::<Vec<_>>(), [count(1)]);
     assert_eq!(next(&mut session), Some((ROOM, place(6))));
     assert_eq!(next(&mut session), Some((OTHER, place(5))));
+}
+
+/// Copies of a room, one after the other, each written and acknowledged: how many have a record.
+fn recorded_of(
+    session: &mut Followed<&'static str>,
+    numbers: std::ops::RangeInclusive<u32>,
+) -> usize {
+    let recorded = numbers.filter(|number| {
+        let at = u64::from(*number);
+        let copied = session.copy(&ROOM, (place(at), place(at - 1)), Some(count(*number)));
+        session.sent();
+        session.acknowledge(count(*number));
+        assert!(copied == GIVEN || copied == Copied::Foreseen);
+        copied == GIVEN
+    });
+    recorded.count()
+}
+
+/// Of a thousand copies in a row 22 have a record; whatever comes in between, the next row begins
+/// anew, and one more record says that the counts are free.
+#[test]
+fn few_copies_of_a_row_have_a_record() {
+    let mut session = following(&[ROOM, OTHER], 0, true);
+    assert_eq!(recorded_of(&mut session, 1..=1_000), 22);
+    assert!(session.is_ahead() && session.has_said(count(1_001)));
+    assert_eq!(session.cut(), Some(ROOM));
+    assert!(session.is_unsure() && !session.has_said(count(1_001)));
+    assert_eq!(session.change(&ROOM).given, []);
+    session.settled();
+    assert_eq!(session.cut(), None, "nothing was said since");
+    assert_eq!(recorded_of(&mut session, 1_001..=1_003), 3);
+    assert_eq!(session.cut(), None, "nothing is said of so few");
+    assert!(!session.is_unsure());
+}
+
+/// A copy of another room has a count that was said, and one behind a gap of the log has another
+/// place: both need the room's record anew.
+#[test]
+fn a_copy_that_was_not_foreseen_ends_a_row() {
+    let mut session = following(&[ROOM, OTHER], 0, true);
+    assert_eq!(recorded_of(&mut session, 1..=4), 4);
+    let copied = session.copy(&OTHER, (place(9), place(0)), Some(count(5)));
+    assert_eq!(copied, Copied::Given { cut: Some(ROOM) });
+    assert_eq!(session.change(&ROOM).given, []);
+    assert_eq!(session.change(&OTHER).given, [(count(5), place(9))]);
+    let mut session = following(&[ROOM], 0, true);
+    assert_eq!(recorded_of(&mut session, 1..=4), 4);
+    let copied = session.copy(&ROOM, (place(6), place(4)), Some(count(5)));
+    assert_eq!(copied, Copied::Given { cut: Some(ROOM) });
+    assert_eq!(session.change(&ROOM).given, [(count(5), place(6))]);
+}
+
+/// What was said ahead is read in the log after a kill, from the first that was not written; and
+/// the log is not taken to go as far.
+#[test]
+fn what_was_said_ahead_is_not_there_yet() {
+    let mut session = following(&[ROOM], 0, true);
+    assert_eq!(recorded_of(&mut session, 1..=4), 4);
+    let recorded = session.change(&ROOM);
+    assert_eq!(
+        recorded.given,
+        [5, 6, 7].map(|n| (count(n), place(n.into())))
+    );
+    let mut session: Followed<&str> = Followed::new(FollowLimits::default());
+    session.recover(ROOM, &recorded);
+    assert_eq!(session.resume(count(5)), [ROOM]);
+    session.resumed();
+    let pull = session.poll_pull(at(0)).expect("it is behind");
+    assert_eq!(pull.after, place(5));
+    let page = RoomPage {
+        id: pull.id,
+        places: Vec::new(),
+        through: place(5),
+        is_end: true,
+    };
+    assert_eq!(session.page(&ROOM, &page, count(6)), []);
+    assert_eq!(session.poll_pull(at(0)), None, "it has all");
 }
