@@ -302,6 +302,7 @@ mod tests {
                     ..status::StreamStatus::default()
                 },
             ],
+            ..Status::default()
         };
         let text = table(&status);
         let lines: Vec<Vec<&str>> = text

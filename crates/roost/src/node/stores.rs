@@ -219,6 +219,7 @@ mod tests {
                 last,
                 ..StreamStatus::default()
             }],
+            ..Status::default()
         };
         assert_eq!(has_everything(&status(Some(7), false), &[mark(7)]), Ok(()));
         for (status, what) in [
