@@ -106,10 +106,19 @@ mod tests {
 
     #[test]
     fn a_line_of_another_form_is_found() {
-        for line in ["2.1", "2.1\twhat", "2.1\t\ta", "\twhat\ta", "2.1\twhat\ta\tb"] {
+        for line in [
+            "2.1",
+            "2.1\twhat",
+            "2.1\t\ta",
+            "\twhat\ta",
+            "2.1\twhat\ta\tb",
+        ] {
             let (broken, findings) = read_one("XEP-0999.txt", &format!("{line}\n"));
             assert!(broken.is_empty(), "{line}");
-            assert_eq!(findings, [format!("{FILES}XEP-0999.txt: `{line}` is no row")]);
+            assert_eq!(
+                findings,
+                [format!("{FILES}XEP-0999.txt: `{line}` is no row")]
+            );
         }
     }
 }
