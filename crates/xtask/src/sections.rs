@@ -1,13 +1,16 @@
 //! `docs/sections.md`: which scripts and tests show which section of a specification. The sections
 //! are in `crates/xtask/sections/`; what shows them says so itself ([`citations`]). It judges
-//! names and numbers alone: whether a script really shows a section is for its reader.
+//! names and numbers alone: whether a script really shows a section is for its reader. Which of its
+//! rules were broken on purpose, and what noticed, stands in files of its own ([`broken`]).
 
+pub mod broken;
 pub mod citations;
 pub mod outline;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use self::broken::Broken;
 use self::citations::Citation;
 use self::outline::{Mark, Outline};
 use crate::TrackedFile;
@@ -34,7 +37,12 @@ type Shown = BTreeMap<(String, String), BTreeSet<Witness>>;
 #[must_use]
 pub fn document(files: &[TrackedFile]) -> String {
     let outlines = outline::all();
-    render(&outlines, &shown(files, &mut Vec::new()))
+    let ignored = &mut Vec::new();
+    render(
+        &outlines,
+        &shown(files, ignored),
+        &broken::read(files, ignored),
+    )
 }
 
 /// What is wrong with the sections that scripts and tests name, one line each.
@@ -58,6 +66,30 @@ fn judge(outlines: &[Outline], files: &[TrackedFile]) -> Vec<String> {
             Some(_) => continue,
         };
         findings.extend(witnesses.iter().map(|one| format!("{}: {what}", one.path)));
+    }
+    let broken = broken::read(files, &mut findings);
+    findings.extend(unfounded(outlines, &shown, &broken));
+    findings
+}
+
+/// Rows of what was broken that name a section that is not there, or a script that does not say
+/// that it shows the section.
+fn unfounded(outlines: &[Outline], shown: &Shown, broken: &Broken) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (key, rows) in broken {
+        let (document, number) = key;
+        let outline = outlines.iter().find(|one| one.document == *document);
+        if outline.is_none_or(|outline| outline.mark(number).is_none()) {
+            findings.push(format!("broken: {document} has no section {number}"));
+        }
+        for witness in rows.iter().filter_map(|row| row.witness.as_ref()) {
+            let shows = |all: &BTreeSet<Witness>| all.iter().any(|one| one.name == *witness);
+            if !shown.get(key).is_some_and(shows) {
+                findings.push(format!(
+                    "broken: {witness} does not name {document} section {number}"
+                ));
+            }
+        }
     }
     findings
 }
@@ -115,26 +147,44 @@ const INTRODUCTION: &str = "# Sections of the specifications\n\n\
     alone. A section that only gathers others has no script of its own.\n\n\
     That a script names a section says that it shows something of it, not all. Most scripts run \
     over every transport, so\nRFC 7395 and XEP-0124 are shown by more than the tests that name \
-    them.\n";
+    them.\n\n\
+    The last column of a table says which rule of the section was broken on purpose, and the \
+    script or test that failed then:\neach was broken once, by itself and by hand, on 24 November \
+    2026 (the rules are in `crates/xtask/sections/broken/`).\nThis is not part of `make test`; the \
+    rules of `stdx::bugs::RULES` are broken again by every `make bugs`.\n";
 
-fn render(outlines: &[Outline], shown: &Shown) -> String {
+fn render(outlines: &[Outline], shown: &Shown, broken: &Broken) -> String {
     let mut out = String::from(INTRODUCTION);
     let mut missing = String::new();
     let mut tables = String::new();
-    out.push_str("\n| document | sections | shown | not there | without a script |\n");
-    out.push_str("|---|---|---|---|---|\n");
+    out.push_str("\n| document | sections | shown | broken | not there | without a script |\n");
+    out.push_str("|---|---|---|---|---|---|\n");
     for outline in outlines {
         let mut counts = [0_u32; 3];
+        let mut tried = 0_u32;
+        let was_tried = broken.keys().any(|(of, _)| *of == outline.document);
+        let column = if was_tried {
+            [" broken |", "---|"]
+        } else {
+            [""; 2]
+        };
         let _ = write!(
             tables,
-            "\n## {}: {}\n\n| section | title | shown by |\n|---|---|---|\n",
-            outline.document, outline.title
+            "\n## {}: {}\n\n| section | title | shown by |{}\n|---|---|---|{}\n",
+            outline.document, outline.title, column[0], column[1]
         );
         for section in outline.normative() {
             let key = (outline.document.clone(), section.number.clone());
             let state = State::of(outline, &section.number, shown.get(&key));
             let (number, title) = (&section.number, escape(&section.title));
-            let _ = writeln!(tables, "| {number} | {title} | {} |", state.cell());
+            let rows = broken.get(&key).map_or(&[][..], Vec::as_slice);
+            tried += u32::from(rows.iter().any(|row| row.witness.is_some()));
+            let rule = match was_tried {
+                true => format!(" {} |", broken::cell(rows)),
+                false => String::new(),
+            };
+            let by = state.cell();
+            let _ = writeln!(tables, "| {number} | {title} | {by} |{rule}");
             match state {
                 State::Shown(_) => counts[0] += 1,
                 State::Absent(_) => counts[1] += 1,
@@ -148,9 +198,13 @@ fn render(outlines: &[Outline], shown: &Shown) -> String {
         }
         let [there, absent, without] = counts;
         let (document, sum) = (&outline.document, counts.iter().sum::<u32>());
+        let tried = match was_tried {
+            true => tried.to_string(),
+            false => "not tried".to_owned(),
+        };
         let _ = writeln!(
             out,
-            "| {document} {} | {sum} | {there} | {absent} | {without} |",
+            "| {document} {} | {sum} | {there} | {tried} | {absent} | {without} |",
             escape(&outline.title)
         );
     }
@@ -208,6 +262,8 @@ mod tests {
     const OUTLINE: &str = "XEP-0999 Tests (1.0)\n1 ~ Introduction\n2 Use\n2.1 Greeting\n2.2 - \
         Parting | nobody leaves\n3 Rules\n";
 
+    const BROKEN: &str = "crates/xtask/sections/broken/XEP-0999.txt";
+
     fn file(path: &str, text: &str) -> TrackedFile {
         TrackedFile {
             path: path.to_owned(),
@@ -263,16 +319,35 @@ mod tests {
     }
 
     #[test]
+    fn a_broken_rule_was_noticed_by_who_says_that_he_shows_the_section() {
+        let outlines = [Outline::parse(OUTLINE).expect("it is well")];
+        let script = file("tests/scripts/a.xmpp", "# R.\n# XEP-0999 section 2.1\n");
+        let of = |rows: &str| judge(&outlines, &[script.clone(), file(BROKEN, rows)]);
+        let well = "2.1\tnobody greets\ta\n3\tit has no rule\t-\n";
+        assert_eq!(of(well), Vec::<String>::new());
+        assert_eq!(
+            of("3\tno rules\ta\n4\tnothing\t-\n2.1\tnobody greets\tb\n"),
+            [
+                "broken: b does not name XEP-0999 section 2.1",
+                "broken: a does not name XEP-0999 section 3",
+                "broken: XEP-0999 has no section 4",
+            ]
+        );
+    }
+
+    #[test]
     fn the_document_has_what_is_shown_and_what_is_not() {
         let script = file("tests/scripts/a.xmpp", "# R.\n# XEP-0999 section 2.1\n");
         let outlines = [Outline::parse(OUTLINE).expect("it is well")];
-        let text = render(&outlines, &shown(&[script], &mut Vec::new()));
+        let rows = file(BROKEN, "2.1\tnobody greets\ta\n");
+        let broken = broken::read(&[rows], &mut Vec::new());
+        let text = render(&outlines, &shown(&[script], &mut Vec::new()), &broken);
         for line in [
-            "| XEP-0999 Tests (1.0) | 3 | 1 | 1 | 1 |",
-            "| 2 | Use |  |",
-            "| 2.1 | Greeting | [a](../tests/scripts/a.xmpp) |",
-            "| 2.2 | Parting | not there: nobody leaves |",
-            "| 3 | Rules |  |",
+            "| XEP-0999 Tests (1.0) | 3 | 1 | 1 | 1 | 1 |",
+            "| 2 | Use |  |  |",
+            "| 2.1 | Greeting | [a](../tests/scripts/a.xmpp) | nobody greets: a |",
+            "| 2.2 | Parting | not there: nobody leaves |  |",
+            "| 3 | Rules |  |  |",
             "| XEP-0999 | 3 | Rules |",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
