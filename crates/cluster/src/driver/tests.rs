@@ -9,6 +9,7 @@ fn stopped(commands_max: usize) -> (Driver, mpsc::Receiver<Command>) {
     let (_, events) = sync_channel(1);
     let driver = Driver {
         layout: Layout::new("test", 1).unwrap(),
+        store: Store::in_memory(),
         streams: vec![send],
         progress: vec![Shared::default()],
         events: Mutex::new(events),
