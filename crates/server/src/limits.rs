@@ -141,8 +141,8 @@ pub(crate) const FAR_FROM_WINDOW: u16 = 8;
 /// Credits of stanzas that are not under way, kept by a shard for the next ones.
 pub(crate) const DEBTS_KEPT: usize = 256;
 
-/// Messages that may wait for one entity at least; more if rosters may be large. One more is refused
-/// with `resource-constraint`.
+/// Messages that may wait for one entity at least; more if rosters may be large. One more is
+/// refused with `resource-constraint`.
 pub(crate) const MAILBOX_MIN: usize = 1_024;
 
 /// Further places of a mailbox for who enters a room or leaves it; one more is refused likewise. As

@@ -1,6 +1,6 @@
-//! XEP-0055 Jabber Search 1.3 with XEP-0059 result sets: accounts that want to be found. Who wants to enters himself, by
-//! registering with the directory (XEP-0077), and says what is shown; nobody else is told of. Owns
-//! the forms, what matches and what is told; entries are the store's.
+//! XEP-0055 Jabber Search 1.3 with XEP-0059 result sets: accounts that want to be found. Who wants
+//! to enters himself, by registering with the directory (XEP-0077), and says what is shown; nobody
+//! else is told of. Owns the forms, what matches and what is told; entries are the store's.
 
 use std::collections::BTreeMap;
 
