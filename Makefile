@@ -146,7 +146,8 @@ HISTORY := $(CARGO) run --quiet --package testkit --bin history --
 OCCUPANTS := $(CARGO) run --quiet --package testkit --bin occupants --
 
 history: build ## A short run of the history checker: a server that is killed.
-	$(HISTORY) --seeds $(HISTORY_SEEDS) $(HISTORY_ROOMS) --faults kills,cuts,stops,amnesia,unsynced
+	$(HISTORY) --seeds $(HISTORY_SEEDS) $(HISTORY_ROOMS) \
+	  --faults kills,cuts,stops,amnesia,unsynced,actors
 
 history-cluster: build $(NATS) ## The same over the nodes of a cluster, for a minute.
 	$(HISTORY) --cluster all --rooms --seeds $(CLUSTER_SEEDS)
@@ -167,7 +168,7 @@ occupants: ## A room of 2,000, half of them over flapping links, and a release b
 chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
 	$(CARGO) build --release --package roost
 	ROOST_BIN=$(TARGET)/release/roost $(HISTORY) --seeds $(SEEDS) --seed $(SEED) $(HISTORY_ROOMS) \
-	  --faults kills,cuts,stops,amnesia,unsynced
+	  --faults kills,cuts,stops,amnesia,unsynced,actors
 
 chaos-cluster: $(NATS) ## The same over nodes of a cluster and its engine, which die or are cut off.
 	$(CARGO) build --release --package roost

@@ -114,6 +114,7 @@ RUNS = {
     "durable_beside": Run(f"durable --beside {ROOST} --users 20 --rate 200 --seconds 3 --repeat 1",
                           seconds=3),
     "restart": Run("restart --users 30 --repeat 1", seconds=12),
+    "crash": Run("crash --seconds 5 --every 300ms --contacts 2"),
     "split": Run("split --users 30 --upgrades 2 --look 3", seconds=40, has_page=False),
     "logins": Run("logins.sh 60 18 100", seconds=1, more="--messages 200", has_page=False),
     "pairs": Run(f"pairs {ROOST} {ROOST} --pairs 1 --users 60 --rate 100", seconds=1,
@@ -257,6 +258,15 @@ def test_restart(run):
     assert (resumed, refused) == ("30", "0"), run.said
     assert wrong == ["0"] * 4, "lost, twice, out of order, contacts not seen"
     assert messages != "0"
+
+
+def test_crash(run):
+    assert run.status == GOOD, run.said
+    [rows] = run.tables()
+    assert column(rows, 0) == ["memory", "fsync"]
+    for crashes, went_on in zip(column(rows, 1), column(rows, 2)):
+        # Two crashes in a row may be one to the stream.
+        assert int(crashes) >= int(went_on) > 0, run.text()
 
 
 def test_split(run):

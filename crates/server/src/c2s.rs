@@ -4,6 +4,7 @@
 mod cost;
 mod ending;
 mod joins;
+mod orphan;
 mod outlived;
 mod registration;
 
@@ -19,7 +20,6 @@ use stdx::time::Moment;
 use telemetry::Counter;
 use xml::{Event, Frame, Framer, Scratch};
 use xmpp::error::{StanzaError, StreamError};
-use xmpp::ns;
 use xmpp::sasl;
 use xmpp::stream::{C2s, C2sConfig, Credentials, Effect, LoginEnd};
 
@@ -53,6 +53,10 @@ pub(crate) struct Conn {
     is_managed: bool,
     /// Its socket is at another node.
     is_far: bool,
+    /// What it takes to outlive a crash of its account's actor is noted.
+    is_near: bool,
+    /// That actor has crashed, and the next one has not taken it.
+    is_orphan: bool,
     bytes_before_session: u32,
     /// The lists of bans that it was compared with.
     bans: u32,
@@ -248,24 +252,8 @@ impl C2sService {
                 }
                 Effect::Stanza(_) if conn.skips() => self.skip_stanza(cx, conn),
                 Effect::Stanza(frame) | Effect::Element(frame) => {
-                    conn.is_managed |= frame.is_of(ns::STREAM_MANAGEMENT);
-                    let id = cx.id();
-                    let Some(user) = conn.user else { continue };
-                    let cost = cost::of(&frame);
-                    let msg = UserMsg::Stanza { conn: id, frame };
-                    match cx.mail().send(user, msg) {
-                        Ok(()) => {
-                            cx.sent_on();
-                            cx.charge(cost);
-                            let heard = self.heard;
-                            self.mark(cx, conn, |marks| marks.hands_in(heard));
-                        }
-                        Err(error) => {
-                            if let UserMsg::Stanza { frame, .. } = error.into_inner() {
-                                self.refuse(cx, conn, &frame);
-                            }
-                        }
-                    }
+                    self.note_managed(cx, conn, &frame);
+                    self.hand_over_element(cx, conn, frame);
                 }
                 Effect::Close => conn.close(cx),
             }
@@ -292,22 +280,10 @@ impl C2sService {
     /// error that has to be counted by the user.
     fn answer_managed(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, answer: Vec<u8>) {
         let ends = |effect: &Effect| matches!(effect, Effect::Close);
-        let user = conn.user.filter(|_| !self.effects.iter().any(ends));
-        let Some(user) = user else {
+        if conn.user.is_none() || self.effects.iter().any(ends) {
             return cx.out().extend_from_slice(&answer);
-        };
-        let msg = UserMsg::Refused {
-            conn: cx.id(),
-            answer,
-        };
-        match cx.mail().send(user, msg) {
-            Ok(()) => {
-                cx.sent_on();
-                let heard = self.heard;
-                self.mark(cx, conn, |marks| marks.hands_in(heard));
-            }
-            Err(_) => self.abort(cx, conn, Abort::Overloaded),
         }
+        self.count_answered(cx, conn, answer);
     }
 
     fn tell(&self, cx: &mut Cx<'_>, user: &str, msg: UserMsg) -> Result<(), ()> {
@@ -342,6 +318,9 @@ impl C2sService {
 
     fn enter(&mut self, cx: &mut Cx<'_>, state: &mut Conn, entry: Entry) {
         let conn = cx.id();
+        if matches!(entry.way, Way::Resume(_)) {
+            self.may_outlive(cx, state, &entry.user);
+        }
         let msg = match entry.way {
             Way::LogIn => return self.ask_for_keys(cx, state, &entry.user),
             Way::Bind(resource) => UserMsg::Bind {
@@ -453,7 +432,7 @@ impl C2sService {
 
     /// Reads on, unless the machine waits for an answer or the connection serves a penalty.
     pub(crate) fn pause_or_resume(cx: &mut Cx<'_>, conn: &Conn) {
-        cx.set_paused(conn.machine.is_waiting() || conn.penalized);
+        cx.set_paused(conn.machine.is_waiting() || conn.penalized || conn.is_orphan);
     }
 
     fn deadline_of_session(&self, cx: &mut Cx<'_>) {
@@ -541,6 +520,8 @@ impl Conn {
             has_ended: false,
             is_managed: false,
             is_far: false,
+            is_near: false,
+            is_orphan: false,
             bytes_before_session: 0,
             bans,
             login: None,
@@ -606,7 +587,8 @@ impl C2sService {
 
     /// Whether more of a client's input may be looked at now.
     pub(crate) fn may_read(cx: &Cx<'_>, conn: &Conn) -> bool {
-        cx.has_window() && !cx.is_ending() && !conn.machine.is_waiting() && !conn.penalized
+        let waits = conn.machine.is_waiting() || conn.penalized || conn.is_orphan;
+        cx.has_window() && !cx.is_ending() && !waits
     }
 
     /// Notes that the client is there.
@@ -768,11 +750,12 @@ impl C2sService {
                     self.deadline_of_session(cx);
                 }
             }
+            Control::Abort(Abort::Moved) if conn.is_orphan => self.asks_again(cx),
             Control::Abort(why) => self.abort(cx, conn, why),
-            // Of a client of this node: who comes again is led to the next home.
-            Control::Left(_) => self.abort(cx, conn, Abort::Moved),
-            // Taken by those whose client is elsewhere.
-            Control::TakenOver(_) => {}
+            Control::Left(_) => self.is_left(cx, conn),
+            Control::TakenOver(by) => self.goes_on(cx, conn, *by),
+            // It is kept for the next one.
+            Control::Refused(_) if conn.is_orphan => {}
             Control::Refused(frame) => self.refuse(cx, conn, &frame),
             Control::Close => conn.close(cx),
             Control::Costs(time) => cx.charge(time),
@@ -788,6 +771,10 @@ impl C2sService {
     pub(crate) fn overdue(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         if self.end_if_banned(cx, conn) {
             return;
+        }
+        if conn.is_orphan {
+            self.look_for_actor(cx, conn);
+            return self.carry_out(cx, conn);
         }
         if conn.machine.full_jid().is_some() {
             return self.session_is_silent(cx, conn);
@@ -836,6 +823,9 @@ impl C2sService {
             conn: id,
             is_lost: !conn.has_ended,
         };
+        if conn.is_near && self.leaves_as_orphan(shard, id, &conn) {
+            return;
+        }
         if let Some(user) = conn.user {
             // Behind the stanzas that came before; past them only if the mailbox is full. An actor
             // that is gone has no session left to close.

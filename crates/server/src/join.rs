@@ -23,6 +23,10 @@
 //! keeps what is behind the last mark (`kept`), waits for a home and introduces it there
 //! (`outlive`).
 //!
+//! A client whose socket and account are at one node, and on one shard, outlives a crash of the
+//! account's actor without any of that
+//! (`crate::lines::Near`).
+//!
 //! The home alone decides who may come in: it is told what a client said, not who it is. A node
 //! that lies can pretend an address, and nothing else.
 

@@ -1,8 +1,10 @@
 //! Connections of one shard whose other half is at another node (`crate::join`): with which, and
-//! what it takes that they outlive this home ([`Marks`]). Owns what the stream and the account's
-//! actor each note of them.
+//! what it takes that they outlive this home ([`Marks`]); and what it takes that those whose client
+//! is here outlive a crash of their account's actor ([`Near`]). Owns what the stream and the
+//! account's actor each note of them.
 
 mod marks;
+mod near;
 
 use std::cell::RefCell;
 
@@ -12,13 +14,17 @@ use rustc_hash::FxHashMap;
 use crate::away::NodeId;
 
 pub(crate) use marks::Marks;
+pub(crate) use near::{Element, Introduction, Near};
 
-/// Connections of one shard that are tied to one at another node.
+/// Connections of one shard that are tied to one at another node, and those that outlive a crash of
+/// their account's actor.
 #[derive(Default)]
 pub(crate) struct Lines {
     nodes: RefCell<FxHashMap<ConnRef, NodeId>>,
     /// Of those whose client is at another node: what it takes that they outlive this home.
     marks: RefCell<FxHashMap<ConnRef, Box<Marks>>>,
+    /// Of those whose client and account are here: what it takes that they outlive a crash.
+    near: RefCell<FxHashMap<ConnRef, Box<Near>>>,
     /// Those whose bytes a link did not take; they try again together.
     pub(crate) later: RefCell<Vec<ConnRef>>,
 }
@@ -39,6 +45,27 @@ impl Lines {
     pub(crate) fn remove(&self, conn: ConnRef) {
         self.nodes.borrow_mut().remove(&conn);
         self.marks.borrow_mut().remove(&conn);
+    }
+
+    /// One whose client and account are here.
+    pub(crate) fn add_near(&self, conn: ConnRef) {
+        self.near.borrow_mut().insert(conn, Box::default());
+    }
+
+    /// It is gone. Gives what it would have said to the next incarnation of its account's actor, if
+    /// it has lost that and the next one has not taken it.
+    pub(crate) fn remove_near(&self, conn: ConnRef) -> Option<Introduction> {
+        let near = self.near.borrow_mut().remove(&conn);
+        near.and_then(|near| near.last_words())
+    }
+
+    /// For the stream, of one that was added.
+    pub(crate) fn near<R>(&self, conn: ConnRef, act: impl FnOnce(&mut Near) -> R) -> Option<R> {
+        let mut near = self.near.borrow_mut();
+        if near.is_empty() {
+            return None;
+        }
+        near.get_mut(&conn).map(|near| act(near))
     }
 
     /// Those that are tied to a node.

@@ -26,11 +26,16 @@ pub(crate) struct Introduced {
     /// The connection.
     pub(crate) conn: ConnRef,
     /// What proves whose it is.
-    pub(crate) token: Box<str>,
+    pub(crate) proof: Box<str>,
     /// Up to where its client was written and has acknowledged, and what of it was recorded.
     pub(crate) counts: wire::Counts,
     /// So many of its client's stanzas were done, recorded or not.
     pub(crate) done: Option<u32>,
+    /// Answers to requests that were left without one, and the counts of those.
+    pub(crate) unanswered: Vec<(u32, Vec<u8>)>,
+    /// It is gone by now, and says only what it knew: as [`UserMsg::Closed`], whether its link was
+    /// lost.
+    pub(crate) closed: Option<bool>,
 }
 
 /// The mailbox type of an entity.

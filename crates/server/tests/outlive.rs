@@ -48,6 +48,12 @@ fn online(two: &Two, user: &str) -> (Client, String) {
     (client, session)
 }
 
+/// So many stanzas are in that.
+fn stanzas(heard: &str) -> usize {
+    let names = ["<message ", "<presence ", "<iq "];
+    names.iter().map(|name| heard.matches(name).count()).sum()
+}
+
 /// Everything up to a count is accepted.
 fn accepted(client: &mut Client, h: u32) {
     client.send("<r xmlns='urn:xmpp:sm:3'/>");
@@ -337,8 +343,50 @@ fn who_may_not_go_on_hears_why() {
     ));
     other.expect("<resumed ");
     show(&two, 6);
-    assert!(rest(&mut alice).contains("<stream:error><reset "));
+    assert!(rest(&mut alice).contains("<stream:error><conflict "));
     accepted(&mut other, 1);
+}
+
+/// Goal: an edge whose client came again by another connection, was told more there, and lost that
+/// home as well, knows less than the records do: it does not go on, and the client resumes exactly.
+#[test]
+fn an_edge_of_before_does_not_go_on() {
+    let two = two(&["alice", "bob"], |_| {});
+    let (mut alice, session) = online(&two, "alice");
+    let home = two.home.node().addresses()[0];
+    let resume = |h: usize| {
+        let mut again = Client::authenticate(home, "alice");
+        again.send(&format!(
+            "<resume xmlns='urn:xmpp:sm:3' h='{h}' previd='{session}'/>"
+        ));
+        again
+    };
+    dies(&two);
+    two.home.door.gain(&ranges(), 6);
+    let mut other = resume(1);
+    let mut heard = other.expect("<resumed ");
+    // Told more: what is in no log, and a message, which she has not got.
+    for id in ["p1", "p2", "p3"] {
+        other.send(&format!(
+            "<iq type='get' id='{id}' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>"
+        ));
+    }
+    other.send("<r xmlns='urn:xmpp:sm:3'/>");
+    heard += &other.expect("<a xmlns='urn:xmpp:sm:3' h='4'/>");
+    let has = 1 + stanzas(&heard);
+    let mut bob = Client::login(home, "bob", "a");
+    bob.send(&message("alice@localhost/a", "kept"));
+    other.expect("<body>kept</body>");
+    drop((other, bob));
+    two.until("both are gone", |two| two.home.node().connections() == 0);
+    two.home.door.lose(&ranges());
+    comes_back(&two, 7);
+    let heard = rest(&mut alice);
+    assert!(heard.contains("<stream:error><conflict "), "{heard}");
+    assert!(!heard.contains("<body>"), "{heard}");
+    let mut again = resume(has);
+    again.expect("<resumed ");
+    again.expect("<body>kept</body>");
 }
 
 /// Goal: a session that is not counted, or cannot be resumed, ends with its home, as ever.

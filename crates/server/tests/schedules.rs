@@ -1,6 +1,6 @@
 //! Thousands of schedules of a whole node, on one thread and under a virtual clock: three users
-//! with several devices, at least 200 operations, commits that are late, and one crash that loses
-//! what was not committed, all drawn from a seed; in half of them commits fail too.
+//! with several devices, at least 200 operations, commits that are late, actors that crash, and one crash
+//! of the process that loses what was not committed, all drawn from a seed; in half of them commits fail too.
 //! The clients and the rules are those of the history checker (docs/reliability.md). `SCHEDULES`
 //! says how many, `SCHEDULE` which is the first; with `SCHEDULE_SHIFT` the same devices meet other
 //! luck; what happened in each is written to the folder
@@ -96,6 +96,11 @@ fn goes_through_bytes(seed: u64) -> bool {
     seed / 4 % 3 == 1
 }
 
+/// Whether actors of accounts crash: in three of four of either.
+fn has_crashes(seed: u64) -> bool {
+    seed / 2 % 4 != 0
+}
+
 /// Whether reads are done late and in any order, as by threads that have much to do.
 fn has_late_reads(seed: u64) -> bool {
     seed / 8 % 2 == 1
@@ -161,6 +166,8 @@ impl Inside {
         let mut options = sim_options(rng.u16(1..=2), rng.bool());
         options.limits.offline_messages_max = 10_000;
         options.debug_panic_hook = Some(SECRET.to_owned());
+        // A stream outlives a crash where its actor is on the same shard.
+        options.hand_over |= has_crashes(seed);
         draw_limits(&mut options.delivery, seed, &mut rng);
         if may_refuse(seed) {
             options.limits.offline_messages_max = [1, 2, 10_000][rng.usize(..3)];
@@ -351,6 +358,10 @@ impl Host for Inside {
         self.clock.now().saturating_since(Moment::ZERO)
     }
 
+    fn crash_actor(&mut self, account: &str) {
+        self.sim().kill(account);
+    }
+
     fn set_failing(&mut self, is_failing: bool) {
         self.is_failing = is_failing;
         if is_failing {
@@ -400,6 +411,7 @@ fn play(seed: u64, seen: &Arc<Seen>) -> Option<String> {
         unsynced: false,
         // Half of them with commits that fail.
         disk: may_refuse(seed),
+        actors: has_crashes(seed),
         ..Faults::ALL
     };
     let inside = Inside::new(seed, seen);

@@ -138,9 +138,9 @@ pub struct SessionRecord {
     pub resource: String,
     /// How long it may be detached, in seconds.
     pub max_seconds: u32,
-    /// Always `None`: how long it has been detached counts from the start of the process. Its place
-    /// in the layout stays.
-    pub detached: Option<i64>,
+    /// How often its client has taken it up again; `None` of before the account had a mark of its
+    /// own. Records of before this was counted say 0.
+    pub resumptions: Option<i64>,
     /// Its last available presence, if it is available.
     #[serde(with = "octets::optional")]
     pub presence: Option<Vec<u8>>,

@@ -60,7 +60,8 @@ pub struct Adopt {
     pub carrier: Carrier,
     /// How the client opened its stream last.
     pub header: Vec<u8>,
-    /// What proves whose it is: the name under which its session is resumed.
+    /// What proves whose it is, as the home said it: the name under which its session is resumed,
+    /// and how often it was.
     pub token: Box<str>,
     /// Those of the last mark. What the edge has kept begins behind the stanza `inbound`.
     pub counts: Counts,

@@ -170,6 +170,11 @@ impl Frame {
         Frame::parse_bytes(&mut bytes.into().into())
     }
 
+    /// Whether it shares its bytes with another one.
+    pub fn is_same(&self, other: &Frame) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn parse_bytes(bytes: &mut Buffer) -> Result<Frame, Error> {
         let limits = Limits {
             stanza_bytes: u32::MAX,

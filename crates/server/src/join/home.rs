@@ -151,9 +151,11 @@ impl C2sService {
     fn ask_to_go_on(&self, cx: &mut Cx<'_>, user: &Name, adopt: Adopt) -> bool {
         let introduced = UserMsg::Introduced(Box::new(Introduced {
             conn: cx.id(),
-            token: adopt.token,
+            proof: adopt.token,
             counts: adopt.counts,
             done: adopt.done,
+            unanswered: Vec::new(),
+            closed: None,
         }));
         let shard = self.home.place.shard(user);
         cx.mail().send_named(shard, user, introduced).is_ok()

@@ -9,15 +9,18 @@ use actor::Name;
 use net::ConnRef;
 use wire::limits::JOIN_PART_BYTES_MAX;
 use wire::{Counts, Mark, Part};
+use xml::Frame;
+
+use super::Near;
 
 /// Bytes of a client that are handled and of which no record says so: with more, one is made, and
 /// the edge, which keeps them until then, is told.
-const UNRECORDED_MAX: u64 = 16 * 1024;
+pub(super) const UNRECORDED_MAX: u64 = 16 * 1024;
 
 /// Stanzas of a connection whose ends are remembered until a record covers them. Of more the oldest
 /// are forgotten: a record that covers those alone moves no mark, and the next one does. Nobody
 /// asks for a record where the edge keeps nothing (BOSH), or for stanzas that are refused.
-const COUNTED_MAX: usize = 1_024;
+pub(super) const COUNTED_MAX: usize = 1_024;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -246,19 +249,24 @@ impl super::Lines {
         self.marks(conn, act);
     }
 
-    /// For the actor: it takes the next element of a connection.
-    pub(crate) fn takes(&self, conn: ConnRef) {
+    /// For the actor: it takes the next element of a connection, or an answer that the stream gave
+    /// in its place.
+    pub(crate) fn takes(&self, conn: ConnRef, element: Option<&Frame>) {
         self.marks(conn, Marks::takes);
+        self.near(conn, |near| near.takes(element));
     }
 
-    /// The element that was taken is a stanza with this count.
-    pub(crate) fn counts(&self, conn: ConnRef, inbound: u32) {
+    /// The element that was taken is a stanza with this count. Of those that no record covers so
+    /// many bytes are kept.
+    pub(crate) fn counts(&self, conn: ConnRef, inbound: u32, bytes_max: usize) {
         self.marks(conn, |marks| marks.counts(inbound));
+        self.near(conn, |near| near.counts(inbound, bytes_max));
     }
 
     /// From behind the element that was taken a connection's stanzas are counted.
     pub(crate) fn begins(&self, conn: ConnRef, whose: (&Name, &str), counts: Counts) {
         self.marks(conn, |marks| marks.begins(whose, counts));
+        self.near(conn, |near| near.begins(whose, counts));
     }
 
     /// What comes is passed over up to a stanza that the home before has handled.
@@ -269,20 +277,25 @@ impl super::Lines {
     /// They are not, after all, or not any more.
     pub(crate) fn begins_not(&self, conn: ConnRef) {
         self.marks(conn, |marks| marks.session = None);
+        self.near(conn, Near::begins_not);
     }
 
-    /// Whether a connection's client is at another node.
+    /// Whether a connection wants to hear what is recorded of its client.
     pub(crate) fn is_marked(&self, conn: ConnRef) -> bool {
-        self.marks(conn, |_| ()).is_some()
+        let is_far = self.marks(conn, |_| ()).is_some();
+        is_far || self.near(conn, |_| ()).is_some()
     }
 
     /// Whether a record should say how many stanzas were handled.
     pub(crate) fn owes_record(&self, conn: ConnRef) -> bool {
-        self.marks(conn, Marks::owes_record).unwrap_or_default()
+        let far = self.marks(conn, Marks::owes_record);
+        let owes = far.or_else(|| self.near(conn, Near::owes_record));
+        owes.unwrap_or_default()
     }
 
     /// A record says so. True if the connection is to be told of it.
     pub(crate) fn recorded(&self, conn: ConnRef, inbound: u32) -> bool {
+        self.near(conn, |near| near.recorded(inbound));
         let recorded = self.marks(conn, |marks| marks.recorded(inbound));
         recorded.unwrap_or_default()
     }
@@ -290,6 +303,22 @@ impl super::Lines {
     /// A connection was written everything up to a count.
     pub(crate) fn wrote(&self, conn: ConnRef, sent: u32, acked: u32) {
         self.marks(conn, |marks| marks.wrote(sent, acked));
+        self.near(conn, |near| near.wrote(sent, acked));
+    }
+
+    /// The client has acknowledged so much of that. An edge hears of it with what is written next.
+    pub(crate) fn acknowledged(&self, conn: ConnRef, acked: u32) {
+        self.near(conn, |near| near.acknowledged(acked));
+    }
+
+    /// The last of what was written is in no log.
+    pub(crate) fn answered(&self, conn: ConnRef, stanza: &[u8]) {
+        self.near(conn, |near| near.answered(stanza));
+    }
+
+    /// The actor of a connection has crashed: by a panic at what its client said last, or not.
+    pub(crate) fn crashed(&self, conn: ConnRef, has_panicked: bool) {
+        self.near(conn, |near| near.crashed(has_panicked));
     }
 
     /// What the edge is to be told of a connection that was sent so many bytes.
@@ -310,9 +339,11 @@ impl super::Lines {
         }
     }
 
-    /// Whether a connection can be introduced to another home.
+    /// Whether a connection can be introduced to another home, or to the next incarnation of its
+    /// account's actor at this one.
     pub(crate) fn can_outlive(&self, conn: ConnRef) -> bool {
-        let can = self.marks(conn, |marks| marks.can_outlive());
+        let far = self.marks(conn, |marks| marks.can_outlive());
+        let can = far.or_else(|| self.near(conn, |near| near.can_outlive()));
         can.unwrap_or_default()
     }
 }

@@ -209,6 +209,16 @@ impl Sim {
         all
     }
 
+    /// Kills the actor of an account, if it is loaded, once its shard runs.
+    pub fn kill(&self, user: &str) {
+        let name = Name::from(user);
+        self.handle.run_on(self.place.shard(user), move |core| {
+            if let Some(actor) = core.whereis::<UserMsg>(&name) {
+                core.kill(actor.id());
+            }
+        });
+    }
+
     /// Has an account do something, as an administrator does. What became of it shows later.
     pub fn administer(&self, user: &str, command: AdminCommand) {
         let (shard, name) = (self.place.shard(user), Name::from(user));

@@ -28,9 +28,6 @@ const UNSENT: u64 = 1 << 62;
 /// A place without marks: lists of before say beside [`UNSENT`] who else had an entry.
 const PLACE: Seq = Seq::MAX >> store::limits::NUMBERED_MARK_BITS;
 
-/// What stands in a session's record since the account has a mark of its own.
-const WITH_MARK: Option<i64> = Some(0);
-
 /// The number of the session that an entry names.
 pub(crate) fn session_number(noted: &Outbound) -> u32 {
     noted.session & !UNNUMBERED
@@ -126,17 +123,15 @@ pub(super) fn listed(record: &SessionRecord) -> Vec<(Option<Count>, Place)> {
     all.collect()
 }
 
-/// Marks the record of a session as one of an account that has a mark.
-pub(super) fn with_mark(record: SessionRecord) -> SessionRecord {
-    SessionRecord {
-        detached: WITH_MARK,
-        ..record
-    }
-}
-
 /// Whether a record is of before the account had a mark.
 pub(super) fn is_of_before(record: &SessionRecord) -> bool {
-    record.detached != WITH_MARK
+    record.resumptions.is_none()
+}
+
+/// How often a session was resumed, as its record says.
+pub(super) fn resumptions(record: &SessionRecord) -> u32 {
+    let resumptions = record.resumptions.unwrap_or_default();
+    u32::try_from(resumptions).unwrap_or_default()
 }
 
 /// Whether a record is not of a session, but of what one left.
@@ -186,12 +181,13 @@ pub(super) fn left_records(parts: &[Left], records_max: usize) -> Vec<SessionRec
                 last.numbered.push(joined);
                 last.numbered.extend(unacked(part));
             }
-            None => records.push(with_mark(SessionRecord {
+            None => records.push(SessionRecord {
                 number,
                 void_through: after,
                 numbered: unacked(part).collect(),
+                resumptions: Some(0),
                 ..SessionRecord::default()
-            })),
+            }),
         }
     }
     records

@@ -10,6 +10,9 @@ use stdx::time::Moment;
 use store::Seq;
 use xmpp::sm::{Kept, Limits, Outbound, Pushed, TooHigh};
 
+/// Behind the token in [`Managed::proof`]; in no token.
+const BEHIND_TOKEN: char = '#';
+
 /// Where a session's stanzas go.
 #[derive(Debug)]
 pub(crate) enum Link {
@@ -32,6 +35,8 @@ pub(crate) struct Resuming {
     /// The connection outlived the home before this one, and its client does not know of that: it
     /// was written everything up to `h`, of which the client may have acknowledged less.
     pub is_adopted: bool,
+    /// Answers that it has not been given to requests of these counts.
+    pub unanswered: Vec<(u32, Vec<u8>)>,
 }
 
 impl Resuming {
@@ -80,6 +85,8 @@ pub(crate) struct Managed {
     pub number: u32,
     /// What the client shows to resume it.
     pub token: Box<str>,
+    /// How often the client has.
+    pub resumptions: u32,
     /// How long it may be detached, in seconds; 0 if it cannot be resumed.
     pub max_seconds: u32,
     pub link: Link,
@@ -119,6 +126,7 @@ impl Managed {
         Managed {
             number,
             token,
+            resumptions: 0,
             max_seconds,
             link,
             is_enabled: false,
@@ -134,6 +142,22 @@ impl Managed {
             is_full: false,
             is_unsaved: false,
         }
+    }
+
+    /// What proves that a connection is the one that the session has had since it was resumed last:
+    /// what one of before knows of counts is of before.
+    pub(super) fn proof(&self) -> Box<str> {
+        match self.resumptions {
+            // As versions did that did not count them.
+            0 => self.token.clone(),
+            resumptions => format!("{}{BEHIND_TOKEN}{resumptions}", self.token).into(),
+        }
+    }
+
+    /// Whether such a proof is of this session, of whichever connection.
+    pub(super) fn is_named_by(&self, proof: &str) -> bool {
+        let token = proof.split(BEHIND_TOKEN).next();
+        token == Some(&*self.token)
     }
 
     /// What was said of it in a record has to be said again.

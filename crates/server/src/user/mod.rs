@@ -575,7 +575,13 @@ impl Actor for User {
         for conn in waiting {
             self.end_waiting(conn, cx);
         }
-        // A crash ends this user's streams and nobody else's (design rule 8).
+        // A crash ends at most this user's streams and nobody else's (design rule 8).
+        let is_panic = matches!(reason, actor::Reason::Panic(_));
+        let at_whose = self.turn.as_ref().map(|turn| &turn.origin);
+        let at_whose = match at_whose {
+            Some(Origin::Session(own)) if is_panic => Some(own.link),
+            _ => None,
+        };
         for session in mem::take(&mut self.sessions) {
             let why = match reason {
                 _ if has_moved => Abort::Moved,
@@ -584,6 +590,9 @@ impl Actor for User {
             };
             let control = self.word_of_the_end(&session, why);
             if let Some(link) = session.link() {
+                if !is_over {
+                    self.home.lines.crashed(link, at_whose == Some(link));
+                }
                 let _ = self.home.io.control(cx, link, control);
             }
             cx.stats().lower(Gauge::Sessions);

@@ -37,7 +37,7 @@ pub(crate) enum Destination {
 impl User {
     /// A session sent `frame`: its `from` is stamped, its `to`, if any, is a normalised address.
     pub(super) fn stanza(&mut self, conn: ConnRef, frame: Frame, cx: &mut Context<'_, UserMsg>) {
-        self.home.lines.takes(conn);
+        self.home.lines.takes(conn, Some(&frame));
         let Some(at) = self.session_at(conn) else {
             return; // It lost its resource to a newer session; the stream is closing.
         };
@@ -53,7 +53,8 @@ impl User {
         };
         if let Some(managed) = &mut session.managed {
             managed.inbound = managed.inbound.wrapping_add(1);
-            self.home.lines.counts(link, managed.inbound);
+            let bytes_max = self.home.options.joined.kept_bytes_max;
+            self.home.lines.counts(link, managed.inbound, bytes_max);
         }
         let is_counted = session.managed.is_some();
         self.comes_from(Origin::Session(OwnStanza {
@@ -82,22 +83,26 @@ impl User {
         }
     }
 
-    /// A stanza of a session was malformed and is answered with an error.
+    /// A stanza of a session was malformed and is answered with an error; or it has had its answer,
+    /// and only counts.
     pub(super) fn stanza_refused(
         &mut self,
         link: ConnRef,
         answer: Vec<u8>,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        self.home.lines.takes(link);
+        self.home.lines.takes(link, None);
         if let Some(at) = self.session_at(link) {
             let session = &mut self.sessions[at];
             if let Some(managed) = &mut session.managed {
                 managed.inbound = managed.inbound.wrapping_add(1);
-                self.home.lines.counts(link, managed.inbound);
+                let bytes_max = self.home.options.joined.kept_bytes_max;
+                self.home.lines.counts(link, managed.inbound, bytes_max);
             }
             let conn = session.conn;
-            self.write(conn, What::Other, cx, |out| out.extend_from_slice(&answer));
+            if !answer.is_empty() {
+                self.write(conn, What::Other, cx, |out| out.extend_from_slice(&answer));
+            }
         }
         self.emit(Effect::Credit(link), cx);
     }

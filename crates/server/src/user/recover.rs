@@ -244,6 +244,7 @@ fn recovered(record: &SessionRecord, inbound: u32, now: Moment) -> Managed {
     Managed {
         is_enabled: true,
         is_recovered: true,
+        resumptions: layout::resumptions(record),
         inbound,
         inbound_recorded: inbound,
         presence_lost: true,

@@ -39,7 +39,7 @@ impl User {
                 acked: managed.out.acked(),
                 inbound: managed.inbound,
             };
-            let whose = (&self.name, &*managed.token);
+            let whose = (&self.name, &*managed.proof());
             self.home.lines.begins(link, whose, counts);
         }
     }
@@ -80,11 +80,18 @@ impl User {
             None => self.session_to_take_over(one),
         };
         match found {
-            Ok(at) => self.take_over(at, one),
+            Ok(at) => {
+                self.take_over(at, one);
+                // What its client has acknowledged last is in no record, and known to nobody else.
+                self.save_progress(cx);
+            }
             Err(why) => {
                 // Nothing of this user is written to it.
                 let _ = self.home.io.control(cx, one.conn, Control::Abort(why));
             }
+        }
+        if let Some(is_lost) = one.closed {
+            self.session_closed(one.conn, is_lost, cx);
         }
     }
 
@@ -106,12 +113,15 @@ impl User {
         let mut sessions = self.sessions.iter();
         let at = sessions.position(|session| {
             let managed = session.managed.as_ref();
-            managed.is_some_and(|managed| managed.max_seconds > 0 && managed.token == one.token)
+            managed
+                .is_some_and(|managed| managed.max_seconds > 0 && managed.is_named_by(&one.proof))
         });
         let at = at.ok_or(Abort::NotTakenOver)?;
         let behind = Count::new(one.counts.inbound);
         match &self.sessions[at].managed {
             // More was recorded than any record has: it is not of this session.
+            // Its client has come again since, and was written more by another connection.
+            Some(managed) if managed.proof() != one.proof => Err(Abort::Conflict),
             Some(managed) if behind.is_after(Count::new(managed.inbound)) => {
                 Err(Abort::NotTakenOver)
             }
@@ -162,6 +172,7 @@ impl User {
             h: written,
             entries: FxHashMap::default(),
             is_adopted: true,
+            unanswered: one.unanswered.clone(),
         }));
         if let Some(done) = one.done
             && Count::new(done).is_after(Count::new(managed.inbound))
@@ -207,6 +218,12 @@ impl User {
         let control = Control::TakenOver(Box::new(by));
         let _ = self.home.io.control(cx, conn, control);
         self.write_out(conn, cx, |out| out.extend_from_slice(&bytes));
+        for (count, answer) in &resuming.unanswered {
+            // What is not handled yet is handed in again, and answered then.
+            if !Count::new(*count).is_after(Count::new(inbound)) {
+                self.write_managed(at, What::Other, answer.clone(), cx);
+            }
+        }
         self.progress_is_due(cx);
         self.tell_what_was_missed(at, cx);
     }

@@ -136,6 +136,7 @@ impl User {
             h,
             entries,
             is_adopted: false,
+            unanswered: Vec::new(),
         }));
         let number = SessionNumber::new(managed.number);
         self.log().inbox.resume(number, conn);
@@ -282,6 +283,11 @@ impl User {
             .inbox
             .handle_resent(session, conn, (Count::new(h), sent), counts);
         debug_assert_eq!(is_its_own, Ok(true), "both count alike");
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.resumptions = managed.resumptions.wrapping_add(1);
+        }
+        // Before the client is written anything: from then on connections of before know less.
+        self.save_session(at);
         self.save_progress(cx);
         self.emit(Effect::Resumed { number, conn }, cx);
     }
@@ -298,11 +304,12 @@ impl User {
         };
         let now = cx.now();
         if let Some(managed) = &mut self.sessions[at].managed {
-            let is_adopted = matches!(&managed.link, Link::Resuming(it) if it.is_adopted);
-            managed.link = Link::Detached(now);
-            if is_adopted {
-                self.end_waiting(conn, cx);
+            if managed.is_adopted() {
+                // What was counted anew is in no record. Its connection asks the next life of this
+                // user, which knows nothing of that either.
+                return self.start_over(Vec::new(), cx);
             }
+            managed.link = Link::Detached(now);
         }
         self.log()
             .inbox

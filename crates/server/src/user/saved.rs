@@ -46,7 +46,7 @@ impl User {
             token: managed.token.as_bytes().to_vec(),
             resource: session.resource().to_owned(),
             max_seconds: managed.max_seconds,
-            detached: None,
+            resumptions: Some(managed.resumptions.into()),
             presence: session
                 .presence
                 .as_ref()
@@ -66,7 +66,7 @@ impl User {
         let number = managed.number;
         self.record(Record::SessionPut {
             user: String::from(&*self.name),
-            session: Box::new(layout::with_mark(record)),
+            session: Box::new(record),
         });
         self.turn().effects.push(Effect::Saved(number));
         list.is_some()

@@ -149,6 +149,9 @@ impl User {
         let number = SessionNumber::new(managed.number);
         match managed.out.ack(h) {
             Ok(entries) => {
+                if let Some(link) = managed.attached() {
+                    self.home.lines.acknowledged(link, h);
+                }
                 let rooms = managed.rooms.as_mut();
                 let has_room = rooms.is_some_and(|rooms| rooms.acknowledge(Count::new(h)));
                 let log = self.log();
@@ -322,6 +325,9 @@ impl User {
                     }
                 });
                 self.home.lines.wrote(conn, sent, acked);
+                if what == What::Other {
+                    self.home.lines.answered(conn, &bytes);
+                }
                 if ask {
                     self.progress_is_due(cx);
                 }

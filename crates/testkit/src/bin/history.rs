@@ -14,7 +14,8 @@ that nothing is lost, doubled or reordered. ROOST_BIN names the server under tes
   --seed S        the first [1]
   --minutes M     no new seed after this time
   --jobs N        seeds at the same time [2]
-  --faults LIST   of kills,stops,unsynced,disk,cuts,amnesia; all; none [kills,stops,cuts,amnesia]
+  --faults LIST   of kills,stops,unsynced,disk,cuts,amnesia,actors; all; none
+                  [kills,stops,cuts,amnesia]
   --tiny          with bounds of the server as small as its configuration lets them be
   --rooms         in half of the seeds devices are in a room too
   --cluster LIST  against three nodes over three servers of the engine, which the LIST befalls, of
@@ -57,10 +58,11 @@ fn main() -> ExitCode {
         }
     };
     println!(
-        "{} seeds: {} kills, {} messages ({} acknowledged, {} deliveries, {} refused) by {} \
+        "{} seeds: {} kills, {} crashes of actors, {} messages ({} acknowledged, {} deliveries, {} refused) by {} \
          devices in {} sessions; {} failed",
         summary.seeds,
         summary.kills,
+        summary.actors,
         summary.messages,
         summary.accepted,
         summary.deliveries,
@@ -169,6 +171,7 @@ fn faults(list: &str) -> Result<Faults, String> {
             "disk" => faults.disk = true,
             "cuts" => faults.cuts = true,
             "amnesia" => faults.amnesia = true,
+            "actors" => faults.actors = true,
             _ => return Err(format!("there is no fault {name}")),
         }
     }

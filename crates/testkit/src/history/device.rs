@@ -70,6 +70,10 @@ pub(super) struct Shared<'a> {
     pub(super) absent: Option<usize>,
     /// Whether the disk may refuse things at the moment.
     pub(super) is_disk_bad: bool,
+    /// Whether no stream ends that can be resumed, as long as the process lives.
+    pub(super) streams_stay: bool,
+    /// Whether actors crash: what waits for an answer then may be refused.
+    pub(super) actors_crash: bool,
     /// Whether nobody may be put out of the room.
     pub(super) stays_in_room: bool,
     /// Whether `id` attributes are used again and again, as some clients do.
@@ -407,6 +411,16 @@ impl Device {
             let mut children = element.children();
             let other = children.find(|child| child.name() == "see-other-host");
             self.sent_to = other.and_then(|other| other.text().trim().parse().ok());
+            let is_fault = ["internal-server-error", "reset"].map(|name| {
+                let mut children = element.children();
+                children.any(|child| child.name() == name)
+            });
+            let is_managed = self.plan.is_managed && self.phase == Phase::Ready;
+            if shared.streams_stay && is_managed && is_fault.contains(&true) {
+                let why = one_line(element);
+                let violation = format!("{}: its stream ended: {why}", self.name);
+                shared.history.violation(violation);
+            }
             return shared.history.note(
                 &self.name,
                 format_args!("stream error {}", one_line(element)),
@@ -591,7 +605,7 @@ impl Device {
 
     fn give_up(&mut self, what: &str, element: Element<'_>, shared: &mut Shared<'_>) {
         let text = format!("{}: {what} was refused: {}", self.name(), one_line(element));
-        if shared.is_disk_bad {
+        if shared.is_disk_bad || shared.actors_crash && self.phase != Phase::Ready {
             shared.history.note(&self.name, &text);
         } else {
             shared.history.violation(text);
@@ -715,7 +729,7 @@ impl Device {
         let chain = session.chain;
         let known = &shared.history.chains[chain];
         let (deliveries, heard) = (known.deliveries.len(), known.heard_at.len());
-        let crashes = shared.history.crashes;
+        let crashes = shared.history.crashes_of(self.plan.user);
         let xml = format!(
             "<iq type='get' id='ping-{chain}-{deliveries}-{crashes}-{heard}' to='{DOMAIN}'>\
              <ping xmlns='urn:xmpp:ping'/></iq>"

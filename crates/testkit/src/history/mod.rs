@@ -73,6 +73,8 @@ pub struct Summary {
     pub failed: Vec<u64>,
     /// Kills of the process.
     pub kills: usize,
+    /// Crashes of actors.
+    pub actors: usize,
     /// Messages that were sent.
     pub messages: usize,
     /// Of these, acknowledged.
@@ -110,6 +112,7 @@ impl Summary {
     fn add(&mut self, tally: Tally) {
         self.seeds += 1;
         self.kills += tally.kills;
+        self.actors += tally.actors;
         self.messages += tally.messages;
         self.accepted += tally.accepted;
         self.deliveries += tally.deliveries;

@@ -21,6 +21,8 @@ pub struct Faults {
     pub cuts: bool,
     /// Devices lose what they had in memory.
     pub amnesia: bool,
+    /// Actors of accounts crash.
+    pub actors: bool,
 }
 
 impl Faults {
@@ -32,6 +34,7 @@ impl Faults {
         disk: true,
         cuts: true,
         amnesia: true,
+        actors: true,
     };
 }
 

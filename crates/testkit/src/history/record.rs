@@ -61,7 +61,7 @@ pub(super) struct Delivery {
     pub(super) message: usize,
     pub(super) id: Option<String>,
     pub(super) way: Way,
-    /// Crashes of the server before it.
+    /// Crashes of the server, and of its user's actor, before it.
     pub(super) crashes: usize,
     /// Deliveries to all devices before it.
     pub(super) at: usize,
@@ -165,6 +165,9 @@ pub(super) struct History {
     /// By user and message: the id that it was seen with.
     ids_of: HashMap<(usize, usize), String>,
     pub(super) kills: usize,
+    /// Crashes of actors, and by user those of his account's.
+    pub(super) actors: usize,
+    actors_of: Vec<usize>,
     /// The disk was full or failed for a while.
     pub(super) was_disk_bad: bool,
     /// Kills, and moments at which a disk failed or was good again: what the server knew and had
@@ -185,6 +188,20 @@ pub(super) struct History {
 }
 
 impl History {
+    /// Crashes of the server and of the actor of a user's account so far: what was acknowledged and
+    /// not recorded before one of them may come again in another session.
+    pub(super) fn crashes_of(&self, user: usize) -> usize {
+        self.crashes + self.actors_of.get(user).copied().unwrap_or_default()
+    }
+
+    /// An actor has crashed: of the account of a user, or another one.
+    pub(super) fn actor_crashed(&mut self, user: Option<usize>) {
+        self.actors += 1;
+        if let Some(crashes) = user.and_then(|user| self.actors_of.get_mut(user)) {
+            *crashes += 1;
+        }
+    }
+
     pub(super) fn new(users: usize) -> Self {
         Self {
             messages: Vec::new(),
@@ -199,6 +216,8 @@ impl History {
             ids: HashMap::new(),
             ids_of: HashMap::new(),
             kills: 0,
+            actors: 0,
+            actors_of: vec![0; users],
             was_disk_bad: false,
             crashes: 0,
             now: 0,

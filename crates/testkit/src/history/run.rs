@@ -5,7 +5,7 @@ mod nodes;
 
 use super::Options;
 use super::checker::{self, Final, Rules};
-use super::device::{Device, Heard, Shared};
+use super::device::{DOMAIN, Device, Heard, Shared};
 use super::disk::Mood;
 use super::link::Cut;
 use super::plan::{Dice, Faults, KillMoment, Plan, Step};
@@ -35,6 +35,10 @@ const ABSENT_HEARS: usize = 3;
 /// What he is given again at the end, by mistake, comes in that time.
 const TURNED_OVER: Duration = Duration::from_millis(100);
 
+/// The chance of each step that the actor of an account crashes: of a server inside this process,
+/// and of another one, which has to be asked by a command.
+const ACTOR_CRASHES: [f32; 2] = [0.08, 0.05];
+
 /// Steps that a disk stays full or broken.
 const DISK_FAULT_STEPS: usize = 8;
 
@@ -49,6 +53,7 @@ pub(super) struct Outcome {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) kills: usize,
+    pub(super) actors: usize,
     pub(super) messages: usize,
     pub(super) accepted: usize,
     pub(super) deliveries: usize,
@@ -109,6 +114,7 @@ impl Rig {
         }
         let tally = Tally {
             kills: history.kills,
+            actors: history.actors,
             messages: history.messages.len(),
             accepted: history.messages.iter().filter(is_accepted).count(),
             refused: history.messages.iter().filter(is_refused).count(),
@@ -130,6 +136,8 @@ struct Rig {
     plan: Plan,
     server: Server,
     dice: Dice,
+    /// When actors crash, and which: drawn apart, so that everything else is as without that.
+    crashes: Dice,
     devices: Vec<Device>,
     history: History,
     is_roost: bool,
@@ -150,6 +158,7 @@ impl Rig {
             devices: devices.map(|(at, plan)| Device::new(at, plan)).collect(),
             history,
             dice: Dice::new(seed),
+            crashes: Dice::new(seed.rotate_left(24)),
             plan,
             server,
             is_roost,
@@ -169,6 +178,8 @@ impl Rig {
             padding_max: self.plan.padding_max,
             has_ordered_ids: self.is_roost,
             is_disk_bad: self.is_disk_bad,
+            actors_crash: self.plan.faults.actors,
+            streams_stay: self.plan.faults.actors && !self.plan.may_refuse(),
             has_room: self.plan.has_room,
             absent: self.plan.absent(),
             stays_in_room: !self.plan.may_refuse(),
@@ -199,6 +210,7 @@ impl Rig {
             self.turn_over_absent();
             let next = self.dice.step(&self.plan);
             self.carry_out(next)?;
+            self.crash_an_actor()?;
             match self.armed {
                 Some((KillMoment::Now, _)) => {
                     for device in &mut self.devices {
@@ -221,6 +233,28 @@ impl Rig {
         if self.armed.is_some() {
             self.kill()?;
         }
+        Ok(())
+    }
+
+    /// The actor of an account crashes now and then.
+    fn crash_an_actor(&mut self) -> Result<(), String> {
+        let chance = ACTOR_CRASHES[usize::from(self.server.inside().is_none())];
+        if !self.plan.faults.actors || !self.crashes.chance(chance) {
+            return Ok(());
+        }
+        for device in &mut self.devices {
+            device.flush();
+        }
+        let user = self.crashes.below(self.plan.users);
+        let crashed = self.server.crash_actor(&format!("u{user}@{DOMAIN}"))?;
+        let Some(account) = crashed else {
+            return Ok(()); // There was none for a moment.
+        };
+        let mut users = 0..self.plan.users;
+        let user = users.find(|user| account == format!("u{user}@{DOMAIN}"));
+        self.history.actor_crashed(user);
+        self.history
+            .note("actor", format_args!("of {account} crashes"));
         Ok(())
     }
 

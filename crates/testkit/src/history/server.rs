@@ -24,6 +24,9 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
+/// One fault, or none if the machine is busy.
+const CRASH_AN_ACTOR: [&str; 3] = ["chaos", "--kill-actors=10ms", "--for=19ms"];
+
 /// What every seed's server is a copy of.
 pub(super) enum Template {
     Roost(Box<Roost>, Option<Library>, Option<String>),
@@ -87,6 +90,7 @@ pub(super) fn settings(plan: Option<&Plan>) -> Settings {
         let delay = plan.commit_delay.as_millis();
         settings.extend([
             ("server.shards".to_owned(), plan.shards.to_string()),
+            ("chaos.enabled".to_owned(), plan.faults.actors.to_string()),
             ("store.durability".to_owned(), format!("\"{durability}\"")),
             ("debug.commit_delay".to_owned(), format!("\"{delay}ms\"")),
             (
@@ -142,6 +146,9 @@ pub trait Host {
     /// Time that has passed.
     fn now(&self) -> Duration;
 
+    /// The actor of an account crashes, if it is loaded.
+    fn crash_actor(&mut self, account: &str);
+
     /// From now on commits fail now and then, or none does any more.
     fn set_failing(&mut self, is_failing: bool);
 
@@ -192,6 +199,25 @@ impl Server {
             Self::Prosody(prosody) => prosody.spawn(),
             Self::Cluster(_) => Ok(()),
             Self::Inside(host) => host.start_again(),
+        }
+    }
+
+    /// The actor of this account crashes, or where the server is a process, one drawn at random.
+    /// Gives which one.
+    pub(super) fn crash_actor(&mut self, account: &str) -> Result<Option<String>, String> {
+        match self {
+            Self::Inside(host) => {
+                host.crash_actor(account);
+                Ok(Some(account.to_owned()))
+            }
+            Self::Roost(roost, _) => {
+                // A server that stands still for the moment may take no command.
+                let said = roost.run(&CRASH_AN_ACTOR).unwrap_or_default();
+                let (_, name) = said.split_once("the actor of ").unwrap_or_default();
+                let name = name.split_once(" is killed").map(|(name, _)| name);
+                Ok(name.map(str::to_owned))
+            }
+            Self::Prosody(_) | Self::Cluster(_) => Ok(None),
         }
     }
 

@@ -138,7 +138,7 @@ impl Device {
                 .session
                 .as_ref()
                 .is_some_and(|session| !session.is_shown),
-            crashes: shared.history.crashes,
+            crashes: shared.history.crashes_of(self.plan.user),
             at: shared.history.now + 1,
         };
         self.deliver(delivery, shared);
@@ -242,7 +242,12 @@ impl Device {
         }
         let Some(fin) = element.child(NS_MAM, "fin") else {
             let text = format!("{}: no archive: {}", self.name(), one_line(element));
-            self.query = None;
+            let was_asked = self.query.take().map(|query| query.purpose);
+            if shared.actors_crash && was_asked == Some(Purpose::CatchUp) {
+                // Only the client knows whether to ask again.
+                shared.history.note(&self.name, text);
+                return self.catch_up();
+            }
             if !shared.is_disk_bad {
                 shared.history.violation(text);
             }

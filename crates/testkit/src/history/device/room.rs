@@ -266,7 +266,7 @@ impl Device {
         if self.room.state != State::In && !is_absent {
             return true;
         }
-        let crashes = shared.history.crashes;
+        let crashes = shared.history.crashes_of(self.plan.user);
         let chain = &mut shared.history.chains[session.chain];
         chain.heard_at.push(crashes);
         let heard = &mut chain.heard;

@@ -1,0 +1,377 @@
+//! What a connection at this node keeps so that its stream outlives a crash of its account's actor
+//! (docs/decisions/0136): up to which count its client
+//! was written, and the client's elements that no record says are handled. The stream and the
+//! account's actor, which share a shard, each tell what they know, as for a client at another node
+//! ([`super::Marks`]). Here nothing has to be marked in bytes: elements are kept as frames, which
+//! share their memory with the actor's mailbox, and are handed in again.
+//!
+//! | state | event | next state | effect |
+//! |---|---|---|---|
+//! | with its actor | that crashes, and what the client was written is certain | orphan | the client is not read; it introduces itself to the account's next incarnation |
+//! | orphan | the session goes on | with its actor | what no record covers is handed in again |
+//! | orphan | the actor cannot say now, or crashes too | orphan | it asks again in a moment |
+//! | orphan | its client goes | (ended) | the next incarnation is told what that has acknowledged |
+//! | orphan | the session may not go on, or nobody says so in time | (ended) | the error that the actor says |
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use actor::Name;
+use stdx::time::Moment;
+use wire::Counts;
+use xml::Frame;
+use xmpp::error::{Condition, StanzaError};
+use xmpp::ns;
+
+use super::marks::{COUNTED_MAX, UNRECORDED_MAX};
+use crate::address;
+
+/// Requests to the account itself whose answers have not been written. More of them than a window
+/// holds are not under way.
+const REQUESTS_MAX: usize = 64;
+
+/// So many panics of an actor at the same stanza of its client, and the stanza is answered with an
+/// error in place of being handled once more.
+const PANICS_MAX: u8 = 2;
+
+/// A client's element, as its account's actor is told of it.
+#[derive(Clone, Debug)]
+pub(crate) enum Element {
+    /// As the client said it.
+    Stanza(Frame),
+    /// A stanza that the stream answered, or that has had its answer: it only counts.
+    Answered(Vec<u8>),
+}
+
+impl Element {
+    fn bytes(&self) -> usize {
+        match self {
+            Element::Stanza(frame) => frame.as_bytes().len(),
+            Element::Answered(answer) => answer.len(),
+        }
+    }
+}
+
+/// What the next incarnation of an account's actor is told.
+pub(crate) struct Introduction {
+    /// What proves whose the connection is.
+    pub(crate) proof: Box<str>,
+    pub(crate) counts: Counts,
+    /// Errors for requests that the crash left without an answer, with the counts of those: only
+    /// their client knows whether to ask again.
+    pub(crate) unanswered: Vec<(u32, Vec<u8>)>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Near {
+    /// Handed in, and not taken by the actor.
+    handed: VecDeque<Element>,
+    /// Taken last, unless it has a count.
+    current: Option<Element>,
+    /// Handled, and no record says so.
+    counted: VecDeque<Counted>,
+    /// Bytes of those.
+    bytes: usize,
+    /// A record was asked for because these are many.
+    is_asked: bool,
+    /// Up to here something was not kept that no record covers.
+    missing: Option<u32>,
+    /// Requests to the account itself that have no answer yet.
+    requests: Vec<(u32, Frame)>,
+    session: Option<Session>,
+    /// Its actor has crashed, and the next one has not taken it.
+    is_orphan: bool,
+    /// Since when it has looked for one that serves it.
+    since: Moment,
+    /// When one took it last.
+    adopted: Option<Moment>,
+    /// What was handed in again then is in no record yet.
+    is_stuck: bool,
+    /// The count of the stanza that was taken last when the actor panicked, and how often that was
+    /// so.
+    suspect: (u32, u8),
+}
+
+/// A stanza of the client that was handled.
+struct Counted {
+    count: u32,
+    element: Element,
+    /// It is a request whose answer is waited for here.
+    is_request: bool,
+}
+
+/// A session whose stanzas are counted, and which can be resumed.
+struct Session {
+    user: Name,
+    /// What proves that the connection is its.
+    proof: Box<str>,
+    counts: Counts,
+}
+
+impl Near {
+    /// The stream hands an element in.
+    pub(crate) fn hands_in(&mut self, element: Element) {
+        self.handed.push_back(element);
+        if self.handed.len() > COUNTED_MAX {
+            // More than any window holds: it ends with its actor.
+            self.handed = VecDeque::new();
+            self.session = None;
+        }
+    }
+
+    /// The actor takes an element. What was handed in before anything was kept is not here; and
+    /// what an actor left that crashed is handed in again, so that its successor only drops it.
+    pub(super) fn takes(&mut self, taken: Option<&Frame>) {
+        let is_next = match (self.handed.front(), taken) {
+            (Some(Element::Stanza(next)), Some(taken)) => next.is_same(taken),
+            (Some(Element::Answered(_)), None) => true,
+            _ => false,
+        };
+        if self.is_orphan || !is_next {
+            return;
+        }
+        // Acknowledgements are not handed in again: what was acknowledged is noted, and what is asked
+        // for is said unasked.
+        let is_kept = !taken.is_some_and(|taken| taken.is_of(ns::STREAM_MANAGEMENT));
+        self.current = self.handed.pop_front().filter(|_| is_kept);
+        if self.handed.is_empty() && self.handed.capacity() > 16 {
+            self.handed = VecDeque::new();
+        }
+    }
+
+    /// The element that was taken is a stanza with this count.
+    pub(super) fn counts(&mut self, inbound: u32, bytes_max: usize) {
+        if self.is_orphan {
+            return;
+        }
+        let Some((element, session)) = self.current.take().zip(self.session.as_ref()) else {
+            return;
+        };
+        let mut is_request = false;
+        if let Element::Stanza(frame) = &element
+            && session.is_asked_by(frame)
+            && self.requests.len() < REQUESTS_MAX
+        {
+            is_request = true;
+            self.requests.push((inbound, frame.clone()));
+        }
+        self.bytes += element.bytes();
+        self.counted.push_back(Counted {
+            count: inbound,
+            element,
+            is_request,
+        });
+        while self.counted.len() > COUNTED_MAX || self.bytes > bytes_max {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(first) = self.counted.pop_front() {
+            self.bytes -= first.element.bytes();
+            self.missing = Some(first.count);
+        }
+    }
+
+    /// From behind the element that was taken a session's stanzas are counted.
+    pub(super) fn begins(&mut self, (user, proof): (&Name, &str), counts: Counts) {
+        self.session = Some(Session {
+            user: Name::clone(user),
+            proof: proof.into(),
+            counts,
+        });
+        if !self.is_orphan {
+            self.current = None;
+            self.missing = None;
+        }
+    }
+
+    /// They are not, after all.
+    pub(super) fn begins_not(&mut self) {
+        self.session = None;
+    }
+
+    /// Whether a record should say what was handled.
+    pub(super) fn owes_record(&mut self) -> bool {
+        let is_due = !self.is_asked && self.bytes > UNRECORDED_MAX as usize;
+        self.is_asked |= is_due;
+        is_due
+    }
+
+    /// A record says that so many stanzas were handled.
+    pub(super) fn recorded(&mut self, inbound: u32) {
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        session.counts.inbound = inbound;
+        self.is_stuck = false;
+        let is_covered = |count: u32| is_up_to(count, inbound);
+        while let Some(first) = self.counted.pop_front_if(|first| is_covered(first.count)) {
+            self.bytes -= first.element.bytes();
+        }
+        self.missing.take_if(|count| is_covered(*count));
+        self.is_asked = false;
+        if self.counted.is_empty() && self.counted.capacity() > 4 {
+            self.counted = VecDeque::new();
+        }
+    }
+
+    /// The client was written everything up to a count.
+    pub(super) fn wrote(&mut self, sent: u32, acked: u32) {
+        if let Some(session) = &mut self.session {
+            (session.counts.sent, session.counts.acked) = (sent, acked);
+        }
+    }
+
+    /// It has acknowledged so much of that.
+    pub(super) fn acknowledged(&mut self, acked: u32) {
+        if let Some(session) = &mut self.session {
+            session.counts.acked = acked;
+        }
+    }
+
+    /// The client was written a stanza that is in no log: the answer to one of its requests?
+    pub(super) fn answered(&mut self, stanza: &[u8]) {
+        if self.requests.is_empty() {
+            return;
+        }
+        let Some(id) = id_of_answer(stanza) else {
+            return;
+        };
+        let is_it = |(_, frame): &(u32, Frame)| frame.attr("id").as_deref() == Some(&*id);
+        if let Some(at) = self.requests.iter().position(is_it) {
+            self.requests.remove(at);
+        }
+        if self.requests.is_empty() {
+            self.requests = Vec::new();
+        }
+    }
+
+    /// Whether its stream outlives a crash of the actor.
+    pub(super) fn can_outlive(&self) -> bool {
+        self.session.is_some() && self.missing.is_none()
+    }
+
+    /// The actor has crashed. A stanza at which it panics again and again is handed in no more.
+    pub(super) fn crashed(&mut self, has_panicked: bool) {
+        if has_panicked && !self.is_orphan {
+            let last = self.counted.back().map(|last| last.count);
+            self.suspect = match last {
+                Some(last) if self.suspect.0 == last => (last, self.suspect.1.saturating_add(1)),
+                Some(last) => (last, 1),
+                None => (0, 0),
+            };
+        }
+        self.is_orphan = true;
+    }
+
+    /// It looks for the next incarnation: at once, or after a pause if one took it less than `soon`
+    /// ago; then it has looked all the time, if nothing came of that.
+    pub(crate) fn looks(&mut self, now: Moment, soon: Duration) -> bool {
+        let is_soon = |adopted| now.saturating_since(adopted) < soon;
+        let is_again = self.adopted.is_some_and(is_soon);
+        self.is_orphan = true;
+        if !is_again || !self.is_stuck {
+            self.since = now;
+        }
+        is_again
+    }
+
+    /// Since when it has looked.
+    pub(crate) fn since(&self) -> Moment {
+        self.since
+    }
+
+    /// What the next incarnation is told.
+    pub(crate) fn introduction(&self) -> Option<Introduction> {
+        let session = self.session.as_ref().filter(|_| self.can_outlive())?;
+        let error = StanzaError::new(Condition::InternalServerError)
+            .with_text("The request may have been carried out.");
+        let unanswered = self.requests.iter().filter_map(|(count, request)| {
+            let answer = xmpp::error::reply(request, &error)?;
+            Some((*count, answer.as_bytes().to_vec()))
+        });
+        Some(Introduction {
+            proof: session.proof.clone(),
+            counts: session.counts,
+            unanswered: unanswered.collect(),
+        })
+    }
+
+    /// Its client is gone, and its actor too: gives what the next incarnation is to know. Up to
+    /// where the client has acknowledged, nobody else knows.
+    pub(super) fn last_words(&self) -> Option<Introduction> {
+        let session = self.session.as_ref().filter(|_| self.is_orphan)?;
+        Some(Introduction {
+            proof: session.proof.clone(),
+            counts: session.counts,
+            unanswered: Vec::new(),
+        })
+    }
+
+    /// The next incarnation goes on with it, and so many of its client's stanzas are handled: gives
+    /// what is to be handed in again.
+    pub(crate) fn goes_on(&mut self, inbound: u32, now: Moment) -> Vec<Element> {
+        self.adopted = Some(now);
+        self.is_orphan = false;
+        self.is_asked = false;
+        self.bytes = 0;
+        let requests = std::mem::take(&mut self.requests);
+        let is_open = |count| requests.iter().any(|(open, _)| *open == count);
+        let (suspect, panics) = self.suspect;
+        let counted = std::mem::take(&mut self.counted).into_iter();
+        let counted = counted.filter(|one| !is_up_to(one.count, inbound));
+        let again = counted.map(|one| match one.element {
+            Element::Stanza(frame) if panics >= PANICS_MAX && one.count == suspect => {
+                let error = StanzaError::new(Condition::InternalServerError);
+                let answer = xmpp::error::reply(&frame, &error);
+                Element::Answered(answer.map_or_else(Vec::new, |it| it.as_bytes().to_vec()))
+            }
+            // It was carried out.
+            Element::Stanza(_) if one.is_request && !is_open(one.count) => {
+                Element::Answered(Vec::new())
+            }
+            element => element,
+        });
+        let mut again: Vec<Element> = again.collect();
+        again.extend(self.current.take());
+        again.extend(std::mem::take(&mut self.handed));
+        self.is_stuck = !again.is_empty();
+        again
+    }
+}
+
+impl Session {
+    /// Whether it is the account itself that answers a stanza: whatever others were asked, they
+    /// answer whoever has the session.
+    fn is_asked_by(&self, frame: &Frame) -> bool {
+        let kind = frame.attr("type");
+        let is_request = matches!(kind.as_deref(), Some("get" | "set"));
+        let to = frame.attr("to");
+        let is_own = |to: &str| to == &*self.user || to == address::domain(&self.user);
+        frame.name() == "iq"
+            && frame.ns() == ns::CLIENT
+            && is_request
+            && to.as_deref().is_none_or(is_own)
+    }
+}
+
+/// Whether a count is not behind another one.
+fn is_up_to(count: u32, other: u32) -> bool {
+    other.wrapping_sub(count) <= u32::MAX / 2
+}
+
+/// The id of the request that this stanza answers, if it does.
+fn id_of_answer(stanza: &[u8]) -> Option<String> {
+    let tag = stanza.strip_prefix(b"<iq ")?;
+    // No attribute has one: it is written as an entity.
+    let end = tag.iter().position(|byte| *byte == b'>')?;
+    let tag = &tag[..end];
+    let tag = tag.strip_suffix(b"/").unwrap_or(tag);
+    let alone = [b"<iq ", tag, b"/>"].concat();
+    let frame = Frame::parse(alone).ok()?;
+    let is_answer = matches!(frame.attr("type").as_deref(), Some("result" | "error"));
+    let id = frame.attr("id").map(|id| id.into_owned());
+    id.filter(|_| is_answer)
+}
