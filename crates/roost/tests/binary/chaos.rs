@@ -120,7 +120,8 @@ fn crashes_of_actors_end_no_stream() {
     let mut body = 0;
     let said = std::thread::scope(|scope| {
         let chaos = ["chaos", "--kill-actors=10ms", "--for=8s"];
-        let chaos = scope.spawn(|| place.must(&chaos));
+        let place = &place;
+        let chaos = scope.spawn(move || place.must(&chaos));
         while !chaos.is_finished() {
             for (from, to, name) in [(0, 1, "bob"), (1, 0, "alice")] {
                 let both = &mut [&mut alice, &mut bob];
