@@ -281,7 +281,7 @@ fn a_session_that_is_resumed_meanwhile_is_not_taken_over() {
         bodies(&other.expect(&mut world, "<body>2</body>")),
         [0, 1, 2]
     );
-    // What the one that waits knows of counts is of before: it is not believed after the next crash.
+    // What the one that waits knows of counts is of before: it is not believed after a crash.
     crash(&mut world, ROMEO);
     romeo.expect(&mut world, "<stream:error><conflict");
     juliet.send(&message("romeo@localhost/r", 3));

@@ -252,8 +252,8 @@ fn what_is_sent_again_does_not_come_back_with_a_change_behind_its_first_copy() {
     assert!(returned(&seen).is_empty(), "{seen}");
 }
 
-/// Errors that cannot be recorded have a bound: what is beyond it is not counted as handled, and the
-/// actor begins anew. Its stream outlives that, and what it said is handled.
+/// Errors that cannot be recorded have a bound: what is beyond it is not counted as handled, and
+/// the actor begins anew. Its stream outlives that, and what it said is handled.
 #[test]
 fn a_stream_with_which_too_many_errors_would_wait_for_the_disk_begins_anew() {
     let mut world = World::with(|options| options.delivery.limits.refusals_max = 2);

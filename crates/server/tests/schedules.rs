@@ -1,6 +1,7 @@
 //! Thousands of schedules of a whole node, on one thread and under a virtual clock: three users
-//! with several devices, at least 200 operations, commits that are late, actors that crash, and one crash
-//! of the process that loses what was not committed, all drawn from a seed; in half of them commits fail too.
+//! with several devices, at least 200 operations, commits that are late, actors that crash, and one
+//! crash of the process that loses what was not committed, all drawn from a seed; in half of them
+//! commits fail too.
 //! The clients and the rules are those of the history checker (docs/reliability.md). `SCHEDULES`
 //! says how many, `SCHEDULE` which is the first; with `SCHEDULE_SHIFT` the same devices meet other
 //! luck; what happened in each is written to the folder

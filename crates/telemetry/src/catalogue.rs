@@ -119,7 +119,7 @@ catalogue! {
         SessionsDetached => "roost_sessions_detached_total", "Sessions that lost their link";
         SessionsResumed => "roost_sessions_resumed_total", "Sessions taken up again";
         HomesOutlived => "roost_homes_outlived_total", "Connections that went on at another home";
-        CrashesOutlived => "roost_crashes_outlived_total", "Connections that went on with their account's next actor after a crash";
+        CrashesOutlived => "roost_crashes_outlived_total", "Connections that went on after a crash";
         HomesMissed => "roost_homes_missed_total", "Connections whose account had no home in time";
         SessionsExpired => "roost_sessions_expired_total", "Sessions not taken up in time";
         SessionsOverflowed => "roost_sessions_overflowed_total", "Sessions that fell behind";

@@ -1,6 +1,6 @@
 //! What a stream hands in to its account's actor, and what becomes of it if that crashes: it waits
-//! for the next incarnation, introduces itself, and goes on (`crate::lines::Near`). Owns when it asks
-//! and for how long; whether the session may go on, the actor says.
+//! for the next incarnation, introduces itself, and goes on (`crate::lines::Near`). Owns when it
+//! asks and for how long; whether the session may go on, the actor says.
 
 use actor::{Mail as _, Name, SendError, Shard};
 use net::{ConnRef, Cx};
@@ -166,8 +166,8 @@ impl C2sService {
         cx.set_deadline(Some(at));
     }
 
-    /// Its connection is gone. True if its actor was gone before: the next one is told what it knows
-    /// of its client, and that it has none.
+    /// Its connection is gone. True if its actor was gone before: the next one is told what it
+    /// knows of its client, and that it has none.
     pub(super) fn leaves_as_orphan(&self, shard: &mut Shard, id: ConnRef, conn: &Conn) -> bool {
         let last_words = self.home.lines.remove_near(id);
         let user = Name::from(conn.user_name());

@@ -1,9 +1,9 @@
 //! What a connection at this node keeps so that its stream outlives a crash of its account's actor
-//! (docs/decisions/0136): up to which count its client
-//! was written, and the client's elements that no record says are handled. The stream and the
-//! account's actor, which share a shard, each tell what they know, as for a client at another node
-//! ([`super::Marks`]). Here nothing has to be marked in bytes: elements are kept as frames, which
-//! share their memory with the actor's mailbox, and are handed in again.
+//! (docs/decisions/0136): up to which count its client was written, and the client's elements that
+//! no record says are handled. The stream and the account's actor, which share a shard, each tell
+//! what they know, as for a client at another node ([`super::Marks`]). Here nothing has to be
+//! marked in bytes: elements are kept as frames, which share their memory with the actor's mailbox,
+//! and are handed in again.
 //!
 //! | state | event | next state | effect |
 //! |---|---|---|---|
@@ -131,8 +131,8 @@ impl Near {
         if self.is_orphan || !is_next {
             return;
         }
-        // Acknowledgements are not handed in again: what was acknowledged is noted, and what is asked
-        // for is said unasked.
+        // Acknowledgements are not handed in again: what was acknowledged is noted, and what is
+        // asked for is said unasked.
         let is_kept = !taken.is_some_and(|taken| taken.is_of(ns::STREAM_MANAGEMENT));
         self.current = self.handed.pop_front().filter(|_| is_kept);
         if self.handed.is_empty() && self.handed.capacity() > 16 {

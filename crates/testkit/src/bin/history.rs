@@ -58,8 +58,8 @@ fn main() -> ExitCode {
         }
     };
     println!(
-        "{} seeds: {} kills, {} crashes of actors, {} messages ({} acknowledged, {} deliveries, {} refused) by {} \
-         devices in {} sessions; {} failed",
+        "{} seeds: {} kills, {} crashes of actors, {} messages ({} acknowledged, {} deliveries, \
+         {} refused) by {} devices in {} sessions; {} failed",
         summary.seeds,
         summary.kills,
         summary.actors,
