@@ -338,8 +338,8 @@ fn either_node_may_go() {
     alice.expect("<resumed ");
 }
 
-/// Goal: a client that was told that it is authenticated waits for a header: it is told one in front
-/// of the error with which its stream ends (RFC 6120 sections 4.9.1.2 and 6.3.2).
+/// Goal: a client that was told that it is authenticated waits for a header: it is told one in
+/// front of the error with which its stream ends (RFC 6120 sections 4.9.1.2 and 6.3.2).
 #[test]
 fn a_stream_that_ends_where_it_begins_anew_has_a_header() {
     let two = Two::start(&["alice"]);

@@ -99,7 +99,7 @@ fn goes_through_bytes(seed: u64) -> bool {
 
 /// Whether actors of accounts crash: in three of four of either.
 fn has_crashes(seed: u64) -> bool {
-    seed / 2 % 4 != 0
+    !(seed / 2).is_multiple_of(4)
 }
 
 /// Whether reads are done late and in any order, as by threads that have much to do.

@@ -131,7 +131,9 @@ fn what_is_not_known_is_refused_by_name() {
     let (later, known) = (wire::VERSION + 1, wire::VERSION);
     assert_eq!(
         refused,
-        format!("a packet of kind 1 is of version {later}; this node knows up to {known}")
+        format!(
+            "a packet of kind 1 is of version {later}; this node knows up to {known}: upgrade it"
+        )
     );
 }
 

@@ -164,8 +164,8 @@ impl C2s {
         }
     }
 
-    /// Somebody else went on with the stream, and told its client that it was authenticated: what is
-    /// said next begins with a header (RFC 6120 section 6.3.2).
+    /// Somebody else went on with the stream, and told its client that it was authenticated: what
+    /// is said next begins with a header (RFC 6120 section 6.3.2).
     pub fn begins_anew(&mut self) {
         if let Some(negotiation) = &mut self.negotiation {
             negotiation.restart();
