@@ -10,7 +10,8 @@ use crate::packet::version_at;
 pub enum WireError {
     /// It is of a version that came after this node.
     #[error(
-        "a packet of kind {kind} is of version {version}; this node knows up to {known}: upgrade it",
+        "a packet of kind {kind} is of version {version}; this node knows up to {known}: \
+         upgrade it",
         known = version_at(Level::known())
     )]
     Version {

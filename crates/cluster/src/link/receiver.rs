@@ -163,8 +163,8 @@ pub(super) type Begun = (Arc<Mutex<Incoming>>, u64);
 pub(super) fn begin(hello: &Hello, shared: &Arc<Shared>) -> Result<Begun, String> {
     if hello.version_min > VERSION || hello.version < VERSION_MIN {
         return Err(format!(
-            "{} speaks versions {} to {} of links, this node {VERSION_MIN} to {VERSION}: upgrade the \
-             older one",
+            "{} speaks versions {} to {} of links, this node {VERSION_MIN} to {VERSION}: \
+             upgrade the older one",
             hello.from, hello.version_min, hello.version
         ));
     }
