@@ -8,6 +8,7 @@ fn stopped(commands_max: usize) -> (Driver, mpsc::Receiver<Command>) {
     let (send, commands) = channel(commands_max);
     let (_, events) = sync_channel(1);
     let driver = Driver {
+        store: Store::in_memory(),
         layout: Layout::new("test", 1).unwrap(),
         streams: vec![send],
         progress: vec![Shared::default()],

@@ -282,6 +282,7 @@ mod tests {
     #[test]
     fn a_status_has_a_line_for_each_node_and_stream() {
         let status = Status {
+            level: stdx::Level::NEWEST,
             nodes: vec![status::NodeStatus {
                 name: "a".to_owned(),
                 zone: "east".to_owned(),
@@ -311,5 +312,6 @@ mod tests {
         assert_eq!(lines[1], ["a", "alive", "east", "1", "1", "-"]);
         assert_eq!(lines[4], ["0", "a", "7", "serving", "12", "0", "none"]);
         assert_eq!(lines[5], ["1", "-", "0", "none", "-", "0", "none"]);
+        assert!(text.contains(&format!("\nformat level {}", stdx::Level::NEWEST)));
     }
 }

@@ -210,6 +210,7 @@ mod tests {
     fn a_copy_that_may_lack_something_is_refused() {
         let mark = |seq| StreamMark { seq, epoch: 1 };
         let status = |last, is_alive| Status {
+            level: Level::NEWEST,
             nodes: vec![NodeStatus {
                 name: "b".to_owned(),
                 is_alive,
