@@ -29,10 +29,10 @@ fn name(client: &mut Plain) -> ConnRef {
     }
 }
 
-/// Clients of both shards: one of the first, and two of the second.
-fn three(node: &Node) -> [(ConnRef, Plain); 3] {
+/// Clients of both shards: one of the first, and three of the second.
+fn four(node: &Node) -> [(ConnRef, Plain); 4] {
     let (mut first, mut second) = (Vec::new(), Vec::new());
-    while first.is_empty() || second.len() < 2 {
+    while first.is_empty() || second.len() < 3 {
         let mut client = node.connect();
         let conn = name(&mut client);
         match conn.shard.index() {
@@ -41,8 +41,9 @@ fn three(node: &Node) -> [(ConnRef, Plain); 3] {
         }
     }
     let one = first.pop().expect("there is one");
-    let mut two = second.into_iter();
-    [one, two.next().expect("one"), two.next().expect("another")]
+    let mut three = second.into_iter();
+    let mut next = || three.next().expect("there are three");
+    [one, next(), next(), next()]
 }
 
 /// What a client heard of lines that are numbers, which end.
@@ -61,7 +62,12 @@ fn output_that_finds_no_room_between_shards_ends_its_connection() {
     let node = Node::start(2, limits);
     let mut rounds = 0;
     loop {
-        let [(_, mut from), (a, mut first), (b, mut second)] = three(&node);
+        let [
+            (_, mut from),
+            (a, mut first),
+            (b, mut second),
+            (_, mut witness),
+        ] = four(&node);
         let far = |to: ConnRef, text: &str| {
             let (shard, id) = (to.shard.index(), to.id);
             format!("far {shard} {} {} {text}\n", id.index, id.generation)
@@ -71,6 +77,9 @@ fn output_that_finds_no_room_between_shards_ends_its_connection() {
             .collect();
         from.stream.write_all(lines.as_bytes()).expect("write");
         assert_eq!(from.ask("all are said"), "all are said");
+        // A shard reads its sockets before it takes what others say: without a turn in between, a
+        // client could be gone before the first line comes to it.
+        assert_eq!(witness.ask("a turn is over"), "a turn is over");
         // Whoever is still there closes.
         for client in [&mut first, &mut second] {
             // It may be gone.
