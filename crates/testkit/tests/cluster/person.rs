@@ -20,7 +20,7 @@ const RSM: &str = "http://jabber.org/protocol/rsm";
 pub(crate) const ARCHIVE: usize = 200;
 /// As long as a machine that has much else to do may take for a take-over.
 const PATIENCE: Duration = Duration::from_secs(60);
-const ANSWER: Duration = Duration::from_secs(20);
+pub(crate) const ANSWER: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Person {
