@@ -536,12 +536,9 @@ fn a_card_that_is_set_behind_a_picture_is_kept() {
     }
 }
 
-/// Who publishes a picture and asks for his vCard has it there, however long that takes to read: it
-/// came without, now and then.
-#[test]
-fn a_card_that_is_asked_for_behind_a_picture_has_it() {
-    let mut world = World::patient(|_| ());
-    let mut romeo = world.login("romeo", "orchard");
+/// Romeo has published a picture whose read for his vCard is still under way: so many reads wait,
+/// and this is the picture as the vCard will have it.
+fn a_picture_is_read_late(world: &mut World, romeo: &mut Peer) -> (usize, String) {
     let image = b"not quite a picture";
     let (id, data) = (xmpp::sasl::sha1_hex(image), xmpp::sasl::encode_bytes(image));
     let put = |node: &str, payload: &str| {
@@ -552,23 +549,67 @@ fn a_card_that_is_asked_for_behind_a_picture_has_it() {
         )
     };
     let picture = format!("<data xmlns='urn:xmpp:avatar:data'>{data}</data>");
-    romeo.ask(&mut world, &put("data", &picture), "</iq>");
+    romeo.ask(world, &put("data", &picture), "</iq>");
     world.node().set_late_reads(true);
     world.node().stall_reads(true);
     let info = format!("<info id='{id}' bytes='19' type='image/png'/>");
     let info = format!("<metadata xmlns='urn:xmpp:avatar:metadata'>{info}</metadata>");
-    romeo.ask(&mut world, &put("metadata", &info), "id='metadata'");
-    let reads = world.node().stall_reads(true);
-    romeo.send("<iq type='get' id='c'><vCard xmlns='vcard-temp'/></iq>");
-    world.work();
-    // Whatever is asked behind the picture's read is answered first.
+    romeo.ask(world, &put("metadata", &info), "id='metadata'");
+    let binval = format!("<BINVAL>{data}</BINVAL>");
+    (world.node().stall_reads(true), binval)
+}
+
+/// What is asked of the store behind the first so many reads is answered before them.
+fn read_behind(world: &mut World, reads: usize) {
     while world.node().stall_reads(true) > reads {
         world.read_now(reads);
     }
+}
+
+/// Who publishes a picture and asks for his vCard has it there, however long that takes to read: it
+/// came without, now and then.
+#[test]
+fn a_card_that_is_asked_for_behind_a_picture_has_it() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    let (reads, picture) = a_picture_is_read_late(&mut world, &mut romeo);
+    romeo.send("<iq type='get' id='c'><vCard xmlns='vcard-temp'/></iq>");
+    world.work();
+    read_behind(&mut world, reads);
     world.node().stall_reads(false);
     world.work();
     let seen = romeo.expect(&mut world, "</vCard>");
-    assert!(seen.contains(&format!("<BINVAL>{data}</BINVAL>")), "{seen}");
+    assert!(seen.contains(&picture), "{seen}");
+}
+
+/// Goal: the 65th who asks for it is not kept waiting: he gets the card of before, without the
+/// picture, and the others get it with the picture.
+#[test]
+fn so_many_wait_for_a_card_behind_a_picture_and_one_more_gets_the_one_of_before() {
+    const WAITING: usize = 64;
+    let mut world = World::patient(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    let (reads, picture) = a_picture_is_read_late(&mut world, &mut romeo);
+    for number in 0..=WAITING {
+        romeo.send(&format!(
+            "<iq type='get' id='c{number}'><vCard xmlns='vcard-temp'/></iq>"
+        ));
+        world.work();
+        read_behind(&mut world, reads);
+    }
+    let seen = romeo.expect(&mut world, &format!("id='c{WAITING}'"));
+    assert_eq!(
+        seen.matches("id='c").count(),
+        1,
+        "nobody else is answered: {seen}"
+    );
+    let seen = romeo.sync(&mut world);
+    assert!(!seen.contains(&picture), "{seen}");
+    world.node().stall_reads(false);
+    for number in 0..WAITING {
+        let seen = romeo.expect(&mut world, "</vCard>");
+        assert!(seen.contains(&picture), "{number}: {seen}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use store::{Change, Durability, Engine, FjallEngine, FjallOptions, Reader, Space};
 
@@ -115,6 +116,22 @@ fn a_close_that_was_interrupted_loses_nothing() {
     let engine = open(folder.path());
     let found = engine.get(Space::State, key(VALUES).as_bytes()).unwrap();
     assert_eq!(found, Some(value(VALUES).repeat(4)));
+}
+
+/// A disk that takes longer than a close may: the journal stays, and the next opening reads it.
+#[test]
+fn a_close_that_takes_too_long_leaves_the_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let impatient = FjallOptions {
+        close_within: Duration::ZERO,
+        ..FjallOptions::default()
+    };
+    let engine = FjallEngine::open(folder.path(), impatient).unwrap();
+    fill(&engine);
+    let before = journals(folder.path());
+    drop(engine);
+    assert!(before.iter().all(|journal| journal.exists()));
+    check(&open(folder.path()));
 }
 
 /// While a reader is left the library may still write: the journal stays as it is.

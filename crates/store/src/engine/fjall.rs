@@ -84,6 +84,9 @@ pub struct FjallOptions {
     /// A commit is refused as [`StoreError::Full`] while the disk has less than this much room
     /// left, so that flushes and compactions still have some. 0 switches it off. Default 32 MiB.
     pub reserve_bytes: u64,
+    /// How long an orderly close waits for the background thread; then the next opening reads what
+    /// is in the journal only. Default 5 s.
+    pub close_within: Duration,
 }
 
 impl Default for FjallOptions {
@@ -95,6 +98,7 @@ impl Default for FjallOptions {
             threads: 1,
             files_open_max: 256,
             reserve_bytes: 32 * 1_024 * 1_024,
+            close_within: Duration::from_secs(5),
         }
     }
 }

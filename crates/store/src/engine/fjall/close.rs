@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use fjall::{AbstractTree, PersistMode};
 
@@ -21,10 +22,6 @@ use crate::error::StoreError;
 
 /// Bytes of journal files that are left to the next opening: to read them takes less than to flush.
 const JOURNAL_BYTES_LEFT: u64 = 1_024 * 1_024;
-
-/// How long a close waits for the background thread, in steps of [`STEP`]; then the next opening
-/// reads the journal.
-const CLOSE_STEPS_MAX: u32 = 5_000;
 
 /// Bytes of a block of [`fs::Metadata::blocks`].
 const BLOCK_BYTES: u64 = 512;
@@ -43,7 +40,7 @@ impl Drop for FjallEngine {
         let Ok(open) = Arc::try_unwrap(open) else {
             return;
         };
-        if flush(&open) {
+        if flush(&open, self.options.close_within) {
             drop(open);
             // Without it the next opening reads what is in tables already, and passes it over.
             let _ = renew(&self.path);
@@ -51,8 +48,8 @@ impl Drop for FjallEngine {
     }
 }
 
-/// Flushes everything into tables; false if that cannot be, or takes too long.
-fn flush(open: &Open) -> bool {
+/// Flushes everything into tables; false if that cannot be, or takes longer than `within`.
+fn flush(open: &Open, within: Duration) -> bool {
     let is_sealed = |space: &fjall::Keyspace| space.rotate_memtable().is_ok();
     if !open.spaces.iter().all(is_sealed) {
         return false;
@@ -60,7 +57,8 @@ fn flush(open: &Open) -> bool {
     let is_flushed = |space: &fjall::Keyspace| {
         space.sealed_memtable_count() == 0 && space.tree.active_memtable().size() == 0
     };
-    for _ in 0..CLOSE_STEPS_MAX {
+    let until = Instant::now() + within;
+    while Instant::now() < until {
         if open.spaces.iter().all(is_flushed) {
             return true;
         }
