@@ -305,9 +305,10 @@ pub struct DeliveryLimits {
     /// Output that waits for a client; with more its session is spared what other accounts say that
     /// is in no log.
     pub others_backlog_max: usize,
-    /// Stanzas that are in no log, or messages of rooms in a row, after which a client is asked
-    /// what it has handled (XEP-0198).
+    /// Stanzas that are in no log after which a client is asked what it has handled (XEP-0198).
     pub ask_every: u32,
+    /// The same of messages of rooms in a row: more, for none of them is kept here meanwhile.
+    pub ask_every_of_rooms: u32,
     /// Unacknowledged stanzas at which a client that owes an answer is asked once more.
     pub ask_again_every: u32,
     /// Cursors that moved are recorded within this time, with the next entry if there is one.
@@ -347,6 +348,7 @@ impl Default for DeliveryLimits {
             unlogged: xmpp::sm::Limits::default(),
             others_backlog_max: 256 * 1024,
             ask_every: 8,
+            ask_every_of_rooms: 32,
             ask_again_every: 64,
             progress_delay: Duration::from_secs(1),
             retention_every: 128,

@@ -217,7 +217,7 @@ fn answer(client: &mut Client, known: usize) -> usize {
 #[test]
 fn who_hears_much_is_asked_once_for_several_messages() {
     const SAID: usize = 20;
-    let mut world = World::patient(|options| options.delivery.limits.ask_every = 8);
+    let mut world = World::patient(|options| options.delivery.limits.ask_every_of_rooms = 8);
     let (mut romeo, mut juliet) = pair(&mut world);
     juliet.acknowledge();
     rest(&mut world);
@@ -251,7 +251,7 @@ fn a_small_window_is_asked_for_before_it_is_full() {
     const SAID: usize = 20;
     for window in [1, 2, 4] {
         let mut world = World::patient(|options| {
-            options.delivery.limits.ask_every = 8;
+            options.delivery.limits.ask_every_of_rooms = 8;
             options.delivery.limits.rooms.window = window;
         });
         let (mut romeo, mut juliet) = pair(&mut world);

@@ -257,19 +257,23 @@ impl User {
     /// them: [`User::ask_acknowledgements`] sees to the last ones, and a window that fills is asked
     /// for in time. Members are asked each time: their marks follow what is acknowledged.
     fn asks_every(&self, at: usize, what: What) -> u32 {
-        let ask_every = self.home.bounds().ask_every;
+        let bounds = self.home.bounds();
         let managed = self.sessions[at].managed.as_ref();
         let rooms = managed.and_then(|managed| managed.rooms.as_ref());
-        let may_wait = match what {
-            What::Entry(_) => false,
+        match what {
+            What::Entry(_) => 1,
             What::Elsewhere => {
-                self.is_progress_due()
+                let may_wait = self.is_progress_due()
                     && !self.is_any_member()
-                    && rooms.is_some_and(|rooms| !rooms.should_ask())
+                    && rooms.is_some_and(|rooms| !rooms.should_ask());
+                if may_wait {
+                    bounds.ask_every_of_rooms
+                } else {
+                    1
+                }
             }
-            What::Presence | What::Gone | What::Other => true,
-        };
-        if may_wait { ask_every } else { 1 }
+            What::Presence | What::Gone | What::Other => bounds.ask_every,
+        }
     }
 
     /// Sends a stanza to a session with stream management, or keeps it until there is a link.
