@@ -11,6 +11,7 @@ use wire::SharedCopy;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::Condition;
+use xmpp::ns;
 
 use super::barrier::Effect;
 use super::managed::What;
@@ -85,10 +86,11 @@ impl User {
     /// Whether presence that enters a room comes back late, because nobody was at home there, to a
     /// session that is in the room: it entered once more meanwhile, or its home did so for it. Its
     /// client would take itself for one who is not there. What the room itself refuses names no
-    /// session.
+    /// session, and a change of one who is there has no element of somebody who enters.
     pub(super) fn has_entered_since(&self, at: usize, delivery: &Delivery) -> bool {
         let frame = &delivery.frame;
-        if delivery.managed.is_none() || frame.attr_raw("type") != Some("error") {
+        let is_error = frame.attr_raw("type") == Some("error");
+        if delivery.managed.is_none() || !is_error || frame.child("x", ns::MUC).is_none() {
             return false;
         }
         let from = frame.attr("from").unwrap_or_default();
