@@ -594,8 +594,8 @@ fn finds_room(two: &Two, tenure: u32) {
 }
 
 /// Goal: that a session could not enter a room, because that had no home for long, is said to this
-/// session alone: not to the next one of its name, which is in the room; and not to itself if it has
-/// entered since. One that waits still is told.
+/// session alone: not to the next one of its name, which is in the room; and not to itself if it
+/// has entered since. One that waits still is told.
 #[test]
 fn that_a_room_was_not_found_is_told_to_who_waits() {
     for (closes, enters_again) in [(true, true), (false, true), (false, false)] {
@@ -641,8 +641,8 @@ fn that_a_room_was_not_found_is_told_to_who_waits() {
     }
 }
 
-/// Goal: what a session has acknowledged when its link is lost is not given to the next one, also if
-/// its account moves to another home right then.
+/// Goal: what a session has acknowledged when its link is lost is not given to the next one, also
+/// if its account moves to another home right then.
 #[test]
 fn what_was_acknowledged_before_the_link_was_lost_does_not_come_again() {
     let two = two(&["alice", "bob"], |_| {});

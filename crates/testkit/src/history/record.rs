@@ -213,9 +213,9 @@ impl History {
     }
 
     /// Whether nothing happened between two moments of an account that its home may have forgotten
-    /// something at. What was acknowledged and not recorded before may come again in another session.
-    /// A cluster's trouble may end a home seconds after it began, so homes count by themselves, for
-    /// every account: which stream it is in is not known here.
+    /// something at. What was acknowledged and not recorded before may come again in another
+    /// session. A cluster's trouble may end a home seconds after it began, so homes count by
+    /// themselves, for every account: which stream it is in is not known here.
     pub(super) fn is_same_life(&self, before: Life, later: Life) -> bool {
         let is_between = |at: &u64| before.at <= *at && *at <= later.at;
         before.crashes == later.crashes && !self.homes_began.iter().any(is_between)
