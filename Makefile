@@ -211,6 +211,8 @@ bugs: ## Whether the history checker, the exploration and scripts find bugs on p
 	  --faults kills,cuts,stops,amnesia,unsynced
 	$(CARGO) test --package delivery --features bugs --target-dir $(TARGET)/bugs \
 	  --test explore -- --nocapture each_bug_is_found
+	$(CARGO) test --package cluster --target-dir $(TARGET)/bugs --lib -- \
+	  --nocapture each_flaw_is_found
 	ROOST_BIN=$(TARGET)/bugs/debug/roost tests/rules
 
 model: ## A long run of the model of groups: SEEDS random histories of up to 40 commands, from SEED.

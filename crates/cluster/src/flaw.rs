@@ -31,6 +31,14 @@ pub(crate) enum Flaw {
     NewIdAfterDoubt,
     /// A replica leaves the records of some messages out, counted from the start of its process.
     ForgetsRecords,
+    /// A new home serves although the last message in front of its epoch record was not read.
+    ReadsOneLess,
+    /// A home acts until its lease lapses, and not for half of that time.
+    ActsToTheEnd,
+    /// A home that is given a stream in a planned move does not wait until the one before let go.
+    DoesNotWait,
+    /// What is in doubt when a tenure ends counts as failed.
+    DoubtDecides,
 }
 
 #[cfg(not(test))]

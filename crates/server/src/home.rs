@@ -352,7 +352,15 @@ impl Home {
                 let to = Name::from(address::bare(&from));
                 self.say(core, &to, Message::NotTaken(answer), false);
             }
-            Message::Stanza(stanza) => self.return_error(core, &stanza.frame, &busy()),
+            // Presence that the server wrote itself, for many, has no address: nobody waits for it.
+            Message::Stanza(stanza)
+                if stanza.frame.name() == "presence" && stanza.frame.attr_raw("to").is_none() =>
+            {
+                core.stats().count(Counter::ActorDropped);
+            }
+            Message::Stanza(stanza) => {
+                self.return_error_to((&stanza.frame, stanza.managed), &busy(), core);
+            }
             Message::Copy(copy) => {
                 let from = copy.frame.attr("from").unwrap_or_default();
                 core.stats().count(match self.hosts_nodes(&from) {
@@ -408,12 +416,24 @@ impl Home {
     /// Answers a stanza with an error, to whoever sent it. Who is gone, or has no room for an error
     /// either, is told nothing.
     pub(crate) fn return_error(&self, mail: &mut impl Mail, frame: &Frame, error: &StanzaError) {
+        self.return_error_to((frame, None), error, mail);
+    }
+
+    /// The same to the managed session of that number alone, if there is one: the next session of
+    /// its name did not send the stanza.
+    fn return_error_to(
+        &self,
+        (frame, managed): (&Frame, Option<u32>),
+        error: &StanzaError,
+        mail: &mut impl Mail,
+    ) {
         let (Some(reply), Some(from)) = (xmpp::error::reply(frame, error), frame.attr("from"))
         else {
             return mail.stats().count(Counter::ActorDropped);
         };
         let (bare, resource) = address::split(&from);
-        let delivery = Delivery::new(resource.map(Into::into), reply);
+        let mut delivery = Delivery::new(resource.map(Into::into), reply);
+        delivery.managed = managed;
         let refused = self.pass_on(mail, &Name::from(bare), delivery, false);
         if refused.is_some() {
             mail.stats().count(Counter::ActorDropped);

@@ -572,3 +572,100 @@ fn what_began_before_a_home_moved_away_begins_anew_when_it_is_back() {
     }
     drop(two.login("alice", "anew"));
 }
+
+const ROOM: &str = "hall@conference.localhost";
+
+/// Presence that enters the room.
+fn enter() -> String {
+    format!("<presence to='{ROOM}/Alice'><x xmlns='http://jabber.org/protocol/muc'/></presence>")
+}
+
+/// Only the room is somewhere else, where nothing arrives; then it is here again.
+fn loses_room(two: &Two) {
+    let range = two.home.door.range(ROOM);
+    two.home.way.hold(true);
+    two.home.door.lose(&[range]);
+    two.home.door.set_away(range, Some((EDGE, 6)));
+}
+
+fn finds_room(two: &Two, tenure: u32) {
+    let range = two.home.door.range(ROOM);
+    two.home.door.gain(&[range], tenure);
+}
+
+/// Goal: that a session could not enter a room, because that had no home for long, is said to this
+/// session alone: not to the next one of its name, which is in the room; and not to itself if it
+/// has entered since. One that waits still is told.
+#[test]
+fn that_a_room_was_not_found_is_told_to_who_waits() {
+    for (closes, enters_again) in [(true, true), (false, true), (false, false)] {
+        let two = two(&["alice"], |_| {});
+        let at_home = || {
+            let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
+            manage(&mut alice);
+            alice.send("<presence/>");
+            alice.expect("<presence ");
+            alice
+        };
+        let mut alice = at_home();
+        alice.send(&enter());
+        alice.expect("code='201'");
+        alice.send(&format!("<presence to='{ROOM}/Alice' type='unavailable'/>"));
+        alice.expect("unavailable");
+        loses_room(&two);
+        alice.send(&enter());
+        accepted(&mut alice, 4);
+        if closes {
+            alice.send("</stream:stream>");
+            alice.expect("</stream:stream>");
+            alice = at_home();
+        }
+        finds_room(&two, 7);
+        if enters_again {
+            alice.send(&enter());
+            alice.expect("code='110'");
+        }
+        two.home.way.give_back();
+        if !enters_again {
+            alice.expect("<presence type='error'");
+            continue;
+        }
+        // It would be there before the answer.
+        thread::sleep(SOON / 8);
+        alice.send("<iq type='get' id='end' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+        let heard = alice.expect("id='end'");
+        assert!(
+            !heard.contains("<presence type='error'"),
+            "{closes}: {heard}"
+        );
+    }
+}
+
+/// Goal: what a session has acknowledged when its link is lost is not given to the next one, also
+/// if its account moves to another home right then.
+#[test]
+fn what_was_acknowledged_before_the_link_was_lost_does_not_come_again() {
+    let two = two(&["alice", "bob"], |_| {});
+    let (mut alice, _) = online(&two, "alice");
+    let (mut bob, _) = online(&two, "bob");
+    bob.send(&message("alice@localhost/a", "once"));
+    bob.send(&message("alice@localhost", "for all"));
+    let heard = alice.expect("<body>for all</body>");
+    alice.send(&format!(
+        "<a xmlns='urn:xmpp:sm:3' h='{}'/>",
+        1 + stanzas(&heard)
+    ));
+    alice.send("<iq type='get' id='read' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+    alice.expect("id='read'");
+    drop(alice);
+    two.until("she is gone", |two| two.home.node().connections() == 1);
+    // Her account has heard so, and its commit is over.
+    thread::sleep(SOON / 4);
+    moves(&two);
+    comes_back(&two, 6);
+    let mut alice = two.login("alice", "a");
+    alice.send("<presence/>");
+    bob.send(&message("alice@localhost", "last"));
+    let heard = alice.expect("<body>last</body>");
+    assert_eq!(bodies(&heard), ["last"], "{heard}");
+}

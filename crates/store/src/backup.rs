@@ -283,8 +283,13 @@ pub fn restore(source: &Path, dest: &Path, options: &Options) -> Result<Moved, O
     if fs::read_dir(dest).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(OpenError::NotEmpty(dest.to_owned()));
     }
-    // First all of it is read once: a damaged backup leaves no trace.
-    read_backup(source, |_| Ok(()))?;
+    // First all of it is read once: one that is damaged or of a newer version leaves no trace.
+    let mut schema = None;
+    read_backup(source, |entry| {
+        schema = schema.or(schema_in(&entry));
+        Ok(())
+    })?;
+    not_newer(schema)?;
     let dir = Dir::lock(dest)?;
     dir.set_stage(Stage::Restoring)?;
     let engine = FjallEngine::open(&dir.engine_path(), options.engine.clone())?;
@@ -316,15 +321,31 @@ pub fn restore(source: &Path, dest: &Path, options: &Options) -> Result<Moved, O
     Ok(moved)
 }
 
+/// The number of the schema, if this is the entry that has it.
+fn schema_in(entry: &Entry<'_>) -> Option<u32> {
+    let is_schema = entry.space == Space::Meta && entry.key == keys::SCHEMA;
+    let value = is_schema.then_some(entry.value)?;
+    value.try_into().ok().map(u32::from_be_bytes)
+}
+
+/// Refuses what a newer version wrote.
+fn not_newer(schema: Option<u32>) -> Result<(), OpenError> {
+    match schema {
+        Some(found) if found > schema_known() => Err(OpenError::NewerSchema {
+            found,
+            supported: schema_known(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Verifies a backup file: every checksum, every key and value by itself.
 pub(crate) fn verify_file(path: &Path) -> Result<Report, OpenError> {
     let mut report = Report::default();
     let mut found = None;
     read_backup(path, |entry| {
         report.bytes += (entry.key.len() + entry.value.len()) as u64;
-        if entry.space == Space::Meta && entry.key == keys::SCHEMA {
-            found = entry.value.try_into().ok().map(u32::from_be_bytes);
-        }
+        found = found.or(schema_in(&entry));
         // Values of other schemas are decoded by the upgrade that follows a restore.
         if found.is_some_and(|found| (SCHEMA..=schema_known()).contains(&found))
             && let Err(problem) = check_entry(entry.space, entry.key, entry.value)
@@ -341,11 +362,8 @@ pub(crate) fn verify_file(path: &Path) -> Result<Report, OpenError> {
         }
         Ok(())
     })?;
+    not_newer(found)?;
     match found {
-        Some(found) if found > schema_known() => Err(OpenError::NewerSchema {
-            found,
-            supported: schema_known(),
-        }),
         Some(_) => Ok(report),
         None => Err(OpenError::Corrupt(format!(
             "{}: no schema number",

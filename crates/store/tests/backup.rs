@@ -220,6 +220,7 @@ fn a_backup_by_a_newer_version_is_refused() {
         "{:?}",
         result.err()
     );
+    assert!(!path("b").exists(), "the folder can be used by the next");
     assert!(matches!(
         verify(&path("backup"), &options()),
         Err(OpenError::NewerSchema { .. })

@@ -422,6 +422,10 @@ impl Member {
     fn doubt(&mut self, in_doubt: Vec<Doubtful>) {
         for doubt in in_doubt {
             let tokens = doubt.tokens.iter().map(|(token, _)| *token);
+            if flaw::is(Flaw::DoubtDecides) {
+                self.effects.push_back(Effect::Failed(tokens.collect()));
+                continue;
+            }
             // Their place was passed by a snapshot: a replica that reads knows what was there.
             if doubt.seq <= self.mark().seq {
                 self.effects.push_back(Effect::Unknown(tokens.collect()));
@@ -522,7 +526,8 @@ impl Member {
             return;
         };
         let mark = self.replica.mark();
-        let has_read = mark.seq >= seq && mark.epoch == epoch;
+        let has_read = mark.seq >= seq && mark.epoch == epoch
+            || flaw::is(Flaw::ReadsOneLess) && mark.seq + 2 == seq;
         if self.is_stuck || !(has_read || flaw::is(Flaw::ServesEarly)) {
             return;
         }

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use stdx::Moment;
 
+use crate::flaw::{self, Flaw};
 use crate::journal::Epoch;
 use crate::journal::message::Author;
 use crate::layout::StreamId;
@@ -350,7 +351,9 @@ impl Keeper {
             }
             return;
         }
-        let holds = |before: &String| *before != home.node && !self.has_ended(before);
+        let holds = |before: &String| {
+            *before != home.node && !self.has_ended(before) && !flaw::is(Flaw::DoesNotWait)
+        };
         if !self.own.may_act(now) || home.after.as_ref().is_some_and(holds) {
             return;
         }

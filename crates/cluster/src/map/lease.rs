@@ -142,7 +142,8 @@ impl OwnLease {
 
     /// Until when effects that need no commit may leave. Half of T: nobody else acts before T.
     pub fn acts_until(&self) -> Moment {
-        let renewed = self.renewed.map(|sent| sent + self.lapse_after / 2);
+        let part = if flaw::is(Flaw::ActsToTheEnd) { 1 } else { 2 };
+        let renewed = self.renewed.map(|sent| sent + self.lapse_after / part);
         renewed.unwrap_or(Moment::ZERO)
     }
 

@@ -65,6 +65,10 @@ fn each_flaw_is_found() {
         Flaw::FenceIsBlind,
         Flaw::NewIdAfterDoubt,
         Flaw::ForgetsRecords,
+        Flaw::ReadsOneLess,
+        Flaw::ActsToTheEnd,
+        Flaw::DoesNotWait,
+        Flaw::DoubtDecides,
     ];
     let mut missed = Vec::new();
     for flaw in all {

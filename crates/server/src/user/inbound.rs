@@ -240,6 +240,7 @@ impl User {
             let number = session.number_for_rooms();
             let is_of_another = delivery.managed.is_some() && delivery.managed != number;
             let is_stray = is_of_another
+                || self.has_entered_since(at, delivery)
                 || delivery.resource.is_some()
                     && self.is_of_an_earlier_session(at, &delivery.frame);
             if meant && !is_stray && self.takes_presence(at, &delivery.frame, cx) {

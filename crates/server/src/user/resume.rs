@@ -49,6 +49,11 @@ impl User {
         }
         let number = managed.number;
         self.log().inbox.detach(SessionNumber::new(number));
+        // What its client has acknowledged last nobody else knows any more, if the account moves to
+        // another home before it is recorded.
+        if self.is_registered() {
+            self.save_progress(cx);
+        }
         self.expires(at, now, cx);
     }
 

@@ -11,6 +11,7 @@ use wire::SharedCopy;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::Condition;
+use xmpp::ns;
 
 use super::barrier::Effect;
 use super::managed::What;
@@ -19,7 +20,7 @@ use super::{User, storage};
 use crate::address;
 use crate::host::{self, Said};
 use crate::iq::{Answer, Question, reply_of};
-use crate::message::UserMsg;
+use crate::message::{Delivery, UserMsg};
 use crate::search;
 
 const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
@@ -80,6 +81,23 @@ impl User {
         presence.attr_raw("type").is_none()
             && self.home.hosts_rooms(address::domain(room))
             && self.sessions[at].nick_in(room).is_none()
+    }
+
+    /// Whether presence that enters a room comes back late, because nobody was at home there, to a
+    /// session that is in the room: it entered once more meanwhile, or its home did so for it. Its
+    /// client would take itself for one who is not there. What the room itself refuses names no
+    /// session, and a change of one who is there has no element of somebody who enters.
+    pub(super) fn has_entered_since(&self, at: usize, delivery: &Delivery) -> bool {
+        let frame = &delivery.frame;
+        let is_error = frame.attr_raw("type") == Some("error");
+        if delivery.managed.is_none() || !is_error || frame.child("x", ns::MUC).is_none() {
+            return false;
+        }
+        let from = frame.attr("from").unwrap_or_default();
+        let room = Name::from(address::bare(&from));
+        let managed = self.sessions[at].managed.as_ref();
+        let rooms = managed.and_then(|managed| managed.rooms.as_ref());
+        self.is_in(at, &room) && rooms.is_some_and(|rooms| rooms.follows(&room))
     }
 
     /// The room or service believes that a session is there which is not: a message comes back, and

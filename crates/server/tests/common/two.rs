@@ -99,6 +99,13 @@ impl Way {
         Some(wire::Arrival::read(&packet).unwrap().kind())
     }
 
+    /// What is held comes back to its sender, for the last time.
+    pub(crate) fn give_back(&self) {
+        for packet in std::mem::take(&mut *self.queue.lock().unwrap()) {
+            assert!(self.origin.get().unwrap().take_back(&packet, true));
+        }
+    }
+
     pub(crate) fn mend(&self) {
         self.is_cut.store(false, Ordering::Relaxed);
     }

@@ -3,7 +3,7 @@
 
 mod rooms;
 
-use super::record::{Chain, Delivery, Entry, Fate, History, Message, Way};
+use super::record::{Chain, Delivery, Entry, Fate, History, Life, Message, Way};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// How a device ended.
@@ -408,12 +408,13 @@ fn is_owed(view: &View<'_>, chain: &Chain, user: usize, message: usize) -> bool 
 
 fn confirmed_deliveries_do_not_come_again(view: &View<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    // By device and message: crashes when the acknowledgement of a delivery was confirmed.
-    let mut confirmed: HashMap<(usize, usize), usize> = HashMap::new();
+    // By device and message: when the acknowledgement of a delivery was confirmed.
+    let mut confirmed: HashMap<(usize, usize), Life> = HashMap::new();
     for (number, chain) in view.chains() {
         for delivery in &chain.deliveries {
             let key = (chain.device, delivery.message);
-            if confirmed.get(&key) == Some(&delivery.crashes) {
+            let before = confirmed.get(&key);
+            if before.is_some_and(|before| view.history.is_same_life(*before, delivery.life)) {
                 let (name, message) = (view.name(chain), delivery.message);
                 found.push(format!(
                     "{name} got m{message} again in session {number} after it acknowledged it"
@@ -422,7 +423,7 @@ fn confirmed_deliveries_do_not_come_again(view: &View<'_>) -> Vec<String> {
         }
         for delivery in &chain.deliveries[..chain.confirmed.min(chain.deliveries.len())] {
             let key = (chain.device, delivery.message);
-            confirmed.insert(key, chain.crashes_at_confirm);
+            confirmed.insert(key, chain.confirmed_at);
         }
     }
     found
@@ -517,7 +518,7 @@ mod tests {
             message,
             id: Some(format!("{message}")),
             way: Way::Direct,
-            crashes: 0,
+            life: Life::default(),
             at,
             is_early: false,
             is_late: true,
@@ -550,6 +551,47 @@ mod tests {
             absent: None,
         };
         a_session_gets_messages_in_order(&View::new(&history, &finals, rules))
+    }
+
+    /// What is wrong if m0 is acknowledged in one session at 10 ms, and given again in the next at
+    /// 30 ms, with a home that began then.
+    fn given_again(home_began: Option<u64>) -> Vec<String> {
+        let mut history = History::new(1);
+        history.homes_began.extend(home_began);
+        history.messages = vec![message(None, 0)];
+        let given = |at: u64| Delivery {
+            life: Life { crashes: 1, at },
+            ..late(0, 1)
+        };
+        let session = |at: u64| Chain {
+            deliveries: vec![given(at)],
+            confirmed: 1,
+            confirmed_at: given(10).life,
+            ..Chain::new(0, false)
+        };
+        history.chains.extend([session(5), session(30)]);
+        let known = HashSet::new();
+        let finals = [Final {
+            user: 0,
+            is_managed: true,
+            name: "u0/d0".to_owned(),
+            chain: None,
+            known: &known,
+            there: None,
+        }];
+        let rules = Rules {
+            has_ordered_ids: true,
+            may_refuse: true,
+            absent: None,
+        };
+        confirmed_deliveries_do_not_come_again(&View::new(&history, &finals, rules))
+    }
+
+    #[test]
+    fn what_was_acknowledged_may_come_again_from_another_home_alone() {
+        for (home_began, findings) in [(None, 1), (Some(9), 1), (Some(31), 1), (Some(20), 0)] {
+            assert_eq!(given_again(home_began).len(), findings, "{home_began:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod room;
 use super::link::{BACKLOG_BYTES_MAX, Cut, Link};
 use super::plan::{DevicePlan, PADDING_MAX};
 use super::reader::{Element, Item};
-use super::record::{Chain, Entry, History};
+use super::record::{Chain, Entry, History, Life};
 use crate::tree::{NS_CLIENT, NS_STREAMS, escape};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -729,9 +729,9 @@ impl Device {
         let chain = session.chain;
         let known = &shared.history.chains[chain];
         let (deliveries, heard) = (known.deliveries.len(), known.heard_at.len());
-        let crashes = shared.history.crashes_of(self.plan.user);
+        let Life { crashes, at } = shared.history.life_of(self.plan.user);
         let xml = format!(
-            "<iq type='get' id='ping-{chain}-{deliveries}-{crashes}-{heard}' to='{DOMAIN}'>\
+            "<iq type='get' id='ping-{chain}-{deliveries}-{crashes}-{at}-{heard}' to='{DOMAIN}'>\
              <ping xmlns='urn:xmpp:ping'/></iq>"
         );
         self.send(xml, None, shared);

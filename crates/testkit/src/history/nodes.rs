@@ -24,6 +24,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
+use stdx::Timestamp;
 use ways::{Flow, Way};
 
 /// Nodes of a cluster.
@@ -291,6 +292,12 @@ impl Cluster {
 // === impl Cluster: the end ===
 
 impl Cluster {
+    /// When streams got the homes that they had so far.
+    pub(super) fn homes_began(&self) -> Vec<Timestamp> {
+        let logs = self.nodes.iter().map(|node| node.roost.log());
+        logs.flat_map(|log| homes::began(&log)).collect()
+    }
+
     /// What is wrong in the nodes' logs, in what they stored, and with who was the home of what
     /// when. Clients have to be quiet.
     pub(super) fn check(&mut self) -> Vec<String> {

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
 use std::time::{Duration, Instant};
+use stdx::{Clock as _, SystemClock, Timestamp};
 
 /// Lines of the readable account that are kept.
 const LINES_MAX: usize = 200_000;
@@ -55,14 +56,24 @@ pub(super) enum Way {
     Carbon,
 }
 
+/// A moment of an account: what the server knew of it and had not recorded does not last longer
+/// than the life that this is in ([`History::is_same_life`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Life {
+    /// Crashes of the server, and of the account's actor, before it.
+    pub(super) crashes: usize,
+    /// Milliseconds since the history began.
+    pub(super) at: u64,
+}
+
 /// A message that reached a device.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     pub(super) message: usize,
     pub(super) id: Option<String>,
     pub(super) way: Way,
-    /// Crashes of the server, and of its user's actor, before it.
-    pub(super) crashes: usize,
+    /// When it did.
+    pub(super) life: Life,
     /// Deliveries to all devices before it.
     pub(super) at: usize,
     /// It was addressed to the device before that was there for everybody, so that older messages
@@ -82,8 +93,8 @@ pub(super) struct Chain {
     pub(super) deliveries: Vec<Delivery>,
     /// What it heard in the room, for each time that it was there.
     pub(super) heard: Vec<Vec<usize>>,
-    /// For each of all these: crashes of the server before it.
-    pub(super) heard_at: Vec<usize>,
+    /// For each of all these: when.
+    pub(super) heard_at: Vec<Life>,
     /// How many of them it has acknowledged, which the server certainly has read.
     pub(super) heard_confirmed: usize,
     /// From behind this id on, everything comes live; `None` until the first catch-up is complete.
@@ -93,8 +104,8 @@ pub(super) struct Chain {
     pub(super) shown_at: Option<usize>,
     /// Deliveries whose acknowledgement the server certainly has read.
     pub(super) confirmed: usize,
-    /// Crashes when the ping was sent that was answered last, which proves so.
-    pub(super) crashes_at_confirm: usize,
+    /// When the ping was sent that was answered last, which proves so.
+    pub(super) confirmed_at: Life,
     /// When its device gave it up for good, in deliveries of all devices so far.
     pub(super) ended_at: Option<usize>,
     /// When the next session of its device began, which ends this one if nothing did before.
@@ -118,7 +129,7 @@ impl Chain {
             live_from: None,
             shown_at: None,
             confirmed: 0,
-            crashes_at_confirm: 0,
+            confirmed_at: Life::default(),
             ended_at: None,
             replaced_at: None,
             sent: 0,
@@ -173,6 +184,9 @@ pub(super) struct History {
     /// Kills, and moments at which a disk failed or was good again: what the server knew and had
     /// not written is gone.
     pub(super) crashes: usize,
+    /// When streams of a cluster got another home, in milliseconds, read at the end. What the home
+    /// before knew and had not recorded is gone, if it did not move in order.
+    pub(super) homes_began: Vec<u64>,
     /// Deliveries to all devices so far.
     pub(super) now: usize,
     /// When something of which user was accepted.
@@ -183,15 +197,35 @@ pub(super) struct History {
     /// whenever it is played.
     pub(super) time: Option<Duration>,
     started: Instant,
+    started_at: Timestamp,
     lines: String,
     lines_count: usize,
 }
 
 impl History {
-    /// Crashes of the server and of the actor of a user's account so far: what was acknowledged and
-    /// not recorded before one of them may come again in another session.
-    pub(super) fn crashes_of(&self, user: usize) -> usize {
-        self.crashes + self.actors_of.get(user).copied().unwrap_or_default()
+    /// This moment, for the account of a user: after crashes of the server and of its actor.
+    pub(super) fn life_of(&self, user: usize) -> Life {
+        let own = self.actors_of.get(user).copied().unwrap_or_default();
+        Life {
+            crashes: self.crashes + own,
+            at: self.elapsed().as_millis() as u64,
+        }
+    }
+
+    /// Whether nothing happened between two moments of an account that its home may have forgotten
+    /// something at. What was acknowledged and not recorded before may come again in another
+    /// session. A cluster's trouble may end a home seconds after it began, so homes count by
+    /// themselves, for every account: which stream it is in is not known here.
+    pub(super) fn is_same_life(&self, before: Life, later: Life) -> bool {
+        let is_between = |at: &u64| before.at <= *at && *at <= later.at;
+        before.crashes == later.crashes && !self.homes_began.iter().any(is_between)
+    }
+
+    /// Streams of a cluster got other homes at these times.
+    pub(super) fn have_begun(&mut self, homes: &[Timestamp]) {
+        let since = |at: &Timestamp| at.as_millis() - self.started_at.as_millis();
+        let since = homes.iter().map(|at| since(at).max(0) as u64);
+        self.homes_began = since.collect();
     }
 
     /// An actor has crashed: of the account of a user, or another one.
@@ -220,11 +254,13 @@ impl History {
             actors_of: vec![0; users],
             was_disk_bad: false,
             crashes: 0,
+            homes_began: Vec::new(),
             now: 0,
             accepted_at: Vec::new(),
             violations: Vec::new(),
             time: None,
             started: Instant::now(),
+            started_at: SystemClock::new().wall(),
             lines: String::new(),
             lines_count: 0,
         }

@@ -710,7 +710,8 @@ impl Rig {
         Ok(())
     }
 
-    fn check(&self) -> Vec<String> {
+    fn check(&mut self) -> Vec<String> {
+        self.look_at_homes();
         let finals: Vec<Final<'_>> = self
             .devices
             .iter()

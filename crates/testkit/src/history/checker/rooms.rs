@@ -3,7 +3,7 @@
 //! everybody is told the same of who is there.
 
 use super::View;
-use crate::history::record::Fate;
+use crate::history::record::{Fate, Life};
 use std::collections::{HashMap, HashSet};
 
 /// By what was said: where it is in the room's archive.
@@ -77,16 +77,17 @@ pub(super) fn members_who_are_away_are_given_all_of_it(view: &View<'_>) -> Vec<S
     };
     let mut found = Vec::new();
     let mut given = HashSet::new();
-    // By what was said: crashes when its acknowledgement was confirmed.
-    let mut confirmed: HashMap<usize, usize> = HashMap::new();
+    // By what was said: when its acknowledgement was confirmed.
+    let mut confirmed: HashMap<usize, Life> = HashMap::new();
     for (session, chain) in view.chains() {
         if view.finals[chain.device].user != user {
             continue;
         }
         let heard = chain.heard.concat();
-        for (number, crashes) in heard.iter().zip(&chain.heard_at) {
+        for (number, life) in heard.iter().zip(&chain.heard_at) {
             given.insert(*number);
-            if confirmed.get(number) == Some(crashes) {
+            let before = confirmed.get(number);
+            if before.is_some_and(|before| view.history.is_same_life(*before, *life)) {
                 found.push(format!(
                     "the member u{user} was given r{number} again in session {session} after he \
                      acknowledged it"
@@ -97,7 +98,7 @@ pub(super) fn members_who_are_away_are_given_all_of_it(view: &View<'_>) -> Vec<S
         confirmed.extend(
             heard[..done]
                 .iter()
-                .map(|number| (*number, chain.crashes_at_confirm)),
+                .map(|number| (*number, chain.confirmed_at)),
         );
     }
     for number in &view.history.room_archive {
@@ -142,7 +143,7 @@ mod tests {
             history.chains.push(Chain {
                 is_managed: true,
                 heard: vec![heard.to_vec()],
-                heard_at: vec![0; heard.len()],
+                heard_at: vec![Life::default(); heard.len()],
                 heard_confirmed: *confirmed,
                 ..Chain::new(0, false)
             });

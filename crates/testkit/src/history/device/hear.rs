@@ -2,7 +2,7 @@
 //! archive. Owns their reading; what they mean for all together is the checker's.
 
 use super::super::reader::Element;
-use super::super::record::{CatchUp, Delivery, Entry, Fate, Way};
+use super::super::record::{CatchUp, Delivery, Entry, Fate, Life, Way};
 use super::room::said;
 use super::{
     DOMAIN, Device, NS_CARBONS, NS_DELAY, NS_FORWARD, NS_MAM, NS_RSM, NS_SID, NS_SM, Purpose,
@@ -138,7 +138,7 @@ impl Device {
                 .session
                 .as_ref()
                 .is_some_and(|session| !session.is_shown),
-            crashes: shared.history.crashes_of(self.plan.user),
+            life: shared.history.life_of(self.plan.user),
             at: shared.history.now + 1,
         };
         self.deliver(delivery, shared);
@@ -267,7 +267,7 @@ impl Device {
 
     fn confirmed(&mut self, rest: &str, shared: &mut Shared<'_>) {
         let numbers: Vec<usize> = rest.split('-').flat_map(str::parse).collect();
-        let [chain, deliveries, crashes, heard] = numbers[..] else {
+        let [chain, deliveries, crashes, at, heard] = numbers[..] else {
             return;
         };
         if let Some(chain) = shared.history.chains.get_mut(chain)
@@ -275,7 +275,8 @@ impl Device {
         {
             chain.confirmed = chain.confirmed.max(deliveries);
             chain.heard_confirmed = chain.heard_confirmed.max(heard);
-            chain.crashes_at_confirm = crashes;
+            let at = at as u64;
+            chain.confirmed_at = Life { crashes, at };
         }
     }
 

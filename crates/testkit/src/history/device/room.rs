@@ -266,9 +266,9 @@ impl Device {
         if self.room.state != State::In && !is_absent {
             return true;
         }
-        let crashes = shared.history.crashes_of(self.plan.user);
+        let life = shared.history.life_of(self.plan.user);
         let chain = &mut shared.history.chains[session.chain];
-        chain.heard_at.push(crashes);
+        chain.heard_at.push(life);
         let heard = &mut chain.heard;
         match heard.last_mut() {
             Some(heard) => heard.push(number),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::process::Child;
 use std::time::{Duration, Instant};
+use stdx::Timestamp;
 
 /// Pause between two looks at the map.
 const EVERY: Duration = Duration::from_millis(1_000);
@@ -173,14 +174,25 @@ impl Drop for Homes {
     }
 }
 
+/// The lines in which a node says that it has become the home of a stream.
+fn beginnings(log: &str) -> impl Iterator<Item = &str> {
+    let mut lines = log.lines();
+    std::iter::from_fn(move || {
+        lines.find(|line| line.contains("this node is the home of a stream"))
+    })
+}
+
+/// When a node became the home of each of its streams.
+pub(super) fn began(log: &str) -> Vec<Timestamp> {
+    let at = |line: &str| line.split_whitespace().next()?.parse().ok();
+    beginnings(log).filter_map(at).collect()
+}
+
 /// Tenures that two processes say they began, in the logs of nodes.
 pub(super) fn claimed_twice(logs: &[(&str, String)]) -> Vec<String> {
     let mut claims: BTreeMap<(u64, u64), Vec<&str>> = BTreeMap::new();
     for (name, log) in logs {
-        let said = log
-            .lines()
-            .filter(|line| line.contains("this node is the home of a stream"));
-        for line in said {
+        for line in beginnings(log) {
             if let (Some(stream), Some(epoch)) = (field(line, "stream="), field(line, "epoch=")) {
                 claims.entry((stream, epoch)).or_default().push(name);
             }
@@ -274,6 +286,9 @@ stream home              epoch state        messages     lag ms  leader
         let logs = |first: &str| [("a", first.to_owned()), ("b", line.to_owned())];
         assert_eq!(claimed_twice(&logs("")), Vec::<String>::new());
         assert_eq!(claimed_twice(&logs(line)).len(), 1);
+        let log = format!("a line\n2026-11-28T07:53:59.181899Z  {line}");
+        let at = "2026-11-28T07:53:59.181Z".parse().unwrap();
+        assert_eq!(began(&log), [at]);
         assert_eq!(claimed_twice(&logs(&line.replace('7', "8"))).len(), 0);
     }
 }

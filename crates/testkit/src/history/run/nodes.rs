@@ -133,6 +133,13 @@ impl Rig {
         }
     }
 
+    /// When homes began, as far as it has come.
+    pub(super) fn look_at_homes(&mut self) {
+        if let Some(cluster) = self.server.cluster() {
+            self.history.have_begun(&cluster.homes_began());
+        }
+    }
+
     /// What the nodes themselves show at the end.
     pub(super) fn check_nodes(&mut self) -> Vec<String> {
         let Some(cluster) = self.server.cluster() else {
