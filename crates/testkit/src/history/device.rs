@@ -233,10 +233,11 @@ impl Device {
     pub(super) fn state(&self) -> String {
         let unacked = self.session.as_ref().map_or(0, |s| s.unacked.len());
         format!(
-            "{}: {:?}, {unacked} not acknowledged, {} to send, {}",
+            "{}: {:?}, {unacked} not acknowledged, {} to send, {} to say to all, {}",
             self.name(),
             self.phase,
             self.outbox.len(),
+            self.to_say(),
             if self.query.is_some() || self.wants_catch_up {
                 "catching up"
             } else {

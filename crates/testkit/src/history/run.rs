@@ -24,6 +24,8 @@ const AGREE_TIMEOUT: Duration = Duration::from_secs(30);
 const TURNS_INSIDE: usize = 3;
 /// How often devices ask at the end whether what they sent was taken.
 const ASK_EVERY: Duration = Duration::from_millis(10);
+/// So many times, and they ask the room again, too.
+const ROOM_AGAIN_EVERY: usize = 200;
 /// Steps that a kill waits for its moment.
 const KILL_STEPS_MAX: usize = 12;
 
@@ -616,8 +618,15 @@ impl Rig {
     fn settle_devices(&mut self) -> Result<(), String> {
         let deadline = self.now() + self.settle_timeout();
         let mut is_asked = vec![false; self.devices.len()];
+        let mut rounds = 0_usize;
         loop {
             let mut is_settled = true;
+            rounds += 1;
+            if rounds.is_multiple_of(ROOM_AGAIN_EVERY) {
+                for device in &mut self.devices {
+                    device.ask_for_the_room_again();
+                }
+            }
             for (device, is_asked) in is_asked.iter_mut().enumerate() {
                 if !self.devices[device].is_connected() {
                     *is_asked = false;

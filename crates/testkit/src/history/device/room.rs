@@ -51,6 +51,11 @@ impl Device {
         self.room.outbox.is_empty()
     }
 
+    /// Messages that it has not said to all yet.
+    pub(super) fn to_say(&self) -> usize {
+        self.room.outbox.len()
+    }
+
     /// Whether it is in the room, and with whom.
     pub(in super::super) fn in_room(&self) -> Option<&BTreeSet<String>> {
         (self.room.state == State::In).then_some(&self.room.there)
@@ -132,9 +137,11 @@ impl Device {
         }
     }
 
-    /// Its session goes on. An answer that was on its way may have been lost with the server: what
-    /// was asked for is asked for again, which changes nothing if it was done.
-    pub(super) fn ask_for_the_room_again(&mut self) {
+    /// Its session goes on, or it has waited for long. An answer that was on its way may have been
+    /// lost with the server or, behind a commit, with the actor of its account
+    /// (docs/decisions/0136): what was asked for is asked for again, which changes nothing if it was
+    /// done.
+    pub(in super::super) fn ask_for_the_room_again(&mut self) {
         self.room.is_configuring = false;
         self.room.is_adding = false;
     }
