@@ -11,6 +11,7 @@ use wire::Message;
 use crate::elsewhere::Elsewhere;
 use crate::ending::Abort;
 use crate::entity::kind::{Other, Row};
+use crate::entity::service::ServiceActor;
 use crate::entity::{self, Tenant};
 use crate::guard::Generation;
 use crate::home::Home;
@@ -22,7 +23,11 @@ use crate::room::{RoomActor, enters};
 use crate::user::{Shared, User};
 
 /// Every kind. The first that has an address takes it; accounts have all the others.
-const KINDS: &[Row] = &[row::<RoomActor>(), row::<NodesActor>()];
+const KINDS: &[Row] = &[
+    row::<RoomActor>(),
+    row::<NodesActor>(),
+    row::<ServiceActor>(),
+];
 
 const fn row<T: Tenant>() -> Row {
     Row {
@@ -149,7 +154,7 @@ impl EntityClass for Kinds {
             return Entity::Other(Box::new(Elsewhere::new(name, home)));
         }
         let mut rows = KINDS.iter();
-        match rows.find(|row| row.kind.has(&home.options, &name)) {
+        match rows.find(|row| (row.kind.has)(&home, &name)) {
             Some(row) => Entity::Other((row.make)(name, home)),
             None => Entity::User(User::new(name, Rc::clone(&self.users))),
         }

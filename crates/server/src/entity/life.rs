@@ -75,8 +75,8 @@ pub(crate) struct Decided<C> {
     pub(crate) what: C,
     /// The message that it was for. Who is told of it, and when, is the tenant's.
     pub(crate) taking: Option<Taking>,
-    /// It is durable; if not, it never will be.
-    pub(crate) is_done: bool,
+    /// Whether it is durable. If not, it never will be.
+    pub(crate) result: Result<(), AppendError>,
 }
 
 /// One entity's life. `C` is what its appends are for.

@@ -16,6 +16,7 @@
 pub(crate) mod appends;
 pub(crate) mod kind;
 pub(crate) mod life;
+pub(crate) mod service;
 pub(crate) mod taking;
 
 use std::any::Any;
@@ -69,13 +70,13 @@ pub(crate) trait Tenant: Sized + 'static {
     ) -> Result<(), StoreError>;
 
     /// It has been read.
-    fn ready(&mut self, cx: &mut Context<'_, UserMsg>);
+    fn ready(&mut self, _cx: &mut Context<'_, UserMsg>) {}
 
     /// What another entity says.
     fn said(&mut self, said: Said, cx: &mut Context<'_, UserMsg>);
 
     /// What it told itself.
-    fn word(&mut self, word: Self::Word, cx: &mut Context<'_, UserMsg>);
+    fn word(&mut self, _word: Self::Word, _cx: &mut Context<'_, UserMsg>) {}
 
     /// What an operator asks, beside making way.
     fn administer(
@@ -95,22 +96,26 @@ pub(crate) trait Tenant: Sized + 'static {
     fn in_doubt(&mut self, _change: Self::Change) {}
 
     /// Appends were decided: what waited for them may go on.
-    fn go_on(&mut self, cx: &mut Context<'_, UserMsg>);
+    fn go_on(&mut self, _cx: &mut Context<'_, UserMsg>) {}
 
     /// A message was handled.
-    fn handled(&mut self, cx: &mut Context<'_, UserMsg>);
+    fn handled(&mut self, _cx: &mut Context<'_, UserMsg>) {}
 
     /// Whether nothing of the kind's own is under way.
-    fn is_idle(&self) -> bool;
+    fn is_idle(&self) -> bool {
+        true
+    }
 
     /// Whether what comes has to wait for something of the kind's own.
     fn must_hold(&self) -> bool;
 
     /// Requests that wait for an answer, beside those of appends.
-    fn unanswered(&self) -> Vec<Frame>;
+    fn unanswered(&self) -> Vec<Frame> {
+        Vec::new()
+    }
 
     /// The entity ends: who counts and lists it hears so.
-    fn uncount(&mut self, cx: &mut Context<'_, UserMsg>);
+    fn uncount(&mut self, _cx: &mut Context<'_, UserMsg>) {}
 
     /// Whether it is to be taken up again at once after a crash.
     fn must_come_back(&self) -> bool {
@@ -261,7 +266,7 @@ impl<T: Tenant> Durable<T> {
                 let decided = Decided {
                     what,
                     taking,
-                    is_done: result.is_ok(),
+                    result,
                 };
                 self.0.decided(decided, cx);
             }

@@ -66,9 +66,9 @@ impl NodesActor {
         let Decided {
             what: Change { held, items },
             taking,
-            is_done,
+            result,
         } = decided;
-        if is_done {
+        if result.is_ok() {
             cx.stats().add(Counter::PubsubItems, items);
             self.is_made = true;
             self.committed(held, taking, cx);

@@ -30,7 +30,7 @@ use telemetry::{Counter, Gauge};
 use wire::Message;
 use xml::Frame;
 
-use crate::entity::kind::{At, Kind};
+use crate::entity::kind::Kind;
 use crate::entity::life::{Decided, Life};
 use crate::entity::taking::Taking;
 use crate::entity::{Tenant, random};
@@ -114,7 +114,7 @@ pub(crate) struct NodesActor {
 /// Services with nodes, at addresses that are theirs alone.
 const KIND: Kind = Kind {
     name: "service with nodes",
-    at: At::Hosts(|options| &options.pubsub.hosts),
+    has: Home::hosts_nodes,
     loaded: Gauge::PubsubServices,
     loads: Counter::PubsubLoaded,
 };
@@ -239,7 +239,7 @@ impl Tenant for NodesActor {
 
     fn new(name: Name, home: Rc<Home>) -> Self {
         let counters = Counters {
-            sent: Counter::PubsubCopies,
+            sent: Some(Counter::PubsubCopies),
             dropped: Counter::PubsubCopiesDropped,
         };
         let bounds = Bounds {

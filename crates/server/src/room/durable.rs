@@ -264,8 +264,9 @@ impl RoomActor {
         let Decided {
             what: Change { what, grows },
             taking,
-            is_done,
+            result,
         } = decided;
+        let is_done = result.is_ok();
         if is_done {
             cx.stats().add(Counter::RoomMessages, grows.messages);
             self.log.grow(grows);

@@ -280,7 +280,8 @@ impl RoomActor {
         let (page, messages) = match found {
             Ok(found) => found,
             Err(error) => {
-                return tracing::warn!(room = %self.life.name, %error, "cannot read what was missed");
+                let room = &self.life.name;
+                return tracing::warn!(%room, %error, "cannot read what was missed");
             }
         };
         let home = Name::from(address::bare(&who.full));

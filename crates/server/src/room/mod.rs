@@ -32,7 +32,8 @@ use telemetry::{Counter, Gauge};
 use wire::Message;
 use xml::Frame;
 
-use crate::entity::kind::{At, Kind};
+use crate::address;
+use crate::entity::kind::Kind;
 use crate::entity::life::{Decided, Life, Phase};
 use crate::entity::taking::Taking;
 use crate::entity::{self, Tenant, random};
@@ -140,7 +141,7 @@ pub(crate) struct RoomActor {
 /// Rooms: every address of their domains.
 const KIND: Kind = Kind {
     name: "room",
-    at: At::Domains(|options| &options.rooms.hosts),
+    has: |home, bare| home.hosts_rooms(address::domain(bare)),
     loaded: Gauge::RoomsLoaded,
     loads: Counter::RoomsLoaded,
 };
@@ -207,7 +208,7 @@ impl Tenant for RoomActor {
 
     fn new(name: Name, home: Rc<Home>) -> Self {
         let counters = Counters {
-            sent: Counter::RoomCopies,
+            sent: Some(Counter::RoomCopies),
             dropped: Counter::RoomCopiesDropped,
         };
         let bounds = Bounds {
