@@ -228,7 +228,7 @@ impl RoomActor {
                 }
                 Effect::Deliver(frame) => self.life.leaving.push(Out::One(frame)),
                 Effect::Tell { frame, number } => {
-                    self.life.leaving.push(Out::Session(frame, number))
+                    self.life.leaving.push(Out::Session(frame, number));
                 }
                 Effect::Refuse { request, error } => {
                     if enters(&request) {

@@ -387,7 +387,7 @@ impl RoomActor {
                 }
                 Effect::Deliver(frame) => self.life.leaving.push(Out::One(frame)),
                 Effect::Tell { frame, number } => {
-                    self.life.leaving.push(Out::Session(frame, number))
+                    self.life.leaving.push(Out::Session(frame, number));
                 }
                 _ => {}
             }
