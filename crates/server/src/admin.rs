@@ -30,6 +30,7 @@ use crate::guard::{Entry, Guard, List};
 use crate::limits::{ADMIN_DEADLINE, SYSTEM_ACTORS_PER_SHARD};
 use crate::listing::Table;
 use crate::message::UserMsg;
+use crate::modules::service::Service;
 use crate::operator::{AdminAnswer, AdminCommand, NodesAct, NodesCommand, RoomSample};
 use crate::options::Options;
 use crate::place::Place;
@@ -505,6 +506,8 @@ pub struct Admin {
     pub(crate) guard: Arc<Guard>,
     /// Rooms that are in no store.
     pub(crate) rooms: Arc<Table>,
+    /// Small services.
+    pub(crate) services: &'static [&'static Service],
     /// What is asked of other nodes.
     pub(crate) errands: Arc<Errands>,
 }

@@ -25,7 +25,8 @@ use crate::listing::Table;
 use crate::message::control::Control;
 use crate::message::credit::{Credits, Debt};
 use crate::message::{AppendError, Delivery, Said, UserMsg};
-use crate::modules::{Module, caps};
+use crate::modules::service::Service;
+use crate::modules::{Extensions, caps};
 use crate::options::{DeliveryLimits, Limits, Options};
 use crate::pace::Pace;
 use crate::place::Place;
@@ -56,7 +57,7 @@ pub(crate) struct Home {
     /// How the node is set up.
     pub options: Arc<Options>,
     /// Extensions that answer for accounts beside [`crate::modules::MODULES`].
-    pub(crate) extensions: &'static [&'static Module],
+    pub(crate) extensions: Extensions,
     /// Bounds of what sessions are given, as [`Options::delivery`] says.
     pub(crate) inbox_limits: Arc<delivery::InboxLimits>,
     /// Bounds that a reload may change.
@@ -111,7 +112,7 @@ impl Home {
         reads: Pool,
         crypto: Pool,
         options: Arc<Options>,
-        extensions: &'static [&'static Module],
+        extensions: Extensions,
         started: Timestamp,
         talkers: talkers::Published,
         braked: talkers::Published,
@@ -228,6 +229,7 @@ impl Home {
             || self.hosts_rooms(domain)
             || self.hosts_nodes(domain)
             || self.hosts_search(domain)
+            || self.service_at(domain).is_some()
     }
 
     /// Whether a domain is one of accounts.
@@ -248,6 +250,19 @@ impl Home {
     /// Whether an address is that of a service that has nodes.
     pub(crate) fn hosts_nodes(&self, bare: &str) -> bool {
         self.options.pubsub.hosts.iter().any(|own| own == bare)
+    }
+
+    /// Whether a domain is itself the address of an entity.
+    pub(crate) fn is_entity(&self, domain: &str) -> bool {
+        self.hosts_nodes(domain) || self.service_at(domain).is_some()
+    }
+
+    /// The small service at an address, if it is one's.
+    pub(crate) fn service_at(&self, bare: &str) -> Option<&'static Service> {
+        let (host, domain) = bare.split_once('.')?;
+        let mut services = self.extensions.services.iter();
+        let found = services.find(|service| service.host == host)?;
+        self.hosts_accounts(domain).then_some(*found)
     }
 
     /// The answer to the home of a sender whose message `own` did not take; `error` is what he is

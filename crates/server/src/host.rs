@@ -28,6 +28,7 @@ pub(crate) fn answer(home: &Home, frame: &Frame, now: Timestamp) -> Option<Frame
                         let is_set = kind == IqType::Set;
                         handler(&HostRequest {
                             options: &home.options,
+                            services: home.extensions.services,
                             started: home.started,
                             frame,
                             payload,

@@ -8,9 +8,11 @@ use actor::{Actor, Context, Core, EntityClass, Mail as _, Name, Reason, Refused,
 use net::ConnRef;
 use wire::Message;
 
-use crate::address;
 use crate::elsewhere::Elsewhere;
 use crate::ending::Abort;
+use crate::entity::kind::{Other, Row};
+use crate::entity::service::ServiceActor;
+use crate::entity::{self, Tenant};
 use crate::guard::Generation;
 use crate::home::Home;
 use crate::limits::{LINE_BYTES_EACH_MAX, MAILBOX_RESERVE};
@@ -20,31 +22,19 @@ use crate::nodes::NodesActor;
 use crate::room::{RoomActor, enters};
 use crate::user::{Shared, User};
 
-/// A kind of entity beside accounts.
-struct Kind {
-    /// Whether an address is of this kind.
-    has: fn(&Home, &str) -> bool,
-    /// Makes the actor of one.
-    make: fn(Name, Rc<Home>) -> Other,
-}
-
-type Other = Box<dyn Actor<Msg = UserMsg>>;
-
 /// Every kind. The first that has an address takes it; accounts have all the others.
-const KINDS: &[Kind] = &[
-    Kind {
-        has: Home::is_elsewhere,
-        make: |name, home| Box::new(Elsewhere::new(name, home)),
-    },
-    Kind {
-        has: |home, address| home.hosts_rooms(address::domain(address)),
-        make: |name, home| Box::new(RoomActor::new(name, home)),
-    },
-    Kind {
-        has: Home::hosts_nodes,
-        make: |name, home| Box::new(NodesActor::new(name, home)),
-    },
+const KINDS: &[Row] = &[
+    row::<RoomActor>(),
+    row::<NodesActor>(),
+    row::<ServiceActor>(),
 ];
+
+const fn row<T: Tenant>() -> Row {
+    Row {
+        kind: T::KIND,
+        make: entity::make::<T>,
+    }
+}
 
 /// What an address leads to: entities share mailboxes, the journal's queue and all that becomes of
 /// a message on its way, whatever they are.
@@ -159,10 +149,14 @@ impl EntityClass for Kinds {
     }
 
     fn activate(&mut self, name: &Name, _shard: ShardId) -> Entity {
-        let kind = KINDS.iter().find(|kind| (kind.has)(&self.home, name));
-        match kind {
-            Some(kind) => Entity::Other((kind.make)(Name::clone(name), Rc::clone(&self.home))),
-            None => Entity::User(User::new(Name::clone(name), Rc::clone(&self.users))),
+        let (name, home) = (Name::clone(name), Rc::clone(&self.home));
+        if home.is_elsewhere(&name) {
+            return Entity::Other(Box::new(Elsewhere::new(name, home)));
+        }
+        let mut rows = KINDS.iter();
+        match rows.find(|row| (row.kind.has)(&home, &name)) {
+            Some(row) => Entity::Other((row.make)(name, home)),
+            None => Entity::User(User::new(name, Rc::clone(&self.users))),
         }
     }
 

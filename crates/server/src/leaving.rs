@@ -78,8 +78,8 @@ struct Recipient {
 /// Where it is counted.
 #[derive(Clone, Copy)]
 pub(crate) struct Counters {
-    /// Copies that left.
-    pub(crate) sent: Counter,
+    /// Copies that left; `None` where there are none.
+    pub(crate) sent: Option<Counter>,
     /// Copies that found no room.
     pub(crate) dropped: Counter,
 }
@@ -378,7 +378,9 @@ impl Leaving {
                 }
             }
         }
-        cx.stats().add(self.counters.sent, count as u64);
+        if let Some(sent) = self.counters.sent {
+            cx.stats().add(sent, count as u64);
+        }
         copies.done = end;
         count
     }

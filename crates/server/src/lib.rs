@@ -3,13 +3,13 @@
 
 mod address;
 pub mod admin;
-mod appends;
 pub mod away;
 mod blocklist;
 mod c2s;
 pub mod chaos;
 mod elsewhere;
 mod ending;
+mod entity;
 mod errands;
 pub mod guard;
 mod home;
@@ -38,7 +38,6 @@ pub mod room;
 mod search;
 mod stored;
 mod sweep;
-mod taking;
 mod talkers;
 mod user;
 mod wake;

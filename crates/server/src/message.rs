@@ -189,7 +189,12 @@ impl Own {
 
     /// The same.
     pub(crate) fn take<T: Any>(self) -> Option<T> {
-        self.0.downcast().ok().map(|word| *word)
+        self.take_or().ok()
+    }
+
+    /// The same, or the whole of it.
+    pub(crate) fn take_or<T: Any>(self) -> Result<T, Own> {
+        self.0.downcast().map(|word| *word).map_err(Own)
     }
 }
 

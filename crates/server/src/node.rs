@@ -27,7 +27,7 @@ use crate::join::KeeperMsg;
 use crate::limits::{
     ADMIN_DEADLINE, READ_THREADS, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE,
 };
-use crate::modules::Module;
+use crate::modules::Extensions;
 use crate::options::{Limits, Options};
 use crate::sweep;
 use crate::wake::wake;
@@ -96,15 +96,22 @@ impl Node {
         tls: Option<net::TlsConfig>,
         store: Store,
     ) -> Result<Node, StartError> {
-        Node::start_with(&[], options, listeners, limits, tls, store)
+        Node::start_with(
+            Extensions::default(),
+            options,
+            listeners,
+            limits,
+            tls,
+            store,
+        )
     }
 
-    /// The same with extensions that answer for accounts beside [`crate::modules::MODULES`].
+    /// The same with more extensions and services.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn start_with(
-        extensions: &'static [&'static Module],
+        extensions: impl Into<Extensions>,
         options: Options,
         listeners: Vec<net::Listener>,
         limits: net::Limits,
@@ -120,7 +127,7 @@ impl Node {
             journal: Arc::clone(&journal),
             reads: reads.clone(),
             crypto: Pool::new("crypto", CRYPTO_THREADS, CRYPTO_QUEUE)?,
-            extensions,
+            extensions: extensions.into(),
         };
         let mut layout = Layout::new(options, listeners, limits, tls, store, under)?;
         let Setup {
@@ -135,6 +142,7 @@ impl Node {
             rooms,
             credits,
             remote,
+            extensions,
             ..
         } = layout.setup.clone();
         let (addresses, shared) = (layout.network.addresses().to_vec(), layout.network.shared());
@@ -161,6 +169,7 @@ impl Node {
             chaos,
             guard,
             rooms,
+            services: extensions.services,
             errands: Arc::new(Errands::new()),
         };
         let mut threads = Vec::new();

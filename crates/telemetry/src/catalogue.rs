@@ -152,6 +152,8 @@ catalogue! {
         CapsAsked => "roost_caps_asked_total", "Clients asked for unknown capabilities";
         CapsFalse => "roost_caps_false_total", "Capabilities that did not match their hash";
         StorageRefused => "roost_storage_refused_total", "Changes refused: the domain is full";
+        ServicesLoaded => "roost_services_loaded_total", "Small services read from the store";
+        ServiceChanges => "roost_service_changes_total", "Changes that small services made durable";
     }
 }
 
@@ -179,6 +181,7 @@ catalogue! {
         PubsubNodes => "roost_pubsub_nodes", "Nodes of services that are loaded";
         QueueSenders => "roost_queue_senders", "Senders with messages for who does not keep up";
         QueueMessages => "roost_queue_messages", "Messages that wait for who does not keep up";
+        Services => "roost_services", "Small services that are loaded";
     }
 }
 

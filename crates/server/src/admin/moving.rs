@@ -20,7 +20,7 @@ impl Admin {
         let Some(cursor) = Cursor::read(after) else {
             return Err(error("bad_cursor", "no page starts there"));
         };
-        let mut page = Export::new(&self.store, &self.options);
+        let mut page = Export::new(self);
         let next = page.page(cursor, limit.clamp(1, PAGE_MAX));
         Ok(Response::Lines {
             next: next.map_err(unreadable)?,

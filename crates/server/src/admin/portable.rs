@@ -6,6 +6,7 @@ mod export;
 mod import;
 mod nodes;
 mod order;
+mod parts;
 mod rooms;
 mod text;
 
@@ -112,6 +113,8 @@ pub(crate) enum Line {
     NodeItem(nodes::NodeItemLine),
     /// Nodes that are elsewhere now.
     NodesMoved(nodes::NodesMovedLine),
+    /// What a small service keeps.
+    Part(parts::PartLine),
 }
 
 /// Why a line is not taken.
@@ -214,6 +217,7 @@ impl Line {
             Line::NodeSubscriptions(line) => &line.jid,
             Line::NodeItem(line) => &line.jid,
             Line::NodesMoved(line) => &line.jid,
+            Line::Part(line) => &line.jid,
         }
     }
 
@@ -236,6 +240,7 @@ impl Line {
             Line::NodeSubscriptions(line) => &mut line.jid,
             Line::NodeItem(line) => &mut line.jid,
             Line::NodesMoved(line) => &mut line.jid,
+            Line::Part(line) => &mut line.jid,
         }
     }
 

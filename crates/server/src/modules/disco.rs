@@ -106,7 +106,8 @@ fn host_info(request: &HostRequest<'_>) -> Answer {
     info(node.as_deref(), &[HOST_IDENTITY], &features)
 }
 
-/// The services of a domain: where its rooms and its nodes are, and where it is searched.
+/// The services of a domain: where its rooms and its nodes are, where it is searched, and small
+/// ones.
 fn host_items(request: &HostRequest<'_>) -> Answer {
     let to = request.frame.attr("to").unwrap_or_default();
     let options = request.options;
@@ -117,7 +118,11 @@ fn host_items(request: &HostRequest<'_>) -> Answer {
         .chain(&nodes.hosts)
         .chain(options.search_hosts());
     let own = hosts.filter(|host| host.split_once('.').is_some_and(|(_, of)| of == to));
-    let own: Vec<&str> = own.map(String::as_str).collect();
+    let domain = to.clone().into_owned();
+    let services = request.services.iter();
+    let services = services.flat_map(|service| service.hosts(std::slice::from_ref(&domain)));
+    let services: Vec<String> = services.collect();
+    let own: Vec<&str> = own.chain(&services).map(String::as_str).collect();
     items(request.is_set, request.payload.attr("node").is_some(), &own)
 }
 

@@ -22,6 +22,7 @@ pub mod pubsub;
 pub mod register;
 pub mod rooms;
 pub mod roster;
+pub mod service;
 pub(crate) mod session;
 pub(crate) mod stanza_ids;
 pub mod switches;
@@ -36,6 +37,7 @@ use crate::options::{Options, Switches};
 
 pub use crate::iq::{Answer, Request};
 pub use outcome::{Change, Outcome, View};
+use service::Service;
 pub use switches::{NotSwitched, Switch};
 
 /// An extension as `docs/xeps.md` lists it.
@@ -92,6 +94,8 @@ pub struct HostRequest<'a> {
     pub options: &'a Options,
     /// When the node started.
     pub started: Timestamp,
+    /// Small services.
+    pub services: &'static [&'static Service],
     /// The whole stanza.
     pub frame: &'a Frame,
     /// Its one child.
@@ -152,6 +156,37 @@ pub const MODULES: &[&Module] = &[
     &vcard::MODULE,
     &version::MODULE,
 ];
+
+/// What a program adds to the extensions of this crate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extensions {
+    /// They answer for accounts beside [`MODULES`].
+    pub modules: &'static [&'static Module],
+    /// Small services. Clients find them by discovery: without that there are none.
+    pub services: &'static [&'static Service],
+}
+
+impl Extensions {
+    /// Those that there are with these switches.
+    pub(crate) fn with(self, switches: &Switches) -> Extensions {
+        match switches.has(&disco::MODULE) {
+            true => self,
+            false => Extensions {
+                services: &[],
+                ..self
+            },
+        }
+    }
+}
+
+impl From<&'static [&'static Module]> for Extensions {
+    fn from(modules: &'static [&'static Module]) -> Extensions {
+        Extensions {
+            modules,
+            ..Extensions::default()
+        }
+    }
+}
 
 /// Extensions that live below this crate, in the stream or in the connection.
 pub const BELOW: &[Xep] = &[

@@ -25,7 +25,7 @@ use crate::limits::FAILED_LOGIN_LINES;
 use crate::listing::Table;
 use crate::message::control::Control;
 use crate::message::credit::Credits;
-use crate::modules::{Module, csi, disco, session};
+use crate::modules::{Extensions, csi, disco, session};
 use crate::options::Options;
 use crate::place::Place;
 use crate::post::Post;
@@ -42,7 +42,7 @@ pub(super) struct Under {
     pub journal: Arc<dyn Journal>,
     pub reads: Pool,
     pub crypto: Pool,
-    pub extensions: &'static [&'static Module],
+    pub extensions: Extensions,
 }
 
 /// Where a shard that has started takes new bounds, packets that came back, and clients of other
@@ -68,7 +68,7 @@ impl Layout {
         limits: net::Limits,
         tls: Option<net::TlsConfig>,
         store: Store,
-        under: Under,
+        mut under: Under,
     ) -> Result<Layout, StartError> {
         if options.domains.is_empty() || options.shards == 0 {
             return Err(StartError::Options(
@@ -81,13 +81,19 @@ impl Layout {
             )));
         }
         options.settle_modules();
+        under.extensions = under.extensions.with(&options.modules);
         let others = options.rooms.hosts.iter().chain(&options.pubsub.hosts);
         let others = others.chain(options.search_hosts());
-        let all: Vec<&String> = options.domains.iter().chain(others).collect();
+        let services = under.extensions.services.iter();
+        let services = services.flat_map(|service| service.hosts(&options.domains));
+        let services: Vec<String> = services.collect();
+        let all = options.domains.iter().chain(others).chain(&services);
+        let all: Vec<&String> = all.collect();
         let is_twice = |at: &usize| all[..*at].contains(&all[*at]);
         if let Some(at) = (options.domains.len()..all.len()).find(is_twice) {
             return Err(StartError::Options(format!(
-                "{} can be one thing: a domain of accounts, of rooms, of nodes or of searches",
+                "{} can be one thing: a domain of accounts, of rooms, of nodes, of searches or of a \
+                 service",
                 all[at]
             )));
         }
@@ -157,7 +163,7 @@ impl Layout {
 #[derive(Clone)]
 pub(super) struct Setup {
     pub options: Arc<Options>,
-    extensions: &'static [&'static Module],
+    pub extensions: Extensions,
     pub place: Place,
     pub store: Store,
     pub handle: Handle,

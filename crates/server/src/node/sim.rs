@@ -23,6 +23,7 @@ use super::setup::{Layout, Setup, Under};
 use super::{C2sService, StartError};
 use crate::journal::{PORT, PortMsg};
 use crate::message::UserMsg;
+use crate::modules::Extensions;
 use crate::operator::AdminCommand;
 use crate::options::Options;
 use crate::place::Place;
@@ -104,6 +105,30 @@ impl Sim {
         seed: u64,
         plan: Plan,
     ) -> Result<Sim, StartError> {
+        Sim::start_with(
+            Extensions::default(),
+            options,
+            limits,
+            store,
+            clock,
+            seed,
+            plan,
+        )
+    }
+
+    /// The same with more extensions and services.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start_with(
+        extensions: Extensions,
+        options: Options,
+        limits: net::Limits,
+        store: Store,
+        clock: VirtualClock,
+        seed: u64,
+        plan: Plan,
+    ) -> Result<Sim, StartError> {
         let inline = InlineJournal::new(&store).map_err(|e| StartError::Options(e.to_string()))?;
         let inline = Arc::new(inline);
         let journal = Arc::new(TwinJournal::inline(inline.clone(), plan));
@@ -114,7 +139,7 @@ impl Sim {
             journal: journal.clone(),
             reads: reads.pool(),
             crypto: Pool::inline(),
-            extensions: &[],
+            extensions,
         };
         let listeners = vec![net::Listener::new(([127, 0, 0, 1], 0).into())];
         let mut layout = Layout::new(options, listeners, limits, None, store, under)?;

@@ -3,25 +3,21 @@
 
 use actor::{Context, Reply};
 
-use super::{Held, NodesActor, Phase};
+use super::{Held, NodesActor};
+use crate::entity::life::Phase;
 use crate::message::UserMsg;
 use crate::operator::{AdminAnswer, AdminCommand};
 
 impl NodesActor {
     /// Answers an operator.
-    pub(super) fn administer(
+    pub(super) fn operate(
         &mut self,
         command: AdminCommand,
         reply: Reply<AdminAnswer>,
         cx: &mut Context<'_, UserMsg>,
     ) {
         match command {
-            AdminCommand::Leave => {
-                let leaves = self.is_idle() && cx.stop_when_idle();
-                let busy = AdminAnswer::Unavailable;
-                reply.send(cx, if leaves { AdminAnswer::Done } else { busy });
-            }
-            AdminCommand::Nodes(_) if self.phase != Phase::Ready => {
+            AdminCommand::Nodes(_) if self.life.phase != Phase::Ready => {
                 reply.send(cx, AdminAnswer::Unavailable);
             }
             AdminCommand::Nodes(command) => {

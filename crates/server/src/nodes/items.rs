@@ -35,13 +35,13 @@ impl NodesActor {
             return false;
         };
         let reader = held.debt.as_ref().and_then(|debt| debt.from());
-        let Some(charge) = self.home.charge(reader, cx) else {
+        let Some(charge) = self.life.home.charge(reader, cx) else {
             return false;
         };
-        let (store, name) = (self.home.store.clone(), self.name.clone());
+        let (store, name) = (self.life.home.store.clone(), self.life.name.clone());
         let read = move || stored::nodes::items(&store, &name, number, &items);
         let map = move |items| UserMsg::own(NodesMsg::Fetched { ticket, items });
-        if cx.blocking(&self.home.later_reads, read, map).is_err() {
+        if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
             cx.stats().count(Counter::QuestionsRefused);
             return false;
         }

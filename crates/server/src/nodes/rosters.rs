@@ -84,15 +84,15 @@ impl NodesActor {
     ) {
         let reader = delivery.debt.as_ref().and_then(|debt| debt.from());
         let refused = (Refusal::Final, Condition::ResourceConstraint);
-        let Some(charge) = self.home.charge(reader, cx) else {
-            return self.turn_away(&delivery, refused, cx);
+        let Some(charge) = self.life.home.charge(reader, cx) else {
+            return self.life.turn_away(&delivery, refused, cx);
         };
-        let (store, whose) = (self.home.store.clone(), wanted.whose.clone());
+        let (store, whose) = (self.life.home.store.clone(), wanted.whose.clone());
         let read = move || Rosters::read(&store, &whose);
         let map = |rosters| UserMsg::own(NodesMsg::Rosters(rosters));
-        if cx.blocking(&self.home.later_reads, read, map).is_err() {
+        if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
             cx.stats().count(Counter::QuestionsRefused);
-            return self.turn_away(&delivery, refused, cx);
+            return self.life.turn_away(&delivery, refused, cx);
         }
         self.looked = Some(Looked {
             delivery,
@@ -116,9 +116,9 @@ impl NodesActor {
         let rosters = match rosters {
             Ok(rosters) => rosters,
             Err(error) => {
-                tracing::warn!(service = %self.name, %error, "cannot read rosters");
+                tracing::warn!(service = %self.life.name, %error, "cannot read rosters");
                 let refused = (Refusal::Final, Condition::ResourceConstraint);
-                return self.turn_away(&delivery, refused, cx);
+                return self.life.turn_away(&delivery, refused, cx);
             }
         };
         if let Some(node) = wanted.review {

@@ -42,7 +42,7 @@ impl RoomActor {
     pub(super) fn asks_archive(&self, frame: &Frame) -> bool {
         let is_question = frame.name() == "iq"
             && matches!(frame.attr_raw("type"), Some("get" | "set"))
-            && frame.attr("to").as_deref() == Some(&*self.name);
+            && frame.attr("to").as_deref() == Some(&*self.life.name);
         let is_there = self
             .room
             .as_ref()
@@ -58,8 +58,10 @@ impl RoomActor {
             Ok(answer) => answer,
             Err(condition) => Answer::error(condition),
         };
-        self.leaving.extend(reply_of(&frame, answer).map(Out::One));
-        self.leaving.go_on(&self.home, cx);
+        self.life
+            .leaving
+            .extend(reply_of(&frame, answer).map(Out::One));
+        self.life.leave_on(cx);
     }
 
     /// Whether somebody may read what was said: whoever may know what goes on there.
@@ -87,16 +89,20 @@ impl RoomActor {
             Ok(asked) => asked,
             Err(answer) => return Ok(answer),
         };
-        if self.pages >= self.home.options.rooms.pages_at_once {
+        if self.pages >= self.life.home.options.rooms.pages_at_once {
             cx.stats().count(Counter::QuestionsRefused);
             return Err(Condition::ResourceConstraint);
         }
         let reader = debt.as_ref().and_then(|debt| debt.from());
-        let Some(charge) = self.home.charge(reader, cx) else {
+        let Some(charge) = self.life.home.charge(reader, cx) else {
             return Err(Condition::ResourceConstraint);
         };
-        let (store, name, request) = (self.home.store.clone(), self.name.clone(), frame.clone());
-        let searched_max = self.home.options.archive.searched_max;
+        let (store, name, request) = (
+            self.life.home.store.clone(),
+            self.life.name.clone(),
+            frame.clone(),
+        );
+        let searched_max = self.life.home.options.archive.searched_max;
         let read = move || {
             let found = match &asked {
                 Asked::Page(query) => page(&store, (&name, &from), query, (Of::Room, searched_max)),
@@ -110,7 +116,7 @@ impl RoomActor {
             })
         };
         let map = |page| UserMsg::own(RoomMsg::Page(page));
-        if cx.blocking(&self.home.later_reads, read, map).is_err() {
+        if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
             return Err(Condition::ResourceConstraint);
         }
         self.pages += 1;
@@ -129,7 +135,7 @@ impl RoomActor {
             ("query", true) => Err(Answer::Result(mam::form())),
             ("query", false) => {
                 let query = Query::parse(&payload.to_xml().parse().map_err(|_| bad())?)?;
-                let is_own = |with: &String| address::bare(with) == &*self.name;
+                let is_own = |with: &String| address::bare(with) == &*self.life.name;
                 match query.filter.with.as_ref().is_none_or(is_own) {
                     true => Ok(Asked::Page(Box::new(query))),
                     false => Err(Answer::error(Condition::FeatureNotImplemented)),
@@ -144,7 +150,8 @@ impl RoomActor {
     /// Whether what is said here is kept.
     fn has_archive(&self) -> bool {
         let state = self.room.as_ref().and_then(Room::state);
-        self.home.options.archive.enabled && state.is_some_and(|state| state.config.is_persistent)
+        self.life.home.options.archive.enabled
+            && state.is_some_and(|state| state.config.is_persistent)
     }
 
     /// A page was read: it goes out, unless its reader may not read any more.
@@ -162,7 +169,7 @@ impl RoomActor {
         let answer = match allowed.and(found) {
             Ok((leading, payload)) => {
                 bytes = leading.iter().map(|frame| frame.as_bytes().len()).sum();
-                self.leaving.extend(leading.into_iter().map(Out::One));
+                self.life.leaving.extend(leading.into_iter().map(Out::One));
                 Answer::Result(payload)
             }
             Err(error) => error.into(),
@@ -172,9 +179,9 @@ impl RoomActor {
             if let Some(debt) = &mut debt {
                 debt.answered(charge, bytes);
             }
-            self.leaving.push(Out::Answer(reply, debt));
+            self.life.leaving.push(Out::Answer(reply, debt));
         }
-        self.leaving.go_on(&self.home, cx);
+        self.life.leave_on(cx);
     }
 }
 

@@ -5,28 +5,24 @@ use std::sync::Arc;
 use actor::{Context, Reply};
 use room::{Affiliation, Event, Room};
 
+use super::RoomActor;
 use super::intake::Parked;
-use super::{Phase, RoomActor};
+use crate::entity::life::Phase;
 use crate::message::UserMsg;
 use crate::operator::{AdminAnswer, AdminCommand, RoomCommand, RoomSample};
 
 impl RoomActor {
     /// Answers an operator.
-    pub(super) fn administer(
+    pub(super) fn operate(
         &mut self,
         command: AdminCommand,
         reply: Reply<AdminAnswer>,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        if matches!(command, AdminCommand::Leave) {
-            let leaves = self.is_idle() && cx.stop_when_idle();
-            let busy = AdminAnswer::Unavailable;
-            return reply.send(cx, if leaves { AdminAnswer::Done } else { busy });
-        }
         let AdminCommand::Room(command) = command else {
             return reply.send(cx, AdminAnswer::Absent);
         };
-        if self.phase != Phase::Ready {
+        if self.life.phase != Phase::Ready {
             return reply.send(cx, AdminAnswer::Unavailable);
         }
         let Some(sample) = self.sample() else {
@@ -87,7 +83,7 @@ impl RoomActor {
         let state = room.state()?;
         let owners = state.list(Affiliation::Owner);
         Some(RoomSample {
-            address: String::from(&*self.name),
+            address: String::from(&*self.life.name),
             name: state.config.name.clone(),
             creator: self.creator.as_deref().unwrap_or_default().to_owned(),
             is_persistent: state.config.is_persistent,

@@ -3,19 +3,19 @@
 //! not before, so one that is refused has changed nothing; after one of which nobody knows whether
 //! it was done, the room is read again.
 
-use actor::{Context, Mail, Name};
+use actor::{Context, Mail};
 use delivery::Refusal;
 use room::{Effect, Event, Listed, Present, Record, Room, State};
 use stdx::{Timestamp, bugs};
 use store::{EntryFlags, LogEntry, Seq, StoreError};
 use telemetry::Counter;
-use xml::Frame;
 
 use super::here::Kept;
 use super::intake::enters;
 use super::retention::Grows;
-use super::{Loaded, Phase, RoomActor, SEQS_PER_SECOND};
-use crate::appends::Fate;
+use super::{Loaded, RoomActor, SEQS_PER_SECOND};
+use crate::entity::life::Decided;
+use crate::entity::taking::Taking;
 use crate::iq;
 use crate::leaving::Out;
 use crate::message::UserMsg;
@@ -23,40 +23,30 @@ use crate::stored::rooms::{
     AFFILIATED, CARD, CONFIGURED, CREATED, FOLLOWED, HATS, OWED, PRESENT, SUBJECT, UNLOCKED,
     message_of,
 };
-use crate::taking::Taking;
 
-/// What becomes of an append.
+/// What an append is for.
+pub(crate) struct Change {
+    what: For,
+    grows: Grows,
+}
+
+/// What becomes of it.
 pub(super) enum For {
-    /// The room may be read.
-    Settled,
     /// The machine's next decision takes effect.
-    Change,
+    Decision,
     /// Nothing.
     Upkeep,
     /// The oldest of the log are gone.
     Trim,
     /// What tells of who is there leaves.
     Presence(Kept),
-    /// There is no append: a message that is in no log keeps its place behind others.
-    Nothing,
 }
 
-/// What an append is for.
-pub(super) struct Waiting {
-    what: For,
-    taking: Option<Taking>,
-    /// The request that is answered when it is decided.
-    request: Option<Frame>,
-    grows: Grows,
-}
-
-impl Waiting {
-    /// Without records.
-    pub(super) fn of(what: For, taking: Option<Taking>) -> Waiting {
-        Waiting {
-            what,
-            taking,
-            request: None,
+impl Change {
+    /// Who is there is made durable.
+    pub(super) fn of_presence(kept: Kept) -> Change {
+        Change {
+            what: For::Presence(kept),
             grows: Grows::default(),
         }
     }
@@ -68,27 +58,15 @@ impl Waiting {
             _ => None,
         }
     }
-
-    /// The request that waits for it.
-    pub(super) fn request(&self) -> Option<&Frame> {
-        self.request.as_ref()
-    }
 }
 
 impl RoomActor {
-    /// The last place of a sender's log that waits for its commit.
-    pub(super) fn last_waiting_of(&self, from: &Name) -> Option<Seq> {
-        let takings = self.appends.iter().filter_map(|w| w.taking.as_ref());
-        let own = takings.filter(|taking| taking.from == *from);
-        own.map(|taking| taking.source.seq).max()
-    }
-
     // ---- Reading -------------------------------------------------------------------------------
 
     /// The machine as the store has it.
     pub(super) fn recovered(&self, loaded: &Loaded, now: Timestamp) -> Result<Room, StoreError> {
-        let options = std::sync::Arc::clone(&self.home.options.rooms.machine);
-        let corrupt = |why: String| StoreError::Corrupt(format!("{}: {why}", self.name));
+        let options = std::sync::Arc::clone(&self.life.home.options.rooms.machine);
+        let corrupt = |why: String| StoreError::Corrupt(format!("{}: {why}", self.life.name));
         let (mut state, mut present) = (None, Vec::new());
         if let Some(stored) = &loaded.stored {
             let mut records = Vec::with_capacity(stored.parts.len() + stored.latest.len());
@@ -110,7 +88,7 @@ impl RoomActor {
         }
         let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or_default();
         let first = loaded.next_seq.max(seconds * SEQS_PER_SECOND);
-        let mut room = Room::new(&self.name, state, options, loaded.secret, first);
+        let mut room = Room::new(&self.life.name, state, options, loaded.secret, first);
         if bugs::is("room_forgets_who_is_there") {
             present.clear();
         }
@@ -124,7 +102,7 @@ impl RoomActor {
     fn stored(&mut self, mut records: Vec<Record>, source: Seq) -> Vec<store::Record> {
         let owed = self.owes_more(&records);
         records.extend(owed);
-        let user = || String::from(&*self.name);
+        let user = || String::from(&*self.life.name);
         let part = |part: String, value: Vec<u8>| store::Record::RoomPut {
             user: user(),
             part,
@@ -155,7 +133,7 @@ impl RoomActor {
                 // It was in the log once, before the room turned temporary: a number is used once.
                 Record::Message(message) if message.seq < self.log.next_seq => continue,
                 Record::Message(message) => store::Record::LogAppend {
-                    user: (&*self.name).into(),
+                    user: (&*self.life.name).into(),
                     entry: LogEntry {
                         seq: message.seq,
                         at: Timestamp::from_millis(message.at),
@@ -197,7 +175,7 @@ impl RoomActor {
         let config = config?;
         let listed = Listed::of(config, is_locked);
         (is_new || before.as_ref() != Some(&listed)).then(|| store::Record::RoomMake {
-            user: String::from(&*self.name),
+            user: String::from(&*self.life.name),
             creator: self.creator.as_deref().unwrap_or_default().to_owned(),
             about: listed.encode(),
         })
@@ -209,15 +187,13 @@ impl RoomActor {
         (what, taking): (For, Option<Taking>),
         cx: &mut Context<'_, UserMsg>,
     ) {
-        let waiting = Waiting {
-            what,
-            taking,
-            request: self
-                .handling
-                .take_if(|frame| iq::is_request(frame) || enters(frame)),
-            grows: Grows::of(&records),
-        };
-        self.appends.append(records, waiting, &self.home, cx);
+        let request = self
+            .life
+            .handling
+            .take_if(|frame| iq::is_request(frame) || enters(frame));
+        let grows = Grows::of(&records);
+        let change = Change { what, grows };
+        self.life.append(records, change, (taking, request), cx);
     }
 
     /// Performs what the machine wants. Whose stanza it is comes back, unless an append or a
@@ -234,7 +210,7 @@ impl RoomActor {
                     let taking = taking.take();
                     let source = taking.as_ref().map_or(0, |taking| taking.source.seq);
                     let records = self.stored(records, source);
-                    self.append(records, (For::Change, taking), cx);
+                    self.append(records, (For::Decision, taking), cx);
                 }
                 Effect::Keep(parts) => self.keep(parts, cx),
                 Effect::Here {
@@ -248,21 +224,29 @@ impl RoomActor {
                 }
                 Effect::Send { frame, to, placed } => {
                     let placed = placed.map_or((0, 0), |placed| (placed.place, placed.after));
-                    self.leaving.copies(frame, to, placed, &self.home);
+                    self.life.leaving.copies(frame, to, placed, &self.life.home);
                 }
-                Effect::Deliver(frame) => self.leaving.push(Out::One(frame)),
-                Effect::Tell { frame, number } => self.leaving.push(Out::Session(frame, number)),
+                Effect::Deliver(frame) => self.life.leaving.push(Out::One(frame)),
+                Effect::Tell { frame, number } => {
+                    self.life.leaving.push(Out::Session(frame, number));
+                }
                 Effect::Refuse { request, error } => {
                     if enters(&request) {
                         cx.stats().count(Counter::RoomJoinsRefused);
                     }
                     match taking.take() {
                         Some(taking) => {
-                            taking.refuse(&self.name, Refusal::Final, Some(error), &self.home, cx);
+                            taking.refuse(
+                                &self.life.name,
+                                Refusal::Final,
+                                Some(error),
+                                &self.life.home,
+                                cx,
+                            );
                         }
                         None => {
                             let reply = xmpp::error::reply(&request, &error);
-                            self.leaving.extend(reply.map(Out::One));
+                            self.life.leaving.extend(reply.map(Out::One));
                         }
                     }
                 }
@@ -273,102 +257,51 @@ impl RoomActor {
         taking
     }
 
-    /// A message was taken that nothing is appended for.
-    pub(super) fn taken(&mut self, taking: Taking, cx: &mut Context<'_, UserMsg>) {
-        if self.last_waiting_of(&taking.from).is_none() {
-            taking.learn(&mut self.marks, &self.home);
-            return taking.confirm(&self.name, &self.home, cx);
-        }
-        let waiting = Waiting::of(For::Nothing, Some(taking));
-        self.appends.keep_place(waiting, &self.home);
-    }
-
     // ---- Decisions -----------------------------------------------------------------------------
 
-    /// Performs what is decided, in order. True if there was anything: then there may be more, that
-    /// the journal did not take.
-    pub(super) fn conclude_decided(&mut self, cx: &mut Context<'_, UserMsg>) -> bool {
-        let mut is_any = false;
-        while let Some((waiting, fate)) = self.appends.next(cx) {
-            is_any = true;
-            if matches!(fate, Fate::Done { .. }) {
-                cx.stats()
-                    .add(Counter::RoomMessages, waiting.grows.messages);
-                self.log.grow(waiting.grows);
-            }
-            if waiting.grows.owes {
-                self.members.decided(matches!(fate, Fate::Done { .. }));
-            }
-            if !self.conclude(waiting, fate, cx) {
-                return false;
-            }
+    /// Performs what is decided.
+    pub(super) fn conclude(&mut self, decided: Decided<Change>, cx: &mut Context<'_, UserMsg>) {
+        let Decided {
+            what: Change { what, grows },
+            taking,
+            result,
+        } = decided;
+        let is_done = result.is_ok();
+        if is_done {
+            cx.stats().add(Counter::RoomMessages, grows.messages);
+            self.log.grow(grows);
         }
-        if !is_any {
-            return false;
+        if grows.owes {
+            self.members.decided(is_done);
         }
-        if self.phase == Phase::Ready {
-            self.answer_operators(cx);
-            self.give_parked(cx);
-            self.look_at_retention(cx);
+        match what {
+            For::Upkeep => {}
+            For::Trim => self.log.trimmed(is_done),
+            For::Presence(_) if is_done => self.life.leaving.is_over(),
+            For::Presence(kept) => self.not_kept(kept, cx),
+            For::Decision if is_done => self.committed(taking, cx),
+            For::Decision => self.not_committed(taking, cx),
         }
-        self.leaving.go_on(&self.home, cx);
-        true
     }
 
-    /// False if the room has to be read again.
-    fn conclude(&mut self, waiting: Waiting, fate: Fate, cx: &mut Context<'_, UserMsg>) -> bool {
-        let Waiting {
-            what,
-            taking,
-            request,
-            ..
-        } = waiting;
-        match (what, fate) {
-            (For::Settled, _) => self.load(cx),
-            (what, Fate::InDoubt) => {
-                tracing::warn!(room = %self.name, "a change is in doubt: the room is read again");
-                if let For::Presence(kept) = what {
-                    self.unkept.push_front(kept);
-                }
-                self.handling = request;
-                cx.stop_with(actor::Reason::Killed);
-                return false;
-            }
-            (For::Upkeep, _) => {}
-            (For::Trim, fate) => self.log.trimmed(matches!(fate, Fate::Done { .. })),
-            (For::Presence(_), Fate::Done { .. }) => self.leaving.is_over(),
-            (For::Presence(kept), Fate::Refused(_)) => self.not_kept(kept, cx),
-            (For::Nothing, fate) => {
-                let Some(taking) = taking else { return true };
-                let was_behind_refused = true;
-                if fate != (Fate::Done { was_behind_refused }) {
-                    taking.learn(&mut self.marks, &self.home);
-                }
-                taking.confirm(&self.name, &self.home, cx);
-            }
-            (For::Change, Fate::Done { .. }) => self.committed(taking, cx),
-            (For::Change, Fate::Refused(error)) => {
-                if let Some(more) = self.home.failed_changes.borrow_mut().due(cx.now()) {
-                    let room = &self.name;
-                    tracing::warn!(%room, ?error, more, "a change could not be made durable");
-                }
-                self.not_committed(taking, cx);
-            }
+    /// Nobody knows whether it was done.
+    pub(super) fn doubts(&mut self, change: Change) {
+        if let For::Presence(kept) = change.what {
+            self.unkept.push_front(kept);
         }
-        true
     }
 
     fn committed(&mut self, taking: Option<Taking>, cx: &mut Context<'_, UserMsg>) {
         let effects = self.decide(true, cx);
         if let Some(taking) = &taking {
-            taking.learn(&mut self.marks, &self.home);
+            taking.learn(&mut self.life.marks, &self.life.home);
         }
         // What it brings about is nobody's message.
         let (own, others): (Vec<_>, Vec<_>) = effects
             .into_iter()
             .partition(|effect| !matches!(effect, Effect::Append(_)));
         if let Some(taking) = self.perform(own, taking, cx) {
-            taking.confirm(&self.name, &self.home, cx);
+            taking.confirm(&self.life.name, &self.life.home, cx);
         }
         self.perform(others, None, cx);
         self.members_may_end();
@@ -380,7 +313,13 @@ impl RoomActor {
         let mut effects = self.decide(false, cx);
         if let Some(taking) = taking {
             effects.retain(|effect| !matches!(effect, Effect::Refuse { .. }));
-            taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
+            taking.refuse(
+                &self.life.name,
+                Refusal::Unreadable,
+                None,
+                &self.life.home,
+                cx,
+            );
         }
         self.perform(effects, None, cx);
         self.owes_nobody(cx);

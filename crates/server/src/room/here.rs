@@ -13,10 +13,11 @@ use store::{LogEntry, PageQuery, Seq, Store, StoreError};
 use wire::{Message, OfRoom, Pulled, Sitting, ToRoom};
 use xml::Frame;
 
-use super::durable::{For, Waiting};
+use super::durable::Change;
 use super::intake::Parked;
-use super::{Phase, RoomActor, RoomMsg};
+use super::{RoomActor, RoomMsg};
 use crate::address;
+use crate::entity::life::Phase;
 use crate::leaving::Out;
 use crate::message::UserMsg;
 use crate::stored::rooms::PRESENT;
@@ -59,15 +60,15 @@ impl RoomActor {
     /// What changed of who is there becomes durable; what leaves from here on waits for that.
     pub(super) fn keep(&mut self, parts: Vec<(String, Vec<u8>)>, cx: &mut Context<'_, UserMsg>) {
         let record = |(nick, value): (String, Vec<u8>)| store::Record::RoomPut {
-            user: String::from(&*self.name),
+            user: String::from(&*self.life.name),
             part: format!("{PRESENT}{nick}"),
             value,
         };
         let mut records: Vec<store::Record> = parts.into_iter().map(record).collect();
-        let max = self.home.options.rooms.kept_records_max.max(1);
+        let max = self.life.home.options.rooms.kept_records_max.max(1);
         while !records.is_empty() {
             let rest = records.split_off(records.len().min(max));
-            let wait = self.leaving.wait();
+            let wait = self.life.leaving.wait();
             let kept = Kept { wait, records };
             match self.unkept.is_empty() {
                 true => self.append_kept(kept, cx),
@@ -80,8 +81,8 @@ impl RoomActor {
 
     fn append_kept(&mut self, kept: Kept, cx: &mut Context<'_, UserMsg>) {
         let records = kept.records.clone();
-        let waiting = Waiting::of(For::Presence(kept), None);
-        self.appends.append(records, waiting, &self.home, cx);
+        let change = Change::of_presence(kept);
+        self.life.append(records, change, (None, None), cx);
     }
 
     /// It was refused, and what is behind it was or will be: all of that is tried again, in its
@@ -103,14 +104,17 @@ impl RoomActor {
 
     /// The parts of which nobody knows whether they are durable.
     pub(super) fn unsure(&self) -> Vec<String> {
-        let under_way = self.appends.iter().filter_map(Waiting::kept);
+        let under_way = self.life.changes().filter_map(Change::kept);
         let all = self.unkept.iter().chain(under_way);
         all.flat_map(Kept::parts).collect()
     }
 
     /// Asks the homes of sessions of an earlier life whether they are there.
     pub(super) fn ask_homes(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let room = self.room.as_ref().filter(|_| self.phase == Phase::Ready);
+        let room = self
+            .room
+            .as_ref()
+            .filter(|_| self.life.phase == Phase::Ready);
         let unconfirmed = room.map(room::Room::unconfirmed).unwrap_or_default();
         let told = room.map_or(0, room::Room::told);
         if unconfirmed.is_empty() {
@@ -120,15 +124,15 @@ impl RoomActor {
             let home = Name::from(address::bare(&full));
             let who = self.sitting(full, number);
             let asks = Message::OfRoom(Box::new(OfRoom::Asks { who, told }));
-            self.leaving.push(Out::Tell(home, asks));
+            self.life.leaving.push(Out::Tell(home, asks));
         }
-        self.leaving.go_on(&self.home, cx);
+        self.life.leave_on(cx);
         cx.send_after(ASK_AGAIN, UserMsg::own(RoomMsg::AskHomes));
     }
 
     pub(super) fn sitting(&self, full: Arc<str>, number: u32) -> Sitting {
         Sitting {
-            room: self.name.clone(),
+            room: self.life.name.clone(),
             full,
             number,
         }
@@ -139,7 +143,7 @@ impl RoomActor {
         let home = Name::from(address::bare(&who.full));
         let here = OfRoom::Here { who, since, is_new };
         let out = Out::Tell(home, Message::OfRoom(Box::new(here)));
-        self.leaving.push(out);
+        self.life.leaving.push(out);
     }
 
     /// What the home of a session says.
@@ -147,9 +151,12 @@ impl RoomActor {
         match said {
             ToRoom::Alive(who) => self.session_says(Event::Confirmed { address: who.full }, cx),
             ToRoom::NotHere(who) => self.is_gone(who, cx),
-            ToRoom::Back(..) if self.phase != Phase::Ready => {
+            ToRoom::Back(..) if self.life.phase != Phase::Ready => {
                 let again = Message::ToRoom(Box::new(said));
-                cx.send_after(self.home.bounds().load_retry, UserMsg::Said(again.into()));
+                cx.send_after(
+                    self.life.home.bounds().load_retry,
+                    UserMsg::Said(again.into()),
+                );
             }
             ToRoom::Back(who, nick) => {
                 let event = Event::Back {
@@ -162,13 +169,13 @@ impl RoomActor {
             ToRoom::Pull(pulled) => self.pull(pulled, cx),
             ToRoom::Noted(member) => self.member_knows(&member, cx),
             ToRoom::Missed(member, _) if !member.contains('/') => self.members.missed(member),
-            ToRoom::Missed(full, place) => self.leaving.misses(full, place),
+            ToRoom::Missed(full, place) => self.life.leaving.misses(full, place),
         }
     }
 
     /// The home of a session says that it is there, or that its client is back.
     pub(super) fn session_says(&mut self, event: Event, cx: &mut Context<'_, UserMsg>) {
-        if self.phase != Phase::Ready {
+        if self.life.phase != Phase::Ready {
             return; // It is asked again.
         }
         // Invariant: such an event is always taken.
@@ -178,7 +185,7 @@ impl RoomActor {
     /// The home of a session says that it is not there. In its turn.
     pub(super) fn is_gone(&mut self, who: Sitting, cx: &mut Context<'_, UserMsg>) {
         let number = self.room.as_ref().and_then(|r| r.managed_number(&who.full));
-        if self.phase != Phase::Ready || number != Some(who.number) {
+        if self.life.phase != Phase::Ready || number != Some(who.number) {
             return;
         }
         let event = Event::Gone {
@@ -193,7 +200,7 @@ impl RoomActor {
 
     /// Copies found no room in the mailboxes of homes: these are told so after a while.
     pub(super) fn look_at_missed(&mut self, cx: &mut Context<'_, UserMsg>) {
-        if self.leaving.has_missed() && !self.tells_missed {
+        if self.life.leaving.has_missed() && !self.tells_missed {
             self.tells_missed = true;
             cx.send_after(TELL_AGAIN, UserMsg::own(RoomMsg::TellMissed));
         }
@@ -202,7 +209,7 @@ impl RoomActor {
     /// Those whose mailboxes are full still are told later ([`RoomActor::look_at_missed`]).
     pub(super) fn tell_of_missed(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.tells_missed = false;
-        for (full, place) in self.leaving.take_missed() {
+        for (full, place) in self.life.leaving.take_missed() {
             let room = self.room.as_ref();
             let Some(number) = room.and_then(|room| room.managed_number(&full)) else {
                 continue;
@@ -210,15 +217,19 @@ impl RoomActor {
             let home = Name::from(address::bare(&full));
             let who = self.sitting(Arc::clone(&full), number);
             let more = Message::OfRoom(Box::new(OfRoom::More { who, place }));
-            if self.home.say(cx, &home, more, true).is_some() {
-                self.leaving.misses(full, place);
+            if self.life.home.say(cx, &home, more, true).is_some() {
+                self.life.leaving.misses(full, place);
             }
         }
     }
 
     /// A session asks for what it has missed. If the store is too busy, it asks again.
     pub(super) fn pull(&mut self, mut pulled: Pulled, cx: &mut Context<'_, UserMsg>) {
-        let Some(room) = self.room.as_ref().filter(|_| self.phase == Phase::Ready) else {
+        let Some(room) = self
+            .room
+            .as_ref()
+            .filter(|_| self.life.phase == Phase::Ready)
+        else {
             return;
         };
         let state = room.state();
@@ -234,7 +245,7 @@ impl RoomActor {
             }
             let home = Name::from(address::bare(&pulled.who.full));
             let absent = Message::OfRoom(Box::new(OfRoom::Absent(pulled.who)));
-            self.home.say(cx, &home, absent, false);
+            self.life.home.say(cx, &home, absent, false);
             return;
         }
         // What was said before it entered is not owed, nor more than so much to who is not there.
@@ -243,10 +254,14 @@ impl RoomActor {
                 pulled.after = pulled.after.max(room.since(&pulled.who.full));
                 u64::MAX
             }
-            false => self.home.bounds().member_backlog_max,
+            false => self.life.home.bounds().member_backlog_max,
         };
-        let (store, name, told) = (self.home.store.clone(), self.name.clone(), room.told());
-        let bytes_max = self.home.bounds().page_bytes;
+        let (store, name, told) = (
+            self.life.home.store.clone(),
+            self.life.name.clone(),
+            room.told(),
+        );
+        let bytes_max = self.life.home.bounds().page_bytes;
         let read = move || {
             let since = latest(&store, &name, backlog_max, (pulled.after, told));
             let found = since.and_then(|since| {
@@ -257,7 +272,7 @@ impl RoomActor {
             Box::new(PulledPage { who, found })
         };
         let map = |page| UserMsg::own(RoomMsg::Pulled(page));
-        let _ = cx.blocking(&self.home.later_reads, read, map);
+        let _ = cx.blocking(&self.life.home.later_reads, read, map);
     }
 
     pub(super) fn pulled(&mut self, page: PulledPage, cx: &mut Context<'_, UserMsg>) {
@@ -265,7 +280,8 @@ impl RoomActor {
         let (page, messages) = match found {
             Ok(found) => found,
             Err(error) => {
-                return tracing::warn!(room = %self.name, %error, "cannot read what was missed");
+                let room = &self.life.name;
+                return tracing::warn!(%room, %error, "cannot read what was missed");
             }
         };
         let home = Name::from(address::bare(&who.full));
@@ -283,7 +299,8 @@ impl RoomActor {
             messages,
         };
         // Lost, it is asked for again.
-        self.home
+        self.life
+            .home
             .say(cx, &home, Message::OfRoom(Box::new(page)), false);
     }
 }

@@ -11,12 +11,14 @@ use wire::Sitting;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
-use super::{Phase, RoomActor, RoomMsg, overloaded};
+use super::{RoomActor, RoomMsg};
 use crate::address;
+use crate::entity::life::Phase;
+use crate::entity::overloaded;
+use crate::entity::taking::{Taking, Verdict};
 use crate::message::{Delivery, UserMsg};
 use crate::operator::AdminAnswer;
 use crate::stored::rooms::message_of;
-use crate::taking::{Taking, Verdict};
 
 const NS_MUC: &str = xmpp::ns::MUC;
 
@@ -59,40 +61,31 @@ pub(crate) fn enters(frame: &Frame) -> bool {
 impl RoomActor {
     /// A stanza has come.
     pub(super) fn deliver(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
-        let taking = Taking::of(&delivery);
-        if self.phase == Phase::Unreadable {
-            return match taking {
-                // Nobody knows what has come already.
-                Some(taking) => {
-                    taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
-                }
-                None => {
-                    let error = StanzaError::new(Condition::ResourceConstraint);
-                    self.home.return_error(cx, &delivery.frame, &error);
-                }
-            };
-        }
-        let Some(taking) = taking else {
-            return self.take(delivery, cx);
-        };
-        let waiting = self.last_waiting_of(&taking.from);
-        match taking.judge(&self.name, &self.marks, waiting, &self.home, cx) {
+        match self.life.judge(&delivery, cx) {
             Verdict::Take => self.take(delivery, cx),
-            Verdict::Over if waiting.is_none() && bugs::is("room_takes_twice") => {
-                self.take(delivery, cx);
-            }
+            Verdict::Over if self.takes_twice(&delivery) => self.take(delivery, cx),
             Verdict::Over => {}
             Verdict::Ask => {
-                let (store, name) = (self.home.store.clone(), self.name.clone());
-                let peer = taking.peer(&self.home);
+                let Some(taking) = Taking::of(&delivery) else {
+                    return;
+                };
+                let (store, name) = (self.life.home.store.clone(), self.life.name.clone());
+                let peer = taking.peer(&self.life.home);
                 let read = move || store.mark_of(&name, peer);
                 let map = |mark| UserMsg::own(RoomMsg::Mark(mark));
                 self.parked = Some(Parked::Mark(delivery));
-                if cx.blocking(&self.home.later_reads, read, map).is_err() {
+                if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
                     self.mark_read(Err(overloaded()), cx);
                 }
             }
         }
+    }
+
+    /// A bug on purpose: what is over is taken once more.
+    fn takes_twice(&self, delivery: &Delivery) -> bool {
+        let is_ready = self.life.phase == Phase::Ready;
+        let taking = Taking::of(delivery).filter(|_| is_ready && bugs::is("room_takes_twice"));
+        taking.is_some_and(|taking| self.life.last_waiting_of(&taking.from).is_none())
     }
 
     /// The store has said what was taken from a sender.
@@ -109,12 +102,20 @@ impl RoomActor {
         };
         match mark {
             Ok(mark) => {
-                self.marks.learn(taking.peer(&self.home), Place::new(mark));
+                self.life
+                    .marks
+                    .learn(taking.peer(&self.life.home), Place::new(mark));
                 self.deliver(delivery, cx);
             }
             Err(error) => {
-                tracing::warn!(room = %self.name, %error, "cannot read what was taken");
-                taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
+                tracing::warn!(room = %self.life.name, %error, "cannot read what was taken");
+                taking.refuse(
+                    &self.life.name,
+                    Refusal::Unreadable,
+                    None,
+                    &self.life.home,
+                    cx,
+                );
             }
         }
     }
@@ -136,11 +137,11 @@ impl RoomActor {
         let Some(seq) = room.and_then(|room| room.names(&delivery.frame)) else {
             return self.give(delivery, (may_create, None), cx);
         };
-        let (store, name) = (self.home.store.clone(), self.name.clone());
+        let (store, name) = (self.life.home.store.clone(), self.life.name.clone());
         let read = move || store.log_entries(&name, &[seq]);
         let map = |found| UserMsg::own(RoomMsg::Named(found));
         self.parked = Some(Parked::Named(delivery));
-        if cx.blocking(&self.home.later_reads, read, map).is_err() {
+        if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
             self.named_read(Err(overloaded()), cx);
         }
     }
@@ -160,16 +161,9 @@ impl RoomActor {
                 self.give(delivery, (false, named), cx);
             }
             Err(error) => {
-                tracing::warn!(room = %self.name, %error, "cannot read a message of the log");
-                match Taking::of(&delivery) {
-                    Some(taking) => {
-                        taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
-                    }
-                    None => {
-                        let error = StanzaError::new(Condition::ResourceConstraint);
-                        self.home.return_error(cx, &delivery.frame, &error);
-                    }
-                }
+                tracing::warn!(room = %self.life.name, %error, "cannot read a message of the log");
+                let why = (Refusal::Unreadable, Condition::ResourceConstraint);
+                self.life.turn_away(&delivery, why, cx);
             }
         }
     }
@@ -181,9 +175,9 @@ impl RoomActor {
         cx: &mut Context<'_, UserMsg>,
     ) {
         let taking = Taking::of(&delivery);
-        self.taking.clone_from(&taking);
-        self.handling = taking.is_none().then(|| delivery.frame.clone());
-        self.home.panic_if_asked(&delivery.frame);
+        self.life.taking.clone_from(&taking);
+        self.life.handling = taking.is_none().then(|| delivery.frame.clone());
+        self.life.home.panic_if_asked(&delivery.frame);
         let had_room = self
             .room
             .as_ref()
@@ -200,7 +194,7 @@ impl RoomActor {
             self.creator = Some(Name::from(address::bare(&from)));
         }
         if self.happens(event, taking, cx).is_err() {
-            self.handling = None;
+            self.life.handling = None;
             self.parked = Some(Parked::Busy(delivery));
         }
     }
@@ -227,7 +221,7 @@ impl RoomActor {
         }
         let from = frame.attr("from").unwrap_or_default();
         let bare = address::bare(&from);
-        match self.home.options.rooms.create.admits(bare) {
+        match self.life.home.options.rooms.create.admits(bare) {
             true => None,
             false => Some(false),
         }
@@ -236,10 +230,10 @@ impl RoomActor {
     fn count_made(&mut self, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
         let from = delivery.frame.attr("from").unwrap_or_default();
         let creator = address::bare(&from).to_owned();
-        let store = self.home.store.clone();
-        let max = self.home.options.rooms.per_account_max;
+        let store = self.life.home.store.clone();
+        let max = self.life.home.options.rooms.per_account_max;
         // Who makes rooms without end shall not have the store asked for each.
-        if self.home.rooms.made_by(&creator) >= max {
+        if self.life.home.rooms.made_by(&creator) >= max {
             drop(from);
             return self.too_many_made(&delivery.frame, cx);
         }
@@ -250,7 +244,7 @@ impl RoomActor {
         let map = |count| UserMsg::own(RoomMsg::Made(count));
         drop(from);
         self.parked = Some(Parked::Made(delivery));
-        if cx.blocking(&self.home.later_reads, read, map).is_err() {
+        if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
             self.made_read(Err(overloaded()), cx);
         }
     }
@@ -264,20 +258,20 @@ impl RoomActor {
         let Some(Parked::Made(delivery)) = self.parked.take() else {
             return;
         };
-        let max = self.home.options.rooms.per_account_max;
+        let max = self.life.home.options.rooms.per_account_max;
         let from = delivery.frame.attr("from").unwrap_or_default();
         let creator = Name::from(address::bare(&from));
         drop(from);
-        match count.map(|count| self.home.rooms.reserve(&creator, count, max)) {
+        match count.map(|count| self.life.home.rooms.reserve(&creator, count, max)) {
             Ok(Some(reserved)) => {
                 self.give(delivery, (true, None), cx);
                 self.reserved = Some(reserved);
             }
             Ok(None) => self.too_many_made(&delivery.frame, cx),
             Err(error) => {
-                tracing::warn!(room = %self.name, %error, "cannot read who made which rooms");
+                tracing::warn!(room = %self.life.name, %error, "cannot read who made which rooms");
                 let error = StanzaError::new(Condition::ResourceConstraint);
-                self.home.return_error(cx, &delivery.frame, &error);
+                self.life.home.return_error(cx, &delivery.frame, &error);
             }
         }
     }
@@ -286,6 +280,6 @@ impl RoomActor {
         cx.stats().count(Counter::RoomsRefused);
         let error = StanzaError::new(Condition::ResourceConstraint)
             .with_text("This account has made as many rooms as it may.");
-        self.home.return_error(cx, frame, &error);
+        self.life.home.return_error(cx, frame, &error);
     }
 }

@@ -8,7 +8,7 @@ use crate::listing::{Place, Temporary};
 
 impl RoomActor {
     fn place(&self) -> Place {
-        (self.range().index(), Name::clone(&self.name))
+        (self.life.range().index(), Name::clone(&self.life.name))
     }
 
     /// Says what has changed.
@@ -27,7 +27,7 @@ impl RoomActor {
             creator: self.creator.clone().unwrap_or_else(|| Name::from("")),
             listed: state.listed(),
         });
-        self.home.rooms.set(&self.place(), now.clone());
+        self.life.home.rooms.set(&self.place(), now.clone());
         self.temporary = now;
     }
 
@@ -36,7 +36,7 @@ impl RoomActor {
         let count = self.room.as_ref().map_or(0, Room::occupants);
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         if count != self.listed_occupants {
-            self.home.rooms.set_occupants(&self.name, count);
+            self.life.home.rooms.set_occupants(&self.life.name, count);
             self.listed_occupants = count;
         }
     }
@@ -44,11 +44,11 @@ impl RoomActor {
     /// The room ends.
     pub(super) fn forget_temporary(&mut self) {
         if self.listed_occupants > 0 {
-            self.home.rooms.set_occupants(&self.name, 0);
+            self.life.home.rooms.set_occupants(&self.life.name, 0);
             self.listed_occupants = 0;
         }
         if self.temporary.take().is_some() {
-            self.home.rooms.set(&self.place(), None);
+            self.life.home.rooms.set(&self.place(), None);
         }
     }
 }

@@ -13,8 +13,9 @@ use store::Seq;
 use wire::{Membership, Message, OfRoom};
 
 use super::durable::For;
-use super::{Phase, RoomActor, RoomMsg};
+use super::{RoomActor, RoomMsg};
 use crate::address;
+use crate::entity::life::Phase;
 use crate::message::UserMsg;
 use crate::options::Tells;
 use crate::stored::rooms::OWED;
@@ -219,7 +220,7 @@ impl RoomActor {
     /// They are members, durably.
     pub(super) fn has_new_members(&mut self, new: Vec<String>) {
         let since = self.room.as_ref().map_or(0, Room::told);
-        let home = &self.home;
+        let home = &self.life.home;
         let new = new.iter().map(|bare| Name::from(&**bare));
         for member in new.filter(|bare| home.hosts_accounts(address::domain(bare))) {
             self.members.owes(member, since, true);
@@ -248,7 +249,7 @@ impl RoomActor {
         // An import does not say from where on: from now on.
         let since = since.min(self.room.as_ref().map_or(0, Room::told));
         for bare in state.members() {
-            if self.home.hosts_accounts(address::domain(&bare)) {
+            if self.life.home.hosts_accounts(address::domain(&bare)) {
                 self.members.owes(Name::from(&*bare), since, false);
             }
         }
@@ -263,7 +264,7 @@ impl RoomActor {
 
     /// Homes that have not answered may be told again.
     pub(super) fn ask_members_again(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let tells = self.home.options.rooms.tells;
+        let tells = self.life.home.options.rooms.tells;
         self.members.may_ask_again(&tells);
         let members = &mut self.members;
         let is_any = members.owed.values().any(|owed| !owed.is_queued);
@@ -274,7 +275,7 @@ impl RoomActor {
     }
 
     pub(super) fn ask_members_later(&mut self) {
-        let tells = self.home.options.rooms.tells;
+        let tells = self.life.home.options.rooms.tells;
         self.members.may_ask_later(&tells);
     }
 
@@ -284,7 +285,7 @@ impl RoomActor {
         let recorded = &mut members.recorded;
         // A change that is undecided needs it.
         let is_over = members.owed.is_empty() && recorded.undecided == 0;
-        if !(is_over && recorded.is_stored) || self.phase != Phase::Ready {
+        if !(is_over && recorded.is_stored) || self.life.phase != Phase::Ready {
             return;
         }
         *recorded = Recorded::default();
@@ -293,7 +294,7 @@ impl RoomActor {
             return; // It went with the room.
         }
         let none = store::Record::RoomPut {
-            user: String::from(&*self.name),
+            user: String::from(&*self.life.name),
             part: OWED.to_owned(),
             value: Vec::new(),
         };
@@ -302,7 +303,7 @@ impl RoomActor {
 
     /// Tells homes what they have to know now.
     pub(super) fn work_on_members(&mut self, cx: &mut Context<'_, UserMsg>) {
-        if self.phase != Phase::Ready {
+        if self.life.phase != Phase::Ready {
             return;
         }
         self.ask_members(cx);
@@ -327,7 +328,7 @@ impl RoomActor {
             return;
         }
         let told = self.room.as_ref().map_or(0, Room::told);
-        let tells = self.home.options.rooms.tells;
+        let tells = self.life.home.options.rooms.tells;
         loop {
             let state = self.room.as_ref().and_then(Room::state);
             let is_member = |bare: &str| state.is_some_and(|state| state.delivers_to(bare));
@@ -335,7 +336,7 @@ impl RoomActor {
                 break;
             };
             let membership = Membership {
-                room: self.name.clone(),
+                room: self.life.name.clone(),
                 since: owed.since,
                 told,
                 is_new: owed.is_new,
@@ -343,7 +344,7 @@ impl RoomActor {
             };
             let said = Message::OfRoom(Box::new(OfRoom::Member(membership)));
             // Lost, it is said again.
-            self.home.say(cx, &member, said, true);
+            self.life.home.say(cx, &member, said, true);
         }
         // Some may have been no members any more.
         self.owes_nobody(cx);
@@ -380,10 +381,10 @@ impl RoomActor {
 
     fn tell_part(&mut self, cx: &mut Context<'_, UserMsg>) {
         let told = self.room.as_ref().map_or(0, Room::told);
-        let count = self.home.options.rooms.copies_per_turn.max(1);
+        let count = self.life.home.options.rooms.copies_per_turn.max(1);
         let from = self.members.round.len().saturating_sub(count);
         for member in self.members.round.split_off(from) {
-            if !self.home.hosts_accounts(address::domain(&member)) {
+            if !self.life.home.hosts_accounts(address::domain(&member)) {
                 continue;
             }
             // A home that does not know of the room yet may have a place for it by now: it begins
@@ -391,7 +392,7 @@ impl RoomActor {
             let owed = self.members.owed.get(&member).map(|owed| owed.since);
             let since = self.members.since;
             let news = Membership {
-                room: self.name.clone(),
+                room: self.life.name.clone(),
                 since: owed.map_or(since, |owed| owed.min(since)),
                 told,
                 is_new: false,
@@ -399,7 +400,7 @@ impl RoomActor {
             };
             let news = Message::OfRoom(Box::new(OfRoom::Member(news)));
             // Who is not loaded has nobody online.
-            if self.home.say(cx, &member, news, false).is_some() {
+            if self.life.home.say(cx, &member, news, false).is_some() {
                 self.members.missed(member);
             }
         }

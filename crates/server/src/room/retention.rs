@@ -10,7 +10,8 @@ use room::Room;
 use store::{LogEntry, LogHead, Seq, StoreError};
 
 use super::durable::For;
-use super::{Phase, RoomActor, RoomMsg};
+use super::{RoomActor, RoomMsg};
+use crate::entity::life::Phase;
 use crate::limits::MARKS_KEPT;
 use crate::message::UserMsg;
 use crate::stored::rooms::OWED;
@@ -116,7 +117,10 @@ struct Max {
 
 impl RoomActor {
     fn log_max(&self) -> Max {
-        let (options, archive) = (&self.home.options.rooms, &self.home.options.archive);
+        let (options, archive) = (
+            &self.life.home.options.rooms,
+            &self.life.home.options.archive,
+        );
         let history = u64::from(options.machine.limits.history_max);
         let room = self.room.as_ref();
         let state = room.and_then(Room::state);
@@ -127,7 +131,7 @@ impl RoomActor {
         }
         // The same of members who are not there, with stream management or without.
         if state.is_some_and(room::State::delivers) {
-            let backlog = self.home.bounds().member_backlog_max;
+            let backlog = self.life.home.bounds().member_backlog_max;
             messages = messages.max(options.kept_for_sessions).max(backlog);
         }
         if archive.enabled {
@@ -142,7 +146,7 @@ impl RoomActor {
 
     pub(super) fn look_at_retention(&mut self, cx: &mut Context<'_, UserMsg>) {
         let (max, log) = (self.log_max(), &self.log);
-        let every = self.home.bounds().retention_every;
+        let every = self.life.home.bounds().retention_every;
         let is_due = log.has_more
             || log.since >= every
             || log.count > max.messages + u64::from(every)
@@ -160,15 +164,15 @@ impl RoomActor {
             .and_then(Room::state)
             .is_some_and(room::State::is_durable);
         let is_busy = self.log.is_looking || self.log.is_trimming;
-        if !is_stored || self.phase != Phase::Ready || is_busy {
+        if !is_stored || self.life.phase != Phase::Ready || is_busy {
             return;
         }
         (self.log.is_looking, self.log.since) = (true, 0);
-        let (store, name) = (self.home.store.clone(), self.name.clone());
-        let limit = self.home.bounds().read_entries;
+        let (store, name) = (self.life.home.store.clone(), self.life.name.clone());
+        let limit = self.life.home.bounds().read_entries;
         let read = move || store.log_oldest(&name, limit);
         let map = |oldest| UserMsg::own(RoomMsg::Oldest(oldest));
-        if cx.blocking(&self.home.later_reads, read, map).is_err() {
+        if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
             // The next look tries again.
             self.log.is_looking = false;
         }
@@ -184,7 +188,7 @@ impl RoomActor {
             return;
         };
         let max = self.log_max();
-        let max_age = self.home.options.archive.max_age.as_millis() as i64;
+        let max_age = self.life.home.options.archive.max_age.as_millis() as i64;
         let now = cx.wall().as_millis();
         let (mut count, mut bytes) = (head.count, head.bytes);
         let (mut records, mut through) = (Vec::new(), 0);
@@ -203,13 +207,13 @@ impl RoomActor {
         self.log.has_more = through > 0 && entries.last().is_some_and(|last| last.seq == through);
         if through > 0 {
             records.push(store::Record::LogTrim {
-                user: String::from(&*self.name),
+                user: String::from(&*self.life.name),
                 through,
             });
         }
         if self.log.has_older_marks {
             records.push(store::Record::MarksForget {
-                user: String::from(&*self.name),
+                user: String::from(&*self.life.name),
                 before: now - MARKS_KEPT.as_millis() as i64,
             });
         }

@@ -69,7 +69,7 @@ impl User {
                 is_subscriber: false,
             } => modules::for_stranger(on, payload.name(), payload.ns(), is_set),
             _ => modules::for_account(on, payload.name(), payload.ns()).or_else(|| {
-                let more = self.home.extensions.iter().copied();
+                let more = self.home.extensions.modules.iter().copied();
                 modules::handler_among(more, payload.name(), payload.ns())
             }),
         };

@@ -58,6 +58,7 @@ use wire::{Message, NotTaken};
 
 use crate::blocklist::Blocklist;
 use crate::ending::Abort;
+use crate::entity::overloaded;
 use crate::message::control::{Control, Keys};
 use crate::message::{Delivery, Own, Said, UserMsg};
 
@@ -453,11 +454,6 @@ impl User {
             debt.settle(&self.home, cx);
         }
     }
-}
-
-/// The readers' queue is full.
-fn overloaded() -> store::StoreError {
-    store::StoreError::Unavailable("too many reads wait".to_owned())
 }
 
 impl Actor for User {

@@ -217,7 +217,7 @@ impl User {
         let (local, domain) = address::parts(bare);
         if !self.home.serves(domain) {
             Destination::Remote
-        } else if local.is_some() || self.home.hosts_nodes(bare) {
+        } else if local.is_some() || self.home.is_entity(bare) {
             Destination::Local
         } else {
             match self.home.hosts_rooms(bare) || self.home.hosts_search(bare) {

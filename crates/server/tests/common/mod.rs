@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use server::Node;
 use server::admin::{Request, Response};
-use server::modules::Module;
+use server::modules::Extensions;
 use server::options::{Archive, Delivery, DeliveryLimits, Limits, Options, Web};
 use store::{Durability, FaultyEngine, MemoryEngine, SlotKey, Store};
 
@@ -146,7 +146,7 @@ pub(crate) fn start_on(
 
 /// The same with extensions that only the test has.
 pub(crate) fn start_extended(
-    extensions: &'static [&'static Module],
+    extensions: impl Into<Extensions>,
     options: Options,
     network: net::Limits,
     users: &[&str],

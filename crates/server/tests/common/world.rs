@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use server::modules::Extensions;
 use server::{Options, Sim};
 use stdx::time::VirtualClock;
 use store::{Plan, Switches};
@@ -34,6 +35,7 @@ pub(crate) struct World {
     pub(crate) disk: Disk,
     pub(crate) options: Options,
     clock: VirtualClock,
+    extensions: Extensions,
     sim: Option<Sim>,
 }
 
@@ -44,6 +46,11 @@ impl World {
 
     /// With options of its own.
     pub(crate) fn with(change: impl FnOnce(&mut Options)) -> World {
+        World::extended(Extensions::default(), change)
+    }
+
+    /// The same with extensions of the test.
+    pub(crate) fn extended(extensions: Extensions, change: impl FnOnce(&mut Options)) -> World {
         let mut options = sim_options(1, false);
         options.delivery.resume_timeout = RESUME_TIMEOUT;
         change(&mut options);
@@ -51,6 +58,7 @@ impl World {
             disk: new_disk(),
             options,
             clock: VirtualClock::new(),
+            extensions,
             sim: None,
         };
         let users = [
@@ -80,7 +88,8 @@ impl World {
             store_on(&self.disk),
         );
         let limits = net::Limits::default();
-        let sim = Sim::start(options, limits, store, clock, 1, Plan::default());
+        let plan = Plan::default();
+        let sim = Sim::start_with(self.extensions, options, limits, store, clock, 1, plan);
         self.sim = Some(sim.expect("a node"));
     }
 

@@ -4,7 +4,9 @@
 use serde::{Deserialize, Serialize};
 use store::{EntryFlags, PageQuery, Seq, Store, StoreError};
 
-use super::{Line, nodes, rooms};
+use super::{Line, nodes, parts, rooms};
+use crate::admin::Admin;
+use crate::modules::service::Service;
 use crate::options::Options;
 use crate::stored;
 
@@ -59,16 +61,18 @@ impl Cursor {
 pub(crate) struct Export<'a> {
     pub(crate) store: &'a Store,
     pub(crate) options: &'a Options,
+    services: &'static [&'static Service],
     /// The lines so far.
     pub(crate) lines: Vec<String>,
     bytes: usize,
 }
 
 impl<'a> Export<'a> {
-    pub(crate) fn new(store: &'a Store, options: &'a Options) -> Export<'a> {
+    pub(crate) fn new(admin: &'a Admin) -> Export<'a> {
         Export {
-            store,
-            options,
+            store: &admin.store,
+            options: &admin.options,
+            services: admin.services,
             lines: Vec::new(),
             bytes: 0,
         }
@@ -202,8 +206,11 @@ impl<'a> Export<'a> {
 
     /// The next service, or the next part of one.
     fn service(&mut self, cursor: &Cursor) -> Result<Option<Cursor>, StoreError> {
-        let hosts = &self.options.pubsub.hosts;
+        let with_nodes = &self.options.pubsub.hosts;
         let machine = &*self.options.pubsub.machine;
+        let domains = &self.options.domains;
+        let small = self.services.iter().flat_map(|one| one.hosts(domains));
+        let hosts: Vec<String> = with_nodes.iter().cloned().chain(small).collect();
         let at = cursor.after.as_deref().map_or(0, |after| {
             let known = hosts.iter().position(|host| host == after);
             let is_begun = cursor.inside.is_some();
@@ -222,7 +229,15 @@ impl<'a> Export<'a> {
                 (0, 0)
             }
         };
-        let inside = self.nodes(jid, machine, from)?;
+        let inside = match with_nodes.contains(jid) {
+            true => self.nodes(jid, machine, from)?,
+            false => {
+                for line in parts::lines(self.store, jid)? {
+                    self.push(&Line::Part(line));
+                }
+                None
+            }
+        };
         Ok(Some(Cursor {
             after: Some(jid.clone()),
             inside,

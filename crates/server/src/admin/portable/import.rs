@@ -83,6 +83,7 @@ impl<'a> Import<'a> {
                 self.nodes.insert(normal.clone(), State::default());
                 vec![Record::ServiceMake { user: normal }]
             }
+            Line::Part(line) => vec![line.record()?],
             Line::Node(_)
             | Line::NodeAffiliations(_)
             | Line::NodeSubscriptions(_)
@@ -124,7 +125,10 @@ impl<'a> Import<'a> {
         if line.may_be_of_service() && is_host {
             return Ok(jid.to_owned());
         }
-        if matches!(line, Line::Service(_)) {
+        if matches!(line, Line::Service(_) | Line::Part(_)) && self.is_small(jid) {
+            return Ok(jid.to_owned());
+        }
+        if matches!(line, Line::Service(_) | Line::Part(_)) {
             return Err(Bad {
                 code: "foreign_domain".to_owned(),
                 message: format!(
@@ -134,6 +138,13 @@ impl<'a> Import<'a> {
             });
         }
         Ok(self.admin.own_address(jid)?)
+    }
+
+    /// Whether an address is one of a small service.
+    fn is_small(&self, jid: &str) -> bool {
+        let domains = &self.admin.options.domains;
+        let mut services = self.admin.services.iter();
+        services.any(|service| service.hosts(domains).any(|host| host == jid))
     }
 
     /// The store takes nothing for an account that it does not have, and says nothing of it.

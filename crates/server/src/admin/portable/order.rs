@@ -122,6 +122,7 @@ impl Order {
             Line::NodesMoved(_) => {
                 self.nodes(&jid)?;
             }
+            Line::Part(_) => self.service(&jid)?,
         }
         Ok(is_stray)
     }
@@ -130,6 +131,13 @@ impl Order {
         match self.begun.insert(self.hasher.hash_one(jid)) {
             true => Ok(()),
             false => Err(bad(&format!("{jid} is there twice"))),
+        }
+    }
+
+    fn service(&self, service: &str) -> Result<(), Bad> {
+        match &self.group {
+            Some(Group::Service { jid, .. }) if jid == service => Ok(()),
+            _ => Err(bad("a part that does not follow its service's own line")),
         }
     }
 
