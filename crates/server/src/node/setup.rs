@@ -92,8 +92,7 @@ impl Layout {
         let is_twice = |at: &usize| all[..*at].contains(&all[*at]);
         if let Some(at) = (options.domains.len()..all.len()).find(is_twice) {
             return Err(StartError::Options(format!(
-                "{} can be one thing: a domain of accounts, of rooms, of nodes, of searches or of a \
-                 service",
+                "{} can be one thing: a domain of accounts, rooms, nodes, searches or a service",
                 all[at]
             )));
         }
