@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fjall::{AbstractTree, PersistMode};
 
@@ -57,8 +57,7 @@ fn flush(open: &Open, within: Duration) -> bool {
     let is_flushed = |space: &fjall::Keyspace| {
         space.sealed_memtable_count() == 0 && space.tree.active_memtable().size() == 0
     };
-    let until = Instant::now() + within;
-    while Instant::now() < until {
+    for _ in 0..within.as_millis() / STEP.as_millis() {
         if open.spaces.iter().all(is_flushed) {
             return true;
         }
