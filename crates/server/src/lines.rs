@@ -5,6 +5,7 @@
 
 mod marks;
 mod near;
+mod requests;
 
 use std::cell::RefCell;
 

@@ -102,6 +102,41 @@ fn a_stream_outlives_a_change_that_failed() {
     }
 }
 
+/// Goal: what the account answered is neither done nor answered once more because a change behind
+/// it failed, recorded or not; what it was asked behind that is answered once, too.
+#[test]
+fn what_was_answered_is_not_answered_again() {
+    let ping = |id: String| {
+        format!("<iq type='get' id='{id}' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>")
+    };
+    for (is_edge, is_kept) in [(false, false), (false, true), (true, false), (true, true)] {
+        let two = two(&["alice", "bob"], |_| {}, net::Limits::default());
+        let mut alice = match is_edge {
+            true => online_at(two.edge.node(), "alice"),
+            false => online_at(two.home.node(), "alice"),
+        };
+        for n in 0..3 {
+            for id in ["first", "second"] {
+                alice.send(&ping(format!("{id}-{n}")));
+                alice.expect(&format!("id='{id}-{n}'"));
+            }
+            two.home.disk.faults().fail_commits(1, is_kept);
+            alice.send(&message("bob@localhost/a", &format!("{n}.")));
+            alice.send(&ping(format!("last-{n}")));
+            alice.send("<r xmlns='urn:xmpp:sm:3'/>");
+            let heard = alice.expect(&format!("h='{}'/>", 4 * n + 5));
+            assert!(!heard.contains("stream:"), "{heard}");
+            let again = heard.contains("id='first-") || heard.contains("id='second-");
+            assert!(!again, "{heard}");
+            assert_eq!(
+                heard.matches(&format!("id='last-{n}'")).count(),
+                1,
+                "{heard}"
+            );
+        }
+    }
+}
+
 /// Goal: the end of an account's actor, as by a fault of ours, ends none of its streams: the next
 /// one goes on with them, and nothing is lost or comes twice.
 #[test]

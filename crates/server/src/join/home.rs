@@ -402,10 +402,12 @@ impl C2sService {
         self.settle_far(cx, far);
     }
 
-    /// The node stops. What can outlive it does: the next home finds what is recorded.
+    /// The node stops. What can outlive it does: the next home finds what is recorded, and is told
+    /// what else is done.
     pub(crate) fn drain_far(&mut self, cx: &mut Cx<'_>, far: &mut Far) {
         if self.home.lines.can_outlive(cx.id()) {
-            return self.leave_far(cx, far, None);
+            let done = self.home.lines.done(cx.id());
+            return self.leave_far(cx, far, done);
         }
         self.abort(cx, &mut far.conn, Abort::Shutdown);
         match far.conn.framing {

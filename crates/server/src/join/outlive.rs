@@ -114,11 +114,13 @@ impl C2sService {
         if edge.is_homeless() {
             return self.ask_again(cx, edge);
         }
-        let received = edge.line.received;
+        let (received, has_all) = (edge.line.received, edge.has_been_left());
         let kept = edge.kept.as_mut();
         let Some(kept) = kept.filter(|kept| kept.is_whole(received) && kept.unsent == 0) else {
             return self.lose(cx, edge);
         };
+        // An answer that never came makes nothing done.
+        kept.done.take_if(|_| !has_all);
         kept.stage = Stage::Waits(cx.now());
         cx.set_paused(true);
         self.forget_line(cx, edge);

@@ -12,6 +12,7 @@ use wire::{Counts, Mark, Part};
 use xml::Frame;
 
 use super::Near;
+use super::requests::Requests;
 
 /// Bytes of a client that are handled and of which no record says so: with more, one is made, and
 /// the edge, which keeps them until then, is told.
@@ -31,6 +32,8 @@ pub(crate) struct Marks {
     ends: VecDeque<u64>,
     /// Where the one ends that it took last.
     current: u64,
+    /// That one, if it is a request or an answer and has no count yet.
+    taken: Option<Frame>,
     /// How the client opened its stream last.
     header: Vec<u8>,
     session: Option<Box<Session>>,
@@ -50,13 +53,24 @@ struct Session {
     /// The edge knows of it.
     is_told: bool,
     /// Stanzas of which no record says that they were handled, and where they end.
-    counted: VecDeque<(u32, u64)>,
+    counted: VecDeque<Counted>,
+    /// Requests to the account itself that have no answer yet.
+    requests: Requests,
     heard: u64,
     /// A record was asked for there.
     asked: u64,
     counts: Counts,
     /// What the edge was told last.
     told: Mark,
+}
+
+/// A stanza that was handled.
+#[derive(Debug)]
+struct Counted {
+    count: u32,
+    end: u64,
+    /// It is a request whose answer is waited for here.
+    is_request: bool,
 }
 
 impl Marks {
@@ -107,7 +121,8 @@ impl Marks {
     }
 
     /// The actor takes the next element.
-    fn takes(&mut self) {
+    fn takes(&mut self, element: Option<&Frame>) {
+        self.taken = element.filter(|element| element.name() == "iq").cloned();
         if let Some(end) = self.ends.pop_front() {
             self.current = end;
         }
@@ -124,6 +139,7 @@ impl Marks {
             // An edge that came with the session knows it.
             is_told: self.has_outlived,
             counted: VecDeque::new(),
+            requests: Requests::default(),
             heard: self.current,
             asked: self.current,
             counts,
@@ -132,12 +148,41 @@ impl Marks {
     }
 
     fn counts(&mut self, inbound: u32) {
+        let taken = self.taken.take();
         if let Some(session) = &mut self.session {
             if session.counted.len() >= COUNTED_MAX {
                 session.counted.pop_front();
             }
-            session.counted.push_back((inbound, self.current));
+            let (user, requests) = (&session.user, &mut session.requests);
+            let is_request = taken.is_some_and(|it| requests.waits_for(user, inbound, &it));
+            session.counted.push_back(Counted {
+                count: inbound,
+                end: self.current,
+                is_request,
+            });
         }
+    }
+
+    /// The client was written a stanza that is in no log.
+    fn answered(&mut self, stanza: &[u8]) {
+        if let Some(session) = &mut self.session {
+            session.requests.answered(stanza);
+        }
+    }
+
+    /// Up to which stanza all is done, whatever becomes of what is not decided: a record covers it,
+    /// or it is a request that has had its answer.
+    fn done(&self) -> Option<u32> {
+        let session = self.session.as_ref()?;
+        let mut done = session.counts.inbound;
+        for one in &session.counted {
+            let is_next = one.count == done.wrapping_add(1);
+            if !is_next || !one.is_request || session.requests.is_open(one.count) {
+                break;
+            }
+            done = one.count;
+        }
+        Some(done)
     }
 
     /// Whether a record should say what was handled.
@@ -159,13 +204,10 @@ impl Marks {
         let Some(session) = &mut self.session else {
             return false;
         };
-        while let Some((count, end)) = session.counted.front().copied() {
-            if inbound.wrapping_sub(count) > u32::MAX / 2 {
-                break;
-            }
-            session.counted.pop_front();
-            session.heard = end;
-            session.counts.inbound = count;
+        let is_covered = |one: &mut Counted| inbound.wrapping_sub(one.count) <= u32::MAX / 2;
+        while let Some(one) = session.counted.pop_front_if(is_covered) {
+            session.heard = one.end;
+            session.counts.inbound = one.count;
         }
         if session.counted.is_empty() && session.counted.capacity() > 16 {
             session.counted = VecDeque::new();
@@ -252,7 +294,7 @@ impl super::Lines {
     /// For the actor: it takes the next element of a connection, or an answer that the stream gave
     /// in its place.
     pub(crate) fn takes(&self, conn: ConnRef, element: Option<&Frame>) {
-        self.marks(conn, Marks::takes);
+        self.marks(conn, |marks| marks.takes(element));
         self.near(conn, |near| near.takes(element));
     }
 
@@ -313,7 +355,13 @@ impl super::Lines {
 
     /// The last of what was written is in no log.
     pub(crate) fn answered(&self, conn: ConnRef, stanza: &[u8]) {
+        self.marks(conn, |marks| marks.answered(stanza));
         self.near(conn, |near| near.answered(stanza));
+    }
+
+    /// Up to which stanza of a client at another node all is done for certain.
+    pub(crate) fn done(&self, conn: ConnRef) -> Option<u32> {
+        self.marks(conn, |marks| marks.done()).flatten()
     }
 
     /// The actor of a connection has crashed: by a panic at what its client said last, or not.
@@ -370,12 +418,12 @@ mod tests {
         for end in [100, 150, 250, 350] {
             marks.hands_in(end);
         }
-        marks.takes();
-        marks.takes();
+        marks.takes(None);
+        marks.takes(None);
         marks.begins((&"a@x".into(), "token"), counts(0, 0, 0));
-        marks.takes();
+        marks.takes(None);
         marks.counts(1);
-        marks.takes();
+        marks.takes(None);
         marks.counts(2);
         assert_eq!(marks.take_news(0), (None, None), "nobody keeps it");
         marks.is_kept = true;
@@ -401,6 +449,38 @@ mod tests {
         assert_eq!(news, (None, Some(mark(21, 350, counts(5, 3, 2)))));
     }
 
+    /// Goal: a request that was answered behind what is recorded is done; not one behind something
+    /// of which nobody knows, nor one that others were asked.
+    #[test]
+    fn what_was_answered_is_done() {
+        let mut marks = Marks::default();
+        marks.begins((&"a@x".into(), "token"), counts(0, 0, 7));
+        let mut count = 7;
+        let mut say = |marks: &mut Marks, stanza: String| {
+            count += 1;
+            marks.takes(Some(&Frame::parse(stanza.into_bytes()).expect("a stanza")));
+            marks.counts(count);
+        };
+        let ask = |id: &str, to: &str| {
+            format!("<iq xmlns='jabber:client' type='get' id='{id}' to='{to}'><q xmlns='q'/></iq>")
+        };
+        say(&mut marks, ask("1", "a@x"));
+        say(&mut marks, ask("2", "x"));
+        say(&mut marks, "<presence xmlns='jabber:client'/>".to_owned());
+        say(&mut marks, ask("4", "a@x"));
+        say(&mut marks, ask("5", "b@x"));
+        assert_eq!(marks.done(), Some(7));
+        marks.answered(b"<iq type='result' id='2'/>");
+        assert_eq!(marks.done(), Some(7));
+        marks.answered(b"<iq type='error' id='1'><error/></iq>");
+        assert_eq!(marks.done(), Some(9));
+        marks.answered(b"<iq type='result' id='4'/>");
+        marks.answered(b"<iq type='result' id='5'/>");
+        assert_eq!(marks.done(), Some(9));
+        marks.recorded(10);
+        assert_eq!(marks.done(), Some(11));
+    }
+
     /// Goal: what is remembered of stanzas that no record covers is bounded, and the next record
     /// moves the mark all the same; one that covers only what is forgotten does not.
     #[test]
@@ -410,7 +490,7 @@ mod tests {
         let sent = 3 * COUNTED_MAX as u32;
         for inbound in 1..=sent {
             marks.hands_in(u64::from(inbound) * 5);
-            marks.takes();
+            marks.takes(None);
             marks.counts(inbound);
         }
         let remembered = |marks: &Marks| marks.session.as_ref().map(|one| one.counted.len());
@@ -434,11 +514,11 @@ mod tests {
         };
         marks.begins((&"a@x".into(), "token"), counts(0, 0, u32::MAX));
         marks.hands_in(UNRECORDED_MAX);
-        marks.takes();
+        marks.takes(None);
         marks.counts(0);
         assert!(!marks.owes_record() && !marks.recorded(u32::MAX));
         marks.hands_in(UNRECORDED_MAX + 1);
-        marks.takes();
+        marks.takes(None);
         marks.counts(1);
         assert!(
             marks.owes_record() && !marks.owes_record(),

@@ -24,11 +24,7 @@ use xmpp::error::{Condition, StanzaError};
 use xmpp::ns;
 
 use super::marks::{COUNTED_MAX, UNRECORDED_MAX};
-use crate::address;
-
-/// Requests to the account itself whose answers have not been written. More of them than a window
-/// holds are not under way.
-const REQUESTS_MAX: usize = 64;
+use super::requests::Requests;
 
 /// So many panics of an actor at the same stanza of its client, and the stanza is answered with an
 /// error in place of being handled once more.
@@ -78,7 +74,7 @@ pub(crate) struct Near {
     /// Up to here something was not kept that no record covers.
     missing: Option<u32>,
     /// Requests to the account itself that have no answer yet.
-    requests: Vec<(u32, Frame)>,
+    requests: Requests,
     session: Option<Session>,
     /// Its actor has crashed, and the next one has not taken it.
     is_orphan: bool,
@@ -148,14 +144,10 @@ impl Near {
         let Some((element, session)) = self.current.take().zip(self.session.as_ref()) else {
             return;
         };
-        let mut is_request = false;
-        if let Element::Stanza(frame) = &element
-            && session.is_asked_by(frame)
-            && self.requests.len() < REQUESTS_MAX
-        {
-            is_request = true;
-            self.requests.push((inbound, frame.clone()));
-        }
+        let is_request = match &element {
+            Element::Stanza(frame) => self.requests.waits_for(&session.user, inbound, frame),
+            Element::Answered(_) => false,
+        };
         self.bytes += element.bytes();
         self.counted.push_back(Counted {
             count: inbound,
@@ -233,19 +225,7 @@ impl Near {
 
     /// The client was written a stanza that is in no log: the answer to one of its requests?
     pub(super) fn answered(&mut self, stanza: &[u8]) {
-        if self.requests.is_empty() {
-            return;
-        }
-        let Some(id) = id_of_answer(stanza) else {
-            return;
-        };
-        let is_it = |(_, frame): &(u32, Frame)| frame.attr("id").as_deref() == Some(&*id);
-        if let Some(at) = self.requests.iter().position(is_it) {
-            self.requests.remove(at);
-        }
-        if self.requests.is_empty() {
-            self.requests = Vec::new();
-        }
+        self.requests.answered(stanza);
     }
 
     /// Whether its stream outlives a crash of the actor.
@@ -318,7 +298,6 @@ impl Near {
         self.is_asked = false;
         self.bytes = 0;
         let requests = std::mem::take(&mut self.requests);
-        let is_open = |count| requests.iter().any(|(open, _)| *open == count);
         let (suspect, panics) = self.suspect;
         let counted = std::mem::take(&mut self.counted).into_iter();
         let counted = counted.filter(|one| !is_up_to(one.count, inbound));
@@ -329,7 +308,7 @@ impl Near {
                 Element::Answered(answer.map_or_else(Vec::new, |it| it.as_bytes().to_vec()))
             }
             // It was carried out.
-            Element::Stanza(_) if one.is_request && !is_open(one.count) => {
+            Element::Stanza(_) if one.is_request && !requests.is_open(one.count) => {
                 Element::Answered(Vec::new())
             }
             element => element,
@@ -342,36 +321,7 @@ impl Near {
     }
 }
 
-impl Session {
-    /// Whether it is the account itself that answers a stanza: whatever others were asked, they
-    /// answer whoever has the session.
-    fn is_asked_by(&self, frame: &Frame) -> bool {
-        let kind = frame.attr("type");
-        let is_request = matches!(kind.as_deref(), Some("get" | "set"));
-        let to = frame.attr("to");
-        let is_own = |to: &str| to == &*self.user || to == address::domain(&self.user);
-        frame.name() == "iq"
-            && frame.ns() == ns::CLIENT
-            && is_request
-            && to.as_deref().is_none_or(is_own)
-    }
-}
-
 /// Whether a count is not behind another one.
 fn is_up_to(count: u32, other: u32) -> bool {
     other.wrapping_sub(count) <= u32::MAX / 2
-}
-
-/// The id of the request that this stanza answers, if it does.
-fn id_of_answer(stanza: &[u8]) -> Option<String> {
-    let tag = stanza.strip_prefix(b"<iq ")?;
-    // No attribute has one: it is written as an entity.
-    let end = tag.iter().position(|byte| *byte == b'>')?;
-    let tag = &tag[..end];
-    let tag = tag.strip_suffix(b"/").unwrap_or(tag);
-    let alone = [b"<iq ", tag, b"/>"].concat();
-    let frame = Frame::parse(alone).ok()?;
-    let is_answer = matches!(frame.attr("type").as_deref(), Some("result" | "error"));
-    let id = frame.attr("id").map(|id| id.into_owned());
-    id.filter(|_| is_answer)
 }

@@ -62,10 +62,16 @@ impl User {
         match managed.filter(|managed| managed.attached().as_ref().is_some_and(can_outlive)) {
             Some(managed) => {
                 // While something is not decided, if it failed, and after a crash, only records
-                // say what is done.
+                // and answers say what is done.
                 let is_decided = self.barrier.is_open() && self.requests.is_none();
                 let is_certain = why == Abort::Moved && is_decided && !self.is_fenced;
-                Control::Left(is_certain.then_some(managed.inbound))
+                let done = match is_certain {
+                    true => Some(managed.inbound),
+                    false => managed
+                        .attached()
+                        .and_then(|link| self.home.lines.done(link)),
+                };
+                Control::Left(done)
             }
             None => Control::Abort(why),
         }
