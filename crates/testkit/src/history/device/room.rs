@@ -138,9 +138,8 @@ impl Device {
     }
 
     /// Its session goes on, or it has waited for long. An answer that was on its way may have been
-    /// lost with the server or, behind a commit, with the actor of its account
-    /// (docs/decisions/0136): what was asked for is asked for again, which changes nothing if it was
-    /// done.
+    /// lost with the server or, behind a commit, with the actor of its account: what was asked for
+    /// is asked for again, which changes nothing if it was done (docs/decisions/0136).
     pub(in super::super) fn ask_for_the_room_again(&mut self) {
         self.room.is_configuring = false;
         self.room.is_adding = false;
