@@ -144,6 +144,13 @@ impl<L: Copy + Eq> Inbox<L> {
         self.sessions.put(session, own);
     }
 
+    /// Whether a session was there when the entry at a place was appended. One that outlived its
+    /// home is not known to have been.
+    pub fn was_there(&self, session: SessionNumber, place: Place) -> bool {
+        let own = self.sessions.get(session);
+        own.is_some_and(|own| own.opened < place)
+    }
+
     /// A session takes messages for the account from now on, or does not any more. What makes it so
     /// is recorded together with [`Inbox::take_changes`]: it begins at the account's mark, and must
     /// not begin earlier after a restart.

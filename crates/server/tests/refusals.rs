@@ -314,6 +314,48 @@ fn an_error_for_a_session_that_has_ended_is_told_to_another_one() {
     assert!(!seen.contains("carbons"), "{seen}");
 }
 
+/// Its client had come again and was about to have its new session counted. The error was given to
+/// that session, as it had the resource of the one that had sent the message, and counted as
+/// delivered with its commit; it was lost with the link, or with the actor.
+#[test]
+fn an_error_is_not_lost_with_a_session_that_did_not_send_the_message() {
+    for has_crash in [false, true] {
+        let mut world = World::with(|options| options.limits.offline_messages_max = 0);
+        let (mut romeo, _) = world.login_managed("romeo", "orchard");
+        let mut again = world.connect("romeo");
+        world.node().set_late_reads(true);
+        world.node().stall_reads(true);
+        romeo.send(&message(0));
+        world.work();
+        drop(romeo);
+        again.bind(&mut world, "orchard");
+        world.hold();
+        world.node().stall_reads(false);
+        world.work();
+        match has_crash {
+            true => world.node().kill("romeo@localhost"),
+            false => drop(again),
+        }
+        world.let_go();
+        world.work();
+        let (mut romeo, _) = world.login_managed("romeo", "orchard");
+        romeo.send("<presence/>");
+        let seen = romeo.expect(&mut world, "</message>");
+        assert_eq!(returned(&seen), [0], "{has_crash}: {seen}");
+    }
+}
+
+/// A session without stream management that sent the message itself is told at once, also if it is
+/// there for nobody else.
+#[test]
+fn an_error_for_a_session_without_stream_management_is_told_to_it() {
+    let mut world = World::with(|options| options.limits.offline_messages_max = 0);
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.send(&message(0));
+    let seen = romeo.expect(&mut world, "</message>");
+    assert_eq!(returned(&seen), [0], "{seen}");
+}
+
 /// As many messages as a client may send ahead, and of them as many as wait for their recipient.
 const SENT: usize = 64;
 const ROOM: usize = 5;

@@ -95,6 +95,8 @@ impl Giving {
 pub(crate) struct Session<L> {
     pub(crate) kind: Kind,
     pub(crate) link: Link<L>,
+    /// It began behind this place; one that outlived its home, at some time before that.
+    pub(crate) opened: Place,
     /// What names it up to here was given to it, or is not for it.
     pub(crate) read: Place,
     pub(crate) taking: Taking,
@@ -129,6 +131,7 @@ impl<L: Copy + Eq> Session<L> {
         Session {
             kind,
             link: Link::Attached(link),
+            opened: read,
             read,
             taking: Taking::Never,
             backlog: None,
@@ -173,6 +176,7 @@ impl<L: Copy + Eq> Session<L> {
         Session {
             kind: Kind::Managed,
             link: Link::Detached,
+            opened: tail,
             read: from.read,
             taking,
             backlog,
@@ -460,6 +464,7 @@ impl<L: Copy + Eq> Session<L> {
     pub(crate) fn failed(&mut self, tail: Place) {
         let lost = self.flight.iter().filter(|entry| entry.place > tail);
         self.take_back(lost.count());
+        self.opened = self.opened.min(tail);
         self.began = self.began.min(tail);
         self.read = self.read.min(tail);
         self.reading = None;

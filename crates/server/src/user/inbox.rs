@@ -3,7 +3,7 @@
 //! [`delivery::Inbox`].
 
 use actor::{Context, Mail, Name};
-use delivery::{Addressee, Given, Recipients, SessionNumber};
+use delivery::{Addressee, Given, Place, Recipients, SessionNumber};
 use net::ConnRef;
 use store::{EntryFlags, Seq};
 use telemetry::Counter;
@@ -53,12 +53,36 @@ impl User {
     }
 
     /// The error that returns a message of this user: for the session that sent it if that is
-    /// there, else for the account. It is kept until somebody has it, whatever waits.
-    pub(super) fn receive_own_error(&mut self, error: Frame, cx: &mut Context<'_, UserMsg>) {
+    /// there, else for the account. It is kept until somebody has it, whatever waits. `sent` is the
+    /// place of the message; one that was not accepted has none.
+    pub(super) fn receive_own_error(
+        &mut self,
+        error: Frame,
+        sent: Option<Place>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         let to = error.attr("to").unwrap_or_default();
-        let resource = address::split(&to).1.map(Into::into);
-        let refused = self.receive_as(Delivery::new(resource, error.clone()), true, cx);
+        let resource = address::split(&to).1;
+        let resource = resource.filter(|resource| self.may_be_told(resource, sent));
+        let delivery = Delivery::new(resource.map(Into::into), error.clone());
+        let refused = self.receive_as(delivery, true, cx);
         debug_assert!(refused.is_ok(), "there is always room for an own error");
+    }
+
+    /// Whether the session that has a resource may be the only one that is told of a message which
+    /// comes back. To one without stream management it is delivered once it is written, so only the
+    /// one that sent the message may: another one that has taken the resource since may be gone
+    /// before its client has had it counted, and nobody would be told any more. Of messages that
+    /// were not accepted only those of counted sessions become entries.
+    fn may_be_told(&self, resource: &str, sent: Option<Place>) -> bool {
+        let at = self.place_of_session(resource);
+        at.is_some_and(|at| {
+            let session = &self.sessions[at];
+            let number = SessionNumber::new(session.number);
+            let inbox = self.log.as_ref().map(|log| &log.inbox);
+            let has_sent = |place| inbox.is_some_and(|inbox| inbox.was_there(number, place));
+            session.managed.is_some() || sent.is_some_and(has_sent)
+        })
     }
 
     fn receive_as(

@@ -479,7 +479,7 @@ impl User {
         let error = error_of(reason);
         let reply = frame.and_then(|frame| xmpp::error::reply(&frame, &error));
         match reply {
-            Some(reply) => self.receive_own_error(reply, cx),
+            Some(reply) => self.receive_own_error(reply, Some(place), cx),
             None => {
                 let seq = place.number();
                 tracing::error!(user = %self.name, seq, "a stored message is damaged");

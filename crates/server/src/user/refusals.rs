@@ -43,7 +43,7 @@ impl User {
             return;
         };
         match is_worth_keeping(stanza) && self.is_counted(conn) {
-            true => self.receive_own_error(reply, cx),
+            true => self.receive_own_error(reply, None, cx),
             false => self.write_frame(conn, &reply, cx),
         }
     }
@@ -102,7 +102,7 @@ impl User {
         let Some(log) = log else { return };
         for error in mem::take(&mut log.refusals) {
             self.turn().effects.push(Effect::Told(error.clone()));
-            self.receive_own_error(error, cx);
+            self.receive_own_error(error, None, cx);
         }
     }
 
