@@ -624,7 +624,7 @@ impl Rig {
             rounds += 1;
             if rounds.is_multiple_of(ROOM_AGAIN_EVERY) {
                 for device in &mut self.devices {
-                    device.ask_for_the_room_again();
+                    device.waits_no_longer();
                 }
             }
             for (device, is_asked) in is_asked.iter_mut().enumerate() {

@@ -137,10 +137,18 @@ impl Device {
         }
     }
 
-    /// Its session goes on, or it has waited for long. An answer that was on its way may have been
-    /// lost with the server or, behind a commit, with the actor of its account: what was asked for
-    /// is asked for again, which changes nothing if it was done (docs/decisions/0136).
-    pub(in super::super) fn ask_for_the_room_again(&mut self) {
+    /// It has waited for long. What the room said may be lost, behind a commit, with the actor of
+    /// its account (docs/decisions/0136): it asks again, or enters again, as clients do.
+    pub(in super::super) fn waits_no_longer(&mut self) {
+        self.ask_for_the_room_again();
+        if self.room.state == State::Entering {
+            self.room.state = State::Out;
+        }
+    }
+
+    /// Its session goes on. An answer that was on its way may have been lost with the server: what
+    /// was asked for is asked for again, which changes nothing if it was done.
+    pub(super) fn ask_for_the_room_again(&mut self) {
         self.room.is_configuring = false;
         self.room.is_adding = false;
     }
