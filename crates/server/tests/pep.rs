@@ -582,36 +582,6 @@ fn a_card_that_is_asked_for_behind_a_picture_has_it() {
     assert!(seen.contains(&picture), "{seen}");
 }
 
-/// Goal: the 65th who asks for it is not kept waiting: he gets the card of before, without the
-/// picture, and the others get it with the picture.
-#[test]
-fn so_many_wait_for_a_card_behind_a_picture_and_one_more_gets_the_one_of_before() {
-    const WAITING: usize = 64;
-    let mut world = World::patient(|_| ());
-    let mut romeo = world.login("romeo", "orchard");
-    let (reads, picture) = a_picture_is_read_late(&mut world, &mut romeo);
-    for number in 0..=WAITING {
-        romeo.send(&format!(
-            "<iq type='get' id='c{number}'><vCard xmlns='vcard-temp'/></iq>"
-        ));
-        world.work();
-        read_behind(&mut world, reads);
-    }
-    let seen = romeo.expect(&mut world, &format!("id='c{WAITING}'"));
-    assert_eq!(
-        seen.matches("id='c").count(),
-        1,
-        "nobody else is answered: {seen}"
-    );
-    let seen = romeo.sync(&mut world);
-    assert!(!seen.contains(&picture), "{seen}");
-    world.node().stall_reads(false);
-    for number in 0..WAITING {
-        let seen = romeo.expect(&mut world, "</vCard>");
-        assert!(seen.contains(&picture), "{number}: {seen}");
-    }
-}
-
 #[test]
 fn a_client_that_claims_anew_while_another_is_asked_hears_of_what_it_wants_now() {
     let mut world = World::patient(|_| ());
