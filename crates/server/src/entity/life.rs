@@ -175,6 +175,11 @@ impl<C> Life<C> {
         self.leave_on(cx);
     }
 
+    /// A message that could not be taken now: its sender's home says it again later.
+    pub(crate) fn put_off(&self, taking: &Taking, cx: &mut Context<'_, UserMsg>) {
+        taking.refuse(&self.name, Refusal::Unreadable, None, &self.home, cx);
+    }
+
     // ---- What is appended ----------------------------------------------------------------------
 
     /// Appends records together.

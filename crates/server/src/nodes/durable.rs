@@ -3,7 +3,6 @@
 //! nobody knows whether it was done, the service is read again.
 
 use actor::{Context, Mail};
-use delivery::Refusal;
 use pubsub::{Admitted, Effect, Event, Record, Service, State};
 use telemetry::Counter;
 
@@ -127,13 +126,7 @@ impl NodesActor {
         if let Some(taking) = taking {
             // It is not told that it failed.
             effects.retain(|effect| matches!(effect, Effect::Append(_)));
-            taking.refuse(
-                &self.life.name,
-                Refusal::Unreadable,
-                None,
-                &self.life.home,
-                cx,
-            );
+            self.life.put_off(&taking, cx);
         }
         self.perform_decided(effects, debt, cx);
     }

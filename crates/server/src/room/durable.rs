@@ -313,13 +313,7 @@ impl RoomActor {
         let mut effects = self.decide(false, cx);
         if let Some(taking) = taking {
             effects.retain(|effect| !matches!(effect, Effect::Refuse { .. }));
-            taking.refuse(
-                &self.life.name,
-                Refusal::Unreadable,
-                None,
-                &self.life.home,
-                cx,
-            );
+            self.life.put_off(&taking, cx);
         }
         self.perform(effects, None, cx);
         self.owes_nobody(cx);

@@ -109,13 +109,7 @@ impl RoomActor {
             }
             Err(error) => {
                 tracing::warn!(room = %self.life.name, %error, "cannot read what was taken");
-                taking.refuse(
-                    &self.life.name,
-                    Refusal::Unreadable,
-                    None,
-                    &self.life.home,
-                    cx,
-                );
+                self.life.put_off(&taking, cx);
             }
         }
     }
