@@ -30,7 +30,13 @@ pub(crate) struct Session {
     pub(crate) managed: Managed,
     /// What was said up to this place of the room's log was said before it entered.
     pub(crate) since: u64,
+    /// The first [`crate::Effect::Keep`] that says that it is under its nick ([`NOT_KEPT`]).
+    pub(crate) kept: u32,
 }
+
+/// Nothing says yet that a session is under its nick. An earlier life of the room said so of those
+/// with 0.
+pub(crate) const NOT_KEPT: u32 = u32::MAX;
 
 /// Whether a session may outlive its connection (XEP-0198), and its number at its home. Takes four
 /// bytes.
@@ -152,8 +158,23 @@ impl Occupants {
         let mut sessions = occupant.sessions.iter_mut();
         if let Some(session) = sessions.find(|session| &*session.address == full) {
             let before = std::mem::replace(&mut session.managed, managed);
+            if before != managed {
+                session.kept = NOT_KEPT;
+            }
             self.managed += usize::from(managed != Managed::default());
             self.managed -= usize::from(before != Managed::default());
+        }
+    }
+
+    /// A part with all sessions of a nick is to be kept, as so many were before it.
+    pub(crate) fn is_kept_by(&mut self, nick_key: &str, number: u32) {
+        let Some(key) = self.by_nick.get(nick_key) else {
+            return;
+        };
+        let occupant = self.slots.get_mut(*key as usize).and_then(Option::as_mut);
+        let sessions = occupant.into_iter().flat_map(|own| &mut own.sessions);
+        for session in sessions.filter(|session| session.kept == NOT_KEPT) {
+            session.kept = number;
         }
     }
 
@@ -236,6 +257,7 @@ impl Occupants {
             number: self.next_number,
             managed: Managed::default(),
             since: 0,
+            kept: NOT_KEPT,
         }
     }
 
@@ -291,6 +313,9 @@ impl Occupants {
             return;
         };
         let old = std::mem::replace(&mut occupant.nick, Arc::clone(&new));
+        for session in &mut occupant.sessions {
+            session.kept = NOT_KEPT;
+        }
         self.has_changed(&new);
         self.by_nick.remove(&*nick::key(&old));
         self.by_nick.insert(nick_key(&new), key);

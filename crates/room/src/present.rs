@@ -91,6 +91,8 @@ pub(crate) struct Traces {
     unconfirmed: BTreeSet<Arc<str>>,
     /// Since when there is no managed session, in milliseconds since 1970.
     unmanaged_since: Option<i64>,
+    /// How often something was to be kept ([`Effect::Keep`]), and how often that was done.
+    keeps: (u32, u32),
 }
 
 impl Room {
@@ -133,9 +135,19 @@ impl Room {
             parts.extend(self.changed(key, now));
         }
         self.forget_gone(now, &mut parts);
+        self.ask_to_keep(parts);
+    }
+
+    fn ask_to_keep(&mut self, parts: Vec<(String, Vec<u8>)>) {
         if !parts.is_empty() {
+            self.traces.keeps.0 += 1;
             self.effects.insert(0, Effect::Keep(parts));
         }
+    }
+
+    /// The first [`Effect::Keep`] that was not done yet has been: all of its parts are durable.
+    pub fn kept(&mut self) {
+        self.traces.keeps.1 += 1;
     }
 
     /// Whether what is kept is kept on for a while: another managed session may come.
@@ -185,14 +197,14 @@ impl Room {
     fn end_keeping(&mut self) {
         self.occupants.tracks = false;
         self.occupants.take_changed();
-        let traces = std::mem::take(&mut self.traces);
+        let traces = Traces {
+            keeps: self.traces.keeps,
+            ..Traces::default()
+        };
+        let traces = std::mem::replace(&mut self.traces, traces);
         if self.is_durable() {
             let parts = traces.by_nick.into_keys().map(|key| (key, Vec::new()));
-            let parts: Vec<(String, Vec<u8>)> = parts.collect();
-            if !parts.is_empty() {
-                self.effects.insert(0, Effect::Keep(parts));
-            }
-            return;
+            return self.ask_to_keep(parts.collect());
         }
         // What is said from now on is in no log.
         let sessions = self.occupants.iter().flat_map(|(_, o)| &o.sessions);
@@ -222,6 +234,8 @@ impl Room {
             };
             let value = present(occupant).encode();
             self.traces.by_nick.insert(key.clone(), trace);
+            let next = self.traces.keeps.0 + 1;
+            self.occupants.is_kept_by(&key, next);
             return Some((key, value));
         }
         let trace = self.traces.by_nick.get_mut(&key)?;
@@ -274,11 +288,16 @@ impl Room {
     }
 
     /// Managed sessions of which nobody knows whether it is durable that they are there, or are
-    /// not, are told that they are not.
+    /// not, are told that they are not. One that was kept under its nick is there, whatever became
+    /// of what was to be kept since.
     pub(crate) fn leave_unsure(&mut self, unsure: &[String]) {
         let mut told: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
+        let done = self.traces.keeps.1;
+        let is_certain = |session: &Session| session.kept <= done;
         for key in unsure {
-            if let Some(trace) = self.traces.by_nick.get(key) {
+            if let Some(trace) = self.traces.by_nick.get(key)
+                && !self.session_at(&trace.address).is_some_and(is_certain)
+            {
                 let nick = Arc::clone(&trace.nick);
                 told.insert(Arc::clone(&trace.address), nick);
             }
@@ -291,7 +310,7 @@ impl Room {
             };
             let sessions = occupant.sessions.iter();
             let managed = sessions.filter(|session| session.managed.number().is_some());
-            for session in managed {
+            for session in managed.filter(|session| !is_certain(session)) {
                 told.insert(Arc::clone(&session.address), Arc::clone(&occupant.nick));
             }
         }
@@ -370,6 +389,7 @@ impl Room {
             let mut session = self.occupants.session(address, presence);
             session.managed = Managed::of(own.managed);
             session.since = own.since;
+            session.kept = 0;
             sessions.push(session);
         }
         let bare = addr::bare_part(&sessions[0].address);

@@ -45,6 +45,8 @@ pub(crate) struct World {
     pub(crate) kept: BTreeMap<String, Vec<u8>>,
     /// How often that was written.
     pub(crate) keeps: usize,
+    /// Whether the room hears that it was.
+    pub(crate) keeps_at_once: bool,
     /// What homes were told of where the log is owed from.
     pub(crate) here: Vec<(String, u32, Option<u64>)>,
     /// Where messages to all were.
@@ -82,6 +84,7 @@ impl World {
             new_members: Vec::new(),
             kept: BTreeMap::new(),
             keeps: 0,
+            keeps_at_once: true,
             here: Vec::new(),
             placed: Vec::new(),
             options,
@@ -119,6 +122,9 @@ impl World {
                             true => self.kept.remove(&name),
                             false => self.kept.insert(name, part),
                         };
+                    }
+                    if self.keeps_at_once {
+                        self.room.kept();
                     }
                 }
                 Effect::Here {

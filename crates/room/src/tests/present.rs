@@ -297,23 +297,27 @@ fn places_follow_each_other() {
     }
 }
 
+fn told_at_the_end(world: &mut World, unsure: &[&str]) -> Vec<String> {
+    world.forget_mail();
+    let unsure: Vec<String> = unsure.iter().map(|nick| (*nick).to_owned()).collect();
+    let told = world.room.end(&unsure);
+    let frames = told.iter().map(|effect| match effect {
+        Effect::Deliver(frame) | Effect::Tell { frame, .. } => {
+            String::from_utf8_lossy(frame.as_bytes()).into_owned()
+        }
+        other => panic!("{other:?}"),
+    });
+    frames.collect()
+}
+
 #[test]
 fn at_the_end_of_the_machine_who_may_not_be_there_is_told_so() {
     let mut world = persistent();
     world.join_managed(HAG, "hag", 7);
     world.join_managed(WICCA, "wicca", 8);
+    world.keeps_at_once = false;
     world.send_as(WICCA, "wicca2", "<presence/>", Some(8));
-    world.forget_mail();
-    let told = world.room.end(&["wicca".to_owned(), "wicca2".to_owned()]);
-    let told: Vec<String> = told
-        .iter()
-        .map(|effect| match effect {
-            Effect::Deliver(frame) | Effect::Tell { frame, .. } => {
-                String::from_utf8_lossy(frame.as_bytes()).into_owned()
-            }
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let told = told_at_the_end(&mut world, &["wicca", "wicca2"]);
     assert_eq!(told.len(), 1, "{told:?}");
     has(
         &told[0],
@@ -325,6 +329,29 @@ fn at_the_end_of_the_machine_who_may_not_be_there_is_told_so() {
             "code='333'",
         ],
     );
+}
+
+/// What is being written says the same of a session as what is written: that it is there.
+#[test]
+fn at_the_end_of_the_machine_who_is_certainly_there_hears_nothing() {
+    let mut world = persistent();
+    world.join_managed(HAG, "hag", 7);
+    world.keeps_at_once = false;
+    let entry = "<presence><show>away</show></presence>";
+    world.send_as(HAG, "hag", entry, Some(7));
+    assert_eq!(told_at_the_end(&mut world, &["hag"]), [""; 0]);
+}
+
+/// The session that is kept under the nick is another one.
+#[test]
+fn at_the_end_of_the_machine_a_later_session_of_the_name_may_not_be_there() {
+    let mut world = persistent();
+    world.join_managed(HAG, "hag", 7);
+    world.keeps_at_once = false;
+    world.send_as(HAG, "hag", "<presence/>", Some(8));
+    let told = told_at_the_end(&mut world, &["hag"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    has(&told[0], &[HAG, "/hag'", "code='333'"]);
 }
 
 #[test]

@@ -277,7 +277,12 @@ impl RoomActor {
         match what {
             For::Upkeep => {}
             For::Trim => self.log.trimmed(is_done),
-            For::Presence(_) if is_done => self.life.leaving.is_over(),
+            For::Presence(kept) if is_done => {
+                self.life.leaving.is_over();
+                if let Some(room) = self.room.as_mut().filter(|_| kept.is_all) {
+                    room.kept();
+                }
+            }
             For::Presence(kept) => self.not_kept(kept, cx),
             For::Decision if is_done => self.committed(taking, cx),
             For::Decision => self.not_committed(taking, cx),

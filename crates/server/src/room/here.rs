@@ -30,6 +30,8 @@ pub(super) struct Kept {
     /// What waits for it ([`crate::leaving::Leaving::wait`]).
     wait: u64,
     records: Vec<store::Record>,
+    /// Nothing is left of what the machine wanted to be kept.
+    pub(super) is_all: bool,
 }
 
 impl Kept {
@@ -69,7 +71,11 @@ impl RoomActor {
         while !records.is_empty() {
             let rest = records.split_off(records.len().min(max));
             let wait = self.life.leaving.wait();
-            let kept = Kept { wait, records };
+            let kept = Kept {
+                wait,
+                is_all: rest.is_empty(),
+                records,
+            };
             match self.unkept.is_empty() {
                 true => self.append_kept(kept, cx),
                 // Not in front of what is older.
