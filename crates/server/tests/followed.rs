@@ -263,6 +263,51 @@ fn a_room_that_crashes_has_its_managed_occupants() {
     }
 }
 
+/// Whatever crashes while she enters, her client is told that she is there, or that she is not.
+#[test]
+fn who_enters_is_told_so_whatever_crashes() {
+    const HOME: &str = "juliet@localhost";
+    for killed in [&[HOME][..], &[ROOM], &[HOME, ROOM], &[ROOM, HOME]] {
+        for (before, between) in (0..6).flat_map(|n| (0..3).map(move |m| (n, m))) {
+            for asks in [false, true] {
+                let mut world = World::patient(|_| ());
+                let mut romeo = Client::enter(&mut world, "romeo", "romeo");
+                configure(&mut world, &mut romeo, PERSISTENT);
+                let mut juliet = Client::login(&mut world, "juliet", "juliet");
+                rest(&mut world);
+                world.hold();
+                juliet.send(&format!(
+                    "<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>"
+                ));
+                if asks {
+                    juliet.send(&format!("<r {SM}/>"));
+                }
+                world.work();
+                for _ in 0..before {
+                    world.try_one();
+                }
+                for name in killed {
+                    world.node().kill(name);
+                    world.work();
+                    for _ in 0..between {
+                        world.try_one();
+                    }
+                }
+                world.let_go();
+                rest(&mut world);
+                juliet.read();
+                let is_told =
+                    juliet.heard.contains("code='110'") || juliet.heard.contains("type='error'");
+                assert!(
+                    is_told,
+                    "{killed:?} {before} {between} {asks}: {}",
+                    juliet.heard
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn who_leaves_is_owed_nothing_more() {
     let mut world = World::patient(|_| ());

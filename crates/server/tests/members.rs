@@ -339,6 +339,65 @@ fn a_lost_link_loses_and_doubles_nothing() {
     assert!(said.is_sorted_by(|a, b| a < b), "{said:?}");
 }
 
+/// Whoever sends its presence right behind the word that has its stanzas counted was given nothing
+/// until the next message was said: when it became available, it did not read yet.
+#[test]
+fn a_session_that_is_there_before_it_is_counted_is_given_what_waits() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = room(&mut world);
+    say(&mut world, &mut romeo, 1..=2);
+    rest(&mut world);
+    let mut peer = world.login("juliet", "phone");
+    world.hold();
+    peer.send(&format!("<enable {SM} resume='true'/><presence/>"));
+    world.work();
+    world.let_go();
+    peer.expect(&mut world, "<enabled");
+    let mut phone = Phone {
+        peer: Some(peer),
+        token: None,
+        heard: String::new(),
+    };
+    assert_eq!(phone.said(&mut world), [1, 2]);
+}
+
+/// A session that was given nothing of the room yet has no record of it. What was said while it
+/// had no link, or what its home had asked for and not recorded, comes once it goes on, although
+/// nothing more is said.
+#[test]
+fn a_session_that_was_given_nothing_yet_is_given_what_was_said_once_it_goes_on() {
+    for is_killed in [false, true] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = enter(&mut world, "romeo", "romeo");
+        let fields = format!("{PERSISTENT}{TO_MEMBERS}");
+        romeo.ask(&mut world, &configuration(&fields), "id='config'");
+        // From here on nothing has to be read for what he says.
+        say(&mut world, &mut romeo, [0]);
+        affiliate(&mut world, &mut romeo, "juliet", "member");
+        let mut phone = Phone::on(&mut world, true);
+        assert_eq!(phone.said(&mut world), [0; 0]);
+        if is_killed {
+            phone.peer = None;
+            world.work();
+            say(&mut world, &mut romeo, 1..=2);
+            drop(romeo);
+            world.crash();
+            phone.resume(&mut world);
+        } else {
+            world.node().set_late_reads(true);
+            world.node().stall_reads(true);
+            say(&mut world, &mut romeo, 1..=2);
+            world.pass(Duration::from_millis(300));
+            // Its home has asked for them.
+            world.node().kill("juliet@localhost");
+            world.work();
+            world.node().stall_reads(false);
+            world.node().set_late_reads(false);
+        }
+        assert_eq!(phone.said(&mut world), [1, 2], "{is_killed}");
+    }
+}
+
 /// What is written to a session without stream management was recorded before.
 #[test]
 fn what_was_written_is_not_written_again_after_a_kill() {

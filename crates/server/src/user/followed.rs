@@ -536,6 +536,8 @@ impl User {
             rooms.resumed();
             self.log().rooms_due = true;
         }
+        // One that was given nothing yet has no record of any room: as a member it begins now.
+        self.members_may_change();
         if missed_presence && self.sessions[at].number_for_rooms().is_some() {
             for (room, _) in self.rooms_entered(at) {
                 self.is_back_in(at, &room, cx);

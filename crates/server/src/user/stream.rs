@@ -108,6 +108,8 @@ impl User {
         if let Some(managed) = session.and_then(|session| session.managed.as_mut()) {
             managed.is_enabled = true;
         }
+        // It may have sent its presence before: from here on it reads as a member.
+        self.members_may_change();
         self.write_out(conn, cx, |out| out.extend_from_slice(bytes));
     }
 
