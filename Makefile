@@ -147,7 +147,7 @@ OCCUPANTS := $(CARGO) run --quiet --package testkit --bin occupants --
 
 history: build ## A short run of the history checker: a server that is killed.
 	$(HISTORY) --seeds $(HISTORY_SEEDS) $(HISTORY_ROOMS) \
-	  --faults kills,cuts,stops,amnesia,unsynced
+	  --faults kills,cuts,stops,amnesia,unsynced,actors
 
 history-cluster: build $(NATS) ## The same over the nodes of a cluster, for a minute.
 	$(HISTORY) --cluster all --rooms --seeds $(CLUSTER_SEEDS)

@@ -11,8 +11,9 @@ use common::world::{Peer, World};
 use common::{Client, PANIC, options, start_extended};
 use server::admin::{Request, Response};
 use server::modules::Extensions;
-use server::modules::service::Service;
+use server::modules::service::{Outcome, Service};
 use telemetry::Gauge;
+use xmpp::error::Condition;
 
 static SERVICES: &[&Service] = &[&votes::SERVICE];
 
@@ -186,6 +187,59 @@ fn a_change_beyond_what_it_may_keep_is_refused() {
     assert!(seen.contains("<resource-constraint"), "{seen}");
     voted(&mut world, &mut romeo, "tea");
     assert_eq!(counted(&mut world, &mut romeo), "tea 1");
+}
+
+/// Its bound was lowered, or an import brought more.
+#[test]
+fn one_above_its_bound_may_shrink() {
+    static SMALL: Service = Service {
+        bytes_max: "romeo@localhost".len() + "tea".len(),
+        ..votes::SERVICE
+    };
+    static ALONE: &[&Service] = &[&SMALL];
+    let limits = net::Limits::default;
+    let from = start_extended(EXTENSIONS, options(1, true), limits(), &["romeo"]);
+    let mut romeo = Client::login(from.address, "romeo", "orchard");
+    romeo.send(&vote("vote", "coffee"));
+    romeo.expect("id='vote'");
+    let extensions = Extensions {
+        modules: &[],
+        services: ALONE,
+    };
+    let to = start_extended(extensions, options(1, true), limits(), &[]);
+    let lines = exported(&from.node.admin());
+    let made = to.node.admin().call(Request::Import {
+        lines,
+        check: false,
+        strays: Vec::new(),
+    });
+    assert!(matches!(made, Response::Imported { .. }), "{made:?}");
+    let mut romeo = Client::login(to.address, "romeo", "orchard");
+    romeo.send(&vote("less", "water"));
+    romeo.expect("<iq type='result'");
+    romeo.send(&vote("more", "coffee"));
+    romeo.expect("<resource-constraint");
+}
+
+#[test]
+fn an_error_changes_nothing() {
+    static SPITEFUL: Service = Service {
+        handle: |view, request| match request.is_set {
+            true => Outcome::error(Condition::Conflict).and_put("it", b"tea".to_vec()),
+            false => (votes::SERVICE.handle)(view, request),
+        },
+        ..votes::SERVICE
+    };
+    static ALONE: &[&Service] = &[&SPITEFUL];
+    let extensions = Extensions {
+        modules: &[],
+        services: ALONE,
+    };
+    let mut world = World::extended(extensions, |_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    let seen = romeo.ask(&mut world, &vote("vote", "tea"), "</error>");
+    assert!(seen.contains("<conflict"), "{seen}");
+    assert_eq!(counted(&mut world, &mut romeo), "");
 }
 
 #[test]

@@ -154,11 +154,17 @@ impl ServiceActor {
             from: &frame.attr("from").unwrap_or_default(),
         };
         let outcome = (service.handle)(&view, &request);
+        // What an import brought may be more: it may shrink.
+        let max = service.bytes_max.max(self.parts.bytes_with(&[]));
         match outcome.answer {
-            Answer::Result(_) if self.parts.bytes_with(&outcome.changes) > service.bytes_max => {
+            Answer::Result(_) if self.parts.bytes_with(&outcome.changes) > max => {
                 Outcome::error(Condition::ResourceConstraint)
             }
-            _ => outcome,
+            Answer::Result(_) => outcome,
+            error => Outcome {
+                answer: error,
+                changes: Vec::new(),
+            },
         }
     }
 

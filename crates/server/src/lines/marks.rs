@@ -122,7 +122,8 @@ impl Marks {
 
     /// The actor takes the next element.
     fn takes(&mut self, element: Option<&Frame>) {
-        self.taken = element.filter(|element| element.name() == "iq").cloned();
+        let is_request = |element: &&Frame| self.session.is_some() && element.name() == "iq";
+        self.taken = element.filter(is_request).cloned();
         if let Some(end) = self.ends.pop_front() {
             self.current = end;
         }
@@ -166,7 +167,7 @@ impl Marks {
     /// The client was written a stanza that is in no log.
     fn answered(&mut self, stanza: &[u8]) {
         if let Some(session) = &mut self.session {
-            session.requests.answered(stanza);
+            session.requests.answered(&session.user, stanza);
         }
     }
 
@@ -471,8 +472,9 @@ mod tests {
         say(&mut marks, ask("5", "b@x"));
         assert_eq!(marks.done(), Some(7));
         marks.answered(b"<iq type='result' id='2'/>");
+        marks.answered(b"<iq type='result' from='b@x/r' id='1'/>");
         assert_eq!(marks.done(), Some(7));
-        marks.answered(b"<iq type='error' id='1'><error/></iq>");
+        marks.answered(b"<iq type='error' from='a@x' id='1'><error/></iq>");
         assert_eq!(marks.done(), Some(9));
         marks.answered(b"<iq type='result' id='4'/>");
         marks.answered(b"<iq type='result' id='5'/>");

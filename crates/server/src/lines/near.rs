@@ -225,7 +225,9 @@ impl Near {
 
     /// The client was written a stanza that is in no log: the answer to one of its requests?
     pub(super) fn answered(&mut self, stanza: &[u8]) {
-        self.requests.answered(stanza);
+        if let Some(session) = &self.session {
+            self.requests.answered(&session.user, stanza);
+        }
     }
 
     /// Whether its stream outlives a crash of the actor.

@@ -7,7 +7,7 @@ use xmpp::ns;
 
 use crate::address;
 
-/// More of them than a window holds are not under way.
+/// So many have no answer at a time; what is behind them counts as one of others.
 const REQUESTS_MAX: usize = 64;
 
 /// See the module: with the counts of those stanzas.
@@ -25,15 +25,21 @@ impl Requests {
         is_one
     }
 
-    /// The client was written a stanza that is in no log: the answer to one of them?
-    pub(super) fn answered(&mut self, stanza: &[u8]) {
+    /// The client was written a stanza that is in no log: the answer to one of them? Others may
+    /// send it answers with any id.
+    pub(super) fn answered(&mut self, user: &Name, stanza: &[u8]) {
         if self.0.is_empty() {
             return;
         }
-        let Some(id) = id_of_answer(stanza) else {
+        let Some(answer) = answer(stanza) else {
             return;
         };
-        let is_it = |(_, frame): &(u32, Frame)| frame.attr("id").as_deref() == Some(&*id);
+        let from = answer.attr("from");
+        if !from.as_deref().is_none_or(|from| is_own(user, from)) {
+            return;
+        }
+        let id = answer.attr("id");
+        let is_it = |(_, frame): &(u32, Frame)| frame.attr("id") == id;
         if let Some(at) = self.0.iter().position(is_it) {
             self.0.remove(at);
         }
@@ -58,15 +64,19 @@ fn is_to_account(user: &Name, frame: &Frame) -> bool {
     let kind = frame.attr("type");
     let is_request = matches!(kind.as_deref(), Some("get" | "set"));
     let to = frame.attr("to");
-    let is_own = |to: &str| to == &**user || to == address::domain(user);
     frame.name() == "iq"
         && frame.ns() == ns::CLIENT
         && is_request
-        && to.as_deref().is_none_or(is_own)
+        && to.as_deref().is_none_or(|to| is_own(user, to))
 }
 
-/// The id of the request that this stanza answers, if it does.
-fn id_of_answer(stanza: &[u8]) -> Option<String> {
+/// The account, or the server that it is at.
+fn is_own(user: &Name, other: &str) -> bool {
+    *other == **user || other == address::domain(user)
+}
+
+/// The first tag of a stanza that answers a request.
+fn answer(stanza: &[u8]) -> Option<Frame> {
     let tag = stanza.strip_prefix(b"<iq ")?;
     // No attribute has one: it is written as an entity.
     let end = tag.iter().position(|byte| *byte == b'>')?;
@@ -75,6 +85,5 @@ fn id_of_answer(stanza: &[u8]) -> Option<String> {
     let alone = [b"<iq ", tag, b"/>"].concat();
     let frame = Frame::parse(alone).ok()?;
     let is_answer = matches!(frame.attr("type").as_deref(), Some("result" | "error"));
-    let id = frame.attr("id").map(|id| id.into_owned());
-    id.filter(|_| is_answer)
+    (is_answer && frame.attr("id").is_some()).then_some(frame)
 }
