@@ -293,6 +293,39 @@ fn while_a_device_is_in_the_room_the_others_get_nothing() {
     }
 }
 
+/// Whoever was refused counted as one who is in the room, so that the other devices were given
+/// nothing until that session ended. One that is refused another nick is in the room still.
+#[test]
+fn who_is_refused_is_not_in_the_room_unless_she_was_there_before() {
+    for is_managed in [false, true] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = room(&mut world);
+        let mut phone = Phone::on(&mut world, false);
+        let mut desktop = match is_managed {
+            true => world.login_managed("juliet", "desktop").0,
+            false => world.login("juliet", "desktop"),
+        };
+        let enters = |nick| format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
+        desktop.ask(&mut world, &enters("romeo"), "</presence>");
+        rest(&mut world);
+        say(&mut world, &mut romeo, [1]);
+        assert_eq!(phone.said(&mut world), [1], "{is_managed}");
+        // The refusal arrives when she has sent another entry.
+        desktop.send(&format!("{}{}", enters("romeo"), enters("desktop")));
+        desktop.expect(&mut world, "<subject");
+        rest(&mut world);
+        say(&mut world, &mut romeo, [2]);
+        desktop.expect(&mut world, "<body>2</body>");
+        assert_eq!(phone.said(&mut world), [1], "{is_managed}");
+        // She stays under the nick that she has.
+        desktop.ask(&mut world, &enters("romeo"), "type='error'");
+        rest(&mut world);
+        say(&mut world, &mut romeo, [3]);
+        desktop.expect(&mut world, "<body>3</body>");
+        assert_eq!(phone.said(&mut world), [1], "{is_managed}");
+    }
+}
+
 #[test]
 fn who_takes_no_messages_gets_them_once_he_does() {
     for is_managed in [false, true] {
