@@ -442,7 +442,9 @@ impl User {
             Some("unavailable") => is_put_out(presence),
             Some("error") => is_refused(presence),
             // Looked for only if it changes anything: a large room says much of others.
-            None if self.is_out(at, room) && is_of_recipient(presence) => {
+            None if (self.is_out(at, room) || self.is_awaited(at, room))
+                && is_of_recipient(presence) =>
+            {
                 self.is_not_out(at, room);
                 return self.members_may_change();
             }
@@ -466,10 +468,24 @@ impl User {
         }
     }
 
+    /// A session sends presence that enters a room.
+    pub(super) fn is_entering(&mut self, at: usize, room: &str) {
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.entering.push(Name::from(room));
+        }
+    }
+
+    /// Whether a room has not answered yet to a session that enters it.
+    fn is_awaited(&self, at: usize, room: &str) -> bool {
+        let managed = self.sessions[at].managed.as_ref();
+        managed.is_some_and(|managed| managed.entering.iter().any(|own| **own == *room))
+    }
+
     /// Whether a room has put a session out is not known any more, or it has entered since.
     pub(super) fn is_not_out(&mut self, at: usize, room: &str) {
         if let Some(managed) = &mut self.sessions[at].managed {
             managed.put_out.retain(|own| **own != *room);
+            managed.entering.retain(|own| **own != *room);
         }
         self.plain_is_not_out(at, room);
     }

@@ -95,9 +95,10 @@ impl User {
         }
         let from = frame.attr("from").unwrap_or_default();
         let room = Name::from(address::bare(&from));
+        // That it reads the room's log says nothing: a member's session does so anyway.
         let managed = self.sessions[at].managed.as_ref();
-        let rooms = managed.and_then(|managed| managed.rooms.as_ref());
-        self.is_in(at, &room) && rooms.is_some_and(|rooms| rooms.follows(&room))
+        let has_entered = managed.is_some_and(|managed| !managed.entering.contains(&room));
+        self.is_in(at, &room) && has_entered
     }
 
     /// The room or service believes that a session is there which is not: a message comes back, and
