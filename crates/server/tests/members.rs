@@ -467,6 +467,32 @@ fn who_leaves_the_room_is_not_given_again_what_it_has() {
     assert_eq!(desktop.said(&mut world), [1, 2, 3]);
 }
 
+/// Members who are online hear of what is said during the pause behind a round only when that is
+/// over. A room that was evicted then, or crashed, with nobody in it who could come back told them
+/// when it was used the next time.
+#[test]
+fn a_room_that_nobody_is_in_any_more_tells_members_of_the_last_message() {
+    for is_killed in [false, true] {
+        let mut world = World::patient(|options| {
+            options.delivery.limits.idle_eviction = Duration::from_millis(10);
+        });
+        let mut romeo = room(&mut world);
+        let mut phone = Phone::on(&mut world, false);
+        assert_eq!(phone.said(&mut world), [0; 0]);
+        say(&mut world, &mut romeo, 1..=2);
+        romeo.send(&format!("<presence type='unavailable' to='{ROOM}/romeo'/>"));
+        romeo.expect(&mut world, "type='unavailable'");
+        if is_killed {
+            world.node().kill(ROOM);
+            world.work();
+        }
+        for _ in 0..5 {
+            world.pass(Duration::from_millis(10));
+        }
+        assert_eq!(phone.said(&mut world), [1, 2], "{is_killed}");
+    }
+}
+
 /// At each commit of a room with messages and a member who is online, the node is killed.
 #[test]
 fn a_kill_between_commits_loses_and_doubles_nothing() {
