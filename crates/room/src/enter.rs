@@ -94,7 +94,7 @@ impl Room {
             return self.available_once_followed(frame, may_create, now);
         }
         if let Some(key) = current {
-            self.occupants.set_managed(key, from, self.managed);
+            self.is_there_as(key, from, self.managed);
             self.confirmed(from);
         }
         if current.is_none() && x.is_none() {
@@ -143,6 +143,19 @@ impl Room {
             room.managed = managed;
             room.stanza(&request, may_create, now);
         });
+    }
+
+    /// A session that is there says by which number it is managed. Another number than before is
+    /// that of a later session of its name, while nobody has said yet that the earlier one is gone:
+    /// it is owed what is said from now on.
+    fn is_there_as(&mut self, key: Key, from: &str, managed: Managed) {
+        let before = self.managed_number(from);
+        self.occupants.set_managed(key, from, managed);
+        let now = managed.number();
+        if before.is_some() && now.is_some() && before != now {
+            self.occupants.set_since(key, from, self.told);
+            self.say_since(key, from);
+        }
     }
 
     /// Whether a session may only be there once the room is in the store: a kill must not take back

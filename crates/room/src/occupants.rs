@@ -166,6 +166,15 @@ impl Occupants {
         }
     }
 
+    /// Says up to where what was said was said before a session entered.
+    pub(crate) fn set_since(&mut self, key: Key, full: &str, since: u64) {
+        let occupant = self.get_mut(key);
+        let mut sessions = occupant.into_iter().flat_map(|own| &mut own.sessions);
+        if let Some(session) = sessions.find(|session| &*session.address == full) {
+            session.since = since;
+        }
+    }
+
     /// A part with all sessions of a nick is to be kept, as so many were before it.
     pub(crate) fn is_kept_by(&mut self, nick_key: &str, number: u32) {
         let Some(key) = self.by_nick.get(nick_key) else {

@@ -21,6 +21,7 @@ use xmpp::stanza::{IqType, Kind, MessageType, PresenceType, parse_kind};
 use crate::affiliation::Affiliation;
 use crate::broadcast::Tell;
 use crate::config::Config;
+use crate::enter::NS_MUC;
 use crate::limits::{Budget, RoomLimits};
 use crate::occupants::{Audience, Key, Managed, Occupants};
 use crate::present::Traces;
@@ -565,12 +566,17 @@ impl Room {
     /// The same with more than a condition.
     pub(crate) fn refuse_with(&mut self, frame: &Frame, error: &StanzaError) {
         // The room's own decisions have no sender.
-        if frame.attr_raw("from").is_some() {
-            self.effects.push(Effect::Refuse {
-                request: frame.clone(),
-                error: error.clone(),
-            });
-        }
+        let Some(from) = frame.attr("from") else {
+            return;
+        };
+        // An error with the element of those who enter says that its recipient is not there.
+        let stays = frame.name() == "presence" && self.has_session(&from);
+        let request = match stays {
+            true => frame.edit().remove_children(|x| x.ns() == NS_MUC).finish(),
+            false => frame.clone(),
+        };
+        let error = error.clone();
+        self.effects.push(Effect::Refuse { request, error });
     }
 
     /// Answers a request with a result.

@@ -18,6 +18,8 @@ use crate::home::Home;
 use crate::message::credit::Debt;
 use crate::message::{Delivery, UserMsg};
 
+const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
+
 /// Stanzas for single recipients up to which nobody asks how much their shard has to do.
 const FEW: usize = 16;
 
@@ -158,7 +160,8 @@ impl Leaving {
     }
 
     /// What waits for commits of which nobody knows whether they are durable says no more who is
-    /// there. Whatever else waits for them may leave.
+    /// there. Whatever else waits for them may leave; also the word to one session that it is not
+    /// there, which nobody would say again.
     pub(crate) fn forget_presence(&mut self) {
         let over = self.waits.1;
         let is_open = |out: &Out| matches!(out, Out::Wait(commit) if *commit > over);
@@ -168,7 +171,9 @@ impl Leaving {
         let behind = self.queue.split_off(first);
         self.queue
             .extend(behind.into_iter().filter(|out| match out {
-                Out::One(frame) | Out::Session(frame, _) => frame.name() != "presence",
+                Out::One(frame) | Out::Session(frame, _) => {
+                    frame.name() != "presence" || says_not_there(frame)
+                }
                 Out::Copies(copies) => copies.frame.name() != "presence",
                 Out::Tell(..) => false,
                 Out::Answer(..) | Out::Wait(_) => true,
@@ -416,6 +421,22 @@ impl Leaving {
         if refused.is_some() {
             cx.stats().count(self.counters.dropped);
         }
+    }
+}
+
+/// Whether presence tells its recipient that it is not there: a refusal, or its own end (XEP-0045
+/// section 15.6.2). One that takes another nick goes on under that.
+fn says_not_there(presence: &Frame) -> bool {
+    let has = |code: &str| {
+        let x = presence.child("x", NS_MUC_USER);
+        let mut children = x.iter().flat_map(xml::Child::children);
+        children
+            .any(|child| child.name() == "status" && child.attr("code").as_deref() == Some(code))
+    };
+    match presence.attr_raw("type") {
+        Some("error") => true,
+        Some("unavailable") => has("110") && !has("303"),
+        _ => false,
     }
 }
 

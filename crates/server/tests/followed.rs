@@ -728,6 +728,31 @@ fn nobody_is_told_of_a_nick_that_a_kill_takes_back() {
     }
 }
 
+/// A room that ended dropped what waited behind a commit and was about others than that commit: who
+/// was refused waited for ever, and who is not there was never told.
+#[test]
+fn who_is_not_there_is_told_so_though_the_room_ends_before_a_commit() {
+    let mut world = World::patient(|_| ());
+    let (_romeo, _juliet) = pair(&mut world);
+    let mut desk = Client::login(&mut world, "romeo", "desk");
+    let mut phone = world.login("juliet", "phone");
+    let enters = |nick| format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
+    world.hold();
+    desk.send(&enters("desk"));
+    world.work();
+    // His home has recorded it, and the room has not.
+    world.let_one_go();
+    world.work();
+    phone.send(&enters("romeo"));
+    world.work();
+    world.node().kill(ROOM);
+    world.work();
+    world.let_go();
+    rest(&mut world);
+    while phone.read() {}
+    assert!(phone.seen.contains("<conflict "), "{}", phone.seen);
+}
+
 /// The room had told others of one who entered, although nobody knew whether that was durable. What
 /// is lost for certain is tried again.
 #[test]

@@ -293,6 +293,39 @@ fn while_a_device_is_in_the_room_the_others_get_nothing() {
     }
 }
 
+/// Whoever was refused counted as one who is in the room, so that the other devices were given
+/// nothing until that session ended. One that is refused another nick is in the room still.
+#[test]
+fn who_is_refused_is_not_in_the_room_unless_she_was_there_before() {
+    for is_managed in [false, true] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = room(&mut world);
+        let mut phone = Phone::on(&mut world, false);
+        let mut desktop = match is_managed {
+            true => world.login_managed("juliet", "desktop").0,
+            false => world.login("juliet", "desktop"),
+        };
+        let enters = |nick| format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
+        desktop.ask(&mut world, &enters("romeo"), "</presence>");
+        rest(&mut world);
+        say(&mut world, &mut romeo, [1]);
+        assert_eq!(phone.said(&mut world), [1], "{is_managed}");
+        // The refusal arrives when she has sent another entry.
+        desktop.send(&format!("{}{}", enters("romeo"), enters("desktop")));
+        desktop.expect(&mut world, "<subject");
+        rest(&mut world);
+        say(&mut world, &mut romeo, [2]);
+        desktop.expect(&mut world, "<body>2</body>");
+        assert_eq!(phone.said(&mut world), [1], "{is_managed}");
+        // She stays under the nick that she has.
+        desktop.ask(&mut world, &enters("romeo"), "type='error'");
+        rest(&mut world);
+        say(&mut world, &mut romeo, [3]);
+        desktop.expect(&mut world, "<body>3</body>");
+        assert_eq!(phone.said(&mut world), [1], "{is_managed}");
+    }
+}
+
 #[test]
 fn who_takes_no_messages_gets_them_once_he_does() {
     for is_managed in [false, true] {
@@ -432,6 +465,32 @@ fn who_leaves_the_room_is_not_given_again_what_it_has() {
     rest(&mut world);
     say(&mut world, &mut romeo, [3]);
     assert_eq!(desktop.said(&mut world), [1, 2, 3]);
+}
+
+/// Members who are online hear of what is said during the pause behind a round only when that is
+/// over. A room that was evicted then, or crashed, with nobody in it who could come back told them
+/// when it was used the next time.
+#[test]
+fn a_room_that_nobody_is_in_any_more_tells_members_of_the_last_message() {
+    for is_killed in [false, true] {
+        let mut world = World::patient(|options| {
+            options.delivery.limits.idle_eviction = Duration::from_millis(10);
+        });
+        let mut romeo = room(&mut world);
+        let mut phone = Phone::on(&mut world, false);
+        assert_eq!(phone.said(&mut world), [0; 0]);
+        say(&mut world, &mut romeo, 1..=2);
+        romeo.send(&format!("<presence type='unavailable' to='{ROOM}/romeo'/>"));
+        romeo.expect(&mut world, "type='unavailable'");
+        if is_killed {
+            world.node().kill(ROOM);
+            world.work();
+        }
+        for _ in 0..5 {
+            world.pass(Duration::from_millis(10));
+        }
+        assert_eq!(phone.said(&mut world), [1, 2], "{is_killed}");
+    }
 }
 
 /// At each commit of a room with messages and a member who is online, the node is killed.

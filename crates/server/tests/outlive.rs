@@ -641,6 +641,39 @@ fn that_a_room_was_not_found_is_told_to_who_waits() {
     }
 }
 
+/// Goal: a member's session reads the room's log before it enters, and is told all the same that
+/// the room was not found.
+#[test]
+fn that_a_room_was_not_found_is_told_to_a_member() {
+    const MUC: &str = "http://jabber.org/protocol/muc";
+    let two = two(&["alice"], |_| {});
+    let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
+    manage(&mut alice);
+    alice.send("<presence/>");
+    alice.expect("<presence ");
+    alice.send(&enter());
+    alice.expect("code='201'");
+    alice.send(&format!(
+        "<iq type='set' id='made' to='{ROOM}'><query xmlns='{MUC}#owner'>\
+         <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+         <value>{MUC}#roomconfig</value></field>\
+         <field var='muc#roomconfig_persistentroom'><value>1</value></field>\
+         <field var='x-roomconfig_delivertomembers'><value>1</value></field></x></query></iq>"
+    ));
+    alice.expect("id='made'");
+    // Her home has noted the room, and she reads its log.
+    thread::sleep(SOON / 2);
+    alice.send(&format!("<presence to='{ROOM}/Alice' type='unavailable'/>"));
+    alice.expect("unavailable");
+    thread::sleep(SOON / 2);
+    loses_room(&two);
+    alice.send(&enter());
+    accepted(&mut alice, 5);
+    finds_room(&two, 7);
+    two.home.way.give_back();
+    alice.expect("<presence type='error'");
+}
+
 /// Goal: what a session has acknowledged when its link is lost is not given to the next one, also
 /// if its account moves to another home right then.
 #[test]

@@ -358,6 +358,19 @@ fn a_nick_is_changed_for_all_to_see() {
     has(&world.read(WICCA)[1], &["/OldHag'"]);
 }
 
+/// By the element of those who enter a refusal says that its recipient is not there.
+#[test]
+fn a_refusal_says_whether_one_is_there() {
+    let mut world = World::coven();
+    world.join(HECATE, "wicca");
+    let element = &["<x xmlns='http://jabber.org/protocol/muc'/>"];
+    has(&world.read_one(HECATE), element);
+    world.join(HAG, "wicca");
+    let refusal = world.read_one(HAG);
+    lacks(&refusal, element);
+    assert_eq!(condition(&refusal).as_deref(), Some("conflict/cancel"));
+}
+
 #[test]
 fn one_of_two_sessions_takes_another_nick() {
     let mut world = World::coven();

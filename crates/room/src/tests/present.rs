@@ -354,6 +354,28 @@ fn at_the_end_of_the_machine_a_later_session_of_the_name_may_not_be_there() {
     has(&told[0], &[HAG, "/hag'", "code='333'"]);
 }
 
+/// That the first one has gone was not heard yet. Its successor was given what had been said to it.
+#[test]
+fn a_later_session_of_the_name_is_owed_what_is_said_from_its_entry_on() {
+    let mut world = persistent();
+    world.join_managed(HAG, "hag", 7);
+    for (nick, number) in [("hag", 8), ("hag2", 9)] {
+        world.send(CRONE, "", HI);
+        world.here.clear();
+        world.join_managed(HAG, nick, number);
+        let told = world.room.told();
+        assert_eq!(world.here, [(HAG.to_owned(), number, Some(told))]);
+        assert_eq!(world.room.since(HAG), told);
+        // The same one stays where it is.
+        world.send(CRONE, "", HI);
+        world.join_managed(HAG, nick, number);
+        assert_eq!(world.room.since(HAG), told);
+        assert_eq!(world.here.len(), 1);
+    }
+    world.restart();
+    assert_eq!(world.room.since(HAG), world.room.told() - 1);
+}
+
 #[test]
 fn what_was_refused_is_not_said_to_have_been_told() {
     let mut world = World::coven();

@@ -355,6 +355,14 @@ impl RoomActor {
         }
     }
 
+    /// Whether members who are not there will be told of a message, once the pause is over.
+    pub(super) fn owes_news(&self) -> bool {
+        let Some(room) = &self.room else { return false };
+        let state = room.state();
+        state.is_some_and(room::State::delivers)
+            && room.told() > self.members.told.unwrap_or_default()
+    }
+
     /// False if nobody has to be told of anything.
     fn begin_round(&mut self) -> bool {
         let Some(room) = &self.room else { return false };

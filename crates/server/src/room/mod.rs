@@ -341,6 +341,7 @@ impl Tenant for RoomActor {
         self.room.as_ref().is_none_or(Room::is_idle)
             && self.parked.is_none()
             && self.members.is_idle()
+            && !self.owes_news()
             && self.pages == 0
     }
 
@@ -359,8 +360,9 @@ impl Tenant for RoomActor {
     }
 
     fn must_come_back(&self) -> bool {
-        // Managed sessions are still there, and may have missed something.
-        self.room.as_ref().is_some_and(|room| room.managed() > 0)
+        // Managed sessions are still there, and may have missed something; and of the last message
+        // members hear from the next life.
+        self.room.as_ref().is_some_and(|room| room.managed() > 0) || self.owes_news()
     }
 
     fn ended(&mut self, reason: &Reason, cx: &mut Context<'_, UserMsg>) {

@@ -19,7 +19,7 @@ use super::User;
 use super::barrier::Effect;
 use super::managed::What;
 use super::presence::unavailable_of;
-use super::rooms::is_put_out;
+use super::rooms::{is_of_recipient, is_put_out, is_refused};
 use super::session::Session;
 use crate::address;
 use crate::message::UserMsg;
@@ -425,9 +425,9 @@ impl User {
         }
     }
 
-    /// Presence comes to a session: a room may say that it has put it out. Its home remembers the
-    /// room all the same. The client may never read this, and is told again after a restart; or it
-    /// may have entered once more since, and then the room says so next.
+    /// Presence comes to a session: a room may say that it has put it out, or did not let it enter.
+    /// Its home remembers the room all the same. The client may never read this, and is told again
+    /// after a restart; or it may have entered once more since, and then the room says so next.
     pub(super) fn hears_of_itself(&mut self, at: usize, presence: &Frame) {
         let session = &self.sessions[at];
         if session.directed.is_none() || session.managed.is_none() && !self.is_any_member() {
@@ -435,10 +435,22 @@ impl User {
         }
         let from = presence.attr("from").unwrap_or_default();
         let room = address::bare(&from);
-        let is_out = presence.attr_raw("type") == Some("unavailable")
-            && self.home.hosts_rooms(address::domain(room))
-            && is_put_out(presence);
-        if is_out && session.nick_in(room).is_some() {
+        if !self.home.hosts_rooms(address::domain(room)) || session.nick_in(room).is_none() {
+            return;
+        }
+        let is_out = match presence.attr_raw("type") {
+            Some("unavailable") => is_put_out(presence),
+            Some("error") => is_refused(presence),
+            // Looked for only if it changes anything: a large room says much of others.
+            None if (self.is_out(at, room) || self.is_awaited(at, room))
+                && is_of_recipient(presence) =>
+            {
+                self.is_not_out(at, room);
+                return self.members_may_change();
+            }
+            _ => false,
+        };
+        if is_out {
             self.is_not_out(at, room);
             match &mut self.sessions[at].managed {
                 Some(managed) => managed.put_out.push(Name::from(room)),
@@ -448,10 +460,32 @@ impl User {
         }
     }
 
+    /// Whether a room has put a session out, and did not say since that it is there.
+    fn is_out(&self, at: usize, room: &str) -> bool {
+        match &self.sessions[at].managed {
+            Some(managed) => managed.put_out.iter().any(|own| **own == *room),
+            None => self.is_plain_out(at, room),
+        }
+    }
+
+    /// A session sends presence that enters a room.
+    pub(super) fn is_entering(&mut self, at: usize, room: &str) {
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.entering.push(Name::from(room));
+        }
+    }
+
+    /// Whether a room has not answered yet to a session that enters it.
+    fn is_awaited(&self, at: usize, room: &str) -> bool {
+        let managed = self.sessions[at].managed.as_ref();
+        managed.is_some_and(|managed| managed.entering.iter().any(|own| **own == *room))
+    }
+
     /// Whether a room has put a session out is not known any more, or it has entered since.
     pub(super) fn is_not_out(&mut self, at: usize, room: &str) {
         if let Some(managed) = &mut self.sessions[at].managed {
             managed.put_out.retain(|own| **own != *room);
+            managed.entering.retain(|own| **own != *room);
         }
         self.plain_is_not_out(at, room);
     }

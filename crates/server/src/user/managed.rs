@@ -106,6 +106,8 @@ pub(crate) struct Managed {
     ///
     /// [`Session::directed`]: super::session::Session::directed
     pub put_out: Vec<Name>,
+    /// Rooms of those that it has sent presence that enters, and that have not answered it.
+    pub entering: Vec<Name>,
     /// Rooms that it had entered before its stanzas were counted: these know nothing of that.
     pub plain_rooms: Vec<Name>,
     /// Presence was given up, or events of nodes: at its resumption it is told the current presence
@@ -136,6 +138,7 @@ impl Managed {
             out: Outbound::default(),
             rooms: None,
             put_out: Vec::new(),
+            entering: Vec::new(),
             plain_rooms: Vec::new(),
             presence_lost: false,
             roster_lost: false,

@@ -172,10 +172,8 @@ impl User {
 
     /// Whether a session of the account is in a room, as far as is known here.
     fn has_occupant(&self, room: &Name) -> bool {
-        let out = self.log.as_ref().map_or(&[][..], |log| &log.members.out);
-        let is_out = |conn: ConnRef| out.iter().any(|(own, from)| *own == conn && from == room);
         let mut all = 0..self.sessions.len();
-        all.any(|at| self.is_in(at, room) && !is_out(self.sessions[at].conn))
+        all.any(|at| self.is_in(at, room) && !self.is_plain_out(at, room))
     }
 
     /// Sessions without stream management that take messages.
@@ -254,6 +252,13 @@ impl User {
         if self.member(room).is_some() {
             self.log().members.out.push((conn, Name::from(room)));
         }
+    }
+
+    pub(super) fn is_plain_out(&self, at: usize, room: &str) -> bool {
+        let conn = self.sessions[at].conn;
+        let log = self.log.as_ref();
+        let mut out = log.iter().flat_map(|log| &log.members.out);
+        out.any(|(own, from)| *own == conn && **from == *room)
     }
 
     pub(super) fn plain_is_not_out(&mut self, at: usize, room: &str) {

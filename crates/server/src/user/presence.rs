@@ -10,7 +10,7 @@ use store::Record;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::{Condition, StanzaError};
-use xmpp::stanza;
+use xmpp::{ns, stanza};
 
 use super::User;
 use super::barrier::Effect;
@@ -282,6 +282,9 @@ impl User {
         }
         self.save_session(at);
         let (bare, resource) = address::split(to);
+        if is_room && !leaves && frame.child("x", ns::MUC).is_some() {
+            self.is_entering(at, bare);
+        }
         if is_room && self.destination(bare) == Destination::Local {
             let mut delivery = Delivery::new(resource.map(Into::into), frame);
             delivery.managed = self.sessions[at].number_for_rooms();

@@ -95,9 +95,10 @@ impl User {
         }
         let from = frame.attr("from").unwrap_or_default();
         let room = Name::from(address::bare(&from));
+        // That it reads the room's log says nothing: a member's session does so anyway.
         let managed = self.sessions[at].managed.as_ref();
-        let rooms = managed.and_then(|managed| managed.rooms.as_ref());
-        self.is_in(at, &room) && rooms.is_some_and(|rooms| rooms.follows(&room))
+        let has_entered = managed.is_some_and(|managed| !managed.entering.contains(&room));
+        self.is_in(at, &room) && has_entered
     }
 
     /// The room or service believes that a session is there which is not: a message comes back, and
@@ -213,13 +214,25 @@ pub(super) fn is_put_out(presence: &Frame) -> bool {
     let Some(x) = presence.child("x", NS_MUC_USER) else {
         return false;
     };
-    let has = |code: &str| {
-        let mut children = x.children();
-        children
-            .any(|child| child.name() == "status" && child.attr("code").as_deref() == Some(code))
-    };
-    let is_decided = PUT_OUT.iter().any(|code| has(code));
-    has("110") && (is_decided || x.children().any(|child| child.name() == "destroy"))
+    let is_decided = PUT_OUT.iter().any(|code| has_code(&x, code));
+    has_code(&x, "110") && (is_decided || x.children().any(|child| child.name() == "destroy"))
+}
+
+/// Whether a presence of a room is about its recipient (XEP-0045 section 15.6.2).
+pub(super) fn is_of_recipient(presence: &Frame) -> bool {
+    let x = presence.child("x", NS_MUC_USER);
+    x.is_some_and(|x| has_code(&x, "110"))
+}
+
+/// Whether an error says that its recipient did not enter a room: what a room refuses to one who is
+/// there has no element of those who enter.
+pub(super) fn is_refused(error: &Frame) -> bool {
+    error.child("x", ns::MUC).is_some()
+}
+
+fn has_code(x: &xml::Child<'_>, code: &str) -> bool {
+    let mut children = x.children();
+    children.any(|child| child.name() == "status" && child.attr("code").as_deref() == Some(code))
 }
 
 /// Whether a presence has a status code: it says what became of its recipient, or of a nick.
