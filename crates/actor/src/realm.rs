@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::limits::MAILBOX_MAX;
 use crate::link::Batch;
 use crate::mailbox::{Arena, Lane, NONE};
+use crate::moves::{Coming, Locator};
 use crate::quarantine::Crashes;
 use crate::traits::{Actor, EntityClass, Refused};
 use crate::types::{ActorId, MonitorId, Name, Reason, ShardId, Signal};
@@ -28,6 +29,10 @@ pub(crate) trait AnyActor<M> {
     fn handle(&mut self, msg: M, cx: &mut Context<'_, M>);
     fn signal(&mut self, signal: Signal, cx: &mut Context<'_, M>);
     fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, M>);
+    /// Whether it may end now to be made again on another shard.
+    fn may_move(&self) -> bool {
+        false
+    }
     /// Something comes back that the actor's holder sent out.
     fn resume(&mut self, value: Box<dyn Any + Send>, cx: &mut Context<'_, M>) {
         let _ = (value, cx);
@@ -51,6 +56,10 @@ impl<A: Actor> AnyActor<A::Msg> for Holder<A> {
 
     fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, A::Msg>) {
         self.0.stopped(reason, cx);
+    }
+
+    fn may_move(&self) -> bool {
+        self.0.may_move()
     }
 }
 
@@ -153,7 +162,12 @@ impl<M> Slot<M> {
 
 pub(crate) enum Target {
     Actor(Key),
-    Name { name: Name, activate: bool },
+    Name {
+        name: Name,
+        activate: bool,
+        /// It was sent to the shard where the entity was before.
+        is_led: bool,
+    },
 }
 
 /// A message on its way to another shard.
@@ -213,6 +227,10 @@ pub(crate) struct Realm<M> {
     pub(crate) class: Option<Box<dyn AnyClass<M>>>,
     pub(crate) has_class: bool,
     pub(crate) crashes: Crashes,
+    /// Where entities are that are not loaded; without it they are all here.
+    pub(crate) locator: Option<Locator>,
+    /// What waits for those that come from another shard. Absent while none do.
+    pub(crate) coming: Option<Box<Coming<M>>>,
     /// Members by group. Shared with publications under way, copied when changed meanwhile.
     pub(crate) groups: FxHashMap<Name, Rc<Vec<Key>>>,
     /// Messages for each other shard.
@@ -237,6 +255,8 @@ impl<M> Realm<M> {
             class: None,
             has_class: false,
             crashes: Crashes::default(),
+            locator: None,
+            coming: None,
             groups: FxHashMap::default(),
             outgoing: Vec::new(),
         }

@@ -25,6 +25,12 @@ pub trait Actor: 'static {
         let _ = (signal, cx);
     }
 
+    /// Whether it may end now to be made again on another shard: nothing is under way that would be
+    /// lost with it. Asked of entities alone ([`crate::Core::leave_entities`]).
+    fn may_move(&self) -> bool {
+        false
+    }
+
     /// Runs last, after a panic too: then the state may be half changed.
     fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, Self::Msg>) {
         let _ = (reason, cx);

@@ -1,0 +1,218 @@
+//! Entities that move to another shard. Owns how they leave together, how what was sent to where
+//! they were is led on, and what waits where they come to, so that every sender's messages stay in
+//! their order. Deliberately not here: which entities belong together, and who decides where they
+//! are ([`Whereabouts`]).
+//!
+//! | step | on the shard that they leave | on the shard that they come to |
+//! |---|---|---|
+//! | they leave | they end; what comes for them from now on is led on | what comes for them waits: what was led on apart from what was sent here |
+//! | every shard has handed over what it sent there before | all of that has been led on | |
+//! | the shard that they left has handed that over | | all of it is here |
+//! | they arrive | | those that were loaded are loaded again; what was led on is delivered first, then what was sent here |
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::core::{Core, realm_of};
+use crate::limits::COMING_MAX;
+use crate::link::Call;
+use crate::traits::Refused;
+use crate::types::{ActorId, Name, Reason, SendError, ShardId};
+
+/// Where an entity is at home, from one shard's point of view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// Here.
+    Here,
+    /// Here soon: what comes for it waits.
+    Coming,
+    /// On this other shard.
+    On(ShardId),
+}
+
+/// Says where an entity is that is not loaded here.
+pub(crate) type Locator = Rc<dyn Fn(&Name) -> Whereabouts>;
+
+/// What waits for entities that come.
+pub(crate) struct Coming<M> {
+    /// Was sent to the shard where they were.
+    led: VecDeque<Parked<M>>,
+    /// Was sent here.
+    direct: VecDeque<Parked<M>>,
+}
+
+struct Parked<M> {
+    name: Name,
+    msg: M,
+    activate: bool,
+}
+
+impl<M> Default for Coming<M> {
+    fn default() -> Self {
+        Coming {
+            led: VecDeque::new(),
+            direct: VecDeque::new(),
+        }
+    }
+}
+
+impl Core {
+    /// Says where entities that take `M` are at home. Asked only for those that are not loaded.
+    pub(crate) fn set_locator<M: Send + 'static>(&mut self, locator: Locator) {
+        self.realm::<M>().1.locator = Some(locator);
+    }
+
+    /// Moves the chosen entities, which are loaded here, to another shard, and everything that is on
+    /// its way to them. `leave` makes the locators of all shards say that they are there, and
+    /// coming; `arrive`, on that shard, that they are there. All entities of which the locators
+    /// say so move, loaded or not; one move to a shard at a time. Returns how many were loaded.
+    ///
+    /// # Errors
+    /// How many of them may not move: nothing was done.
+    pub fn move_entities<M: Send + 'static>(
+        &mut self,
+        to: ShardId,
+        is_chosen: impl Fn(&Name) -> bool,
+        leave: impl FnOnce(),
+        arrive: impl FnOnce(&mut Core) + Send + 'static,
+    ) -> Result<usize, usize> {
+        let names = self.leave_entities::<M>(is_chosen, leave)?;
+        let count = names.len();
+        let from = self.id;
+        let open: Call = Box::new(move |core| {
+            arrive(core);
+            core.open_entities::<M>(&names);
+        });
+        // Taken by the last shard that has handed over.
+        let open = Arc::new(Mutex::new(Some(open)));
+        let left = Arc::new(AtomicU16::new(self.links.shards() - 1));
+        for shard in (0..self.links.shards()).map(ShardId::new) {
+            if shard == from {
+                continue;
+            }
+            let (open, left) = (Arc::clone(&open), Arc::clone(&left));
+            let has_all: Call = Box::new(move |core| {
+                if left.fetch_sub(1, Ordering::AcqRel) > 1 {
+                    return;
+                }
+                if let Some(open) = open.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    call_behind::<M>(core, to, open);
+                }
+            });
+            let hand_over = Box::new(move |core: &mut Core| call_behind::<M>(core, from, has_all));
+            self.send_call(shard, hand_over);
+        }
+        Ok(count)
+    }
+
+    /// Ends the chosen entities if all of them may move, with no crash counted: `leave` is called
+    /// before the first of them ends, so that what is left in their mailboxes is led on. Returns
+    /// their names.
+    fn leave_entities<M: Send + 'static>(
+        &mut self,
+        is_chosen: impl Fn(&Name) -> bool,
+        leave: impl FnOnce(),
+    ) -> Result<Vec<Name>, usize> {
+        let shard = self.id;
+        let (id, realm) = self.realm::<M>();
+        let chosen = realm.slots.iter().filter(|(_, slot)| {
+            let name = slot.name.as_ref();
+            slot.flags.entity && name.is_some_and(&is_chosen)
+        });
+        let (mut all, mut names, mut staying) = (Vec::new(), Vec::new(), 0);
+        for (key, slot) in chosen {
+            let may_move = match &slot.actor {
+                // Answers and timers that are due would be lost with it.
+                Some(actor) => actor.may_move() && slot.reserved == 0 && slot.urgent.len() == 0,
+                None => !slot.flags.started,
+            };
+            staying += usize::from(!may_move);
+            names.extend(slot.name.clone());
+            all.push(ActorId {
+                shard,
+                realm: id,
+                key,
+            });
+        }
+        if staying > 0 {
+            return Err(staying);
+        }
+        leave();
+        for who in &all {
+            self.terminate(*who, Reason::Normal);
+        }
+        Ok(names)
+    }
+
+    /// Whether all that was sent from here to actors of another shard that take `M` is in the inbox
+    /// of that shard.
+    fn has_handed_over<M: Send + 'static>(&mut self, to: ShardId) -> bool {
+        let outgoing = self.realm::<M>().1.outgoing.get(usize::from(to.index()));
+        outgoing.is_none_or(Vec::is_empty)
+    }
+
+    /// Loads entities that came, also those for whom nothing waits: what is said only to those that
+    /// are loaded must find them as before. Then delivers what waited.
+    fn open_entities<M: Send + 'static>(&mut self, names: &[Name]) {
+        for name in names {
+            // One that finds no room is loaded by the next who says something to it.
+            let _ = self.locate::<M>(name, true);
+        }
+        let (id, realm) = self.realm::<M>();
+        let Some(coming) = realm.coming.take() else {
+            return;
+        };
+        let shard = self.id;
+        for Parked {
+            name,
+            msg,
+            activate,
+        } in coming.led.into_iter().chain(coming.direct)
+        {
+            match self.send_name(shard, &name, msg, activate) {
+                Ok(()) => {}
+                Err(SendError::Full(msg)) => self.refuse(id, Some(name), msg, Refused::Full),
+                Err(SendError::Gone(msg)) => self.discard(msg),
+            }
+        }
+    }
+
+    /// Keeps a message for an entity that comes.
+    pub(crate) fn park<M: Send + 'static>(
+        &mut self,
+        id: u16,
+        name: &Name,
+        msg: M,
+        (activate, is_led): (bool, bool),
+    ) -> Result<(), SendError<M>> {
+        let coming = realm_of::<M>(&mut self.realms, id)
+            .coming
+            .get_or_insert_default();
+        if coming.led.len() + coming.direct.len() >= COMING_MAX {
+            return Err(SendError::Full(msg));
+        }
+        let lane = match is_led {
+            true => &mut coming.led,
+            false => &mut coming.direct,
+        };
+        lane.push_back(Parked {
+            name: Name::clone(name),
+            msg,
+            activate,
+        });
+        Ok(())
+    }
+}
+
+/// Has something done on another shard, behind all that was sent there from here to actors that
+/// take `M`.
+fn call_behind<M: Send + 'static>(core: &mut Core, to: ShardId, call: Call) {
+    if core.has_handed_over::<M>(to) {
+        return core.send_call(to, call);
+    }
+    // The other shard has no room: it is tried again in the next turn.
+    let here = core.id;
+    core.send_call(here, Box::new(move |core| call_behind::<M>(core, to, call)));
+}
