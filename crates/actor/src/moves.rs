@@ -107,6 +107,24 @@ impl Core {
         Ok(count)
     }
 
+    /// Tells the chosen entities of this shard something, past what waits for them. Who has no room
+    /// for it is not told.
+    pub fn tell_entities<M: Send + 'static>(
+        &mut self,
+        is_chosen: impl Fn(&Name) -> bool,
+        msg: impl Fn() -> M,
+    ) {
+        let (id, realm) = self.realm::<M>();
+        let chosen = realm.slots.iter().filter(|(_, slot)| {
+            let name = slot.name.as_ref();
+            slot.flags.entity && name.is_some_and(&is_chosen)
+        });
+        let chosen: Vec<_> = chosen.map(|(key, _)| key).collect();
+        for key in chosen {
+            let _ = self.put(id, key, msg(), true);
+        }
+    }
+
     /// Ends the chosen entities if all of them may move, with no crash counted: `leave` is called
     /// before the first of them ends, so that what is left in their mailboxes is led on. Returns
     /// their names.

@@ -62,6 +62,13 @@ impl Actor for Entity {
         }
     }
 
+    fn may_move(&self) -> bool {
+        match self {
+            Entity::User(user) => user.may_move(),
+            Entity::Other(other) => other.may_move(),
+        }
+    }
+
     fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, UserMsg>) {
         match self {
             Entity::User(user) => user.stopped(reason, cx),

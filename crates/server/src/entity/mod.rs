@@ -336,6 +336,10 @@ impl<T: Tenant> Actor for Durable<T> {
         }
     }
 
+    fn may_move(&self) -> bool {
+        is_idle(&self.0)
+    }
+
     fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, UserMsg>) {
         cx.stats().lower(T::KIND.loaded);
         self.0.uncount(cx);

@@ -281,7 +281,7 @@ impl Near {
 
     /// Its client is gone, and its actor too: gives what the next incarnation is to know. Up to
     /// where the client has acknowledged, nobody else knows.
-    pub(super) fn last_words(&self) -> Option<Introduction> {
+    pub(crate) fn last_words(&self) -> Option<Introduction> {
         let session = self.session.as_ref().filter(|_| self.is_orphan)?;
         Some(Introduction {
             proof: session.proof.clone(),
