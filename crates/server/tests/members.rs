@@ -339,6 +339,29 @@ fn a_lost_link_loses_and_doubles_nothing() {
     assert!(said.is_sorted_by(|a, b| a < b), "{said:?}");
 }
 
+/// A room's news comes while a session has no client, after a kill, and nothing is recorded of what
+/// the session has of that room: what it tells of is read once the client is back.
+#[test]
+fn news_that_comes_before_a_client_is_back_is_not_lost() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = room(&mut world);
+    say(&mut world, &mut romeo, [1]);
+    let mut phone = Phone::on(&mut world, true);
+    assert_eq!(phone.said(&mut world), [1]);
+    phone.off(&mut world);
+    // The next session is given nothing of the room.
+    let mut phone = Phone::on(&mut world, true);
+    assert_eq!(phone.said(&mut world), [0; 0]);
+    phone.peer = None;
+    drop(romeo);
+    world.crash();
+    let mut romeo = enter(&mut world, "romeo", "romeo");
+    say(&mut world, &mut romeo, [2]);
+    rest(&mut world);
+    phone.resume(&mut world);
+    assert_eq!(phone.said(&mut world), [2]);
+}
+
 /// What is written to a session without stream management was recorded before.
 #[test]
 fn what_was_written_is_not_written_again_after_a_kill() {
