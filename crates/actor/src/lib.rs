@@ -112,7 +112,7 @@ pub use ask::Reply;
 pub use blocking::{BlockingActor, BlockingContext};
 pub use context::Context;
 pub use link::Pressure;
-pub use moves::Whereabouts;
+pub use moves::{InTheWay, Leave, Whereabouts};
 pub use pool::{Delay, Pool, PoolFull};
 pub use shard::{Shard, ShardSeed, Turn};
 pub use stats::{Report, Stage, TopActor};

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::core::{Core, realm_of};
 use crate::limits::COMING_MAX;
 use crate::link::Call;
+use crate::realm::Parts;
 use crate::traits::Refused;
 use crate::types::{ActorId, Name, Reason, SendError, ShardId};
 
@@ -30,6 +31,26 @@ pub enum Whereabouts {
     Coming,
     /// On this other shard.
     On(ShardId),
+}
+
+/// Whether an entity may end now to be made again on another shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// Nothing is under way that would be lost with it.
+    Now,
+    /// Something is, for a moment.
+    Soon,
+    /// It would lose something that only it knows.
+    Never,
+}
+
+/// How many entities keep others from moving with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InTheWay {
+    /// For a moment.
+    pub soon: usize,
+    /// For good, as far as is known.
+    pub never: usize,
 }
 
 /// Says where an entity is that is not loaded here.
@@ -64,21 +85,39 @@ impl Core {
         self.realm::<M>().1.locator = Some(locator);
     }
 
-    /// Moves the chosen entities, which are loaded here, to another shard, and everything that is on
-    /// its way to them. `leave` makes the locators of all shards say that they are there, and
-    /// coming; `arrive`, on that shard, that they are there. All entities of which the locators
-    /// say so move, loaded or not; one move to a shard at a time. Returns how many were loaded.
+    /// Says to which part of the load entities that take `M` belong.
+    pub(crate) fn set_parts<M: Send + 'static>(
+        &mut self,
+        count: u16,
+        of: Box<dyn Fn(&Name) -> u16>,
+    ) {
+        let costs = vec![0; usize::from(count)];
+        self.realm::<M>().1.parts = Some(Box::new(Parts { of, costs }));
+    }
+
+    /// What entities that take `M` have cost here since the shard began, by part. A message costs 1,
+    /// or as many microseconds as it took.
+    pub fn costs<M: Send + 'static>(&mut self) -> Vec<u64> {
+        let parts = self.realm::<M>().1.parts.as_ref();
+        parts.map_or_else(Vec::new, |parts| parts.costs.clone())
+    }
+
+    /// Moves the entities of a part ([`crate::Shard::set_parts`]), which are loaded here, to another
+    /// shard, and everything that is on its way to them. `leave` makes the locators of all shards
+    /// say that they are there, and coming; `arrive`, on that shard, that they are there. All
+    /// entities of which the locators say so move, loaded or not; one move to a shard at a time.
+    /// Returns how many were loaded.
     ///
     /// # Errors
     /// How many of them may not move: nothing was done.
     pub fn move_entities<M: Send + 'static>(
         &mut self,
         to: ShardId,
-        is_chosen: impl Fn(&Name) -> bool,
+        part: u16,
         leave: impl FnOnce(),
         arrive: impl FnOnce(&mut Core) + Send + 'static,
-    ) -> Result<usize, usize> {
-        let names = self.leave_entities::<M>(is_chosen, leave)?;
+    ) -> Result<usize, InTheWay> {
+        let names = self.leave_entities::<M>(part, leave)?;
         let count = names.len();
         let from = self.id;
         let open: Call = Box::new(move |core| {
@@ -107,46 +146,43 @@ impl Core {
         Ok(count)
     }
 
-    /// Tells the chosen entities of this shard something, past what waits for them. Who has no room
-    /// for it is not told.
-    pub fn tell_entities<M: Send + 'static>(
-        &mut self,
-        is_chosen: impl Fn(&Name) -> bool,
-        msg: impl Fn() -> M,
-    ) {
+    /// Tells the entities of a part that are loaded here something, past what waits for them. Who
+    /// has no room for it is not told.
+    pub fn tell_entities<M: Send + 'static>(&mut self, part: u16, msg: impl Fn() -> M) {
         let (id, realm) = self.realm::<M>();
-        let chosen = realm.slots.iter().filter(|(_, slot)| {
-            let name = slot.name.as_ref();
-            slot.flags.entity && name.is_some_and(&is_chosen)
-        });
-        let chosen: Vec<_> = chosen.map(|(key, _)| key).collect();
-        for key in chosen {
+        let all = realm.slots.iter().filter(|(_, slot)| slot.part == part);
+        let all: Vec<_> = all.map(|(key, _)| key).collect();
+        for key in all {
             let _ = self.put(id, key, msg(), true);
         }
     }
 
-    /// Ends the chosen entities if all of them may move, with no crash counted: `leave` is called
+    /// Ends the entities of a part if all of them may move, with no crash counted: `leave` is called
     /// before the first of them ends, so that what is left in their mailboxes is led on. Returns
     /// their names.
     fn leave_entities<M: Send + 'static>(
         &mut self,
-        is_chosen: impl Fn(&Name) -> bool,
+        part: u16,
         leave: impl FnOnce(),
-    ) -> Result<Vec<Name>, usize> {
+    ) -> Result<Vec<Name>, InTheWay> {
         let shard = self.id;
         let (id, realm) = self.realm::<M>();
-        let chosen = realm.slots.iter().filter(|(_, slot)| {
-            let name = slot.name.as_ref();
-            slot.flags.entity && name.is_some_and(&is_chosen)
-        });
-        let (mut all, mut names, mut staying) = (Vec::new(), Vec::new(), 0);
+        let chosen = realm.slots.iter().filter(|(_, slot)| slot.part == part);
+        let (mut all, mut names) = (Vec::new(), Vec::new());
+        let mut in_the_way = InTheWay::default();
         for (key, slot) in chosen {
+            // Answers and timers that are due would be lost with it.
+            let is_owed = slot.reserved > 0 || slot.urgent.len() > 0;
             let may_move = match &slot.actor {
-                // Answers and timers that are due would be lost with it.
-                Some(actor) => actor.may_move() && slot.reserved == 0 && slot.urgent.len() == 0,
-                None => !slot.flags.started,
+                Some(actor) => actor.may_move(),
+                None if slot.flags.started => Leave::Soon,
+                None => Leave::Now,
             };
-            staying += usize::from(!may_move);
+            match may_move {
+                Leave::Now if !is_owed => {}
+                Leave::Now | Leave::Soon => in_the_way.soon += 1,
+                Leave::Never => in_the_way.never += 1,
+            }
             names.extend(slot.name.clone());
             all.push(ActorId {
                 shard,
@@ -154,8 +190,8 @@ impl Core {
                 key,
             });
         }
-        if staying > 0 {
-            return Err(staying);
+        if in_the_way != InTheWay::default() {
+            return Err(in_the_way);
         }
         leave();
         for who in &all {

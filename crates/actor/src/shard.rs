@@ -93,6 +93,15 @@ impl Shard {
         self.core.set_locator::<M>(Rc::new(locator));
     }
 
+    /// Tells the cost of entities that take `M` apart by parts, of which there are `count`.
+    pub fn set_parts<M: Send + 'static>(
+        &mut self,
+        count: u16,
+        part_of: impl Fn(&Name) -> u16 + 'static,
+    ) {
+        self.core.set_parts::<M>(count, Box::new(part_of));
+    }
+
     /// Sets the mailbox bound of all actors of this shard that take `M`; without it,
     /// [`crate::limits::MAILBOX_MAX`].
     pub fn set_mailbox_max<M: Send + 'static>(&mut self, max: usize) {

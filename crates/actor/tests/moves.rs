@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use actor::sim::Sim;
-use actor::{Actor, Context, EntityClass, Mail, Name, ShardId, Whereabouts};
+use actor::{
+    Actor, Context, EntityClass, InTheWay, Leave, Mail, Name, ShardId, Whereabouts,
+};
 use stdx::rand::Rng;
 
 /// Set while the entities are on their way.
@@ -23,8 +25,8 @@ impl Actor for Entity {
         self.0.lock().unwrap().push(msg);
     }
 
-    fn may_move(&self) -> bool {
-        true
+    fn may_move(&self) -> Leave {
+        Leave::Now
     }
 }
 
@@ -72,6 +74,7 @@ fn play(seed: u64) {
     for shard in (0..SHARDS).map(ShardId::new) {
         sim.shard(shard).set_class(Class(Arc::clone(&heard)));
         let known = place.clone();
+        sim.shard(shard).set_parts::<Sent>(1, |_| 0);
         sim.shard(shard)
             .set_locator::<Sent>(move |_| known.whereabouts(shard));
     }
@@ -93,7 +96,7 @@ fn play(seed: u64) {
                 let from = place.shard();
                 let moved = sim.shard(from).core().move_entities::<Sent>(
                     to,
-                    |_| true,
+                    0,
                     move || leaving.0.store(to.index() | COMING, Ordering::Release),
                     move |_| arriving.0.store(to.index(), Ordering::Release),
                 );
@@ -157,11 +160,15 @@ fn those_that_may_not_move_stay_together() {
     let mut sim = Sim::new(2, 1);
     let (here, there) = (ShardId::new(0), ShardId::new(1));
     sim.shard(here).set_class(Staying);
+    sim.shard(here).set_parts::<()>(2, |_| 1);
     let name = Name::from("stays");
     sim.shard(here).send_named(here, &name, ()).unwrap();
     sim.run_until_idle();
     let leave = || panic!("nothing leaves");
     let core = sim.shard(here).core();
-    let moved = core.move_entities::<()>(there, |_| true, leave, |_| {});
-    assert_eq!(moved, Err(1));
+    let moved = core.move_entities::<()>(there, 1, leave, |_| {});
+    assert_eq!(moved, Err(InTheWay { soon: 0, never: 1 }));
+    // It has cost its part something.
+    let costs = core.costs::<()>();
+    assert!(costs[0] == 0 && costs[1] > 0, "{costs:?}");
 }

@@ -812,8 +812,9 @@ impl C2sService {
     pub(crate) fn arrived(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         cx.set_deadline(Some(conn.accepted + self.home.limits().login_timeout));
         let near = conn.login.as_mut().and_then(|login| login.near.take());
-        if let Some(near) = near {
+        if let Some(mut near) = near {
             conn.login = None;
+            near.follows();
             self.home.lines.put_near(cx.id(), near);
             self.look_for_actor(cx, conn);
             self.carry_out(cx, conn);

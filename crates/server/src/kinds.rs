@@ -4,7 +4,9 @@
 
 use std::rc::Rc;
 
-use actor::{Actor, Context, Core, EntityClass, Mail as _, Name, Reason, Refused, ShardId};
+use actor::{
+    Actor, Context, Core, EntityClass, Leave, Mail as _, Name, Reason, Refused, ShardId,
+};
 use net::ConnRef;
 use wire::Message;
 
@@ -62,7 +64,7 @@ impl Actor for Entity {
         }
     }
 
-    fn may_move(&self) -> bool {
+    fn may_move(&self) -> Leave {
         match self {
             Entity::User(user) => user.may_move(),
             Entity::Other(other) => other.may_move(),

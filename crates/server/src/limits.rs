@@ -284,5 +284,11 @@ pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 6;
 /// For how long it is tried to move a range of which something is under way each time.
 pub(crate) const MOVE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Pause before it is tried again.
+/// Pause before it is tried again, at first; it becomes longer by a quarter of this each time.
 pub(crate) const MOVE_RETRY: Duration = Duration::from_millis(5);
+
+/// Of so many tries, one has accounts record what they record late.
+pub(crate) const MOVE_RECORDS_EVERY: u32 = 4;
+
+/// Longest wait of who evens out the load of shards for one of them to say what it has.
+pub(crate) const LOAD_DEADLINE: Duration = Duration::from_secs(1);

@@ -5,18 +5,25 @@
 //! | state of a range | event | next state |
 //! |---|---|---|
 //! | at home | all its entities may move, no append of it is undecided | coming: they have ended, what comes for them waits at the next shard |
-//! | at home | anything is under way | at home; accounts record at once what they record late, and it is looked at again a moment later, [`MOVE_PATIENCE`] at most |
+//! | at home | something is under way for a moment | at home; accounts record at once what they record late, and it is looked at again a moment later, [`MOVE_PATIENCE`] at most |
+//! | at home | somebody has what would be lost | at home |
 //! | coming | all that was sent to the shard before has followed | at home on the next shard |
+
+mod balance;
+mod evenly;
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use actor::{Actor, Context, Core, Mail, Name, Reply, ShardId};
+use actor::{Actor, Context, Core, InTheWay, Mail, Reply, ShardId};
 use stdx::time::Moment;
 use store::RangeId;
+use telemetry::Counter;
+
+pub(crate) use evenly::even_out;
 
 use crate::home::Home;
-use crate::limits::{MOVE_PATIENCE, MOVE_RETRY};
+use crate::limits::{MOVE_PATIENCE, MOVE_RECORDS_EVERY, MOVE_RETRY};
 use crate::message::UserMsg;
 
 /// The name of a shard's mover, by which others find it.
@@ -36,8 +43,9 @@ pub(crate) struct Moved {
 pub(crate) enum Stays {
     /// It is not at home on the shard that was asked.
     Elsewhere,
-    /// So many of its entities had something under way, or a stream that would end: they had when
-    /// they were looked at last.
+    /// So many of its entities had something under way whenever they were looked at.
+    Busy(usize),
+    /// So many have streams that would end, or people in them.
     InUse(usize),
     /// Another range was on its way.
     Another,
@@ -47,14 +55,36 @@ pub(crate) enum Stays {
 pub(crate) struct Move {
     pub(crate) range: RangeId,
     pub(crate) to: ShardId,
-    /// Since when it is tried; `None` at first.
-    pub(crate) since: Option<Moment>,
+    /// Since when it is tried, and how often it was; `None` at first.
+    pub(crate) since: Option<(Moment, u32)>,
     /// Who waits for it, if somebody does.
     pub(crate) reply: Option<Reply<Result<Moved, Stays>>>,
 }
 
+/// What a mover takes.
+pub(crate) enum MoverMsg {
+    /// A range of the shard shall move.
+    Move(Move),
+    /// What the shard has to do is asked for.
+    Load(Reply<Load>),
+}
+
+/// What a shard has done since it began.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Load {
+    /// When it said so.
+    pub(crate) at: Moment,
+    /// Nanoseconds that it worked.
+    pub(crate) working: u64,
+    /// What entities of each range have cost.
+    pub(crate) costs: Vec<u64>,
+}
+
 impl Move {
     fn answer(self, result: Result<Moved, Stays>, core: &mut Core) {
+        if result.is_err() {
+            core.stats().count(Counter::RangesStayed);
+        }
         if let Some(reply) = self.reply {
             reply.send(core, result);
         }
@@ -79,17 +109,17 @@ impl Mover {
         }
         if !self.is_settled(range) {
             place.end_move();
-            return Err((one, Stays::InUse(1)));
+            return Err((one, Stays::Busy(1)));
         }
         // What its entities append from here on, they append on the next shard, in a new tenure.
         let began = core.now();
         let from = core.shard();
-        let (of, leaving, arriving) = (place.clone(), place.clone(), place.clone());
+        let (leaving, arriving) = (place.clone(), place.clone());
         // Set once it is known how many they are.
         let (tell, told) = std::sync::mpsc::sync_channel::<(Move, usize)>(1);
         let moved = core.move_entities::<UserMsg>(
             to,
-            move |name| of.range(name) == range,
+            range.index(),
             move || leaving.leaves(range, to),
             move |core| {
                 arriving.arrives(range);
@@ -99,6 +129,9 @@ impl Mover {
                     return;
                 };
                 let gap = core.now().saturating_since(began);
+                core.stats().count(Counter::RangesMoved);
+                let micros = u64::try_from(gap.as_micros()).unwrap_or(u64::MAX);
+                core.stats().add(Counter::RangeGapMicros, micros);
                 let (range, from, to) = (range.index(), from.index(), to.index());
                 tracing::info!(range, from, to, entities, ?gap, "a range has moved");
                 one.answer(Ok(Moved { entities, gap }), core);
@@ -111,21 +144,42 @@ impl Mover {
                 let _ = tell.try_send((one, entities));
                 Ok(())
             }
-            Err(staying) => {
+            Err(InTheWay { soon, never }) => {
                 place.end_move();
-                let of = place.clone();
-                let is_chosen = move |name: &Name| of.range(name) == range;
-                core.tell_entities(is_chosen, || UserMsg::Leaves);
-                Err((one, Stays::InUse(staying)))
+                if never > 0 {
+                    return Err((one, Stays::InUse(never)));
+                }
+                let tries = one.since.map_or(0, |(_, tries)| tries);
+                if tries.is_multiple_of(MOVE_RECORDS_EVERY) {
+                    core.tell_entities(range.index(), || UserMsg::Leaves);
+                }
+                Err((one, Stays::Busy(soon)))
             }
         }
     }
 }
 
 impl Actor for Mover {
-    type Msg = Move;
+    type Msg = MoverMsg;
 
-    fn handle(&mut self, mut one: Move, cx: &mut Context<'_, Move>) {
+    fn handle(&mut self, msg: MoverMsg, cx: &mut Context<'_, MoverMsg>) {
+        match msg {
+            MoverMsg::Move(one) => self.move_on(one, cx),
+            MoverMsg::Load(reply) => {
+                let load = Load {
+                    at: cx.now(),
+                    working: cx.stats().get(Counter::ShardWorkingNanos),
+                    costs: cx.core().costs::<UserMsg>(),
+                };
+                reply.send(cx, load);
+            }
+        }
+    }
+}
+
+impl Mover {
+    /// Moves a range, or tries again a moment later, for a while.
+    fn move_on(&self, mut one: Move, cx: &mut Context<'_, MoverMsg>) {
         if self.0.place.home_of(one.range) != cx.shard() {
             return one.answer(Err(Stays::Elsewhere), cx.core());
         }
@@ -137,12 +191,15 @@ impl Actor for Mover {
             return one.answer(Ok(moved), cx.core());
         }
         let now = cx.now();
-        let since = *one.since.get_or_insert(now);
-        if let Err((one, why)) = self.begin(one, cx.core()) {
-            if now.saturating_since(since) >= MOVE_PATIENCE {
+        let (since, tries) = *one.since.get_or_insert((now, 0));
+        if let Err((mut one, why)) = self.begin(one, cx.core()) {
+            let is_final = matches!(why, Stays::InUse(_) | Stays::Elsewhere);
+            if is_final || now.saturating_since(since) >= MOVE_PATIENCE {
                 return one.answer(Err(why), cx.core());
             }
-            cx.send_after(MOVE_RETRY, one);
+            one.since = Some((since, tries + 1));
+            let pause = MOVE_RETRY + MOVE_RETRY * tries / 4;
+            cx.send_after(pause, MoverMsg::Move(one));
         }
     }
 }

@@ -5,8 +5,11 @@
 
 mod common;
 
-use common::{Client, start};
-use server::Node;
+use std::time::{Duration, Instant};
+
+use common::{Client, options, start, start_with};
+use server::options::Balance;
+use server::{Node, Options};
 use server::admin::{Request, Response};
 
 fn message(to: &str, body: &str) -> String {
@@ -111,6 +114,60 @@ fn who_is_not_there_moves_too() {
     bob.send("<presence/>");
     let heard = bob.expect("<body>for later</body>");
     assert_eq!(heard.matches("<body>").count(), 1, "{heard}");
+}
+
+fn shards(node: &Node) -> Vec<u16> {
+    match node.admin().call(Request::RangeList) {
+        Response::Ranges { shards } => shards,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Goal: where one shard has everything to do, ranges leave it by themselves, and those who are at
+/// work notice nothing; and then it is over.
+#[test]
+fn ranges_leave_a_busy_shard_by_themselves() {
+    let options = Options {
+        balance: Balance {
+            is_on: true,
+            every: Duration::from_millis(300),
+            looks: 2,
+            busy_min: 0.01,
+            gap_min: 0.005,
+            gain_min: 0.001,
+            ..Balance::default()
+        },
+        ..options(2, true)
+    };
+    let users = ["alice", "bob", "carol", "dave"];
+    let running = start_with(options, net::Limits::default(), &users);
+    let node = &running.node;
+    for user in users {
+        let moved = move_to(node, &format!("{user}@localhost"), 0);
+        assert!(matches!(moved, Response::Moved { .. }), "{moved:?}");
+    }
+    let before = shards(node);
+    let mut clients = users.map(|user| managed(node, user));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut n = 0;
+    while shards(node) == before {
+        assert!(Instant::now() < deadline, "nothing moves");
+        for from in 0..users.len() {
+            let to = from ^ 1;
+            let bare = format!("{}@localhost/a", users[to]);
+            clients[from].send(&message(&bare, &format!("{n}.")));
+            let heard = clients[to].expect(&format!("<body>{n}.</body>"));
+            assert_eq!(heard.matches("<body>").count(), 1, "{heard}");
+            assert!(!heard.contains("stream:"), "{heard}");
+        }
+        for client in &mut clients {
+            client.send("<r xmlns='urn:xmpp:sm:3'/>");
+            // Enabled, presence, and a message each round.
+            let heard = client.expect(&format!("h='{}'/>", n + 2));
+            assert!(!heard.contains("stream:"), "{heard}");
+        }
+        n += 1;
+    }
 }
 
 /// Goal: what cannot be done is said.

@@ -7,7 +7,7 @@ use store::RangeId;
 
 use super::{Admin, Outcome, Response, error};
 use crate::limits::{ADMIN_DEADLINE, MOVE_PATIENCE};
-use crate::moves::{MOVER, Move, Stays};
+use crate::moves::{MOVER, Move, MoverMsg, Stays};
 
 /// A move answers at the latest then, unless a shard does not run.
 const _: () = assert!(MOVE_PATIENCE.as_millis() < ADMIN_DEADLINE.as_millis());
@@ -39,11 +39,13 @@ impl Admin {
             Err(_) => self.place.range(&self.recipient(range)?),
         };
         let from = self.place.home_of(range);
-        let question = |reply| Move {
-            range,
-            to: ShardId::new(to),
-            since: None,
-            reply: Some(reply),
+        let question = |reply| {
+            MoverMsg::Move(Move {
+                range,
+                to: ShardId::new(to),
+                since: None,
+                reply: Some(reply),
+            })
         };
         let mover = Name::from(MOVER);
         let answer = self
@@ -75,10 +77,13 @@ fn stays(why: Stays) -> String {
     match why {
         Stays::Elsewhere => "the range has just moved: try again".to_owned(),
         Stays::Another => "another range is on its way: try again".to_owned(),
+        Stays::Busy(count) => format!(
+            "the range stays, as if nothing had been asked: whenever it was looked at, some of its \
+             accounts, rooms and services had something under way ({count} the last time); try again"
+        ),
         Stays::InUse(count) => format!(
-            "the range stays, as if nothing had been asked: {count} of its accounts, rooms and \
-             services had something under way, clients whose streams cannot be resumed (XEP-0198), \
-             or people in them"
+            "the range stays: {count} of its accounts have clients whose streams cannot be resumed \
+             (XEP-0198), or are rooms with people in them"
         ),
     }
 }

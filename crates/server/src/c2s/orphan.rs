@@ -213,13 +213,21 @@ impl C2sService {
     /// The next incarnation goes on with the session: the client notices nothing.
     pub(super) fn goes_on(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, by: TakenOver) {
         let TakenOver { session, inbound } = by;
-        let (id, now) = (cx.id(), cx.now());
+        let id = cx.id();
         if !conn.is_orphan {
             return;
         }
         conn.is_orphan = false;
         conn.user = Some(session.1);
-        cx.mail().stats().count(Counter::CrashesOutlived);
+        let now = cx.now();
+        match self.near(id, |near| near.waited(now)).flatten() {
+            Some(time) => {
+                let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+                cx.mail().stats().count(Counter::RangeStreams);
+                cx.mail().stats().add(Counter::RangeStreamMicros, micros);
+            }
+            None => cx.mail().stats().count(Counter::CrashesOutlived),
+        }
         // Nothing is under way any more.
         let _ = self.home.io.credit(cx.mail(), id, u16::MAX);
         // It may have been asked for.

@@ -244,6 +244,8 @@ impl Setup {
         shard.set_class(Kinds::new(Rc::clone(&home)));
         let (place, here) = (home.place.clone(), shard.id());
         shard.set_locator::<UserMsg>(move |name| place.whereabouts(name, here));
+        let place = home.place.clone();
+        shard.set_parts::<UserMsg>(store::RANGES, move |name| place.range(name).index());
         let mover = shard.spawn(Mover(Rc::clone(&home)));
         shard.register(mover, &Name::from(MOVER));
         shard.set_mailbox_max::<KeeperMsg>(home.options.joined.comers_max);

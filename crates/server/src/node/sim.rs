@@ -24,7 +24,7 @@ use super::{C2sService, StartError};
 use crate::journal::{PORT, PortMsg};
 use crate::message::UserMsg;
 use crate::modules::Extensions;
-use crate::moves::{MOVER, Move};
+use crate::moves::{MOVER, Move, MoverMsg};
 use crate::operator::AdminCommand;
 use crate::options::Options;
 use crate::place::Place;
@@ -257,7 +257,7 @@ impl Sim {
             reply: None,
         };
         let mover = Name::from(MOVER);
-        from != to && self.handle.send_named(from, &mover, one).is_ok()
+        from != to && self.handle.send_named(from, &mover, MoverMsg::Move(one)).is_ok()
     }
 
     /// Has an account do something, as an administrator does. What became of it shows later.

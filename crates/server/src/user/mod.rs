@@ -49,7 +49,7 @@ mod turn;
 use std::mem;
 use std::rc::Rc;
 
-use actor::{Actor, Context, Mail, Name};
+use actor::{Actor, Context, Leave, Mail, Name};
 use delivery::Refusal;
 use net::ConnRef;
 use store::ArchivePrefs;
@@ -529,8 +529,13 @@ impl Actor for User {
         self.settle(cx);
     }
 
-    fn may_move(&self) -> bool {
-        self.is_at_rest() && self.sessions.iter().all(|one| self.can_follow(one))
+    fn may_move(&self) -> Leave {
+        let mut sessions = self.sessions.iter();
+        match sessions.all(User::is_resumable) {
+            false => Leave::Never,
+            true if self.is_at_rest() && self.can_all_follow() => Leave::Now,
+            true => Leave::Soon,
+        }
     }
 
     fn stopped(&mut self, reason: &actor::Reason, cx: &mut Context<'_, UserMsg>) {

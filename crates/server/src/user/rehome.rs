@@ -46,18 +46,20 @@ impl User {
             && self.has_recorded_marks()
     }
 
-    /// Whether a session goes on on another shard, its client not noticing. Those of clients without
-    /// stream management do not: what they were given, nobody else knows.
-    pub(super) fn can_follow(&self, session: &Session) -> bool {
+    /// Whether a session can go on without this life of the user. Those of clients without stream
+    /// management cannot: what they were given, nobody else knows.
+    pub(super) fn is_resumable(session: &Session) -> bool {
         let managed = session.managed.as_ref();
-        managed.is_some_and(|managed| {
-            let is_resumable = managed.is_enabled && managed.max_seconds > 0;
-            is_resumable
-                && match &managed.link {
-                    Link::Attached(link) => self.home.lines.can_outlive(*link),
-                    Link::Detached(_) => true,
-                    Link::Resuming(_) => false,
-                }
+        managed.is_some_and(|managed| managed.is_enabled && managed.max_seconds > 0)
+    }
+
+    /// Whether all sessions go on on another shard now, their clients not noticing.
+    pub(super) fn can_all_follow(&self) -> bool {
+        let mut managed = self.sessions.iter().filter_map(|one| one.managed.as_ref());
+        managed.all(|managed| match &managed.link {
+            Link::Attached(link) => self.home.lines.can_outlive(*link),
+            Link::Detached(_) => true,
+            Link::Resuming(_) => false,
         })
     }
 
