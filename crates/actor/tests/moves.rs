@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use actor::sim::Sim;
-use actor::{
-    Actor, Context, EntityClass, InTheWay, Leave, Mail, Name, ShardId, Whereabouts,
-};
+use actor::{Actor, Context, EntityClass, InTheWay, Leave, Mail, Name, ShardId, Whereabouts};
 use stdx::rand::Rng;
 
 /// Set while the entities are on their way.

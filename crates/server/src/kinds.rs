@@ -4,9 +4,7 @@
 
 use std::rc::Rc;
 
-use actor::{
-    Actor, Context, Core, EntityClass, Leave, Mail as _, Name, Reason, Refused, ShardId,
-};
+use actor::{Actor, Context, Core, EntityClass, Leave, Mail as _, Name, Reason, Refused, ShardId};
 use net::ConnRef;
 use wire::Message;
 

@@ -8,9 +8,9 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Client, options, start, start_with};
+use server::admin::{Request, Response};
 use server::options::Balance;
 use server::{Node, Options};
-use server::admin::{Request, Response};
 
 fn message(to: &str, body: &str) -> String {
     format!("<message to='{to}' type='chat'><body>{body}</body></message>")

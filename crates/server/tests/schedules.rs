@@ -444,6 +444,7 @@ fn play(seed: u64, seen: &Arc<Seen>) -> Option<String> {
         // Half of them with commits that fail.
         disk: may_refuse(seed),
         actors: has_crashes(seed),
+        moves: has_moves(seed),
         ..Faults::ALL
     };
     let inside = Inside::new(seed, seen);

@@ -91,11 +91,13 @@ fn seen(
     let part = |range: RangeId| {
         let home = home_of(range);
         let spent = spent.get(usize::from(home.index()));
-        let part = spent.and_then(Option::as_ref).map_or(0.0, |(share, costs)| {
-            let sum: u64 = costs.iter().sum();
-            let own = costs.get(usize::from(range.index())).copied();
-            share * own.unwrap_or_default() as f64 / sum.max(1) as f64
-        });
+        let part = spent
+            .and_then(Option::as_ref)
+            .map_or(0.0, |(share, costs)| {
+                let sum: u64 = costs.iter().sum();
+                let own = costs.get(usize::from(range.index())).copied();
+                share * own.unwrap_or_default() as f64 / sum.max(1) as f64
+            });
         (home, part)
     };
     Seen {
@@ -149,6 +151,9 @@ mod tests {
         let seen = seen(&before, &now, |range| ShardId::new(range.index() % 2));
         assert_eq!(seen.shards, [Some(0.8), None]);
         let part = |range: usize| (seen.ranges[range].1 * 1_000.0).round();
-        assert_eq!((part(0), part(1), part(2), part(4)), (600.0, 0.0, 200.0, 0.0));
+        assert_eq!(
+            (part(0), part(1), part(2), part(4)),
+            (600.0, 0.0, 200.0, 0.0)
+        );
     }
 }

@@ -257,7 +257,11 @@ impl Sim {
             reply: None,
         };
         let mover = Name::from(MOVER);
-        from != to && self.handle.send_named(from, &mover, MoverMsg::Move(one)).is_ok()
+        from != to
+            && self
+                .handle
+                .send_named(from, &mover, MoverMsg::Move(one))
+                .is_ok()
     }
 
     /// Has an account do something, as an administrator does. What became of it shows later.

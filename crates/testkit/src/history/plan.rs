@@ -203,6 +203,12 @@ impl Plan {
             let surplus = devices.iter().rposition(more).unwrap_or(devices.len() - 1);
             devices.remove(surplus);
         }
+        if faults.moves && seed % 2 == 1 {
+            // One without stream management keeps the range of its account where it is.
+            devices
+                .iter_mut()
+                .for_each(|device| device.is_managed = true);
+        }
         let steps = rng.usize(90..=160);
         let mut at = |count: usize| {
             let mut steps: Vec<usize> = (0..count).map(|_| rng.usize(15..steps - 10)).collect();

@@ -170,21 +170,21 @@ pub trait Host {
 pub(super) struct Moving(Child);
 
 impl Moving {
-    /// Whether the range has moved, once the command has ended.
+    /// Whether the range has moved, once the command has ended, and what that says.
     ///
     /// # Errors
     /// The system does not know.
-    pub(super) fn has_ended(&mut self) -> Result<Option<bool>, String> {
+    pub(super) fn has_ended(&mut self) -> Result<Option<(bool, String)>, String> {
         let status = self.0.try_wait().map_err(|error| error.to_string())?;
-        let Some(status) = status else {
+        if status.is_none() {
             return Ok(None);
-        };
-        let mut said = String::new();
-        if let Some(mut out) = self.0.stdout.take() {
-            // What it says is a line.
-            let _ = out.read_to_string(&mut said);
         }
-        Ok(Some(status.success() && said.contains("moved from")))
+        // What it says is a line.
+        let mut said = String::new();
+        if let (Some(out), Some(errors)) = (self.0.stdout.take(), self.0.stderr.take()) {
+            let _ = out.chain(errors).read_to_string(&mut said);
+        }
+        Ok(Some((said.contains("moved from"), said)))
     }
 }
 
@@ -253,11 +253,7 @@ impl Server {
     }
 
     /// Begins to move the range of an account to a shard, if the server is a process of ours.
-    pub(super) fn move_range(
-        &self,
-        account: &str,
-        shard: usize,
-    ) -> Result<Option<Moving>, String> {
+    pub(super) fn move_range(&self, account: &str, shard: usize) -> Result<Option<Moving>, String> {
         let Self::Roost(roost, _) = self else {
             return Ok(None);
         };

@@ -300,7 +300,11 @@ impl Overview<'_> {
             .figure(false, "stayed", &stayed.to_string())
             .figure(false, "mean gap", &mean(Counter::RangeGapMicros, moved))
             .figure(false, "streams", &streams.to_string())
-            .figure(false, "mean wait", &mean(Counter::RangeStreamMicros, streams));
+            .figure(
+                false,
+                "mean wait",
+                &mean(Counter::RangeStreamMicros, streams),
+            );
         (moved + stayed > 0).then_some(line)
     }
 
